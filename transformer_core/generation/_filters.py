@@ -1,0 +1,61 @@
+"""The steps from logits to candidates, as transformers 5.23 does them (`generation/logits_process.py`).
+
+Each filter takes the scores ``[C]`` float32 of the candidates and gives a mask ``[C]`` of those to keep. A removed
+token is a score of -inf to transformers, that is, of probability 0: leaving it out of C is the same, and less work.
+Arithmetic is float32 with thresholds rounded to float32, as there, so that the edges of the kept sets agree.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+Scores = np.ndarray[tuple[int], np.dtype[np.float32]]
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def penalized(logits: Scores, history: Sequence[int] | np.ndarray, penalty: float) -> Scores:
+    """Returns logits ``[V]`` with those of tokens in the history made less likely (more, where penalty < 1).
+
+    A token counts once however often it stands in the history. Ids at or above V, which a tokenizer larger than the
+    model can hand in, cannot be generated and have no logit: they are passed over.
+    """
+    seen = np.unique(np.asarray(history, np.int64))
+    seen = seen[seen < logits.shape[0]]
+    factor = np.float32(penalty)
+    scores = logits.copy()
+    scores[seen] = np.where(logits[seen] < 0, logits[seen] * factor, logits[seen] / factor)
+    return scores
+
+
+def softmax(scores: Scores) -> Scores:
+    """Returns the probabilities ``[C]`` of scores ``[C]``."""
+    exps = np.exp(scores - scores.max())
+    return exps / exps.sum()
+
+
+def keep_top_k(scores: Scores, k: int) -> Mask:
+    """Keeps the k highest scores, and every score equal to the lowest of them."""
+    k = min(k, scores.shape[0])
+    return scores >= np.partition(scores, -k)[-k]
+
+
+def keep_top_p(scores: Scores, p: float) -> Mask:
+    """Keeps the smallest set of most likely tokens whose probabilities sum to p, and always one token.
+
+    Of equal scores at the edge those of the lowest ids stay, as in a greedy choice; to PyTorch, whose sort is not
+    stable, any of them may.
+    """
+    order = np.argsort(-scores, kind="stable")[::-1]
+    # float64 sums, each rounded to float32: what PyTorch's cumsum does on a CPU
+    cumulative = softmax(scores[order]).cumsum(dtype=np.float64).astype(np.float32)
+    kept = cumulative > np.float32(1 - p)
+    kept[-1] = True
+    mask = np.empty_like(kept)
+    mask[order] = kept
+    return mask
+
+
+def keep_min_p(scores: Scores, p: float) -> Mask:
+    """Keeps the tokens whose probability is at least p times the highest."""
+    probabilities = softmax(scores)
+    return probabilities >= np.float32(p) * probabilities.max()

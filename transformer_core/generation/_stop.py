@@ -1,0 +1,92 @@
+"""When generation ends."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lang_core import ConfigError
+
+_GENERATION = "generation_config.json"
+_CONFIG = "config.json"
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """Generation ends with an end-of-sequence token or after so many tokens, whichever comes first.
+
+    Attributes:
+        eos_ids: the ids that end a sequence; may be empty.
+        max_new_tokens: how many tokens are generated at most.
+        ignore_eos: go on after an end-of-sequence token.
+
+    Raises:
+        ConfigError: max_new_tokens is below 1.
+    """
+
+    eos_ids: frozenset[int]
+    max_new_tokens: int
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise ConfigError(f"--max_new_tokens={self.max_new_tokens} is out of range: give an integer of at least 1")
+
+    def reason(self, token_id: int, count: int) -> Literal["eos", "length"] | None:
+        """Says why generation ends after ``token_id``, the ``count``-th new token (from 1); None where it goes on."""
+        if token_id in self.eos_ids and not self.ignore_eos:
+            return "eos"
+        return "length" if count >= self.max_new_tokens else None
+
+
+def eos_ids(config: Mapping[str, Any], generation_config: Mapping[str, Any] | None = None) -> frozenset[int]:
+    """Returns the ids that end a sequence; empty where neither config names one.
+
+    As in transformers, ``generation_config`` comes first; then ``config``, and there a multimodal model's
+    ``text_config`` last.
+
+    Raises:
+        ConfigError: ``eos_token_id`` is neither an id, a list of ids nor null.
+
+    >>> sorted(eos_ids({"eos_token_id": 2}, {"eos_token_id": [128001, 128009]}))
+    [128001, 128009]
+    """
+    text_config = config.get("text_config")
+    places = [(_GENERATION, generation_config), (_CONFIG, config), (f"{_CONFIG} (text_config)", text_config)]
+    for name, place in places:
+        if isinstance(place, Mapping) and place.get("eos_token_id") is not None:
+            return _as_ids(place["eos_token_id"], name)
+    return frozenset()
+
+
+def load_eos_ids(directory: Path) -> frozenset[int]:
+    """Returns the ids that end a sequence, from a directory's config.json and generation_config.json.
+
+    Raises:
+        ConfigError: config.json is missing, or a file is not a JSON object, or as for `eos_ids`.
+    """
+    config = _load(directory / _CONFIG)
+    generation = directory / _GENERATION
+    return eos_ids(config, _load(generation) if generation.exists() else None)
+
+
+def _as_ids(value: object, where: str) -> frozenset[int]:
+    ids = value if isinstance(value, list) else [value]
+    if any(not isinstance(one, int) or isinstance(one, bool) or one < 0 for one in ids):
+        raise ConfigError(f"eos_token_id in {where} is {value!r}: expected a token id, a list of token ids or null")
+    return frozenset(ids)
+
+
+def _load(path: Path) -> Mapping[str, Any]:
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}; the directory must be a model's or a bundle"
+        ) from error
+    except ValueError as error:  # of JSON or of UTF-8
+        raise ConfigError(f"{path} is not JSON ({error}): copy it again from where the model came") from error
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"{path} holds a JSON {type(loaded).__name__}, expected an object")
+    return loaded
