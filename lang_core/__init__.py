@@ -1,0 +1,75 @@
+"""The language: dtypes, specs, tensors, the op table, execution contexts, modules.
+
+>>> import numpy as np
+>>> from lang_core import EagerExecutionContext
+>>> ctx = EagerExecutionContext()
+>>> ctx.isRecording
+False
+>>> ctx.ops.add(np.ones((2, 1), np.float32), np.arange(3, dtype=np.float32)).numpy().tolist()
+[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]
+"""
+
+from lang_core._context import ExecutionContext
+from lang_core._dtypes import DTYPES, DType, as_dtype, bf16, bool_, f16, f32, f64, i8, i32, i64, promote, u8
+from lang_core._eager import EagerExecutionContext, as_array
+from lang_core._errors import (
+    CheckpointError,
+    CompileError,
+    ConfigError,
+    DeviceError,
+    GraphError,
+    InputError,
+    OpError,
+    RecordingError,
+    TapelineError,
+    TraceEscapeError,
+    VerificationError,
+    near_names,
+)
+from lang_core._module import Module, Parameter
+from lang_core._spec import TensorSpec
+from lang_core._tensor import EagerTensor, Tensor
+from lang_core._weights import WeightSource
+from lang_core.ops import OPS, Op, Operand, Ops, Region
+
+__all__ = [
+    "DTYPES",
+    "OPS",
+    "CheckpointError",
+    "CompileError",
+    "ConfigError",
+    "DType",
+    "DeviceError",
+    "EagerExecutionContext",
+    "EagerTensor",
+    "ExecutionContext",
+    "GraphError",
+    "InputError",
+    "Module",
+    "Op",
+    "OpError",
+    "Operand",
+    "Ops",
+    "Parameter",
+    "RecordingError",
+    "Region",
+    "TapelineError",
+    "Tensor",
+    "TensorSpec",
+    "TraceEscapeError",
+    "VerificationError",
+    "WeightSource",
+    "as_array",
+    "as_dtype",
+    "bf16",
+    "bool_",
+    "f16",
+    "f32",
+    "f64",
+    "i8",
+    "i32",
+    "i64",
+    "near_names",
+    "promote",
+    "u8",
+]

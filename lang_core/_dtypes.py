@@ -1,0 +1,85 @@
+"""Element types: NumPy's, and bfloat16 from ml_dtypes, under the names StableHLO uses."""
+
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from lang_core._errors import OpError, near_names
+
+
+class DType:
+    """An element type. There is one object per type: compare with ``is`` or ``==``.
+
+    Attributes:
+        name: the name on the command line and in files, e.g. ``"bf16"``.
+        numpy: the NumPy dtype.
+        itemsize: bytes per element.
+    """
+
+    __slots__ = ("is_floating", "is_integer", "itemsize", "name", "numpy")
+
+    def __init__(self, name: str, numpy: object, kind: str) -> None:
+        self.name: Final = name
+        self.numpy: Final = np.dtype(numpy)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        self.itemsize: Final = self.numpy.itemsize
+        self.is_floating: Final = kind == "floating"
+        self.is_integer: Final = kind == "integer"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return as_dtype, (self.name,)
+
+
+f16 = DType("f16", np.float16, "floating")
+bf16 = DType("bf16", ml_dtypes.bfloat16, "floating")
+f32 = DType("f32", np.float32, "floating")
+f64 = DType("f64", np.float64, "floating")
+i8 = DType("i8", np.int8, "integer")
+u8 = DType("u8", np.uint8, "integer")
+i32 = DType("i32", np.int32, "integer")
+i64 = DType("i64", np.int64, "integer")
+bool_ = DType("bool", np.bool_, "bool")
+
+DTYPES: Final = (f16, bf16, f32, f64, i8, u8, i32, i64, bool_)
+_BY_NAME: Final = {dtype.name: dtype for dtype in DTYPES}
+_BY_NUMPY: Final = {dtype.numpy: dtype for dtype in DTYPES}
+
+
+def as_dtype(value: "DType | str | np.dtype") -> DType:
+    """Returns the dtype of a name or of a NumPy dtype.
+
+    Raises:
+        OpError: there is no such dtype.
+
+    >>> as_dtype("bf16").itemsize
+    2
+    """
+    if isinstance(value, DType):
+        return value
+    found = _BY_NAME.get(value) if isinstance(value, str) else _BY_NUMPY.get(value)
+    if found is None:
+        names = ", ".join(_BY_NAME)
+        raise OpError(f"unknown dtype {str(value)!r}: known are {names}{near_names(str(value), _BY_NAME)}")
+    return found
+
+
+def _promoted(a: DType, b: DType) -> DType | None:
+    try:
+        return _BY_NUMPY.get(np.result_type(a.numpy, b.numpy))
+    except TypeError:  # NumPy knows no common type
+        return None
+
+
+_PROMOTION: Final = {(a, b): _promoted(a, b) for a in DTYPES for b in DTYPES}
+
+
+def promote(a: DType, b: DType) -> DType | None:
+    """Returns ``numpy.result_type(a, b)``, or None where that is not one of our dtypes.
+
+    >>> promote(i32, f32), promote(bf16, f32), promote(i8, u8)
+    (f64, f32, None)
+    """
+    return _PROMOTION[a, b]

@@ -1,0 +1,146 @@
+"""The eager context: ops compute, with NumPy, at once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lang_core._context import ExecutionContext
+from lang_core._dtypes import DType, as_dtype, bool_, f32, i32
+from lang_core._errors import CheckpointError, OpError, near_names
+from lang_core._module import Parameter
+from lang_core._spec import TensorSpec
+from lang_core._tensor import EagerTensor, Tensor
+from lang_core._weights import WeightSource
+from lang_core.ops import OPS, Op
+from lang_core.ops._op import Specs
+
+Array = np.ndarray[Any, Any]
+
+
+def as_array(value: Any, dtype: DType | str | None = None) -> Array:
+    """Copies a number, nested sequences or an array into an array of a table dtype.
+
+    Without a dtype a Python float becomes f32 and an int i32; an array keeps its own.
+
+    Raises:
+        OpError: the values do not fit the dtype, or their own dtype is not one of the table's.
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    if wanted is None and not isinstance(value, np.ndarray | np.generic):
+        kind = np.asarray(value).dtype.kind
+        wanted = {"f": f32, "i": i32, "b": bool_}.get(kind)
+    try:
+        if wanted is not None and isinstance(value, np.ndarray):
+            return np.array(value, order="C").astype(wanted.numpy)
+        array = np.array(value, dtype=wanted.numpy if wanted else None, order="C")
+    except (OverflowError, TypeError, ValueError) as error:
+        raise OpError(f"constant: {value!r} does not fit {wanted}: {error}") from None
+    as_dtype(array.dtype)
+    return array
+
+
+class EagerExecutionContext(ExecutionContext):
+    """Computes every op at once. NumPy arrays are welcome wherever tensors are.
+
+    Args:
+        weights: where ``parameter`` reads; nothing is kept between reads.
+        inputs: what ``ops.placeholder`` gives, by name.
+    """
+
+    def __init__(self, weights: WeightSource | None = None, inputs: Mapping[str, Array] | None = None) -> None:
+        super().__init__()
+        self._weights = weights
+        self._inputs = dict(inputs or {})
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
+        """Checks the op's contract and computes it."""
+        for operand in inputs:
+            if type(operand) is not EagerTensor:
+                inputs = tuple(self._tensor(op, each) for each in inputs)
+                break
+        try:
+            specs = op.infer(tuple([operand.spec for operand in inputs]), attributes)
+        except OpError as error:
+            raise (OpError(f"{error} (at {self.module_path})") if self.module_path else error) from None
+        with np.errstate(all="ignore"):  # IEEE 754 results are results, not warnings
+            results = op.eager_rule(*[operand.data for operand in inputs], *attributes)
+        if type(results) is tuple:
+            return tuple(map(EagerTensor, specs, results))
+        return (EagerTensor(specs[0], results if type(results) is np.ndarray else np.asarray(results)),)
+
+    def _tensor(self, op: Op, operand: Any) -> EagerTensor:
+        if isinstance(operand, EagerTensor):
+            return operand
+        if isinstance(operand, Tensor) or not isinstance(operand, np.ndarray | np.generic | bool | int | float):
+            raise OpError(f"{op.name}: an eager context takes its own tensors and NumPy arrays, found {operand!r}")
+        array = np.asarray(operand) if isinstance(operand, np.ndarray | np.generic) else as_array(operand)
+        return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)
+
+    def constant(self, value: Any, dtype: DType | str | None = None) -> EagerTensor:
+        """A tensor that holds a copy of the value."""
+        array = as_array(value.numpy() if isinstance(value, EagerTensor) else value, dtype)
+        return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)
+
+    def placeholder(self, name: str, spec: TensorSpec) -> EagerTensor:
+        """The array that was given as an input under this name."""
+        if name not in self._inputs:
+            known = ", ".join(self._inputs) or "none"
+            hint = near_names(name, self._inputs)
+            raise OpError(f"placeholder {name!r}: an eager context needs its data; inputs given: {known}{hint}")
+        data = self._inputs[name]
+        if data.shape != spec.shape or data.dtype != spec.dtype.numpy:
+            raise OpError(f"placeholder {name!r}: wanted {spec!r}, found {data.dtype}{list(data.shape)}")
+        return EagerTensor(spec, data)
+
+    def parameter(self, parameter: Parameter) -> EagerTensor:
+        """Reads the weight and casts it to the parameter's dtype."""
+        path, spec = parameter.path, parameter.spec
+        if self._weights is None:
+            raise CheckpointError(f"parameter {path!r}: this context has no weights: pass a WeightSource")
+        stored = self._weights.spec(path)
+        if stored.shape != spec.shape:
+            where = self._weights.origin(path)
+            raise CheckpointError(f"parameter {path!r}: the model wants {spec!r}, {where} has {stored!r}")
+        with np.errstate(over="ignore"):
+            return EagerTensor(spec, self._weights.read(path).astype(spec.dtype.numpy, copy=False))
+
+    def while_loop(
+        self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """Runs the loop in Python, checking each round's specs."""
+        op = OPS["while"]
+        values = tuple(self._tensor(op, value) for value in init)
+        while True:
+            proceed = self._tensor(op, cond(*values))
+            rounds = _Results((proceed.spec,)), _Results(tuple(value.spec for value in values))
+            op.infer_afresh(tuple(value.spec for value in values), (*rounds, len(values)))
+            if not proceed.data:
+                return values
+            after = tuple(self._tensor(op, value) for value in body(*values))
+            rounds = rounds[0], _Results(tuple(value.spec for value in after))
+            op.infer_afresh(tuple(value.spec for value in values), (*rounds, len(values)))
+            values = after
+
+    def conditional(
+        self,
+        pred: Tensor,
+        on_true: Callable[..., Sequence[Tensor]],
+        on_false: Callable[..., Sequence[Tensor]],
+        operands: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        """Runs one of the branches."""
+        op = OPS["cond"]
+        inputs = tuple(self._tensor(op, operand) for operand in (pred, *operands))
+        chosen = on_true if inputs[0].spec.size == 1 and inputs[0].data else on_false
+        results = tuple(self._tensor(op, value) for value in chosen(*inputs[1:]))
+        branch = _Results(tuple(value.spec for value in results))
+        op.infer_afresh(tuple(value.spec for value in inputs), (branch, branch))
+        return results
+
+
+class _Results:
+    """The results of a region that has run: enough of a Region for a shape rule."""
+
+    def __init__(self, result_specs: Specs) -> None:
+        self.result_specs = result_specs

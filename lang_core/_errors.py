@@ -1,0 +1,61 @@
+"""The typed errors of Tapeline.
+
+Every message says what was asked, what was found, where, and what to do.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TapelineError(Exception):
+    """Base of every error that Tapeline raises on purpose."""
+
+
+class InputError(TapelineError):
+    """What the user handed in (a file, a flag, a config) is wrong."""
+
+
+class CheckpointError(InputError):
+    """A checkpoint's file or tensor is missing, damaged or of another shape than the model's."""
+
+
+class ConfigError(InputError):
+    """A model's configuration lacks a field, contradicts itself or names what is not supported."""
+
+
+class OpError(TapelineError):
+    """An op was called against its contract."""
+
+
+class TraceEscapeError(TapelineError):
+    """A value without data was used as if it had some, or data was about to enter a trace unseen."""
+
+
+class RecordingError(TapelineError):
+    """Recording was used out of order: a closed tape, a foreign value, a block that does not nest."""
+
+
+class GraphError(TapelineError):
+    """A graph is malformed, or was asked for something it does not have."""
+
+
+class CompileError(TapelineError):
+    """A compiler refused a module."""
+
+
+class DeviceError(TapelineError):
+    """A device is absent, or refused a call."""
+
+
+class VerificationError(TapelineError):
+    """A result does not agree with its reference."""
+
+
+def near_names(name: str, known: Iterable[str], limit: int = 3) -> str:
+    """Says which known names are near: ``"; did you mean 'a' or 'b'?"``, or ``""`` where none is.
+
+    >>> near_names("weigth", ["weight", "bias"])
+    "; did you mean 'weight'?"
+    """
+    near = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -1,0 +1,109 @@
+"""Modules and parameters with stable paths."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from lang_core._dtypes import DType
+from lang_core._spec import TensorSpec
+
+if TYPE_CHECKING:
+    from lang_core._context import ExecutionContext
+
+
+class Parameter:
+    """A named weight: what is known of it without its data. ``path`` is its name in a checkpoint.
+
+    A parameter that hangs below several modules is tied: it keeps the path at which it was first put.
+    """
+
+    __slots__ = ("_name", "_parent", "spec")
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType | str = "f32") -> None:
+        self.spec = TensorSpec(shape, dtype)
+        self._parent: Module | None = None
+        self._name = ""
+
+    @property
+    def path(self) -> str:
+        """The module path, e.g. ``model.layers.3.self_attn.q_proj.weight``."""
+        return _path(self._parent, self._name)
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.path!r}, {self.spec!r})"
+
+
+class Module:
+    """A part of a model. Attributes that are modules, parameters or sequences of modules form a tree.
+
+    Subclasses define ``forward(ctx, ...)``; callers call the module. The path of a part is made of the
+    attributes that lead to it from the root: ``model.layers.3.self_attn``.
+
+    >>> class Scale(Module):
+    ...     def __init__(self, size):
+    ...         self.weight = Parameter((size,))
+    ...     def forward(self, ctx, x):
+    ...         return ctx.ops.mul(x, ctx.parameter(self.weight))
+    >>> class Model(Module):
+    ...     def __init__(self):
+    ...         self.layers = [Scale(3), Scale(3)]
+    >>> [path for path, _ in Model().named_parameters()]
+    ['layers.0.weight', 'layers.1.weight']
+    """
+
+    _parent: "Module | None" = None
+    _name: str = ""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            for suffix, child in _children(value):
+                if child._parent is None and child is not self:  # pyright: ignore[reportPrivateUsage]
+                    object.__setattr__(child, "_parent", self)
+                    object.__setattr__(child, "_name", name + suffix)
+        object.__setattr__(self, name, value)
+
+    @property
+    def path(self) -> str:
+        """The path from the root; empty for the root itself."""
+        return _path(self._parent, self._name)
+
+    def __call__(self, ctx: "ExecutionContext", *args: Any, **kwargs: Any) -> Any:
+        """Runs ``forward`` with ``ctx.module_path`` set to this module's path."""
+        before = ctx.module_path
+        ctx.module_path = self.path
+        try:
+            return self.forward(ctx, *args, **kwargs)
+        finally:
+            ctx.module_path = before
+
+    def forward(self, ctx: "ExecutionContext", *args: Any, **kwargs: Any) -> Any:
+        """What the module computes."""
+        raise NotImplementedError(f"{type(self).__name__} defines no forward(ctx, ...)")
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Every parameter of the tree once, with its path, in the order of the attributes."""
+        yield from self._walk(set())
+
+    def _walk(self, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
+        for value in vars(self).values():
+            for _, child in _children(value):
+                if id(child) in seen or child is self._parent:
+                    continue
+                seen.add(id(child))
+                if isinstance(child, Parameter):
+                    yield child.path, child
+                else:
+                    yield from child._walk(seen)
+
+
+def _children(value: Any) -> Iterator[tuple[str, "Module | Parameter"]]:
+    if isinstance(value, Module | Parameter):
+        yield "", value
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            if isinstance(item, Module | Parameter):
+                yield f".{index}", item
+
+
+def _path(parent: Module | None, name: str) -> str:
+    above = parent.path if parent is not None else ""
+    return f"{above}.{name}" if above else name

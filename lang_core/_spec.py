@@ -1,0 +1,46 @@
+"""What is known of a tensor without its data."""
+
+import math
+from typing import NamedTuple
+
+from lang_core._dtypes import DType, as_dtype
+from lang_core._errors import OpError
+
+
+class _Fields(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+class TensorSpec(_Fields):
+    """A shape and a dtype: hashable, comparable, cheap.
+
+    >>> TensorSpec((2, 3), "f32")
+    f32[2,3]
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, shape: tuple[int, ...], dtype: DType | str) -> "TensorSpec":
+        dims = tuple(int(dim) for dim in shape)
+        if any(dim < 0 for dim in dims):
+            raise OpError(f"a tensor's dimensions are 0 or more, found shape {dims}")
+        return super().__new__(cls, dims, as_dtype(dtype))
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of the data."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"

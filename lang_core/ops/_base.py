@@ -1,0 +1,80 @@
+"""What every part of ``ctx.ops`` builds on."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from lang_core._dtypes import DType, bool_, f64, i64, promote
+from lang_core._errors import OpError
+from lang_core._spec import TensorSpec
+from lang_core._tensor import Tensor
+from lang_core.ops._op import Op
+
+# A Python number (not a NumPy scalar, which is data) may stand for a tensor of rank 0.
+Operand = Tensor | np.ndarray[Any, Any] | bool | int | float
+NUMBERS = (bool, int, float)
+
+
+class Interpreter(Protocol):
+    """The part of an execution context that ops call."""
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
+        """Gives the op its meaning: computes, or records."""
+        ...
+
+    def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
+        """A tensor of values that are known now."""
+        ...
+
+    def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
+        """A named input."""
+        ...
+
+    def while_loop(self, cond: Any, body: Any, init: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The loop of ops.while_loop."""
+        ...
+
+    def conditional(self, pred: Tensor, on_true: Any, on_false: Any, operands: Any) -> tuple[Tensor, ...]:
+        """The branch of ops.cond."""
+        ...
+
+
+def number_dtype(number: bool | int | float, beside: DType) -> DType:
+    """The dtype of a Python number beside a tensor, by NumPy's rule for weak scalars (NEP 50).
+
+    >>> from lang_core._dtypes import f16, i32
+    >>> number_dtype(2, beside=f16), number_dtype(2, beside=i32), number_dtype(0.5, beside=i32)
+    (f16, i32, f64)
+    """
+    if isinstance(number, bool):
+        return bool_
+    if isinstance(number, int):
+        return i64 if beside is bool_ else beside
+    return beside if beside.is_floating else f64
+
+
+class OpsBase:
+    """Holds the context that gives the ops their meaning."""
+
+    __slots__ = ("_ctx",)
+
+    def __init__(self, ctx: Interpreter) -> None:
+        self._ctx = ctx
+
+    def _apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> Tensor:
+        return self._ctx.apply(op, inputs, attributes)[0]
+
+    def _tensors(self, op: Op, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
+        """Turns Python numbers among the operands into constants of the dtype they take beside the others."""
+        dtype = None
+        for operand in operands:
+            if type(operand) not in NUMBERS:
+                found = getattr(operand, "dtype", None)
+                found = found if isinstance(found, DType) else None
+                dtype = promote(dtype, found) if dtype and found else dtype or found
+        if dtype is None:
+            raise OpError(f"{op.name}: at least one operand must be a tensor, found {operands}: use ctx.ops.constant")
+        return tuple(
+            self._ctx.constant(operand, number_dtype(operand, dtype)) if type(operand) in NUMBERS else operand  # pyright: ignore[reportArgumentType]
+            for operand in operands
+        )

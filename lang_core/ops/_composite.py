@@ -1,0 +1,157 @@
+"""Composites: ops that are written in terms of the table's ops, once, for every context."""
+
+import math
+from typing import Final
+
+from lang_core._dtypes import DType, f32
+from lang_core._errors import OpError
+from lang_core._tensor import Tensor
+from lang_core.ops._contract import ContractionOps
+from lang_core.ops._elementwise import MathOps
+from lang_core.ops._reduce import ReductionOps
+from lang_core.ops._shape import CreationOps, ShapeOps
+
+# Far below every score, and finite: a fully masked row must not become inf - inf.
+_MASKED: Final = -1e30
+
+
+def _wide(dtype: DType) -> DType:
+    return f32 if dtype.itemsize == 2 else dtype
+
+
+class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps):
+    """Activations, norms and attention. f16 and bf16 are computed in f32 and rounded once."""
+
+    __slots__ = ()
+
+    def mean(self, x: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+        """The mean over ``axis`` (all axes where None), in x's floating dtype."""
+        total = self.sum(x, axis, keepdims)
+        return self.mul(total, total.spec.size / x.spec.size if x.spec.size else math.nan)
+
+    def relu(self, x: Tensor) -> Tensor:
+        """max(x, 0)."""
+        return self.maximum(x, 0)
+
+    def silu(self, x: Tensor) -> Tensor:
+        """x * logistic(x) (Elfwing et al. 2017, arXiv:1702.03118)."""
+        return self.mul(x, self.logistic(x))
+
+    def softplus(self, x: Tensor) -> Tensor:
+        """log(1 + exp(x)), without overflow."""
+        return self.add(self.maximum(x, 0), self.log1p(self.exp(self.negate(self.abs(x)))))
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """x * Phi(x), Phi the normal distribution, exact (Hendrycks, Gimpel 2016, arXiv:1606.08415)."""
+        wide = self.cast(x, _wide(x.dtype))
+        phi = self.mul(self.add(self.erf(self.mul(wide, math.sqrt(0.5))), 1.0), 0.5)
+        return self.cast(self.mul(wide, phi), x.dtype)
+
+    def gelu_tanh(self, x: Tensor) -> Tensor:
+        """The tanh approximation of gelu, of the same paper."""
+        wide = self.cast(x, _wide(x.dtype))
+        cube = self.mul(self.mul(wide, wide), wide)
+        inner = self.mul(self.add(wide, self.mul(cube, 0.044715)), math.sqrt(2 / math.pi))
+        return self.cast(self.mul(self.mul(wide, self.add(self.tanh(inner), 1.0)), 0.5), x.dtype)
+
+    def softmax(self, x: Tensor, axis: int = -1, where: Tensor | None = None) -> Tensor:
+        """exp(x) / sum(exp(x)) along ``axis``, in f32 or wider inside.
+
+        Args:
+            x: floating, any shape.
+            axis: what sums to one.
+            where: bool, broadcast to x: elements that do not count and become 0. A slice of which none
+                counts becomes 0 throughout.
+
+        Returns:
+            x's shape and dtype.
+        """
+        wide = self.cast(x, _wide(x.dtype))
+        if where is not None:
+            wide = self.select(where, wide, _MASKED)
+        numerator = self.exp(self.sub(wide, self.max(wide, axis, keepdims=True)))
+        if where is not None:
+            numerator = self.select(where, numerator, 0.0)
+        total = self.sum(numerator, axis, keepdims=True)
+        if where is not None:
+            total = self.maximum(total, 1e-30)  # the sum is 0 in a slice of which none counts, else >= 1
+        return self.cast(self.div(numerator, total), x.dtype)
+
+    def rms_norm(self, x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
+        """weight * x / sqrt(mean(x^2) + eps) over the last axis (Zhang, Sennrich 2019, arXiv:1910.07467).
+
+        Args:
+            x: [.., D].
+            weight: [D].
+            eps: added to the mean of squares.
+
+        Returns:
+            [.., D] in x's dtype. As in Hugging Face's models, the normalised x is rounded to that dtype
+            before it is multiplied by weight.
+        """
+        wide = self.cast(x, _wide(x.dtype))
+        scale = self.rsqrt(self.add(self.mean(self.mul(wide, wide), -1, keepdims=True), eps))
+        normed = self.cast(self.mul(wide, scale), x.dtype)
+        return normed if weight is None else self.mul(weight, normed)
+
+    def layer_norm(
+        self, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    ) -> Tensor:
+        """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis (arXiv:1607.06450).
+
+        x: [.., D], weight and bias: [D]; returns [.., D] in x's dtype.
+        """
+        wide = self.cast(x, _wide(x.dtype))
+        centred = self.sub(wide, self.mean(wide, -1, keepdims=True))
+        scale = self.rsqrt(self.add(self.mean(self.mul(centred, centred), -1, keepdims=True), eps))
+        normed = self.mul(centred, scale)
+        if weight is not None:
+            normed = self.mul(normed, self.cast(weight, wide.dtype))
+        if bias is not None:
+            normed = self.add(normed, self.cast(bias, wide.dtype))
+        return self.cast(normed, x.dtype)
+
+    def attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        scale: float | None = None,
+        softcap: float | None = None,
+    ) -> Tensor:
+        """softmax(scale * q k^T, where mask) v (Vaswani et al. 2017, arXiv:1706.03762).
+
+        Query head n reads key/value head n // (N / K); K and V are not repeated in memory.
+
+        Args:
+            q: [B, N, T, H].
+            k: [B, K, S, H], K a divisor of N.
+            v: [B, K, S, H'] (H' may differ from H).
+            mask: bool, [T, S], [B, 1, T, S] or [B, N, T, S]; True where a query may look.
+                A query that may look nowhere gives zeros.
+            scale: of the scores; 1 / sqrt(H) where None.
+            softcap: c in ``c * tanh(score / c)``, applied after scale and before the mask.
+
+        Returns:
+            [B, N, T, H'] in q's dtype.
+        """
+        batch, heads, queries, size = q.shape if q.ndim == 4 else (0, 0, 0, 0)
+        shared = k.shape[1] if k.ndim == 4 else 0
+        if not shared or heads % shared or v.shape[:-1] != k.shape[:-1] or k.shape[-1] != size or k.shape[0] != batch:
+            raise OpError(
+                f"attention({q.spec!r}, {k.spec!r}, {v.spec!r}): wanted q [B,N,T,H], k [B,K,S,H], v [B,K,S,H'], "
+                f"K a divisor of N"
+            )
+        group = heads // shared
+        grouped = self.reshape(q, (batch, shared, group, queries, size))
+        scores = self.dot_general(grouped, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=_wide(q.dtype))
+        scores = self.mul(scores, size**-0.5 if scale is None else scale)  # [B, K, G, T, S]
+        if softcap is not None:
+            scores = self.mul(self.tanh(self.div(scores, softcap)), softcap)
+        if mask is not None and mask.ndim == 4:
+            per_head = (shared, group) if mask.shape[1] == heads else (1, 1)
+            mask = self.reshape(mask, (mask.shape[0], *per_head, *mask.shape[2:]))
+        weights = self.cast(self.softmax(scores, -1, where=mask), v.dtype)
+        result = self.dot_general(weights, v, ((4,), (2,)), ((0, 1), (0, 1)))  # [B, K, G, T, H']
+        return self.reshape(result, (batch, heads, queries, v.shape[-1]))

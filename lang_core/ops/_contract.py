@@ -1,0 +1,206 @@
+"""Sums of products: dot_general and convolution."""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from lang_core._dtypes import DType, as_dtype, bool_
+from lang_core._spec import TensorSpec
+from lang_core._tensor import Tensor
+from lang_core.ops._elementwise import ArithmeticOps
+from lang_core.ops._op import Array, Specs, define, positive_axis, require, require_axes
+
+Axes = tuple[int, ...]
+
+
+def _free(ndim: int, *used: Axes) -> Axes:
+    taken = {axis for axes in used for axis in axes}
+    return tuple(axis for axis in range(ndim) if axis not in taken)
+
+
+def _infer_dot_general(
+    x: TensorSpec, y: TensorSpec, x_contract: Axes, y_contract: Axes, x_batch: Axes, y_batch: Axes, dtype: DType
+) -> Specs:
+    require_axes(x_contract + x_batch, x.ndim, "dot_general_c1")
+    require_axes(y_contract + y_batch, y.ndim, "dot_general_c1")
+    for what, a, b in (("contracted", x_contract, y_contract), ("batch", x_batch, y_batch)):
+        same = len(a) == len(b) and all(x.shape[i] == y.shape[j] for i, j in zip(a, b, strict=True))
+        require(same, "dot_general_c2", f"{what} axes {a} of {x.shape} and {b} of {y.shape} do not match")
+    require(x.dtype is y.dtype, "dot_general_c3", f"dtypes {x.dtype} and {y.dtype} differ: cast one of them")
+    require(x.dtype is not bool_, "dot_general_c4", "the dtype is bool")
+    wide = dtype.is_floating == x.dtype.is_floating and dtype.itemsize >= x.dtype.itemsize
+    require(wide and dtype is not bool_, "dot_general_c5", f"{x.dtype} products cannot give {dtype}")
+    shape = [x.shape[i] for i in x_batch + _free(x.ndim, x_contract, x_batch)]
+    shape += [y.shape[i] for i in _free(y.ndim, y_contract, y_batch)]
+    return (TensorSpec(tuple(shape), dtype),)
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(x: Axes, y: Axes, x_contract: Axes, y_contract: Axes, x_batch: Axes, y_batch: Axes) -> tuple[Any, ...]:
+    """Transpositions and shapes that turn a dot_general into one numpy.matmul."""
+    x_free, y_free = _free(len(x), x_contract, x_batch), _free(len(y), y_contract, y_batch)
+    batch = tuple(x[i] for i in x_batch)
+    m, n = math.prod(x[i] for i in x_free), math.prod(y[i] for i in y_free)
+    k = math.prod(x[i] for i in x_contract)
+    result = batch + tuple(x[i] for i in x_free) + tuple(y[i] for i in y_free)
+    # y stays in its stored order where it can: BLAS reads [N, K] as well as [K, N].
+    return x_batch + x_free + x_contract, (*batch, m, k), y_batch + y_free + y_contract, (*batch, n, k), result
+
+
+def _eager_dot_general(
+    x: Array, y: Array, x_contract: Axes, y_contract: Axes, x_batch: Axes, y_batch: Axes, dtype: DType
+) -> Array:
+    x_order, x_shape, y_order, y_shape, shape = _plan(x.shape, y.shape, x_contract, y_contract, x_batch, y_batch)
+    work = _work_dtype(x.dtype, dtype)
+    left = x.transpose(x_order).reshape(x_shape).astype(work, copy=False)
+    right = y.transpose(y_order).reshape(y_shape).astype(work, copy=False)
+    product = np.matmul(left, right.swapaxes(-1, -2))
+    return product.reshape(shape).astype(dtype.numpy, copy=False)
+
+
+def _work_dtype(operand: Any, result: DType) -> Any:
+    if result.is_floating:
+        return np.float32 if operand.itemsize == 2 and result.itemsize <= 4 else result.numpy
+    return result.numpy
+
+
+_DOT_GENERAL = define(
+    "dot_general",
+    attributes=("x_contract", "y_contract", "x_batch", "y_batch", "dtype"),
+    summary="Sums of products over contracted axes, per batch; result axes: batch, x's free, y's free. "
+    "f16 and bf16 accumulate in f32.",
+    constraints=(
+        "the axes are the operands' own, each at most once",
+        "contracted and batch axes pair up with equal dimensions",
+        "the dtypes are equal",
+        "the dtype is a number",
+        "the result's dtype is of the same kind and not narrower",
+    ),
+    shape_rule=_infer_dot_general,
+    eager_rule=_eager_dot_general,
+)
+
+_CONV_LAYOUT: Final = "x is [B, spatial.., C], kernel [spatial.., C / groups, O], with 1 to 3 spatial axes"
+
+
+def _infer_conv(
+    x: TensorSpec,
+    kernel: TensorSpec,
+    strides: Axes,
+    padding: tuple[tuple[int, int], ...],
+    dilation: Axes,
+    groups: int,
+) -> Specs:
+    spatial = x.ndim - 2
+    require(1 <= spatial <= 3 and kernel.ndim == x.ndim, "conv_c1", f"x is {x!r}, kernel {kernel!r}")
+    require(x.dtype is kernel.dtype and x.dtype.is_floating, "conv_c2", f"dtypes {x.dtype} and {kernel.dtype}")
+    channels, outputs = x.shape[-1], kernel.shape[-1]
+    fits = groups > 0 and kernel.shape[-2] * groups == channels and outputs % groups == 0
+    require(fits, "conv_c3", f"{channels} channels, {groups} groups, kernel {kernel.shape}")
+    per_axis = len(strides) == len(padding) == len(dilation) == spatial and min(*strides, *dilation) > 0
+    require(per_axis and min(min(p) for p in padding) >= 0, "conv_c4", f"{strides}, {padding}, {dilation}")
+    shape = [x.shape[0]]
+    for i in range(spatial):
+        room = x.shape[i + 1] + sum(padding[i]) - dilation[i] * (kernel.shape[i] - 1) - 1
+        shape.append(max(room // strides[i] + 1, 0))
+    return (TensorSpec((*shape, outputs), x.dtype),)
+
+
+def _eager_conv(
+    x: Array, kernel: Array, strides: Axes, padding: tuple[tuple[int, int], ...], dilation: Axes, groups: int
+) -> Array:
+    work = np.float32 if x.dtype.itemsize == 2 else x.dtype
+    padded = np.pad(x.astype(work), ((0, 0), *padding, (0, 0)))
+    reach = [d * (size - 1) + 1 for d, size in zip(dilation, kernel.shape, strict=False)]
+    axes = tuple(range(1, x.ndim - 1))
+    if any(padded.shape[axis] < r for axis, r in zip(axes, reach, strict=True)):
+        shape = _infer_conv(*_specs_of(x, kernel), strides, padding, dilation, groups)[0].shape
+        return np.zeros(shape, x.dtype)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axes)  # [B, out.., C, reach..]
+    picks = [slice(None), *(slice(None, None, s) for s in strides), slice(None)]
+    windows = windows[(*picks, *(slice(None, None, d) for d in dilation))]
+    batch, out = windows.shape[0], windows.shape[1 : x.ndim - 1]
+    per_group = kernel.shape[-2]
+    left = windows.reshape(batch, math.prod(out), groups, per_group, math.prod(kernel.shape[:-2]))
+    right = kernel.astype(work).reshape(-1, per_group, groups, kernel.shape[-1] // groups)
+    result = np.einsum("bpgcw,wcgo->bpgo", left, right)
+    return result.reshape(batch, *out, kernel.shape[-1]).astype(x.dtype)
+
+
+def _specs_of(*arrays: Array) -> list[TensorSpec]:
+    return [TensorSpec(array.shape, as_dtype(array.dtype)) for array in arrays]
+
+
+_CONV = define(
+    "conv",
+    attributes=("strides", "padding", "dilation", "groups"),
+    summary="Cross-correlation (what deep learning calls convolution); f16 and bf16 accumulate in f32.",
+    constraints=(
+        _CONV_LAYOUT,
+        "the dtypes are equal and floating",
+        "C is groups times the kernel's channels, and groups divides O",
+        "one stride above 0, padding (low, high) not below 0, and dilation above 0 per spatial axis",
+    ),
+    shape_rule=_infer_conv,
+    eager_rule=_eager_conv,
+)
+
+
+class ContractionOps(ArithmeticOps):
+    """Sums of products."""
+
+    __slots__ = ()
+
+    def dot_general(
+        self,
+        x: Tensor,
+        y: Tensor,
+        contract: tuple[Sequence[int], Sequence[int]],
+        batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
+        dtype: DType | str | None = None,
+    ) -> Tensor:
+        """Sums products over the ``contract`` axes (of x, of y), for each index of the ``batch`` axes.
+
+        Args:
+            x: any shape.
+            y: any shape, x's dtype.
+            contract: axes of x and of y, paired.
+            batch: axes of x and of y, paired.
+            dtype: of the result; x's where None. i8 products usually want i32.
+
+        Returns:
+            [batch.., x's free axes.., y's free axes..].
+        """
+        x_axes, y_axes = (
+            [tuple(positive_axis(a, t.ndim) for a in axes[i]) for axes in (contract, batch)]
+            for i, t in enumerate((x, y))
+        )
+        wanted = x.dtype if dtype is None else as_dtype(dtype)
+        return self._apply(_DOT_GENERAL, (x, y), (x_axes[0], y_axes[0], x_axes[1], y_axes[1], wanted))
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """``x [.., K] @ weight [N, K].T + bias [N]``: [.., N]. The weight lies output-major, as checkpoints have it."""
+        product = self.dot_general(x, weight, ((x.ndim - 1,), (1,)))
+        return product if bias is None else self.add(product, bias)
+
+    def conv(
+        self,
+        x: Tensor,
+        kernel: Tensor,
+        strides: Sequence[int] | None = None,
+        padding: Sequence[tuple[int, int]] | None = None,
+        dilation: Sequence[int] | None = None,
+        groups: int = 1,
+    ) -> Tensor:
+        """Cross-correlates x [B, spatial.., C] with kernel [spatial.., C / groups, O]: [B, spatial'.., O].
+
+        A causal depthwise convolution of width W over [B, T, C] has groups = C, kernel [W, 1, C] and
+        padding ((W - 1, 0),).
+        """
+        spatial = x.ndim - 2
+        ones = (1,) * spatial
+        pads = ((0, 0),) * spatial if padding is None else tuple((low, high) for low, high in padding)
+        return self._apply(_CONV, (x, kernel), (tuple(strides or ones), pads, tuple(dilation or ones), groups))

@@ -1,0 +1,202 @@
+"""Ops that read or write at positions known only at run time. Positions are i32 or i64."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from lang_core._dtypes import bool_, i32, i64
+from lang_core._spec import TensorSpec
+from lang_core._tensor import Tensor
+from lang_core.ops._base import Operand, OpsBase
+from lang_core.ops._op import Array, Specs, define, positive_axis, require, require_axis
+
+_INDEX_DTYPES: Final = (i32, i64)
+_STARTS: Final = "one rank-0 start per axis, all i32 or all i64"
+
+
+def _require_starts(starts: tuple[TensorSpec, ...], ndim: int, label: str) -> None:
+    require(len(starts) == ndim, label, f"{len(starts)} starts for {ndim} axes")
+    for start in starts:
+        good = start.shape == () and start.dtype in _INDEX_DTYPES and start.dtype is starts[0].dtype
+        require(good, label, f"a start is {start!r}")
+
+
+def _clamped(starts: Sequence[Array], room: Sequence[int]) -> tuple[int, ...]:
+    return tuple(min(max(int(start), 0), most) for start, most in zip(starts, room, strict=True))
+
+
+def _infer_dynamic_slice(x: TensorSpec, *starts_and_sizes: Any) -> Specs:
+    *starts, sizes = starts_and_sizes
+    _require_starts(tuple(starts), x.ndim, "dynamic_slice_c1")
+    fits = len(sizes) == x.ndim and all(0 <= size <= dim for size, dim in zip(sizes, x.shape, strict=True))
+    require(fits, "dynamic_slice_c2", f"sizes {sizes} do not fit into shape {x.shape}")
+    return (TensorSpec(sizes, x.dtype),)
+
+
+def _eager_dynamic_slice(x: Array, *starts_and_sizes: Any) -> Array:
+    *starts, sizes = starts_and_sizes
+    begin = _clamped(starts, [dim - size for dim, size in zip(x.shape, sizes, strict=True)])
+    return x[tuple(slice(b, b + size) for b, size in zip(begin, sizes, strict=True))]
+
+
+_DYNAMIC_SLICE = define(
+    "dynamic_slice",
+    attributes=("sizes",),
+    summary="The part of x of given sizes at run-time starts, which are clamped so that the part lies inside x.",
+    constraints=(_STARTS, "sizes fit into x's shape"),
+    shape_rule=_infer_dynamic_slice,
+    eager_rule=_eager_dynamic_slice,
+)
+
+
+def _infer_dynamic_update_slice(x: TensorSpec, update: TensorSpec, *starts: TensorSpec) -> Specs:
+    _require_starts(starts, x.ndim, "dynamic_update_slice_c1")
+    fits = update.ndim == x.ndim and all(a <= b for a, b in zip(update.shape, x.shape, strict=True))
+    require(fits, "dynamic_update_slice_c2", f"{update.shape} does not fit into {x.shape}")
+    require(update.dtype is x.dtype, "dynamic_update_slice_c3", f"dtypes {update.dtype} and {x.dtype} differ")
+    return (x,)
+
+
+def _eager_dynamic_update_slice(x: Array, update: Array, *starts: Array) -> Array:
+    begin = _clamped(starts, [dim - size for dim, size in zip(x.shape, update.shape, strict=True)])
+    result = x.copy()  # the op is functional: x stays as it is
+    result[tuple(slice(b, b + size) for b, size in zip(begin, update.shape, strict=True))] = update
+    return result
+
+
+_DYNAMIC_UPDATE_SLICE = define(
+    "dynamic_update_slice",
+    summary="x with update written at run-time starts, which are clamped so that it lies inside x.",
+    constraints=(_STARTS, "update fits into x", "the dtypes are equal"),
+    shape_rule=_infer_dynamic_update_slice,
+    eager_rule=_eager_dynamic_update_slice,
+)
+
+
+def _infer_take(x: TensorSpec, indices: TensorSpec, axis: int) -> Specs:
+    require_axis(axis, x.ndim, "take_c1")
+    require(indices.dtype in _INDEX_DTYPES, "take_c2", f"indices are {indices.dtype}")
+    require(x.shape[axis] > 0 or indices.size == 0, "take_c3", f"{x.shape} has no element along axis {axis}")
+    return (TensorSpec(x.shape[:axis] + indices.shape + x.shape[axis + 1 :], x.dtype),)
+
+
+_TAKE = define(
+    "take",
+    attributes=("axis",),
+    summary="x's slices along axis at indices of any shape, which takes the place of axis. Indices are clamped.",
+    constraints=("axis is one of x's", "indices are i32 or i64", "the dimension is not 0"),
+    shape_rule=_infer_take,
+    eager_rule=lambda x, indices, axis: np.take(x, indices, axis, mode="clip"),
+)
+
+
+def _infer_gather(x: TensorSpec, indices: TensorSpec, axis: int) -> Specs:
+    require_axis(axis, x.ndim, "gather_c1")
+    require(indices.dtype in _INDEX_DTYPES, "gather_c2", f"indices are {indices.dtype}")
+    fits = indices.ndim == x.ndim and all(
+        a == b for i, (a, b) in enumerate(zip(indices.shape, x.shape, strict=True)) if i != axis
+    )
+    require(fits, "gather_c3", f"indices {indices.shape} and x {x.shape} differ beside axis {axis}")
+    require(x.shape[axis] > 0 or indices.size == 0, "gather_c4", f"{x.shape} has no element along axis {axis}")
+    return (TensorSpec(indices.shape, x.dtype),)
+
+
+def _eager_gather(x: Array, indices: Array, axis: int) -> Array:
+    return np.take_along_axis(x, np.clip(indices, 0, max(x.shape[axis] - 1, 0)), axis)
+
+
+_GATHER = define(
+    "gather",
+    attributes=("axis",),
+    summary="result[.., i, ..] = x[.., indices[.., i, ..], ..] along axis. Indices are clamped.",
+    constraints=(
+        "axis is one of x's",
+        "indices are i32 or i64",
+        "indices has x's shape beside axis",
+        "the dimension is not 0",
+    ),
+    shape_rule=_infer_gather,
+    eager_rule=_eager_gather,
+)
+
+SCATTER_REDUCTIONS: Final = {"set": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _infer_scatter(x: TensorSpec, indices: TensorSpec, updates: TensorSpec, axis: int, reduction: str) -> Specs:
+    require_axis(axis, x.ndim, "scatter_c1")
+    require(indices.dtype in _INDEX_DTYPES, "scatter_c2", f"indices are {indices.dtype}")
+    fits = indices.ndim == x.ndim and all(
+        a == b for i, (a, b) in enumerate(zip(indices.shape, x.shape, strict=True)) if i != axis
+    )
+    require(fits, "scatter_c3", f"indices {indices.shape} and x {x.shape} differ beside axis {axis}")
+    same = updates.shape == indices.shape and updates.dtype is x.dtype
+    require(same, "scatter_c4", f"updates are {updates!r} for indices {indices.shape} and {x.dtype}")
+    require(reduction in SCATTER_REDUCTIONS, "scatter_c5", f"reduction {reduction!r}")
+    require(x.dtype is not bool_ or reduction == "set", "scatter_c6", f"{reduction} of bool")
+    return (x,)
+
+
+def _eager_scatter(x: Array, indices: Array, updates: Array, axis: int, reduction: str) -> Array:
+    result = x.copy()
+    inside = (indices >= 0) & (indices < x.shape[axis])
+    places = list(np.nonzero(inside))
+    places[axis] = indices[inside]
+    ufunc = SCATTER_REDUCTIONS[reduction]
+    if ufunc is None:
+        result[tuple(places)] = updates[inside]
+    else:
+        ufunc.at(result, tuple(places), updates[inside])
+    return result
+
+
+_SCATTER = define(
+    "scatter",
+    attributes=("axis", "reduction"),
+    summary="x with x[.., indices[.., i, ..], ..] set to (or combined with) updates[.., i, ..] along axis. "
+    "Updates outside x are dropped; with 'set', one of several updates of one element wins, unspecified which.",
+    constraints=(
+        "axis is one of x's",
+        "indices are i32 or i64",
+        "indices has x's shape beside axis",
+        "updates has the shape of indices and x's dtype",
+        "reduction is set, add, mul, max or min",
+        "bool can only be set",
+    ),
+    shape_rule=_infer_scatter,
+    eager_rule=_eager_scatter,
+)
+
+
+class IndexingOps(OpsBase):
+    """Ops that read or write at run-time positions."""
+
+    __slots__ = ()
+
+    def dynamic_slice(self, x: Tensor, starts: Sequence[Operand], sizes: Sequence[int]) -> Tensor:
+        """The part of x of the given sizes at ``starts`` (one rank-0 tensor or int per axis), clamped into x."""
+        return self._apply(_DYNAMIC_SLICE, (x, *self._starts(starts)), (tuple(sizes),))
+
+    def dynamic_update_slice(self, x: Tensor, update: Tensor, starts: Sequence[Operand]) -> Tensor:
+        """x with ``update`` written at ``starts`` (one rank-0 tensor or int per axis), clamped into x."""
+        return self._apply(_DYNAMIC_UPDATE_SLICE, (x, update, *self._starts(starts)))
+
+    def _starts(self, starts: Sequence[Operand]) -> tuple[Any, ...]:
+        dtype = next((start.dtype for start in starts if isinstance(start, Tensor)), i32)
+        return tuple(self._ctx.constant(s, dtype) if isinstance(s, int) else s for s in starts)
+
+    def take(self, x: Tensor, indices: Operand, axis: int = 0) -> Tensor:
+        """x's slices along ``axis`` at ``indices`` (any shape), which takes the place of ``axis``."""
+        return self._apply(_TAKE, (x, indices), (positive_axis(axis, x.ndim),))
+
+    def embedding(self, table: Tensor, token_ids: Operand) -> Tensor:
+        """Rows of ``table`` [V, D] at ``token_ids`` [...]: [..., D]."""
+        return self.take(table, token_ids, 0)
+
+    def gather(self, x: Tensor, indices: Operand, axis: int) -> Tensor:
+        """``result[.., i, ..] = x[.., indices[.., i, ..], ..]`` along ``axis``, as numpy.take_along_axis."""
+        return self._apply(_GATHER, (x, indices), (positive_axis(axis, x.ndim),))
+
+    def scatter(self, x: Tensor, indices: Operand, updates: Tensor, axis: int, reduction: str = "set") -> Tensor:
+        """x with its elements at ``indices`` along ``axis`` set to, or combined with, ``updates``."""
+        return self._apply(_SCATTER, (x, indices, updates), (positive_axis(axis, x.ndim), reduction))

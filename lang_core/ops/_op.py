@@ -1,0 +1,125 @@
+"""The op table: what an op is, and the check of its contract."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from lang_core._errors import GraphError, OpError
+from lang_core._spec import TensorSpec
+
+Specs = tuple[TensorSpec, ...]
+Array = np.ndarray[Any, Any]
+
+# Results of shape rules are remembered per op; models repeat a few hundred combinations.
+_MEMO_LIMIT: Final = 4096
+
+
+class ContractViolation(Exception):
+    """A constraint of an op does not hold. Only Op.infer sees it: it adds the op and the operands."""
+
+
+def require(condition: bool, label: str, found: str) -> None:
+    """Checks one constraint; ``label`` is ``<op>_c<number>``, as in the op's documentation."""
+    if not condition:
+        raise ContractViolation(f"{label}: {found}")
+
+
+class Op:
+    """One row of the op table.
+
+    Attributes:
+        name: unique.
+        attributes: names of the compile-time values, in the order in which the rules take them.
+        constraints: constraint number i+1 is ``constraints[i]``.
+        summary: what the op computes.
+        shape_rule: ``(*specs, *attributes) -> results' specs``; raises ContractViolation.
+        eager_rule: ``(*arrays, *attributes) -> array or tuple of arrays``.
+    """
+
+    __slots__ = ("_memo", "attributes", "constraints", "eager_rule", "name", "shape_rule", "summary")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        summary: str,
+        shape_rule: Callable[..., Specs],
+        eager_rule: Callable[..., Any],
+        attributes: tuple[str, ...] = (),
+        constraints: tuple[str, ...] = (),
+    ) -> None:
+        self.name: Final = name
+        self.summary: Final = summary
+        self.attributes: Final = attributes
+        self.constraints: Final = constraints
+        self.shape_rule: Final = shape_rule
+        self.eager_rule: Final = eager_rule
+        self._memo: Final[dict[Any, Specs]] = {}
+
+    def infer(self, specs: Specs, attributes: tuple[Any, ...]) -> Specs:
+        """Checks the contract and returns the results' specs.
+
+        Raises:
+            OpError: a constraint does not hold; the message names it and the operands.
+        """
+        key = specs, attributes
+        found = self._memo.get(key)
+        if found is None:
+            found = self.infer_afresh(specs, attributes)
+            if len(self._memo) >= _MEMO_LIMIT:
+                self._memo.clear()
+            self._memo[key] = found
+        return found
+
+    def infer_afresh(self, specs: Specs, attributes: tuple[Any, ...]) -> Specs:
+        """The same as ``infer`` for attributes that must not be remembered, such as regions."""
+        try:
+            return self.shape_rule(*specs, *attributes)
+        except ContractViolation as error:
+            raise OpError(f"{self.call_text(specs, attributes)}: {error}") from None
+
+    def call_text(self, specs: Specs, attributes: tuple[Any, ...]) -> str:
+        """The call as a person reads it, e.g. ``reshape(f32[2,3], shape=(6,))``."""
+        named = [f"{name}={value}" for name, value in zip(self.attributes, attributes, strict=True)]
+        return f"{self.name}({', '.join([*map(repr, specs), *named])})"
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+OPS: Final[dict[str, Op]] = {}
+
+
+def define(name: str, **rules: Any) -> Op:
+    """Adds an op to the table; the arguments are those of Op."""
+    if name in OPS:
+        raise GraphError(f"the op {name!r} is in the table already: declare each op once")
+    op = OPS[name] = Op(name, **rules)
+    return op
+
+
+def positive_axis(axis: int, ndim: int) -> int:
+    """Counts a negative axis from the end; one out of range is left for the op's contract to refuse."""
+    return axis + ndim if -ndim <= axis < 0 else axis
+
+
+def require_axis(axis: int, ndim: int, label: str) -> None:
+    """Checks that a tensor of ``ndim`` dimensions has this axis."""
+    require(0 <= axis < ndim, label, f"axis {axis} is outside a tensor of {ndim} dimensions")
+
+
+def require_axes(axes: tuple[int, ...], ndim: int, label: str) -> None:
+    """Checks that a tensor of ``ndim`` dimensions has these axes, and that none is named twice."""
+    for axis in axes:
+        require_axis(axis, ndim, label)
+    require(len(set(axes)) == len(axes), label, f"axes {axes} name one axis twice")
+
+
+def broadcast_shapes(shapes: tuple[tuple[int, ...], ...], label: str) -> tuple[int, ...]:
+    """NumPy's broadcasting: shapes align at the right; a dimension of 1 stretches."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        text = " and ".join(map(str, shapes))
+        raise ContractViolation(f"{label}: shapes {text} do not broadcast") from None

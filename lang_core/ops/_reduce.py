@@ -1,0 +1,185 @@
+"""Reductions, running sums and order."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from lang_core._dtypes import bool_, i32
+from lang_core._spec import TensorSpec
+from lang_core._tensor import Tensor
+from lang_core.ops._base import OpsBase
+from lang_core.ops._op import Array, Op, Specs, define, positive_axis, require, require_axes, require_axis
+
+_AXES: Final = "axes are x's, each at most once"
+
+
+def _reduced(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+    if keepdims:
+        return tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape))
+    return tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes)
+
+
+def _reduction(name: str, numpy: Callable[..., Any], wants_bool: bool, summary: str) -> Op:
+    def rule(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> Specs:
+        require_axes(axes, x.ndim, f"{name}_c1")
+        require((x.dtype is bool_) == wants_bool, f"{name}_c2", f"the dtype is {x.dtype}")
+        if name in ("max", "min"):
+            require(all(x.shape[axis] for axis in axes), f"{name}_c3", f"{x.shape} has no element along {axes}")
+        return (TensorSpec(_reduced(x, axes, keepdims), x.dtype),)
+
+    constraints = (_AXES, "the dtype is bool" if wants_bool else "the dtype is a number")
+    if name in ("max", "min"):
+        constraints += ("no reduced dimension is 0",)
+    return define(
+        name,
+        attributes=("axes", "keepdims"),
+        summary=summary,
+        constraints=constraints,
+        shape_rule=rule,
+        eager_rule=numpy,
+    )
+
+
+def _accumulate_in_float32(ufunc: np.ufunc) -> Callable[..., Any]:
+    def rule(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
+        if x.dtype.itemsize == 2:
+            return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=np.float32).astype(x.dtype)
+        return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
+
+    return rule
+
+
+def _plain(ufunc: np.ufunc) -> Callable[..., Any]:
+    return lambda x, axes, keepdims: ufunc.reduce(x, axis=axes, keepdims=keepdims)
+
+
+SUM = _reduction("sum", _accumulate_in_float32(np.add), False, "The sum; f16 and bf16 accumulate in f32.")
+PROD = _reduction("prod", _accumulate_in_float32(np.multiply), False, "The product; f16 and bf16 accumulate in f32.")
+MAX = _reduction("max", _plain(np.maximum), False, "The largest element; NaN if any is NaN.")
+MIN = _reduction("min", _plain(np.minimum), False, "The smallest element; NaN if any is NaN.")
+ANY = _reduction("any", _plain(np.logical_or), True, "Whether any element holds.")
+ALL = _reduction("all", _plain(np.logical_and), True, "Whether every element holds.")
+
+
+def _arg_reduction(name: str, numpy: Callable[..., Any], which: str) -> Op:
+    def rule(x: TensorSpec, axis: int, keepdims: bool) -> Specs:
+        require_axis(axis, x.ndim, f"{name}_c1")
+        require(x.dtype is not bool_, f"{name}_c2", "the dtype is bool")
+        require(x.shape[axis] > 0, f"{name}_c3", f"{x.shape} has no element along axis {axis}")
+        return (TensorSpec(_reduced(x, (axis,), keepdims), i32),)
+
+    def eager(x: Array, axis: int, keepdims: bool) -> Any:
+        x = x.astype(np.float32) if x.dtype.itemsize == 2 else x  # NumPy's argmax knows no bfloat16 NaN
+        return numpy(x, axis=axis, keepdims=keepdims).astype(np.int32)
+
+    return define(
+        name,
+        attributes=("axis", "keepdims"),
+        summary=f"The i32 index of the {which} element; the first of equal ones; the first NaN if there is one.",
+        constraints=("axis is one of x's", "the dtype is a number", "the dimension is not 0"),
+        shape_rule=rule,
+        eager_rule=eager,
+    )
+
+
+ARGMAX = _arg_reduction("argmax", np.argmax, "largest")
+ARGMIN = _arg_reduction("argmin", np.argmin, "smallest")
+
+
+def _infer_cumsum(x: TensorSpec, axis: int) -> Specs:
+    require_axis(axis, x.ndim, "cumsum_c1")
+    require(x.dtype is not bool_, "cumsum_c2", "the dtype is bool")
+    return (x,)
+
+
+def _eager_cumsum(x: Array, axis: int) -> Array:
+    accumulator = np.float32 if x.dtype.itemsize == 2 else x.dtype
+    return np.cumsum(x, axis=axis, dtype=accumulator).astype(x.dtype)
+
+
+_CUMSUM = define(
+    "cumsum",
+    attributes=("axis",),
+    summary="The sum of the elements up to and including each one; f16 and bf16 accumulate in f32.",
+    constraints=("axis is one of x's", "the dtype is a number"),
+    shape_rule=_infer_cumsum,
+    eager_rule=_eager_cumsum,
+)
+
+
+def _infer_sort(x: TensorSpec, axis: int, descending: bool) -> Specs:
+    require_axis(axis, x.ndim, "sort_c1")
+    require(x.dtype is not bool_, "sort_c2", "the dtype is bool")
+    return x, TensorSpec(x.shape, i32)
+
+
+def _eager_sort(x: Array, axis: int, descending: bool) -> tuple[Array, Array]:
+    keys = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    if descending:
+        # A stable descending order is the ascending one of the reversed elements, read backwards.
+        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(keys, axis), axis=axis, kind="stable"), axis)
+    else:
+        order = np.argsort(keys, axis=axis, kind="stable")
+    return np.take_along_axis(x, order, axis), order.astype(np.int32)
+
+
+_SORT = define(
+    "sort",
+    attributes=("axis", "descending"),
+    summary="x sorted along an axis, stable, NaN as the largest; and the i32 indices that sort it.",
+    constraints=("axis is one of x's", "the dtype is a number"),
+    shape_rule=_infer_sort,
+    eager_rule=_eager_sort,
+)
+
+
+class ReductionOps(OpsBase):
+    """Reductions, running sums and order."""
+
+    __slots__ = ()
+
+    def _reduce(self, op: Op, x: Tensor, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
+        axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+        return self._apply(op, (x,), (tuple(sorted(positive_axis(a, x.ndim) for a in axes)), keepdims))
+
+    def sum(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The sum over ``axis`` (all axes where None), in x's dtype."""
+        return self._reduce(SUM, x, axis, keepdims)
+
+    def prod(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The product over ``axis`` (all axes where None), in x's dtype."""
+        return self._reduce(PROD, x, axis, keepdims)
+
+    def max(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The largest element over ``axis``; NaN if any is NaN."""
+        return self._reduce(MAX, x, axis, keepdims)
+
+    def min(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The smallest element over ``axis``; NaN if any is NaN."""
+        return self._reduce(MIN, x, axis, keepdims)
+
+    def any(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """Whether any element (bool) over ``axis`` holds."""
+        return self._reduce(ANY, x, axis, keepdims)
+
+    def all(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """Whether every element (bool) over ``axis`` holds."""
+        return self._reduce(ALL, x, axis, keepdims)
+
+    def argmax(self, x: Tensor, axis: int, keepdims: bool = False) -> Tensor:
+        """The i32 index of the largest element along ``axis``: the first of equal ones, the first NaN."""
+        return self._apply(ARGMAX, (x,), (positive_axis(axis, x.ndim), keepdims))
+
+    def argmin(self, x: Tensor, axis: int, keepdims: bool = False) -> Tensor:
+        """The i32 index of the smallest element along ``axis``: the first of equal ones, the first NaN."""
+        return self._apply(ARGMIN, (x,), (positive_axis(axis, x.ndim), keepdims))
+
+    def cumsum(self, x: Tensor, axis: int) -> Tensor:
+        """The sum of the elements up to and including each one along ``axis``."""
+        return self._apply(_CUMSUM, (x,), (positive_axis(axis, x.ndim),))
+
+    def sort(self, x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+        """x sorted along ``axis`` (stable, NaN as the largest), and the i32 indices that sort it."""
+        values, indices = self._ctx.apply(_SORT, (x,), (positive_axis(axis, x.ndim), descending))
+        return values, indices
