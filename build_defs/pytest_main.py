@@ -1,0 +1,58 @@
+"""Entry point of every py_pytest_test: runs pytest on the files named in argv."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+# A warning is an error in a test of this repository, wherever it is raised from our own calls. What other
+# people's packages do while they are imported is theirs.
+_WARNINGS = ["error", "ignore::DeprecationWarning:importlib._bootstrap"]
+
+
+class _EveryFileCollects:
+    """Remembers the named files in which pytest found no test: a run must not pass without them."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self.silent = {os.path.realpath(f) for f in files}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self.silent -= {os.path.realpath(item.path) for item in items}
+
+
+def pytest_args(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """The command line of pytest for the files and flags in argv, under Bazel's test environment."""
+    args = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--strict-markers"]
+    for rule in _WARNINGS:
+        args += ["-W", rule]
+    if "XML_OUTPUT_FILE" in environ:
+        args.append("--junitxml=" + environ["XML_OUTPUT_FILE"])
+    if only := environ.get("TESTBRIDGE_TEST_ONLY"):  # bazel test --test_filter
+        args += ["-k", only]
+    return args + list(argv)
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Runs pytest on the files in argv.
+
+    Args:
+        argv: test files and further pytest flags.
+        environ: the environment; Bazel's XML_OUTPUT_FILE and TESTBRIDGE_TEST_ONLY are used.
+
+    Returns:
+        pytest's exit code; 1 also where a named file holds no test. Under a filter, a target none of
+        whose tests match has passed.
+    """
+    collected = _EveryFileCollects([a for a in argv if a.endswith(".py")])
+    code = int(pytest.main(pytest_args(argv, environ), plugins=[collected]))
+    if environ.get("TESTBRIDGE_TEST_ONLY"):
+        return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code
+    if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and collected.silent:
+        print(f"No test was collected from {', '.join(sorted(collected.silent))}", file=sys.stderr)
+        return 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

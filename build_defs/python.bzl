@@ -1,0 +1,97 @@
+"""The test and wheel macros that every package uses."""
+
+load("@rules_python//python:defs.bzl", "py_test")
+load("@rules_python//python:packaging.bzl", "py_package", "py_wheel")
+load("//build_defs:version.bzl", "VERSION")
+
+_MAIN = "//build_defs:pytest_main.py"
+
+DEVICES = ["local-task", "local-sync", "vmvx", "vulkan", "cuda"]
+
+# Devices that need a driver of the host: skipped (not failed) where @local_devices found none.
+_DETECTED = ["vulkan", "cuda"]
+
+def py_pytest_test(name, srcs, deps = [], args = [], **kwargs):
+    """A py_test that runs pytest over srcs; each of srcs has to hold a test.
+
+    Args:
+      name: the target, by habit named as its one source.
+      srcs: test modules (`*_test.py`).
+      deps: what the modules import; pytest need not be named.
+      args: further arguments of pytest.
+      **kwargs: of py_test.
+    """
+    py_test(
+        name = name,
+        srcs = srcs + [_MAIN],
+        main = _MAIN,
+        args = ["$(rootpath %s)" % s for s in srcs] + args,
+        deps = deps + ["@pip//pytest"],
+        **kwargs
+    )
+
+def py_device_tests(name, srcs, devices = DEVICES, tags = [], env = {}, **kwargs):
+    """One py_pytest_test per device, called `<name>_<device>`, and a test_suite called name.
+
+    The device is in the environment variable TAPELINE_DEVICE and among the tags. Where the driver of
+    a device is absent its test is incompatible with the platform: `bazel test` reports it as SKIPPED,
+    and @local_devices//:README.txt says what was looked for.
+
+    Args:
+      name: of the suite.
+      srcs: test modules.
+      devices: those to test.
+      tags: further tags.
+      env: further environment variables.
+      **kwargs: of py_pytest_test.
+    """
+    tests = []
+    for device in devices:
+        test = "%s_%s" % (name, device.replace("-", "_"))
+        tests.append(":" + test)
+        py_pytest_test(
+            name = test,
+            srcs = srcs,
+            env = dict(env, TAPELINE_DEVICE = device),
+            tags = tags + ["device", device],
+            target_compatible_with = select({
+                "@local_devices//:has_" + device: [],
+                "//conditions:default": ["@platforms//:incompatible"],
+            }) if device in _DETECTED else [],
+            **kwargs
+        )
+    native.test_suite(name = name, tests = tests)
+
+def package_wheel(name, package, summary_file = None, deps = [], requires = []):
+    """The wheel of one top-level package: its library sources with those of its subpackages, no tests.
+
+    Args:
+      name: of the target.
+      package: the top-level package, which is also the distribution's name.
+      summary_file: a Markdown file for the long description.
+      deps: the public targets of the package and of its subpackages.
+      requires: the distributions it needs; those that name a package of this repository are pinned
+        to this very version.
+    """
+    py_package(
+        name = name + "_sources",
+        packages = [package],
+        deps = deps,
+    )
+    py_wheel(
+        name = name,
+        description_file = summary_file,
+        distribution = package,
+        python_requires = ">=3.11",
+        python_tag = "py3",
+        requires = [
+            "%s==%s" % (r, VERSION) if r in OWN_PACKAGES else r
+            for r in requires
+        ],
+        version = VERSION,
+        visibility = ["//visibility:public"],
+        deps = [":" + name + "_sources"],
+    )
+
+# The distributions that this repository makes, lowest layer first.
+OWN_PACKAGES = ["lang_core", "compile_dag", "compile_hlo", "transformer_core"]

@@ -1,0 +1,98 @@
+"""Reads the BUILD.bazel files of the working tree as far as Python targets go."""
+
+import ast
+import os
+import posixpath
+from pathlib import Path
+from typing import NamedTuple
+
+_PYTHON_RULES = ("py_library", "py_binary", "py_test", "py_pytest_test", "py_device_tests")
+
+# The distribution that provides a module, where it has another name: longest prefix first.
+_DISTRIBUTIONS = {
+    "absl": "absl_py",
+    "iree.compiler": "iree_base_compiler",
+    "iree.runtime": "iree_base_runtime",
+    "iree._runtime": "iree_base_runtime",
+}
+
+
+class Target(NamedTuple):
+    """One Python target.
+
+    Attributes:
+        label: `//package:name`.
+        rule: the rule or macro that makes it.
+        srcs: its sources, relative to the workspace.
+        deps: labels in the form of ``label``; `@pip//name` for a distribution.
+        line: of the BUILD.bazel file, from 1.
+    """
+
+    label: str
+    rule: str
+    srcs: tuple[str, ...]
+    deps: tuple[str, ...]
+    line: int
+
+    @property
+    def is_test(self) -> bool:
+        """Whether `bazel test` runs it."""
+        return self.rule not in ("py_library", "py_binary")
+
+
+def full_label(label: str, package: str) -> str:
+    """`//a/b` and `:c` in full, as `//a/b:b` and `//package:c`; labels of other repositories as they are."""
+    if label.startswith("@"):
+        return label
+    if not label.startswith("//"):
+        return f"//{package}:{label.removeprefix(':')}"
+    return label if ":" in label else f"{label}:{posixpath.basename(label)}"
+
+
+def parse_targets(text: str, package: str) -> list[Target]:
+    """The Python targets of a BUILD.bazel file, which is read as the Python it nearly is."""
+    targets = []
+    for statement in ast.parse(text).body:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _PYTHON_RULES:
+            continue
+        attributes = {keyword.arg: keyword.value for keyword in call.keywords}
+        (name,) = _strings(attributes["name"])
+        srcs = [_source(full_label(s, package)) for s in _strings(attributes.get("srcs"))]
+        deps = [full_label(d, package) for d in _strings(attributes.get("deps"))]
+        targets.append(Target(f"//{package}:{name}", call.func.id, tuple(srcs), tuple(deps), statement.lineno))
+    return targets
+
+
+def targets_of(root: Path) -> list[Target]:
+    """The Python targets of every BUILD.bazel file below ``root``, in the order of their labels."""
+    targets: list[Target] = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = [f for f in folders if not f.startswith((".", "bazel-", "__pycache__"))]
+        if "BUILD.bazel" in files:
+            package = Path(folder).relative_to(root).as_posix()
+            text = Path(folder, "BUILD.bazel").read_text()
+            targets += parse_targets(text, "" if package == "." else package)
+    return sorted(targets)
+
+
+def distribution_label(module: str) -> str:
+    """The label of the distribution that provides a third-party module."""
+    prefix = next((p for p in _DISTRIBUTIONS if module == p or module.startswith(p + ".")), module.split(".")[0])
+    return "@pip//" + _DISTRIBUTIONS.get(prefix, prefix)
+
+
+def _strings(node: ast.expr | None) -> list[str]:
+    """Every string in an attribute's value, the branches of a select included, its conditions left out."""
+    if node is None:
+        return []
+    if isinstance(node, ast.Dict):
+        return [s for value in node.values for s in _strings(value)]
+    if isinstance(node, ast.Constant):
+        return [node.value] if isinstance(node.value, str) else []
+    return [s for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr) for s in _strings(child)]
+
+
+def _source(label: str) -> str:
+    package, _, name = label.removeprefix("//").partition(":")
+    return f"{package}/{name}" if package else name
