@@ -30,7 +30,7 @@ from lang_core._module import Module, Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tensor import EagerTensor, Tensor
 from lang_core._weights import WeightSource
-from lang_core.ops import OPS, Op, Operand, Ops, Region
+from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
 
 __all__ = [
     "DTYPES",
@@ -45,6 +45,7 @@ __all__ = [
     "ExecutionContext",
     "GraphError",
     "InputError",
+    "Literal",
     "Module",
     "Op",
     "OpError",

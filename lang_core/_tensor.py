@@ -54,6 +54,11 @@ class Tensor:
     def __float__(self) -> float:
         return float(self._item("float()"))
 
+    def __eq__(self, other: object) -> NoReturn:
+        raise OpError(f"== between tensors ({self.spec!r}) is an op: use ctx.ops.equal, or `is` for the same object")
+
+    __hash__ = object.__hash__
+
     def __iter__(self) -> NoReturn:
         raise OpError(f"a tensor ({self.spec!r}) is no Python sequence: use ctx.ops.split or ctx.ops.slice")
 

@@ -10,8 +10,9 @@ from lang_core.ops._control import Region
 from lang_core.ops._control import ControlOps as _ControlOps
 from lang_core.ops._indexing import IndexingOps as _IndexingOps
 from lang_core.ops._op import OPS, Op
+from lang_core.ops._shape import Literal
 
-__all__ = ["OPS", "Op", "Operand", "Ops", "Region"]
+__all__ = ["OPS", "Literal", "Op", "Operand", "Ops", "Region"]
 
 
 class Ops(CompositeOps, _IndexingOps, _ControlOps):

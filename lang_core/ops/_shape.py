@@ -172,6 +172,29 @@ _IOTA = define(
 )
 
 
+class Literal:
+    """The value of a constant: a read-only array, compared by identity (no deep hashing of values)."""
+
+    __slots__ = ("array", "spec")
+
+    def __init__(self, array: Array) -> None:
+        array.flags.writeable = False
+        self.array = array
+        self.spec = TensorSpec(array.shape, as_dtype(array.dtype))
+
+    def __repr__(self) -> str:
+        return repr(self.array.tolist()) if self.array.size <= 8 else f"<{self.array.size} values>"
+
+
+CONSTANT = define(
+    "constant",
+    attributes=("value",),
+    summary="A tensor of values known when the op is recorded, kept exact.",
+    shape_rule=lambda value: (value.spec,),
+    eager_rule=lambda value: value.array,
+)
+
+
 def _per_axis(values: int | Sequence[int] | None, ndim: int, default: int) -> tuple[int, ...]:
     if values is None or isinstance(values, int):
         return (default if values is None else values,) * ndim
