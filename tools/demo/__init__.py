@@ -1,0 +1,5 @@
+"""The built-in demo model: a small Llama with fixed weights and a tokenizer of its own."""
+
+from tools.demo._checkpoint import write_demo_checkpoint
+
+__all__ = ["write_demo_checkpoint"]

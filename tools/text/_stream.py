@@ -1,0 +1,73 @@
+"""Text from ids one by one, never half a character."""
+
+import json
+import re
+from typing import Any
+
+import tokenizers
+
+_REPLACEMENT = "\ufffd"
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+
+
+class TextStream:
+    """Turns ids into text as they come. The pieces joined are the decoding of all ids at once.
+
+    Decoding is not a matter of single tokens: a character can be spread over several, and the first token of a
+    sequence loses its space. So a window of ids is decoded, which starts with the last token of what is printed
+    already; what the window's text has gained is printed. It costs the same for every token.
+
+    Held back until later tokens settle it, or `finish` is called:
+
+    * U+FFFD at the end: the bytes so far are the beginning of a character, or are wrong for good.
+    * A run of byte-fallback tokens (``<0xE2>``): the decoder takes a run as a whole, and one wrong byte makes every
+      byte of the run U+FFFD.
+    """
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        added = tokenizer.get_added_tokens_decoder()
+        self._special = {token.content for token in added.values() if token.special}
+        self._bytes_run_on = _has_byte_fallback(tokenizer)
+        self._window: list[int] = []
+        self._printed = ""  # that part of the window's text which was printed
+
+    def push(self, token_id: int) -> str:
+        """Returns the text that the next id settles; often a word, sometimes nothing."""
+        token = self._tokenizer.id_to_token(token_id)
+        if token is None or token in self._special:
+            return ""  # decoding drops it too; in the window it would hide that a token has a predecessor
+        self._window.append(token_id)
+        if self._bytes_run_on and _BYTE.fullmatch(token):
+            return ""
+        text = self._decode()
+        settled = text.rstrip(_REPLACEMENT)
+        piece = self._gain(settled)
+        if settled == text and self._printed == text:
+            self._window = [token_id]
+            self._printed = self._decode()
+        return piece
+
+    def finish(self) -> str:
+        """Returns what was held back. The stream is then as new."""
+        piece = self._gain(self._decode())
+        self._window, self._printed = [], ""
+        return piece
+
+    def _decode(self) -> str:
+        return self._tokenizer.decode(self._window, skip_special_tokens=True)
+
+    def _gain(self, text: str) -> str:
+        """What text adds to that printed; nothing while a decoder still reshapes the printed part."""
+        if not text.startswith(self._printed):
+            return ""
+        piece = text[len(self._printed) :]
+        self._printed = text
+        return piece
+
+
+def _has_byte_fallback(tokenizer: tokenizers.Tokenizer) -> bool:
+    if tokenizer.decoder is None:
+        return False
+    state: dict[str, Any] = json.loads(tokenizer.decoder.__getstate__())
+    return any(one.get("type") == "ByteFallback" for one in (state, *state.get("decoders", ())))
