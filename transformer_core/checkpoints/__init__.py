@@ -1,0 +1,39 @@
+"""Checkpoints: safetensors, single or sharded, read as mapped views, audited, and written in a stream.
+
+>>> import numpy as np, os, tempfile
+>>> from lang_core import TensorSpec
+>>> with tempfile.TemporaryDirectory() as directory:
+...     path = os.path.join(directory, "model.safetensors")
+...     ones = lambda key, spec: [np.ones(spec.shape, np.float32)]
+...     size = write_safetensors(path, {"w": TensorSpec((2, 3), "f32")}, ones)
+...     with SafetensorsCheckpoint(directory) as checkpoint:
+...         checkpoint.spec("w"), float(checkpoint.read("w").sum())
+(f32[2,3], 6.0)
+"""
+
+from transformer_core.checkpoints._audit import IGNORABLE, Audit, audit
+from transformer_core.checkpoints._checkpoint import SafetensorsCheckpoint
+from transformer_core.checkpoints._file import SafetensorsFile
+from transformer_core.checkpoints._random_llama import (
+    LLAMA_PRESETS,
+    LlamaSizes,
+    llama_config,
+    llama_specs,
+    write_random_llama,
+)
+from transformer_core.checkpoints._writer import write_safetensors, write_sharded_safetensors
+
+__all__ = [
+    "IGNORABLE",
+    "LLAMA_PRESETS",
+    "Audit",
+    "LlamaSizes",
+    "SafetensorsCheckpoint",
+    "SafetensorsFile",
+    "audit",
+    "llama_config",
+    "llama_specs",
+    "write_random_llama",
+    "write_safetensors",
+    "write_sharded_safetensors",
+]

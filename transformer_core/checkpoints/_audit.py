@@ -1,0 +1,104 @@
+"""Does a checkpoint hold exactly what a model needs?"""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from lang_core import CheckpointError, DType, TensorSpec, WeightSource, near_names
+
+IGNORABLE: Final = ("*rotary_emb.inv_freq", "*rotary_emb.cos_cached", "*rotary_emb.sin_cached")
+"""Buffers that old checkpoints store although a model computes them."""
+
+_SHOWN: Final = 8
+
+
+class Audit(NamedTuple):
+    """Every key of the model and of the checkpoint, each in one list.
+
+    Attributes:
+        used: wanted and stored, in the model's order.
+        tied: the model's names for what it reads under another key, stored or not.
+        ignored: stored, and known to be of no use.
+        missing: wanted, not stored (empty where strict).
+        unexpected: stored, not wanted (empty where strict).
+    """
+
+    used: tuple[str, ...]
+    tied: tuple[str, ...]
+    ignored: tuple[str, ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+def audit(
+    source: WeightSource,
+    wanted: Mapping[str, TensorSpec],
+    *,
+    tied: Mapping[str, str] | None = None,
+    ignorable: Sequence[str] = IGNORABLE,
+    strict: bool = True,
+) -> Audit:
+    """Compares what a model needs with what a checkpoint stores.
+
+    Args:
+        source: the checkpoint.
+        wanted: the spec of each parameter by its key. Shapes must be equal; a floating dtype may differ (it is
+            converted), any other must be equal.
+        tied: from a name that the model gives a parameter to the wanted key that holds it, e.g.
+            ``{"lm_head.weight": "model.embed_tokens.weight"}``. Such a name may be stored or not.
+        ignorable: glob patterns of stored keys that are not wanted and do no harm.
+        strict: missing and unexpected keys are errors.
+
+    Raises:
+        CheckpointError: a tensor has another shape or dtype, or (where strict) a key is missing or unexpected;
+            names keys, files, near names, expected and found shapes.
+    """
+    aliases = dict(tied or {})
+    for alias, key in aliases.items():
+        if key not in wanted:
+            raise CheckpointError(
+                f"{alias!r} is tied to {key!r}, which the model does not have{near_names(key, wanted)}"
+            )
+    stored = list(source.keys())
+    known = set(stored)
+    used = tuple(key for key in wanted if key in known)
+    missing = tuple(key for key in wanted if key not in known)
+    surplus = [key for key in stored if key not in wanted and key not in aliases]
+    ignored = tuple(key for key in surplus if any(fnmatchcase(key, pattern) for pattern in ignorable))
+    harmless = set(ignored)
+    unexpected = tuple(key for key in surplus if key not in harmless)
+    mismatches = [text for key in used if (text := _mismatch(source, key, wanted[key]))]
+    problems = _listed(mismatches[:_SHOWN], len(mismatches))
+    if strict:
+        problems += _listed(
+            [f"{key!r} is missing{near_names(key, unexpected)}" for key in missing[:_SHOWN]], len(missing)
+        )
+        surplus_texts = [
+            f"{key!r} in {source.origin(key)} is not the model's{near_names(key, missing)}"
+            for key in unexpected[:_SHOWN]
+        ]
+        problems += _listed(surplus_texts, len(unexpected))
+    if problems:
+        where = ", ".join(sorted({source.origin(key) for key in stored[:1000]})[:2]) or "the checkpoint"
+        raise CheckpointError(
+            f"the checkpoint does not fit the model ({where}): {'; '.join(problems)}. "
+            "Check that config.json and the weights belong together."
+        )
+    return Audit(used, tuple(aliases), ignored, missing, unexpected)
+
+
+def _mismatch(source: WeightSource, key: str, wanted: TensorSpec) -> str:
+    found = source.spec(key)
+    if found.shape != wanted.shape:
+        return f"{key!r} in {source.origin(key)} has shape {list(found.shape)}, the model needs {list(wanted.shape)}"
+    if not _convertible(found.dtype, wanted.dtype):
+        return f"{key!r} in {source.origin(key)} is {found.dtype.name}, the model needs {wanted.dtype.name}"
+    return ""
+
+
+def _convertible(found: DType, wanted: DType) -> bool:
+    return found is wanted or (found.is_floating and wanted.is_floating)
+
+
+def _listed(shown: list[str], count: int) -> list[str]:
+    return [*shown, f"and {count - len(shown)} more"] if count > len(shown) else shown

@@ -1,0 +1,157 @@
+"""One safetensors file as a source of weights: views onto a lazily made map of the file."""
+
+import contextlib
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final, Self
+
+import numpy as np
+
+from lang_core import CheckpointError, TensorSpec, near_names
+from transformer_core.checkpoints._header import DTYPES, Header, HeaderEntry, read_header
+
+
+class _Identity(tuple[int, int, int, int]):
+    """Device, inode, size and time of change: a file that was replaced or rewritten differs in one of them."""
+
+    @classmethod
+    def of(cls, descriptor: int) -> Self:
+        now = os.fstat(descriptor)
+        return cls((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+
+
+class SafetensorsFile:
+    """A safetensors file. The header is checked on opening; the file is mapped at the first read.
+
+    Arrays are read-only views onto the map: nothing is copied, and they stay valid after ``close()``. The file must
+    not be truncated while it is read: no process survives reading a map beyond the end of its file.
+
+    Raises:
+        CheckpointError: the file is absent, unreadable, or not a consistent safetensors file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path: Final = os.fspath(path)
+        self._map: mmap.mmap | None = None
+        self._closed = False
+        with self._opened() as descriptor:
+            self._header: Final[Header] = read_header(descriptor, self.path)
+            self._identity: Final = _Identity.of(descriptor)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The header's ``__metadata__``."""
+        return dict(self._header.metadata)
+
+    def keys(self) -> Iterator[str]:
+        """The keys, in the order of the data."""
+        return iter(self._header.entries)
+
+    def has(self, key: str) -> bool:
+        """Whether the file has this key."""
+        return key in self._header.entries
+
+    def spec(self, key: str) -> TensorSpec:
+        """The stored shape and dtype.
+
+        Raises:
+            CheckpointError: no such key, or a dtype that cannot be read.
+        """
+        entry = self._entry(key)
+        return TensorSpec(entry.shape, DTYPES[entry.dtype])
+
+    def read(self, key: str) -> np.ndarray:
+        """The whole tensor, as a read-only view onto the map.
+
+        Raises:
+            CheckpointError: no such key, a dtype that cannot be read, a closed or changed file.
+        """
+        entry = self._entry(key)
+        dtype = DTYPES[entry.dtype]
+        flat = np.frombuffer(self._mapped(), np.uint8, entry.nbytes, entry.begin)
+        return flat.view(dtype.numpy).reshape(entry.shape)
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop`` of the first axis (a rank-0 tensor is its own only row), as a read-only view.
+
+        Raises:
+            CheckpointError: as ``read``, or the tensor has no such rows.
+        """
+        array = self.read(key)
+        count = array.shape[0] if array.ndim else 1
+        if not 0 <= start <= stop <= count:
+            raise CheckpointError(f"{self.path}: rows {start} to {stop} of tensor {key!r} asked, it has {count}")
+        rows = array[start:stop] if array.ndim else array if stop > start else array.reshape(1)[:0]
+        self._will_read(key, start, rows.nbytes)
+        return rows
+
+    def origin(self, key: str) -> str:
+        """The file's path."""
+        self._found(key)
+        return self.path
+
+    def close(self) -> None:
+        """Lets go of the map. Live views keep it, and it goes with the last of them. Closing twice is harmless."""
+        self._closed = True
+        mapped, self._map = self._map, None
+        if mapped is not None:
+            with contextlib.suppress(BufferError):  # a view is alive
+                mapped.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _found(self, key: str) -> HeaderEntry:
+        entry = self._header.entries.get(key)
+        if entry is None:
+            raise CheckpointError(f"{self.path}: no tensor {key!r}{near_names(key, self._header.entries)}")
+        return entry
+
+    def _entry(self, key: str) -> HeaderEntry:
+        entry = self._found(key)
+        if entry.dtype not in DTYPES:
+            raise CheckpointError(
+                f"{self.path}: tensor {key!r} has dtype {entry.dtype}, readable are {', '.join(DTYPES)}: "
+                "convert the checkpoint to one of these"
+            )
+        return entry
+
+    def _will_read(self, key: str, start: int, nbytes: int) -> None:
+        """Starts reading these rows from the disk."""
+        entry = self._header.entries[key]
+        rows = entry.shape[0] if entry.shape else 1
+        begin = entry.begin + (entry.nbytes // rows * start if rows else 0)
+        page = begin - begin % mmap.PAGESIZE
+        if nbytes and self._map is not None and hasattr(mmap, "MADV_WILLNEED"):
+            self._map.madvise(mmap.MADV_WILLNEED, page, begin + nbytes - page)
+
+    def _mapped(self) -> mmap.mmap:
+        if self._closed:
+            raise CheckpointError(f"{self.path}: a tensor was asked of a closed checkpoint: open it again")
+        if self._map is None:
+            with self._opened() as descriptor:
+                if _Identity.of(descriptor) != self._identity:
+                    raise CheckpointError(f"{self.path}: the file changed since its header was read: open it again")
+                self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        return self._map
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO must not block us
+            try:
+                if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
+                    kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+                    raise CheckpointError(f"{self.path}: is {kind}, expected a safetensors file")
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            raise CheckpointError(f"{self.path}: no such file, expected a safetensors file") from None
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path, a file that cannot be mapped
+            raise CheckpointError(f"{self.path}: cannot read the safetensors file: {error}") from None

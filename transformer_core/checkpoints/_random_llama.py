@@ -1,0 +1,121 @@
+"""Hugging Face directories of the Llama family with random weights: for measurements, where no download is wanted."""
+
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from lang_core import DType, InputError, TensorSpec
+from transformer_core.checkpoints._writer import write_sharded_safetensors
+
+_BLOCK: Final = 1 << 20  # elements made at a time
+_STD: Final = 0.02
+_TORCH_NAMES: Final = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
+class LlamaSizes(NamedTuple):
+    """The sizes of a Llama: L layers, D, F, N query heads, K key/value heads, V, and the longest sequence."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    positions: int = 2048
+
+
+LLAMA_PRESETS: Final = {
+    "tinyllama-1.1b": LlamaSizes(22, 2048, 5632, 32, 4, 32000),
+    "tiny": LlamaSizes(2, 64, 160, 4, 2, 256),
+}
+
+
+def llama_specs(sizes: LlamaSizes, dtype: DType) -> dict[str, TensorSpec]:
+    """The tensors of an untied Llama under their Hugging Face names: linear weights are ``[output, input]``."""
+    hidden, inner = sizes.hidden, sizes.intermediate
+    head = hidden // sizes.heads
+    kv = sizes.kv_heads * head
+    layer = {
+        "input_layernorm": (hidden,),
+        "self_attn.q_proj": (hidden, hidden),
+        "self_attn.k_proj": (kv, hidden),
+        "self_attn.v_proj": (kv, hidden),
+        "self_attn.o_proj": (hidden, hidden),
+        "post_attention_layernorm": (hidden,),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (sizes.vocabulary, hidden)}
+    for number in range(sizes.layers):
+        shapes |= {f"model.layers.{number}.{name}.weight": shape for name, shape in layer.items()}
+    shapes |= {"model.norm.weight": (hidden,), "lm_head.weight": (sizes.vocabulary, hidden)}
+    return {key: TensorSpec(shape, dtype) for key, shape in shapes.items()}
+
+
+def llama_config(sizes: LlamaSizes, dtype: DType) -> dict[str, object]:
+    """The ``config.json`` that transformers writes for such a model."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "attention_bias": False,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "hidden_act": "silu",
+        "hidden_size": sizes.hidden,
+        "initializer_range": _STD,
+        "intermediate_size": sizes.intermediate,
+        "max_position_embeddings": sizes.positions,
+        "model_type": "llama",
+        "num_attention_heads": sizes.heads,
+        "num_hidden_layers": sizes.layers,
+        "num_key_value_heads": sizes.kv_heads,
+        "pretraining_tp": 1,
+        "rms_norm_eps": 1e-05,
+        "rope_scaling": None,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        "torch_dtype": _TORCH_NAMES[dtype.name],
+        "transformers_version": "4.35.0",
+        "use_cache": True,
+        "vocab_size": sizes.vocabulary,
+    }
+
+
+def write_random_llama(
+    directory: str | os.PathLike[str], sizes: LlamaSizes, dtype: DType, *, seed: int = 0, shards: int = 1
+) -> list[str]:
+    """Writes ``config.json`` and random weights: norms are 1, the rest normal with standard deviation 0.02.
+
+    A tensor's values depend on the seed and its key only; memory is a block's, whatever the model's size.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        InputError: the dtype is not f32, f16 or bf16, or a file cannot be written.
+    """
+    if dtype.name not in _TORCH_NAMES:
+        raise InputError(f"random weights are {', '.join(_TORCH_NAMES)}, not {dtype.name}")
+
+    def chunks(key: str, spec: TensorSpec) -> Iterator[np.ndarray]:
+        if spec.ndim == 1:
+            yield np.ones(spec.shape, spec.dtype.numpy)
+            return
+        generator = np.random.default_rng([seed, zlib.crc32(key.encode())])
+        for start in range(0, spec.size, _BLOCK):
+            block = generator.standard_normal(min(_BLOCK, spec.size - start), np.float32)
+            yield np.multiply(block, np.float32(_STD), out=block).astype(spec.dtype.numpy)
+
+    try:
+        os.makedirs(directory, exist_ok=True)
+        config = os.path.join(directory, "config.json")
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump(llama_config(sizes, dtype), file, indent=2)
+            file.write("\n")
+    except OSError as error:
+        raise InputError(f"{os.fspath(directory)}: cannot write the checkpoint: {error.strerror or error}") from None
+    return [config, *write_sharded_safetensors(directory, llama_specs(sizes, dtype), chunks, shards)]
