@@ -1,0 +1,163 @@
+"""Deterministic random weights of the Llama family, and real checkpoint files of them.
+
+No weight is stored in the repository. Each tensor comes from its own stream of ``numpy.random.PCG64`` raw bits, seeded
+by a hash of the case's seed and the tensor's key: NumPy promises that the raw streams of its bit generators never
+change, and the way from bits to floats is here, in exact arithmetic. ``goldens_test.py`` holds a checksum per case.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+import safetensors.numpy
+
+from tests.goldens._case_types import Config, GoldenCase, StoredDType
+
+Layout = Literal["sequential", "round_robin"]
+
+_NUMPY_DTYPES: dict[StoredDType, np.dtype] = {
+    "f32": np.dtype(np.float32),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f16": np.dtype(np.float16),
+}
+_TORCH_NAMES: dict[StoredDType, str] = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+
+
+def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Keys and shapes of a Hugging Face checkpoint, in the order of the model; no ``lm_head.weight`` where tied.
+
+    Matrices are ``[out, in]``, as torch's Linear has them.
+    """
+    d, f, v, n = (config[k] for k in ("hidden_size", "intermediate_size", "vocab_size", "num_attention_heads"))
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (v, d)}
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        shapes[prefix + "input_layernorm.weight"] = (d,)
+        shapes.update(_attention_shapes(config, prefix + "self_attn.", d, n))
+        shapes[prefix + "post_attention_layernorm.weight"] = (d,)
+        for name, out, inner in (("gate_proj", f, d), ("up_proj", f, d), ("down_proj", d, f)):
+            shapes[f"{prefix}mlp.{name}.weight"] = (out, inner)
+            if config.get("mlp_bias", False):
+                shapes[f"{prefix}mlp.{name}.bias"] = (out,)
+    shapes["model.norm.weight"] = (d,)
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (v, d)
+    return shapes
+
+
+def _attention_shapes(config: Config, prefix: str, d: int, n: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    family = config["model_type"]
+    k = config.get("num_key_value_heads") or n
+    h = config.get("head_dim") or d // n
+    biased = "qkv" if family == "qwen2" else "qkvo" if config.get("attention_bias", False) else ""
+    for letter, out, inner in (("q", n * h, d), ("k", k * h, d), ("v", k * h, d), ("o", d, n * h)):
+        yield f"{prefix}{letter}_proj.weight", (out, inner)
+        if letter in biased:
+            yield f"{prefix}{letter}_proj.bias", (out,)
+    if family == "qwen3":
+        yield prefix + "q_norm.weight", (h,)
+        yield prefix + "k_norm.weight", (h,)
+
+
+def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:
+    """Weights in f32, in the order of ``weight_shapes``.
+
+    Norm weights lie in ``[0.75, 1.25)``, biases in ``[-0.5, 0.5)``, embeddings have standard deviation ``2 / sqrt(D)``
+    and the matrices ``gain / sqrt(inputs)``, with gains that let attention be picky and logits spread over a few units.
+
+    Args:
+        config: a ``config.json`` of ``model_type`` llama, mistral, qwen2 or qwen3, in either form.
+        seed: the case's seed.
+    """
+    return {
+        key: _random_tensor(key, shape, seed, config["hidden_size"]) for key, shape in weight_shapes(config).items()
+    }
+
+
+def _random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int) -> np.ndarray:
+    digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
+    bits = np.random.PCG64(int.from_bytes(digest[:16], "little")).random_raw(int(np.prod(shape)))
+    # 24 bits fill an f32's significand: the integer, its conversion and the scaling by 2**-23 are all exact.
+    integers = (bits >> np.uint64(40)).astype(np.int64) - (1 << 23)
+    unit = (integers.astype(np.float32) * np.float32(2.0**-23)).reshape(shape)
+    if key.endswith("norm.weight"):
+        return np.float32(1.0) + np.float32(0.25) * unit
+    if key.endswith(".bias"):
+        return np.float32(0.5) * unit
+    if key == "model.embed_tokens.weight":
+        return unit * np.float32(np.sqrt(3.0 * 4.0 / d))
+    gain_squared = 3.0 if "q_proj" in key or "k_proj" in key else 4.0 if key == "lm_head.weight" else 1.5
+    return unit * np.float32(np.sqrt(3.0 * gain_squared / shape[-1]))
+
+
+def stored_weights(case: GoldenCase, dtype: StoredDType | None = None) -> dict[str, np.ndarray]:
+    """The weights of a case as its checkpoint has them, rounded to ``dtype`` (``case.stored`` where None)."""
+    target = _NUMPY_DTYPES[dtype or case.stored]
+    return {key: value.astype(target) for key, value in random_weights(case.config, case.seed).items()}
+
+
+def checksum(weights: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over key, dtype, shape and little-endian bytes of every tensor, in the order given."""
+    digest = hashlib.sha256()
+    for key, value in weights.items():
+        digest.update(f"{key} {value.dtype.name} {list(value.shape)}\n".encode())
+        digest.update(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
+    return digest.hexdigest()
+
+
+def write_checkpoint(
+    directory: Path,
+    case: GoldenCase,
+    *,
+    dtype: StoredDType | None = None,
+    shards: int = 1,
+    layout: Layout = "sequential",
+    stored_head: bool = False,
+) -> None:
+    """Write ``config.json`` and the weights with the safetensors library, as transformers lays them out.
+
+    One shard is ``model.safetensors``; more are ``model-00001-of-0000N.safetensors`` ... and
+    ``model.safetensors.index.json``.
+
+    Args:
+        directory: an existing, empty directory.
+        case: the case whose config and weights to write.
+        dtype: the dtype of every tensor; ``case.stored`` where None. ``config.json`` names the same.
+        shards: the number of files.
+        layout: ``sequential`` fills shard after shard in the model's order; ``round_robin`` deals the tensors out one
+            by one, so that each layer's tensors lie in several files.
+        stored_head: also store ``lm_head.weight`` (equal to the embedding) in a tied checkpoint, as some files do.
+    """
+    dtype = dtype or case.stored
+    weights = stored_weights(case, dtype)
+    if stored_head and case.config["tie_word_embeddings"]:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
+    (directory / "config.json").write_text(_config_text(case.config, dtype))
+    files = _assign_files(weights, shards, layout)
+    for name in sorted(set(files.values())):
+        tensors = {key: weights[key] for key, file in files.items() if file == name}
+        safetensors.numpy.save_file(tensors, directory / name, metadata={"format": "pt"})
+    if shards > 1:
+        total = sum(value.nbytes for value in weights.values())
+        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(files.items()))}
+        (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+
+
+def _config_text(config: Config, dtype: StoredDType) -> str:
+    field = "torch_dtype" if "torch_dtype" in config else "dtype"
+    return json.dumps({**config, field: _TORCH_NAMES[dtype]}, indent=2, sort_keys=True) + "\n"
+
+
+def _assign_files(weights: Mapping[str, np.ndarray], shards: int, layout: Layout) -> dict[str, str]:
+    """The file of each key; every shard gets at least one tensor while there are as many tensors as shards."""
+    if shards == 1:
+        return dict.fromkeys(weights, "model.safetensors")
+    count = len(weights)
+    numbers = [i % shards if layout == "round_robin" else i * shards // count for i in range(count)]
+    return {
+        key: f"model-{number + 1:05d}-of-{shards:05d}.safetensors" for key, number in zip(weights, numbers, strict=True)
+    }
