@@ -2,18 +2,17 @@
 
 `tokenizer.json` beside this file is what comes out. To make it again after a change of the corpus:
 
-    python -m tools.demo.train_tokenizer
+    ./bazelw run //tools/demo:train_tokenizer
 """
 
+import os
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from tools.demo._config import BOS, BOS_ID, EOS, VOCABULARY_SIZE
 
-HERE = Path(__file__).parent
-CORPUS = HERE / "corpus.txt"
-TOKENIZER = HERE / "tokenizer.json"
+CORPUS = Path(__file__).with_name("corpus.txt")
 
 
 def train(corpus: Path) -> Tokenizer:
@@ -36,8 +35,9 @@ def train(corpus: Path) -> Tokenizer:
 
 
 def main() -> None:
-    """Writes tokenizer.json beside this file."""
-    train(CORPUS).save(str(TOKENIZER))
+    """Writes tokenizer.json to the source tree, which Bazel names in an environment variable."""
+    root = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", Path(__file__).parents[2]))
+    train(CORPUS).save(str(root / "tools" / "demo" / "tokenizer.json"))
 
 
 if __name__ == "__main__":

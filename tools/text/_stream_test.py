@@ -18,6 +18,12 @@ def _tokenizer(scheme: str) -> Tokenizer:
     return _SCHEMES[scheme]()
 
 
+def _id(tokenizer: Tokenizer, token: str) -> int:
+    found = tokenizer.token_to_id(token)
+    assert found is not None
+    return found
+
+
 def _pieces(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     stream = TextStream(tokenizer)
     return [*(stream.push(one) for one in ids), stream.finish()]
@@ -56,7 +62,7 @@ def test_bytes_and_letters_and_specials(data: st.DataObject) -> None:
     ids: list[int] = []
     for part in data.draw(st.lists(st.sampled_from(parts), max_size=12)):
         tokens = [f"<0x{byte:02X}>" for byte in part] if isinstance(part, bytes) else [part]
-        ids += [tokenizer.token_to_id(token) for token in tokens]
+        ids += [_id(tokenizer, token) for token in tokens]
     _check(tokenizer, ids)
 
 
@@ -73,15 +79,15 @@ def test_each_character_comes_with_its_last_byte() -> None:
 
 def test_first_space_goes_and_later_ones_stay() -> None:
     tokenizer = _tokenizer("byte_fallback")
-    the = tokenizer.token_to_id("▁the")
-    end = tokenizer.token_to_id("</s>")
+    the = _id(tokenizer, "▁the")
+    end = _id(tokenizer, "</s>")
     assert _pieces(tokenizer, [1, the, the, end, the]) == ["", "the", " the", "", " the", ""]
 
 
 def test_byte_run_comes_when_it_ends() -> None:
     tokenizer = _tokenizer("byte_fallback")
-    run = [tokenizer.token_to_id(f"<0x{byte:02X}>") for byte in "🙂".encode()]
-    letter = tokenizer.token_to_id("a")
+    run = [_id(tokenizer, f"<0x{byte:02X}>") for byte in "🙂".encode()]
+    letter = _id(tokenizer, "a")
     assert _pieces(tokenizer, [letter, *run, letter]) == ["a", "", "", "", "", "🙂a", ""]
     assert _pieces(tokenizer, run) == ["", "", "", "", "🙂"]
     assert _pieces(tokenizer, run[:2]) == ["", "", "��"]
@@ -95,7 +101,7 @@ def test_byte_tokens_are_plain_text_without_byte_fallback() -> None:
 
 def test_finish_makes_the_stream_new() -> None:
     tokenizer = _tokenizer("byte_fallback")
-    the = tokenizer.token_to_id("▁the")
+    the = _id(tokenizer, "▁the")
     stream = TextStream(tokenizer)
     assert [stream.push(the), stream.finish(), stream.push(the)] == ["the", "", "the"]
 
@@ -106,4 +112,4 @@ def test_window_stays_small() -> None:
     stream = TextStream(tokenizer)
     for one in tokenizer.encode(" ".join(["the tape is"] * 200)).ids:
         stream.push(one)
-        assert len(stream._window) <= 2  # pyright: ignore[reportPrivateUsage]
+        assert len(stream._window) <= 2

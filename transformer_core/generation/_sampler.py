@@ -87,15 +87,15 @@ class Sampler:
         config = self._config
         scores = _divided(scores, config.temperature)
         ids = np.arange(scores.shape[0])
-        filters = (
-            (config.top_k > 0, keep_top_k, config.top_k),
-            (config.top_p < 1, keep_top_p, config.top_p),
-            (config.min_p > 0, keep_min_p, config.min_p),
-        )
-        for active, keep, limit in filters:
-            if active:
-                mask = keep(scores, limit)
-                ids, scores = ids[mask], scores[mask]
+        if config.top_k > 0:
+            kept = keep_top_k(scores, config.top_k)
+            ids, scores = ids[kept], scores[kept]
+        if config.top_p < 1:
+            kept = keep_top_p(scores, config.top_p)
+            ids, scores = ids[kept], scores[kept]
+        if config.min_p > 0:
+            kept = keep_min_p(scores, config.min_p)
+            ids, scores = ids[kept], scores[kept]
         return ids, scores
 
     def _draw(self, scores: Scores) -> int:

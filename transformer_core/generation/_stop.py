@@ -72,8 +72,9 @@ def load_eos_ids(directory: Path) -> frozenset[int]:
 
 
 def _as_ids(value: object, where: str) -> frozenset[int]:
-    ids = value if isinstance(value, list) else [value]
-    if any(not isinstance(one, int) or isinstance(one, bool) or one < 0 for one in ids):
+    listed: list[object] = value if isinstance(value, list) else [value]
+    ids = [one for one in listed if isinstance(one, int) and not isinstance(one, bool) and one >= 0]
+    if len(ids) < len(listed):
         raise ConfigError(f"eos_token_id in {where} is {value!r}: expected a token id, a list of token ids or null")
     return frozenset(ids)
 

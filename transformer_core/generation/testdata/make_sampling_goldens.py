@@ -48,6 +48,7 @@ def processors(temperature: float, top_k: int, top_p: float, min_p: float, penal
 
 
 def main() -> None:
+    """Writes sampling.npz beside this file."""
     rng = np.random.default_rng(20)
     settings, all_logits, histories, scores = [], [], [], []
     for setting in itertools.product(TEMPERATURES, TOP_KS, TOP_PS, MIN_PS, PENALTIES):
