@@ -12,6 +12,7 @@ False
 from lang_core._context import ExecutionContext
 from lang_core._dtypes import DTYPES, DType, as_dtype, bf16, bool_, f16, f32, f64, i8, i32, i64, promote, u8
 from lang_core._eager import EagerExecutionContext, as_array
+from lang_core._entry_point import Argument, EntryPoint
 from lang_core._errors import (
     CheckpointError,
     CompileError,
@@ -35,6 +36,7 @@ from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
 __all__ = [
     "DTYPES",
     "OPS",
+    "Argument",
     "CheckpointError",
     "CompileError",
     "ConfigError",
@@ -42,6 +44,7 @@ __all__ = [
     "DeviceError",
     "EagerExecutionContext",
     "EagerTensor",
+    "EntryPoint",
     "ExecutionContext",
     "GraphError",
     "InputError",

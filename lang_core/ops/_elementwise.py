@@ -188,7 +188,10 @@ class MathOps(OpsBase):
         Floats round to nearest even; a float becomes an integer by truncation, which is defined only where
         the integer can be represented; a number becomes bool by ``x != 0``.
         """
-        return self._apply(_CAST, (x,), (as_dtype(dtype),))
+        wanted = as_dtype(dtype)
+        if isinstance(x, Tensor) and x.spec.dtype is wanted:
+            return x
+        return self._apply(_CAST, (x,), (wanted,))
 
 
 def _infer_select(pred: TensorSpec, on_true: TensorSpec, on_false: TensorSpec) -> Specs:

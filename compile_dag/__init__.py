@@ -1,0 +1,29 @@
+"""Recording: ops onto a tape, the tape into a graph.
+
+>>> from compile_dag import record
+>>> from lang_core import TensorSpec
+>>> graph = record(lambda ctx, x: ctx.ops.mul(x, x), TensorSpec((2, 3), "f32"), name="square")
+>>> list(graph.inputs), list(graph.outputs), len(graph.nodes)
+(['x'], ['result'], 1)
+"""
+
+from compile_dag._context import GraphExecutionContext
+from compile_dag._evaluate import evaluate
+from compile_dag._graph import ComputeGraph, regions_of
+from compile_dag._node import Node, Value
+from compile_dag._parameter import PARAMETER
+from compile_dag._record import record
+from compile_dag._tape import Sink, Tape
+
+__all__ = [
+    "PARAMETER",
+    "ComputeGraph",
+    "GraphExecutionContext",
+    "Node",
+    "Sink",
+    "Tape",
+    "Value",
+    "evaluate",
+    "record",
+    "regions_of",
+]

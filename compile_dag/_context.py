@@ -1,0 +1,228 @@
+"""The recording context: ops are written to a tape."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import lang_core
+from compile_dag._node import Node, Value
+from compile_dag._parameter import PARAMETER
+from compile_dag._tape import Sink, Tape
+from lang_core import (
+    OPS,
+    DType,
+    ExecutionContext,
+    Literal,
+    Op,
+    OpError,
+    Parameter,
+    RecordingError,
+    Tensor,
+    TensorSpec,
+    TraceEscapeError,
+    as_array,
+)
+
+# Frames of these folders are the machinery; the first frame outside is the user's.
+_MACHINERY: Final = tuple(path.rpartition("/")[0] + "/" for path in (lang_core.__file__ or "", __file__))
+
+
+class GraphExecutionContext(ExecutionContext):
+    """Records ops on a tape while a recording is open.
+
+    Recordings nest. The innermost one gets the ops; one around it gets them too if it asked to
+    (``include_nested``). However a recording is left, it is closed.
+
+    >>> from compile_dag import GraphExecutionContext
+    >>> ctx = GraphExecutionContext()
+    >>> with ctx.recording() as tape:
+    ...     x = ctx.ops.placeholder("x", (2, 3), "f32")
+    ...     y = ctx.ops.exp(x)
+    >>> print(tape.to_compute_graph({"y": y}), end="")
+    graph main(%x: f32[2,3]) {
+      %1: f32[2,3] = exp(%x)
+      return y=%1
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tapes: list[Tape] = []
+        self._tape: Tape | None = None
+        self._also: tuple[Tape, ...] = ()
+        self._block = ""
+        self._lines: dict[tuple[CodeType, int], str] = {}
+        self._is_machinery: dict[CodeType, bool] = {}
+
+    @property
+    def isRecording(self) -> bool:  # noqa: N802
+        """Whether a recording is open."""
+        return self._tape is not None
+
+    @contextmanager
+    def recording(self, sink: Sink | None = None, include_nested: bool = False) -> Iterator[Tape]:
+        """Opens a recording.
+
+        Args:
+            sink: takes the nodes instead of the tape.
+            include_nested: whether ops of recordings inside this one are recorded here too.
+        """
+        tape = Tape(sink, include_nested)
+        block, self._block = self._block, ""
+        self._push(tape)
+        try:
+            yield tape
+        finally:
+            self._pop(tape)
+            self._block = block
+
+    def _push(self, tape: Tape) -> None:
+        self._tapes.append(tape)
+        self._settle()
+
+    def _pop(self, tape: Tape) -> None:
+        self._tapes.pop()
+        self._settle()
+        tape.close(self._tape if self._tape is not None and self._tape.include_nested else None)
+
+    def _settle(self) -> None:
+        """Works out who gets the next op."""
+        self._tape = self._tapes[-1] if self._tapes else None
+        outer, self._also = self._tapes[:-1], ()
+        while outer and outer[-1].include_nested:
+            self._also = (*self._also, outer.pop())
+
+    @contextmanager
+    def block(self, name: str) -> Iterator[None]:
+        """Marks the ops recorded inside as one unit of lowering; the name must not be empty."""
+        if not name:
+            raise RecordingError("block(''): a block needs a name, such as 'layers.3'")
+        before, self._block = self._block, name
+        sinks = [tape.sink for tape in (self._tape, *self._also) if tape is not None and tape.sink is not None]
+        for sink in sinks:
+            sink.open_block(name)
+        try:
+            yield
+        finally:
+            self._block = before
+            for sink in sinks:
+                sink.close_block(name)
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
+        """Checks the op's contract and records it."""
+        for operand in inputs:
+            if type(operand) is not Value or operand.tape is not self._tape:
+                self._check_operand(op, operand)
+        return self._record(op, inputs, attributes, op.infer)
+
+    def _record(
+        self, op: Op, inputs: tuple[Value, ...], attributes: tuple[Any, ...], infer: Callable[..., Any]
+    ) -> tuple[Value, ...]:
+        tape = self._open_tape(op.name)
+        line = self._line()
+        try:
+            specs = infer(tuple([value.spec for value in inputs]), attributes)
+        except OpError as error:
+            raise OpError(f"{error} (at {self.module_path or 'the root'}, {line})") from None
+        results = tuple([Value(spec, tape, op.name, self.module_path, line) for spec in specs])
+        node = Node(op, inputs, attributes, results, self._block)
+        tape.add(node)
+        for other in self._also:
+            other.add(node)
+        return results
+
+    def _open_tape(self, asked: str) -> Tape:
+        if self._tape is None:
+            raise RecordingError(
+                f"{asked}: no recording is open: use `with ctx.recording() as tape:` or record(fn, ...)"
+            )
+        return self._tape
+
+    def _check_operand(self, op: Op, operand: Any) -> None:
+        where = f"(at {self.module_path or 'the root'}, {self._line()})"
+        if isinstance(operand, Value):
+            if operand.tape.owner() not in self._tapes:
+                raise RecordingError(f"{op.name} {where}: {operand!r} belongs to a recording that has ended")
+        elif isinstance(operand, Tensor):
+            raise TraceEscapeError(
+                f"{op.name} {where}: a tensor with data, {operand.spec!r}, reached a recorded op: record what made it, "
+                f"or freeze it with ctx.ops.constant"
+            )
+        else:
+            found = f"an array of {operand.dtype}{list(operand.shape)}" if hasattr(operand, "shape") else repr(operand)
+            raise TraceEscapeError(
+                f"{op.name} {where}: {found}, computed outside the recording, reached a recorded op: make it an input or "
+                f"a Parameter, or freeze it with ctx.ops.constant"
+            )
+
+    def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
+        """Freezes a value, exactly, into the graph."""
+        if isinstance(value, Value):
+            value.numpy()  # raises
+        array = as_array(value.numpy() if isinstance(value, Tensor) else value, dtype)
+        op = OPS["constant"]
+        return self._record(op, (), (Literal(array),), op.infer_afresh)[0]
+
+    def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
+        """Adds an input to the recording."""
+        return self._open_tape(f"placeholder {name!r}").placeholder(name, spec, self.module_path, self._line())
+
+    def parameter(self, parameter: Parameter) -> Tensor:
+        """Records that a weight is read; no data is."""
+        return self._record(PARAMETER, (), (parameter.path, parameter.spec), PARAMETER.infer)[0]
+
+    def while_loop(
+        self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """Records the loop; its functions become graphs."""
+        specs = [value.spec for value in init]
+        regions = (
+            self._region("cond", lambda *values: (cond(*values),), specs),
+            self._region("body", body, specs),
+        )
+        return self._with_regions(OPS["while"], init, (*regions, len(init)))
+
+    def conditional(
+        self,
+        pred: Tensor,
+        on_true: Callable[..., Sequence[Tensor]],
+        on_false: Callable[..., Sequence[Tensor]],
+        operands: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        """Records the branch; both functions become graphs, with the operands as captures."""
+        regions = tuple(
+            self._region(name, lambda branch=branch: branch(*operands), [])
+            for name, branch in (("on_true", on_true), ("on_false", on_false))
+        )
+        return self._with_regions(OPS["cond"], (pred,), regions)
+
+    def _region(self, name: str, function: Callable[..., Sequence[Tensor]], specs: list[TensorSpec]) -> Any:
+        with self.recording() as tape:
+            inputs = [self.placeholder(f"{name}_{i}", spec) for i, spec in enumerate(specs)]
+            results = function(*inputs)
+        return tape.to_region({f"{name}_result_{i}": value for i, value in enumerate(results)}, name)
+
+    def _with_regions(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        captured = {
+            id(value): value for region in attributes if hasattr(region, "captures") for value in region.captures
+        }
+        operands = (*inputs, *captured.values())
+        for operand in operands:
+            self._check_operand(op, operand)
+        return self._record(op, operands, attributes, op.infer_afresh)
+
+    def _line(self) -> str:
+        """The first line of the Python stack outside the machinery, as ``file:line``."""
+        frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while frame is not None:
+            code = frame.f_code
+            machinery = self._is_machinery.get(code)
+            if machinery is None:
+                machinery = self._is_machinery[code] = code.co_filename.startswith(_MACHINERY)
+            if not machinery:
+                key = code, frame.f_lineno
+                return self._lines.get(key) or self._lines.setdefault(key, f"{code.co_filename}:{frame.f_lineno}")
+            frame = frame.f_back
+        return "unknown"

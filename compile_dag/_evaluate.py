@@ -1,0 +1,90 @@
+"""A graph run node by node in another context: eagerly, or recorded anew."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from compile_dag._graph import ComputeGraph, regions_of
+from compile_dag._node import Node
+from lang_core import ExecutionContext, GraphError, Parameter, Tensor, near_names
+
+
+def evaluate(graph: ComputeGraph, ctx: ExecutionContext, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Applies every node of the graph in ``ctx``.
+
+    Args:
+        graph: what to run.
+        ctx: gives the ops their meaning, and the parameters their data.
+        inputs: by the graph's input names, tensors of ``ctx``.
+
+    Returns:
+        The outputs by name.
+
+    Raises:
+        GraphError: an input is missing, unknown, or of another spec.
+    """
+    _check_inputs(graph, inputs)
+    values = {id(value): inputs[name] for name, value in graph.inputs.items()}
+    _run(graph, ctx, values)
+    return {name: values[id(value)] for name, value in graph.outputs.items()}
+
+
+def _check_inputs(graph: ComputeGraph, inputs: Mapping[str, Tensor]) -> None:
+    for name in inputs:
+        if name not in graph.inputs:
+            raise GraphError(f"graph {graph.name!r} has no input {name!r}{near_names(name, graph.inputs)}")
+    for name, value in graph.inputs.items():
+        if name not in inputs:
+            raise GraphError(f"graph {graph.name!r}: input {name!r} ({value.spec!r}) is missing")
+        if inputs[name].spec != value.spec:
+            raise GraphError(f"graph {graph.name!r}: input {name!r} is {inputs[name].spec!r}, wanted {value.spec!r}")
+
+
+def _run(graph: ComputeGraph, ctx: ExecutionContext, values: dict[int, Tensor]) -> None:
+    last_use = {id(value): node for node in graph.nodes for value in node.inputs}
+    kept = {id(value) for value in (*graph.outputs.values(), *graph.captures, *graph.inputs.values())}
+    for node in graph.nodes:
+        results = _apply(node, ctx, values)
+        for value, result in zip(node.results, results, strict=True):
+            values[id(value)] = result
+        for value in node.inputs:  # memory: a value goes with its last user
+            if last_use[id(value)] is node and id(value) not in kept:
+                values.pop(id(value), None)
+
+
+def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tuple[Tensor, ...]:
+    operands = tuple(values[id(value)] for value in node.inputs)
+    if node.op.name == "parameter":
+        path, spec = node.attributes
+        return (ctx.parameter(_Named(path, spec)),)
+    if node.op.name == "constant":
+        return (ctx.constant(node.attributes[0].array),)
+    regions = [_callable(region, ctx, values) for region in regions_of(node)]
+    if node.op.name == "while":
+        return ctx.while_loop(lambda *v: regions[0](*v)[0], regions[1], operands[: node.attribute("carried")])
+    if node.op.name == "cond":
+        return ctx.conditional(operands[0], *regions, ())
+    return ctx.apply(node.op, operands, node.attributes)
+
+
+def _callable(region: ComputeGraph, ctx: ExecutionContext, outer: dict[int, Tensor]) -> Any:
+    def run(*arguments: Tensor) -> tuple[Tensor, ...]:
+        values = {id(value): outer[id(value)] for value in region.captures}
+        values.update({id(value): given for value, given in zip(region.inputs.values(), arguments, strict=True)})
+        _run(region, ctx, values)
+        return tuple(values[id(value)] for value in region.outputs.values())
+
+    return run
+
+
+class _Named(Parameter):
+    """A parameter that is known by its path alone."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str, spec: Any) -> None:
+        super().__init__(spec.shape, spec.dtype)
+        self._path = path
+
+    @property
+    def path(self) -> str:
+        return self._path

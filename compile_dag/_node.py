@@ -1,0 +1,93 @@
+"""Nodes and values: what a recording consists of."""
+
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from lang_core import Op, Tensor, TensorSpec, TraceEscapeError
+
+if TYPE_CHECKING:
+    from compile_dag._tape import Tape
+
+
+class Value(Tensor):
+    """A result of a recorded op, or an input. It has a spec and an origin, and no data.
+
+    It does not lead to the node that made it: a value that crosses blocks must not keep a graph alive.
+
+    Attributes:
+        spec: shape and dtype.
+        tape: the recording that it belongs to.
+        op_name: the op that made it; ``placeholder`` for an input.
+        path: the path of the module that ran.
+        line: where in the Python source, as ``file:line``.
+    """
+
+    __slots__ = ("line", "op_name", "path", "tape")
+
+    def __init__(self, spec: TensorSpec, tape: "Tape", op_name: str, path: str, line: str) -> None:
+        self.spec = spec
+        self.tape = tape
+        self.op_name = op_name
+        self.path = path
+        self.line = line
+
+    @property
+    def origin(self) -> str:
+        """Which op made the value, in which module, at which source line."""
+        return f"{self.op_name} (at {self.path or 'the root'}, {self.line})"
+
+    def _escape(self, asked: str) -> NoReturn:
+        raise TraceEscapeError(
+            f"{asked} was asked of {self.spec!r}, the recorded result of {self.origin}: a recorded value has no data. "
+            f"Compute with ctx.ops, or ask ctx.isRecording before a path that needs data"
+        )
+
+    def _item(self, asked: str) -> NoReturn:
+        self._escape(asked)
+
+    def __repr__(self) -> str:
+        return f"Value({self.spec!r} of {self.origin})"
+
+
+class Node:
+    """One recorded op.
+
+    Attributes:
+        op: the op.
+        inputs: its operands. For ops with regions, the values that the regions capture come last.
+        attributes: in the order of ``op.attributes``.
+        results: what it gives; at least one.
+        block: the innermost block scope that it was recorded in; empty outside of blocks.
+    """
+
+    __slots__ = ("attributes", "block", "inputs", "op", "results")
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: tuple[Value, ...],
+        attributes: tuple[Any, ...],
+        results: tuple[Value, ...],
+        block: str,
+    ) -> None:
+        self.op: Final = op
+        self.inputs: Final = inputs
+        self.attributes: Final = attributes
+        self.results: Final = results
+        self.block: Final = block
+
+    @property
+    def path(self) -> str:
+        """The path of the module that ran."""
+        return self.results[0].path
+
+    @property
+    def line(self) -> str:
+        """The Python source line, as ``file:line``."""
+        return self.results[0].line
+
+    def attribute(self, name: str) -> Any:
+        """The value of one attribute."""
+        return self.attributes[self.op.attributes.index(name)]
+
+    def __repr__(self) -> str:
+        return f"<node {self.op.name} at {self.path or 'the root'}, {self.line}>"

@@ -1,0 +1,76 @@
+"""The front door: a Python function in, a graph out."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from compile_dag._context import GraphExecutionContext
+from compile_dag._graph import ComputeGraph
+from compile_dag._node import Value
+from lang_core import RecordingError, TensorSpec
+
+
+def record(
+    fn: Callable[..., Any],
+    *specs: TensorSpec,
+    input_names: Sequence[str] | None = None,
+    name: str | None = None,
+) -> ComputeGraph:
+    """Records ``fn(ctx, *tensors)``.
+
+    Args:
+        fn: takes a context and one tensor per spec. Returns a tensor, a sequence of tensors, or a mapping of
+            names to tensors.
+        specs: of the arguments.
+        input_names: of the arguments; those of fn's signature where None.
+        name: of the graph; fn's name where None.
+
+    Returns:
+        The verified graph. Outputs without a name are ``result``, or ``result0``, ``result1``, ...
+
+    >>> from lang_core import TensorSpec
+    >>> print(record(lambda ctx, x: ctx.ops.negate(x), TensorSpec((2,), "f32"), name="f"), end="")
+    graph f(%x: f32[2]) {
+      %1: f32[2] = negate(%x)
+      return result=%1
+    }
+    """
+    ctx = GraphExecutionContext()
+    names = tuple(input_names) if input_names is not None else _argument_names(fn, len(specs))
+    if len(names) != len(specs):
+        raise RecordingError(f"record({_name_of(fn)}): {len(specs)} specs for the arguments {names}")
+    with ctx.recording() as tape:
+        inputs = [ctx.placeholder(name, spec) for name, spec in zip(names, specs, strict=True)]
+        outputs = named_outputs(fn(ctx, *inputs), _name_of(fn))
+    return tape.to_compute_graph(outputs, name or _name_of(fn))
+
+
+def _name_of(fn: Callable[..., Any]) -> str:
+    found = getattr(fn, "__name__", type(fn).__name__)
+    return found if found.isidentifier() else "main"
+
+
+def _argument_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
+    parameters = list(inspect.signature(fn).parameters.values())[1:]
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        names += [f"arg{i}" for i in range(len(names), count)]
+    return tuple(names[:count])
+
+
+def named_outputs(returned: Any, name: str) -> dict[str, Value]:
+    """Names what a recorded function returned.
+
+    Raises:
+        RecordingError: it is not made of recorded values.
+    """
+    if isinstance(returned, Mapping):
+        outputs = dict(returned)
+    elif isinstance(returned, Sequence):
+        outputs = {f"result{i}": value for i, value in enumerate(returned)}
+    else:
+        outputs = {"result": returned}
+    for key, value in outputs.items():
+        if not isinstance(value, Value):
+            raise RecordingError(f"record({name}): output {key!r} is {value!r}, not a recorded value of this context")
+    return outputs

@@ -1,0 +1,71 @@
+"""What holds of every graph."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from compile_dag._node import Node, Value
+from lang_core import GraphError
+
+if TYPE_CHECKING:
+    from compile_dag._graph import ComputeGraph
+
+
+def captured_values(inputs: Iterable[Value], nodes: tuple[Node, ...], outputs: Iterable[Value]) -> tuple[Value, ...]:
+    """The values that are used but neither given nor made here, in the order of first use."""
+    known: set[int] = {id(value) for value in inputs}
+    captured: dict[int, Value] = {}
+
+    def use(value: Value) -> None:
+        if id(value) not in known:
+            captured.setdefault(id(value), value)
+
+    for node in nodes:
+        for value in node.inputs:
+            use(value)
+        known.update(map(id, node.results))
+    for value in outputs:
+        use(value)
+    return tuple(captured.values())
+
+
+def verify_graph(graph: "ComputeGraph", inside: bool = False) -> None:
+    """Checks a graph in O(nodes).
+
+    1. Every operand is an input, or a result of an earlier node; only a region may capture.
+    2. No value is made twice.
+    3. Every node meets its op's contract, and its results have the specs that the op's shape rule gives.
+    4. A region's captures are operands of its node, and the region holds these rules too.
+
+    Raises:
+        GraphError: rule 1, 2 or 4 is broken, or a spec differs.
+        OpError: a contract is broken.
+    """
+    if graph.captures and not inside:
+        value = graph.captures[0]
+        raise GraphError(
+            f"graph {graph.name!r} uses {value!r}, which is none of its inputs and of no earlier node: record it in "
+            f"this graph, or make it an input"
+        )
+    made: set[int] = {id(value) for value in graph.inputs.values()}
+    for node in graph.nodes:
+        for value in node.results:
+            if id(value) in made:
+                raise GraphError(f"graph {graph.name!r}: {node!r} makes a value that is there already")
+            made.add(id(value))
+        _verify_node(graph, node)
+
+
+def _verify_node(graph: "ComputeGraph", node: Node) -> None:
+    operands = tuple(value.spec for value in node.inputs)
+    regions = [attribute for attribute in node.attributes if isinstance(attribute, type(graph))]
+    infer = node.op.infer_afresh if regions or node.op.name in ("constant", "parameter") else node.op.infer
+    expected = infer(operands, node.attributes)
+    found = tuple(value.spec for value in node.results)
+    if found != expected:
+        raise GraphError(f"graph {graph.name!r}: {node!r} has results {found}, its op gives {expected}")
+    given = {id(value) for value in node.inputs}
+    for region in regions:
+        for value in region.captures:
+            if id(value) not in given:
+                raise GraphError(f"graph {graph.name!r}: a region of {node!r} captures {value!r}, no operand of it")
+        verify_graph(region, inside=True)

@@ -1,0 +1,44 @@
+"""Entry points: the functions of a model that a bundle offers, as data."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lang_core._errors import RecordingError
+from lang_core._spec import TensorSpec
+from lang_core._tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of an entry point.
+
+    Attributes:
+        name: unique among the arguments.
+        spec: shape and dtype; rank 0 for a scalar.
+        kind: ``"scalar"`` where the caller passes a number rather than a buffer.
+        alias_result: the result that takes over this argument's buffer. Such an argument is donated: it is
+            updated in place, and its old value is gone after the call.
+    """
+
+    name: str
+    spec: TensorSpec
+    kind: Literal["tensor", "scalar"] = "tensor"
+    alias_result: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == "scalar" and self.spec.shape:
+            raise RecordingError(f"argument {self.name!r}: a scalar has rank 0, found {self.spec!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """A function of a model: ``fn(ctx, *tensors)``, one tensor per argument, returns results by name."""
+
+    name: str
+    fn: Callable[..., Mapping[str, Tensor]]
+    arguments: tuple[Argument, ...]
+
+    def __call__(self, ctx: Any, *tensors: Tensor) -> Mapping[str, Tensor]:
+        """Runs the function in any context."""
+        return self.fn(ctx, *tensors)
