@@ -45,13 +45,18 @@ def keep_top_p(scores: Scores, p: float) -> Mask:
     Of equal scores at the edge those of the lowest ids stay, as in a greedy choice; to PyTorch, whose sort is not
     stable, any of them may.
     """
-    order = np.argsort(-scores, kind="stable")[::-1]
+    probabilities = softmax(scores)
+    # Tokens below this share sum to less than 1 - p: none of them stays, so they need no sorting.
+    share = min((1 - p) / scores.shape[0], probabilities.max())
+    likely = np.flatnonzero(probabilities >= share)
+    order = likely[np.argsort(-scores[likely], kind="stable")[::-1]]
     # float64 sums, each rounded to float32: what PyTorch's cumsum does on a CPU
-    cumulative = softmax(scores[order]).cumsum(dtype=np.float64).astype(np.float32)
+    below = probabilities[probabilities < share].sum(dtype=np.float64)
+    cumulative = (below + probabilities[order].cumsum(dtype=np.float64)).astype(np.float32)
     kept = cumulative > np.float32(1 - p)
     kept[-1] = True
-    mask = np.empty_like(kept)
-    mask[order] = kept
+    mask = np.zeros(scores.shape, np.bool_)
+    mask[order[kept]] = True
     return mask
 
 
