@@ -1,0 +1,94 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lang_core import DTYPES, InputError, TensorSpec
+from transformer_core.checkpoints._checkpoint import SafetensorsCheckpoint
+from transformer_core.checkpoints._writer import write_safetensors, write_sharded_safetensors
+
+SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
+
+
+def values(key: str, spec: TensorSpec) -> np.ndarray:
+    bits = np.random.default_rng(sum(key.encode())).integers(0, 2, spec.nbytes, np.uint8)
+    return bits.view(spec.dtype.numpy).reshape(spec.shape)
+
+
+def row_chunks(key: str, spec: TensorSpec) -> Iterator[np.ndarray]:
+    array = values(key, spec)
+    yield from array if array.ndim else [array]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.text(max_size=6).filter(lambda key: key != "__metadata__"),
+        st.builds(TensorSpec, SHAPES, st.sampled_from(DTYPES)),
+        max_size=6,
+    )
+)
+def test_the_library_reads_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, specs: dict[str, TensorSpec]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "written.safetensors"
+    assert write_safetensors(path, specs, row_chunks) == path.stat().st_size
+    loaded = dict(safetensors.deserialize(path.read_bytes()))
+    assert set(loaded) == set(specs)
+    for key, spec in specs.items():
+        found = loaded[key]
+        assert (tuple(found["shape"]), found["dtype"]) == (spec.shape, spec.dtype.name.upper())
+        assert bytes(found["data"]) == values(key, spec).tobytes()
+
+
+def test_tensors_are_aligned(tmp_path: Path) -> None:
+    specs = {"flag": TensorSpec((3,), "bool"), "w": TensorSpec((5,), "f64"), "h": TensorSpec((3,), "bf16")}
+    write_safetensors(tmp_path / "model.safetensors", specs, row_chunks, metadata={"format": "pt"})
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        assert list(checkpoint.keys()) == ["w", "h", "flag"]
+        assert all(checkpoint.read(key).flags.aligned for key in specs)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 5])
+def test_shards_cover_every_tensor(tmp_path: Path, shards: int) -> None:
+    sizes = [1000, 1, 1, 1, 1000]
+    specs = {f"w{number}": TensorSpec((size, 2), "f16") for number, size in enumerate(sizes)}
+    paths = write_sharded_safetensors(tmp_path, specs, row_chunks, shards)
+    assert len(paths) == (1 if shards == 1 else shards + 1)
+    assert sorted(os.path.basename(path) for path in paths) == sorted(os.listdir(tmp_path))
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        for key, spec in specs.items():
+            assert checkpoint.read(key).tobytes() == values(key, spec).tobytes()
+        assert len({checkpoint.origin(key) for key in specs}) == shards
+
+
+def test_more_shards_than_tensors_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="3 shards asked for 1 tensors: use 1 to 1"):
+        write_sharded_safetensors(tmp_path, {"w": TensorSpec((2,), "f32")}, row_chunks, 3)
+
+
+def test_wrong_chunks_leave_no_file(tmp_path: Path) -> None:
+    specs = {"w": TensorSpec((2, 3), "bf16")}
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(b"before")
+    rows = np.ones((1, 3), ml_dtypes.bfloat16)
+    for chunks, message in (
+        ([rows], "tensor 'w': chunks hold 3 elements, .* has 6"),
+        ([rows] * 3, r"chunk bfloat16\[1, 3\] does not fit bf16\[2,3\]"),
+        ([rows.astype(np.float32)] * 2, "does not fit"),
+    ):
+        with pytest.raises(InputError, match=message):
+            write_safetensors(path, specs, lambda key, spec, chunks=chunks: chunks)
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["w.safetensors"]
+
+
+def test_unwritable_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"absent/w.safetensors: cannot write the checkpoint: No such file"):
+        write_safetensors(tmp_path / "absent" / "w.safetensors", {"w": TensorSpec((), "f32")}, row_chunks)
