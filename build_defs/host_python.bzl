@@ -2,6 +2,9 @@
 
 Without this, rules_python would install wheels with the first python3 of the user's PATH, and
 run targets with the first one of the actions' PATH, which may be of another version.
+
+Targets run with -S: what is installed beside the interpreter is out of their sight, so that a dependency
+that is not declared is missing here as it is everywhere else.
 """
 
 _RUNTIME_BUILD = """
@@ -42,7 +45,8 @@ def _host_python_impl(rctx):
         if (int(major), int(minor)) < (3, rctx.attr.minor):
             tried.append("%s (%s.%s)" % (path, major, minor))
             continue
-        rctx.file("BUILD.bazel", _RUNTIME_BUILD.format(path = path))
+        rctx.file("python3", "#!/bin/sh\nexec '%s' -S \"$@\"\n" % path)
+        rctx.file("BUILD.bazel", _RUNTIME_BUILD.format(path = rctx.path("python3")))
         rctx.file("defs.bzl", "interpreter = %r\nversion = %r\n" % (path, major + "." + minor))
         return
     fail("Python 3.%d or later is needed; found %s. Set TAPELINE_PYTHON to its path." % (

@@ -25,6 +25,7 @@ class Target(NamedTuple):
         rule: the rule or macro that makes it.
         srcs: its sources, relative to the workspace.
         deps: labels in the form of ``label``; `@pip//name` for a distribution.
+        testonly: whether only tests may depend on it.
         line: of the BUILD.bazel file, from 1.
     """
 
@@ -32,6 +33,7 @@ class Target(NamedTuple):
     rule: str
     srcs: tuple[str, ...]
     deps: tuple[str, ...]
+    testonly: bool
     line: int
 
     @property
@@ -60,7 +62,8 @@ def parse_targets(text: str, package: str) -> list[Target]:
         (name,) = _strings(attributes["name"])
         srcs = [_source(full_label(s, package)) for s in _strings(attributes.get("srcs"))]
         deps = [full_label(d, package) for d in _strings(attributes.get("deps"))]
-        targets.append(Target(f"//{package}:{name}", call.func.id, tuple(srcs), tuple(deps), statement.lineno))
+        label, testonly = f"//{package}:{name}", "testonly" in attributes
+        targets.append(Target(label, call.func.id, tuple(srcs), tuple(deps), testonly, statement.lineno))
     return targets
 
 

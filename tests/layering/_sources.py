@@ -17,11 +17,13 @@ class Import(NamedTuple):
         module: dotted and absolute; of ``from a import b`` it is ``a.b`` where that is a module of the tree.
         line: of the statement, from 1.
         local: whether it stands inside a function.
+        typing: whether it stands below `if TYPE_CHECKING:`, that is, does not happen at run time.
     """
 
     module: str
     line: int
-    local: bool
+    local: bool = False
+    typing: bool = False
 
 
 def workspace_root() -> Path:
@@ -32,13 +34,19 @@ def workspace_root() -> Path:
     return root
 
 
+def runs_outside_bazel(name: str) -> bool:
+    """Whether a file makes goldens: with other people's models, whose packages are too large for the lock."""
+    return name.startswith("make_") and name.endswith("goldens.py")
+
+
 def python_files(root: Path) -> list[str]:
-    """The Python files below ``root``'s top-level packages, relative to it, sorted."""
+    """The Python files below ``root``'s top-level packages, relative to it, sorted; see runs_outside_bazel."""
     found: list[str] = []
     for top in TOP_LEVEL:
         for folder, folders, files in os.walk(root / top):
             folders[:] = [f for f in folders if not f.startswith((".", "__pycache__"))]
-            found += [str(Path(folder, f).relative_to(root)) for f in files if f.endswith(".py")]
+            sources = [f for f in files if f.endswith(".py") and not runs_outside_bazel(f)]
+            found += [Path(folder, f).relative_to(root).as_posix() for f in sources]
     return sorted(found)
 
 
@@ -54,20 +62,24 @@ def imports_of(source: str, modules: frozenset[str] = frozenset()) -> list[Impor
         source: its text.
         modules: names of the tree's modules, to tell `from package import module` from an imported name.
     """
-    return list(_imports_in(ast.parse(source), modules, local=False))
+    return list(_imports_in(ast.parse(source), modules, Import("", 0)))
 
 
-def _imports_in(node: ast.AST, modules: frozenset[str], *, local: bool) -> Iterator[Import]:
+def _imports_in(node: ast.AST, modules: frozenset[str], context: Import) -> Iterator[Import]:
+    """The imports below ``node``; ``context`` has the flags that hold there."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             for alias in child.names:
-                yield Import(alias.name, child.lineno, local)
+                yield context._replace(module=alias.name, line=child.lineno)
         elif isinstance(child, ast.ImportFrom):
             if child.level or child.module is None:
                 raise SyntaxError(f"line {child.lineno}: relative import; write the whole name")
             named = [f"{child.module}.{alias.name}" for alias in child.names]
             for module in dict.fromkeys(n if n in modules else child.module for n in named):
-                yield Import(module, child.lineno, local)
+                yield context._replace(module=module, line=child.lineno)
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _imports_in(child, modules, context._replace(local=True))
+        elif isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+            yield from _imports_in(child, modules, context._replace(typing=True))
         else:
-            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            yield from _imports_in(child, modules, local=local or inside)
+            yield from _imports_in(child, modules, context)

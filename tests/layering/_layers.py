@@ -1,0 +1,43 @@
+"""The layer table of ARCHITECTURE.md, as the tests of this folder check it."""
+
+from typing import Final, NamedTuple
+
+
+class Layer(NamedTuple):
+    """What one top-level package may import besides itself and the standard library.
+
+    Attributes:
+        packages: of this repository.
+        distributions: of others, as labels of the lock.
+    """
+
+    packages: frozenset[str]
+    distributions: frozenset[str]
+
+
+def _layer(packages: str, distributions: str) -> Layer:
+    return Layer(frozenset(packages.split()), frozenset(f"@pip//{name}" for name in distributions.split()))
+
+
+# tools and tests may import everything.
+LAYERS: Final = {
+    "lang_core": _layer("", "ml_dtypes numpy"),
+    "compile_dag": _layer("lang_core", "ml_dtypes numpy"),
+    "compile_hlo": _layer("compile_dag lang_core", "iree_base_compiler iree_base_runtime jax jaxlib ml_dtypes numpy"),
+    "transformer_core": _layer("lang_core", "numpy"),
+}
+
+# What a test may import in any package, over and above its layer.
+TEST_DISTRIBUTIONS: Final = frozenset(
+    f"@pip//{name}" for name in ("hypothesis", "jax", "jaxlib", "ml_dtypes", "numpy", "pytest", "safetensors")
+)
+
+
+def forbidden_edges() -> list[tuple[str, str]]:
+    """Each (package, package that it may not depend on), sorted."""
+    return sorted((a, b) for a in LAYERS for b in LAYERS if a != b and b not in LAYERS[a].packages)
+
+
+def allowed_edges() -> list[tuple[str, str]]:
+    """Each (package, package that it may depend on), sorted."""
+    return sorted((a, b) for a in LAYERS for b in LAYERS[a].packages)

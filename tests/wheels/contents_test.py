@@ -1,0 +1,41 @@
+"""A wheel holds all library sources of its package, nothing else, and says what it needs."""
+
+import re
+
+import pytest
+from tests.layering._build_files import targets_of
+from tests.layering._layers import LAYERS
+from tests.layering._sources import workspace_root
+from tests.wheels._wheels import metadata_of, python_files_in
+
+TARGETS = targets_of(workspace_root())
+
+
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_a_wheel_holds_the_library_sources_of_its_package(package: str) -> None:
+    expected = {
+        src
+        for target in TARGETS
+        if target.rule == "py_library" and not target.testonly
+        for src in target.srcs
+        if src.startswith(package + "/")
+    }
+    assert python_files_in(package) == expected
+
+
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_a_wheel_requires_its_layer(package: str) -> None:
+    """Of our own packages exactly its version, of others what the layer table lists, none too many."""
+    metadata = metadata_of(package)
+    requires = metadata.get_all("Requires-Dist", [])
+    names = {re.split(r"[^\w.-]", requirement)[0].replace("-", "_") for requirement in requires}
+    layer = LAYERS[package]
+    assert names == layer.packages | {label.removeprefix("@pip//") for label in layer.distributions}
+    for below in layer.packages:
+        assert f"{below}=={metadata['Version']}" in requires
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["Name"] == package
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert len({metadata_of(package)["Version"] for package in LAYERS}) == 1
