@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -41,12 +41,14 @@ def test_scores_equal_transformers() -> None:
         np.testing.assert_allclose(found, expected, rtol=2e-7, err_msg=str(config))
 
 
+@settings(deadline=None)
 @given(logits=_logits, temperature=_temperatures)
 def test_top_p_of_zero_is_greedy(logits: np.ndarray, temperature: float) -> None:
     sampler = Sampler(SamplingConfig(temperature=temperature, top_p=0.0), logits.size)
     assert sampler(logits, []) == (logits / np.float32(temperature)).argmax()
 
 
+@settings(deadline=None)
 @given(
     logits=_logits,
     history=st.lists(st.integers(0, 30), max_size=9),
@@ -75,6 +77,7 @@ def test_probabilities_sum_to_one_and_the_token_is_likely(
     assert np.isfinite(Sampler(config, logits.size).scores(logits, history)[token])
 
 
+@settings(deadline=None)
 @given(logits=_logits, temperature=_temperatures, k=st.integers(1, 30))
 def test_top_k_keeps_k_and_ties(logits: np.ndarray, temperature: float, k: int) -> None:
     sampler = Sampler(SamplingConfig(temperature=temperature, top_k=k), logits.size)
@@ -85,6 +88,7 @@ def test_top_k_keeps_k_and_ties(logits: np.ndarray, temperature: float, k: int) 
     assert kept.sum() >= min(k, logits.size)
 
 
+@settings(deadline=None)
 @given(logits=_logits, p=st.floats(0.01, 0.99))
 def test_top_p_keeps_the_smallest_set(logits: np.ndarray, p: float) -> None:
     kept = np.isfinite(Sampler(SamplingConfig(temperature=1, top_p=p), logits.size).scores(logits, []))
@@ -95,6 +99,7 @@ def test_top_p_keeps_the_smallest_set(logits: np.ndarray, p: float) -> None:
     assert full[kept].min() >= full[~kept].max(initial=0) * (1 - 1e-6)
 
 
+@settings(deadline=None)
 @given(logits=_logits, p=st.floats(0.01, 1))
 def test_min_p_keeps_what_is_likely_enough(logits: np.ndarray, p: float) -> None:
     kept = np.isfinite(Sampler(SamplingConfig(temperature=1, min_p=p), logits.size).scores(logits, []))
