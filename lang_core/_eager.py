@@ -27,15 +27,17 @@ def as_array(value: Any, dtype: DType | str | None = None) -> Array:
         OpError: the values do not fit the dtype, or their own dtype is not one of the table's.
     """
     wanted = None if dtype is None else as_dtype(dtype)
-    if wanted is None and not isinstance(value, np.ndarray | np.generic):
-        kind = np.asarray(value).dtype.kind
-        wanted = {"f": f32, "i": i32, "b": bool_}.get(kind)
     try:
-        if wanted is not None and isinstance(value, np.ndarray):
-            return np.array(value, order="C").astype(wanted.numpy)
+        if isinstance(value, np.ndarray | np.generic):
+            return np.array(value, dtype=wanted.numpy if wanted else as_dtype(value.dtype).numpy, order="C")
+        kind = np.asarray(value).dtype.kind
+        if wanted is None:
+            wanted = {"f": f32, "i": i32, "b": bool_}.get(kind)
         array = np.array(value, dtype=wanted.numpy if wanted else None, order="C")
+        if kind == "f" and wanted is not None and wanted.is_integer and not np.array_equal(array, value):
+            raise TypeError("a fraction is no integer: round it, or make it floating and cast it")
     except (OverflowError, TypeError, ValueError) as error:
-        raise OpError(f"constant: {value!r} does not fit {wanted}: {error}") from None
+        raise OpError(f"constant: {value!r} does not fit {wanted or 'an array'}: {error}") from None
     as_dtype(array.dtype)
     return array
 
@@ -55,11 +57,11 @@ class EagerExecutionContext(ExecutionContext):
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
         """Checks the op's contract and computes it."""
-        for operand in inputs:
-            if type(operand) is not EagerTensor:
-                inputs = tuple(self._tensor(op, each) for each in inputs)
-                break
         try:
+            for operand in inputs:
+                if type(operand) is not EagerTensor:
+                    inputs = tuple(self._tensor(op, each) for each in inputs)
+                    break
             specs = op.infer(tuple([operand.spec for operand in inputs]), attributes)
         except OpError as error:
             raise (OpError(f"{error} (at {self.module_path})") if self.module_path else error) from None
@@ -144,3 +146,6 @@ class _Results:
 
     def __init__(self, result_specs: Specs) -> None:
         self.result_specs = result_specs
+
+    def __repr__(self) -> str:
+        return f"function -> {list(self.result_specs)}"

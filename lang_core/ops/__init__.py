@@ -6,8 +6,8 @@ its eager NumPy rule. What an op means to a compiler is registered for it elsewh
 
 from lang_core.ops._base import Operand
 from lang_core.ops._composite import CompositeOps
-from lang_core.ops._control import Region
 from lang_core.ops._control import ControlOps as _ControlOps
+from lang_core.ops._control import Region
 from lang_core.ops._indexing import IndexingOps as _IndexingOps
 from lang_core.ops._op import OPS, Op
 from lang_core.ops._shape import Literal

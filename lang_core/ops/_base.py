@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lang_core._dtypes import DType, bool_, f64, i64, promote
+from lang_core._dtypes import DType, as_dtype, bool_, f64, i64, promote
 from lang_core._errors import OpError
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
@@ -68,10 +68,10 @@ class OpsBase:
         """Turns Python numbers among the operands into constants of the dtype they take beside the others."""
         dtype = None
         for operand in operands:
-            if type(operand) not in NUMBERS:
-                found = getattr(operand, "dtype", None)
-                found = found if isinstance(found, DType) else None
-                dtype = promote(dtype, found) if dtype and found else dtype or found
+            if isinstance(operand, Tensor | np.ndarray | np.generic):
+                found = as_dtype(operand.dtype)
+                # Where none is common the op's own contract says so.
+                dtype = (promote(dtype, found) or dtype) if dtype else found
         if dtype is None:
             raise OpError(f"{op.name}: at least one operand must be a tensor, found {operands}: use ctx.ops.constant")
         return tuple(

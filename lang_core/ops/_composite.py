@@ -3,11 +3,12 @@
 import math
 from typing import Final
 
-from lang_core._dtypes import DType, f32
+from lang_core._dtypes import DType, as_dtype, f32
 from lang_core._errors import OpError
 from lang_core._tensor import Tensor
 from lang_core.ops._contract import ContractionOps
 from lang_core.ops._elementwise import MathOps
+from lang_core.ops._op import positive_axis
 from lang_core.ops._reduce import ReductionOps
 from lang_core.ops._shape import CreationOps, ShapeOps
 
@@ -19,15 +20,33 @@ def _wide(dtype: DType) -> DType:
     return f32 if dtype.itemsize == 2 else dtype
 
 
+def _fits_scores(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
+    """Whether a mask's shape is [T, S], or [B, N, T, S] with B or N of 1."""
+    per_head = len(mask) == 4 and all(a in (1, b) for a, b in zip(mask[:2], scores[:2], strict=True))
+    return mask[-2:] == scores[2:] and (len(mask) == 2 or per_head)
+
+
 class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps):
     """Activations, norms and attention. f16 and bf16 are computed in f32 and rounded once."""
 
     __slots__ = ()
 
     def mean(self, x: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """The mean over ``axis`` (all axes where None), in x's floating dtype."""
-        total = self.sum(x, axis, keepdims)
-        return self.mul(total, total.spec.size / x.spec.size if x.spec.size else math.nan)
+        """The mean over ``axis`` (all axes where None), in x's floating dtype; NaN of no elements."""
+        if not as_dtype(x.dtype).is_floating:
+            raise OpError(f"mean of {x.dtype}{list(x.shape)}: the dtype must be floating: cast it first")
+        total = self.sum(self.cast(x, _wide(x.dtype)), axis, keepdims)
+        count = math.prod(x.shape) / max(math.prod(total.shape), 1)
+        return self.cast(self.div(total, count), x.dtype)
+
+    def top_k(self, x: Tensor, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
+        """The k largest elements along ``axis``, largest first, and their i32 indices.
+
+        Of equal elements the first comes first; NaN counts as the largest.
+        """
+        values, indices = self.sort(x, axis, descending=True)
+        axis = positive_axis(axis, x.ndim)
+        return self.slice_axis(values, axis, 0, k), self.slice_axis(indices, axis, 0, k)
 
     def relu(self, x: Tensor) -> Tensor:
         """max(x, 0)."""
@@ -35,11 +54,14 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
 
     def silu(self, x: Tensor) -> Tensor:
         """x * logistic(x) (Elfwing et al. 2017, arXiv:1702.03118)."""
-        return self.mul(x, self.logistic(x))
+        wide = self.cast(x, _wide(x.dtype))
+        return self.cast(self.mul(wide, self.logistic(wide)), x.dtype)
 
     def softplus(self, x: Tensor) -> Tensor:
         """log(1 + exp(x)), without overflow."""
-        return self.add(self.maximum(x, 0), self.log1p(self.exp(self.negate(self.abs(x)))))
+        wide = self.cast(x, _wide(x.dtype))
+        above = self.log1p(self.exp(self.negate(self.abs(wide))))
+        return self.cast(self.add(self.maximum(wide, 0), above), x.dtype)
 
     def gelu(self, x: Tensor) -> Tensor:
         """x * Phi(x), Phi the normal distribution, exact (Hendrycks, Gimpel 2016, arXiv:1606.08415)."""
@@ -69,6 +91,8 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         wide = self.cast(x, _wide(x.dtype))
         if where is not None:
             wide = self.select(where, wide, _MASKED)
+            if wide.shape != x.shape:
+                raise OpError(f"softmax of shape {x.shape}: where, of shape {where.shape}, does not broadcast to it")
         numerator = self.exp(self.sub(wide, self.max(wide, axis, keepdims=True)))
         if where is not None:
             numerator = self.select(where, numerator, 0.0)
@@ -92,7 +116,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         wide = self.cast(x, _wide(x.dtype))
         scale = self.rsqrt(self.add(self.mean(self.mul(wide, wide), -1, keepdims=True), eps))
         normed = self.cast(self.mul(wide, scale), x.dtype)
-        return normed if weight is None else self.mul(weight, normed)
+        return normed if weight is None else self.mul(self.cast(weight, x.dtype), normed)
 
     def layer_norm(
         self, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
@@ -128,7 +152,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
             q: [B, N, T, H].
             k: [B, K, S, H], K a divisor of N.
             v: [B, K, S, H'] (H' may differ from H).
-            mask: bool, [T, S], [B, 1, T, S] or [B, N, T, S]; True where a query may look.
+            mask: bool, [T, S], or [B, N, T, S] where B or N may be 1; True where a query may look.
                 A query that may look nowhere gives zeros.
             scale: of the scores; 1 / sqrt(H) where None.
             softcap: c in ``c * tanh(score / c)``, applied after scale and before the mask.
@@ -140,18 +164,21 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         shared = k.shape[1] if k.ndim == 4 else 0
         if not shared or heads % shared or v.shape[:-1] != k.shape[:-1] or k.shape[-1] != size or k.shape[0] != batch:
             raise OpError(
-                f"attention({q.spec!r}, {k.spec!r}, {v.spec!r}): wanted q [B,N,T,H], k [B,K,S,H], v [B,K,S,H'], "
-                f"K a divisor of N"
+                f"attention of shapes {q.shape}, {k.shape}, {v.shape}: wanted q [B,N,T,H], k [B,K,S,H], "
+                f"v [B,K,S,H'], K a divisor of N"
             )
+        wanted = (batch, heads, queries, k.shape[2])
+        if mask is not None and not _fits_scores(mask.shape, wanted):
+            raise OpError(f"attention: mask has shape {mask.shape}; wanted {wanted[2:]} or {wanted}, B or N may be 1")
         group = heads // shared
         grouped = self.reshape(q, (batch, shared, group, queries, size))
         scores = self.dot_general(grouped, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=_wide(q.dtype))
-        scores = self.mul(scores, size**-0.5 if scale is None else scale)  # [B, K, G, T, S]
+        scores = self.mul(scores, max(size, 1) ** -0.5 if scale is None else scale)  # [B, K, G, T, S]
         if softcap is not None:
             scores = self.mul(self.tanh(self.div(scores, softcap)), softcap)
         if mask is not None and mask.ndim == 4:
-            per_head = (shared, group) if mask.shape[1] == heads else (1, 1)
+            per_head = (1, 1) if mask.shape[1] == 1 else (shared, group)
             mask = self.reshape(mask, (mask.shape[0], *per_head, *mask.shape[2:]))
         weights = self.cast(self.softmax(scores, -1, where=mask), v.dtype)
         result = self.dot_general(weights, v, ((4,), (2,)), ((0, 1), (0, 1)))  # [B, K, G, T, H']
-        return self.reshape(result, (batch, heads, queries, v.shape[-1]))
+        return self.cast(self.reshape(result, (batch, heads, queries, v.shape[-1])), q.dtype)

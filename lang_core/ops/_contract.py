@@ -31,8 +31,8 @@ def _infer_dot_general(
         require(same, "dot_general_c2", f"{what} axes {a} of {x.shape} and {b} of {y.shape} do not match")
     require(x.dtype is y.dtype, "dot_general_c3", f"dtypes {x.dtype} and {y.dtype} differ: cast one of them")
     require(x.dtype is not bool_, "dot_general_c4", "the dtype is bool")
-    wide = dtype.is_floating == x.dtype.is_floating and dtype.itemsize >= x.dtype.itemsize
-    require(wide and dtype is not bool_, "dot_general_c5", f"{x.dtype} products cannot give {dtype}")
+    wider = dtype.is_floating == x.dtype.is_floating and dtype.itemsize > x.dtype.itemsize
+    require(dtype is x.dtype or wider, "dot_general_c5", f"{x.dtype} products cannot give {dtype}")
     shape = [x.shape[i] for i in x_batch + _free(x.ndim, x_contract, x_batch)]
     shape += [y.shape[i] for i in _free(y.ndim, y_contract, y_batch)]
     return (TensorSpec(tuple(shape), dtype),)
@@ -77,7 +77,7 @@ _DOT_GENERAL = define(
         "contracted and batch axes pair up with equal dimensions",
         "the dtypes are equal",
         "the dtype is a number",
-        "the result's dtype is of the same kind and not narrower",
+        "the result's dtype is the operands' or a wider one of the same kind",
     ),
     shape_rule=_infer_dot_general,
     eager_rule=_eager_dot_general,
@@ -114,24 +114,18 @@ def _eager_conv(
 ) -> Array:
     work = np.float32 if x.dtype.itemsize == 2 else x.dtype
     padded = np.pad(x.astype(work), ((0, 0), *padding, (0, 0)))
-    reach = [d * (size - 1) + 1 for d, size in zip(dilation, kernel.shape, strict=False)]
-    axes = tuple(range(1, x.ndim - 1))
-    if any(padded.shape[axis] < r for axis, r in zip(axes, reach, strict=True)):
-        shape = _infer_conv(*_specs_of(x, kernel), strides, padding, dilation, groups)[0].shape
-        return np.zeros(shape, x.dtype)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axes)  # [B, out.., C, reach..]
-    picks = [slice(None), *(slice(None, None, s) for s in strides), slice(None)]
-    windows = windows[(*picks, *(slice(None, None, d) for d in dilation))]
-    batch, out = windows.shape[0], windows.shape[1 : x.ndim - 1]
-    per_group = kernel.shape[-2]
-    left = windows.reshape(batch, math.prod(out), groups, per_group, math.prod(kernel.shape[:-2]))
-    right = kernel.astype(work).reshape(-1, per_group, groups, kernel.shape[-1] // groups)
-    result = np.einsum("bpgcw,wcgo->bpgo", left, right)
-    return result.reshape(batch, *out, kernel.shape[-1]).astype(x.dtype)
-
-
-def _specs_of(*arrays: Array) -> list[TensorSpec]:
-    return [TensorSpec(array.shape, as_dtype(array.dtype)) for array in arrays]
+    out = tuple(
+        max((size - d * (taps - 1) - 1) // s + 1, 0)
+        for size, taps, s, d in zip(padded.shape[1:-1], kernel.shape[:-2], strides, dilation, strict=True)
+    )
+    positions, (per_group, outputs) = x.shape[0] * math.prod(out), kernel.shape[-2:]
+    result = np.zeros((groups, positions, outputs // groups), work)
+    for tap in np.ndindex(kernel.shape[:-2]):  # one matrix product per kernel position
+        steps = [slice(i * d, i * d + n * s, s) for i, d, n, s in zip(tap, dilation, out, strides, strict=True)]
+        left = padded[(slice(None), *steps)].reshape(positions, groups, per_group)
+        right = kernel[tap].astype(work).reshape(per_group, groups, outputs // groups)
+        result += np.matmul(left.swapaxes(0, 1), right.swapaxes(0, 1))
+    return result.swapaxes(0, 1).reshape(x.shape[0], *out, outputs).astype(x.dtype)
 
 
 _CONV = define(
@@ -178,7 +172,7 @@ class ContractionOps(ArithmeticOps):
             [tuple(positive_axis(a, t.ndim) for a in axes[i]) for axes in (contract, batch)]
             for i, t in enumerate((x, y))
         )
-        wanted = x.dtype if dtype is None else as_dtype(dtype)
+        wanted = as_dtype(x.dtype if dtype is None else dtype)
         return self._apply(_DOT_GENERAL, (x, y), (x_axes[0], y_axes[0], x_axes[1], y_axes[1], wanted))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -83,7 +83,7 @@ def _in_float32(function: Callable[..., Array]) -> Callable[..., Array]:
     @functools.wraps(function)
     def rule(*operands: Array) -> Array:
         dtype = np.result_type(*operands)
-        if dtype.itemsize > 2:
+        if dtype.itemsize != 2:  # among the table's dtypes, only f16 and bf16 have 2 bytes
             return function(*operands)
         return function(*(x.astype(np.float32) for x in operands)).astype(dtype)
 
@@ -93,6 +93,10 @@ def _in_float32(function: Callable[..., Array]) -> Callable[..., Array]:
 def _logistic(x: Array) -> Array:
     z = np.exp(-np.abs(x))  # of no positive number: no overflow on either side
     return np.where(x < 0, z, np.ones_like(z)) / (1 + z)
+
+
+def _sign(x: Array) -> Array:
+    return np.where(x == 0, x, np.sign(x))  # -0.0 stays as it is
 
 
 def _rsqrt(x: Array) -> Array:
@@ -121,7 +125,12 @@ class ArithmeticOps(OpsBase):
     sub = _binary("sub", np.subtract, "a number", "x - y. Integers wrap.")
     mul = _binary("mul", np.multiply, "a number", "x * y. Integers wrap.")
     div = _binary("div", np.divide, "floating", "x / y, by IEEE 754.")
-    rem = _binary("rem", _in_float32(np.fmod), "floating", "x - y * trunc(x / y): the sign is x's.")
+    rem = _binary(
+        "rem",
+        _in_float32(np.fmod),
+        "a number",
+        "x - y * trunc(x / y): the sign is x's. Of integers by 0 it is unspecified.",
+    )
     pow = _binary("pow", _in_float32(np.power), "floating", "x to the power y.")
     maximum = _binary("maximum", np.maximum, "a number", "The larger of x and y; NaN if either is NaN.")
     minimum = _binary("minimum", np.minimum, "a number", "The smaller of x and y; NaN if either is NaN.")
@@ -155,8 +164,8 @@ class MathOps(OpsBase):
     __slots__ = ()
 
     negate = _unary("negate", np.negative, "a number", "-x. Integers wrap.")
-    abs = _unary("abs", np.abs, "a number", "|x|. The smallest integer stays as it is.")
-    sign = _unary("sign", np.sign, "a number", "-1, 0 or 1 by the sign of x; NaN of NaN.")
+    abs = _unary("abs", np.abs, "signed", "|x|. The smallest integer stays as it is.")
+    sign = _unary("sign", _sign, "signed", "-1, 0 or 1 by the sign of x; NaN and -0.0 stay as they are.")
     exp = _unary("exp", _in_float32(np.exp), "floating", "e to the power x.")
     expm1 = _unary("expm1", _in_float32(np.expm1), "floating", "exp(x) - 1, accurate near 0.")
     log = _unary("log", _in_float32(np.log), "floating", "The natural logarithm; NaN below 0.")
@@ -179,15 +188,16 @@ class MathOps(OpsBase):
 
     def clamp(self, x: Operand, low: Operand, high: Operand) -> Tensor:
         """``min(max(x, low), high)``, as StableHLO's clamp: NaN stays NaN."""
-        low, high = self._tensors(_CLAMP, (x, low))[1], self._tensors(_CLAMP, (x, high))[1]
-        return self._apply(_CLAMP, (x, low, high))
+        return self._apply(_CLAMP, self._tensors(_CLAMP, (x, low, high)))
 
     def cast(self, x: Operand, dtype: DType | str) -> Tensor:
-        """x in another dtype.
+        """x in another dtype; x itself where it has that dtype already.
 
-        Floats round to nearest even; a float becomes an integer by truncation, which is defined only where
-        the integer can be represented; a number becomes bool by ``x != 0``.
+        Floats round to nearest even (to bf16 by way of f32); integers wrap; a float becomes an integer by
+        truncation, which is defined only where the integer can be represented; a number becomes bool by ``x != 0``.
         """
+        if isinstance(x, Tensor) and x.dtype is as_dtype(dtype):
+            return x
         wanted = as_dtype(dtype)
         if isinstance(x, Tensor) and x.spec.dtype is wanted:
             return x

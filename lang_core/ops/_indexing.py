@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core._dtypes import bool_, i32, i64
+from lang_core._dtypes import as_dtype, bool_, i32, i64
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import Operand, OpsBase
@@ -182,7 +182,7 @@ class IndexingOps(OpsBase):
         return self._apply(_DYNAMIC_UPDATE_SLICE, (x, update, *self._starts(starts)))
 
     def _starts(self, starts: Sequence[Operand]) -> tuple[Any, ...]:
-        dtype = next((start.dtype for start in starts if isinstance(start, Tensor)), i32)
+        dtype = next((as_dtype(s.dtype) for s in starts if isinstance(s, Tensor | np.ndarray | np.generic)), i32)
         return tuple(self._ctx.constant(s, dtype) if isinstance(s, int) else s for s in starts)
 
     def take(self, x: Tensor, indices: Operand, axis: int = 0) -> Tensor:

@@ -10,13 +10,14 @@ from lang_core._dtypes import DType, as_dtype, bool_
 from lang_core._errors import OpError
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
-from lang_core.ops._base import Operand, OpsBase
+from lang_core.ops._base import NUMBERS, Operand, OpsBase
 from lang_core.ops._op import Array, Specs, define, positive_axis, require, require_axes, require_axis
 
 
 def _infer_broadcast(x: TensorSpec, shape: tuple[int, ...]) -> Specs:
     lead = len(shape) - x.ndim
-    fits = lead >= 0 and all(a in (1, b) for a, b in zip(x.shape, shape[lead:], strict=True))
+    fits = lead >= 0 and min(shape, default=0) >= 0
+    fits = fits and all(a in (1, b) for a, b in zip(x.shape, shape[lead:], strict=True))
     require(fits, "broadcast_c1", f"{x.shape} does not broadcast to {shape}")
     return (TensorSpec(shape, x.dtype),)
 
@@ -32,7 +33,8 @@ _BROADCAST = define(
 
 
 def _infer_reshape(x: TensorSpec, shape: tuple[int, ...]) -> Specs:
-    require(math.prod(shape) == x.size, "reshape_c1", f"{x.size} elements do not fill shape {shape}")
+    same = math.prod(shape) == x.size and min(shape, default=0) >= 0
+    require(same, "reshape_c1", f"{x.size} elements do not fill shape {shape}")
     return (TensorSpec(shape, x.dtype),)
 
 
@@ -122,7 +124,8 @@ def _infer_pad(
 def _eager_pad(x: Array, value: Array, low: tuple[int, ...], high: tuple[int, ...], interior: tuple[int, ...]) -> Array:
     shape = [a + dim + max(dim - 1, 0) * i + b for dim, a, b, i in zip(x.shape, low, high, interior, strict=True)]
     result = np.full(shape, value, x.dtype)
-    result[tuple(slice(a, a + dim + max(dim - 1, 0) * i, i + 1) for a, dim, i in zip(low, x.shape, interior))] = x
+    steps = zip(low, x.shape, interior, strict=True)
+    result[tuple(slice(a, a + dim + max(dim - 1, 0) * i, i + 1) for a, dim, i in steps)] = x
     return result
 
 
@@ -235,7 +238,7 @@ class ShapeOps(OpsBase):
         axis = positive_axis(axis, x.ndim)
         if not 0 <= axis < x.ndim or sum(sizes) != x.shape[axis]:
             raise OpError(
-                f"split({x.spec!r}, axis={axis}): sizes {tuple(sizes)} add up to {sum(sizes)}, not to that axis"
+                f"split of shape {x.shape}, axis={axis}: sizes {tuple(sizes)} add up to {sum(sizes)}, not to that axis"
             )
         pieces, begin = [], 0
         for size in sizes:
@@ -252,7 +255,7 @@ class ShapeOps(OpsBase):
         starts, stops = [0] * x.ndim, list(x.shape)
         axis = positive_axis(axis, x.ndim)
         if not 0 <= axis < x.ndim:
-            raise OpError(f"slice_axis({x.spec!r}): there is no axis {axis}")
+            raise OpError(f"slice_axis of shape {x.shape}: there is no axis {axis}")
         starts[axis], stops[axis] = start, stop
         return self.slice(x, starts, stops)
 
@@ -265,7 +268,7 @@ class ShapeOps(OpsBase):
         interior: Sequence[int] | None = None,
     ) -> Tensor:
         """x with ``value`` put before (``low``), after (``high``) and between (``interior``) its elements."""
-        filler = self._tensors(_PAD, (x, value))[1]
+        filler = self._ctx.constant(value, x.dtype) if type(value) in NUMBERS else value
         return self._apply(_PAD, (x, filler), (tuple(low), tuple(high), _per_axis(interior, x.ndim, 0)))
 
     def reverse(self, x: Tensor, axes: Sequence[int]) -> Tensor:
