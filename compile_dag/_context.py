@@ -57,7 +57,7 @@ class GraphExecutionContext(ExecutionContext):
         self._is_machinery: dict[CodeType, bool] = {}
 
     @property
-    def isRecording(self) -> bool:  # noqa: N802
+    def isRecording(self) -> bool:
         """Whether a recording is open."""
         return self._tape is not None
 
@@ -153,8 +153,8 @@ class GraphExecutionContext(ExecutionContext):
         else:
             found = f"an array of {operand.dtype}{list(operand.shape)}" if hasattr(operand, "shape") else repr(operand)
             raise TraceEscapeError(
-                f"{op.name} {where}: {found}, computed outside the recording, reached a recorded op: make it an input or "
-                f"a Parameter, or freeze it with ctx.ops.constant"
+                f"{op.name} {where}: {found}, computed outside the recording, reached a recorded op: make it an input "
+                f"or a Parameter, or freeze it with ctx.ops.constant"
             )
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:

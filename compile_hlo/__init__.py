@@ -1,0 +1,1 @@
+"""Lowering: graph passes and emission."""

@@ -1,0 +1,24 @@
+"""Emission: graphs as StableHLO text, one rule per op.
+
+The text is written as it is made and never kept. Importing this package registers every rule.
+"""
+
+from compile_hlo.emit import _contract, _control, _elementwise, _indexing, _reduce, _shape
+from compile_hlo.emit._emitter import RULES, Emitter, emits
+from compile_hlo.emit._module import ArgumentParameters, ExternalParameters, Form, InlineParameters, emit_module
+from compile_hlo.emit._types import dense, tensor_type
+
+del _contract, _control, _elementwise, _indexing, _reduce, _shape
+
+__all__ = [
+    "RULES",
+    "ArgumentParameters",
+    "Emitter",
+    "ExternalParameters",
+    "Form",
+    "InlineParameters",
+    "dense",
+    "emit_module",
+    "emits",
+    "tensor_type",
+]

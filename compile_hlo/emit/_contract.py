@@ -1,0 +1,22 @@
+"""Emission of sums of products."""
+
+from compile_dag import Node
+from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._types import integers, tensor_type
+from lang_core import TensorSpec, f32
+
+
+@emits("dot_general")
+def _dot_general(e: Emitter, node: Node) -> None:
+    x, y = node.inputs
+    result = node.results[0].spec
+    x_contract, y_contract, x_batch, y_batch, dtype = node.attributes
+    # f16 and bf16 products accumulate in f32 and are rounded once.
+    wide = TensorSpec(result.shape, f32 if dtype.itemsize == 2 else dtype)
+    batching = f"batching_dims = {integers(x_batch)} x {integers(y_batch)}, " if x_batch else ""
+    name = e.new(
+        f"stablehlo.dot_general {e.name(x)}, {e.name(y)}, {batching}"
+        f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : "
+        f"({tensor_type(x.spec)}, {tensor_type(y.spec)}) -> {tensor_type(wide)}"
+    )
+    e.alias(node, e.convert(name, wide, dtype))

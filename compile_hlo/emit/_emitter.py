@@ -1,0 +1,198 @@
+"""The emitter: walks nodes in order and writes one function's text. It keeps names, never text."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+from compile_dag import ComputeGraph, Node, Value
+from compile_hlo.emit._types import dense, integers, tensor_type
+from lang_core import DType, GraphError, TensorSpec, as_dtype
+
+Write = Callable[[str], object]
+Rule = Callable[["Emitter", Node], None]
+
+# One rule per op; filled by the modules of this folder.
+RULES: Final[dict[str, Rule]] = {}
+
+
+def emits(*op_names: str) -> Callable[[Rule], Rule]:
+    """Registers a rule for ops."""
+
+    def register(rule: Rule) -> Rule:
+        for name in op_names:
+            if name in RULES:
+                raise GraphError(f"op {name!r} has an emission rule already")
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+class ParameterForm(Protocol):
+    """How a parameter's value comes into the function."""
+
+    def load(self, emitter: "Emitter", path: str, spec: TensorSpec) -> str:
+        """Writes what is needed and returns the name of the value."""
+        ...
+
+
+class Emitter:
+    """Writes the body of a function, node by node.
+
+    Constants and parameters are written where a block first uses them, so that a block's text does not depend
+    on what stands before it; so are operands that must be broadcast or converted first.
+    """
+
+    def __init__(self, write: Write, parameters: ParameterForm, indent: str = "    ") -> None:
+        self._write = write
+        self._parameters = parameters
+        self._indent = indent
+        self._names: dict[int, str] = {}
+        self._leaves: dict[int, Node] = {}
+        # What the current block has converted already: (value or text, target) -> name.
+        self._ready: dict[Any, str] = {}
+        self._count = 0
+        self._path = ""
+        self._block = ""
+
+    def bind(self, value: Value, name: str) -> None:
+        """Names a value that exists already, such as an argument."""
+        self._names[id(value)] = name
+
+    def fresh(self) -> str:
+        """A name that is not taken."""
+        name = f"%{self._count}"
+        self._count += 1
+        return name
+
+    def line(self, text: str) -> None:
+        """Writes one line of the body."""
+        self._write(f"{self._indent}{text}\n")
+
+    def new(self, text: str) -> str:
+        """Writes ``%n = text`` and returns ``%n``."""
+        name = f"%{self._count}"
+        self._count += 1
+        self._write(f"{self._indent}{name} = {text}\n")
+        return name
+
+    def define(self, node: Node, text: str) -> None:
+        """Writes the only result of a node."""
+        self._names[id(node.results[0])] = self.new(text)
+
+    def alias(self, node: Node, name: str) -> None:
+        """Makes a value that exists already the only result of a node."""
+        self._names[id(node.results[0])] = name
+
+    def name(self, value: Value) -> str:
+        """The name of a value; a constant or a parameter is written first if this block has not yet."""
+        found = self._names.get(id(value))
+        return self._leaf(value) if found is None else found
+
+    def _leaf(self, value: Value) -> str:
+        leaf = self._leaves.get(id(value))
+        if leaf is None:
+            raise GraphError(f"{value!r} is used before it is made: verify the graph")
+        if leaf.op.name == "constant":
+            return self.constant(leaf.attributes[0].array)
+        path, spec = leaf.attributes
+        key = "parameter", path
+        if key not in self._ready:
+            self._ready[key] = self._parameters.load(self, path, spec)
+        return self._ready[key]
+
+    def constant(self, array: Any, spec: TensorSpec | None = None) -> str:
+        """A constant, filled to a shape if a spec is given and the array has one element."""
+        spec = spec or TensorSpec(array.shape, as_dtype(array.dtype))
+        text = f"stablehlo.constant {dense(array)} : {tensor_type(spec)}"
+        if text not in self._ready:
+            self._ready[text] = self.new(text)
+        return self._ready[text]
+
+    def scalar(self, number: float, dtype: DType) -> str:
+        """A rank-0 constant."""
+        return self.constant(dtype.numpy.type(number))
+
+    def operand(self, value: Value, shape: tuple[int, ...], dtype: DType) -> str:
+        """The name of a value, broadcast to a shape (NumPy's rules) and converted to a dtype."""
+        spec = value.spec
+        if spec.shape == shape and spec.dtype is dtype:
+            return self.name(value)
+        leaf = self._leaves.get(id(value))
+        if leaf is not None and leaf.op.name == "constant" and spec.size == 1 and shape:
+            array = leaf.attributes[0].array.astype(dtype.numpy)
+            return self.constant(array.reshape(()), TensorSpec(shape, dtype))
+        key = id(value), shape, dtype
+        if key not in self._ready:
+            name = self.convert(self.name(value), spec, dtype)
+            self._ready[key] = self.broadcast(name, TensorSpec(spec.shape, dtype), shape)
+        return self._ready[key]
+
+    def convert(self, name: str, spec: TensorSpec, dtype: DType) -> str:
+        """Converts to a dtype; a number becomes bool by ``!= 0``."""
+        if spec.dtype is dtype:
+            return name
+        source, target = tensor_type(spec), tensor_type(TensorSpec(spec.shape, dtype))
+        if dtype.name == "bool":
+            zero = self.constant(spec.dtype.numpy.type(0), spec)
+            return self.compare("NE", name, zero, spec)
+        return self.new(f"stablehlo.convert {name} : ({source}) -> {target}")
+
+    def compare(self, direction: str, x: str, y: str, spec: TensorSpec) -> str:
+        """Compares two values of one spec."""
+        kind = "FLOAT" if spec.dtype.is_floating else "UNSIGNED" if spec.dtype.name in ("u8", "bool") else "SIGNED"
+        source, target = tensor_type(spec), tensor_type(TensorSpec(spec.shape, "bool"))
+        return self.new(f"stablehlo.compare {direction}, {x}, {y}, {kind} : ({source}, {source}) -> {target}")
+
+    def broadcast(self, name: str, spec: TensorSpec, shape: tuple[int, ...]) -> str:
+        """Broadcasts to a shape, aligned at the right."""
+        if spec.shape == shape:
+            return name
+        dims = tuple(range(len(shape) - spec.ndim, len(shape)))
+        target = tensor_type(TensorSpec(shape, spec.dtype))
+        return self.new(
+            f"stablehlo.broadcast_in_dim {name}, dims = {integers(dims)} : ({tensor_type(spec)}) -> {target}"
+        )
+
+    def reshape(self, name: str, spec: TensorSpec, shape: tuple[int, ...]) -> str:
+        """Reshapes, where the shape changes."""
+        if spec.shape == shape:
+            return name
+        return self.new(
+            f"stablehlo.reshape {name} : ({tensor_type(spec)}) -> {tensor_type(TensorSpec(shape, spec.dtype))}"
+        )
+
+    def nodes(self, nodes: Iterable[Node]) -> None:
+        """Writes nodes in order. A comment says the module path where it changes."""
+        for node in nodes:
+            if node.op.name in ("constant", "parameter"):
+                self._leaves[id(node.results[0])] = node
+                continue
+            if node.block != self._block:
+                self._block = node.block
+                self._ready = {}
+            path = node.results[0].path
+            if path != self._path:
+                self._path = path
+                self._write(f"{self._indent}// {path or 'the root'}\n")
+            rule = RULES.get(node.op.name)
+            if rule is None:
+                raise GraphError(f"{node!r}: the op has no emission rule")
+            rule(self, node)
+
+    def region(self, graph: ComputeGraph, arguments: Iterable[str]) -> None:
+        """Writes the body of a region; what it makes ready is not ready outside."""
+        ready, indent = self._ready, self._indent
+        self._ready, self._indent = dict(ready), indent + "  "
+        for value, name in zip(graph.inputs.values(), arguments, strict=True):
+            self.bind(value, name)
+        block, path = self._block, self._path
+        self.nodes(graph.nodes)
+        self.end("stablehlo.return", graph.outputs.values())
+        self._ready, self._indent, self._block, self._path = ready, indent, block, path
+
+    def end(self, terminator: str, results: Iterable[Value]) -> None:
+        """Writes the return of a function or region."""
+        values = tuple(results)
+        names = ", ".join([self.name(value) for value in values])
+        types = ", ".join([tensor_type(value.spec) for value in values])
+        self.line(f"{terminator} {names} : {types}" if values else terminator)

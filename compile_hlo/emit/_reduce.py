@@ -1,0 +1,50 @@
+"""Emission of reductions."""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from compile_dag import Node
+from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._types import integers, tensor_type
+from lang_core import DType, TensorSpec, f32
+
+_REDUCTIONS: Final = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
+
+
+def lowest(dtype: DType) -> float:
+    """The value below all others, with which a maximum starts."""
+    return -math.inf if dtype.is_floating else int(np.iinfo(dtype.numpy).min)
+
+
+def highest(dtype: DType) -> float:
+    """The value above all others, with which a minimum starts."""
+    return math.inf if dtype.is_floating else int(np.iinfo(dtype.numpy).max)
+
+
+def _initial(op_name: str, dtype: DType) -> float:
+    if op_name == "max":
+        return lowest(dtype)
+    if op_name == "min":
+        return highest(dtype)
+    return 1 if op_name in ("prod", "all") else 0
+
+
+@emits(*_REDUCTIONS)
+def _reduce(e: Emitter, node: Node) -> None:
+    x, result = node.inputs[0].spec, node.results[0].spec
+    axes, _ = node.attributes
+    accumulates = node.op.name in ("sum", "prod") and x.dtype.itemsize == 2
+    wide = f32 if accumulates else x.dtype
+    operand = e.operand(node.inputs[0], x.shape, wide)
+    source = TensorSpec(x.shape, wide)
+    target = TensorSpec(tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes), wide)
+    initial = e.scalar(_initial(node.op.name, wide), wide)
+    name = e.new(
+        f"stablehlo.reduce({operand} init: {initial}) applies stablehlo.{_REDUCTIONS[node.op.name]} "
+        f"across dimensions = {integers(axes)} : ({tensor_type(source)}, {tensor_type(TensorSpec((), wide))}) "
+        f"-> {tensor_type(target)}"
+    )
+    name = e.convert(name, target, result.dtype)
+    e.alias(node, e.reshape(name, TensorSpec(target.shape, result.dtype), result.shape))
