@@ -1,9 +1,10 @@
 from pathlib import Path
 
 import pytest
+
 from tests.layering._build_files import Target, distribution_label, full_label, parse_targets, targets_of
 
-BUILD = '''
+BUILD = """
 load("@rules_python//python:defs.bzl", "py_library")
 
 package(default_visibility = ["//visibility:private"])
@@ -30,7 +31,7 @@ py_device_tests(
 )
 
 filegroup(name = "d", srcs = ["d.txt"])
-'''
+"""
 
 
 def test_python_targets_are_read() -> None:

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+
 from tests.layering._build_files import distribution_label
 from tests.layering._layers import LAYERS, TEST_DISTRIBUTIONS
 from tests.layering._sources import TOP_LEVEL, Import, imports_of, module_name, python_files, workspace_root

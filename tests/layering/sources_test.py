@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.layering._sources import Import, imports_of, module_name, python_files
 
 

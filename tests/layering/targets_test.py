@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+
 from tests.layering._build_files import Target, distribution_label, targets_of
 from tests.layering._sources import TOP_LEVEL, imports_of, module_name, python_files, workspace_root
 

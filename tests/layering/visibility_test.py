@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.layering._layers import LAYERS, allowed_edges, forbidden_edges
 
 HERE = Path(__file__).parent

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from tests.layering._build_files import targets_of
 from tests.layering._layers import LAYERS
 from tests.layering._sources import workspace_root

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pip
 import pytest
+
 from tests.wheels._wheels import wheel_path
 
 # Runs the doctests of every module of the packages named in argv, which also imports all of them.

@@ -35,10 +35,9 @@ LIBDIR = "usr/lib/x86_64-linux-gnu"
 # libblake3-0: Bazel's JNI library needs it, though its package does not say so.
 ROOTS = ["bazel-bootstrap", "bazel-bootstrap-data", "libblake3-0", "patchelf"]
 # Java libraries that Debian keeps out of Bazel's own jar.
-ROOTS += """libcaffeine-java libcommons-compress-java libcommons-io-java libcommons-lang3-java
-    libcommons-pool2-java libdiffutils-java libgoogle-auth-java libgoogle-auto-value-java
-    libgoogle-flogger-java libgoogle-gson-java libgoogle-http-client-java libgrpc-java
-    libjsr305-java libperfmark-java libreactive-streams-java librx-java libxz-java""".split()
+_JAVA_LIBRARIES = """caffeine commons-compress commons-io commons-lang3 commons-pool2 diffutils google-auth
+    google-auto-value google-flogger google-gson google-http-client grpc jsr305 perfmark reactive-streams rx xz"""
+ROOTS += [f"lib{name}-java" for name in _JAVA_LIBRARIES.split()]
 # In use, but absent from Debian's list of jars.
 EXTRA_JARS = ["perfmark-api.jar", "commons-lang3.jar"]
 # Bazel 7.7 is compiled for Java 21; the first that the suite has is taken.
