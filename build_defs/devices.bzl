@@ -1,6 +1,7 @@
 """Looks for device drivers on the host: @local_devices//:has_cuda, :has_vulkan.
 
-What was found is written to @local_devices//:README.txt; TAPELINE_DEVICES (a comma list such as
+What was found is written to @local_devices//:README.txt, and the reason for what tests skip is printed
+when Bazel's server starts. TAPELINE_DEVICES (a comma list such as
 "vulkan,cuda", or empty for none) takes the place of the search.
 """
 
@@ -62,6 +63,9 @@ def _device_autodetect_impl(rctx):
     for device, where in sorted(found.items()):
         build.append(_DEVICE_BUILD.format(device = device, state = "present" if where else "absent"))
         readme.append("%s: %s\n" % (device, "found: " + where if where else missing[device]))
+        if not where:
+            # buildifier: disable=print
+            print("tests of %s are %s" % (device, missing[device]))
     rctx.file("BUILD.bazel", "".join(build))
     rctx.file("README.txt", "".join(readme))
 
