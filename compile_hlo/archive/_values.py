@@ -1,0 +1,80 @@
+"""Converts pieces of weights between floating dtypes, and counts what is not finite in them."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from lang_core import DType, bf16, f16, f32, f64
+
+# Each floating dtype's bits as an unsigned integer, and the exponent field (all ones in Inf and NaN).
+_EXPONENTS: Final = {bf16: ("u2", 0x7F80), f16: ("u2", 0x7C00), f32: ("u4", 0x7F800000), f64: ("u8", 0x7FF << 52)}
+
+
+class NonFinite(NamedTuple):
+    """How many elements are NaN, and how many are infinite."""
+
+    nan: int = 0
+    inf: int = 0
+
+
+class LossError(Exception):
+    """A finite element became infinite: ``index`` is its place in the piece, ``value`` what it was."""
+
+    def __init__(self, index: int, value: float) -> None:
+        super().__init__(index, value)
+        self.index = index
+        self.value = value
+
+
+def convertible(source: DType, target: DType) -> bool:
+    """Whether values of one dtype can be stored as another: equal dtypes, or floating ones."""
+    return source is target or (source.is_floating and target.is_floating)
+
+
+def count_nonfinite(piece: np.ndarray, dtype: DType, scratch: np.ndarray) -> NonFinite:
+    """Counts the NaNs and infinities.
+
+    Args:
+        piece: ``[n]`` of ``dtype``.
+        dtype: any dtype; one that is not floating has none.
+        scratch: bytes, at least as many as the piece's.
+    """
+    if dtype not in _EXPONENTS or not piece.size:
+        return NonFinite()
+    code, exponent = _EXPONENTS[dtype]
+    bits = scratch[: piece.nbytes].view(code)
+    np.left_shift(piece.view(code), 1, out=bits)  # the sign falls out
+    if bits.max() < exponent << 1:
+        return NonFinite()
+    return NonFinite(int(np.count_nonzero(bits > exponent << 1)), int(np.count_nonzero(bits == exponent << 1)))
+
+
+def convert(piece: np.ndarray, out: np.ndarray) -> None:
+    """Rounds to nearest even into ``out``; widening is exact, bit by bit (a NaN keeps its payload from bf16 to f32).
+
+    Args:
+        piece: ``[n]`` of a floating dtype.
+        out: ``[n]`` of a floating dtype.
+    """
+    with np.errstate(all="ignore"):
+        if piece.dtype == f64.numpy and out.dtype == bf16.numpy:
+            piece = _rounded_to_odd(piece)
+        np.copyto(out, piece, casting="unsafe")
+
+
+def check_lossless_range(piece: np.ndarray, out: np.ndarray) -> None:
+    """Raises LossError where a finite element of ``piece`` is infinite in ``out`` (both ``[n]``)."""
+    lost = np.isinf(out) & np.isfinite(piece)
+    if lost.any():
+        index = int(lost.argmax())
+        raise LossError(index, float(piece[index]))
+
+
+def _rounded_to_odd(piece: np.ndarray) -> np.ndarray:
+    """f64 to f32 such that rounding again, to fewer bits, equals rounding once (Boldo and Melquiond, 2008)."""
+    near = piece.astype(np.float32)
+    wide = near.astype(np.float64)
+    bits = near.view(np.uint32)
+    bits -= np.abs(wide) > np.abs(piece)  # towards zero
+    bits |= (near.astype(np.float64) != piece) & ~np.isnan(piece)
+    return near
