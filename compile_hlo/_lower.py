@@ -1,0 +1,83 @@
+"""Lowering: entry points in, StableHLO text out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from compile_dag import ComputeGraph, record
+from compile_hlo.emit import Form, ModuleWriter
+from compile_hlo.emit._emitter import Write
+from compile_hlo.passes import without_common_subexpressions, without_dead_code
+from lang_core import EntryPoint, TensorSpec
+
+
+@dataclass(slots=True)
+class LoweredFunction:
+    """What is known of a function after its text was written.
+
+    Attributes:
+        name: of the entry point.
+        results: specs by name, in order.
+        parameters: specs by path, in the order of first use.
+        nodes_recorded: nodes on the tape.
+        nodes_pruned: nodes that no output needs.
+        nodes_emitted: nodes that became text.
+    """
+
+    name: str
+    results: dict[str, TensorSpec]
+    parameters: dict[str, TensorSpec]
+    nodes_recorded: int
+    nodes_pruned: int
+    nodes_emitted: int
+
+
+@dataclass(slots=True)
+class LoweredModule:
+    """The functions of a module, in order."""
+
+    functions: list[LoweredFunction] = field(default_factory=list)
+
+    def parameters(self) -> dict[str, TensorSpec]:
+        """All weights that the module reads, by path, in the order of first use."""
+        found: dict[str, TensorSpec] = {}
+        for function in self.functions:
+            found.update({path: spec for path, spec in function.parameters.items() if path not in found})
+        return found
+
+
+def record_entry_point(entry_point: EntryPoint) -> ComputeGraph:
+    """Records an entry point; no weight is read."""
+    names = [argument.name for argument in entry_point.arguments]
+    specs = [argument.spec for argument in entry_point.arguments]
+    return record(entry_point.fn, *specs, input_names=names, name=entry_point.name)
+
+
+def lower_module(entry_points: Sequence[EntryPoint], write: Write, form: Form) -> LoweredModule:
+    """Records, prunes and emits entry points, one after the other.
+
+    Args:
+        entry_points: what the module offers.
+        write: takes the text, piece by piece.
+        form: how parameters come in.
+
+    Returns:
+        What was lowered.
+    """
+    writer, lowered = ModuleWriter(write, form), LoweredModule()
+    for entry_point in entry_points:
+        recorded = record_entry_point(entry_point)
+        pruned = without_dead_code(recorded)
+        graph = without_common_subexpressions(pruned)
+        writer.function(graph, entry_point.arguments)
+        lowered.functions.append(
+            LoweredFunction(
+                name=graph.name,
+                results={name: value.spec for name, value in graph.outputs.items()},
+                parameters={path: value.spec for path, value in graph.parameters().items()},
+                nodes_recorded=len(recorded.nodes),
+                nodes_pruned=len(recorded.nodes) - len(pruned.nodes),
+                nodes_emitted=len(graph.nodes),
+            )
+        )
+    writer.end()
+    return lowered

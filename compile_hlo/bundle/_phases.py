@@ -1,0 +1,69 @@
+"""What the phases of an export cost: time, and memory of this process alone."""
+
+import resource
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+_PAGE: Final = resource.getpagesize()
+# A peak that lasts shorter than this may go unseen.
+_INTERVAL_S: Final = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident bytes: all, and those that no file backs."""
+
+    rss: int
+    anonymous: int
+
+
+def memory_now() -> Memory:
+    """Reads this process's memory from Linux' ``/proc/self/statm``."""
+    with open("/proc/self/statm", "rb") as statm:
+        _, resident, shared, *_ = map(int, statm.read().split())
+    return Memory(resident * _PAGE, (resident - shared) * _PAGE)
+
+
+@dataclass(slots=True)
+class PhaseCost:
+    """Seconds, and the peak of memory in the phase minus the level after imports, in bytes."""
+
+    seconds: float = 0.0
+    rss_delta_bytes: int = 0
+    anonymous_delta_bytes: int = 0
+
+
+class PhaseMeter:
+    """Measures phases against the level at which it was made, which should be when imports are done."""
+
+    def __init__(self) -> None:
+        self.base = memory_now()
+        self.phases: dict[str, PhaseCost] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measures the block; a phase entered again adds its time and keeps the higher peak."""
+        cost = self.phases.setdefault(name, PhaseCost())
+        done = threading.Event()
+        sampler = threading.Thread(target=self._sample, args=(cost, done), daemon=True)
+        started = time.perf_counter()
+        sampler.start()
+        try:
+            yield
+        finally:
+            done.set()
+            sampler.join()
+            cost.seconds += time.perf_counter() - started
+
+    def _sample(self, cost: PhaseCost, done: threading.Event) -> None:
+        while True:
+            last = done.wait(_INTERVAL_S)
+            now = memory_now()
+            cost.rss_delta_bytes = max(cost.rss_delta_bytes, now.rss - self.base.rss)
+            cost.anonymous_delta_bytes = max(cost.anonymous_delta_bytes, now.anonymous - self.base.anonymous)
+            if last:
+                return

@@ -1,0 +1,86 @@
+"""What an export was asked for, checked before any work."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lang_core import InputError, near_names
+
+TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda")
+ENTRY_POINTS: Final = ("forward", "prefill", "decode")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """The flags of tools:export; see design.md 4 or ``--help`` for their meaning."""
+
+    model: str
+    output: Path
+    entry_points: tuple[str, ...] = ("prefill", "decode")
+    batch: int = 1
+    sequence: int = 64
+    max_sequence: int | None = None
+    dtype: str = "f32"
+    weights: str = "external"
+    lowering: str = "buffered"
+    num_layers: int | None = None
+    targets: tuple[str, ...] = ("llvm-cpu",)
+    verify: str = "auto"
+    report: Path | None = None
+
+
+def choices(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Splits a comma list and checks each part.
+
+    Raises:
+        InputError: a part is unknown, or named twice.
+    """
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    for part in parts:
+        if part not in known:
+            raise InputError(f"--{flag}={text}: unknown {part!r}: known are {', '.join(known)}{near_names(part, known)}")
+    if not parts or len(set(parts)) != len(parts):
+        raise InputError(f"--{flag}={text}: name each of {', '.join(known)} at most once, and at least one")
+    return parts
+
+
+def targets(text: str) -> tuple[str, ...]:
+    """The targets of ``--target``; ``none`` is none at all."""
+    parts = choices("target", text, TARGETS)
+    if "none" in parts and len(parts) > 1:
+        raise InputError(f"--target={text}: none goes with no other target")
+    return () if parts == ("none",) else parts
+
+
+def sequence(text: str) -> int:
+    """The static length of ``--sequence``."""
+    if text == "dynamic":
+        raise InputError(
+            "--sequence=dynamic: entry points of dynamic length are not supported yet: give the number of tokens that "
+            "one call takes (prefill takes longer prompts in pieces)"
+        )
+    if not text.isdigit() or int(text) < 1:
+        raise InputError(f"--sequence={text}: a number of tokens above 0 is wanted")
+    return int(text)
+
+
+# Flags of the contract whose capability comes later: the values that work today.
+_LATER: Final[dict[str, tuple[str, ...]]] = {
+    "quantize": ("none",),
+    "lowering": ("buffered",),
+    "max_memory": ("",),
+    "dump_tags": ("",),
+    "graph": ("",),
+}
+
+
+def refuse_later(flag: str, value: str) -> None:
+    """Refuses what this version cannot do.
+
+    Raises:
+        InputError: the value asks for it.
+    """
+    works = _LATER[flag]
+    if value not in works:
+        able = f"only --{flag}={works[0]} is" if works[0] else "leave the flag out: it is not"
+        raise InputError(f"--{flag}={value}: not supported yet: {able} supported in this version")
