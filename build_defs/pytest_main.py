@@ -44,6 +44,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         pytest's exit code; 1 also where a named file holds no test. Under a filter, a target none of
         whose tests match has passed.
     """
+    # Hypothesis then draws the same examples every time and has no deadlines: a result that Bazel keeps must
+    # not depend on chance.
+    os.environ.setdefault("CI", "true")
     # Plugins that happen to be installed beside the host's Python have no say here.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     collected = _EveryFileCollects([a for a in argv if a.endswith(".py")])

@@ -2,6 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from build_defs import pytest_main
@@ -56,3 +57,8 @@ def test_bazels_report_is_written(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     run_main(tmp_path, {"a_test.py": PASSING}, XML_OUTPUT_FILE=str(report))
     assert 'tests="1"' in report.read_text()
+
+
+def test_hypothesis_draws_the_same_examples_every_time() -> None:
+    """This test itself runs under pytest_main."""
+    assert hypothesis.settings().derandomize

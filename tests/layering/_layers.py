@@ -27,9 +27,10 @@ LAYERS: Final = {
     "transformer_core": _layer("lang_core", "numpy"),
 }
 
-# What a test may import in any package, over and above its layer.
+# What a test, and a testonly module, may import in any package, over and above its layer.
 TEST_DISTRIBUTIONS: Final = frozenset(
-    f"@pip//{name}" for name in ("hypothesis", "jax", "jaxlib", "ml_dtypes", "numpy", "pytest", "safetensors")
+    f"@pip//{name}"
+    for name in ("hypothesis", "jax", "jaxlib", "ml_dtypes", "numpy", "pytest", "safetensors", "scipy", "tokenizers")
 )
 
 

@@ -9,6 +9,9 @@ from typing import NamedTuple
 # The folders whose Python files are checked; build_defs and tools/bootstrap run without Bazel, too.
 TOP_LEVEL = ("build_defs", "compile_dag", "compile_hlo", "lang_core", "tests", "tools", "transformer_core")
 
+# Packages that are nothing but a name in common: `from iree import runtime` imports iree.runtime.
+NAMESPACES = frozenset({"iree"})
+
 
 class Import(NamedTuple):
     """One imported module.
@@ -75,7 +78,8 @@ def _imports_in(node: ast.AST, modules: frozenset[str], context: Import) -> Iter
             if child.level or child.module is None:
                 raise SyntaxError(f"line {child.lineno}: relative import; write the whole name")
             named = [f"{child.module}.{alias.name}" for alias in child.names]
-            for module in dict.fromkeys(n if n in modules else child.module for n in named):
+            is_module = child.module in NAMESPACES
+            for module in dict.fromkeys(n if is_module or n in modules else child.module for n in named):
                 yield context._replace(module=module, line=child.lineno)
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from _imports_in(child, modules, context._replace(local=True))

@@ -4,13 +4,14 @@ import sys
 
 import pytest
 
-from tests.layering._build_files import distribution_label
+from tests.layering._build_files import distribution_label, targets_of
 from tests.layering._layers import LAYERS, TEST_DISTRIBUTIONS
 from tests.layering._sources import TOP_LEVEL, Import, imports_of, module_name, python_files, workspace_root
 
 ROOT = workspace_root()
 FILES = python_files(ROOT)
 MODULES = frozenset(module_name(path) for path in FILES)
+TESTONLY = frozenset(src for target in targets_of(ROOT) if target.testonly for src in target.srcs)
 
 
 def imports(path: str) -> list[Import]:
@@ -22,7 +23,7 @@ def package_of(path: str) -> str:
 
 
 def is_test(path: str) -> bool:
-    return path.endswith("_test.py")
+    return path.endswith("_test.py") or path in TESTONLY
 
 
 def test_the_tree_is_there() -> None:

@@ -38,6 +38,10 @@ def test_an_imported_module_is_told_from_an_imported_name() -> None:
     ]
 
 
+def test_what_a_namespace_holds_are_modules() -> None:
+    assert imports_of("from iree import runtime") == [Import("iree.runtime", 1)]
+
+
 def test_relative_imports_are_rejected() -> None:
     with pytest.raises(SyntaxError, match="line 2: relative import; write the whole name"):
         imports_of("\nfrom . import a")
