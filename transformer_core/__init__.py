@@ -1,0 +1,71 @@
+"""Transformers, written once against ``ctx.ops``.
+
+The letters of axes, here and in every docstring:
+
+    B  batch               H  head size
+    T  query positions     D  model size
+    S  key positions       F  feed-forward size
+    N  query heads         V  vocabulary
+    K  key/value heads     L  layers
+    E  experts
+
+Besides these, R is the number of rotated dims of a head and G = N / K the query heads of a key/value head.
+
+>>> import numpy as np
+>>> from lang_core import EagerExecutionContext
+>>> from transformer_core import RopeConfig, rope
+>>> x = np.ones((1, 3, 4), np.float32)  # [N, T, H]
+>>> rope(EagerExecutionContext(), x, RopeConfig(rotated=4)).numpy()[0, 1].round(2).tolist()
+[-0.30000001192092896, 0.9900000095367432, 1.3799999952316284, 1.0099999904632568]
+"""
+
+from transformer_core._attention import Attention, grouped_attention
+from transformer_core._embedding import Embedding
+from transformer_core._feed_forward import SwiGLU
+from transformer_core._kv_cache import KVCache, cache_spec, cache_starts
+from transformer_core._linear import Linear
+from transformer_core._masks import causal_mask, mask_bias
+from transformer_core._norm import LayerNorm, RMSNorm
+from transformer_core._rope import apply_rope, inverse_frequencies, rope, rope_tables
+from transformer_core._rope_config import RopeConfig, RopeMode, rope_config_from_hf
+from transformer_core._rope_scaling import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongropeScaling,
+    NoScaling,
+    RopeScaling,
+    YarnScaling,
+)
+from transformer_core._step import Step, make_step
+
+__all__ = [
+    "Attention",
+    "DynamicScaling",
+    "Embedding",
+    "KVCache",
+    "LayerNorm",
+    "Linear",
+    "LinearScaling",
+    "Llama3Scaling",
+    "LongropeScaling",
+    "NoScaling",
+    "RMSNorm",
+    "RopeConfig",
+    "RopeMode",
+    "RopeScaling",
+    "Step",
+    "SwiGLU",
+    "YarnScaling",
+    "apply_rope",
+    "cache_spec",
+    "cache_starts",
+    "causal_mask",
+    "grouped_attention",
+    "inverse_frequencies",
+    "make_step",
+    "mask_bias",
+    "rope",
+    "rope_config_from_hf",
+    "rope_tables",
+]

@@ -1,0 +1,115 @@
+"""Self-attention with shared key/value heads."""
+
+from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, f32
+from transformer_core._kv_cache import KVCache
+from transformer_core._linear import Linear
+from transformer_core._norm import RMSNorm
+from transformer_core._rope import apply_rope
+from transformer_core._rope_config import RopeMode
+from transformer_core._step import Step
+
+
+def grouped_attention(
+    ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
+) -> Tensor:
+    """``softmax(scale * q k^T + bias) v`` for query heads in groups (Ainslie et al. 2023, arXiv:2305.13245).
+
+    Scores and softmax are f32 or wider; K and V are not repeated in memory.
+
+    Args:
+        ctx: where to compute.
+        q: [B, K, G, T, H], G query heads for each of the K key/value heads.
+        k: [B, K, S, H].
+        v: [B, K, S, H].
+        bias: added to the scores, broadcast to [B, K, G, T, S]; see ``mask_bias``.
+        scale: 1 / sqrt(H) where None.
+
+    Returns:
+        [B, K, G, T, H] in v's dtype.
+    """
+    ops = ctx.ops
+    wide = f32 if q.dtype.itemsize == 2 else q.dtype
+    scores = ops.dot_general(q, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=wide)  # [B, K, G, T, S]
+    scores = ops.mul(scores, q.shape[-1] ** -0.5 if scale is None else scale)
+    if bias is not None:
+        scores = ops.add(scores, bias)
+    weights = ops.cast(ops.softmax(scores), v.dtype)
+    return ops.dot_general(weights, v, ((4,), (2,)), ((0, 1), (0, 1)))
+
+
+class Attention(Module):
+    """Causal self-attention: MHA (K = N), GQA or MQA (K = 1), under Hugging Face's names.
+
+    Args:
+        size: D.
+        heads: N.
+        kv_heads: K, a divisor of N.
+        head_size: H.
+        rope_mode: the layout of the rotated pairs.
+        qkv_bias: whether the projections of queries, keys and values have biases.
+        output_bias: whether the output projection has one.
+        norm_eps: where given, each head of q and k goes through an RMSNorm with this eps before RoPE (Qwen3).
+        window: how many keys a query sees, itself included; all where None.
+        scale: of the scores; 1 / sqrt(H) where None.
+        dtype: of the parameters.
+
+    Raises:
+        ConfigError: K does not divide N.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        kv_heads: int,
+        head_size: int,
+        *,
+        rope_mode: RopeMode = RopeMode.SPLIT_HALF,
+        qkv_bias: bool = False,
+        output_bias: bool = False,
+        norm_eps: float | None = None,
+        window: int | None = None,
+        scale: float | None = None,
+        dtype: DType | str = "f32",
+    ) -> None:
+        if heads % kv_heads:
+            raise ConfigError(f"attention: {kv_heads} key/value heads do not divide {heads} query heads")
+        self.kv_heads, self.group, self.head_size = kv_heads, heads // kv_heads, head_size
+        self.rope_mode, self.window, self.scale = rope_mode, window, scale
+        self.q_proj = Linear(size, heads * head_size, bias=qkv_bias, dtype=dtype)
+        self.k_proj = Linear(size, kv_heads * head_size, bias=qkv_bias, dtype=dtype)
+        self.v_proj = Linear(size, kv_heads * head_size, bias=qkv_bias, dtype=dtype)
+        self.o_proj = Linear(heads * head_size, size, bias=output_bias, dtype=dtype)
+        self.q_norm = None if norm_eps is None else RMSNorm(head_size, eps=norm_eps, dtype=dtype)
+        self.k_norm = None if norm_eps is None else RMSNorm(head_size, eps=norm_eps, dtype=dtype)
+
+    def forward(
+        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
+    ) -> tuple[Tensor, KVCache | None]:
+        """Attends over the tokens of x, or over the cache once their keys and values are in it.
+
+        Args:
+            ctx: where to compute.
+            x: [B, T, D].
+            step: what the layers share; with ``starts`` where there is a cache.
+            cache: of this layer, or None.
+
+        Returns:
+            [B, T, D], and the updated cache.
+        """
+        ops = ctx.ops
+        batch, queries, _ = x.shape
+        q = ops.reshape(self.q_proj(ctx, x), (batch, queries, self.kv_heads, self.group, self.head_size))
+        k = ops.reshape(self.k_proj(ctx, x), (batch, queries, self.kv_heads, self.head_size))
+        v = ops.reshape(self.v_proj(ctx, x), (batch, queries, self.kv_heads, self.head_size))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(ctx, q), self.k_norm(ctx, k)
+        q = apply_rope(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), step.cos, step.sin, self.rope_mode)  # [B, K, G, T, H]
+        k = apply_rope(ctx, ops.transpose(k, (0, 2, 1, 3)), step.cos, step.sin, self.rope_mode)  # [B, K, T, H]
+        v = ops.transpose(v, (0, 2, 1, 3))
+        if cache is not None and step.starts is not None:
+            cache = cache.updated(ctx, k, v, step.starts)
+            k, v = cache.key, cache.value
+        heads = grouped_attention(ctx, q, k, v, step.biases[self.window], self.scale)
+        merged = ops.reshape(ops.transpose(heads, (0, 3, 1, 2, 4)), (batch, queries, -1))
+        return self.o_proj(ctx, merged), cache

@@ -1,0 +1,92 @@
+"""Fields of a JSON configuration, read with checks that name the field."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NoReturn
+
+from lang_core import ConfigError, near_names
+
+
+class ConfigFields:
+    """The fields of one JSON object. A field that is null counts as absent, as in Hugging Face's files.
+
+    Args:
+        values: the object.
+        where: the file, and the field that holds the object if it is an inner one; messages begin with it.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self.values: Final = values
+        self.where: Final = where
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self.values.get(name) is not None
+
+    def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int:
+        """An integer of at least ``minimum``; ``default`` where absent, unless that is None.
+
+        Raises:
+            ConfigError: the field is absent and has no default, of another type, or too small.
+        """
+        expected = f"an integer of at least {minimum}"
+        value = self._value(name, default, expected)
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            self.refuse(name, expected)
+        return value
+
+    def number(self, name: str, default: float | None = None, above: float = 0.0) -> float:
+        """A finite number greater than ``above``; otherwise as ``integer``."""
+        expected = f"a finite number above {above:g}"
+        value = self._value(name, default, expected)
+        if not _is_number(value) or value <= above:
+            self.refuse(name, expected)
+        return float(value)
+
+    def numbers(self, name: str, count: int) -> tuple[float, ...]:
+        """A list of ``count`` finite numbers above 0."""
+        expected = f"a list of {count} finite numbers above 0"
+        value = self._value(name, None, expected)
+        if not isinstance(value, list) or len(value) != count or not all(_is_number(x) and x > 0 for x in value):
+            self.refuse(name, expected)
+        return tuple(float(x) for x in value)
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """true or false."""
+        value = self._value(name, default, "true or false")
+        if not isinstance(value, bool):
+            self.refuse(name, "true or false")
+        return value
+
+    def choice(self, name: str, known: Iterable[str], default: str | None = None) -> str:
+        """One of the known strings; a refusal lists them, the near ones last."""
+        names = tuple(known)
+        expected = f"one of {', '.join(names)}"
+        value = self._value(name, default, expected)
+        if value not in names:
+            self.refuse(name, expected + near_names(str(value), names))
+        return value
+
+    def object(self, name: str) -> "ConfigFields":
+        """The fields of an inner object."""
+        value = self._value(name, None, "an object")
+        if not isinstance(value, Mapping):
+            self.refuse(name, "an object")
+        return ConfigFields(value, f"{self.where}: {name}")
+
+    def refuse(self, name: str, expected: str) -> NoReturn:
+        """Raises ConfigError: the field is not what was expected."""
+        raise ConfigError(f"{self.where}: field {name!r}: expected {expected}; found {self.values.get(name)!r}")
+
+    def _value(self, name: str, default: Any, expected: str) -> Any:
+        value = self.values.get(name)
+        if value is not None:
+            return value
+        if default is None:
+            hint = near_names(name, self.values)
+            raise ConfigError(f"{self.where}: field {name!r} is missing: expected {expected}{hint}")
+        return default
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,57 @@
+"""Which keys a query may see."""
+
+from typing import Final
+
+from lang_core import ExecutionContext, OpError, Tensor
+
+# Far below every score, and finite: sums with it stay numbers.
+_HIDDEN: Final = -1e30
+
+
+def causal_mask(
+    ctx: ExecutionContext,
+    queries: int,
+    keys: int,
+    *,
+    position: Tensor | int | None = None,
+    window: int | None = None,
+) -> Tensor:
+    """True where a query may look at a key: at itself and before, within the window.
+
+    Args:
+        ctx: where the mask is computed.
+        queries: T.
+        keys: S.
+        position: of the first query among the keys, an int or a rank-0 i32 tensor; ``S - T`` where None, so that
+            the last query stands at the last key.
+        window: a query sees this many keys at most, itself included; all that came before where None.
+
+    Returns:
+        bool [T, S].
+
+    Raises:
+        OpError: there are more queries than keys and no position, or the window is below 1.
+    """
+    ops = ctx.ops
+    if position is None and queries > keys:
+        raise OpError(f"causal_mask: {queries} queries for {keys} keys: pass position=, or as many keys as queries")
+    if window is not None and window < 1:
+        raise OpError(f"causal_mask: a window holds 1 key or more, the query itself; found {window}")
+    rows = ops.iota((queries, 1), 0)
+    first = keys - queries if position is None else position
+    if not isinstance(first, int) or first:
+        rows = ops.add(rows, first)
+    columns = ops.iota((1, keys), 1)
+    visible = ops.less_equal(columns, rows)
+    if window is None or window >= keys:
+        return visible
+    return ops.logical_and(visible, ops.greater(columns, ops.sub(rows, window)))
+
+
+def mask_bias(ctx: ExecutionContext, mask: Tensor) -> Tensor:
+    """What a mask adds to scores: f32 of its shape, 0 where it holds and -1e30 elsewhere.
+
+    One addition per layer takes the place of two selections. A row that holds nowhere must not occur: its softmax is
+    spread evenly. ``ctx.ops.attention`` with the mask itself gives zeros there.
+    """
+    return ctx.ops.select(mask, ctx.ops.constant(0.0, "f32"), ctx.ops.constant(_HIDDEN, "f32"))

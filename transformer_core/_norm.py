@@ -1,0 +1,29 @@
+"""Norms over the last axis, computed in f32 or wider."""
+
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
+
+
+class RMSNorm(Module):
+    """``weight * x / sqrt(mean(x^2) + eps)`` (Zhang, Sennrich 2019, arXiv:1910.07467)."""
+
+    def __init__(self, size: int, *, eps: float = 1e-6, dtype: DType | str = "f32") -> None:
+        self.weight = Parameter((size,), dtype)
+        self.eps = eps
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """x [.., D]: [.., D], rounded to x's dtype before it is multiplied by the weight, as Hugging Face does."""
+        return ctx.ops.rms_norm(x, ctx.parameter(self.weight), self.eps)
+
+
+class LayerNorm(Module):
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al. 2016, arXiv:1607.06450)."""
+
+    def __init__(self, size: int, *, eps: float = 1e-5, bias: bool = True, dtype: DType | str = "f32") -> None:
+        self.weight = Parameter((size,), dtype)
+        self.bias = Parameter((size,), dtype) if bias else None
+        self.eps = eps
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """x [.., D]: [.., D]."""
+        bias = None if self.bias is None else ctx.parameter(self.bias)
+        return ctx.ops.layer_norm(x, ctx.parameter(self.weight), bias, self.eps)

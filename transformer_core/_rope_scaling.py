@@ -1,0 +1,200 @@
+"""RoPE frequencies: the plain ones, and every scaling that stretches them beyond the trained length.
+
+The formulas are those of transformers' ``modeling_rope_utils``, in f64. R is the number of rotated dims.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def plain_frequencies(base: float, rotated: int) -> Array:
+    """``base ** (-2 i / R)``, f64 [R/2] (Su et al. 2021, arXiv:2104.09864)."""
+    return base ** (-np.arange(0, rotated, 2) / rotated)
+
+
+class RopeScaling(ABC):
+    """How frequencies are scaled. Subclasses are frozen, so a config that holds one can be a key."""
+
+    @property
+    def attention_factor(self) -> float:
+        """What cos and sin are multiplied by."""
+        return 1.0
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether the frequencies change with the length of the sequence so far."""
+        return False
+
+    @abstractmethod
+    def frequencies(self, base: float, rotated: int, length: int) -> Array:
+        """The angle per position of each pair of dims, f64 [R/2], for a sequence of ``length`` positions."""
+
+    @abstractmethod
+    def reach(self, trained: int) -> int | None:
+        """The greatest number of positions, for ``max_position_embeddings`` = trained; None is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoScaling(RopeScaling):
+    """Type ``default``."""
+
+    def frequencies(self, base: float, rotated: int, length: int) -> Array:
+        """The plain ones."""
+        return plain_frequencies(base, rotated)
+
+    def reach(self, trained: int) -> int | None:
+        """The trained positions."""
+        return trained
+
+
+@dataclass(frozen=True, slots=True)
+class LinearScaling(RopeScaling):
+    """Type ``linear``: positions are divided by ``factor`` (Chen et al. 2023, arXiv:2306.15595)."""
+
+    factor: float
+
+    def frequencies(self, base: float, rotated: int, length: int) -> Array:
+        """The plain ones divided by the factor."""
+        return plain_frequencies(base, rotated) / self.factor
+
+    def reach(self, trained: int) -> int | None:
+        """Files give the length before the scaling; those that give the one after it are not held back."""
+        return math.floor(trained * self.factor)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicScaling(RopeScaling):
+    """Type ``dynamic`` (NTK): beyond the trained length the base grows with the length.
+
+    With ``ratio = 1 + factor * (length - trained) / trained``, not below 1, transformers' base is
+    ``base * ratio ** (R / (R - 2))``, and so frequency i is the plain one times ``ratio ** (-2 i / (R - 2))``.
+    """
+
+    factor: float
+    trained: int
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Yes."""
+        return True
+
+    def exponents(self, rotated: int) -> Array:
+        """What the ratio is raised to, f64 [R/2]."""
+        return -np.arange(0, rotated, 2) / max(rotated - 2, 1)
+
+    def frequencies(self, base: float, rotated: int, length: int) -> Array:
+        """The plain ones up to the trained length."""
+        ratio = 1.0 + self.factor * max(length - self.trained, 0) / self.trained
+        return plain_frequencies(base, rotated) * ratio ** self.exponents(rotated)
+
+    def reach(self, trained: int) -> int | None:
+        """No limit."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Llama3Scaling(RopeScaling):
+    """Type ``llama3``: long wavelengths are stretched, short ones are not, with a smooth band between them."""
+
+    factor: float
+    low_frequency_factor: float
+    high_frequency_factor: float
+    original_length: int
+
+    def frequencies(self, base: float, rotated: int, length: int) -> Array:
+        """Interpolated by the number of turns that a frequency makes within the original length."""
+        plain = plain_frequencies(base, rotated)
+        turns = self.original_length * plain / (2 * math.pi)
+        band = self.high_frequency_factor - self.low_frequency_factor
+        smooth = np.clip((turns - self.low_frequency_factor) / band, 0.0, 1.0)
+        return (1 - smooth) * plain / self.factor + smooth * plain
+
+    def reach(self, trained: int) -> int | None:
+        """The stretched original length, or what the file says where that is more."""
+        return max(trained, math.floor(self.factor * self.original_length))
+
+
+@dataclass(frozen=True, slots=True)
+class YarnScaling(RopeScaling):
+    """Type ``yarn`` (Peng et al. 2023, arXiv:2309.00071). ``factor_of_attention`` is the resolved attention factor."""
+
+    factor: float
+    original_length: int
+    beta_fast: float
+    beta_slow: float
+    factor_of_attention: float
+    truncate: bool
+
+    @property
+    def attention_factor(self) -> float:
+        """The temperature of section 3.4."""
+        return self.factor_of_attention
+
+    def frequencies(self, base: float, rotated: int, length: int) -> Array:
+        """Between the plain ones and those divided by the factor, along a ramp over the dims."""
+
+        def dim_of(turns: float) -> float:
+            return rotated * math.log(self.original_length / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+        low, high = dim_of(self.beta_fast), dim_of(self.beta_slow)
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, rotated - 1)
+        if low == high:
+            high += 0.001  # as in transformers: a step instead of a ramp
+        ramp = np.clip((np.arange(rotated // 2) - low) / (high - low), 0.0, 1.0)
+        plain = plain_frequencies(base, rotated)
+        return plain / self.factor * ramp + plain * (1 - ramp)
+
+    def reach(self, trained: int) -> int | None:
+        """The stretched original length, or what the file says where that is more."""
+        return max(trained, math.floor(self.factor * self.original_length))
+
+
+def yarn_attention_factor(factor: float, mscale: float, mscale_all_dim: float) -> float:
+    """``0.1 ln(factor) + 1``, weighted by the two scales where both are given (not 0)."""
+
+    def scale(weight: float) -> float:
+        return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    return scale(mscale) / scale(mscale_all_dim) if mscale and mscale_all_dim else scale(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LongropeScaling(RopeScaling):
+    """Type ``longrope`` (Ding et al. 2024, arXiv:2402.13753): one divisor per frequency, in two sets."""
+
+    short_factors: tuple[float, ...]
+    long_factors: tuple[float, ...]
+    original_length: int
+    factor_of_attention: float
+
+    @property
+    def attention_factor(self) -> float:
+        """The resolved attention factor; it does not change with the length."""
+        return self.factor_of_attention
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Yes: the long factors hold once the length exceeds the original one."""
+        return True
+
+    def frequencies(self, base: float, rotated: int, length: int) -> Array:
+        """The plain ones divided by the set for this length."""
+        factors = self.long_factors if length > self.original_length else self.short_factors
+        return plain_frequencies(base, rotated) / np.array(factors)
+
+    def reach(self, trained: int) -> int | None:
+        """The trained positions."""
+        return trained
+
+
+def longrope_attention_factor(factor: float, original_length: int) -> float:
+    """``sqrt(1 + ln(factor) / ln(original length))``, 1 where nothing is stretched."""
+    return math.sqrt(1 + math.log(factor) / math.log(original_length)) if factor > 1 else 1.0

@@ -1,0 +1,65 @@
+"""What all layers of one step share."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lang_core import ExecutionContext, Tensor
+from transformer_core._kv_cache import Starts, cache_starts
+from transformer_core._masks import causal_mask, mask_bias
+from transformer_core._rope import rope_tables
+from transformer_core._rope_config import RopeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Computed once per step, before the first layer.
+
+    Attributes:
+        cos: f32 [T, R] from ``rope_tables``.
+        sin: f32 [T, R].
+        biases: f32 [T, S] for each window of the layers (None is no window), from ``mask_bias``.
+        starts: where the new keys and values go in the caches; None without caches.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    biases: Mapping[int | None, Tensor]
+    starts: Starts | None = None
+
+
+def make_step(
+    ctx: ExecutionContext,
+    rope: RopeConfig,
+    windows: Iterable[int | None],
+    queries: int,
+    *,
+    keys: int | None = None,
+    position: Tensor | None = None,
+    length: Tensor | int | None = None,
+) -> Step:
+    """Computes what the layers of a step share.
+
+    Args:
+        ctx: where to compute.
+        rope: of the model.
+        windows: of the layers.
+        queries: T, the number of new tokens.
+        keys: S, the capacity of the caches; T where None.
+        position: rank-0 i32, that of the first new token; without caches it is 0.
+        length: of the sequence including the new tokens that count; T where None and there is no position.
+    """
+    capacity = queries if keys is None else keys
+    positions = ctx.ops.iota((queries,))
+    if position is not None:
+        positions = ctx.ops.add(positions, position)
+    elif length is None:
+        length = queries
+    cos, sin = rope_tables(ctx, rope, positions, length)
+    first = 0 if position is None else position
+    biases: dict[int | None, Tensor] = {}
+    for window in windows:
+        effective = None if window is None or window >= capacity else window
+        if effective not in biases:
+            biases[effective] = mask_bias(ctx, causal_mask(ctx, queries, capacity, position=first, window=effective))
+        biases[window] = biases[effective]
+    return Step(cos, sin, biases, None if position is None else cache_starts(ctx, position))

@@ -1,0 +1,30 @@
+"""Models: configurations, decoders and their entry points.
+
+>>> from transformer_core.models import DecoderConfig, DecoderLM, entry_points
+>>> config = DecoderConfig.from_hf({
+...     "architectures": ["LlamaForCausalLM"], "vocab_size": 11, "hidden_size": 12, "intermediate_size": 20,
+...     "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-6,
+...     "max_position_embeddings": 64})
+>>> model = DecoderLM(config)
+>>> [path for path, _ in model.named_parameters()][-2:]
+['model.norm.weight', 'lm_head.weight']
+>>> [argument.name for argument in entry_points(model, names=["decode"], sequence=16)[0].arguments][:3]
+['token_ids', 'position', 'layers.0.key_cache']
+"""
+
+from transformer_core.models._config import ARCHITECTURES, CONFIG_FILE, DecoderConfig, load_config
+from transformer_core.models._decoder import Caches, Decoder, DecoderLayer, DecoderLM
+from transformer_core.models._entry_points import ENTRY_POINTS, entry_points
+
+__all__ = [
+    "ARCHITECTURES",
+    "CONFIG_FILE",
+    "ENTRY_POINTS",
+    "Caches",
+    "Decoder",
+    "DecoderConfig",
+    "DecoderLM",
+    "DecoderLayer",
+    "entry_points",
+    "load_config",
+]

@@ -1,0 +1,159 @@
+"""Decoders of the Llama family: Llama, TinyLlama, Mistral, Qwen2, Qwen3."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Tensor, TensorSpec, as_dtype, f32
+from transformer_core._attention import Attention
+from transformer_core._embedding import Embedding
+from transformer_core._feed_forward import SwiGLU
+from transformer_core._kv_cache import KVCache, cache_spec
+from transformer_core._linear import Linear
+from transformer_core._norm import RMSNorm
+from transformer_core._step import Step, make_step
+from transformer_core.models._config import DecoderConfig
+
+Caches = tuple[KVCache, ...]
+
+
+class DecoderLayer(Module):
+    """``x + attention(norm(x))``, then ``x + mlp(norm(x))``."""
+
+    def __init__(self, config: DecoderConfig, window: int | None, dtype: DType) -> None:
+        self.self_attn = Attention(
+            config.hidden,
+            config.heads,
+            config.kv_heads,
+            config.head_size,
+            rope_mode=config.rope.mode,
+            qkv_bias=config.qkv_bias,
+            output_bias=config.output_bias,
+            norm_eps=config.norm_eps if config.qk_norm else None,
+            window=window,
+            dtype=dtype,
+        )
+        self.mlp = SwiGLU(config.hidden, config.intermediate, bias=config.mlp_bias, dtype=dtype)
+        self.input_layernorm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
+        self.post_attention_layernorm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
+
+    def forward(
+        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
+    ) -> tuple[Tensor, KVCache | None]:
+        """x [B, T, D]: the same shape, and the updated cache."""
+        attended, cache = self.self_attn(ctx, self.input_layernorm(ctx, x), step, cache)
+        x = ctx.ops.add(x, attended)
+        return ctx.ops.add(x, self.mlp(ctx, self.post_attention_layernorm(ctx, x))), cache
+
+
+class Decoder(Module):
+    """Embedding, layers and final norm: what the checkpoint's keys have below ``model.``."""
+
+    def __init__(self, config: DecoderConfig, dtype: DType) -> None:
+        self.embed_tokens = Embedding(config.vocabulary, config.hidden, dtype=dtype)
+        self.layers = [DecoderLayer(config, window, dtype) for window in config.windows]
+        self.norm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
+
+    def forward(
+        self, ctx: ExecutionContext, token_ids: Tensor, step: Step, caches: Sequence[KVCache] | None = None
+    ) -> tuple[Tensor, Caches]:
+        """Runs the layers, each in a block of its own.
+
+        Args:
+            ctx: where to compute.
+            token_ids: i32 [B, T].
+            step: what the layers share.
+            caches: one per layer, or None.
+
+        Returns:
+            The residual stream [B, T, D] before the final norm, and the updated caches (none without caches).
+        """
+        x = self.embed_tokens(ctx, token_ids)
+        updated: list[KVCache] = []
+        for index, layer in enumerate(self.layers):
+            with ctx.block(layer.path):
+                x, cache = layer(ctx, x, step, None if caches is None else caches[index])
+            if cache is not None:
+                updated.append(cache)
+        return x, tuple(updated)
+
+
+class DecoderLM(Module):
+    """A decoder with a language-model head. Parameter paths are the keys of Hugging Face's checkpoints.
+
+    Args:
+        config: the sizes.
+        dtype: of parameters, activations and caches. With f16 and bf16, norms, RoPE and softmax are computed in f32
+            and logits are f32.
+        num_layers: only so many of the first layers; all where None.
+
+    Raises:
+        ConfigError: there are not so many layers.
+    """
+
+    def __init__(self, config: DecoderConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
+        if num_layers is not None:
+            if not 1 <= num_layers <= config.layers:
+                raise ConfigError(
+                    f"num_layers: expected 1 to {config.layers}, the layers of the model; found {num_layers}"
+                )
+            config = replace(config, layers=num_layers, windows=config.windows[:num_layers])
+        self.config = config
+        self.dtype = as_dtype(dtype)
+        self.model = Decoder(config, self.dtype)
+        self.lm_head = None if config.tied else Linear(config.hidden, config.vocabulary, dtype=self.dtype)
+
+    def forward(self, ctx: ExecutionContext, token_ids: Tensor) -> Tensor:
+        """Logits f32 [B, T, V] of whole sequences, token_ids i32 [B, T], without a cache."""
+        step = make_step(ctx, self.config.rope, self.config.windows, token_ids.shape[1])
+        x, _ = self.model(ctx, token_ids, step)
+        return self.logits(ctx, x)
+
+    def extend(
+        self,
+        ctx: ExecutionContext,
+        token_ids: Tensor,
+        position: Tensor,
+        caches: Sequence[KVCache],
+        last: Tensor | None = None,
+    ) -> tuple[Tensor, Caches]:
+        """Appends tokens to the sequences in the caches.
+
+        Args:
+            ctx: where to compute.
+            token_ids: i32 [B, T].
+            position: rank-0 i32, that of the first token. ``position + T`` must not exceed the caches' capacity.
+            caches: one per layer. Entries from ``position`` on are written before they are read.
+            last: rank-0 i32, the row of the last token that counts; rows after it are padding. T - 1 where None.
+
+        Returns:
+            Logits f32 [B, V] of row ``last``, and the updated caches.
+
+        Raises:
+            OpError: there is not one cache per layer.
+        """
+        ops, config = ctx.ops, self.config
+        if len(caches) != config.layers:
+            raise OpError(f"{config.architecture} has {config.layers} layers, found {len(caches)} caches")
+        batch, queries = token_ids.shape
+        length = None
+        if config.rope.scaling.depends_on_length:
+            length = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
+        step = make_step(
+            ctx, config.rope, config.windows, queries, keys=caches[0].capacity, position=position, length=length
+        )
+        x, updated = self.model(ctx, token_ids, step, caches)
+        if queries > 1:
+            x = ops.dynamic_slice(x, (0, queries - 1 if last is None else last, 0), (batch, 1, config.hidden))
+        return self.logits(ctx, ops.reshape(x, (batch, config.hidden))), updated
+
+    def logits(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """The residual stream [.., D]: normed, times the head, f32 [.., V]."""
+        normed = self.model.norm(ctx, x)
+        weight = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
+        wide = f32 if self.dtype.itemsize == 2 else self.dtype
+        product = ctx.ops.dot_general(normed, ctx.parameter(weight), ((normed.ndim - 1,), (1,)), dtype=wide)
+        return ctx.ops.cast(product, f32)
+
+    def cache_spec(self, batch: int, capacity: int) -> TensorSpec:
+        """Of each layer's keys and values: [B, K, S, H]."""
+        return cache_spec(batch, self.config.kv_heads, capacity, self.config.head_size, self.dtype)
