@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Final
 
 import lang_core
@@ -25,15 +25,16 @@ from lang_core import (
     as_array,
 )
 
-# Frames of these folders are the machinery; the first frame outside is the user's.
+# Frames of these folders are the machinery, their tests excepted; the first frame outside is the user's.
 _MACHINERY: Final = tuple(path.rpartition("/")[0] + "/" for path in (lang_core.__file__ or "", __file__))
 
 
 class GraphExecutionContext(ExecutionContext):
     """Records ops on a tape while a recording is open.
 
-    Recordings nest. The innermost one gets the ops; one around it gets them too if it asked to
-    (``include_nested``). However a recording is left, it is closed.
+    Recordings nest. The innermost one gets the ops and placeholders; each one around it that asked to
+    (``include_nested``) gets them too. However a recording is left, it is closed. What the functions of a loop
+    or branch do is part of that op, and reaches no recording around it.
 
     >>> from compile_dag import GraphExecutionContext
     >>> ctx = GraphExecutionContext()
@@ -53,8 +54,9 @@ class GraphExecutionContext(ExecutionContext):
         self._tape: Tape | None = None
         self._also: tuple[Tape, ...] = ()
         self._block = ""
-        self._lines: dict[tuple[CodeType, int], str] = {}
-        self._is_machinery: dict[CodeType, bool] = {}
+        # By file, never by code object: those of equal functions in two files are equal.
+        self._lines: dict[tuple[str, int], str] = {}
+        self._is_machinery: dict[str, bool] = {}
 
     @property
     def isRecording(self) -> bool:
@@ -69,30 +71,34 @@ class GraphExecutionContext(ExecutionContext):
             sink: takes the nodes instead of the tape.
             include_nested: whether ops of recordings inside this one are recorded here too.
         """
-        tape = Tape(sink, include_nested)
-        block, self._block = self._block, ""
-        self._push(tape)
+        with self._recorded_on(Tape(sink, include_nested)) as tape:
+            yield tape
+
+    @contextmanager
+    def _recorded_on(self, tape: Tape) -> Iterator[Tape]:
+        self._tapes.append(tape)
+        self._settle()
         try:
             yield tape
         finally:
-            self._pop(tape)
-            self._block = block
+            self._close(tape)
 
-    def _push(self, tape: Tape) -> None:
-        self._tapes.append(tape)
-        self._settle()
-
-    def _pop(self, tape: Tape) -> None:
-        self._tapes.pop()
-        self._settle()
-        tape.close(self._tape if self._tape is not None and self._tape.include_nested else None)
+    def _close(self, tape: Tape) -> None:
+        """Closes a recording, and before it those inside that a suspended generator still holds open."""
+        while not tape.is_closed:
+            self._tapes.pop().close(self._also[0] if self._also else None)
+            self._settle()
 
     def _settle(self) -> None:
-        """Works out who gets the next op."""
+        """Works out who gets the next op: the innermost tape, and those around that asked for it."""
         self._tape = self._tapes[-1] if self._tapes else None
-        outer, self._also = self._tapes[:-1], ()
-        while outer and outer[-1].include_nested:
-            self._also = (*self._also, outer.pop())
+        also: list[Tape] = []
+        for inner, outer in zip(self._tapes[:0:-1], self._tapes[-2::-1], strict=True):
+            if inner.is_region:
+                break
+            if outer.include_nested:
+                also.append(outer)
+        self._also = tuple(also)
 
     @contextmanager
     def block(self, name: str) -> Iterator[None]:
@@ -100,14 +106,16 @@ class GraphExecutionContext(ExecutionContext):
         if not name:
             raise RecordingError("block(''): a block needs a name, such as 'layers.3'")
         before, self._block = self._block, name
-        sinks = [tape.sink for tape in (self._tape, *self._also) if tape is not None and tape.sink is not None]
-        for sink in sinks:
-            sink.open_block(name)
+        opened: list[Sink] = []
         try:
+            for tape in (self._tape, *self._also):
+                if tape is not None and tape.sink is not None:
+                    tape.sink.open_block(name)
+                    opened.append(tape.sink)
             yield
         finally:
             self._block = before
-            for sink in sinks:
+            for sink in opened:
                 sink.close_block(name)
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
@@ -140,22 +148,28 @@ class GraphExecutionContext(ExecutionContext):
             )
         return self._tape
 
-    def _check_operand(self, op: Op, operand: Any) -> None:
+    def _check_operand(self, op: Op, operand: Any) -> Value:
+        self._open_tape(op.name)
         where = f"(at {self.module_path or 'the root'}, {self._line()})"
         if isinstance(operand, Value):
-            if operand.tape.owner() not in self._tapes:
-                raise RecordingError(f"{op.name} {where}: {operand!r} belongs to a recording that has ended")
-        elif isinstance(operand, Tensor):
+            owner = operand.tape.owner()
+            if owner not in self._tapes:
+                whose = "that has ended" if owner.is_closed else "of another context"
+                raise RecordingError(
+                    f"{op.name} {where}: {operand!r} belongs to a recording {whose}: record what made it in this "
+                    f"recording, or open the one around both with include_nested=True"
+                )
+            return operand
+        if isinstance(operand, Tensor):
             raise TraceEscapeError(
                 f"{op.name} {where}: a tensor with data, {operand.spec!r}, reached a recorded op: record what made it, "
                 f"or freeze it with ctx.ops.constant"
             )
-        else:
-            found = f"an array of {operand.dtype}{list(operand.shape)}" if hasattr(operand, "shape") else repr(operand)
-            raise TraceEscapeError(
-                f"{op.name} {where}: {found}, computed outside the recording, reached a recorded op: make it an input "
-                f"or a Parameter, or freeze it with ctx.ops.constant"
-            )
+        found = f"an array of {operand.dtype}{list(operand.shape)}" if hasattr(operand, "shape") else repr(operand)
+        raise TraceEscapeError(
+            f"{op.name} {where}: {found}, computed outside the recording, reached a recorded op: make it an input "
+            f"or a Parameter, or freeze it with ctx.ops.constant"
+        )
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
         """Freezes a value, exactly, into the graph."""
@@ -167,7 +181,11 @@ class GraphExecutionContext(ExecutionContext):
 
     def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
         """Adds an input to the recording."""
-        return self._open_tape(f"placeholder {name!r}").placeholder(name, spec, self.module_path, self._line())
+        tape = self._open_tape(f"placeholder {name!r}")
+        value = Value(spec, tape, "placeholder", self.module_path, self._line())
+        for each in (*self._also, tape):
+            each.add_input(name, value)
+        return value
 
     def parameter(self, parameter: Parameter) -> Tensor:
         """Records that a weight is read; no data is."""
@@ -177,12 +195,15 @@ class GraphExecutionContext(ExecutionContext):
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
         """Records the loop; its functions become graphs."""
+        op = OPS["while"]
+        for value in init:
+            self._check_operand(op, value)
         specs = [value.spec for value in init]
         regions = (
-            self._region("cond", lambda *values: (cond(*values),), specs),
-            self._region("body", body, specs),
+            self._region(op, "cond", lambda *values: (cond(*values),), specs),
+            self._region(op, "body", body, specs),
         )
-        return self._with_regions(OPS["while"], init, (*regions, len(init)))
+        return self._with_regions(op, init, (*regions, len(init)))
 
     def conditional(
         self,
@@ -192,17 +213,24 @@ class GraphExecutionContext(ExecutionContext):
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         """Records the branch; both functions become graphs, with the operands as captures."""
+        op = OPS["cond"]
+        for value in (pred, *operands):
+            self._check_operand(op, value)
         regions = tuple(
-            self._region(name, lambda branch=branch: branch(*operands), [])
+            self._region(op, name, lambda branch=branch: branch(*operands), [])
             for name, branch in (("on_true", on_true), ("on_false", on_false))
         )
-        return self._with_regions(OPS["cond"], (pred,), regions)
+        return self._with_regions(op, (pred,), regions)
 
-    def _region(self, name: str, function: Callable[..., Sequence[Tensor]], specs: list[TensorSpec]) -> Any:
-        with self.recording() as tape:
+    def _region(self, op: Op, name: str, function: Callable[..., Sequence[Tensor]], specs: list[TensorSpec]) -> Any:
+        with self._recorded_on(Tape(is_region=True)) as tape:
             inputs = [self.placeholder(f"{name}_{i}", spec) for i, spec in enumerate(specs)]
             results = function(*inputs)
-        return tape.to_region({f"{name}_result_{i}": value for i, value in enumerate(results)}, name)
+            if not isinstance(results, Sequence):
+                where = f"(at {self.module_path or 'the root'}, {self._line()})"
+                raise OpError(f"{op.name} {where}: {name} returned {results!r}: return a sequence of tensors")
+            values = [self._check_operand(op, value) for value in results]
+        return tape.to_region({f"{name}_result_{i}": value for i, value in enumerate(values)}, name)
 
     def _with_regions(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> tuple[Tensor, ...]:
         captured = {
@@ -215,14 +243,15 @@ class GraphExecutionContext(ExecutionContext):
 
     def _line(self) -> str:
         """The first line of the Python stack outside the machinery, as ``file:line``."""
-        frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            code = frame.f_code
-            machinery = self._is_machinery.get(code)
+            file = frame.f_code.co_filename
+            machinery = self._is_machinery.get(file)
             if machinery is None:
-                machinery = self._is_machinery[code] = code.co_filename.startswith(_MACHINERY)
+                machinery = file.startswith(_MACHINERY) and not file.endswith("_test.py")
+                self._is_machinery[file] = machinery
             if not machinery:
-                key = code, frame.f_lineno
-                return self._lines.get(key) or self._lines.setdefault(key, f"{code.co_filename}:{frame.f_lineno}")
+                key = file, frame.f_lineno
+                return self._lines.get(key) or self._lines.setdefault(key, f"{file}:{frame.f_lineno}")
             frame = frame.f_back
         return "unknown"

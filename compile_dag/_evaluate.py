@@ -1,6 +1,8 @@
 """A graph run node by node in another context: eagerly, or recorded anew."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
+from itertools import groupby
 from typing import Any
 
 from compile_dag._graph import ComputeGraph, regions_of
@@ -9,7 +11,9 @@ from lang_core import ExecutionContext, GraphError, Parameter, Tensor, near_name
 
 
 def evaluate(graph: ComputeGraph, ctx: ExecutionContext, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Applies every node of the graph in ``ctx``.
+    """Applies every node of the graph in ``ctx``, in the node's block and under its module path.
+
+    A value is dropped after its last use.
 
     Args:
         graph: what to run.
@@ -35,20 +39,30 @@ def _check_inputs(graph: ComputeGraph, inputs: Mapping[str, Tensor]) -> None:
     for name, value in graph.inputs.items():
         if name not in inputs:
             raise GraphError(f"graph {graph.name!r}: input {name!r} ({value.spec!r}) is missing")
-        if inputs[name].spec != value.spec:
-            raise GraphError(f"graph {graph.name!r}: input {name!r} is {inputs[name].spec!r}, wanted {value.spec!r}")
+        given = inputs[name]
+        if not isinstance(given, Tensor):
+            kind = type(given).__name__
+            raise GraphError(f"graph {graph.name!r}: input {name!r} is of type {kind}: make it with ctx.constant")
+        if given.spec != value.spec:
+            raise GraphError(f"graph {graph.name!r}: input {name!r} is {given.spec!r}, wanted {value.spec!r}")
 
 
 def _run(graph: ComputeGraph, ctx: ExecutionContext, values: dict[int, Tensor]) -> None:
     last_use = {id(value): node for node in graph.nodes for value in node.inputs}
     kept = {id(value) for value in (*graph.outputs.values(), *graph.captures, *graph.inputs.values())}
-    for node in graph.nodes:
-        results = _apply(node, ctx, values)
-        for value, result in zip(node.results, results, strict=True):
-            values[id(value)] = result
-        for value in node.inputs:  # memory: a value goes with its last user
-            if last_use[id(value)] is node and id(value) not in kept:
-                values.pop(id(value), None)
+    path = ctx.module_path
+    try:
+        for block, nodes in groupby(graph.nodes, lambda node: node.block):
+            with ctx.block(block) if block else nullcontext():
+                for node in nodes:
+                    ctx.module_path = node.path
+                    results = _apply(node, ctx, values)
+                    values.update((id(value), result) for value, result in zip(node.results, results, strict=True))
+                    for value in (*node.inputs, *node.results):
+                        if id(value) not in kept and last_use.get(id(value), node) is node:
+                            values.pop(id(value), None)
+    finally:
+        ctx.module_path = path
 
 
 def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tuple[Tensor, ...]:
@@ -62,7 +76,7 @@ def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tupl
     if node.op.name == "while":
         return ctx.while_loop(lambda *v: regions[0](*v)[0], regions[1], operands[: node.attribute("carried")])
     if node.op.name == "cond":
-        return ctx.conditional(operands[0], *regions, ())
+        return ctx.conditional(operands[0], regions[0], regions[1], ())
     return ctx.apply(node.op, operands, node.attributes)
 
 

@@ -1,5 +1,6 @@
 """Graphs as text: deterministic, for people and for golden tests."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,21 @@ if TYPE_CHECKING:
 def graph_text(graph: "ComputeGraph") -> str:
     """The graph, one node a line; a comment says the module path where it changes.
 
-    Inputs are named as they are, results are numbered in order.
+    Inputs are named as they are; results, and what regions take, are numbered in order. Of a region alone, what it
+    takes from around it is called ``%outer0``, ``%outer1``, ...
     """
-    return "\n".join(_lines(graph, {}, "")) + "\n"
+    names = {id(value): f"%{_written(name)}" for name, value in graph.inputs.items()}
+    names |= {id(value): f"%outer{i}" for i, value in enumerate(graph.captures)}
+    return "\n".join(_lines(graph, names, "")) + "\n"
+
+
+def _written(name: str) -> str:
+    """A name as it is, or quoted where it could be taken for another thing, such as a number."""
+    return name if re.fullmatch(r"[A-Za-z_][\w.]*", name, re.ASCII) else f'"{name}"'
 
 
 def _lines(graph: "ComputeGraph", names: dict[int, str], indent: str) -> Iterator[str]:
-    names = dict(names) | {id(value): f"%{name}" for name, value in graph.inputs.items()}
-    inputs = ", ".join(f"%{name}: {value.spec!r}" for name, value in graph.inputs.items())
+    inputs = ", ".join(f"{names[id(value)]}: {value.spec!r}" for value in graph.inputs.values())
     yield f"{indent}graph {graph.name}({inputs}) {{"
     path = ""
     for node in graph.nodes:
@@ -27,8 +35,8 @@ def _lines(graph: "ComputeGraph", names: dict[int, str], indent: str) -> Iterato
             path = node.path
             yield f"{indent}  # {path}"
         yield from _node_lines(node, names, indent + "  ")
-    outputs = ", ".join(f"{name}={names[id(value)]}" for name, value in graph.outputs.items())
-    yield f"{indent}  return {outputs}"
+    outputs = ", ".join(f"{_written(name)}={names[id(value)]}" for name, value in graph.outputs.items())
+    yield f"{indent}  return {outputs}".rstrip()
     yield f"{indent}}}"
 
 
@@ -45,4 +53,6 @@ def _node_lines(node: Node, names: dict[int, str], indent: str) -> Iterator[str]
             operands.append(f"{name}={attribute!r}")
     yield f"{indent}{results} = {node.op.name}({', '.join(operands)})"
     for region in regions:
+        for value in region.inputs.values():
+            names[id(value)] = f"%{len(names)}"
         yield from _lines(region, names, indent + "  ")

@@ -36,9 +36,9 @@ def record(
     }
     """
     ctx = GraphExecutionContext()
-    names = tuple(input_names) if input_names is not None else _argument_names(fn, len(specs))
+    names = tuple(input_names) if input_names is not None else _argument_names(fn, specs)
     if len(names) != len(specs):
-        raise RecordingError(f"record({_name_of(fn)}): {len(specs)} specs for the arguments {names}")
+        raise RecordingError(f"record({_name_of(fn)}): {len(specs)} specs for the arguments {names}: give one for each")
     with ctx.recording() as tape:
         inputs = [ctx.placeholder(name, spec) for name, spec in zip(names, specs, strict=True)]
         outputs = named_outputs(fn(ctx, *inputs), _name_of(fn))
@@ -50,12 +50,16 @@ def _name_of(fn: Callable[..., Any]) -> str:
     return found if found.isidentifier() else "main"
 
 
-def _argument_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
-    parameters = list(inspect.signature(fn).parameters.values())[1:]
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        names += [f"arg{i}" for i in range(len(names), count)]
-    return tuple(names[:count])
+def _argument_names(fn: Callable[..., Any], specs: Sequence[TensorSpec]) -> tuple[str, ...]:
+    signature = inspect.signature(fn)
+    try:
+        signature.bind(None, *specs)
+    except TypeError as error:
+        raise RecordingError(f"record({_name_of(fn)}): ctx and the {len(specs)} specs do not fit: {error}") from None
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = [p.name for p in signature.parameters.values() if p.kind in kinds][1:]
+    names += [f"arg{i}" for i in range(len(names), len(specs))]
+    return tuple(names[: len(specs)])
 
 
 def named_outputs(returned: Any, name: str) -> dict[str, Value]:
@@ -71,6 +75,11 @@ def named_outputs(returned: Any, name: str) -> dict[str, Value]:
     else:
         outputs = {"result": returned}
     for key, value in outputs.items():
+        if not isinstance(key, str):
+            raise RecordingError(f"record({name}): an output is called {key!r}: return a mapping of strings to tensors")
         if not isinstance(value, Value):
-            raise RecordingError(f"record({name}): output {key!r} is {value!r}, not a recorded value of this context")
+            raise RecordingError(
+                f"record({name}): output {key!r} is {value!r}, not a recorded value of this context: return tensors "
+                f"made with ctx.ops"
+            )
     return outputs

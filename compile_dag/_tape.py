@@ -5,7 +5,7 @@ from typing import Protocol
 
 from compile_dag._graph import ComputeGraph
 from compile_dag._node import Node, Value
-from lang_core import RecordingError, TensorSpec
+from lang_core import RecordingError
 
 
 class Sink(Protocol):
@@ -31,38 +31,43 @@ class Tape:
         include_nested: whether the ops of recordings inside this one are recorded here too.
         inputs: placeholders by name, in order.
         nodes: what was recorded, in order; empty if a sink takes the nodes.
-        is_open: whether the recording goes on.
+        is_region: whether this is a function of a loop or branch, whose ops are part of that one op.
+        is_closed: whether the recording has ended.
     """
 
-    def __init__(self, sink: Sink | None = None, include_nested: bool = False) -> None:
+    def __init__(self, sink: Sink | None = None, include_nested: bool = False, is_region: bool = False) -> None:
         self.include_nested = include_nested
+        self.is_region = is_region
         self.inputs: dict[str, Value] = {}
         self.nodes: list[Node] = []
-        self.is_open = True
+        self.is_closed = False
         self.add = self.nodes.append if sink is None else sink.node
         self.sink = sink
         self._heir: Tape | None = None
 
-    def placeholder(self, name: str, spec: TensorSpec, path: str, line: str) -> Value:
+    def add_input(self, name: str, value: Value) -> None:
         """Adds an input.
 
         Raises:
             RecordingError: the name is taken.
         """
         if name in self.inputs:
-            raise RecordingError(f"placeholder {name!r} at {line}: the tape has an input of that name already")
-        value = self.inputs[name] = Value(spec, self, "placeholder", path, line)
-        return value
+            taken = self.inputs[name].line
+            raise RecordingError(
+                f"placeholder {name!r} at {value.line}: the recording has an input of that name already, made at "
+                f"{taken}: give each its own name"
+            )
+        self.inputs[name] = value
 
     def close(self, heir: "Tape | None") -> None:
         """Ends the recording. The values live on in ``heir``, a tape that recorded the same ops."""
-        self.is_open = False
+        self.is_closed = True
         self._heir = heir
 
     def owner(self) -> "Tape":
         """The open tape in which this tape's values can be used; itself where there is none."""
         tape = self
-        while not tape.is_open and tape._heir is not None:
+        while tape.is_closed and tape._heir is not None:
             tape = tape._heir
         return tape
 
@@ -75,7 +80,10 @@ class Tape:
 
         Raises:
             GraphError: an output was not recorded here.
+            RecordingError: a sink took the nodes.
         """
+        if self.sink is not None:
+            raise RecordingError(f"to_compute_graph({name!r}): the recording's sink took the nodes: record without one")
         graph = ComputeGraph(name, self.inputs, tuple(self.nodes), outputs)
         graph.verify()
         return graph

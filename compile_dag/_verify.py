@@ -28,34 +28,42 @@ def captured_values(inputs: Iterable[Value], nodes: tuple[Node, ...], outputs: I
     return tuple(captured.values())
 
 
-def verify_graph(graph: "ComputeGraph", inside: bool = False) -> None:
+def verify_graph(graph: "ComputeGraph") -> None:
     """Checks a graph in O(nodes).
 
     1. Every operand is an input, or a result of an earlier node; only a region may capture.
-    2. No value is made twice.
+    2. No value is made twice, be it as an input or as a result, here or in a region.
     3. Every node meets its op's contract, and its results have the specs that the op's shape rule gives.
-    4. A region's captures are operands of its node, and the region holds these rules too.
+    4. A region's captures are operands of its node; a loop's regions take the carried values, a branch's none; and
+       regions hold these rules too.
 
     Raises:
         GraphError: rule 1, 2 or 4 is broken, or a spec differs.
         OpError: a contract is broken.
     """
-    if graph.captures and not inside:
+    if graph.captures:
         value = graph.captures[0]
         raise GraphError(
             f"graph {graph.name!r} uses {value!r}, which is none of its inputs and of no earlier node: record it in "
             f"this graph, or make it an input"
         )
-    made: set[int] = {id(value) for value in graph.inputs.values()}
+    _verify(graph, set())
+
+
+def _verify(graph: "ComputeGraph", made: set[int]) -> None:
+    for name, value in graph.inputs.items():
+        if id(value) in made:
+            raise GraphError(f"graph {graph.name!r}: input {name!r} is a value that is there already")
+        made.add(id(value))
     for node in graph.nodes:
         for value in node.results:
             if id(value) in made:
                 raise GraphError(f"graph {graph.name!r}: {node!r} makes a value that is there already")
             made.add(id(value))
-        _verify_node(graph, node)
+        _verify_node(graph, node, made)
 
 
-def _verify_node(graph: "ComputeGraph", node: Node) -> None:
+def _verify_node(graph: "ComputeGraph", node: Node, made: set[int]) -> None:
     operands = tuple(value.spec for value in node.inputs)
     regions = [attribute for attribute in node.attributes if isinstance(attribute, type(graph))]
     infer = node.op.infer_afresh if regions or node.op.name in ("constant", "parameter") else node.op.infer
@@ -64,8 +72,12 @@ def _verify_node(graph: "ComputeGraph", node: Node) -> None:
     if found != expected:
         raise GraphError(f"graph {graph.name!r}: {node!r} has results {found}, its op gives {expected}")
     given = {id(value) for value in node.inputs}
+    takes = operands[: node.attribute("carried")] if node.op.name == "while" else ()
     for region in regions:
+        inputs = tuple(value.spec for value in region.inputs.values())
+        if inputs != takes:
+            raise GraphError(f"graph {graph.name!r}: a region of {node!r} takes {inputs}, the op gives it {takes}")
         for value in region.captures:
             if id(value) not in given:
                 raise GraphError(f"graph {graph.name!r}: a region of {node!r} captures {value!r}, no operand of it")
-        verify_graph(region, inside=True)
+        _verify(region, made)

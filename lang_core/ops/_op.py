@@ -81,7 +81,7 @@ class Op:
 
     def call_text(self, specs: Specs, attributes: tuple[Any, ...]) -> str:
         """The call as a person reads it, e.g. ``reshape(f32[2,3], shape=(6,))``."""
-        named = [f"{name}={value}" for name, value in zip(self.attributes, attributes, strict=True)]
+        named = [f"{name}={value!r}" for name, value in zip(self.attributes, attributes, strict=True)]
         return f"{self.name}({', '.join([*map(repr, specs), *named])})"
 
     def __repr__(self) -> str:
