@@ -3,12 +3,19 @@
 The text is written as it is made and never kept. Importing this package registers every rule.
 """
 
-from compile_hlo.emit import _contract, _control, _elementwise, _indexing, _reduce, _shape
+from compile_hlo.emit import _contract, _control, _conv, _elementwise, _erf, _indexing, _order, _reduce, _shape
 from compile_hlo.emit._emitter import RULES, Emitter, emits
-from compile_hlo.emit._module import ArgumentParameters, ExternalParameters, Form, InlineParameters, emit_module
+from compile_hlo.emit._module import (
+    ArgumentParameters,
+    ExternalParameters,
+    Form,
+    InlineParameters,
+    ModuleWriter,
+    emit_module,
+)
 from compile_hlo.emit._types import dense, tensor_type
 
-del _contract, _control, _elementwise, _indexing, _reduce, _shape
+del _contract, _control, _conv, _elementwise, _erf, _indexing, _order, _reduce, _shape
 
 __all__ = [
     "RULES",
@@ -17,6 +24,7 @@ __all__ = [
     "ExternalParameters",
     "Form",
     "InlineParameters",
+    "ModuleWriter",
     "dense",
     "emit_module",
     "emits",

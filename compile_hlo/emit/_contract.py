@@ -13,6 +13,9 @@ def _dot_general(e: Emitter, node: Node) -> None:
     x_contract, y_contract, x_batch, y_batch, dtype = node.attributes
     # f16 and bf16 products accumulate in f32 and are rounded once.
     wide = TensorSpec(result.shape, f32 if dtype.itemsize == 2 else dtype)
+    if not all(x.shape[axis] for axis in x_contract):  # a sum of nothing; the reference interpreter fails on it
+        e.alias(node, e.constant(dtype.numpy.type(0), result))
+        return
     batching = f"batching_dims = {integers(x_batch)} x {integers(y_batch)}, " if x_batch else ""
     name = e.new(
         f"stablehlo.dot_general {e.name(x)}, {e.name(y)}, {batching}"

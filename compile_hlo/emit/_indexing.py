@@ -1,8 +1,13 @@
 """Emission of ops that read or write at run-time positions."""
 
+from typing import Final
+
 from compile_dag import Node
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
+from lang_core import TensorSpec, bool_
+
+_COMBINES: Final = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
 
 def _call(e: Emitter, node: Node, name: str, attributes: str = "") -> None:
@@ -35,3 +40,76 @@ def _take(e: Emitter, node: Node) -> None:
         f"index_vector_dim = {indices.ndim}>, slice_sizes = array<i64: {', '.join(map(str, sizes))}>}}> : "
         f"({tensor_type(x.spec)}, {tensor_type(indices.spec)}) -> {tensor_type(node.results[0].spec)}",
     )
+
+
+def _line_dims(ndim: int, axis: int) -> str:
+    """Batching over every axis but one, in the words of gather's and scatter's dimension numbers."""
+    return integers(tuple(i for i in range(ndim) if i != axis))
+
+
+@emits("gather")
+def _gather(e: Emitter, node: Node) -> None:
+    x, indices = node.inputs
+    axis = node.attributes[0]
+    beside = _line_dims(x.ndim, axis)
+    e.define(
+        node,
+        f'"stablehlo.gather"({e.name(x)}, {e.name(indices)}) <{{dimension_numbers = #stablehlo.gather<'
+        f"collapsed_slice_dims = [{axis}], operand_batching_dims = {beside}, start_indices_batching_dims = {beside}, "
+        f"start_index_map = [{axis}], index_vector_dim = {x.ndim}>, "
+        f"slice_sizes = array<i64: {', '.join(['1'] * x.ndim)}>}}> : "
+        f"({tensor_type(x.spec)}, {tensor_type(indices.spec)}) -> {tensor_type(node.results[0].spec)}",
+    )
+
+
+@emits("scatter")
+def _scatter(e: Emitter, node: Node) -> None:
+    """Updates outside of x go to one more element along the axis, which is cut off again.
+
+    StableHLO drops such updates, but IREE 3.13 writes them wherever they point.
+    """
+    x, indices, updates = node.inputs
+    axis, reduction = node.attributes
+    if not x.spec.size or not indices.spec.size:
+        e.alias(node, e.name(x))
+        return
+    room = TensorSpec(tuple(d + 1 if i == axis else d for i, d in enumerate(x.shape)), x.dtype)
+    padded = _padded(e, e.name(x), x.spec, room)
+    places = _inside_or_last(e, e.name(indices), indices.spec, x.shape[axis])
+    beside, element = _line_dims(x.ndim, axis), tensor_type(TensorSpec((), x.dtype))
+    result, old, new = e.fresh(), e.fresh(), e.fresh()
+    e.line(
+        f'{result} = "stablehlo.scatter"({padded}, {places}, {e.name(updates)}) '
+        f"<{{indices_are_sorted = false, unique_indices = false, scatter_dimension_numbers = #stablehlo.scatter<"
+        f"inserted_window_dims = [{axis}], input_batching_dims = {beside}, "
+        f"scatter_indices_batching_dims = {beside}, scatter_dims_to_operand_dims = [{axis}], "
+        f"index_vector_dim = {x.ndim}>}}> ({{"
+    )
+    e.line(f"^bb0({old}: {element}, {new}: {element}):")
+    value = e.new(f"stablehlo.{_COMBINES[reduction]} {old}, {new} : {element}") if reduction in _COMBINES else new
+    e.line(f"  stablehlo.return {value} : {element}")
+    e.line(
+        f"}}) : ({tensor_type(room)}, {tensor_type(indices.spec)}, {tensor_type(updates.spec)}) -> {tensor_type(room)}"
+    )
+    ranges = ", ".join([f"0:{dim}" for dim in x.shape])
+    e.define(node, f"stablehlo.slice {result} [{ranges}] : ({tensor_type(room)}) -> {tensor_type(x.spec)}")
+
+
+def _padded(e: Emitter, name: str, spec: TensorSpec, room: TensorSpec) -> str:
+    zero = e.scalar(0, spec.dtype)
+    high = integers(tuple(b - a for a, b in zip(spec.shape, room.shape, strict=True)))
+    none = integers((0,) * spec.ndim)
+    return e.new(
+        f"stablehlo.pad {name}, {zero}, low = {none}, high = {high}, interior = {none} : "
+        f"({tensor_type(spec)}, {tensor_type(TensorSpec((), spec.dtype))}) -> {tensor_type(room)}"
+    )
+
+
+def _inside_or_last(e: Emitter, name: str, spec: TensorSpec, size: int) -> str:
+    """Indices, with ``size`` in place of every one outside of 0 .. size - 1."""
+    number = spec.dtype.numpy.type
+    zero, most = e.constant(number(0), spec), e.constant(number(size), spec)
+    flags = tensor_type(TensorSpec(spec.shape, bool_))
+    negative = e.compare("LT", name, zero, spec)
+    bounded = e.new(f"stablehlo.minimum {name}, {most} : {tensor_type(spec)}")
+    return e.new(f"stablehlo.select {negative}, {most}, {bounded} : {flags}, {tensor_type(spec)}")

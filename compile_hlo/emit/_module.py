@@ -93,55 +93,82 @@ class ArgumentParameters:
 Form = ExternalParameters | InlineParameters | ArgumentParameters
 
 
-def emit_module(
-    write: Write,
-    functions: Sequence[tuple[ComputeGraph, Sequence[Argument]]],
-    form: Form,
-    name: str = "tapeline",
-) -> None:
-    """Writes a module.
+class ModuleWriter:
+    """Writes a module: functions one by one, then what they refer to. Nothing that was written is kept.
 
     Args:
-        write: takes the text, piece by piece; nothing is kept.
-        functions: graphs, each with the arguments that describe its inputs, in the same order.
+        write: takes the text, piece by piece.
         form: how parameters come in.
         name: of the module.
     """
-    write(f"module {symbol(name)} {{\n")
+
+    def __init__(self, write: Write, form: Form, name: str = "tapeline") -> None:
+        self._write = write
+        self._form = form
+        write(f"module {symbol(name)} {{\n")
+
+    def function(self, graph: ComputeGraph, arguments: Sequence[Argument]) -> None:
+        """Writes a public function.
+
+        Args:
+            graph: what it computes.
+            arguments: what is to be known of the graph's inputs, in their order.
+        """
+        if [argument.name for argument in arguments] != list(graph.inputs):
+            raise GraphError(f"graph {graph.name!r}: inputs {list(graph.inputs)} are not the arguments {arguments}")
+        emitter = Emitter(self._write, self._form)
+        self._write(f"  func.func public {symbol(graph.name)}({self._header(graph, arguments, emitter)}) -> (")
+        self._write(", ".join(tensor_type(value.spec) for value in graph.outputs.values()) + ") {\n")
+        for index, argument in enumerate(arguments):
+            if self._is_number(argument):
+                kind, name = tensor_type(argument.spec), _argument_name(argument, index)
+                load = f'"tensor.from_elements"({name}) : ({_element(kind)}) -> {kind}'
+                emitter.bind(graph.inputs[argument.name], emitter.new(load))
+        emitter.nodes(graph.nodes)
+        emitter.end("return", graph.outputs.values())
+        self._write("  }\n")
+
+    def end(self) -> None:
+        """Writes what belongs to the module rather than to a function."""
+        self._form.end(self._write)
+        self._write("}\n")
+
+    def _is_number(self, argument: Argument) -> bool:
+        # Only IREE takes plain numbers, and some devices only those (a Vulkan position, for one).
+        return argument.kind == "scalar" and not isinstance(self._form, ArgumentParameters)
+
+    def _header(self, graph: ComputeGraph, arguments: Sequence[Argument], emitter: Emitter) -> str:
+        heads: list[str] = []
+        for index, argument in enumerate(arguments):
+            name, kind = _argument_name(argument, index), tensor_type(argument.spec)
+            if self._is_number(argument):
+                heads.append(f"{name}: {_element(kind)}")
+            else:
+                heads.append(f"{name}: {kind}{_alias(graph, argument)}")
+                emitter.bind(graph.inputs[argument.name], name)
+        if isinstance(self._form, ArgumentParameters):
+            parameters = graph.parameters()
+            self._form.names = {path: f"%parameter{i}" for i, path in enumerate(parameters)}
+            heads += [f"{self._form.names[path]}: {tensor_type(v.spec)}" for path, v in parameters.items()]
+        return ", ".join(heads)
+
+
+def emit_module(
+    write: Write, functions: Sequence[tuple[ComputeGraph, Sequence[Argument]]], form: Form, name: str = "tapeline"
+) -> None:
+    """Writes a whole module: graphs, each with the arguments that describe its inputs."""
+    module = ModuleWriter(write, form, name)
     for graph, arguments in functions:
-        _emit_function(write, graph, arguments, form)
-    form.end(write)
-    write("}\n")
+        module.function(graph, arguments)
+    module.end()
 
 
-def _emit_function(write: Write, graph: ComputeGraph, arguments: Sequence[Argument], form: Form) -> None:
-    if [a.name for a in arguments] != list(graph.inputs):
-        raise GraphError(f"graph {graph.name!r}: inputs {list(graph.inputs)} are not the arguments {arguments}")
-    emitter = Emitter(write, form)
-    heads: list[str] = []
-    scalars: list[tuple[str, Argument]] = []
-    for index, (argument, value) in enumerate(zip(arguments, graph.inputs.values(), strict=True)):
-        name = f"%{argument.name}" if _PLAIN_NAME.match(argument.name) else f"%arg{index}"
-        if argument.kind == "scalar" and not form.portable:
-            element = tensor_type(value.spec).removeprefix("tensor<").removesuffix(">")
-            heads.append(f"{name}: {element}")
-            scalars.append((name, argument))
-        else:
-            heads.append(f"{name}: {tensor_type(value.spec)}{_alias(graph, argument)}")
-            emitter.bind(value, name)
-    if isinstance(form, ArgumentParameters):
-        form.names = {path: f"%parameter{i}" for i, path in enumerate(graph.parameters())}
-        heads += [f"{form.names[path]}: {tensor_type(value.spec)}" for path, value in graph.parameters().items()]
-    results = ", ".join(tensor_type(value.spec) for value in graph.outputs.values())
-    write(f"  func.func public {symbol(graph.name)}({', '.join(heads)}) -> ({results}) {{\n")
-    for name, argument in scalars:
-        value = graph.inputs[argument.name]
-        kind = tensor_type(value.spec)
-        element = kind.removeprefix("tensor<").removesuffix(">")
-        emitter.bind(value, emitter.new(f'"tensor.from_elements"({name}) : ({element}) -> {kind}'))
-    emitter.nodes(graph.nodes)
-    emitter.end("return", graph.outputs.values())
-    write("  }\n")
+def _argument_name(argument: Argument, index: int) -> str:
+    return f"%{argument.name}" if _PLAIN_NAME.match(argument.name) else f"%arg{index}"
+
+
+def _element(kind: str) -> str:
+    return kind.removeprefix("tensor<").removesuffix(">")
 
 
 def _alias(graph: ComputeGraph, argument: Argument) -> str:

@@ -36,15 +36,19 @@ def _reduce(e: Emitter, node: Node) -> None:
     x, result = node.inputs[0].spec, node.results[0].spec
     axes, _ = node.attributes
     accumulates = node.op.name in ("sum", "prod") and x.dtype.itemsize == 2
-    wide = f32 if accumulates else x.dtype
-    operand = e.operand(node.inputs[0], x.shape, wide)
-    source = TensorSpec(x.shape, wide)
-    target = TensorSpec(tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes), wide)
-    initial = e.scalar(_initial(node.op.name, wide), wide)
-    name = e.new(
-        f"stablehlo.reduce({operand} init: {initial}) applies stablehlo.{_REDUCTIONS[node.op.name]} "
-        f"across dimensions = {integers(axes)} : ({tensor_type(source)}, {tensor_type(TensorSpec((), wide))}) "
-        f"-> {tensor_type(target)}"
+    wide = TensorSpec(x.shape, f32 if accumulates else x.dtype)
+    name = reduced(e, node.op.name, e.operand(node.inputs[0], x.shape, wide.dtype), wide, axes)
+    kept = tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes)
+    name = e.convert(name, TensorSpec(kept, wide.dtype), result.dtype)
+    e.alias(node, e.reshape(name, TensorSpec(kept, result.dtype), result.shape))
+
+
+def reduced(e: Emitter, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]) -> str:
+    """Reduces a value of a spec over axes, which go."""
+    kept = TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), spec.dtype)
+    initial = e.scalar(_initial(op_name, spec.dtype), spec.dtype)
+    return e.new(
+        f"stablehlo.reduce({operand} init: {initial}) applies stablehlo.{_REDUCTIONS[op_name]} "
+        f"across dimensions = {integers(axes)} : ({tensor_type(spec)}, {tensor_type(TensorSpec((), spec.dtype))}) "
+        f"-> {tensor_type(kept)}"
     )
-    name = e.convert(name, target, result.dtype)
-    e.alias(node, e.reshape(name, TensorSpec(target.shape, result.dtype), result.shape))
