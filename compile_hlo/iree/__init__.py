@@ -1,0 +1,39 @@
+"""IREE: compiling modules, opening devices, running what was compiled.
+
+>>> from compile_hlo.iree import target_of_device
+>>> target_of_device("vulkan")
+'vulkan-spirv'
+"""
+
+from compile_hlo.iree._compile import CompileReport, compile_module
+from compile_hlo.iree._counters import Counters
+from compile_hlo.iree._device_tensor import DeviceTensor
+from compile_hlo.iree._devices import DEVICES, Device, available
+from compile_hlo.iree._function import Function
+from compile_hlo.iree._locate import Place, locate
+from compile_hlo.iree._session import Session
+from compile_hlo.iree._signature import ArgumentSpec, ResultSpec, Signature
+from compile_hlo.iree._targets import TARGETS, CpuRecord, Target, host_cpu, target_named, target_of_device
+
+__all__ = [
+    "DEVICES",
+    "TARGETS",
+    "ArgumentSpec",
+    "CompileReport",
+    "Counters",
+    "CpuRecord",
+    "Device",
+    "DeviceTensor",
+    "Function",
+    "Place",
+    "ResultSpec",
+    "Session",
+    "Signature",
+    "Target",
+    "available",
+    "compile_module",
+    "host_cpu",
+    "locate",
+    "target_named",
+    "target_of_device",
+]

@@ -1,0 +1,20 @@
+"""What a session moved."""
+
+import dataclasses
+
+
+@dataclasses.dataclass
+class Counters:
+    """Running totals of a session; a caller that wants one step's cost takes the difference.
+
+    Attributes:
+        calls: of functions.
+        bytes_in: copied from the host to the device.
+        bytes_out: copied from the device to the host.
+        bytes_guarded: copied on the device, to keep a caller's tensor from being written, or apart from another.
+    """
+
+    calls: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    bytes_guarded: int = 0

@@ -1,0 +1,89 @@
+"""The devices that a compiled module can run on."""
+
+import functools
+from typing import Final
+
+from iree import runtime
+
+from lang_core import DeviceError, near_names
+
+# Each device and the driver that runs it. vmvx is the local-task driver with modules of the vmvx target.
+_DRIVERS: Final = {
+    "local-task": "local-task",
+    "local-sync": "local-sync",
+    "vmvx": "local-task",
+    "vulkan": "vulkan",
+    "cuda": "cuda",
+}
+
+DEVICES: Final = tuple(_DRIVERS)
+
+LAVAPIPE: Final = "llvmpipe"  # what Mesa's CPU driver for Vulkan calls its device
+
+
+class Device:
+    """An opened device; sessions may share one.
+
+    ``local-task`` uses as many worker threads as the machine has physical cores; ``local-sync`` computes on the
+    calling thread. Both read and write host memory: nothing is copied but what NumPy arrays bring in and take out.
+
+    Attributes:
+        name: one of ``DEVICES``.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Opens the device.
+
+        Raises:
+            DeviceError: the name is unknown, or the device is not to be had on this machine.
+        """
+        present, reason = available(name)
+        if not present:
+            raise DeviceError(f"device {name!r} is not available: {reason}; available are {', '.join(_present())}")
+        self.name: Final = name
+        self.hal: Final = runtime.get_driver(_DRIVERS[name]).create_default_device()
+
+    def __repr__(self) -> str:
+        return f"Device({self.name!r})"
+
+
+@functools.cache
+def available(name: str) -> tuple[bool, str]:
+    """Tells whether a device can be opened on this machine, and why not or by which driver.
+
+    Raises:
+        DeviceError: there is no device of that name.
+
+    >>> available("local-sync")
+    (True, "driver 'local-sync': default")
+    """
+    if name not in _DRIVERS:
+        raise DeviceError(f"unknown device {name!r}: known are {', '.join(DEVICES)}{near_names(name, DEVICES)}")
+    driver = _DRIVERS[name]
+    if driver not in runtime.query_available_drivers():
+        return False, f"the installed IREE runtime has no driver {driver!r}"
+    try:
+        found = runtime.get_driver(driver).query_available_devices()
+    except (RuntimeError, ValueError) as error:
+        return False, f"driver {driver!r}: {reason(error)}"
+    if not found:
+        return False, f"driver {driver!r} finds no device"
+    return True, f"driver {driver!r}: {found[0]['name']}"
+
+
+def vulkan_device_name() -> str | None:
+    """Returns the name of the Vulkan device that sessions open, or None where there is none."""
+    present, _ = available("vulkan")
+    if not present:
+        return None
+    return str(runtime.get_driver("vulkan").query_available_devices()[0]["name"])
+
+
+def _present() -> list[str]:
+    return [name for name in DEVICES if available(name)[0]]
+
+
+def reason(error: BaseException) -> str:
+    """Cuts the source positions of IREE's own code from its message; the rest is one line."""
+    text = str(error).splitlines()[0]
+    return text.rsplit(".c:", 1)[-1].split("; ", 1)[-1].rstrip(": ") if "; " in text else text

@@ -1,0 +1,184 @@
+"""Calls an entry point of a session."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from iree.runtime import HalBufferView, VmVariantList
+
+from compile_hlo.iree import _buffers
+from compile_hlo.iree._counters import Counters
+from compile_hlo.iree._device_tensor import DeviceTensor
+from compile_hlo.iree._devices import reason
+from compile_hlo.iree._program import IREE_ERRORS, Program
+from compile_hlo.iree._signature import ArgumentSpec, Signature
+from lang_core import DeviceError
+
+Value = np.ndarray | np.generic | DeviceTensor | int | float
+
+
+class Function:
+    """An entry point; calling it checks the arguments first and returns a tuple of DeviceTensor.
+
+    Attributes:
+        name: the entry point's.
+        signature: what it takes and returns.
+    """
+
+    def __init__(self, program: Program, name: str, signature: Signature, counters: Counters) -> None:
+        self._program: Final = program
+        self.name: Final = name
+        self.signature: Final = signature
+        self._counters: Final = counters
+        aliased = {argument.alias_result for argument in signature.arguments}
+        # Results that do not lie in a donated argument's buffer might share one with something else.
+        self._loose: Final = tuple(i for i in range(len(signature.results)) if i not in aliased)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{argument.name}: {argument.spec}" for argument in self.signature.arguments)
+        return f"Function({self.name}({arguments}) -> {[result.spec for result in self.signature.results]})"
+
+    def __call__(self, *values: Value) -> tuple[DeviceTensor, ...]:
+        """Runs the entry point and waits for its results.
+
+        Args:
+            *values: per argument a NumPy array (copied to the device), a DeviceTensor of the same session, or a number
+                for a scalar. A tensor that is not donated is the same after the call, bit for bit; one that is
+                donated is dead, even when the call fails.
+
+        Raises:
+            DeviceError: the session is closed; an argument's count, kind, shape or dtype is wrong, or it is dead; a
+                donated tensor is passed twice; or the device failed.
+        """
+        program = self._program
+        with program.lock:
+            if program.closed:
+                raise DeviceError(f"cannot call {self.name!r}: the session on {program.origin!r} is closed")
+            self._check(values)
+            outcome = self._run(values)
+            for argument, value in zip(self.signature.arguments, values, strict=True):
+                if argument.donated and isinstance(value, DeviceTensor):
+                    value.donate(f"{self.name!r} as argument {argument.name!r}")
+            if isinstance(outcome, str):
+                raise DeviceError(f"{self.name!r} of {program.origin!r} failed on the device: {outcome}")
+            self._counters.calls += 1
+            return tuple(
+                DeviceTensor(program, key, result.spec, self._counters)
+                for key, result in zip(outcome, self.signature.results, strict=True)
+            )
+
+    def _run(self, values: Sequence[Value]) -> list[int] | str:
+        """Returns the keys of the results' buffers, or what IREE said.
+
+        It does not let IREE's errors pass: their traceback would keep this frame, and with it buffers, alive
+        beyond the device.
+        """
+        program = self._program
+        inputs = outputs = view = views = None
+        lent: list[HalBufferView] = []
+        try:
+            inputs = VmVariantList(len(values))
+            outputs = VmVariantList(len(self.signature.results))
+            for argument, value in zip(self.signature.arguments, values, strict=True):
+                if argument.kind == "scalar":
+                    _push_number(inputs, argument, value)
+                    continue
+                view = self._view(argument, value)
+                inputs.push_ref(view.ref)
+                if not argument.donated:
+                    lent.append(view)
+            program.invoke(self.name, inputs, outputs)
+            views = [outputs.get_as_object(i, HalBufferView) for i in range(len(self.signature.results))]
+            self._separate(views, lent)
+            keys = [next(program.keys) for _ in views]
+            program.views.update(zip(keys, views, strict=True))
+            return keys
+        except IREE_ERRORS as error:
+            return reason(error)
+        finally:
+            inputs = outputs = view = views = None
+            lent.clear()
+
+    def _view(self, argument: ArgumentSpec, value: Value) -> HalBufferView:
+        program = self._program
+        assert program.device is not None
+        if not isinstance(value, DeviceTensor):
+            self._counters.bytes_in += argument.spec.nbytes
+            return _buffers.upload(program.device.hal, np.asarray(value), argument.spec)
+        view = program.views[value.key]
+        if argument.hazard and not argument.donated:
+            self._counters.bytes_guarded += argument.spec.nbytes
+            return _buffers.duplicate(program.device.hal, view, argument.spec)
+        return view
+
+    def _separate(self, views: list[HalBufferView], lent: list[HalBufferView]) -> None:
+        """Gives results that are an argument, or one another, a buffer of their own: one might be donated later."""
+        assert self._program.device is not None
+        taken = list(lent)
+        for i in self._loose:
+            spec = self.signature.results[i].spec
+            if any(views[i] == other for other in taken):
+                self._counters.bytes_guarded += spec.nbytes
+                views[i] = _buffers.duplicate(self._program.device.hal, views[i], spec)
+            taken.append(views[i])
+
+    def _check(self, values: Sequence[Value]) -> None:
+        arguments = self.signature.arguments
+        if len(values) != len(arguments):
+            names = ", ".join(argument.name for argument in arguments)
+            raise DeviceError(f"{self.name!r} takes {len(arguments)} arguments ({names}), found {len(values)}")
+        donated: set[int] = set()
+        passed: set[int] = set()
+        for argument, value in zip(arguments, values, strict=True):
+            if argument.kind == "scalar":
+                self._check_scalar(argument, value)
+                continue
+            if isinstance(value, DeviceTensor):
+                self._check_handle(argument, value)
+                key = value.key
+                if key in donated or (argument.donated and key in passed):
+                    raise DeviceError(
+                        f"{self.name!r}: the tensor for {argument.name!r} is passed twice and one of the arguments is "
+                        f"donated; pass a copy (session.upload(tensor.numpy()))"
+                    )
+                passed.add(key)
+                if argument.donated:
+                    donated.add(key)
+            elif not isinstance(value, np.ndarray | np.generic):
+                raise self._mismatch(argument, f"a {type(value).__name__}")
+            elif value.shape != argument.spec.shape or value.dtype != argument.spec.dtype.numpy:
+                raise self._mismatch(argument, f"an array of shape {value.shape} and dtype {value.dtype}")
+
+    def _check_handle(self, argument: ArgumentSpec, value: DeviceTensor) -> None:
+        value.check(f"pass for {argument.name!r} of {self.name!r}")
+        if value.program is not self._program:
+            raise self._mismatch(argument, f"a tensor of another session ({value.spec}); pass its .numpy()")
+        if value.spec != argument.spec:
+            raise self._mismatch(argument, f"a tensor {value.spec}")
+
+    def _check_scalar(self, argument: ArgumentSpec, value: Value) -> None:
+        dtype = argument.spec.dtype
+        if isinstance(value, np.generic):
+            value = value.item()
+        if dtype.is_floating:
+            fits = isinstance(value, int | float) and not isinstance(value, bool)
+        elif dtype.is_integer:
+            limits = np.iinfo(dtype.numpy)
+            fits = isinstance(value, int) and not isinstance(value, bool) and limits.min <= value <= limits.max
+        else:
+            fits = isinstance(value, bool)
+        if not fits:
+            raise self._mismatch(argument, f"{value!r}" if isinstance(value, int | float) else type(value).__name__)
+
+    def _mismatch(self, argument: ArgumentSpec, found: str) -> DeviceError:
+        expected = f"a number of dtype {argument.spec.dtype}" if argument.kind == "scalar" else f"{argument.spec}"
+        return DeviceError(f"{self.name!r}: argument {argument.name!r} is {expected}, found {found}")
+
+
+def _push_number(inputs: VmVariantList, argument: ArgumentSpec, value: Value) -> None:
+    """Passes a number that has been checked."""
+    assert isinstance(value, int | float | np.generic)
+    if argument.spec.dtype.is_floating:
+        inputs.push_float(float(value))
+    else:
+        inputs.push_int(int(value))
