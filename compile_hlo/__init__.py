@@ -1,1 +1,14 @@
-"""Lowering: graph passes and emission."""
+"""Lowering: graph passes, emission of StableHLO, parameter archives, bundles; IREE below ``compile_hlo.iree``."""
+
+from compile_hlo._lower import LoweredFunction, LoweredModule, lower_module, record_entry_point
+from compile_hlo.passes import pruned_to_outputs, without_common_subexpressions, without_dead_code
+
+__all__ = [
+    "LoweredFunction",
+    "LoweredModule",
+    "lower_module",
+    "pruned_to_outputs",
+    "record_entry_point",
+    "without_common_subexpressions",
+    "without_dead_code",
+]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from lang_core import Argument, InputError, TapelineError, TensorSpec
 
@@ -16,7 +16,7 @@ class ArgumentConfig:
     """An argument: ``direction`` is IN, or INOUT where a result takes over its buffer (it is then donated)."""
 
     name: str
-    kind: str
+    kind: Literal["tensor", "scalar"]
     direction: str
     dtype: str
     shape: list[int]

@@ -9,7 +9,18 @@ Axes: V vocabulary, C candidates (the tokens that no filter has removed yet).
 """
 
 from transformer_core.generation._config import SamplingConfig
+from transformer_core.generation._loop import CachedModel, Step, generate, run_prompt
 from transformer_core.generation._sampler import Sampler
 from transformer_core.generation._stop import StopRule, eos_ids, load_eos_ids
 
-__all__ = ["Sampler", "SamplingConfig", "StopRule", "eos_ids", "load_eos_ids"]
+__all__ = [
+    "CachedModel",
+    "Sampler",
+    "SamplingConfig",
+    "Step",
+    "StopRule",
+    "eos_ids",
+    "generate",
+    "load_eos_ids",
+    "run_prompt",
+]

@@ -1,0 +1,35 @@
+"""Bundles: the directory that an export writes and everything else reads. docs/bundle.md describes the files."""
+
+from compile_hlo.bundle._bundle import ARCHIVE, ARTIFACT, MODULE, REPORT, SCOPE, Bundle, executable_name, signature
+from compile_hlo.bundle._kernel_config import (
+    ArgumentConfig,
+    EntryPointConfig,
+    KernelConfig,
+    ResultConfig,
+    entry_point_config,
+)
+from compile_hlo.bundle._phases import Memory, PhaseCost, PhaseMeter, memory_now
+from compile_hlo.bundle._staging import MARK, check_output, staged
+
+__all__ = [
+    "ARCHIVE",
+    "ARTIFACT",
+    "MARK",
+    "MODULE",
+    "REPORT",
+    "SCOPE",
+    "ArgumentConfig",
+    "Bundle",
+    "EntryPointConfig",
+    "KernelConfig",
+    "Memory",
+    "PhaseCost",
+    "PhaseMeter",
+    "ResultConfig",
+    "check_output",
+    "entry_point_config",
+    "executable_name",
+    "memory_now",
+    "signature",
+    "staged",
+]

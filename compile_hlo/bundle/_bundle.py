@@ -1,0 +1,107 @@
+"""An exported bundle, opened."""
+
+from pathlib import Path
+from typing import Final
+
+from compile_hlo.bundle._kernel_config import EntryPointConfig, KernelConfig
+from compile_hlo.bundle._staging import MARK
+from compile_hlo.iree import ArgumentSpec, Device, ResultSpec, Session, Signature, host_cpu, target_of_device
+from lang_core import InputError, near_names
+
+MODULE: Final = "module.mlir"
+ARTIFACT: Final = "module.vhlo"
+ARCHIVE: Final = "weights.irpa"
+REPORT: Final = "report.json"
+SCOPE: Final = "model"
+
+
+def executable_name(target: str) -> str:
+    """The file of a target's compiled module."""
+    return f"module.{target}.vmfb"
+
+
+class Bundle:
+    """A bundle's directory.
+
+    Attributes:
+        path: the directory.
+        config: its kernel_config.json.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Reads the description.
+
+        Raises:
+            InputError: the directory is no bundle, or is damaged.
+        """
+        self.path: Final = path
+        self.config: Final = KernelConfig.read(path / MARK)
+
+    def entry_point(self, name: str) -> EntryPointConfig:
+        """An entry point's description.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        known = [each.name for each in self.config.entry_points]
+        if name not in known:
+            raise InputError(
+                f"{self.path} has no entry point {name!r}: it has {', '.join(known)}{near_names(name, known)}"
+            )
+        return self.config.entry_points[known.index(name)]
+
+    def session(self, device: str) -> Session:
+        """Opens the bundle on a device. Close the session when done.
+
+        Raises:
+            InputError: the bundle was not compiled for the device, or for a CPU that is not this one.
+            DeviceError: the device is not there, or a file is damaged.
+        """
+        target = target_of_device(device)
+        executable = self.path / executable_name(target)
+        if not executable.is_file():
+            compiled = ", ".join(self.config.targets) or "no target"
+            raise InputError(
+                f"device {device!r} runs modules of target {target}; {self.path} was compiled for {compiled}: export "
+                f"it with --target={target}"
+            )
+        self._check_cpu(target)
+        archive = self.path / ARCHIVE
+        return Session(
+            executable,
+            Device(device),
+            parameters=archive if archive.is_file() else None,
+            scope=SCOPE,
+            signatures={each.name: signature(each) for each in self.config.entry_points},
+        )
+
+    def _check_cpu(self, target: str) -> None:
+        cpu = self.config.targets.get(target, {}).get("cpu")
+        if not cpu or cpu.get("target") != "host":
+            return
+        missing = sorted(set(cpu.get("features", ())) - set(host_cpu().features))
+        if missing:
+            raise InputError(
+                f"{self.path}: module.{target}.vmfb was compiled for {cpu.get('name')}, and this CPU lacks "
+                f"{', '.join(missing)}: export the bundle on this machine"
+            )
+
+
+def signature(entry_point: EntryPointConfig) -> Signature:
+    """What a session has to know of an entry point."""
+    results = [result.name for result in entry_point.results]
+    return Signature(
+        tuple(
+            ArgumentSpec(
+                argument.name,
+                argument.spec,
+                argument.kind,
+                donated=argument.donated,
+                alias_result=None if argument.alias_result is None else results.index(argument.alias_result),
+            )
+            for argument in entry_point.args
+        ),
+        tuple(ResultSpec(result.name, result.spec) for result in entry_point.results),
+    )
+
+

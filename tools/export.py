@@ -1,0 +1,79 @@
+"""Turns a checkpoint into a verified bundle.
+
+With no flags it exports the built-in demo model to ./tapeline-demo.
+"""
+
+from typing import Final
+
+from absl import flags
+
+from compile_hlo.bundle import PhaseMeter, check_output
+from tools import cli
+from tools.exporting import ENTRY_POINTS, ExportOptions, choices, refuse_later, run_export, sequence, targets
+
+_MODEL: Final = flags.DEFINE_string("model", "demo", "A Hugging Face directory, or demo.")
+_OUTPUT: Final = flags.DEFINE_string("output", "tapeline-demo", "The bundle's directory.")
+_ENTRY_POINTS: Final = flags.DEFINE_string("entry_points", "prefill,decode", "forward, or prefill,decode.")
+_BATCH: Final = flags.DEFINE_integer("batch", 1, "Sequences per call.", lower_bound=1)
+_SEQUENCE: Final = flags.DEFINE_string("sequence", "64", "Tokens that one call of forward or prefill takes.")
+_MAX_SEQUENCE: Final = flags.DEFINE_integer(
+    "max_sequence", None, "Positions that the caches hold; by default what the model was trained on, 2048 at most.",
+    lower_bound=1,
+)
+_DTYPE: Final = flags.DEFINE_enum("dtype", "f32", ["f32", "bf16", "f16"], "Of activations and unquantized weights.")
+_QUANTIZE: Final = flags.DEFINE_enum("quantize", "none", ["none", "q8_0", "q4_0"], "The weights' encoding.")
+_WEIGHTS: Final = flags.DEFINE_enum(
+    "weights", "external", ["external", "inline", "none"],
+    "An archive beside the module, constants in its text, or no weight at all (module and description only).",
+)
+_LOWERING: Final = flags.DEFINE_enum("lowering", "buffered", ["streaming", "buffered"], "How text is made.")
+_NUM_LAYERS: Final = flags.DEFINE_integer("num_layers", None, "Only so many of the first layers.", lower_bound=1)
+_TARGET: Final = flags.DEFINE_string(
+    "target", "llvm-cpu", "A comma list of llvm-cpu, vmvx, vulkan-spirv, cuda; or none."
+)
+_VERIFY: Final = flags.DEFINE_enum(
+    "verify", "auto", ["auto", "none", "parse", "interpreter", "iree"],
+    "parse: StableHLO's verifier. interpreter, iree: also results against the eager context. auto: as iree.",
+)
+_DRY_RUN: Final = flags.DEFINE_bool("dry_run", False, "Say what would be done; write nothing.")
+_MAX_MEMORY: Final = flags.DEFINE_string("max_memory", "", "A budget such as 1GiB.")
+_RESUME: Final = flags.DEFINE_bool("resume", False, "Continue an interrupted export.")
+_REPORT: Final = flags.DEFINE_string("report", None, "Also write the JSON report here.")
+_DUMP_TAGS: Final = flags.DEFINE_string("dump_tags", "", "Tensor names to keep dumpable.")
+_GRAPH: Final = flags.DEFINE_string("graph", "", "dot, svg or json.")
+
+
+def _options() -> ExportOptions:
+    refuse_later("quantize", _QUANTIZE.value)
+    refuse_later("lowering", _LOWERING.value)
+    refuse_later("max_memory", _MAX_MEMORY.value)
+    refuse_later("dump_tags", _DUMP_TAGS.value)
+    refuse_later("graph", _GRAPH.value)
+    refuse_later("dry_run", str(_DRY_RUN.value).lower())
+    refuse_later("resume", str(_RESUME.value).lower())
+    return ExportOptions(
+        model=_MODEL.value,
+        output=cli.user_path(_OUTPUT.value),
+        entry_points=choices("entry_points", _ENTRY_POINTS.value, ENTRY_POINTS),
+        batch=_BATCH.value,
+        sequence=sequence(_SEQUENCE.value),
+        max_sequence=_MAX_SEQUENCE.value,
+        dtype=_DTYPE.value,
+        weights=_WEIGHTS.value,
+        num_layers=_NUM_LAYERS.value,
+        targets=targets(_TARGET.value),
+        verify=_VERIFY.value,
+        report=cli.user_path(_REPORT.value) if _REPORT.value else None,
+    )
+
+
+def main() -> None:
+    """Exports, and prints the bundle's path."""
+    options = _options()
+    check_output(options.output)
+    run_export(options, cli.user_path(options.model), PhaseMeter())
+    print(options.output)
+
+
+if __name__ == "__main__":
+    cli.run(main)

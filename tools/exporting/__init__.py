@@ -1,0 +1,14 @@
+"""What tools:export does, step by step."""
+
+from tools.exporting._export import run_export
+from tools.exporting._options import (
+    ENTRY_POINTS,
+    TARGETS,
+    ExportOptions,
+    choices,
+    refuse_later,
+    sequence,
+    targets,
+)
+
+__all__ = ["ENTRY_POINTS", "TARGETS", "ExportOptions", "choices", "refuse_later", "run_export", "sequence", "targets"]

@@ -1,0 +1,62 @@
+"""How well two results agree."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+# Largest error, relative to the largest reference value, that rounding explains through a whole model (docs/numerics.md).
+TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2}
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Figures over all elements that are finite in the reference.
+
+    Attributes:
+        max_abs: the largest absolute error.
+        max_rel: the largest absolute error over the largest absolute reference value.
+        cosine: of the angle between the two as vectors.
+        nmse: the squared error over the squared reference.
+        top1: the share of rows whose largest element is at the same place.
+        nonfinite_match: whether NaN and infinities are at the same places.
+    """
+
+    max_abs: float
+    max_rel: float
+    cosine: float
+    nmse: float
+    top1: float
+    nonfinite_match: bool
+
+    def within(self, tolerance: float) -> bool:
+        """Whether the two agree."""
+        return self.nonfinite_match and self.max_rel <= tolerance
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report."""
+        return asdict(self)
+
+
+def agreement(found: np.ndarray, reference: np.ndarray) -> Agreement:
+    """Compares arrays of one shape ``[.., V]``, in float64."""
+    a, b = found.astype(np.float64), reference.astype(np.float64)
+    finite = np.isfinite(b)
+    same = bool(np.array_equal(np.isfinite(a), finite))
+    x, y = np.where(finite & np.isfinite(a), a, 0.0), np.where(finite & np.isfinite(a), b, 0.0)
+    error = np.abs(x - y)
+    scale = float(np.abs(y).max(initial=0.0))
+    norms = math.sqrt(float((x * x).sum()) * float((y * y).sum()))
+    power = float((y * y).sum())
+    rows = reference.reshape(-1, reference.shape[-1]) if reference.ndim and reference.size else reference.reshape(1, -1)
+    top1 = float((found.reshape(rows.shape).argmax(-1) == rows.argmax(-1)).mean()) if reference.size else 1.0
+    max_abs = float(error.max(initial=0.0))
+    return Agreement(
+        max_abs=max_abs,
+        max_rel=max_abs / scale if scale else max_abs,
+        cosine=float((x * y).sum()) / norms if norms else float(max_abs == 0),
+        nmse=float((error * error).sum()) / power if power else max_abs,
+        top1=top1,
+        nonfinite_match=same,
+    )

@@ -1,0 +1,229 @@
+"""The export: a checkpoint in, a verified bundle out."""
+
+import dataclasses
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from compile_hlo import LoweredModule, lower_module
+from compile_hlo.archive import ArchiveEntry, archive_layout, write_archive
+from compile_hlo.bundle import ARCHIVE, MARK, MODULE, SCOPE, Bundle, KernelConfig, PhaseMeter, entry_point_config
+from compile_hlo.bundle import executable_name, staged
+from compile_hlo.emit import ExternalParameters, Form, InlineParameters
+from compile_hlo.iree import compile_module, target_named
+from lang_core import CheckpointError, EntryPoint, TensorSpec, WeightSource
+from tools.cli import ByteProgress, say
+from tools.exporting._options import ExportOptions
+from tools.exporting._report import hashes_of, producer, write_report
+from tools.exporting._source import ModelSource, open_source
+from tools.exporting._verify import References, check_devices, check_interpreter, devices_of, write_portable
+from tools.text import TOKENIZER_FILES
+from transformer_core.checkpoints import IGNORABLE, Audit, audit
+from transformer_core.models import DecoderLM, entry_points, load_config
+
+
+# Positions that caches hold where nobody says how many, if the model was trained on as many.
+DEFAULT_CAPACITY: Final = 2048
+
+
+@dataclass(slots=True)
+class Export:
+    """What an export knows so far.
+
+    Attributes:
+        options: what was asked for.
+        model: the modules.
+        entry_points: what the bundle will offer.
+        audit: the checkpoint's keys; None without weights.
+        meter: costs of the phases.
+        lowered: the functions.
+        parameter_bytes: of the archive.
+        predicted_bytes: the same, before it was written.
+        nonfinite: NaNs and infinities per parameter.
+        targets: for kernel_config.json.
+        verification: for the report.
+        hashes: sha256 per file, as far as they are known.
+    """
+
+    options: ExportOptions
+    model: DecoderLM
+    entry_points: tuple[EntryPoint, ...]
+    audit: Audit | None
+    meter: PhaseMeter
+    lowered: LoweredModule = dataclasses.field(default_factory=LoweredModule)
+    parameter_bytes: int = 0
+    predicted_bytes: int = 0
+    nonfinite: dict[str, Any] = dataclasses.field(default_factory=dict)
+    targets: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    verification: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    hashes: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> None:
+    """Exports a model; afterwards ``options.output`` is a bundle, or what it was before.
+
+    Raises:
+        InputError: the model, the sizes or the output directory are wrong.
+        CompileError: a target's compiler refuses the module.
+        VerificationError: the bundle does not compute what the model does.
+    """
+    with (
+        staged(options.output) as staging,
+        open_source(options.model, model_path, options.weights != "none") as source,
+    ):
+        with meter.phase("load"):
+            export = _load(options, source, meter)
+        with meter.phase("lower"):
+            _lower(export, source, staging)
+        with meter.phase("parameters"):
+            _write_parameters(export, source, staging)
+        with meter.phase("compile"):
+            _compile(export, staging)
+        _copy_files(source, staging)
+        _write_config(export, staging)
+        with meter.phase("verify"):
+            _verify(export, source, staging)
+        _write_config(export, staging)
+        write_report(export, staging, options.report)
+
+
+def _load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Export:
+    config = load_config(source.directory)
+    model = DecoderLM(config, options.dtype, options.num_layers)
+    if options.max_sequence is None:
+        capacity = max(options.sequence, min(config.rope.trained_length, DEFAULT_CAPACITY))
+        options = dataclasses.replace(options, max_sequence=capacity)
+    points = entry_points(
+        model,
+        names=options.entry_points,
+        batch=options.batch,
+        sequence=options.sequence,
+        max_sequence=options.max_sequence,
+    )
+    found = None
+    if source.weights is not None:
+        wanted = {path: parameter.spec for path, parameter in model.named_parameters()}
+        tied = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
+        beyond = [f"model.layers.{i}.*" for i in range(model.config.layers, config.layers)]
+        found = audit(source.weights, wanted, tied=tied, ignorable=[*IGNORABLE, *beyond])
+    return Export(options, model, points, found, meter)
+
+
+def _lower(export: Export, source: ModelSource, staging: Path) -> None:
+    with (staging / MODULE).open("w") as text:
+        export.lowered = lower_module(export.entry_points, text.write, _form(export.options, source.weights))
+
+
+def _form(options: ExportOptions, weights: WeightSource | None) -> Form:
+    if options.weights != "inline":
+        return ExternalParameters(SCOPE)
+    if weights is None:
+        raise CheckpointError("--weights=inline needs the checkpoint's weights")
+
+    def read(path: str, spec: TensorSpec) -> np.ndarray:
+        return weights.read(path).astype(spec.dtype.numpy, copy=False)
+
+    return InlineParameters(read)
+
+
+def _write_parameters(export: Export, source: ModelSource, staging: Path) -> None:
+    if export.options.weights != "external" or source.weights is None:
+        return
+    entries = [ArchiveEntry(path, path, spec) for path, spec in export.lowered.parameters().items()]
+    export.predicted_bytes = archive_layout(entries).total_bytes
+    with ByteProgress("weights") as progress:
+        written = write_archive(staging / ARCHIVE, entries, source.weights, progress=progress)
+    export.parameter_bytes = written.total_bytes
+    export.nonfinite = {name: found._asdict() for name, found in written.nonfinite.items()}
+    export.hashes[ARCHIVE] = written.sha256
+    for name, found in export.nonfinite.items():
+        say(f"warning: parameter {name} in {source.weights.origin(name)} has {found}: kept exactly as stored")
+
+
+def _compile(export: Export, staging: Path) -> None:
+    for name in export.options.targets:
+        target = target_named(name)
+        say(f"compiling for {name} ...")
+        report = compile_module(staging / MODULE, staging / executable_name(name), target)
+        export.targets[name] = {
+            "file": executable_name(name),
+            "flags": list(target.flags),
+            "devices": list(target.devices),
+            "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
+            "seconds": report.seconds,
+            "compiler_peak_rss_bytes": report.peak_rss_bytes,
+        }
+
+
+def _copy_files(source: ModelSource, staging: Path) -> None:
+    for name in ("config.json", "generation_config.json", *TOKENIZER_FILES):
+        if (source.directory / name).is_file():
+            shutil.copyfile(source.directory / name, staging / name)
+
+
+def _write_config(export: Export, staging: Path) -> None:
+    export.hashes = hashes_of(staging, known=export.hashes)
+    functions = zip(export.entry_points, export.lowered.functions, strict=True)
+    KernelConfig(
+        entry_points=[entry_point_config(e.name, e.arguments, f.results) for e, f in functions],
+        parameters={
+            path: {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+            for path, spec in export.lowered.parameters().items()
+        },
+        targets=export.targets,
+        model=_model(export),
+        producer=producer(),
+        sha256=export.hashes,
+    ).write(staging / MARK)
+
+
+def _model(export: Export) -> dict[str, Any]:
+    config, options = export.model.config, export.options
+    rope = config.rope
+    return {
+        "family": config.architecture,
+        "name": options.model,
+        "dtype": options.dtype,
+        "batch": options.batch,
+        "sequence": options.sequence,
+        "max_sequence": options.max_sequence,
+        "vocabulary": config.vocabulary,
+        "hidden": config.hidden,
+        "intermediate": config.intermediate,
+        "layers": config.layers,
+        "heads": config.heads,
+        "kv_heads": config.kv_heads,
+        "head_size": config.head_size,
+        "windows": list(config.windows),
+        "tied": config.tied,
+        "rope": {
+            "layout": rope.mode.value,
+            "base": rope.base,
+            "rotated": rope.rotated,
+            "trained_length": rope.trained_length,
+            "scaling": {"type": type(rope.scaling).__name__.removesuffix("Scaling").lower()}
+            | (dataclasses.asdict(rope.scaling) if dataclasses.is_dataclass(rope.scaling) else {}),
+        },
+    }
+
+
+def _verify(export: Export, source: ModelSource, staging: Path) -> None:
+    options = export.options
+    if options.verify == "none":
+        return
+    say("verifying ...")
+    write_portable(export.entry_points, staging)
+    if options.verify == "parse" or source.weights is None:
+        return
+    references = References(export.entry_points, source.weights, export.model.config.vocabulary)
+    if options.verify == "interpreter":
+        export.verification = check_interpreter(
+            export.entry_points, references, source.weights, options.dtype, staging
+        )
+        return
+    work = export.parameter_bytes * options.batch * options.sequence
+    devices = devices_of(options.targets)
+    export.verification = check_devices(Bundle(staging), references, options.dtype, devices, work)

@@ -1,0 +1,165 @@
+"""Nothing unverified leaves: the bundle against the eager context."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from compile_hlo import lower_module
+from compile_hlo.bundle import ARTIFACT, MODULE, Bundle
+from compile_hlo.emit import ArgumentParameters
+from compile_hlo.iree import DEVICES, available, target_of_device
+from compile_hlo.portable import in_child, interpret, verify_text, write_artifact
+from lang_core import EagerExecutionContext, EntryPoint, TensorSpec, VerificationError, WeightSource
+from tools.exporting._agreement import TOLERANCE, agreement
+
+Arrays = dict[str, np.ndarray]
+
+# vmvx interprets: on more multiplications than this a check would take minutes.
+_SLOW_DEVICE_LIMIT: Final = 2_000_000_000
+
+
+def write_portable(entry_points: Sequence[EntryPoint], staging: Path) -> None:
+    """Parses and verifies the module's text, and writes the portable artifact.
+
+    Raises:
+        VerificationError: StableHLO refuses the text.
+    """
+    in_child(verify_text, staging / MODULE)
+    text = staging / "portable.mlir"
+    with text.open("w") as file:
+        lower_module(entry_points, file.write, ArgumentParameters())
+    in_child(write_artifact, text, staging / ARTIFACT)
+    text.unlink()
+
+
+class References:
+    """What the eager context computes: inputs and results of every entry point, made when first asked for.
+
+    Entry points are run in their order, each on the caches that the one before left.
+    """
+
+    def __init__(self, entry_points: Sequence[EntryPoint], weights: WeightSource, vocabulary: int) -> None:
+        self._entry_points = entry_points
+        self._weights = weights
+        self._vocabulary = vocabulary
+        self._made: dict[str, tuple[Arrays, Arrays]] | None = None
+
+    def __call__(self) -> dict[str, tuple[Arrays, Arrays]]:
+        """(inputs, results) by entry point."""
+        if self._made is None:
+            self._made = {}
+            state: Arrays = {}
+            for entry_point in self._entry_points:
+                inputs = example_inputs(entry_point, self._vocabulary, state)
+                ctx = EagerExecutionContext(self._weights)
+                results = entry_point(ctx, *[ctx.constant(array) for array in inputs.values()])
+                outputs = {name: tensor.numpy() for name, tensor in results.items()}
+                self._made[entry_point.name] = inputs, outputs
+                state.update(outputs, next_position=inputs.get("position", np.int32(0)) + inputs["token_ids"].shape[1])
+        return self._made
+
+
+def example_inputs(entry_point: EntryPoint, vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
+    """Inputs that exercise an entry point: varied tokens, and the caches of ``state`` where it has them."""
+    tokens = next(a.spec for a in entry_point.arguments if a.name == "token_ids")
+    capacity = max((a.spec.shape[2] for a in entry_point.arguments if a.spec.ndim == 4), default=tokens.shape[1])
+    begin = min(int(state.get("next_position", np.int32(0))), capacity - tokens.shape[1])
+    inputs: Arrays = {}
+    for argument in entry_point.arguments:
+        if argument.name == "token_ids":
+            ids = (np.arange(tokens.size, dtype=np.int64) * 7919 + 11 * (begin + 1)) % vocabulary
+            inputs["token_ids"] = ids.astype(np.int32).reshape(tokens.shape)
+        elif argument.name == "position":
+            inputs["position"] = np.asarray(begin, np.int32)
+        elif argument.name == "last":
+            inputs["last"] = np.asarray(tokens.shape[1] - 1, np.int32)
+        else:
+            inputs[argument.name] = _cached(argument.spec, state.get(argument.name))
+    return inputs
+
+
+def _cached(spec: TensorSpec, known: np.ndarray | None) -> np.ndarray:
+    return np.zeros(spec.shape, spec.dtype.numpy) if known is None else known
+
+
+def check_devices(
+    bundle: Bundle, references: References, dtype: str, devices: Sequence[str], multiplications: int
+) -> list[dict[str, Any]]:
+    """Runs every entry point on devices and compares with the eager context.
+
+    Returns:
+        For the report: figures per device, entry point and result; or why a device was skipped.
+
+    Raises:
+        VerificationError: a result disagrees; names device, entry point and result.
+    """
+    rows: list[dict[str, Any]] = []
+    for device in devices:
+        present, reason = available(device)
+        if not present:
+            rows.append({"device": device, "skipped": reason})
+        elif device == "vmvx" and multiplications > _SLOW_DEVICE_LIMIT:
+            rows.append({"device": device, "skipped": "vmvx interprets; this model would take it minutes"})
+        else:
+            rows += _check_device(bundle, references, dtype, device)
+    return rows
+
+
+def _check_device(bundle: Bundle, references: References, dtype: str, device: str) -> list[dict[str, Any]]:
+    rows = []
+    with bundle.session(device) as session:
+        for name, (inputs, expected) in references().items():
+            scalars = {argument.name for argument in bundle.entry_point(name).args if argument.kind == "scalar"}
+            values = [int(array) if key in scalars else array for key, array in inputs.items()]
+            found = [tensor.numpy() for tensor in session.function(name)(*values)]
+            rows += compared(device, name, dict(zip(expected, found, strict=True)), expected, dtype)
+    return rows
+
+
+def check_interpreter(entry_points: Sequence[EntryPoint], references: References, weights: WeightSource,
+                      dtype: str, staging: Path) -> list[dict[str, Any]]:
+    """Runs every entry point in StableHLO's reference interpreter and compares with the eager context."""
+    rows = []
+    text = staging / "interpreter.mlir"
+    for entry_point in entry_points:
+        with text.open("w") as file:
+            lowered = lower_module([entry_point], file.write, ArgumentParameters())
+        inputs, expected = references()[entry_point.name]
+        parameters = [
+            weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()
+        ]
+        found = in_child(interpret, text, [*inputs.values(), *parameters])
+        rows += compared("interpreter", entry_point.name, dict(zip(expected, found, strict=True)), expected, dtype)
+    text.unlink()
+    return rows
+
+
+def compared(device: str, entry_point: str, found: Arrays, expected: Arrays, dtype: str) -> list[dict[str, Any]]:
+    """Compares results by name.
+
+    Raises:
+        VerificationError: one disagrees.
+    """
+    rows = []
+    for name, reference in expected.items():
+        figures = agreement(found[name], reference)
+        rows.append({"device": device, "entry_point": entry_point, "result": name, **figures.as_json()})
+        if not figures.within(TOLERANCE[dtype]):
+            raise VerificationError(
+                f"device {device}, entry point {entry_point!r}, result {name!r} disagrees with the eager context: largest "
+                f"error {figures.max_abs:.3g} ({figures.max_rel:.3g} of the largest value; {TOLERANCE[dtype]:.0e} is "
+                f"allowed for {dtype}), cosine {figures.cosine:.6f}: the bundle was not written"
+            )
+    return rows
+
+
+def devices_of(targets: Sequence[str]) -> list[str]:
+    """One device per target that a check should run on."""
+    seen: dict[str, str] = {}
+    for device in DEVICES:
+        target = target_of_device(device)
+        if target in targets:
+            seen.setdefault(target, device)
+    return list(seen.values())
