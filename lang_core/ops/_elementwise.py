@@ -11,7 +11,7 @@ from lang_core._dtypes import DType, as_dtype, bool_, promote
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import Operand, OpsBase
-from lang_core.ops._op import Array, Op, Specs, broadcast_shapes, define, require
+from lang_core.ops._op import Array, Specs, broadcast_shapes, define, require
 
 _BROADCAST: Final = "the shapes broadcast by NumPy's rules"
 _PROMOTE: Final = "the dtypes promote, by numpy.result_type, to one of the table's dtypes"
@@ -45,18 +45,21 @@ def _rule(name: str, domain: str, result: DType | None) -> Callable[..., Specs]:
     return rule
 
 
-def _elementwise(name: str, numpy: Callable[..., Any], domain: str, summary: str, result: DType | None) -> Op:
-    return define(
-        name,
-        summary=summary,
-        constraints=(_BROADCAST, _PROMOTE, f"the common dtype is {domain}"),
-        shape_rule=_rule(name, domain, result),
-        eager_rule=numpy,
-    )
+def _unary_rule(name: str, domain: str) -> Callable[..., Specs]:
+    def rule(x: TensorSpec) -> Specs:
+        require(_DOMAINS[domain](x.dtype), f"{name}_c1", f"the dtype is {x.dtype}, not {domain}")
+        return (x,)
+
+    return rule
+
+
+def _constraints(domain: str) -> tuple[str, ...]:
+    return (_BROADCAST, _PROMOTE) if domain == "any" else (_BROADCAST, _PROMOTE, f"the common dtype is {domain}")
 
 
 def _binary(name: str, numpy: Callable[..., Any], domain: str, summary: str, result: DType | None = None) -> Any:
-    op = _elementwise(name, numpy, domain, summary, result)
+    rule = _rule(name, domain, result)
+    op = define(name, summary=summary, constraints=_constraints(domain), shape_rule=rule, eager_rule=numpy)
 
     def method(self: OpsBase, x: Operand, y: Operand) -> Tensor:
         if isinstance(x, Tensor) and isinstance(y, Tensor):
@@ -67,8 +70,9 @@ def _binary(name: str, numpy: Callable[..., Any], domain: str, summary: str, res
     return method
 
 
-def _unary(name: str, numpy: Callable[..., Any], domain: str, summary: str, result: DType | None = None) -> Any:
-    op = _elementwise(name, numpy, domain, summary, result)
+def _unary(name: str, numpy: Callable[..., Any], domain: str, summary: str) -> Any:
+    constraints, rule = (f"the dtype is {domain}",), _unary_rule(name, domain)
+    op = define(name, summary=summary, constraints=constraints, shape_rule=rule, eager_rule=numpy)
 
     def method(self: OpsBase, x: Operand) -> Tensor:
         return self._ctx.apply(op, (x,))[0]
@@ -220,7 +224,7 @@ _SELECT = define(
 _CLAMP = define(
     "clamp",
     summary="min(max(x, low), high); NaN stays NaN.",
-    constraints=(_BROADCAST, _PROMOTE, "the common dtype is a number"),
+    constraints=_constraints("a number"),
     shape_rule=_rule("clamp", "a number", None),
     eager_rule=lambda x, low, high: np.minimum(np.maximum(x, low), high),
 )
