@@ -2,12 +2,14 @@
 
 import hashlib
 import os
+import sys
 import threading
 from typing import Final
 
 from lang_core import InputError
 
 _BLOCK: Final = 1 << 20
+_NICE: Final = 5
 
 
 class FollowingHash:
@@ -60,6 +62,8 @@ class FollowingHash:
     def _run(self) -> None:
         block = memoryview(bytearray(_BLOCK))
         try:
+            if sys.platform == "linux":  # where this sets the thread's priority: the writer goes first
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
             done = 0
             while (stop := self._wait(done)) > done:
                 while done < stop and not self._cancelled:

@@ -59,7 +59,10 @@ def convert(piece: np.ndarray, out: np.ndarray) -> None:
     with np.errstate(all="ignore"):
         if piece.dtype == f64.numpy and out.dtype == bf16.numpy:
             piece = _rounded_to_odd(piece)
-        np.copyto(out, piece, casting="unsafe")
+        if piece.dtype == bf16.numpy and out.dtype == f16.numpy:
+            _bf16_to_f16(piece, out)
+        else:
+            np.copyto(out, piece, casting="unsafe")
 
 
 def check_lossless_range(piece: np.ndarray, out: np.ndarray) -> None:
@@ -68,6 +71,18 @@ def check_lossless_range(piece: np.ndarray, out: np.ndarray) -> None:
     if lost.any():
         index = int(lost.argmax())
         raise LossError(index, float(piece[index]))
+
+
+def _bf16_to_f16(piece: np.ndarray, out: np.ndarray) -> None:
+    """Shifts what is normal in both, without rounding as f16 has the longer mantissa; converts only the rest."""
+    source, bits = piece.view(np.uint16), out.view(np.uint16)
+    magnitude = source & np.uint16(0x7FFF)
+    np.subtract(magnitude, np.uint16(112 << 7), out=bits)  # the biases of the exponents, 127 and 15, differ by 112
+    rest = np.flatnonzero((bits < 1 << 7) | (bits >= 31 << 7))
+    np.left_shift(bits, 3, out=bits)
+    np.bitwise_and(source, np.uint16(0x8000), out=magnitude)
+    np.bitwise_or(bits, magnitude, out=bits)
+    out[rest] = piece[rest].astype(f16.numpy)
 
 
 def _rounded_to_odd(piece: np.ndarray) -> np.ndarray:

@@ -36,6 +36,13 @@ def test_every_16_bit_value_survives_a_round_trip() -> None:
             assert np.isnan(back[nan]).all()
 
 
+def test_every_bf16_narrows_to_f16_as_ml_dtypes_does() -> None:
+    values = np.arange(2**16, dtype=np.uint16).view(BF16)
+    with np.errstate(all="ignore"):
+        expected = values.astype(np.float16)
+    np.testing.assert_array_equal(converted(values, "f16").view(np.uint16), expected.view(np.uint16))
+
+
 def is_nearest_even(value: float, found: np.ndarray) -> bool:
     """By exact rational arithmetic: no neighbour is nearer; of two as near, found is the even one."""
     if not np.isfinite(found):
