@@ -56,7 +56,7 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_"):
             for suffix, child in _children(value):
-                if child._parent is None and child is not self:  # pyright: ignore[reportPrivateUsage]
+                if child._parent is None and child is not self:
                     object.__setattr__(child, "_parent", self)
                     object.__setattr__(child, "_name", name + suffix)
         object.__setattr__(self, name, value)
@@ -84,9 +84,9 @@ class Module:
         yield from self._walk(set())
 
     def _walk(self, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
-        for value in vars(self).values():
-            for _, child in _children(value):
-                if id(child) in seen or child is self._parent:
+        for name, value in vars(self).items():
+            for _, child in _children(value) if not name.startswith("_") else ():
+                if id(child) in seen:
                     continue
                 seen.add(id(child))
                 if isinstance(child, Parameter):

@@ -66,6 +66,8 @@ class OpsBase:
 
     def _tensors(self, op: Op, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
         """Turns Python numbers among the operands into constants of the dtype they take beside the others."""
+        if not any(type(operand) in NUMBERS for operand in operands):
+            return operands
         dtype = None
         for operand in operands:
             if isinstance(operand, Tensor | np.ndarray | np.generic):

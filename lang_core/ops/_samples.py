@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from lang_core import DTYPES, DType, EagerExecutionContext, Tensor, bool_
 
 CTX: Final = EagerExecutionContext()
-OPS_NOW: Final = CTX.ops
+# Of any type, since tests hand NumPy arrays to methods that are annotated for tensors.
+OPS_NOW: Final[Any] = CTX.ops
 
 # A busy machine must not fail a property test, and the same commit must always draw the same examples.
 DRAWN: Final = settings(deadline=None, derandomize=True, max_examples=60, database=None)

@@ -1,0 +1,44 @@
+from typing import Any
+
+from lang_core import EagerExecutionContext, ExecutionContext, Ops
+
+
+class Recording(EagerExecutionContext):
+    """What a recording context does to be known as one."""
+
+    @property
+    def isRecording(self) -> bool:
+        return True
+
+
+def test_a_context_does_not_record_by_default() -> None:
+    assert ExecutionContext.isRecording.fget is not None
+    assert EagerExecutionContext.isRecording is ExecutionContext.isRecording  # inherited, not repeated
+    ctx = EagerExecutionContext()
+    assert ctx.isRecording is False
+    assert ctx.is_recording is False
+
+
+def test_overriding_one_spelling_overrides_both() -> None:
+    ctx = Recording()
+    assert ctx.isRecording is True
+    assert ctx.is_recording is True
+
+
+def test_existing_contexts_keep_working_without_knowing_of_recording() -> None:
+    class Older(EagerExecutionContext):
+        def apply(self, op: Any, inputs: Any, attributes: Any = ()) -> Any:
+            applied.append(op.name)
+            return super().apply(op, inputs, attributes)
+
+    applied: list[str] = []
+    ctx = Older()
+    assert ctx.ops.softplus(ctx.constant([0.0, 1.0])).shape == (2,)
+    assert applied == ["abs", "negate", "exp", "log1p", "maximum", "add"]
+    assert ctx.is_recording is False
+
+
+def test_ops_belong_to_their_context() -> None:
+    one, other = EagerExecutionContext(), EagerExecutionContext()
+    assert isinstance(one.ops, Ops)
+    assert one.ops is not other.ops
