@@ -1,6 +1,7 @@
 """The devices that a compiled module can run on."""
 
 import functools
+import re
 from typing import Final
 
 from iree import runtime
@@ -17,6 +18,8 @@ _DRIVERS: Final = {
 }
 
 DEVICES: Final = tuple(_DRIVERS)
+
+_LONGEST_REASON: Final = 300  # characters; IREE spells out whole target descriptions
 
 LAVAPIPE: Final = "llvmpipe"  # what Mesa's CPU driver for Vulkan calls its device
 
@@ -84,6 +87,7 @@ def _present() -> list[str]:
 
 
 def reason(error: BaseException) -> str:
-    """Cuts the source positions of IREE's own code from its message; the rest is one line."""
-    text = str(error).splitlines()[0]
-    return text.rsplit(".c:", 1)[-1].split("; ", 1)[-1].rstrip(": ") if "; " in text else text
+    """Cuts IREE's message to what it says: without the positions in its own code, one line, not too long."""
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    text = re.sub(r"^.*?\w+\.(?:c|cc|h|cpp):\d+: ", "", line).strip().rstrip(";")
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."

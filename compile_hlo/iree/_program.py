@@ -2,6 +2,7 @@
 
 import atexit
 import itertools
+import os
 import threading
 import weakref
 import zipfile
@@ -15,6 +16,10 @@ from lang_core import DeviceError, InputError
 
 # What the runtime's binding raises, by the status code of the failure.
 IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, MemoryError, TypeError)
+
+
+_ZIP_END: Final = b"PK\x05\x06"  # begins the last record of a ZIP file
+_ZIP_END_BYTES: Final = 22  # of that record, without a comment
 
 
 class Program:
@@ -126,14 +131,27 @@ def check_module_file(path: Path) -> None:
     if not path.is_file():
         raise InputError(f"cannot load the module {str(path)!r}: there is no such file; export writes it")
     try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
+        damaged = _damaged_part(path)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError) as error:
         raise InputError(
             f"cannot load the module {str(path)!r}: it is cut off or no .vmfb ({error}); export again"
-        ) from (error)
+        ) from error
     if damaged is not None:
         raise InputError(f"cannot load the module {str(path)!r}: its part {damaged!r} is damaged; export again")
+
+
+def _damaged_part(path: Path) -> str | None:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        # zipfile would search backward, and find the directory of a ZIP file that is a part of this one.
+        file.seek(max(size - _ZIP_END_BYTES, 0))
+        if file.read(len(_ZIP_END)) != _ZIP_END:
+            raise zipfile.BadZipFile("it does not end as a .vmfb does")
+        with zipfile.ZipFile(file) as archive:
+            parts = archive.infolist()
+            if not parts or parts[0].header_offset != 0:
+                raise zipfile.BadZipFile("its first part is missing")
+            return archive.testzip()
 
 
 def _load_index(path: Path) -> runtime.ParameterIndex:

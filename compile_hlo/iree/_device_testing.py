@@ -1,0 +1,64 @@
+"""What the device tests share: which devices to test, and modules compiled for them."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from iree import runtime
+
+from compile_hlo.iree._compile import compile_module
+from compile_hlo.iree._devices import DEVICES, available
+from compile_hlo.iree._targets import target_of_device
+
+
+def device_params() -> list[object]:
+    """Returns a pytest parameter per device: that of TAPELINE_DEVICE, or all; absent ones skip and say why."""
+    asked = os.environ.get("TAPELINE_DEVICE")
+    names = (asked,) if asked else DEVICES
+    return [
+        pytest.param(name, marks=() if available(name)[0] else pytest.mark.skip(reason=available(name)[1]))
+        for name in names
+    ]
+
+
+def compiled(text: str, device: str, folder: Path, name: str = "m") -> Path:
+    """Writes a module's text and compiles it for a device; returns the .vmfb."""
+    source = folder / f"{name}.mlir"
+    source.write_text(text)
+    output = folder / f"{name}.{device}.vmfb"
+    compile_module(source, output, target_of_device(device))
+    return output
+
+
+def archive(folder: Path, arrays: dict[str, np.ndarray], name: str = "w.irpa") -> Path:
+    """Writes arrays as an archive with IREE's own writer."""
+    index = runtime.ParameterIndex()
+    for key, array in arrays.items():
+        runtime.parameter_index_add_numpy_ndarray(index, key, array)
+    path = folder / name
+    index.create_archive_file(str(path))
+    return path
+
+
+# A weight, a cache row written at a position given as a scalar: what a decode step is made of.
+STEP = """module @m {
+  "util.global"() {sym_name = "w", sym_visibility = "private", type = tensor<4x3xf32>, \
+initial_value = #flow.parameter.named<"model"::"w"> : tensor<4x3xf32>} : () -> ()
+  func.func public @main(%p: i32, %x: tensor<2x3xf32>, %c: tensor<1x5x3xf32> {tf.aliasing_output = 1 : i32}) \
+-> (tensor<2x4xf32>, tensor<1x5x3xf32>) {
+    // layers.0
+    %pos = "tensor.from_elements"(%p) : (i32) -> tensor<i32>
+    %w = "util.global.load"() {global = @w} : () -> tensor<4x3xf32>
+    %z = stablehlo.constant dense<0> : tensor<i32>
+    %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1] : (tensor<2x3xf32>, tensor<4x3xf32>) -> \
+tensor<2x4xf32>
+    // layers.0.cache
+    %r = stablehlo.slice %x [1:2, 0:3] : (tensor<2x3xf32>) -> tensor<1x3xf32>
+    %r1 = stablehlo.reshape %r : (tensor<1x3xf32>) -> tensor<1x1x3xf32>
+    %u = stablehlo.dynamic_update_slice %c, %r1, %z, %pos, %z : (tensor<1x5x3xf32>, tensor<1x1x3xf32>, tensor<i32>, \
+tensor<i32>, tensor<i32>) -> tensor<1x5x3xf32>
+    return %y, %u : tensor<2x4xf32>, tensor<1x5x3xf32>
+  }
+}
+"""
