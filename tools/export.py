@@ -17,13 +17,17 @@ _ENTRY_POINTS: Final = flags.DEFINE_string("entry_points", "prefill,decode", "fo
 _BATCH: Final = flags.DEFINE_integer("batch", 1, "Sequences per call.", lower_bound=1)
 _SEQUENCE: Final = flags.DEFINE_string("sequence", "64", "Tokens that one call of forward or prefill takes.")
 _MAX_SEQUENCE: Final = flags.DEFINE_integer(
-    "max_sequence", None, "Positions that the caches hold; by default what the model was trained on, 2048 at most.",
+    "max_sequence",
+    None,
+    "Positions that the caches hold; by default what the model was trained on, 2048 at most.",
     lower_bound=1,
 )
 _DTYPE: Final = flags.DEFINE_enum("dtype", "f32", ["f32", "bf16", "f16"], "Of activations and unquantized weights.")
 _QUANTIZE: Final = flags.DEFINE_enum("quantize", "none", ["none", "q8_0", "q4_0"], "The weights' encoding.")
 _WEIGHTS: Final = flags.DEFINE_enum(
-    "weights", "external", ["external", "inline", "none"],
+    "weights",
+    "external",
+    ["external", "inline", "none"],
     "An archive beside the module, constants in its text, or no weight at all (module and description only).",
 )
 _LOWERING: Final = flags.DEFINE_enum("lowering", "buffered", ["streaming", "buffered"], "How text is made.")
@@ -32,7 +36,9 @@ _TARGET: Final = flags.DEFINE_string(
     "target", "llvm-cpu", "A comma list of llvm-cpu, vmvx, vulkan-spirv, cuda; or none."
 )
 _VERIFY: Final = flags.DEFINE_enum(
-    "verify", "auto", ["auto", "none", "parse", "interpreter", "iree"],
+    "verify",
+    "auto",
+    ["auto", "none", "parse", "interpreter", "iree"],
     "parse: StableHLO's verifier. interpreter, iree: also results against the eager context. auto: as iree.",
 )
 _DRY_RUN: Final = flags.DEFINE_bool("dry_run", False, "Say what would be done; write nothing.")

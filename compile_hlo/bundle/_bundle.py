@@ -103,5 +103,3 @@ def signature(entry_point: EntryPointConfig) -> Signature:
         ),
         tuple(ResultSpec(result.name, result.spec) for result in entry_point.results),
     )
-
-

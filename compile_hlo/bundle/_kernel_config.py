@@ -113,9 +113,7 @@ def _entry_point(fields: Mapping[str, Any]) -> EntryPointConfig:
     return EntryPointConfig(fields["name"], args, results)
 
 
-def entry_point_config(
-    name: str, arguments: Sequence[Argument], results: Mapping[str, TensorSpec]
-) -> EntryPointConfig:
+def entry_point_config(name: str, arguments: Sequence[Argument], results: Mapping[str, TensorSpec]) -> EntryPointConfig:
     """Describes an entry point: its arguments as declared, its results as lowered."""
     takes_over = {argument.alias_result: argument.name for argument in arguments if argument.alias_result}
     return EntryPointConfig(

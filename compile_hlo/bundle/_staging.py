@@ -68,17 +68,19 @@ def check_output(output: Path) -> None:
 
 @contextlib.contextmanager
 def _refusals(output: Path) -> Iterator[None]:
-    """Turns what the file system refuses into an error of the user's world."""
+    """Turns what the file system refuses below the output's parent into an error of the user's world."""
     try:
         yield
     except OSError as error:
+        if error.filename is not None and not str(error.filename).startswith(str(output.parent)):
+            raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             free = shutil.disk_usage(next(p for p in (output, *output.parents) if p.exists())).free
             raise InputError(
                 f"--output {output}: the disk is full while writing {error.filename or 'the bundle'} ({free} bytes are "
                 f"free): make room or choose another directory"
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
             raise InputError(
                 f"--output {output}: cannot write {error.filename or 'the bundle'}: {error.strerror}: choose another "
                 f"directory"
@@ -90,7 +92,9 @@ def _lock(descriptor: int, output: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InputError(f"--output {output}: another export is writing there: wait for it, or choose another") from None
+        raise InputError(
+            f"--output {output}: another export is writing there: wait for it, or choose another"
+        ) from None
 
 
 def _empty(directory: Path) -> None:

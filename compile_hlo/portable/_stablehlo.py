@@ -1,80 +1,57 @@
-"""What jaxlib's StableHLO can tell of a module: parsed, verified, serialised, interpreted.
-
-These functions hold whole modules in memory, and native code may end the process: call them in a child
-(``compile_hlo.portable.in_child``).
-"""
+"""What jaxlib's StableHLO can tell of a module. Runs in the child process of ``_child.py``, which documents it."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import jax.interpreters.mlir
+import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from lang_core import VerificationError
 
-# Artifacts of this StableHLO version are read by every consumer that is younger.
-ARTIFACT_VERSION: Final = "1.0.0"
+_BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 
 
 def verify_text(path: Path) -> None:
-    """Parses and verifies a module; ops of other dialects must be in the generic form.
-
-    Raises:
-        VerificationError: it is not valid.
-    """
+    """See ``_child.verify_text``."""
     context = jax.interpreters.mlir.make_ir_context()
     context.allow_unregistered_dialects = True
     _parsed(path, context)
 
 
-def write_artifact(text: Path, artifact: Path, version: str = ARTIFACT_VERSION) -> None:
-    """Serialises pure StableHLO text as a portable artifact (VHLO bytecode).
-
-    Raises:
-        VerificationError: the text is no valid StableHLO, or has what ``version`` lacks.
-    """
+def write_artifact(text: Path, artifact: Path, version: str) -> None:
+    """See ``_child.write_artifact``."""
     context = jax.interpreters.mlir.make_ir_context()
     module = _parsed(text, context)
     with context:
         try:
             data = stablehlo.serialize_portable_artifact(module, version)
-        except Exception as error:  # noqa: BLE001 - the binding raises whatever it likes
+        except (RuntimeError, ValueError) as error:
             raise VerificationError(f"{text}: cannot become a StableHLO {version} artifact: {error}") from None
     artifact.write_bytes(data)
 
 
-def interpret(text: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """Runs the module's only function in the StableHLO reference interpreter: slow, and the truth.
-
-    Args:
-        text: pure StableHLO.
-        arrays: one per argument.
-
-    Returns:
-        One array per result.
-
-    Raises:
-        VerificationError: the text is not valid, or the interpreter refuses it.
-    """
+def interpret(text: Path, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """See ``_child.interpret``."""
     context = jax.interpreters.mlir.make_ir_context()
     module = _parsed(text, context)
     with context:
+        narrow = _with_bfloat16_as_bits(module)
         try:
-            results = stablehlo.eval_module(module, [_attribute(array) for array in arrays])
-        except Exception as error:  # noqa: BLE001 - the binding raises whatever it likes
+            results = stablehlo.eval_module(module, [_attribute(array) for array in inputs])
+        except (RuntimeError, ValueError) as error:
             raise VerificationError(f"{text}: the StableHLO interpreter refuses it: {error}") from None
-        return [np.array(result) for result in results]
+        arrays = [np.array(result) for result in results]
+    return [array.view(_BFLOAT16) if bits else array for array, bits in zip(arrays, narrow, strict=True)]
 
 
 def _parsed(path: Path, context: Any) -> Any:
     with context:
         try:
-            module = ir.Module.parseFile(str(path)) if hasattr(ir.Module, "parseFile") else ir.Module.parse(
-                path.read_text()
-            )
+            module = ir.Module.parseFile(str(path))
             module.operation.verify()
         except ir.MLIRError as error:
             raise VerificationError(f"{path}: no valid StableHLO: {error}") from None
@@ -82,4 +59,24 @@ def _parsed(path: Path, context: Any) -> Any:
 
 
 def _attribute(array: np.ndarray[Any, Any]) -> Any:
-    return ir.DenseElementsAttr.get(np.ascontiguousarray(array))
+    data = np.asarray(array, order="C")
+    if data.dtype == _BFLOAT16:
+        return ir.DenseElementsAttr.get(data.view(np.uint16), type=ir.BF16Type.get(), shape=data.shape)
+    return ir.DenseElementsAttr.get(data, signless=data.dtype != np.uint8, shape=data.shape)
+
+
+def _with_bfloat16_as_bits(module: Any) -> list[bool]:
+    """Makes bf16 results of the only function u16 bits, and says which: jaxlib gives no array of bf16."""
+    function = module.body.operations[0]
+    end = function.regions[0].blocks[0].operations[len(function.regions[0].blocks[0].operations) - 1]
+    narrow = [str(ir.ShapedType(operand.type).element_type) == "bf16" for operand in end.operands]
+    bits = ir.IntegerType.get_unsigned(16)
+    with ir.InsertionPoint(end), ir.Location.unknown():
+        for index, operand in enumerate(end.operands):
+            if narrow[index]:
+                shape = ir.ShapedType(operand.type).shape
+                end.operands[index] = stablehlo.bitcast_convert(ir.RankedTensorType.get(shape, bits), operand)
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    results = [operand.type for operand in end.operands]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, results))
+    return narrow

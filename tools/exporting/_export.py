@@ -220,9 +220,7 @@ def _verify(export: Export, source: ModelSource, staging: Path) -> None:
         return
     references = References(export.entry_points, source.weights, export.model.config.vocabulary)
     if options.verify == "interpreter":
-        export.verification = check_interpreter(
-            export.entry_points, references, source.weights, options.dtype, staging
-        )
+        export.verification = check_interpreter(export.entry_points, references, source.weights, options.dtype, staging)
         return
     work = export.parameter_bytes * options.batch * options.sequence
     devices = devices_of(options.targets)

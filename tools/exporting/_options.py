@@ -38,7 +38,9 @@ def choices(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
     for part in parts:
         if part not in known:
-            raise InputError(f"--{flag}={text}: unknown {part!r}: known are {', '.join(known)}{near_names(part, known)}")
+            raise InputError(
+                f"--{flag}={text}: unknown {part!r}: known are {', '.join(known)}{near_names(part, known)}"
+            )
     if not parts or len(set(parts)) != len(parts):
         raise InputError(f"--{flag}={text}: name each of {', '.join(known)} at most once, and at least one")
     return parts

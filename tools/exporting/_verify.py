@@ -10,7 +10,7 @@ from compile_hlo import lower_module
 from compile_hlo.bundle import ARTIFACT, MODULE, Bundle
 from compile_hlo.emit import ArgumentParameters
 from compile_hlo.iree import DEVICES, available, target_of_device
-from compile_hlo.portable import in_child, interpret, verify_text, write_artifact
+from compile_hlo.portable import interpret, verify_text, write_artifact
 from lang_core import EagerExecutionContext, EntryPoint, TensorSpec, VerificationError, WeightSource
 from tools.exporting._agreement import TOLERANCE, agreement
 
@@ -26,11 +26,11 @@ def write_portable(entry_points: Sequence[EntryPoint], staging: Path) -> None:
     Raises:
         VerificationError: StableHLO refuses the text.
     """
-    in_child(verify_text, staging / MODULE)
+    verify_text(staging / MODULE)
     text = staging / "portable.mlir"
     with text.open("w") as file:
         lower_module(entry_points, file.write, ArgumentParameters())
-    in_child(write_artifact, text, staging / ARTIFACT)
+    write_artifact(text, staging / ARTIFACT)
     text.unlink()
 
 
@@ -118,8 +118,9 @@ def _check_device(bundle: Bundle, references: References, dtype: str, device: st
     return rows
 
 
-def check_interpreter(entry_points: Sequence[EntryPoint], references: References, weights: WeightSource,
-                      dtype: str, staging: Path) -> list[dict[str, Any]]:
+def check_interpreter(
+    entry_points: Sequence[EntryPoint], references: References, weights: WeightSource, dtype: str, staging: Path
+) -> list[dict[str, Any]]:
     """Runs every entry point in StableHLO's reference interpreter and compares with the eager context."""
     rows = []
     text = staging / "interpreter.mlir"
@@ -127,10 +128,8 @@ def check_interpreter(entry_points: Sequence[EntryPoint], references: References
         with text.open("w") as file:
             lowered = lower_module([entry_point], file.write, ArgumentParameters())
         inputs, expected = references()[entry_point.name]
-        parameters = [
-            weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()
-        ]
-        found = in_child(interpret, text, [*inputs.values(), *parameters])
+        parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]
+        found = interpret(text, [*inputs.values(), *parameters])
         rows += compared("interpreter", entry_point.name, dict(zip(expected, found, strict=True)), expected, dtype)
     text.unlink()
     return rows

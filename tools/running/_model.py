@@ -31,7 +31,9 @@ class BundleModel:
         prefill = bundle.entry_point("prefill")
         tokens = prefill.args[0].spec
         if tokens.shape[0] != 1:
-            raise InputError(f"{bundle.path} was exported with --batch={tokens.shape[0]}: generation takes one sequence")
+            raise InputError(
+                f"{bundle.path} was exported with --batch={tokens.shape[0]}: generation takes one sequence"
+            )
         caches = [argument.spec for argument in prefill.args if argument.donated]
         self.chunk = tokens.shape[1]
         self.capacity = caches[0].shape[2]
