@@ -230,6 +230,9 @@ class GraphExecutionContext(ExecutionContext):
                 where = f"(at {self.module_path or 'the root'}, {self._line()})"
                 raise OpError(f"{op.name} {where}: {name} returned {results!r}: return a sequence of tensors")
             values = [self._check_operand(op, value) for value in results]
+            if not values:
+                where = f"(at {self.module_path or 'the root'}, {self._line()})"
+                raise OpError(f"{op.name} {where}: {name} returned nothing: an op has one result or more")
         return tape.to_region({f"{name}_result_{i}": value for i, value in enumerate(values)}, name)
 
     def _with_regions(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> tuple[Tensor, ...]:

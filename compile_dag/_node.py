@@ -78,12 +78,12 @@ class Node:
     @property
     def path(self) -> str:
         """The path of the module that ran."""
-        return self.results[0].path
+        return self.results[0].path if self.results else ""
 
     @property
     def line(self) -> str:
         """The Python source line, as ``file:line``."""
-        return self.results[0].line
+        return self.results[0].line if self.results else "unknown"
 
     def attribute(self, name: str) -> Any:
         """The value of one attribute."""

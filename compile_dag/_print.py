@@ -33,7 +33,7 @@ def _lines(graph: "ComputeGraph", names: dict[int, str], indent: str) -> Iterato
     for node in graph.nodes:
         if node.path != path:
             path = node.path
-            yield f"{indent}  # {path}"
+            yield f"{indent}  # {path or 'the root'}"
         yield from _node_lines(node, names, indent + "  ")
     outputs = ", ".join(f"{_written(name)}={names[id(value)]}" for name, value in graph.outputs.items())
     yield f"{indent}  return {outputs}".rstrip()
