@@ -73,7 +73,8 @@ def test_iree_does_write_an_argument_that_is_not_flagged(tmp_path: Path) -> None
 
 def _two_caches(donated: str) -> str:
     return f"""func.func public @main(%p: i32, %r: tensor<1x3xf32>, \
-%k: tensor<7x3xf32> {{tf.aliasing_output = 0 : i32}}, %v: tensor<7x3xf32> {donated}) -> (tensor<7x3xf32>, tensor<7x3xf32>) {{
+%k: tensor<7x3xf32> {{tf.aliasing_output = 0 : i32}}, %v: tensor<7x3xf32> {donated}) \
+-> (tensor<7x3xf32>, tensor<7x3xf32>) {{
   %z = stablehlo.constant dense<0> : tensor<i32>
   %pos = tensor.from_elements %p : tensor<i32>
   %n = stablehlo.negate %r : tensor<1x3xf32>
