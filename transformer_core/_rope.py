@@ -142,11 +142,29 @@ def apply_rope(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode:
     return _rotate_by_ops(ctx, x, cos, sin, mode)
 
 
-def rope(ctx: ExecutionContext, x: Tensor, config: RopeConfig, positions: Tensor | None = None) -> Tensor:
-    """Rotates x [.., T, H] at ``positions`` i32, which broadcast to [.., T]; 0, 1, .., T-1 where None."""
+def rope(
+    ctx: ExecutionContext,
+    x: Tensor,
+    config: RopeConfig,
+    positions: Tensor | None = None,
+    length: Tensor | int | None = None,
+) -> Tensor:
+    """Rotates x [.., T, H].
+
+    Args:
+        ctx: where to compute.
+        x: [.., T, H].
+        config: what the tables depend on.
+        positions: i32, broadcast to [.., T]; 0, 1, .., T-1 where None.
+        length: as for ``rope_tables``; T where neither it nor positions are given.
+
+    Returns:
+        x's shape and dtype.
+    """
     if positions is None:
         positions = ctx.ops.iota((x.shape[-2],))
-    cos, sin = rope_tables(ctx, config, positions, length=x.shape[-2])
+        length = x.shape[-2] if length is None else length
+    cos, sin = rope_tables(ctx, config, positions, length)
     return apply_rope(ctx, x, cos, sin, config.mode)
 
 

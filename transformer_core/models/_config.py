@@ -137,8 +137,9 @@ def load_config(directory: str | os.PathLike[str]) -> DecoderConfig:
 
 
 def _architecture(config: ConfigFields) -> str:
-    if not config.has("architectures") and config.values.get("model_type") in _BY_MODEL_TYPE:
-        return _BY_MODEL_TYPE[config.values["model_type"]]
+    model_type = config.values.get("model_type")
+    if not config.has("architectures") and isinstance(model_type, str) and model_type in _BY_MODEL_TYPE:
+        return _BY_MODEL_TYPE[model_type]
     names = config.values.get("architectures")
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         config.refuse("architectures", f"a list of one of {', '.join(ARCHITECTURES)}")

@@ -87,7 +87,7 @@ class DecoderLM(Module):
         num_layers: only so many of the first layers; all where None.
 
     Raises:
-        ConfigError: there are not so many layers.
+        ConfigError: there are not so many layers, or the dtype is no floating one.
     """
 
     def __init__(self, config: DecoderConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
@@ -99,6 +99,10 @@ class DecoderLM(Module):
             config = replace(config, layers=num_layers, windows=config.windows[:num_layers])
         self.config = config
         self.dtype = as_dtype(dtype)
+        if not self.dtype.is_floating:
+            raise ConfigError(
+                f"dtype: expected f32, bf16, f16 or f64, for activations are fractions; found {self.dtype}"
+            )
         self.model = Decoder(config, self.dtype)
         self.lm_head = None if config.tied else Linear(config.hidden, config.vocabulary, dtype=self.dtype)
 

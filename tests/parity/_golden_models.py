@@ -1,0 +1,44 @@
+"""Golden cases as models of ours: read from checkpoint files, as a user's would be."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from lang_core import EagerExecutionContext, EntryPoint, Tensor
+from tests.goldens.cases import GoldenCase
+from tests.goldens.weights import write_checkpoint
+from transformer_core.checkpoints import SafetensorsCheckpoint
+from transformer_core.models import DecoderLM, entry_points, load_config
+
+
+@contextmanager
+def opened(case: GoldenCase, directory: Path, shards: int = 1) -> Iterator[tuple[DecoderLM, EagerExecutionContext]]:
+    """The case's model, and an eager context with its weights."""
+    write_checkpoint(directory, case, shards=shards)
+    with SafetensorsCheckpoint(directory) as weights:
+        yield DecoderLM(load_config(directory)), EagerExecutionContext(weights)
+
+
+def prefill_and_decode(model: DecoderLM, case: GoldenCase) -> tuple[EntryPoint, EntryPoint]:
+    """The entry points for the whole prompt at once, and room for every step."""
+    batch, length = np.shape(case.prompt)
+    sizes = {"batch": batch, "sequence": length, "max_sequence": length + case.steps}
+    prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
+    return prefill, decode
+
+
+def empty_caches(entry: EntryPoint) -> list[np.ndarray]:
+    """Zeros for every donated argument."""
+    return [np.zeros(a.spec.shape, a.spec.dtype.numpy) for a in entry.arguments if a.alias_result]
+
+
+def scalar(value: int) -> np.ndarray:
+    """A rank-0 i32."""
+    return np.array(value, np.int32)
+
+
+def relative_error(found: Tensor | np.ndarray, expected: np.ndarray) -> float:
+    """The greatest difference, relative to the greatest expected value."""
+    return float(np.abs(np.asarray(found, np.float64) - expected).max() / np.abs(expected).max())

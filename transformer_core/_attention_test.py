@@ -1,0 +1,95 @@
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lang_core import ConfigError, EagerExecutionContext
+from transformer_core._attention import Attention, grouped_attention
+from transformer_core._kv_cache import KVCache, cache_spec
+from transformer_core._masks import causal_mask, mask_bias
+from transformer_core._rope_config import RopeConfig, RopeMode
+from transformer_core._step import make_step
+from transformer_core._weights_for_tests import context_of
+
+CTX = EagerExecutionContext()
+tensor = CTX.ops.constant
+
+
+@settings(max_examples=15, deadline=None)  # jax compiles each shape
+@given(
+    batch=st.integers(1, 2),
+    kv_heads=st.integers(1, 3),
+    group=st.integers(1, 3),
+    queries=st.integers(1, 5),
+    before=st.integers(0, 4),
+    window=st.none() | st.integers(1, 6),
+    scale=st.none() | st.floats(0.1, 2),
+)
+def test_grouped_attention_agrees_with_jax(batch, kv_heads, group, queries, before, window, scale):
+    keys, size = before + queries, 6
+    random = np.random.default_rng([batch, kv_heads, group, queries, keys])
+    q = random.standard_normal((batch, kv_heads, group, queries, size), np.float32)
+    k, v = random.standard_normal((2, batch, kv_heads, keys, size), np.float32)
+    mask = causal_mask(CTX, queries, keys, window=window)
+    found = grouped_attention(CTX, tensor(q), tensor(k), tensor(v), mask_bias(CTX, mask), scale).numpy()
+    expected = jax.nn.dot_product_attention(
+        q.reshape(batch, -1, queries, size).swapaxes(1, 2),  # [B, T, N, H]
+        k.swapaxes(1, 2),
+        v.swapaxes(1, 2),
+        mask=mask.numpy()[None, None],
+        scale=scale,
+    )
+    np.testing.assert_allclose(found.reshape(batch, -1, queries, size).swapaxes(1, 2), expected, rtol=2e-5, atol=2e-6)
+
+
+def test_short_dtypes_have_scores_and_softmax_in_f32():
+    random = np.random.default_rng(0)
+    q, k, v = (CTX.ops.cast(x, "bf16") for x in random.standard_normal((3, 1, 2, 7, 8), np.float32))
+    found = grouped_attention(CTX, CTX.ops.reshape(q, (1, 2, 1, 7, 8)), k, v)
+    assert found.dtype.name == "bf16"
+    wide = [CTX.ops.cast(x, "f32") for x in (q, k, v)]
+    expected = grouped_attention(CTX, CTX.ops.reshape(wide[0], (1, 2, 1, 7, 8)), wide[1], wide[2]).numpy()
+    np.testing.assert_allclose(found.numpy().astype(np.float32), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_heads_that_cannot_share_are_refused():
+    with pytest.raises(ConfigError, match="attention: 4 key/value heads do not divide 6 query heads"):
+        Attention(12, 6, 4, 2)
+
+
+@pytest.mark.parametrize("mode", RopeMode)
+@pytest.mark.parametrize("window", [None, 3])
+def test_a_cache_filled_in_pieces_gives_what_the_whole_gives(mode, window):
+    attention = Attention(
+        10, 4, 2, 6, rope_mode=mode, qkv_bias=True, output_bias=True, norm_eps=1e-5, window=window, scale=0.3
+    )
+    ctx = context_of(attention)
+    rope = RopeConfig(rotated=6, base=50.0, mode=mode)
+    x = np.random.default_rng(1).standard_normal((2, 7, 10), np.float32)
+    whole, none = attention(ctx, x, make_step(ctx, rope, [window], 7))
+    assert none is None
+    empty = ctx.ops.zeros((2, 2, 9, 6), "f32")
+    cache, position, pieces = KVCache(empty, empty), 0, []
+    for size in (3, 1, 2, 1):
+        step = make_step(ctx, rope, [window], size, keys=9, position=ctx.ops.constant(position))
+        piece, cache = attention(ctx, x[:, position : position + size], step, cache)
+        pieces.append(piece.numpy())
+        position += size
+    np.testing.assert_allclose(np.concatenate(pieces, 1), whole.numpy(), rtol=1e-5, atol=1e-6)
+    assert not cache.key.numpy()[:, :, 7:].any()
+
+
+def test_parameters_have_hugging_faces_names():
+    plain = Attention(8, 4, 2, 4)
+    assert [path for path, _ in plain.named_parameters()] == [f"{name}_proj.weight" for name in "qkvo"]
+    full = Attention(8, 4, 2, 4, qkv_bias=True, norm_eps=1e-6)
+    shapes = {path: parameter.spec.shape for path, parameter in full.named_parameters()}
+    assert shapes["k_proj.weight"] == (8, 8)
+    assert shapes["q_proj.bias"] == (16,)
+    assert "o_proj.bias" not in shapes
+    assert shapes["q_norm.weight"] == shapes["k_norm.weight"] == (4,)
+
+
+def test_cache_spec():
+    assert repr(cache_spec(2, 3, 16, 4, "bf16")) == "bf16[2,3,16,4]"
