@@ -30,7 +30,7 @@ def as_array(value: Any, dtype: DType | str | None = None) -> Array:
     try:
         if isinstance(value, np.ndarray | np.generic):
             return np.array(value, dtype=wanted.numpy if wanted else as_dtype(value.dtype).numpy, order="C")
-        kind = np.asarray(value).dtype.kind
+        kind = np.asarray(value).dtype.kind if wanted is None or wanted.is_integer else ""
         if wanted is None:
             wanted = {"f": f32, "i": i32, "b": bool_}.get(kind)
         array = np.array(value, dtype=wanted.numpy if wanted else None, order="C")
