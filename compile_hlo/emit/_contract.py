@@ -3,7 +3,7 @@
 from compile_dag import Node
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import TensorSpec, f32
+from lang_core import TensorSpec, f32, u8
 
 
 @emits("dot_general")
@@ -17,9 +17,11 @@ def _dot_general(e: Emitter, node: Node) -> None:
         e.alias(node, e.constant(dtype.numpy.type(0), result))
         return
     batching = f"batching_dims = {integers(x_batch)} x {integers(y_batch)}, " if x_batch else ""
+    # IREE 3.13 widens u8 operands as if they were signed.
+    operand = dtype if x.dtype is u8 else x.dtype
+    left, right = (tensor_type(TensorSpec(value.shape, operand)) for value in (x, y))
     name = e.new(
-        f"stablehlo.dot_general {e.name(x)}, {e.name(y)}, {batching}"
-        f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : "
-        f"({tensor_type(x.spec)}, {tensor_type(y.spec)}) -> {tensor_type(wide)}"
+        f"stablehlo.dot_general {e.operand(x, x.shape, operand)}, {e.operand(y, y.shape, operand)}, {batching}"
+        f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : ({left}, {right}) -> {tensor_type(wide)}"
     )
     e.alias(node, e.convert(name, wide, dtype))

@@ -5,7 +5,7 @@ from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import tensor_type
 
 
-def bind_results(e: Emitter, node: Node) -> str:
+def _bind_results(e: Emitter, node: Node) -> str:
     """Names the results of an op of several results, and returns the left side of its line."""
     name = e.fresh()
     count = len(node.results)
@@ -24,7 +24,7 @@ def _while(e: Emitter, node: Node) -> None:
         e.name(value)  # a constant or parameter that a region captures is written before it
     pairs = ", ".join(f"{name} = {start}" for name, start in zip(names, initial, strict=True))
     types = ", ".join(tensor_type(value.spec) for value in values)
-    e.line(f"{bind_results(e, node)} = stablehlo.while({pairs}) : {types}")
+    e.line(f"{_bind_results(e, node)} = stablehlo.while({pairs}) : {types}")
     e.line("cond {")
     e.region(cond, names)
     e.line("} do {")
@@ -38,7 +38,7 @@ def _cond(e: Emitter, node: Node) -> None:
     pred = e.name(node.inputs[0])
     for value in node.inputs[1:]:
         e.name(value)
-    e.line(f'{bind_results(e, node)} = "stablehlo.if"({pred}) ({{')
+    e.line(f'{_bind_results(e, node)} = "stablehlo.if"({pred}) ({{')
     e.region(on_true, ())
     e.line("}, {")
     e.region(on_false, ())

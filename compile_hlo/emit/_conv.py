@@ -14,11 +14,15 @@ def _conv(e: Emitter, node: Node) -> None:
     # f16 and bf16 products accumulate in f32 and are rounded once.
     wide = f32 if result.dtype.itemsize == 2 else result.dtype
     source, taps, target = (TensorSpec(spec.shape, wide) for spec in (x.spec, kernel.spec, result))
+    weights = e.operand(kernel, kernel.shape, wide)
+    if groups > 1 and wide is not result.dtype:
+        # IREE 3.13 fuses the conversion into a depthwise convolution, and then fails to compile that.
+        weights = e.new(f"stablehlo.optimization_barrier {weights} : {tensor_type(taps)}")
     axes = [str(i) for i in range(len(strides))]
     layout = ", ".join(["b", *axes, "f"])
     pads = ", ".join([integers(pair) for pair in padding])
     name = e.new(
-        f"stablehlo.convolution({e.operand(x, x.shape, wide)}, {e.operand(kernel, kernel.shape, wide)}) "
+        f"stablehlo.convolution({e.operand(x, x.shape, wide)}, {weights}) "
         f"dim_numbers = [{layout}]x[{', '.join([*axes, 'i', 'o'])}]->[{layout}], "
         f"window = {{stride = {integers(strides)}, pad = [{pads}], rhs_dilate = {integers(dilation)}}} "
         f"{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : "

@@ -5,13 +5,15 @@ from typing import Final
 from compile_dag import Node, Value
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import tensor_type
-from lang_core import DType, TensorSpec, f32, promote
+from lang_core import DType, TensorSpec, f32, f64, promote
 
-_SAME_TYPE: Final = {
+_NAMES: Final = {
     "add": "add",
     "sub": "subtract",
     "mul": "multiply",
     "div": "divide",
+    "rem": "remainder",
+    "pow": "power",
     "maximum": "maximum",
     "minimum": "minimum",
     "logical_and": "and",
@@ -24,24 +26,19 @@ _SAME_TYPE: Final = {
     "shift_left": "shift_left",
     "shift_right_logical": "shift_right_logical",
     "negate": "negate",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "round_nearest_even",
-}
-# f16 and bf16 are computed in f32 and rounded once, as the eager rules do.
-_IN_FLOAT32: Final = {
-    "rem": "remainder",
-    "pow": "power",
+    "abs": "abs",
     "exp": "exponential",
     "expm1": "exponential_minus_one",
     "log": "log",
     "log1p": "log_plus_one",
-    "tanh": "tanh",
     "logistic": "logistic",
     "sqrt": "sqrt",
     "rsqrt": "rsqrt",
     "sin": "sine",
     "cos": "cosine",
+    "floor": "floor",
+    "ceil": "ceil",
+    "round": "round_nearest_even",
 }
 _COMPARE: Final = {
     "equal": "EQ",
@@ -61,38 +58,62 @@ def common_dtype(values: tuple[Value, ...]) -> DType:
     return dtype
 
 
-@emits(*_SAME_TYPE)
-def _same_type(e: Emitter, node: Node) -> None:
-    spec = node.results[0].spec
-    operands = ", ".join([e.operand(value, spec.shape, spec.dtype) for value in node.inputs])
-    e.define(node, f"stablehlo.{_SAME_TYPE[node.op.name]} {operands} : {tensor_type(spec)}")
+def wide_dtype(dtype: DType) -> DType:
+    """The dtype to compute in: f32 for f16 and bf16.
+
+    One rounding of an f32 result to 16 bits gives what 16-bit arithmetic gives, sum, product, quotient and root
+    alike (Figueroa 1995, "When is double rounding innocuous?"), and IREE's vmvx has no 16-bit arithmetic.
+    """
+    return f32 if dtype.itemsize == 2 else dtype
 
 
-@emits(*_IN_FLOAT32)
-def _in_float32(e: Emitter, node: Node) -> None:
+@emits(*_NAMES)
+def _plain(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
-    wide = TensorSpec(spec.shape, f32) if spec.dtype.itemsize == 2 else spec
-    operands = ", ".join([e.operand(value, spec.shape, wide.dtype) for value in node.inputs])
-    result = e.new(f"stablehlo.{_IN_FLOAT32[node.op.name]} {operands} : {tensor_type(wide)}")
+    if spec.dtype.itemsize != 2:
+        operands = ", ".join([e.operand(value, spec.shape, spec.dtype) for value in node.inputs])
+        e.define(node, f"stablehlo.{_NAMES[node.op.name]} {operands} : {tensor_type(spec)}")
+        return
+    wide = TensorSpec(spec.shape, f32)
+    operands = ", ".join([e.operand(value, spec.shape, f32) for value in node.inputs])
+    result = e.new(f"stablehlo.{_NAMES[node.op.name]} {operands} : {tensor_type(wide)}")
     e.alias(node, e.convert(result, wide, spec.dtype))
 
 
-@emits("abs", "sign")
-def _of_signed(e: Emitter, node: Node) -> None:
+@emits("tanh")
+def _tanh(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
-    x = e.name(node.inputs[0])
-    if spec.dtype.name != "u8":
-        e.define(node, f"stablehlo.{node.op.name} {x} : {tensor_type(spec)}")
-    elif node.op.name == "abs":
-        e.alias(node, x)
-    else:
-        one = e.constant(spec.dtype.numpy.type(1), spec)
-        e.define(node, f"stablehlo.minimum {x}, {one} : {tensor_type(spec)}")
+    wide = TensorSpec(spec.shape, wide_dtype(spec.dtype))
+    x = e.operand(node.inputs[0], spec.shape, wide.dtype)
+    kind = tensor_type(wide)
+    if wide.dtype is not f64:
+        e.alias(node, e.convert(e.new(f"stablehlo.tanh {x} : {kind}"), wide, spec.dtype))
+        return
+    # IREE's llvm-cpu has no tanh of f64: expm1(2x) / (expm1(2x) + 2), and tanh(20) is 1 in f64.
+    low, high, two = (e.constant(wide.dtype.numpy.type(number), wide) for number in (-20, 20, 2))
+    inside = e.new(f"stablehlo.clamp {low}, {x}, {high} : {kind}")
+    doubled = e.new(f"stablehlo.add {inside}, {inside} : {kind}")
+    above = e.new(f"stablehlo.exponential_minus_one {doubled} : {kind}")
+    below = e.new(f"stablehlo.add {above}, {two} : {kind}")
+    e.define(node, f"stablehlo.divide {above}, {below} : {kind}")
+
+
+@emits("sign")
+def _sign(e: Emitter, node: Node) -> None:
+    """By comparisons: IREE's vmvx has no copysign, with which stablehlo.sign would be computed."""
+    narrow = node.results[0].spec
+    spec = TensorSpec(narrow.shape, wide_dtype(narrow.dtype))
+    x = e.operand(node.inputs[0], spec.shape, spec.dtype)
+    zero, one, minus_one = (e.constant(spec.dtype.numpy.type(number), spec) for number in (0, 1, -1))
+    types = f"{tensor_type(TensorSpec(spec.shape, 'bool'))}, {tensor_type(spec)}"
+    below = e.new(f"stablehlo.select {e.compare('LT', x, zero, spec)}, {minus_one}, {x} : {types}")
+    result = e.new(f"stablehlo.select {e.compare('GT', x, zero, spec)}, {one}, {below} : {types}")
+    e.alias(node, e.convert(result, spec, narrow.dtype))
 
 
 @emits(*_COMPARE)
 def _compare(e: Emitter, node: Node) -> None:
-    spec = TensorSpec(node.results[0].shape, common_dtype(node.inputs))
+    spec = TensorSpec(node.results[0].shape, wide_dtype(common_dtype(node.inputs)))
     x, y = (e.operand(value, spec.shape, spec.dtype) for value in node.inputs)
     e.alias(node, e.compare(_COMPARE[node.op.name], x, y, spec))
 
@@ -113,8 +134,10 @@ def _select(e: Emitter, node: Node) -> None:
 @emits("clamp")
 def _clamp(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
-    x, low, high = (e.operand(value, spec.shape, spec.dtype) for value in node.inputs)
-    e.define(node, f"stablehlo.clamp {low}, {x}, {high} : {tensor_type(spec)}")
+    wide = TensorSpec(spec.shape, wide_dtype(spec.dtype))
+    x, low, high = (e.operand(value, spec.shape, wide.dtype) for value in node.inputs)
+    result = e.new(f"stablehlo.clamp {low}, {x}, {high} : {tensor_type(wide)}")
+    e.alias(node, e.convert(result, wide, spec.dtype))
 
 
 @emits("cast")

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from compile_dag import ComputeGraph, Node, Value
+from compile_dag import ComputeGraph, Node, Scope, Value
 from compile_hlo.emit._types import dense, integers, tensor_type
-from lang_core import DType, GraphError, TensorSpec, as_dtype
+from lang_core import DType, GraphError, TensorSpec, as_dtype, bf16, f32, i32, u8
 
 Write = Callable[[str], object]
 Rule = Callable[["Emitter", Node], None]
@@ -35,11 +35,23 @@ class ParameterForm(Protocol):
         ...
 
 
+def _conversion_step(source: DType, target: DType) -> DType | None:
+    """The dtype by way of which a conversion goes; None where it is direct."""
+    if f32 not in (source, target) and (source.itemsize == 2 or target is bf16):
+        return f32  # as the eager cast does; and IREE's vmvx converts 16-bit floats from and to f32 only
+    if target is u8 and source.itemsize > 2 and source.is_floating:
+        return i32  # vmvx converts floats to signed integers only
+    return None
+
+
 class Emitter:
     """Writes the body of a function, node by node.
 
     Constants and parameters are written where a block first uses them, so that a block's text does not depend
     on what stands before it; so are operands that must be broadcast or converted first.
+
+    Attributes:
+        parameters: the weights that were loaded so far, by path.
     """
 
     def __init__(self, write: Write, parameters: ParameterForm, indent: str = "    ") -> None:
@@ -52,11 +64,18 @@ class Emitter:
         self._ready: dict[Any, str] = {}
         self._count = 0
         self._path = ""
-        self._block = ""
+        self._block: Scope | None = None
+        self.parameters: dict[str, TensorSpec] = {}
 
     def bind(self, value: Value, name: str) -> None:
         """Names a value that exists already, such as an argument."""
         self._names[id(value)] = name
+
+    def forget(self, values: Iterable[Value]) -> None:
+        """Drops what is known of values that are not used any more."""
+        for value in values:
+            self._names.pop(id(value), None)
+            self._leaves.pop(id(value), None)
 
     def fresh(self) -> str:
         """A name that is not taken."""
@@ -97,6 +116,7 @@ class Emitter:
         path, spec = leaf.attributes
         key = "parameter", path
         if key not in self._ready:
+            self.parameters.setdefault(path, spec)
             self._ready[key] = self._parameters.load(self, path, spec)
         return self._ready[key]
 
@@ -132,6 +152,10 @@ class Emitter:
         if spec.dtype is dtype:
             return name
         source, target = tensor_type(spec), tensor_type(TensorSpec(spec.shape, dtype))
+        between = _conversion_step(spec.dtype, dtype)
+        if between is not None:
+            step = TensorSpec(spec.shape, between)
+            return self.convert(self.convert(name, spec, between), step, dtype)
         if dtype.name == "bool":
             zero = self.constant(spec.dtype.numpy.type(0), spec)
             return self.compare("NE", name, zero, spec)
@@ -167,7 +191,7 @@ class Emitter:
             if node.op.name in ("constant", "parameter"):
                 self._leaves[id(node.results[0])] = node
                 continue
-            if node.block != self._block:
+            if node.block is not self._block:
                 self._block = node.block
                 self._ready = {}
             path = node.results[0].path

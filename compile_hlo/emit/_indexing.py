@@ -3,9 +3,10 @@
 from typing import Final
 
 from compile_dag import Node
+from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import TensorSpec, bool_
+from lang_core import DType, TensorSpec, bool_
 
 _COMBINES: Final = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
@@ -18,11 +19,17 @@ def _call(e: Emitter, node: Node, name: str, attributes: str = "") -> None:
 
 @emits("dynamic_slice")
 def _dynamic_slice(e: Emitter, node: Node) -> None:
+    if node.results[0].spec == node.inputs[0].spec:  # starts are clamped to 0; IREE 3.13 crashes on rank 0
+        e.alias(node, e.name(node.inputs[0]))
+        return
     _call(e, node, "dynamic_slice", f", sizes = {integers(node.attributes[0])}")
 
 
 @emits("dynamic_update_slice")
 def _dynamic_update_slice(e: Emitter, node: Node) -> None:
+    if node.inputs[1].spec == node.inputs[0].spec:
+        e.alias(node, e.name(node.inputs[1]))
+        return
     _call(e, node, "dynamic_update_slice")
 
 
@@ -86,13 +93,19 @@ def _scatter(e: Emitter, node: Node) -> None:
         f"index_vector_dim = {x.ndim}>}}> ({{"
     )
     e.line(f"^bb0({old}: {element}, {new}: {element}):")
-    value = e.new(f"stablehlo.{_COMBINES[reduction]} {old}, {new} : {element}") if reduction in _COMBINES else new
-    e.line(f"  stablehlo.return {value} : {element}")
+    value = new if reduction == "set" else _combined(e, reduction, old, new, x.dtype)
+    e.line(f"stablehlo.return {value} : {element}")
     e.line(
         f"}}) : ({tensor_type(room)}, {tensor_type(indices.spec)}, {tensor_type(updates.spec)}) -> {tensor_type(room)}"
     )
     ranges = ", ".join([f"0:{dim}" for dim in x.shape])
     e.define(node, f"stablehlo.slice {result} [{ranges}] : ({tensor_type(room)}) -> {tensor_type(x.spec)}")
+
+
+def _combined(e: Emitter, reduction: str, old: str, new: str, dtype: DType) -> str:
+    spec, wide = TensorSpec((), dtype), TensorSpec((), wide_dtype(dtype))
+    operands = ", ".join([e.convert(name, spec, wide.dtype) for name in (old, new)])
+    return e.convert(e.new(f"stablehlo.{_COMBINES[reduction]} {operands} : {tensor_type(wide)}"), wide, dtype)
 
 
 def _padded(e: Emitter, name: str, spec: TensorSpec, room: TensorSpec) -> str:

@@ -1,31 +1,38 @@
 """Emission of ops about order: sort, argmax, argmin; and of cumsum, which runs along an axis too."""
 
 from compile_dag import Node
-from compile_hlo.emit._control import bind_results
+from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import TensorSpec, bool_, f32, i32
+from lang_core import TensorSpec, bool_, i32
 
 
 @emits("sort")
 def _sort(e: Emitter, node: Node) -> None:
-    x = node.inputs[0].spec
+    narrow = node.inputs[0].spec
+    x = TensorSpec(narrow.shape, wide_dtype(narrow.dtype))
     axis, descending = node.attributes
     indices = TensorSpec(x.shape, i32)
-    operand = e.name(node.inputs[0])
+    operand = e.operand(node.inputs[0], x.shape, x.dtype)
     order = e.new(f"stablehlo.iota dim = {axis} : {tensor_type(indices)}")
     x_type, scalar, index = tensor_type(x), TensorSpec((), x.dtype), tensor_type(TensorSpec((), i32))
-    e.line(
-        f'{bind_results(e, node)} = "stablehlo.sort"({operand}, {order}) '
-        f"<{{dimension = {axis} : i64, is_stable = true}}> ({{"
-    )
-    a, b, unused = e.fresh(), e.fresh(), (e.fresh(), e.fresh())
+    result = e.fresh()
+    e.line(f'{result}:2 = "stablehlo.sort"({operand}, {order}) <{{dimension = {axis} : i64, is_stable = true}}> ({{')
+    a, b, place_a, place_b = (e.fresh() for _ in range(4))
     kind = tensor_type(scalar)
-    e.line(f"^bb0({a}: {kind}, {b}: {kind}, {unused[0]}: {index}, {unused[1]}: {index}):")
-    first = _before(e, b, a, scalar) if descending else _before(e, a, b, scalar)
-    e.line(f"  stablehlo.return {first} : tensor<i1>")
+    e.line(f"^bb0({a}: {kind}, {b}: {kind}, {place_a}: {index}, {place_b}: {index}):")
+    # IREE 3.13's sort is not always stable, so equal elements are ordered by their places.
+    first, later = _before(e, a, b, scalar), _before(e, b, a, scalar)
+    if descending:
+        first, later = later, first
+    earlier = e.compare("LT", place_a, place_b, TensorSpec((), i32))
+    not_later = e.new(f"stablehlo.not {later} : tensor<i1>")
+    tied = e.new(f"stablehlo.and {not_later}, {earlier} : tensor<i1>")
+    e.line(f"stablehlo.return {e.new(f'stablehlo.or {first}, {tied} : tensor<i1>')} : tensor<i1>")
     e.line(f"}}) : ({x_type}, {tensor_type(indices)}) -> ({x_type}, {tensor_type(indices)})")
+    e.bind(node.results[0], e.convert(f"{result}#0", x, narrow.dtype))
+    e.bind(node.results[1], f"{result}#1")
 
 
 def _before(e: Emitter, a: str, b: str, spec: TensorSpec) -> str:
@@ -43,7 +50,7 @@ def _arg_reduce(e: Emitter, node: Node) -> None:
     """The first index of the reduced value, in two plain reductions, which every device vectorises."""
     x, result = node.inputs[0].spec, node.results[0].spec
     axis, _ = node.attributes
-    wide = TensorSpec(x.shape, f32) if x.dtype.itemsize == 2 else x
+    wide = TensorSpec(x.shape, wide_dtype(x.dtype))
     operand = e.operand(node.inputs[0], x.shape, wide.dtype)
     best = reduced(e, node.op.name.removeprefix("arg"), operand, wide, (axis,))
     dims = tuple(i for i in range(x.ndim) if i != axis)
@@ -68,24 +75,30 @@ def _cumsum(e: Emitter, node: Node) -> None:
     """log2(n) shifted additions (Hillis, Steele 1986); a reduce_window would take n additions per element."""
     x = node.inputs[0].spec
     axis = node.attributes[0]
-    wide = TensorSpec(x.shape, f32) if x.dtype.itemsize == 2 else x
+    wide = TensorSpec(x.shape, wide_dtype(x.dtype))
     total = e.operand(node.inputs[0], x.shape, wide.dtype)
     shift = 1
     while shift < x.shape[axis] and x.size:
-        total = e.new(f"stablehlo.add {total}, {_shifted(e, total, wide, axis, shift)} : {tensor_type(wide)}")
+        total = _plus_shifted(e, total, wide, axis, shift)
         shift *= 2
     e.alias(node, e.convert(total, wide, x.dtype))
 
 
-def _shifted(e: Emitter, name: str, spec: TensorSpec, axis: int, shift: int) -> str:
-    """The elements moved up along an axis; zeros come in (-0.0, to which every float can be added unchanged)."""
-    kept = TensorSpec(tuple(d - shift if i == axis else d for i, d in enumerate(spec.shape)), spec.dtype)
-    ranges = ", ".join([f"0:{dim}" for dim in kept.shape])
-    name = e.new(f"stablehlo.slice {name} [{ranges}] : ({tensor_type(spec)}) -> {tensor_type(kept)}")
-    zero = e.scalar(-0.0 if spec.dtype.is_floating else 0, spec.dtype)
-    low = integers(tuple(shift if i == axis else 0 for i in range(spec.ndim)))
-    none = integers((0,) * spec.ndim)
+def _plus_shifted(e: Emitter, name: str, spec: TensorSpec, axis: int, shift: int) -> str:
+    """To each element along an axis the one ``shift`` before it added, where there is one."""
+    size = spec.shape[axis]
+    first, first_type = _part(e, name, spec, axis, (0, shift))
+    above, kind = _part(e, name, spec, axis, (shift, size))
+    below, _ = _part(e, name, spec, axis, (0, size - shift))
+    total = e.new(f"stablehlo.add {above}, {below} : {kind}")
     return e.new(
-        f"stablehlo.pad {name}, {zero}, low = {low}, high = {none}, interior = {none} : "
-        f"({tensor_type(kept)}, {tensor_type(TensorSpec((), spec.dtype))}) -> {tensor_type(spec)}"
+        f"stablehlo.concatenate {first}, {total}, dim = {axis} : ({first_type}, {kind}) -> {tensor_type(spec)}"
     )
+
+
+def _part(e: Emitter, name: str, spec: TensorSpec, axis: int, bounds: tuple[int, int]) -> tuple[str, str]:
+    """The elements between two places of one axis, and their type."""
+    ranges = [bounds if i == axis else (0, dim) for i, dim in enumerate(spec.shape)]
+    kind = tensor_type(TensorSpec(tuple(stop - start for start, stop in ranges), spec.dtype))
+    text = ", ".join([f"{start}:{stop}" for start, stop in ranges])
+    return e.new(f"stablehlo.slice {name} [{text}] : ({tensor_type(spec)}) -> {kind}"), kind

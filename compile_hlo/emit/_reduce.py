@@ -6,9 +6,10 @@ from typing import Final
 import numpy as np
 
 from compile_dag import Node
+from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import DType, TensorSpec, f32
+from lang_core import DType, TensorSpec
 
 _REDUCTIONS: Final = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
@@ -35,8 +36,7 @@ def _initial(op_name: str, dtype: DType) -> float:
 def _reduce(e: Emitter, node: Node) -> None:
     x, result = node.inputs[0].spec, node.results[0].spec
     axes, _ = node.attributes
-    accumulates = node.op.name in ("sum", "prod") and x.dtype.itemsize == 2
-    wide = TensorSpec(x.shape, f32 if accumulates else x.dtype)
+    wide = TensorSpec(x.shape, wide_dtype(x.dtype))
     name = reduced(e, node.op.name, e.operand(node.inputs[0], x.shape, wide.dtype), wide, axes)
     kept = tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes)
     name = e.convert(name, TensorSpec(kept, wide.dtype), result.dtype)

@@ -1,8 +1,10 @@
 """Emission of ops that move elements, and of iota."""
 
 from compile_dag import Node
+from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
+from lang_core import TensorSpec, i8, u8
 
 
 def _to_result(node: Node) -> str:
@@ -51,11 +53,21 @@ def _pad(e: Emitter, node: Node) -> None:
 @emits("reverse")
 def _reverse(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
-    e.define(
-        node, f"stablehlo.reverse {e.name(node.inputs[0])}, dims = {integers(node.attributes[0])} : {tensor_type(spec)}"
-    )
+    x, dims = e.name(node.inputs[0]), integers(node.attributes[0])
+    if spec.dtype is not u8:
+        e.define(node, f"stablehlo.reverse {x}, dims = {dims} : {tensor_type(spec)}")
+        return
+    # IREE 3.13 cannot compile it for unsigned integers.
+    signed = TensorSpec(spec.shape, i8)
+    there, back = (f"({tensor_type(a)}) -> {tensor_type(b)}" for a, b in ((spec, signed), (signed, spec)))
+    turned = e.new(f"stablehlo.bitcast_convert {x} : {there}")
+    turned = e.new(f"stablehlo.reverse {turned}, dims = {dims} : {tensor_type(signed)}")
+    e.define(node, f"stablehlo.bitcast_convert {turned} : {back}")
 
 
 @emits("iota")
 def _iota(e: Emitter, node: Node) -> None:
-    e.define(node, f"stablehlo.iota dim = {node.attributes[1]} : {tensor_type(node.results[0].spec)}")
+    spec = node.results[0].spec
+    wide = TensorSpec(spec.shape, wide_dtype(spec.dtype))
+    name = e.new(f"stablehlo.iota dim = {node.attributes[1]} : {tensor_type(wide)}")
+    e.alias(node, e.convert(name, wide, spec.dtype))
