@@ -67,7 +67,8 @@ def convert(piece: np.ndarray, out: np.ndarray) -> None:
 
 def check_lossless_range(piece: np.ndarray, out: np.ndarray) -> None:
     """Raises LossError where a finite element of ``piece`` is infinite in ``out`` (both ``[n]``)."""
-    lost = np.isinf(out) & np.isfinite(piece)
+    with np.errstate(invalid="ignore"):  # of signalling NaNs
+        lost = np.isinf(out) & np.isfinite(piece)
     if lost.any():
         index = int(lost.argmax())
         raise LossError(index, float(piece[index]))

@@ -102,3 +102,5 @@ def test_overflow_is_found_and_infinity_is_none() -> None:
         check_lossless_range(values, converted(values, "f16"))
     assert (caught.value.index, caught.value.value) == (2, -7e4)
     check_lossless_range(values[:2], converted(values[:2], "f16"))
+    signalling = np.array([0x7F81, 0x7F80], np.uint16).view(BF16)
+    check_lossless_range(signalling, converted(signalling, "f16"))
