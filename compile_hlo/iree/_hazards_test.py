@@ -159,7 +159,8 @@ def test_files_are_replaced_under_an_open_session(device: str, tmp_path: Path) -
 _PROGRAM = """
 import sys
 import numpy as np
-from compile_hlo.iree import Device, Session
+from compile_hlo.iree._devices import Device
+from compile_hlo.iree._session import Session
 vmfb, weights, device, way = sys.argv[1:]
 opened = Device(device)
 session = Session(vmfb, opened, parameters=weights)
