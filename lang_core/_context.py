@@ -25,7 +25,7 @@ class ExecutionContext(ABC):
         self.module_path = ""
 
     @property
-    def isRecording(self) -> bool:  # noqa: N802
+    def isRecording(self) -> bool:
         """Whether ops are recorded now rather than computed. A recording context overrides this."""
         return False
 

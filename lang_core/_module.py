@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lang_core._dtypes import DType
+from lang_core._errors import ConfigError
 from lang_core._spec import TensorSpec
 
 if TYPE_CHECKING:
@@ -80,7 +81,11 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} defines no forward(ctx, ...)")
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Every parameter of the tree once, with its path, in the order of the attributes."""
+        """Every parameter of the tree once, with its path, in the order of the attributes.
+
+        Raises:
+            ConfigError: a module was appended to a list that was an attribute already.
+        """
         yield from self._walk(set())
 
     def _walk(self, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
@@ -89,6 +94,11 @@ class Module:
                 if id(child) in seen:
                     continue
                 seen.add(id(child))
+                if child._parent is None:
+                    raise ConfigError(
+                        f"module {self.path!r}: {name} holds a {type(child).__name__} that was put into the list after "
+                        "that became an attribute, so it has no path: fill the list first, then assign it"
+                    )
                 if isinstance(child, Parameter):
                     yield child.path, child
                 else:

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lang_core import EagerExecutionContext, Module, Parameter
+from lang_core import ConfigError, EagerExecutionContext, Module, Parameter
 
 
 class Linear(Module):
@@ -137,3 +137,12 @@ def test_other_attributes_are_left_alone() -> None:
     model.sizes = [1, np.zeros(2)]
     assert model.size == 4
     assert len(list(model.named_parameters())) == 13
+
+
+def test_a_part_that_was_appended_too_late_is_refused() -> None:
+    model = Model()
+    model.layers.append(Layer())
+    with pytest.raises(
+        ConfigError, match=r"module '': layers holds a Layer that was put into the list after .*: fill the"
+    ):
+        list(model.named_parameters())
