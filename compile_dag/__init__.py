@@ -1,6 +1,6 @@
 """Recording: ops onto a tape, the tape into a graph.
 
->>> from compile_dag import record
+>>> from compile_dag import RecordingSink, record
 >>> from lang_core import TensorSpec
 >>> graph = record(lambda ctx, x: ctx.ops.mul(x, x), TensorSpec((2, 3), "f32"), name="square")
 >>> list(graph.inputs), list(graph.outputs), len(graph.nodes)
@@ -10,9 +10,9 @@
 from compile_dag._context import GraphExecutionContext
 from compile_dag._evaluate import evaluate
 from compile_dag._graph import ComputeGraph, regions_of
-from compile_dag._node import Node, Value
+from compile_dag._node import Node, Scope, Value
 from compile_dag._parameter import PARAMETER
-from compile_dag._record import record
+from compile_dag._record import RecordingSink, record
 from compile_dag._tape import Sink, Tape
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "ComputeGraph",
     "GraphExecutionContext",
     "Node",
+    "RecordingSink",
+    "Scope",
     "Sink",
     "Tape",
     "Value",

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any, Final
 
 import lang_core
-from compile_dag._node import Node, Value
+from compile_dag._node import Node, Scope, Value
 from compile_dag._parameter import PARAMETER
 from compile_dag._tape import Sink, Tape
 from lang_core import (
@@ -53,7 +53,7 @@ class GraphExecutionContext(ExecutionContext):
         self._tapes: list[Tape] = []
         self._tape: Tape | None = None
         self._also: tuple[Tape, ...] = ()
-        self._block = ""
+        self._block = Scope()
         # By file, never by code object: those of equal functions in two files are equal.
         self._lines: dict[tuple[str, int], str] = {}
         self._is_machinery: dict[str, bool] = {}
@@ -78,10 +78,13 @@ class GraphExecutionContext(ExecutionContext):
     def _recorded_on(self, tape: Tape) -> Iterator[Tape]:
         self._tapes.append(tape)
         self._settle()
+        block, unseen = self._block, not self._also
         try:
             yield tape
         finally:
             self._close(tape)
+            if unseen:  # for the tapes around, no block inside has interrupted theirs
+                self._block = block
 
     def _close(self, tape: Tape) -> None:
         """Closes a recording, and before it those inside that a suspended generator still holds open."""
@@ -105,7 +108,7 @@ class GraphExecutionContext(ExecutionContext):
         """Marks the ops recorded inside as one unit of lowering; the name must not be empty."""
         if not name:
             raise RecordingError("block(''): a block needs a name, such as 'layers.3'")
-        before, self._block = self._block, name
+        before, self._block = self._block, Scope(name)
         opened: list[Sink] = []
         try:
             for tape in (self._tape, *self._also):
@@ -114,7 +117,7 @@ class GraphExecutionContext(ExecutionContext):
                     opened.append(tape.sink)
             yield
         finally:
-            self._block = before
+            self._block = Scope(before)  # what follows is another stretch of the block around
             for sink in opened:
                 sink.close_block(name)
 

@@ -19,9 +19,10 @@ class Value(Tensor):
         op_name: the op that made it; ``placeholder`` for an input.
         path: the path of the module that ran.
         line: where in the Python source, as ``file:line``.
+        mark: what a sink notes about the value; None at first. It goes with the value.
     """
 
-    __slots__ = ("line", "op_name", "path", "tape")
+    __slots__ = ("line", "mark", "op_name", "path", "tape")
 
     def __init__(self, spec: TensorSpec, tape: "Tape", op_name: str, path: str, line: str) -> None:
         self.spec = spec
@@ -29,6 +30,7 @@ class Value(Tensor):
         self.op_name = op_name
         self.path = path
         self.line = line
+        self.mark: Any = None
 
     @property
     def origin(self) -> str:
@@ -48,6 +50,16 @@ class Value(Tensor):
         return f"Value({self.spec!r} of {self.origin})"
 
 
+class Scope(str):
+    """The name of a block; empty outside of blocks. There is one object per uninterrupted stretch of a block.
+
+    So ``node.block == "layers.3"`` asks for the name, and ``a.block is b.block`` whether two nodes of one recording
+    stand in the same stretch: what is lowered as a unit.
+    """
+
+    __slots__ = ()
+
+
 class Node:
     """One recorded op.
 
@@ -56,7 +68,7 @@ class Node:
         inputs: its operands. For ops with regions, the values that the regions capture come last.
         attributes: in the order of ``op.attributes``.
         results: what it gives; at least one.
-        block: the innermost block scope that it was recorded in; empty outside of blocks.
+        block: the stretch of the innermost block that it was recorded in.
     """
 
     __slots__ = ("attributes", "block", "inputs", "op", "results")
@@ -67,7 +79,7 @@ class Node:
         inputs: tuple[Value, ...],
         attributes: tuple[Any, ...],
         results: tuple[Value, ...],
-        block: str,
+        block: Scope,
     ) -> None:
         self.op: Final = op
         self.inputs: Final = inputs

@@ -2,12 +2,45 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar, overload
 
 from compile_dag._context import GraphExecutionContext
 from compile_dag._graph import ComputeGraph
 from compile_dag._node import Value
+from compile_dag._tape import Sink
 from lang_core import RecordingError, TensorSpec
+
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+
+class RecordingSink(Sink, Protocol[T_co]):
+    """Takes a whole recording, as it happens, and makes something of it."""
+
+    def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
+        """The recording starts with these inputs."""
+        ...
+
+    def end(self, outputs: Mapping[str, Value]) -> T_co:
+        """The recording is complete; what it amounts to."""
+        ...
+
+
+@overload
+def record(
+    fn: Callable[..., Any], *specs: TensorSpec, input_names: Sequence[str] | None = ..., name: str | None = ...
+) -> ComputeGraph: ...
+
+
+@overload
+def record(
+    fn: Callable[..., Any],
+    *specs: TensorSpec,
+    input_names: Sequence[str] | None = ...,
+    name: str | None = ...,
+    sink: RecordingSink[T],
+) -> T: ...
 
 
 def record(
@@ -15,7 +48,8 @@ def record(
     *specs: TensorSpec,
     input_names: Sequence[str] | None = None,
     name: str | None = None,
-) -> ComputeGraph:
+    sink: RecordingSink[Any] | None = None,
+) -> Any:
     """Records ``fn(ctx, *tensors)``.
 
     Args:
@@ -24,9 +58,11 @@ def record(
         specs: of the arguments.
         input_names: of the arguments; those of fn's signature where None.
         name: of the graph; fn's name where None.
+        sink: takes the ops as they are recorded, so that nothing has to be kept.
 
     Returns:
-        The verified graph. Outputs without a name are ``result``, or ``result0``, ``result1``, ...
+        The verified graph, or what the sink makes of the recording. Outputs without a name are ``result``, or
+        ``result0``, ``result1``, ...
 
     >>> from lang_core import TensorSpec
     >>> print(record(lambda ctx, x: ctx.ops.negate(x), TensorSpec((2,), "f32"), name="f"), end="")
@@ -39,10 +75,13 @@ def record(
     names = tuple(input_names) if input_names is not None else _argument_names(fn, specs)
     if len(names) != len(specs):
         raise RecordingError(f"record({_name_of(fn)}): {len(specs)} specs for the arguments {names}: give one for each")
-    with ctx.recording() as tape:
+    title = name or _name_of(fn)
+    with ctx.recording(sink) as tape:
         inputs = [ctx.placeholder(name, spec) for name, spec in zip(names, specs, strict=True)]
+        if sink is not None:
+            sink.begin(title, tape.inputs)
         outputs = named_outputs(fn(ctx, *inputs), _name_of(fn))
-    return tape.to_compute_graph(outputs, name or _name_of(fn))
+    return tape.to_compute_graph(outputs, title) if sink is None else sink.end(outputs)
 
 
 def _name_of(fn: Callable[..., Any]) -> str:

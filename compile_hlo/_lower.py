@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compile_dag import ComputeGraph, record
-from compile_hlo.emit import Form, ModuleWriter
-from compile_hlo.emit._emitter import Write
+from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, Write
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
-from lang_core import EntryPoint, TensorSpec
+from compile_hlo.streaming import EmittingSink, PlanningSink
+from lang_core import EntryPoint, GraphError, TensorSpec
 
 
 @dataclass(slots=True)
@@ -18,9 +18,9 @@ class LoweredFunction:
         name: of the entry point.
         results: specs by name, in order.
         parameters: specs by path, in the order of first use.
-        nodes_recorded: nodes on the tape.
+        nodes_recorded: nodes that were recorded.
         nodes_pruned: nodes that no output needs.
-        nodes_emitted: nodes that became text.
+        nodes_emitted: nodes that remained when equal ones were merged.
     """
 
     name: str
@@ -52,32 +52,51 @@ def record_entry_point(entry_point: EntryPoint) -> ComputeGraph:
     return record(entry_point.fn, *specs, input_names=names, name=entry_point.name)
 
 
-def lower_module(entry_points: Sequence[EntryPoint], write: Write, form: Form) -> LoweredModule:
-    """Records, prunes and emits entry points, one after the other.
+def lower_module(
+    entry_points: Sequence[EntryPoint], write: Write, form: Form, *, streaming: bool = False
+) -> LoweredModule:
+    """Records, prunes, merges and emits entry points, one after the other.
 
     Args:
         entry_points: what the module offers.
         write: takes the text, piece by piece.
         form: how parameters come in.
+        streaming: record twice and keep nothing, instead of once and keep the graph. The text is the same.
 
     Returns:
         What was lowered.
+
+    Raises:
+        GraphError: streaming was asked for parameters that are arguments, which a head names before its body.
     """
+    if streaming and isinstance(form, ArgumentParameters):
+        raise GraphError("parameters as arguments cannot be streamed: the function's head names them all")
+    lower = _streamed if streaming else _buffered
     writer, lowered = ModuleWriter(write, form), LoweredModule()
     for entry_point in entry_points:
-        recorded = record_entry_point(entry_point)
-        pruned = without_dead_code(recorded)
-        graph = without_common_subexpressions(pruned)
-        writer.function(graph, entry_point.arguments)
-        lowered.functions.append(
-            LoweredFunction(
-                name=graph.name,
-                results={name: value.spec for name, value in graph.outputs.items()},
-                parameters={path: value.spec for path, value in graph.parameters().items()},
-                nodes_recorded=len(recorded.nodes),
-                nodes_pruned=len(recorded.nodes) - len(pruned.nodes),
-                nodes_emitted=len(graph.nodes),
-            )
-        )
+        lowered.functions.append(lower(entry_point, writer))
     writer.end()
     return lowered
+
+
+def _buffered(entry_point: EntryPoint, writer: ModuleWriter) -> LoweredFunction:
+    recorded = record_entry_point(entry_point)
+    pruned = without_dead_code(recorded)
+    graph = without_common_subexpressions(pruned)
+    return LoweredFunction(
+        name=graph.name,
+        results={name: value.spec for name, value in graph.outputs.items()},
+        parameters=writer.function(graph, entry_point.arguments),
+        nodes_recorded=len(recorded.nodes),
+        nodes_pruned=len(recorded.nodes) - len(pruned.nodes),
+        nodes_emitted=len(graph.nodes),
+    )
+
+
+def _streamed(entry_point: EntryPoint, writer: ModuleWriter) -> LoweredFunction:
+    names = [argument.name for argument in entry_point.arguments]
+    specs = [argument.spec for argument in entry_point.arguments]
+    plan = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=PlanningSink())
+    sink = EmittingSink(plan, writer, entry_point.arguments)
+    parameters = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink)
+    return LoweredFunction(entry_point.name, plan.results, parameters, plan.nodes, sink.pruned, sink.emitted)

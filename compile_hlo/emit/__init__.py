@@ -4,11 +4,12 @@ The text is written as it is made and never kept. Importing this package registe
 """
 
 from compile_hlo.emit import _contract, _control, _conv, _elementwise, _erf, _indexing, _order, _reduce, _shape
-from compile_hlo.emit._emitter import RULES, Emitter, emits
+from compile_hlo.emit._emitter import RULES, Emitter, Write, emits
 from compile_hlo.emit._module import (
     ArgumentParameters,
     ExternalParameters,
     Form,
+    FunctionWriter,
     InlineParameters,
     ModuleWriter,
     emit_module,
@@ -23,8 +24,10 @@ __all__ = [
     "Emitter",
     "ExternalParameters",
     "Form",
+    "FunctionWriter",
     "InlineParameters",
     "ModuleWriter",
+    "Write",
     "dense",
     "emit_module",
     "emits",

@@ -1,15 +1,15 @@
 """A whole module: functions of entry points, then what they refer to."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from compile_dag import ComputeGraph
+from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.emit._emitter import Emitter, Write
 from compile_hlo.emit._types import dense, tensor_type
-from lang_core import Argument, GraphError, TensorSpec
+from lang_core import Argument, GraphError, TensorSpec, near_names
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_$.-][\w$.-]*\Z", re.ASCII)
 
@@ -34,8 +34,6 @@ class ExternalParameters:
     IREE's ops stand in MLIR's generic form, which every StableHLO parser reads if it allows other dialects.
     """
 
-    portable: Final = False
-
     def __init__(self, scope: str = "model") -> None:
         self._scope = scope
         self._specs: dict[str, TensorSpec] = {}
@@ -58,8 +56,6 @@ class ExternalParameters:
 class InlineParameters:
     """Parameters as exact constants in the text."""
 
-    portable: Final = False
-
     def __init__(self, read: Callable[[str, TensorSpec], np.ndarray[Any, Any]]) -> None:
         self._read = read
 
@@ -74,23 +70,54 @@ class InlineParameters:
 class ArgumentParameters:
     """Parameters as further arguments, after the entry point's own: pure StableHLO, for any consumer.
 
-    A function's header comes before its body, so the parameters must be known beforehand.
+    Attributes:
+        specs: the parameters of the function that is written next: a head comes before its body.
     """
 
-    portable: Final = True
-
     def __init__(self) -> None:
-        self.names: dict[str, str] = {}
+        self.specs: dict[str, TensorSpec] = {}
+        self._names: dict[str, str] = {}
+
+    def heads(self) -> list[str]:
+        """The arguments of the next function."""
+        self._names = {path: f"%parameter{i}" for i, path in enumerate(self.specs)}
+        return [f"{self._names[path]}: {tensor_type(spec)}" for path, spec in self.specs.items()]
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
         """The argument's name."""
-        return self.names[path]
+        return self._names[path]
 
     def end(self, write: Write) -> None:
         """Nothing is left to write."""
 
 
 Form = ExternalParameters | InlineParameters | ArgumentParameters
+
+
+class FunctionWriter:
+    """Writes one function's body, stretch by stretch."""
+
+    def __init__(self, write: Write, emitter: Emitter) -> None:
+        self._write = write
+        self._emitter = emitter
+
+    @property
+    def parameters(self) -> dict[str, TensorSpec]:
+        """The weights that the function reads so far, by path."""
+        return self._emitter.parameters
+
+    def nodes(self, nodes: Iterable[Node]) -> None:
+        """Writes nodes."""
+        self._emitter.nodes(nodes)
+
+    def forget(self, values: Iterable[Value]) -> None:
+        """Drops what is known of values that are not used any more."""
+        self._emitter.forget(values)
+
+    def end(self, results: Iterable[Value]) -> None:
+        """Writes the return."""
+        self._emitter.end("return", results)
+        self._write("  }\n")
 
 
 class ModuleWriter:
@@ -107,50 +134,64 @@ class ModuleWriter:
         self._form = form
         write(f"module {symbol(name)} {{\n")
 
-    def function(self, graph: ComputeGraph, arguments: Sequence[Argument]) -> None:
+    def function(self, graph: ComputeGraph, arguments: Sequence[Argument]) -> dict[str, TensorSpec]:
         """Writes a public function.
 
         Args:
             graph: what it computes.
             arguments: what is to be known of the graph's inputs, in their order.
+
+        Returns:
+            The weights that it reads, by path.
         """
-        if [argument.name for argument in arguments] != list(graph.inputs):
-            raise GraphError(f"graph {graph.name!r}: inputs {list(graph.inputs)} are not the arguments {arguments}")
+        if isinstance(self._form, ArgumentParameters):
+            self._form.specs = {path: value.spec for path, value in graph.parameters().items()}
+        results = {name: value.spec for name, value in graph.outputs.items()}
+        function = self.begin(graph.name, graph.inputs, arguments, results)
+        function.nodes(graph.nodes)
+        function.end(graph.outputs.values())
+        return function.parameters
+
+    def begin(
+        self,
+        name: str,
+        inputs: Mapping[str, Value],
+        arguments: Sequence[Argument],
+        results: Mapping[str, TensorSpec],
+    ) -> FunctionWriter:
+        """Writes the head of a public function; the caller writes the body.
+
+        Raises:
+            GraphError: arguments and inputs are not the same, or an alias does not fit.
+        """
+        if [argument.name for argument in arguments] != list(inputs):
+            raise GraphError(f"function {name!r}: inputs {list(inputs)} are not the arguments {arguments}")
         emitter = Emitter(self._write, self._form)
-        self._write(f"  func.func public {symbol(graph.name)}({self._header(graph, arguments, emitter)}) -> (")
-        self._write(", ".join(tensor_type(value.spec) for value in graph.outputs.values()) + ") {\n")
+        heads: list[str] = []
+        numbers: list[tuple[str, Argument]] = []
         for index, argument in enumerate(arguments):
-            if self._is_number(argument):
-                kind, name = tensor_type(argument.spec), _argument_name(argument, index)
-                load = f'"tensor.from_elements"({name}) : ({_element(kind)}) -> {kind}'
-                emitter.bind(graph.inputs[argument.name], emitter.new(load))
-        emitter.nodes(graph.nodes)
-        emitter.end("return", graph.outputs.values())
-        self._write("  }\n")
+            text, kind = _argument_name(argument, index), tensor_type(argument.spec)
+            # Only IREE takes plain numbers, and some devices only those (a Vulkan position, for one).
+            if argument.kind == "scalar" and not isinstance(self._form, ArgumentParameters):
+                heads.append(f"{text}: {_element(kind)}")
+                numbers.append((text, argument))
+            else:
+                heads.append(f"{text}: {kind}{_alias(name, argument, results)}")
+                emitter.bind(inputs[argument.name], text)
+        if isinstance(self._form, ArgumentParameters):
+            heads += self._form.heads()
+        kinds = ", ".join(map(tensor_type, results.values()))
+        self._write(f"  func.func public {symbol(name)}({', '.join(heads)}) -> ({kinds}) {{\n")
+        for text, argument in numbers:
+            kind = tensor_type(argument.spec)
+            load = f'"tensor.from_elements"({text}) : ({_element(kind)}) -> {kind}'
+            emitter.bind(inputs[argument.name], emitter.new(load))
+        return FunctionWriter(self._write, emitter)
 
     def end(self) -> None:
         """Writes what belongs to the module rather than to a function."""
         self._form.end(self._write)
         self._write("}\n")
-
-    def _is_number(self, argument: Argument) -> bool:
-        # Only IREE takes plain numbers, and some devices only those (a Vulkan position, for one).
-        return argument.kind == "scalar" and not isinstance(self._form, ArgumentParameters)
-
-    def _header(self, graph: ComputeGraph, arguments: Sequence[Argument], emitter: Emitter) -> str:
-        heads: list[str] = []
-        for index, argument in enumerate(arguments):
-            name, kind = _argument_name(argument, index), tensor_type(argument.spec)
-            if self._is_number(argument):
-                heads.append(f"{name}: {_element(kind)}")
-            else:
-                heads.append(f"{name}: {kind}{_alias(graph, argument)}")
-                emitter.bind(graph.inputs[argument.name], name)
-        if isinstance(self._form, ArgumentParameters):
-            parameters = graph.parameters()
-            self._form.names = {path: f"%parameter{i}" for i, path in enumerate(parameters)}
-            heads += [f"{self._form.names[path]}: {tensor_type(v.spec)}" for path, v in parameters.items()]
-        return ", ".join(heads)
 
 
 def emit_module(
@@ -171,13 +212,18 @@ def _element(kind: str) -> str:
     return kind.removeprefix("tensor<").removesuffix(">")
 
 
-def _alias(graph: ComputeGraph, argument: Argument) -> str:
-    if argument.alias_result is None:
+def _alias(function: str, argument: Argument, results: Mapping[str, TensorSpec]) -> str:
+    wanted = argument.alias_result
+    if wanted is None:
         return ""
-    result = graph.output(argument.alias_result)
-    if result.spec != argument.spec:
+    if wanted not in results:
         raise GraphError(
-            f"graph {graph.name!r}: argument {argument.name!r} ({argument.spec!r}) cannot become result "
-            f"{argument.alias_result!r} ({result.spec!r}): the specs must be equal"
+            f"graph {function!r}: argument {argument.name!r} is to become result {wanted!r}, which is not there: it has "
+            f"{', '.join(results)}{near_names(wanted, results)}"
         )
-    return f" {{tf.aliasing_output = {list(graph.outputs).index(argument.alias_result)} : i32}}"
+    if results[wanted] != argument.spec:
+        raise GraphError(
+            f"graph {function!r}: argument {argument.name!r} ({argument.spec!r}) cannot become result {wanted!r} "
+            f"({results[wanted]!r}): the specs must be equal"
+        )
+    return f" {{tf.aliasing_output = {list(results).index(wanted)} : i32}}"

@@ -1,6 +1,12 @@
 """Graph passes: a valid graph in, a valid graph out. One file each."""
 
-from compile_hlo.passes._cse import without_common_subexpressions
-from compile_hlo.passes._prune import pruned_to_outputs, without_dead_code
+from compile_hlo.passes._cse import Subexpressions, without_common_subexpressions
+from compile_hlo.passes._prune import needed_nodes, pruned_to_outputs, without_dead_code
 
-__all__ = ["pruned_to_outputs", "without_common_subexpressions", "without_dead_code"]
+__all__ = [
+    "Subexpressions",
+    "needed_nodes",
+    "pruned_to_outputs",
+    "without_common_subexpressions",
+    "without_dead_code",
+]

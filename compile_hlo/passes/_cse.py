@@ -1,6 +1,7 @@
 """Common subexpressions: what is computed twice from the same values is computed once."""
 
-from collections.abc import Hashable, Mapping
+import itertools
+from collections.abc import Hashable, Iterable, Mapping
 
 from compile_dag import ComputeGraph, Node, Value, regions_of
 
@@ -9,33 +10,57 @@ _SMALL = 64
 
 
 def without_common_subexpressions(graph: ComputeGraph) -> ComputeGraph:
-    """Replaces a node by an earlier one of the same block with the same op, operands and attributes.
+    """Replaces a node by an earlier one of the same stretch of a block with the same op, operands and attributes.
 
-    Nodes of different blocks stay apart, so that a block's text does not depend on what stands around it. A node
+    Nodes of different stretches stay apart, so that a block's text does not depend on what stands around it. A node
     with regions is never replaced, and its regions are not searched. Valid graph in, valid graph out.
     """
-    replaced: dict[int, Value] = {}
-    seen: dict[Hashable, Node] = {}
+    subexpressions = Subexpressions()
     nodes: list[Node] = []
-    for node in graph.nodes:
-        node = _with_replaced(node, replaced)
-        earlier = seen.setdefault(_key(node), node)
-        if earlier is node:
-            nodes.append(node)
-        else:
-            replaced.update((id(mine), first) for mine, first in zip(node.results, earlier.results, strict=True))
-    outputs = {name: replaced.get(id(value), value) for name, value in graph.outputs.items()}
+    for _, stretch in itertools.groupby(graph.nodes, key=lambda node: id(node.block)):
+        nodes += subexpressions.merged(stretch)
+    outputs = {name: subexpressions.first(value) for name, value in graph.outputs.items()}
     return ComputeGraph(graph.name, graph.inputs, tuple(nodes), outputs)
+
+
+class Subexpressions:
+    """Merges the nodes of one stretch after the other, and remembers which values others stand for."""
+
+    def __init__(self) -> None:
+        self._replaced: dict[int, Value] = {}
+
+    def first(self, value: Value) -> Value:
+        """The value that stands for this one; itself if none does."""
+        return self._replaced.get(id(value), value)
+
+    def forget(self, values: Iterable[Value]) -> None:
+        """Drops what is known of values that are not used any more."""
+        for value in values:
+            self._replaced.pop(id(value), None)
+
+    def merged(self, stretch: Iterable[Node]) -> list[Node]:
+        """The nodes that remain."""
+        seen: dict[Hashable, Node] = {}
+        nodes: list[Node] = []
+        for node in stretch:
+            node = _with_replaced(node, self._replaced)
+            earlier = seen.setdefault(_key(node), node)
+            if earlier is node:
+                nodes.append(node)
+            else:
+                pairs = zip(node.results, earlier.results, strict=True)
+                self._replaced.update((id(mine), other) for mine, other in pairs)
+        return nodes
 
 
 def _key(node: Node) -> Hashable:
     if node.op.name == "constant":
         literal = node.attributes[0]
         value = literal.array.tobytes() if literal.array.nbytes <= _SMALL else id(literal)
-        return node.block, "constant", literal.spec, value
+        return "constant", literal.spec, value
     if any(True for _ in regions_of(node)):
         return id(node)
-    return node.block, node.op.name, tuple(map(id, node.inputs)), node.attributes
+    return node.op.name, tuple(map(id, node.inputs)), node.attributes
 
 
 def _with_replaced(node: Node, replaced: Mapping[int, Value]) -> Node:

@@ -19,15 +19,23 @@ def pruned_to_outputs(graph: ComputeGraph, outputs: Sequence[str]) -> ComputeGra
         GraphError: the graph has no such output.
     """
     wanted = {name: graph.output(name) for name in outputs}
-    live = {id(value) for value in wanted.values()}
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if any(id(value) in live for value in node.results):
-            kept.append(node)
-            live.update(map(id, node.inputs))
-    return ComputeGraph(graph.name, graph.inputs, tuple(reversed(kept)), wanted)
+    kept = needed_nodes(graph.nodes, {id(value) for value in wanted.values()})
+    return ComputeGraph(graph.name, graph.inputs, tuple(kept), wanted)
 
 
 def without_dead_code(graph: ComputeGraph) -> ComputeGraph:
     """Keeps the nodes that the outputs need. Valid graph in, valid graph out."""
     return pruned_to_outputs(graph, tuple(graph.outputs))
+
+
+def needed_nodes(nodes: Sequence[Node], live: set[int]) -> list[Node]:
+    """The nodes, in order, that the values of ``live`` (by ``id``) need; what they use is added to ``live``."""
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        for value in node.results:
+            if id(value) in live:
+                kept.append(node)
+                live.update(map(id, node.inputs))
+                break
+    kept.reverse()
+    return kept

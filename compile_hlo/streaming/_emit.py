@@ -1,0 +1,86 @@
+"""Pass 2 of streaming: each stretch is pruned, merged and written when it ends, and forgotten."""
+
+from collections.abc import Mapping, Sequence
+
+from compile_dag import Node, Value
+from compile_hlo.emit import FunctionWriter, ModuleWriter
+from compile_hlo.passes import Subexpressions, needed_nodes
+from compile_hlo.streaming._plan import Plan, fingerprint
+from compile_hlo.streaming._stretches import StretchSink
+from lang_core import Argument, TensorSpec
+
+
+class EmittingSink(StretchSink):
+    """Writes a function as it is recorded. A value's mark is (stretch, serial).
+
+    Attributes:
+        emitted: how many nodes were written.
+        pruned: how many nodes nothing needs.
+    """
+
+    def __init__(self, plan: Plan, writer: ModuleWriter, arguments: Sequence[Argument]) -> None:
+        super().__init__()
+        self._plan = plan
+        self._writer = writer
+        self._arguments = arguments
+        self._subexpressions = Subexpressions()
+        self._function: FunctionWriter | None = None
+        # Results that a later stretch needs; what is known of them by identity holds as long as they live.
+        self._alive: dict[tuple[int, int], tuple[Value, Value]] = {}
+        self.emitted = 0
+        self.pruned = 0
+
+    def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
+        """Writes the function's head."""
+        self._function = self._writer.begin(name, inputs, self._arguments, self._plan.results)
+
+    def _number_results(self, node: Node) -> None:
+        for value in node.results:
+            value.mark = self.number, self.serial
+            self.serial += 1
+
+    def stretch(self, nodes: list[Node]) -> None:
+        """Writes what is needed of the nodes."""
+        plan = self._plan.stretch(self.number, fingerprint(nodes))
+        made = [value for node in nodes for value in node.results]
+        live = {id(value) for value in made if value.mark[1] in plan.live}
+        needed = needed_nodes(nodes, set(live))
+        self.pruned += len(nodes) - len(needed)
+        merged = self._subexpressions.merged(needed)
+        self.emitted += len(merged)
+        assert self._function is not None
+        self._function.nodes(merged)
+        self._keep(live, made, plan.last_uses)
+
+    def _keep(self, live: set[int], made: list[Value], last_uses: tuple[tuple[int, int], ...]) -> None:
+        """Remembers the live results, each with the value that stands for it, and forgets all others."""
+        assert self._function is not None
+        standing: set[int] = set()
+        for value in made:
+            if id(value) in live:
+                first = self._subexpressions.first(value)
+                self._alive[self.number, value.mark[1]] = value, first
+                standing.update((id(value), id(first)))
+        gone = [value for value in made if id(value) not in standing]
+        for key in last_uses:
+            value, first = self._alive.pop(key)
+            gone.append(value)
+            if first.mark not in self._alive:
+                gone.append(first)
+        self._function.forget(gone)
+        self._subexpressions.forget(gone)
+
+    def end(self, outputs: Mapping[str, Value]) -> dict[str, TensorSpec]:
+        """Writes the function's end.
+
+        Returns:
+            The weights that it reads.
+
+        Raises:
+            GraphError: this recording was not like the one that was planned.
+        """
+        self._finish()
+        self._plan.check_complete(self.number)
+        assert self._function is not None
+        self._function.end([self._subexpressions.first(value) for value in outputs.values()])
+        return self._function.parameters

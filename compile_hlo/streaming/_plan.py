@@ -1,0 +1,203 @@
+"""Pass 1 of streaming: which results of which stretch are needed, without keeping any node.
+
+While a stretch is recorded, each of its values carries the set of the stretch's inputs that it depends on. When the
+stretch ends its nodes go; the values that later stretches still hold carry their sets with them. From the uses between
+stretches alone, a sweep from the outputs backward finds what is live: exactly what pruning the whole graph finds.
+"""
+
+from __future__ import annotations  # array[int] is subscriptable from Python 3.12 on only
+
+import zlib
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from compile_dag import Node, Value
+from compile_hlo.streaming._stretches import StretchSink
+from lang_core import GraphError, TensorSpec
+
+# The stretch of what is given from outside.
+_INPUT: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StretchPlan:
+    """What pass 2 has to know of a stretch.
+
+    Attributes:
+        live: serials of the results that later stretches, or the outputs, need.
+        last_uses: (stretch, serial) of the values that no later stretch needs.
+    """
+
+    live: frozenset[int]
+    last_uses: tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What pass 1 found out.
+
+    Attributes:
+        results: the outputs' specs by name.
+        nodes: how many were recorded.
+        stretches: how many stretches have nodes.
+        fingerprints: of each stretch's nodes.
+    """
+
+    results: dict[str, TensorSpec]
+    nodes: int
+    stretches: int
+    fingerprints: array[int]
+    _live: list[frozenset[int]] = field(default_factory=list)
+    _dropped: array[int] = field(default_factory=lambda: array("q"))
+    _dropped_at: array[int] = field(default_factory=lambda: array("q"))
+
+    def stretch(self, number: int, found: int) -> StretchPlan:
+        """The plan of one stretch.
+
+        Args:
+            number: of the stretch.
+            found: the fingerprint of what was recorded this time.
+
+        Raises:
+            GraphError: pass 1 recorded something else.
+        """
+        if number >= self.stretches or self.fingerprints[number] != found:
+            raise GraphError(_DIFFERS)
+        begin, end = self._dropped_at[2 * number], self._dropped_at[2 * number + 1]
+        pairs = self._dropped[2 * begin : 2 * end]
+        return StretchPlan(self._live[number], tuple(zip(pairs[::2], pairs[1::2], strict=True)))
+
+    def check_complete(self, stretches: int) -> None:
+        """Checks that as many stretches were recorded again.
+
+        Raises:
+            GraphError: there were fewer.
+        """
+        if stretches != self.stretches:
+            raise GraphError(_DIFFERS)
+
+
+def fingerprint(nodes: Sequence[Node]) -> int:
+    """Tells apart what two recordings of a stretch could have different."""
+    value = 0
+    for node in nodes:
+        value = zlib.crc32(node.op.name.encode(), value)
+    return value
+
+
+_DIFFERS: Final = (
+    "streaming records a model twice, and the second recording was not like the first: a model must record the same ops "
+    "each time (no randomness, no state that a call changes); export with --lowering=buffered to see it recorded once"
+)
+
+
+class PlanningSink(StretchSink):
+    """Records into a plan.
+
+    A value's mark is (stretch, serial, mask): bit i of the mask is set if the value depends on input i of its stretch.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inputs: dict[tuple[int, int], int] = {}  # of the present stretch: (stretch, serial) -> bit
+        # All uses between stretches: of stretch n, those from _begins[n] on. Masks are numbers into _masks.
+        self._uses = array("q")
+        self._begins = array("q")
+        self._masks: dict[int, int] = {}
+        self._fingerprints = array("L")
+        self._count = 0
+
+    def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
+        """Marks the inputs."""
+        del name
+        for serial, value in enumerate(inputs.values()):
+            value.mark = _INPUT, serial, 0
+
+    def _number_results(self, node: Node) -> None:
+        self._count += 1
+        mask = 0
+        for value in node.inputs:
+            number, serial, depends = value.mark
+            mask |= depends if number == self.number else 1 << self._input(number, serial, depends)
+        for value in node.results:
+            value.mark = self.number, self.serial, mask
+            self.serial += 1
+
+    def _input(self, number: int, serial: int, mask: int) -> int:
+        key = number, serial
+        bit = self._inputs.get(key)
+        if bit is None:
+            if not self._inputs:
+                self._begin_uses()
+            bit = self._inputs[key] = len(self._inputs)
+            self._uses.extend((number, serial, self._masks.setdefault(mask, len(self._masks))))
+        return bit
+
+    def _begin_uses(self) -> None:
+        while len(self._begins) <= self.number:
+            self._begins.append(len(self._uses) // 3)
+
+    def stretch(self, nodes: list[Node]) -> None:
+        """Forgets the nodes."""
+        self._fingerprints.append(fingerprint(nodes))
+        self._begin_uses()
+        self._inputs = {}
+
+    def end(self, outputs: Mapping[str, Value]) -> Plan:
+        """Sweeps backward from the outputs."""
+        self._finish()
+        self._begin_uses()
+        results = {name: value.spec for name, value in outputs.items()}
+        sweep = _Sweep(self._uses, self._begins, list(self._masks))
+        for value in outputs.values():
+            sweep.need(*value.mark)
+        return sweep.run(Plan(results, self._count, self.number, self._fingerprints))
+
+
+class _Sweep:
+    """From the last stretch to the first: what is needed of each."""
+
+    def __init__(self, uses: array[int], begins: array[int], masks: list[int]) -> None:
+        self._uses, self._begins, self._masks = uses, begins, masks
+        self._needed: dict[int, set[int]] = {}
+        self._depends: dict[int, int] = {}
+
+    def need(self, number: int, serial: int, mask: int) -> bool:
+        """Notes that a value is needed; says whether this is new."""
+        if number == _INPUT:
+            return False
+        serials = self._needed.setdefault(number, set())
+        if serial in serials:
+            return False
+        serials.add(serial)
+        self._depends[number] = self._depends.get(number, 0) | mask
+        return True
+
+    def run(self, plan: Plan) -> Plan:
+        """Fills the plan."""
+        known: dict[frozenset[int], frozenset[int]] = {}
+        live: list[frozenset[int]] = []
+        bounds: list[tuple[int, int]] = []
+        for number in reversed(range(plan.stretches)):
+            begin = len(plan._dropped) // 2
+            self._needs_of(number, plan._dropped)
+            bounds.append((begin, len(plan._dropped) // 2))
+            serials = frozenset(self._needed.pop(number, ()))
+            live.append(known.setdefault(serials, serials))
+        plan._live = live[::-1]
+        for pair in reversed(bounds):
+            plan._dropped_at.extend(pair)
+        return plan
+
+    def _needs_of(self, number: int, dropped: array[int]) -> None:
+        depends = self._depends.pop(number, 0)
+        first = self._begins[number]
+        bit = 0
+        while depends >> bit:
+            if depends >> bit & 1:
+                source, serial, mask = self._uses[3 * (first + bit) : 3 * (first + bit) + 3]
+                if self.need(source, serial, self._masks[mask]):
+                    dropped.extend((source, serial))
+            bit += 1
