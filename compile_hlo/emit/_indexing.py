@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import numpy as np
+
 from compile_dag import Node
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
@@ -33,9 +35,19 @@ def _dynamic_update_slice(e: Emitter, node: Node) -> None:
     _call(e, node, "dynamic_update_slice")
 
 
+def _is_empty(e: Emitter, node: Node) -> bool:
+    """Whether the result has no elements; it is written then. StableHLO cannot take slices of 1 out of 0 elements."""
+    spec = node.results[0].spec
+    if spec.size == 0:
+        e.alias(node, e.constant(np.zeros(spec.shape, spec.dtype.numpy)))
+    return spec.size == 0
+
+
 @emits("take")
 def _take(e: Emitter, node: Node) -> None:
     x, indices = node.inputs
+    if _is_empty(e, node):
+        return
     axis = node.attributes[0]
     before = tuple(range(axis))
     after = tuple(range(axis + indices.ndim, node.results[0].ndim))
@@ -57,6 +69,8 @@ def _line_dims(ndim: int, axis: int) -> str:
 @emits("gather")
 def _gather(e: Emitter, node: Node) -> None:
     x, indices = node.inputs
+    if _is_empty(e, node):
+        return
     axis = node.attributes[0]
     beside = _line_dims(x.ndim, axis)
     e.define(

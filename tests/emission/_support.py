@@ -1,0 +1,112 @@
+"""Emits cases, runs them in StableHLO's reference interpreter, and compares."""
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from jax._src.interpreters import mlir as jax_mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from compile_dag import ComputeGraph, record
+from compile_hlo.emit import ArgumentParameters, Form, dense, emit_module, tensor_type
+from lang_core import Argument, EagerExecutionContext, TensorSpec, as_dtype, bf16
+from tests.emission._cases import Array, Case
+
+_ULP: Final = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}
+# Which of 0.0 and -0.0 is the larger is open.
+_EITHER_ZERO: Final = ("maximum", "minimum", "max", "min", "clamp", "sort")
+
+
+def graph_of(case: Case) -> ComputeGraph:
+    """The case as a graph of its name."""
+    return record(case.fn, *case.specs, input_names=[f"x{i}" for i in range(len(case.inputs))], name=case.name)
+
+
+def arguments_of(graph: ComputeGraph) -> list[Argument]:
+    """Plain tensor arguments for the graph's inputs."""
+    return [Argument(name, value.spec) for name, value in graph.inputs.items()]
+
+
+def text_of(graphs: Iterable[ComputeGraph], form: Form | None = None) -> str:
+    """A module of the graphs."""
+    out = io.StringIO()
+    emit_module(out.write, [(graph, arguments_of(graph)) for graph in graphs], form or ArgumentParameters())
+    return out.getvalue()
+
+
+def eager_results(case: Case) -> list[Array]:
+    """What the eager context gives."""
+    ctx = EagerExecutionContext()
+    found = case.fn(ctx, *map(ctx.constant, case.inputs))
+    return [tensor.numpy() for tensor in (found if isinstance(found, tuple | list) else [found])]
+
+
+def parsed(text: str, allow_unregistered: bool = False) -> ir.Module:
+    """The text as a verified module of its own context."""
+    context = jax_mlir.make_ir_context()
+    context.allow_unregistered_dialects = allow_unregistered
+    with context:
+        module = ir.Module.parse(text)
+        assert module.operation.verify()
+        return module
+
+
+def interpret(graph: ComputeGraph, inputs: Sequence[Array], weights: Sequence[Array] = ()) -> list[Array]:
+    """Runs a graph in the interpreter; weights in the order of ``graph.parameters()``."""
+    specs = [value.spec for value in (*graph.inputs.values(), *graph.parameters().values())]
+    results = list(graph.result_specs)
+    text = text_of([graph]).rstrip().removesuffix("}") + _main(graph.name, specs, results) + "}\n"
+    module = parsed(text)
+    with module.context:
+        given = [_attribute(array) for array in (*inputs, *weights)]
+        found = stablehlo.eval_module(module, given)
+        return [_array(attribute, spec) for attribute, spec in zip(found, results, strict=True)]
+
+
+def _main(name: str, specs: Sequence[TensorSpec], results: Sequence[TensorSpec]) -> str:
+    """A function main that calls another, and gives bf16 as i16: Python cannot read an attribute of bf16."""
+    operands = ", ".join(f"%x{i}" for i in range(len(specs)))
+    heads = ", ".join(f"%x{i}: {tensor_type(spec)}" for i, spec in enumerate(specs))
+    kinds = [tensor_type(spec) for spec in results]
+    bits = [kind.replace("bf16", "i16") for kind in kinds]
+    signature = f"({', '.join(map(tensor_type, specs))}) -> ({', '.join(kinds)})"
+    lines = [
+        f"func.func public @main({heads}) -> ({', '.join(bits)}) {{",
+        f"%r:{len(results)} = call @{name}({operands}) : {signature}",
+    ]
+    for i, (kind, bit) in enumerate(zip(kinds, bits, strict=True)):
+        lines.append(f"%b{i} = stablehlo.bitcast_convert %r#{i} : ({kind}) -> {bit}")
+    lines += [f"return {', '.join(f'%b{i}' for i in range(len(results)))} : {', '.join(bits)}", "}\n"]
+    return "\n".join(lines)
+
+
+def _attribute(array: Array) -> ir.Attribute:
+    return ir.Attribute.parse(f"{dense(array)} : {tensor_type(TensorSpec(array.shape, as_dtype(array.dtype)))}")
+
+
+def _array(attribute: Any, spec: TensorSpec) -> Array:
+    if not spec.size:
+        return np.zeros(spec.shape, spec.dtype.numpy)
+    if spec.dtype.name == "bool":
+        bits = ir.DenseIntElementsAttr(attribute)
+        return np.array([bool(bits[i]) for i in range(spec.size)]).reshape(spec.shape)
+    found = np.array(ir.DenseElementsAttr(attribute))
+    return found.view(spec.dtype.numpy) if spec.dtype is bf16 else found
+
+
+def assert_agrees(found: Sequence[Array], wanted: Sequence[Array], case: Case) -> None:
+    """The same dtypes and shapes; values within the case's units in the last place."""
+    assert len(found) == len(wanted)
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape), case.name
+        step = case.ulps * _ULP.get(as_dtype(theirs.dtype).name, 0.0)
+        a, b = (x.astype(np.float64) if x.dtype.kind in "fV" else x for x in (mine, theirs))
+        if a.dtype.kind != "f" or step == 0:
+            np.testing.assert_array_equal(a, b, err_msg=case.name)
+        else:
+            np.testing.assert_allclose(a, b, rtol=step, atol=step, err_msg=case.name)
+        if a.dtype.kind == "f" and step == 0 and case.op not in _EITHER_ZERO:
+            number = ~np.isnan(a)
+            np.testing.assert_array_equal(np.signbit(a)[number], np.signbit(b)[number], err_msg=case.name)
