@@ -253,6 +253,26 @@ def test_blocks_nest_and_nodes_carry_the_innermost() -> None:
     assert blocks == {"exp": "layers.0", "sin": "layers.0.mlp", "cos": "layers.0", "tanh": ""}
 
 
+@pytest.mark.parametrize("include_nested", [False, True])
+def test_a_block_inside_of_an_op_does_not_interrupt_the_one_around(include_nested: bool) -> None:
+    ctx = GraphExecutionContext()
+
+    def body(v: Tensor) -> tuple[Tensor]:
+        with ctx.block("inside"):
+            return (ctx.ops.sin(v),)
+
+    with ctx.recording(include_nested=include_nested) as tape:
+        x = ctx.ops.placeholder("x", (2, 3), "f32")
+        with ctx.block("around"):
+            ctx.ops.exp(x)
+            ctx.ops.while_loop(lambda v: ctx.ops.any(ctx.ops.less(v, 0.0)), body, (x,))
+            ctx.ops.cos(x)
+    before, loop, after = tape.nodes
+    assert before.block is loop.block is after.block
+    assert before.block == "around"
+    assert loop.attribute("body").nodes[0].block == "inside"
+
+
 def test_a_block_needs_a_name() -> None:
     with pytest.raises(RecordingError, match=r"block\(''\): a block needs a name"), GraphExecutionContext().block(""):
         pass

@@ -52,7 +52,7 @@ def _run(graph: ComputeGraph, ctx: ExecutionContext, values: dict[int, Tensor]) 
     kept = {id(value) for value in (*graph.outputs.values(), *graph.captures, *graph.inputs.values())}
     path = ctx.module_path
     try:
-        for block, nodes in groupby(graph.nodes, lambda node: node.block):
+        for (_, block), nodes in groupby(graph.nodes, lambda node: (id(node.block), node.block)):
             with ctx.block(block) if block else nullcontext():
                 for node in nodes:
                     ctx.module_path = node.path

@@ -1,68 +1,10 @@
-"""The work of every stage is linear in the nodes: ten times as many take about ten times as long.
-
-Calls of functions are counted, which is exact, and processor time is measured, which also sees the scan of a list
-or the copy of a table inside one call. Of quadratic work the ratio would be 100.
-"""
-
-import gc
-import sys
-import time
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import pytest
 
-from compile_dag import ComputeGraph, GraphExecutionContext, Tape, Value, evaluate
+from compile_dag import ComputeGraph, GraphExecutionContext, Value, evaluate
+from compile_dag._work import FEW, MANY, X, assert_linear, graph_of, recorded
 from lang_core import EagerExecutionContext, Tensor, TensorSpec
-
-FEW, MANY = 20_000, 200_000
-X = TensorSpec((2,), "f32")
-
-
-def recorded(count: int) -> Tape:
-    """A chain of ``count`` nodes in which far values are used too, in blocks of 100 nodes."""
-    ctx = GraphExecutionContext()
-    with ctx.recording() as tape:
-        first = x = ctx.placeholder("x", X)
-        for start in range(0, count, 100):
-            with ctx.block(f"block{start}"):
-                for _ in range(50):
-                    x = ctx.ops.add(ctx.ops.negate(x), first)
-    return tape
-
-
-def graph_of(tape: Tape) -> ComputeGraph:
-    return ComputeGraph("g", tape.inputs, tuple(tape.nodes), {"y": tape.nodes[-1].results[0]})
-
-
-def calls_of(stage: Callable[[], object]) -> int:
-    """How many functions, of Python and of C, a stage calls."""
-    count = 0
-
-    def hook(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(hook)
-    try:
-        stage()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
-def seconds_of(stage: Callable[[], object]) -> float:
-    """The processor time of a stage, the better of two."""
-    found = []
-    for _ in range(2):
-        gc.collect()
-        gc.disable()
-        before = time.process_time()
-        stage()
-        found.append(time.process_time() - before)
-        gc.enable()
-    return min(found)
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +18,6 @@ STAGES: dict[str, Callable[[ComputeGraph], object]] = {
     "print": str,
     "parameters": lambda graph: graph.parameters(),
 }
-
-
-def assert_linear(few: Callable[[], object], many: Callable[[], object], ratio: float = 10.0) -> None:
-    assert calls_of(many) <= 1.01 * ratio * calls_of(few) + 1000
-    assert seconds_of(many) <= 3 * ratio * seconds_of(few) + 0.05
 
 
 @pytest.mark.parametrize("stage", STAGES)

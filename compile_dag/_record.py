@@ -10,7 +10,6 @@ from compile_dag._node import Value
 from compile_dag._tape import Sink
 from lang_core import RecordingError, TensorSpec
 
-
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 

@@ -1,12 +1,12 @@
 import functools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from compile_dag import ComputeGraph, GraphExecutionContext, record
+from compile_dag import ComputeGraph, GraphExecutionContext, Node, Value, record
 from lang_core import (
     Argument,
     EagerExecutionContext,
@@ -164,3 +164,44 @@ def test_an_error_of_the_function_comes_through() -> None:
 def test_record_verifies_what_it_gives() -> None:
     graph: ComputeGraph = record(added, X, Y)
     graph.verify()
+
+
+class Listening:
+    """A sink that writes down what it hears of a whole recording, and makes a count of it."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
+        self.heard.append(f"begin {name}({', '.join(inputs)})")
+
+    def node(self, node: Node) -> None:
+        self.heard.append(node.op.name)
+
+    def open_block(self, name: str) -> None:
+        self.heard.append(f"<{name}>")
+
+    def close_block(self, name: str) -> None:
+        self.heard.append(f"</{name}>")
+
+    def end(self, outputs: Mapping[str, Value]) -> int:
+        self.heard.append(f"end {', '.join(outputs)}")
+        return len(self.heard)
+
+
+def in_a_block(ctx: ExecutionContext, x: Tensor) -> Tensor:
+    with ctx.block("a"):
+        return ctx.ops.exp(x)
+
+
+def test_a_sink_hears_the_whole_recording_and_makes_the_result() -> None:
+    sink = Listening()
+    assert record(in_a_block, X, sink=sink, name="f") == 5
+    assert sink.heard == ["begin f(x)", "<a>", "exp", "</a>", "end result"]
+
+
+def test_a_sink_hears_no_end_of_a_recording_that_failed() -> None:
+    sink = Listening()
+    with pytest.raises(RecordingError, match="output 'result' is None"):
+        record(lambda ctx, x: None, X, sink=sink, name="f")
+    assert sink.heard == ["begin f(x)"]

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from compile_dag import ComputeGraph, GraphExecutionContext, Node, Tape, Value, record
+from compile_dag import ComputeGraph, GraphExecutionContext, Node, Scope, Tape, Value, record
 from lang_core import OPS, ExecutionContext, GraphError, OpError, Tensor, TensorSpec
 
 X = TensorSpec((2, 3), "f32")
@@ -15,7 +15,7 @@ def made(spec: TensorSpec = X) -> Value:
 
 
 def node(op: str, *inputs: Value, results: tuple[Value, ...] | None = None, attributes: tuple[Any, ...] = ()) -> Node:
-    return Node(OPS[op], inputs, attributes, (made(),) if results is None else results, "")
+    return Node(OPS[op], inputs, attributes, (made(),) if results is None else results, Scope())
 
 
 def verified(inputs: dict[str, Value], nodes: list[Node], outputs: dict[str, Value]) -> ComputeGraph:
@@ -120,7 +120,8 @@ def rebuilt(inputs: tuple[Value, ...] | None = None, cond: Any = None, body: Any
         (cond or (lambda g, _: g))(found.attributes[0], graph),
         (body or (lambda g, _: g))(found.attributes[1], graph),
     )
-    wrong = Node(found.op, found.inputs if inputs is None else found.inputs[:1], (*attributes, 1), found.results, "")
+    operands = found.inputs if inputs is None else found.inputs[:1]
+    wrong = Node(found.op, operands, (*attributes, 1), found.results, Scope())
     return ComputeGraph("g", graph.inputs, (wrong,), graph.outputs)
 
 
@@ -153,7 +154,7 @@ def test_rule_4_a_branch_takes_nothing() -> None:
 def test_rule_4_the_rules_hold_inside_of_regions() -> None:
     def broken(region: ComputeGraph, graph: ComputeGraph) -> ComputeGraph:
         (inside,) = region.nodes
-        wrong = Node(inside.op, inside.inputs, (), (made(TensorSpec((9,), "f32")),), "")
+        wrong = Node(inside.op, inside.inputs, (), (made(TensorSpec((9,), "f32")),), Scope())
         return ComputeGraph("body", region.inputs, (wrong,), {"v": graph.inputs["y"]})
 
     def twice(region: ComputeGraph, graph: ComputeGraph) -> ComputeGraph:
