@@ -30,7 +30,12 @@ _WEIGHTS: Final = flags.DEFINE_enum(
     ["external", "inline", "none"],
     "An archive beside the module, constants in its text, or no weight at all (module and description only).",
 )
-_LOWERING: Final = flags.DEFINE_enum("lowering", "buffered", ["streaming", "buffered"], "How text is made.")
+_LOWERING: Final = flags.DEFINE_enum(
+    "lowering",
+    "streaming",
+    ["streaming", "buffered"],
+    "Record twice and keep nothing, or once and keep the graph; the text is the same.",
+)
 _NUM_LAYERS: Final = flags.DEFINE_integer("num_layers", None, "Only so many of the first layers.", lower_bound=1)
 _TARGET: Final = flags.DEFINE_string(
     "target", "llvm-cpu", "A comma list of llvm-cpu, vmvx, vulkan-spirv, cuda; or none."
@@ -51,7 +56,6 @@ _GRAPH: Final = flags.DEFINE_string("graph", "", "dot, svg or json.")
 
 def _options() -> ExportOptions:
     refuse_later("quantize", _QUANTIZE.value)
-    refuse_later("lowering", _LOWERING.value)
     refuse_later("max_memory", _MAX_MEMORY.value)
     refuse_later("dump_tags", _DUMP_TAGS.value)
     refuse_later("graph", _GRAPH.value)
@@ -66,6 +70,7 @@ def _options() -> ExportOptions:
         max_sequence=_MAX_SEQUENCE.value,
         dtype=_DTYPE.value,
         weights=_WEIGHTS.value,
+        lowering=_LOWERING.value,
         num_layers=_NUM_LAYERS.value,
         targets=targets(_TARGET.value),
         verify=_VERIFY.value,

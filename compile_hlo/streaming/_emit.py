@@ -27,6 +27,7 @@ class EmittingSink(StretchSink):
         self._function: FunctionWriter | None = None
         # Results that a later stretch needs; what is known of them by identity holds as long as they live.
         self._alive: dict[tuple[int, int], tuple[Value, Value]] = {}
+        self._stands_for: dict[int, int] = {}  # by identity: for how many of them
         self.emitted = 0
         self.pruned = 0
 
@@ -55,18 +56,20 @@ class EmittingSink(StretchSink):
     def _keep(self, live: set[int], made: list[Value], last_uses: tuple[tuple[int, int], ...]) -> None:
         """Remembers the live results, each with the value that stands for it, and forgets all others."""
         assert self._function is not None
-        standing: set[int] = set()
         for value in made:
             if id(value) in live:
                 first = self._subexpressions.first(value)
                 self._alive[self.number, value.mark[1]] = value, first
-                standing.update((id(value), id(first)))
-        gone = [value for value in made if id(value) not in standing]
+                self._stands_for[id(first)] = self._stands_for.get(id(first), 0) + 1
+        gone = [value for value in made if id(value) not in live and id(value) not in self._stands_for]
         for key in last_uses:
             value, first = self._alive.pop(key)
-            gone.append(value)
-            if first.mark not in self._alive:
+            self._stands_for[id(first)] -= 1
+            if not self._stands_for[id(first)]:
+                del self._stands_for[id(first)]
                 gone.append(first)
+            if value is not first:
+                gone.append(value)
         self._function.forget(gone)
         self._subexpressions.forget(gone)
 

@@ -88,8 +88,8 @@ def fingerprint(nodes: Sequence[Node]) -> int:
 
 
 _DIFFERS: Final = (
-    "streaming records a model twice, and the second recording was not like the first: a model must record the same ops "
-    "each time (no randomness, no state that a call changes); export with --lowering=buffered to see it recorded once"
+    "streaming records a model twice, and the second recording was not like the first: a model must record the same "
+    "ops each time (no randomness, no state that a call changes); --lowering=buffered records it once"
 )
 
 

@@ -14,10 +14,11 @@ from compile_hlo.bundle import ARCHIVE, MARK, MODULE, SCOPE, Bundle, KernelConfi
 from compile_hlo.bundle import executable_name, staged
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from compile_hlo.iree import compile_module, target_named
-from lang_core import CheckpointError, EntryPoint, TensorSpec, WeightSource
+from compile_hlo.portable import verify_text
+from lang_core import CheckpointError, EntryPoint, TensorSpec, VerificationError, WeightSource
 from tools.cli import ByteProgress, say
-from tools.exporting._options import ExportOptions
-from tools.exporting._report import hashes_of, producer, write_report
+from tools.exporting._options import ExportOptions, check_options
+from tools.exporting._report import copy_report, hashes_of, producer, write_report
 from tools.exporting._source import ModelSource, open_source
 from tools.exporting._verify import References, check_devices, check_interpreter, devices_of, write_portable
 from tools.text import TOKENIZER_FILES
@@ -70,24 +71,30 @@ def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> N
         CompileError: a target's compiler refuses the module.
         VerificationError: the bundle does not compute what the model does.
     """
-    with (
-        staged(options.output) as staging,
-        open_source(options.model, model_path, options.weights != "none") as source,
-    ):
+    check_options(options)
+    with open_source(options.model, model_path, options.weights != "none") as source:
         with meter.phase("load"):
             export = _load(options, source, meter)
-        with meter.phase("lower"):
-            _lower(export, source, staging)
-        with meter.phase("parameters"):
-            _write_parameters(export, source, staging)
-        with meter.phase("compile"):
-            _compile(export, staging)
-        _copy_files(source, staging)
-        _write_config(export, staging)
-        with meter.phase("verify"):
-            _verify(export, source, staging)
-        _write_config(export, staging)
-        write_report(export, staging, options.report)
+        with staged(options.output) as staging:
+            _fill(export, source, staging)
+    if options.report is not None:
+        copy_report(options.output, options.report)
+
+
+def _fill(export: Export, source: ModelSource, staging: Path) -> None:
+    meter = export.meter
+    with meter.phase("lower"):
+        _lower(export, source, staging)
+    with meter.phase("parameters"):
+        _write_parameters(export, source, staging)
+    with meter.phase("compile"):
+        _compile(export, staging)
+    _copy_files(source, staging)
+    _write_config(export, staging)
+    with meter.phase("verify"):
+        _verify(export, source, staging)
+    _write_config(export, staging)
+    write_report(export, staging)
 
 
 def _load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Export:
@@ -114,7 +121,8 @@ def _load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Exp
 
 def _lower(export: Export, source: ModelSource, staging: Path) -> None:
     with (staging / MODULE).open("w") as text:
-        export.lowered = lower_module(export.entry_points, text.write, _form(export.options, source.weights))
+        form, streaming = _form(export.options, source.weights), export.options.lowering == "streaming"
+        export.lowered = lower_module(export.entry_points, text.write, form, streaming=streaming)
 
 
 def _form(options: ExportOptions, weights: WeightSource | None) -> Form:
@@ -212,11 +220,11 @@ def _model(export: Export) -> dict[str, Any]:
 
 def _verify(export: Export, source: ModelSource, staging: Path) -> None:
     options = export.options
-    if options.verify == "none":
-        return
-    say("verifying ...")
+    if options.verify != "none":
+        say("verifying ...")
+        verify_text(staging / MODULE)
     write_portable(export.entry_points, staging)
-    if options.verify == "parse" or source.weights is None:
+    if options.verify in ("none", "parse") or source.weights is None:
         return
     references = References(export.entry_points, source.weights, export.model.config.vocabulary)
     if options.verify == "interpreter":
@@ -225,3 +233,8 @@ def _verify(export: Export, source: ModelSource, staging: Path) -> None:
     work = export.parameter_bytes * options.batch * options.sequence
     devices = devices_of(options.targets)
     export.verification = check_devices(Bundle(staging), references, options.dtype, devices, work)
+    skipped = [f"{row['device']}: {row['skipped']}" for row in export.verification if "skipped" in row]
+    for each in skipped:
+        say(f"warning: not verified on {each}")
+    if options.verify == "iree" and len(skipped) == len(export.verification):
+        raise VerificationError(f"--verify=iree: no device could run the bundle ({'; '.join(skipped)})")

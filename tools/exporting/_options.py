@@ -1,5 +1,6 @@
 """What an export was asked for, checked before any work."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,11 +23,30 @@ class ExportOptions:
     max_sequence: int | None = None
     dtype: str = "f32"
     weights: str = "external"
-    lowering: str = "buffered"
+    lowering: str = "streaming"
     num_layers: int | None = None
     targets: tuple[str, ...] = ("llvm-cpu",)
     verify: str = "auto"
     report: Path | None = None
+
+
+def check_options(options: ExportOptions) -> None:
+    """Checks what no flag can say alone, before any work.
+
+    Raises:
+        InputError: flags contradict each other, or the report cannot be written.
+    """
+    if options.verify in ("interpreter", "iree") and options.weights == "none":
+        raise InputError(
+            f"--verify={options.verify} compares results, and --weights=none gives none: take --verify=parse"
+        )
+    if options.verify == "iree" and not options.targets:
+        raise InputError("--verify=iree runs the compiled module, and --target=none gives none: name a target")
+    if options.report is None:
+        return
+    above = next(parent for parent in options.report.absolute().parents if parent.exists())
+    if options.report.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
+        raise InputError(f"--report {options.report}: no file can be written there: choose another")
 
 
 def choices(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -69,7 +89,6 @@ def sequence(text: str) -> int:
 # Flags of the contract whose capability comes later: the values that work today.
 _LATER: Final[dict[str, tuple[str, ...]]] = {
     "quantize": ("none",),
-    "lowering": ("buffered",),
     "max_memory": ("",),
     "dump_tags": ("",),
     "graph": ("",),

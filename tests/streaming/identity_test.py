@@ -1,0 +1,156 @@
+"""Streamed text is buffered text, byte for byte, whatever the blocks and the outputs."""
+
+import gc
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compile_dag import Value
+from compile_hlo import LoweredModule, lower_module
+from compile_hlo.emit import ArgumentParameters, ExternalParameters
+from lang_core import Argument, EntryPoint, GraphError, TensorSpec
+from tests.streaming import _programs
+from transformer_core.models import DecoderConfig, DecoderLM, entry_points
+
+SPEC = _programs.SPEC
+
+
+def lowered(points: Any, streaming: bool) -> tuple[str, LoweredModule]:
+    pieces: list[str] = []
+    module = lower_module(points, pieces.append, ExternalParameters(), streaming=streaming)
+    return "".join(pieces), module
+
+
+def check_same(points: Any) -> str:
+    buffered, one = lowered(points, streaming=False)
+    streamed, other = lowered(points, streaming=True)
+    assert streamed == buffered
+    assert one == other  # results, parameters and node counts
+    return streamed
+
+
+@settings(max_examples=300, deadline=None)
+@given(_programs.programs(), st.lists(st.integers(0, 999), min_size=1, max_size=4))
+def test_random_block_programs(steps: Any, outputs: list[int]) -> None:
+    check_same([_programs.entry_point(steps, outputs)])
+
+
+@settings(max_examples=50, deadline=None)
+@given(_programs.programs(), _programs.programs())
+def test_several_entry_points(first: Any, second: Any) -> None:
+    points = [_programs.entry_point(first, [3]), _programs.entry_point(second, [5])]
+    check_same([points[0], EntryPoint("other", points[1].fn, points[1].arguments)])
+
+
+def _config(**changes: Any) -> DecoderConfig:
+    values = {
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": 11,
+        "hidden_size": 12,
+        "intermediate_size": 20,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "rms_norm_eps": 1e-6,
+        "max_position_embeddings": 64,
+    }
+    return DecoderConfig.from_hf(values | changes)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("names", [("forward",), ("prefill", "decode"), ("decode", "forward")])
+def test_a_decoder(names: tuple[str, ...], tied: bool) -> None:
+    model = DecoderLM(_config(tie_word_embeddings=tied))
+    text = check_same(entry_points(model, names=names, sequence=6, max_sequence=16))
+    assert "// model.layers.4" in text
+
+
+def test_dead_blocks_and_dead_results_of_live_blocks_go() -> None:
+    def fn(ctx: Any, x: Any) -> dict[str, Any]:
+        ops = ctx.ops
+        with ctx.block("live"):
+            kept, dropped = ops.exp(x), ops.sin(x)
+        with ctx.block("dead"):
+            ops.cos(dropped)
+        return {"y": ops.add(kept, x), "kept": kept}
+
+    point = EntryPoint("main", fn, (Argument("x", SPEC),))
+    text = check_same([point])
+    assert "exponential" in text
+    assert "sine" not in text
+    assert lowered([point], streaming=True)[1].functions[0].nodes_pruned == 2
+
+
+def test_values_merged_in_one_block_stand_for_each_other_in_the_next() -> None:
+    def fn(ctx: Any, x: Any) -> dict[str, Any]:
+        ops = ctx.ops
+        with ctx.block("first"):
+            one, other = ops.exp(x), ops.exp(x)
+        with ctx.block("second"):
+            same, again = ops.sin(one), ops.sin(other)
+        return {"y": ops.add(same, again), "other": other}
+
+    text = check_same([EntryPoint("main", fn, (Argument("x", SPEC),))])
+    assert text.count("exponential") == 1
+    assert text.count("sine") == 1
+
+
+def test_leaves_made_outside_are_written_in_each_block_that_uses_them() -> None:
+    def fn(ctx: Any, x: Any) -> dict[str, Any]:
+        half = ctx.ops.constant(0.5)
+        for name in ("a", "b"):
+            with ctx.block(name):
+                x = ctx.ops.mul(x, half)
+        return {"y": x}
+
+    assert check_same([EntryPoint("main", fn, (Argument("x", SPEC),))]).count("dense<0.5>") == 2
+
+
+def test_a_model_that_records_otherwise_the_second_time_is_refused() -> None:
+    calls = itertools.count()
+
+    def fn(ctx: Any, x: Any) -> dict[str, Any]:
+        return {"y": ctx.ops.exp(x) if next(calls) == 0 else ctx.ops.sin(x)}
+
+    with pytest.raises(GraphError, match=r"the second recording was not like the first.*--lowering=buffered"):
+        lowered([EntryPoint("main", fn, (Argument("x", SPEC),))], streaming=True)
+
+
+def test_a_model_that_records_less_the_second_time_is_refused() -> None:
+    calls = itertools.count()
+
+    def fn(ctx: Any, x: Any) -> dict[str, Any]:
+        with ctx.block("a"):
+            y = ctx.ops.exp(x)
+        if next(calls) == 0:
+            with ctx.block("b"):
+                y = ctx.ops.exp(y)
+        return {"y": y}
+
+    with pytest.raises(GraphError, match="the second recording was not like the first"):
+        lowered([EntryPoint("main", fn, (Argument("x", SPEC),))], streaming=True)
+
+
+def test_parameters_as_arguments_are_not_streamed() -> None:
+    point = EntryPoint("main", lambda ctx, x: {"y": x}, (Argument("x", SPEC),))
+    with pytest.raises(GraphError, match="cannot be streamed"):
+        lower_module([point], lambda text: None, ArgumentParameters(), streaming=True)
+
+
+def test_nothing_of_a_block_lives_on() -> None:
+    """Of forty blocks only the present one's values are alive, in both passes."""
+    alive: list[int] = []
+
+    def fn(ctx: Any, x: Any) -> dict[str, Any]:
+        for i in range(40):
+            with ctx.block(f"layers.{i}"):
+                x = ctx.ops.add(ctx.ops.exp(x), ctx.ops.sin(x))
+            alive.append(sum(isinstance(each, Value) for each in gc.get_objects()))
+        return {"y": x}
+
+    gc.collect()
+    lowered([EntryPoint("main", fn, (Argument("x", TensorSpec((2, 3), "f32")),))], streaming=True)
+    assert max(alive[5:]) <= min(alive[5:]) + 8
