@@ -7,7 +7,7 @@ from typing import Final
 
 from absl import flags
 
-from compile_hlo.bundle import PhaseMeter, check_output
+from compile_hlo.bundle import PhaseMeter
 from tools import cli
 from tools.exporting import ENTRY_POINTS, ExportOptions, choices, refuse_later, run_export, sequence, targets
 
@@ -81,7 +81,6 @@ def _options() -> ExportOptions:
 def main() -> None:
     """Exports, and prints the bundle's path."""
     options = _options()
-    check_output(options.output)
     run_export(options, cli.user_path(options.model), PhaseMeter())
     print(options.output)
 

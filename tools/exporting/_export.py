@@ -1,7 +1,9 @@
 """The export: a checkpoint in, a verified bundle out."""
 
 import dataclasses
+import errno
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,12 +12,12 @@ import numpy as np
 
 from compile_hlo import LoweredModule, lower_module
 from compile_hlo.archive import ArchiveEntry, archive_layout, write_archive
-from compile_hlo.bundle import ARCHIVE, MARK, MODULE, SCOPE, Bundle, KernelConfig, PhaseMeter, entry_point_config
-from compile_hlo.bundle import executable_name, staged
+from compile_hlo.bundle import ARCHIVE, MARK, MODULE, SCOPE, Bundle, KernelConfig, PhaseMeter, check_output
+from compile_hlo.bundle import entry_point_config, executable_name, staged
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from compile_hlo.iree import compile_module, target_named
 from compile_hlo.portable import verify_text
-from lang_core import CheckpointError, EntryPoint, TensorSpec, VerificationError, WeightSource
+from lang_core import CheckpointError, CompileError, EntryPoint, TensorSpec, VerificationError, WeightSource
 from tools.cli import ByteProgress, say
 from tools.exporting._options import ExportOptions, check_options
 from tools.exporting._report import copy_report, hashes_of, producer, write_report
@@ -29,6 +31,8 @@ from transformer_core.models import DecoderLM, entry_points, load_config
 # Positions that caches hold where nobody says how many, if the model was trained on as many.
 DEFAULT_CAPACITY: Final = 2048
 
+_ROOM_FOR_MODULE: Final = 2**20
+
 
 @dataclass(slots=True)
 class Export:
@@ -41,7 +45,6 @@ class Export:
         audit: the checkpoint's keys; None without weights.
         meter: costs of the phases.
         lowered: the functions.
-        parameter_bytes: of the archive.
         predicted_bytes: the same, before it was written.
         nonfinite: NaNs and infinities per parameter.
         targets: for kernel_config.json.
@@ -55,7 +58,6 @@ class Export:
     audit: Audit | None
     meter: PhaseMeter
     lowered: LoweredModule = dataclasses.field(default_factory=LoweredModule)
-    parameter_bytes: int = 0
     predicted_bytes: int = 0
     nonfinite: dict[str, Any] = dataclasses.field(default_factory=dict)
     targets: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
@@ -72,6 +74,7 @@ def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> N
         VerificationError: the bundle does not compute what the model does.
     """
     check_options(options)
+    check_output(options.output)
     with open_source(options.model, model_path, options.weights != "none") as source:
         with meter.phase("load"):
             export = _load(options, source, meter)
@@ -121,41 +124,57 @@ def _load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Exp
 
 def _lower(export: Export, source: ModelSource, staging: Path) -> None:
     with (staging / MODULE).open("w") as text:
-        form, streaming = _form(export.options, source.weights), export.options.lowering == "streaming"
+        form, streaming = _form(export, source.weights), export.options.lowering == "streaming"
         export.lowered = lower_module(export.entry_points, text.write, form, streaming=streaming)
 
 
-def _form(options: ExportOptions, weights: WeightSource | None) -> Form:
-    if options.weights != "inline":
+def _form(export: Export, weights: WeightSource | None) -> Form:
+    if export.options.weights != "inline":
         return ExternalParameters(SCOPE)
     if weights is None:
         raise CheckpointError("--weights=inline needs the checkpoint's weights")
 
     def read(path: str, spec: TensorSpec) -> np.ndarray:
-        return weights.read(path).astype(spec.dtype.numpy, copy=False)
+        array = weights.read(path)
+        nan, inf = int(np.isnan(array).sum()), int(np.isinf(array).sum())
+        if nan or inf:
+            export.nonfinite[path] = {"nan": nan, "inf": inf}
+        return array.astype(spec.dtype.numpy, copy=False)
 
     return InlineParameters(read)
 
 
 def _write_parameters(export: Export, source: ModelSource, staging: Path) -> None:
-    if export.options.weights != "external" or source.weights is None:
+    if source.weights is None:
+        return
+    if export.options.weights == "inline":
+        _warn(export.nonfinite, source.weights)
         return
     entries = [ArchiveEntry(path, path, spec) for path, spec in export.lowered.parameters().items()]
     export.predicted_bytes = archive_layout(entries).total_bytes
     with ByteProgress("weights") as progress:
         written = write_archive(staging / ARCHIVE, entries, source.weights, progress=progress)
-    export.parameter_bytes = written.total_bytes
     export.nonfinite = {name: found._asdict() for name, found in written.nonfinite.items()}
     export.hashes[ARCHIVE] = written.sha256
-    for name, found in export.nonfinite.items():
-        say(f"warning: parameter {name} in {source.weights.origin(name)} has {found}: kept exactly as stored")
+    _warn(export.nonfinite, source.weights)
+
+
+def _warn(nonfinite: Mapping[str, Mapping[str, int]], weights: WeightSource) -> None:
+    for name, found in nonfinite.items():
+        counts = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
+        say(f"warning: parameter {name} in {weights.origin(name)} has {counts}: kept exactly as stored")
 
 
 def _compile(export: Export, staging: Path) -> None:
     for name in export.options.targets:
         target = target_named(name)
         say(f"compiling for {name} ...")
-        report = compile_module(staging / MODULE, staging / executable_name(name), target)
+        try:
+            report = compile_module(staging / MODULE, staging / executable_name(name), target)
+        except CompileError as error:
+            if shutil.disk_usage(staging).free < _ROOM_FOR_MODULE:  # the compiler does not say so clearly
+                raise OSError(errno.ENOSPC, str(error), str(staging / executable_name(name))) from error
+            raise
         export.targets[name] = {
             "file": executable_name(name),
             "flags": list(target.flags),
@@ -230,7 +249,7 @@ def _verify(export: Export, source: ModelSource, staging: Path) -> None:
     if options.verify == "interpreter":
         export.verification = check_interpreter(export.entry_points, references, source.weights, options.dtype, staging)
         return
-    work = export.parameter_bytes * options.batch * options.sequence
+    work = sum(spec.size for spec in export.lowered.parameters().values()) * options.batch * options.sequence
     devices = devices_of(options.targets)
     export.verification = check_devices(Bundle(staging), references, options.dtype, devices, work)
     skipped = [f"{row['device']}: {row['skipped']}" for row in export.verification if "skipped" in row]

@@ -5,11 +5,11 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from compile_hlo.bundle import ARCHIVE, MARK, REPORT
+from lang_core import InputError
 
 if TYPE_CHECKING:
     from tools.exporting._export import Export
@@ -35,13 +35,24 @@ def producer() -> dict[str, str]:
     return {"tapeline": VERSION, "python": platform.python_version(), **found}
 
 
-def write_report(export: "Export", staging: Path, copy: Path | None) -> None:
-    """Writes the report into the bundle, and once more where the user wants it."""
-    path = staging / REPORT
-    path.write_text(json.dumps(_report(export, staging), indent=2) + "\n")
-    if copy is not None:
+def write_report(export: "Export", staging: Path) -> None:
+    """Writes the report into the bundle."""
+    (staging / REPORT).write_text(json.dumps(_report(export, staging), indent=2) + "\n")
+
+
+def copy_report(bundle: Path, copy: Path) -> None:
+    """Writes the report once more, where the user wants it.
+
+    Raises:
+        InputError: the file cannot be written; the bundle stands all the same.
+    """
+    try:
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
+        copy.write_bytes((bundle / REPORT).read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"--report {copy}: cannot be written ({error.strerror}); {bundle} is complete and has it as {REPORT}"
+        ) from error
 
 
 def _report(export: "Export", staging: Path) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from compile_hlo import lower_module
-from compile_hlo.bundle import ARTIFACT, MODULE, Bundle
+from compile_hlo.bundle import ARTIFACT, Bundle
 from compile_hlo.emit import ArgumentParameters
 from compile_hlo.iree import DEVICES, available, target_of_device
-from compile_hlo.portable import interpret, verify_text, write_artifact
+from compile_hlo.portable import interpret, write_artifact
 from lang_core import EagerExecutionContext, EntryPoint, TensorSpec, VerificationError, WeightSource
 from tools.exporting._agreement import TOLERANCE, agreement
 
@@ -21,12 +21,11 @@ _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
 
 def write_portable(entry_points: Sequence[EntryPoint], staging: Path) -> None:
-    """Parses and verifies the module's text, and writes the portable artifact.
+    """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
 
     Raises:
-        VerificationError: StableHLO refuses the text.
+        VerificationError: StableHLO refuses it.
     """
-    verify_text(staging / MODULE)
     text = staging / "portable.mlir"
     with text.open("w") as file:
         lower_module(entry_points, file.write, ArgumentParameters())
