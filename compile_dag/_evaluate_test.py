@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from compile_dag import ComputeGraph, GraphExecutionContext, evaluate, record
-from compile_dag._programs import DRAWN, INPUTS, PROGRAMS, Program, eager, input_tensors, same
+from compile_dag.testing import DRAWN, INPUTS, PROGRAMS, Program, eager, input_tensors, same
 from lang_core import EagerExecutionContext, EagerTensor, ExecutionContext, GraphError, Module, Tensor, TensorSpec
 
 F32 = TensorSpec((2, 3), "f32")

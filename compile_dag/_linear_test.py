@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from compile_dag import ComputeGraph, GraphExecutionContext, Value, evaluate
-from compile_dag._work import FEW, MANY, X, assert_linear, graph_of, recorded
+from compile_dag.testing import FEW, MANY, X, assert_linear, graph_of, recorded
 from lang_core import EagerExecutionContext, Tensor, TensorSpec
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from compile_dag import ComputeGraph, evaluate, record, regions_of
-from compile_dag._programs import DRAWN, INPUTS, PROGRAMS, Program, eager, input_tensors, same
+from compile_dag.testing import DRAWN, INPUTS, PROGRAMS, Program, eager, input_tensors, same
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from lang_core import ExecutionContext, Module, Parameter, Tensor, TensorSpec
 

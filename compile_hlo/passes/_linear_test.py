@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from compile_dag import ComputeGraph
-from compile_dag._work import FEW, MANY, assert_linear, graph_of, recorded
+from compile_dag.testing import FEW, MANY, assert_linear, graph_of, recorded
 from compile_hlo.passes import pruned_to_outputs, without_common_subexpressions, without_dead_code
 
 PASSES: dict[str, Callable[[ComputeGraph], ComputeGraph]] = {

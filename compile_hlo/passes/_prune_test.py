@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compile_dag import ComputeGraph, evaluate, record
-from compile_dag._programs import DRAWN, INPUTS, PROGRAMS, Program, eager, input_tensors, same
+from compile_dag.testing import DRAWN, INPUTS, PROGRAMS, Program, eager, input_tensors, same
 from compile_hlo.passes import pruned_to_outputs, without_dead_code
 from lang_core import ExecutionContext, GraphError, Tensor, TensorSpec
 
