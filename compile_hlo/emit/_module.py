@@ -11,7 +11,8 @@ from compile_hlo.emit._emitter import Emitter, Write
 from compile_hlo.emit._types import dense, tensor_type
 from lang_core import Argument, GraphError, TensorSpec, near_names
 
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_$.-][\w$.-]*\Z", re.ASCII)
+# Other arguments get numbers, and parameters a name with a point: no two names are the same.
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 
 
 def quoted(text: str) -> str:
@@ -80,7 +81,7 @@ class ArgumentParameters:
 
     def heads(self) -> list[str]:
         """The arguments of the next function."""
-        self._names = {path: f"%parameter{i}" for i, path in enumerate(self.specs)}
+        self._names = {path: f"%parameter.{i}" for i, path in enumerate(self.specs)}
         return [f"{self._names[path]}: {tensor_type(spec)}" for path, spec in self.specs.items()]
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
@@ -169,8 +170,9 @@ class ModuleWriter:
         emitter = Emitter(self._write, self._form)
         heads: list[str] = []
         numbers: list[tuple[str, Argument]] = []
-        for index, argument in enumerate(arguments):
-            text, kind = _argument_name(argument, index), tensor_type(argument.spec)
+        for argument in arguments:
+            text = f"%{argument.name}" if _PLAIN_NAME.match(argument.name) else emitter.fresh()
+            kind = tensor_type(argument.spec)
             # Only IREE takes plain numbers, and some devices only those (a Vulkan position, for one).
             if argument.kind == "scalar" and not isinstance(self._form, ArgumentParameters):
                 heads.append(f"{text}: {_element(kind)}")
@@ -204,10 +206,6 @@ def emit_module(
     module.end()
 
 
-def _argument_name(argument: Argument, index: int) -> str:
-    return f"%{argument.name}" if _PLAIN_NAME.match(argument.name) else f"%arg{index}"
-
-
 def _element(kind: str) -> str:
     return kind.removeprefix("tensor<").removesuffix(">")
 
@@ -218,8 +216,8 @@ def _alias(function: str, argument: Argument, results: Mapping[str, TensorSpec])
         return ""
     if wanted not in results:
         raise GraphError(
-            f"graph {function!r}: argument {argument.name!r} is to become result {wanted!r}, which is not there: it has "
-            f"{', '.join(results)}{near_names(wanted, results)}"
+            f"graph {function!r}: argument {argument.name!r} is to become result {wanted!r}, which is not there: it "
+            f"has {', '.join(results)}{near_names(wanted, results)}"
         )
     if results[wanted] != argument.spec:
         raise GraphError(
