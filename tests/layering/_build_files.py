@@ -25,6 +25,7 @@ class Target(NamedTuple):
         rule: the rule or macro that makes it.
         srcs: its sources, relative to the workspace.
         deps: labels in the form of ``label``; `@pip//name` for a distribution.
+        kept: those of ``deps`` whose line says `# keep`: needed, though no source imports them.
         testonly: whether only tests may depend on it.
         line: of the BUILD.bazel file, from 1.
     """
@@ -33,6 +34,7 @@ class Target(NamedTuple):
     rule: str
     srcs: tuple[str, ...]
     deps: tuple[str, ...]
+    kept: tuple[str, ...]
     testonly: bool
     line: int
 
@@ -53,17 +55,24 @@ def full_label(label: str, package: str) -> str:
 
 def parse_targets(text: str, package: str) -> list[Target]:
     """The Python targets of a BUILD.bazel file, which is read as the Python it nearly is."""
+    lines = text.splitlines()
     targets = []
     for statement in ast.parse(text).body:
         call = statement.value if isinstance(statement, ast.Expr) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _PYTHON_RULES:
             continue
         attributes = {keyword.arg: keyword.value for keyword in call.keywords}
-        (name,) = _strings(attributes["name"])
-        srcs = [_source(full_label(s, package)) for s in _strings(attributes.get("srcs"))]
-        deps = [full_label(d, package) for d in _strings(attributes.get("deps"))]
-        label, testonly = f"//{package}:{name}", "testonly" in attributes
-        targets.append(Target(label, call.func.id, tuple(srcs), tuple(deps), testonly, statement.lineno))
+        deps = [(full_label(d.value, package), lines[d.lineno - 1]) for d in _strings(attributes.get("deps"))]
+        target = Target(
+            label="".join(f"//{package}:{name.value}" for name in _strings(attributes["name"])),
+            rule=call.func.id,
+            srcs=tuple(_source(full_label(s.value, package)) for s in _strings(attributes.get("srcs"))),
+            deps=tuple(label for label, _ in deps),
+            kept=tuple(label for label, line in deps if "# keep" in line),
+            testonly="testonly" in attributes,
+            line=statement.lineno,
+        )
+        targets.append(target)
     return targets
 
 
@@ -85,14 +94,19 @@ def distribution_label(module: str) -> str:
     return "@pip//" + _DISTRIBUTIONS.get(prefix, prefix)
 
 
-def _strings(node: ast.expr | None) -> list[str]:
+class _String(NamedTuple):
+    value: str
+    lineno: int
+
+
+def _strings(node: ast.expr | None) -> list[_String]:
     """Every string in an attribute's value, the branches of a select included, its conditions left out."""
     if node is None:
         return []
     if isinstance(node, ast.Dict):
         return [s for value in node.values for s in _strings(value)]
     if isinstance(node, ast.Constant):
-        return [node.value] if isinstance(node.value, str) else []
+        return [_String(node.value, node.lineno)] if isinstance(node.value, str) else []
     return [s for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr) for s in _strings(child)]
 
 

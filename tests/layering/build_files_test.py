@@ -17,6 +17,7 @@ py_library(
         "//lang_core",
         "//lang_core:_spec",
         "@pip//numpy",
+        "@pip//tqdm",  # keep: started as a program
     ],
 )
 
@@ -40,7 +41,8 @@ def test_python_targets_are_read() -> None:
         label="//compile_dag/passes:_a",
         rule="py_library",
         srcs=("compile_dag/passes/_a.py",),
-        deps=("//compile_dag/passes:_b", "//lang_core:lang_core", "//lang_core:_spec", "@pip//numpy"),
+        deps=("//compile_dag/passes:_b", "//lang_core:lang_core", "//lang_core:_spec", "@pip//numpy", "@pip//tqdm"),
+        kept=("@pip//tqdm",),
         testonly=False,
         line=6,
     )
