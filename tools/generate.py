@@ -60,6 +60,7 @@ def _sampling() -> SamplingConfig:
 def main() -> None:
     """Streams the generated text to stdout."""
     began = time.perf_counter()
+    stats_file, logits_file = cli.output_file("stats", _STATS.value), cli.output_file("logits", _LOGITS.value)
     bundle = Bundle(cli.user_path(_BUNDLE.value))
     sampling = _sampling()
     stop = StopRule(load_eos_ids(bundle.path), _MAX_NEW_TOKENS.value, _IGNORE_EOS.value)
@@ -73,16 +74,17 @@ def main() -> None:
         load_seconds = stats.started - began
         for step in generate(model, prompt, sampler, stop):
             stats.token(session.counters)
-            if _LOGITS.value:
+            if logits_file:
                 rows.append(step.logits)
             if step.ended != "eos":
                 _show(stream.push(step.token_id))
         _show(stream.finish() + "\n")
-    if _LOGITS.value:
-        np.save(cli.user_path(_LOGITS.value), np.stack(rows))
-    if _STATS.value:
+    if logits_file:
+        with logits_file.open("wb") as file:  # given a name, NumPy would add .npy
+            np.save(file, np.stack(rows))
+    if stats_file:
         figures = stats.as_json(load_seconds, _DEVICE.value)
-        cli.user_path(_STATS.value).write_text(json.dumps(figures, indent=2) + "\n")
+        stats_file.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 def _show(text: str) -> None:

@@ -3,14 +3,13 @@
 make_checkpoint --output DIR --preset tinyllama-1.1b
 """
 
-import sys
 import time
-from collections.abc import Sequence
 from typing import Final
 
-from absl import app, flags
+from absl import flags
 
-from lang_core import InputError, as_dtype
+from lang_core import as_dtype
+from tools import cli
 from transformer_core.checkpoints import LLAMA_PRESETS, write_random_llama
 
 _OUTPUT: Final = flags.DEFINE_string("output", None, "The directory to write.", required=True)
@@ -21,22 +20,17 @@ _SEED: Final = flags.DEFINE_integer("seed", 0, "The seed of the weights.", lower
 _SHARDS: Final = flags.DEFINE_integer("shards", 1, "The number of safetensors files.", lower_bound=1)
 
 
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
     """Writes the checkpoint and prints its files."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     sizes = LLAMA_PRESETS[_PRESET.value]
     if _NUM_LAYERS.value is not None:
         sizes = sizes._replace(layers=_NUM_LAYERS.value)
     begin = time.perf_counter()
-    try:
-        paths = write_random_llama(_OUTPUT.value, sizes, as_dtype(_DTYPE.value), seed=_SEED.value, shards=_SHARDS.value)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    print(f"{time.perf_counter() - begin:.1f} s", file=sys.stderr)
+    output, dtype = cli.user_path(_OUTPUT.value), as_dtype(_DTYPE.value)
+    paths = write_random_llama(output, sizes, dtype, seed=_SEED.value, shards=_SHARDS.value)
+    cli.say(f"{time.perf_counter() - begin:.1f} s")
     print("\n".join(paths))
 
 
 if __name__ == "__main__":
-    app.run(main)
+    cli.run(main)

@@ -100,6 +100,9 @@ class KernelConfig:
             raise InputError(f"{path}: schema {found!r}, this version reads schema {SCHEMA}: export the bundle again")
         try:
             entry_points = [_entry_point(each) for each in fields.pop("entry_points")]
+            for name in ("parameters", "targets", "model", "producer", "sha256"):
+                if not isinstance(fields.get(name), dict):
+                    raise TypeError(f"{name} is no object")
             return cls(entry_points=entry_points, **fields)
         except (AttributeError, KeyError, TypeError, TapelineError) as error:
             raise InputError(f"{path}: damaged ({error}): export the bundle again") from None
@@ -110,6 +113,10 @@ def _entry_point(fields: Mapping[str, Any]) -> EntryPointConfig:
     results = [ResultConfig(**each) for each in fields["results"]]
     for each in (*args, *results):
         _ = each.spec  # raises where shape or dtype is damaged
+    names = {each.name for each in results}
+    for each in args:
+        if each.alias_result is not None and each.alias_result not in names:
+            raise KeyError(each.alias_result)
     return EntryPointConfig(fields["name"], args, results)
 
 

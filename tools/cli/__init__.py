@@ -1,6 +1,6 @@
 """What the command-line tools share."""
 
-from tools.cli._main import run, user_path
+from tools.cli._main import output_file, run, user_path
 from tools.cli._progress import ByteProgress, say
 
-__all__ = ["ByteProgress", "run", "say", "user_path"]
+__all__ = ["ByteProgress", "output_file", "run", "say", "user_path"]

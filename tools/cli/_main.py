@@ -27,6 +27,8 @@ def _parse(argv: Sequence[str]) -> list[str]:
     except flags.Error as error:
         print(f"error: {error}\nPass --help for the flags.", file=sys.stderr)
         sys.exit(EXIT_INPUT)
+    except SystemExit:  # --help has been answered
+        sys.exit(0)
     if rest[1:]:
         print(f"error: unexpected arguments {' '.join(rest[1:])}: every option is a --flag", file=sys.stderr)
         sys.exit(EXIT_INPUT)
@@ -63,3 +65,17 @@ def _failed(error: BaseException, code: int) -> int:
 def user_path(path: str) -> Path:
     """A path as the user means it: relative to where ``bazel run`` was called."""
     return Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), path)
+
+
+def output_file(flag: str, path: str | None) -> Path | None:
+    """The file that a flag names to be written; checked before the work whose result it takes.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    if path is None:
+        return None
+    file = user_path(path)
+    if file.is_dir() or not file.parent.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise InputError(f"--{flag}={path}: no file can be written there: choose another in a directory that exists")
+    return file

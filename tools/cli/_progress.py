@@ -35,9 +35,8 @@ class ByteProgress:
         self._said = now
         speed = done / max(now - self._started, 1e-9)
         left = (total - done) / speed if speed else 0.0
-        say(
-            f"{self._label}: {done / 2**20:.0f} of {total / 2**20:.0f} MiB, {speed / 2**20:.0f} MiB/s, {left:.0f} s left"
-        )
+        state = f"{done / 2**20:.0f} of {total / 2**20:.0f} MiB, {speed / 2**20:.0f} MiB/s, {left:.0f} s left"
+        say(f"{self._label}: {state}")
 
     def __enter__(self) -> Self:
         return self

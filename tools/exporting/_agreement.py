@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-# Largest error, relative to the largest reference value, that rounding explains through a whole model (docs/numerics.md).
+# Largest error, relative to the largest reference value, that rounding explains through a whole model: see
+# docs/numerics.md.
 TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2}
 
 

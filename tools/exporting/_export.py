@@ -12,8 +12,19 @@ import numpy as np
 
 from compile_hlo import LoweredModule, lower_module
 from compile_hlo.archive import ArchiveEntry, archive_layout, write_archive
-from compile_hlo.bundle import ARCHIVE, MARK, MODULE, SCOPE, Bundle, KernelConfig, PhaseMeter, check_output
-from compile_hlo.bundle import entry_point_config, executable_name, staged
+from compile_hlo.bundle import (
+    ARCHIVE,
+    MARK,
+    MODULE,
+    SCOPE,
+    Bundle,
+    KernelConfig,
+    PhaseMeter,
+    check_output,
+    entry_point_config,
+    executable_name,
+    staged,
+)
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from compile_hlo.iree import compile_module, target_named
 from compile_hlo.portable import verify_text
@@ -26,7 +37,6 @@ from tools.exporting._verify import References, check_devices, check_interpreter
 from tools.text import TOKENIZER_FILES
 from transformer_core.checkpoints import IGNORABLE, Audit, audit
 from transformer_core.models import DecoderLM, entry_points, load_config
-
 
 # Positions that caches hold where nobody says how many, if the model was trained on as many.
 DEFAULT_CAPACITY: Final = 2048

@@ -146,9 +146,9 @@ def compared(device: str, entry_point: str, found: Arrays, expected: Arrays, dty
         rows.append({"device": device, "entry_point": entry_point, "result": name, **figures.as_json()})
         if not figures.within(TOLERANCE[dtype]):
             raise VerificationError(
-                f"device {device}, entry point {entry_point!r}, result {name!r} disagrees with the eager context: largest "
-                f"error {figures.max_abs:.3g} ({figures.max_rel:.3g} of the largest value; {TOLERANCE[dtype]:.0e} is "
-                f"allowed for {dtype}), cosine {figures.cosine:.6f}: the bundle was not written"
+                f"device {device}, entry point {entry_point!r}, result {name!r} disagrees with the eager context: "
+                f"largest error {figures.max_abs:.3g} ({figures.max_rel:.3g} of the largest value; "
+                f"{TOLERANCE[dtype]:.0e} is allowed for {dtype}), cosine {figures.cosine:.6f}: the bundle was not written"
             )
     return rows
 
