@@ -42,6 +42,10 @@ class ExecutionContext(ABC):
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
         """A tensor of values known now. See ``ops.constant``."""
 
+    def number(self, number: float, dtype: DType) -> Tensor:
+        """A rank-0 constant of a Python number (bool, int or float)."""
+        return self.constant(number, dtype)
+
     @abstractmethod
     def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
         """A named input. See ``ops.placeholder``."""

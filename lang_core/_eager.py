@@ -1,7 +1,7 @@
 """The eager context: ops compute, with NumPy, at once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from lang_core.ops import OPS, Op
 from lang_core.ops._op import Specs
 
 Array = np.ndarray[Any, Any]
+
+_NUMBERS_LIMIT: Final = 1024
 
 
 def as_array(value: Any, dtype: DType | str | None = None) -> Array:
@@ -54,6 +56,7 @@ class EagerExecutionContext(ExecutionContext):
         super().__init__()
         self._weights = weights
         self._inputs = dict(inputs or {})
+        self._numbers: dict[tuple[DType, float], EagerTensor] = {}
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
         """Checks the op's contract and computes it."""
@@ -83,6 +86,20 @@ class EagerExecutionContext(ExecutionContext):
         """A tensor that holds a copy of the value."""
         array = as_array(value.numpy() if isinstance(value, EagerTensor) else value, dtype)
         return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)
+
+    def number(self, number: float, dtype: DType) -> EagerTensor:
+        """A constant that is shared by all who ask for the same number."""
+        if type(number) is float and (number == 0 or number != number):
+            return self.constant(number, dtype)  # comparison does not see zero's sign, nor find NaN again
+        key = dtype, number
+        found = self._numbers.get(key)
+        if found is None:
+            found = self.constant(number, dtype)
+            found.data.flags.writeable = False
+            if len(self._numbers) >= _NUMBERS_LIMIT:
+                self._numbers.clear()
+            self._numbers[key] = found
+        return found
 
     def placeholder(self, name: str, spec: TensorSpec) -> EagerTensor:
         """The array that was given as an input under this name."""

@@ -26,6 +26,10 @@ class Interpreter(Protocol):
         """A tensor of values that are known now."""
         ...
 
+    def number(self, number: Any, dtype: DType) -> Tensor:
+        """A rank-0 constant of a Python number."""
+        ...
+
     def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
         """A named input."""
         ...
@@ -77,6 +81,6 @@ class OpsBase:
         if dtype is None:
             raise OpError(f"{op.name}: at least one operand must be a tensor, found {operands}: use ctx.ops.constant")
         return tuple(
-            self._ctx.constant(operand, number_dtype(operand, dtype)) if type(operand) in NUMBERS else operand  # pyright: ignore[reportArgumentType]
+            self._ctx.number(operand, number_dtype(operand, dtype)) if type(operand) in NUMBERS else operand  # pyright: ignore[reportArgumentType]
             for operand in operands
         )

@@ -3,11 +3,11 @@
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lang_core._dtypes import DType, as_dtype, bool_
+from lang_core._dtypes import DType, as_dtype, bool_, f32
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._elementwise import ArithmeticOps
@@ -38,32 +38,63 @@ def _infer_dot_general(
     return (TensorSpec(tuple(shape), dtype),)
 
 
+class _Plan(NamedTuple):
+    """What turns a dot_general into one numpy.matmul; None where nothing is to be done."""
+
+    x_order: Axes | None
+    x_shape: Axes | None
+    y_order: Axes | None
+    y_shape: Axes | None
+    result: Axes | None
+
+
 @functools.lru_cache(maxsize=1024)
-def _plan(x: Axes, y: Axes, x_contract: Axes, y_contract: Axes, x_batch: Axes, y_batch: Axes) -> tuple[Any, ...]:
-    """Transpositions and shapes that turn a dot_general into one numpy.matmul."""
+def _plan(x: Axes, y: Axes, x_contract: Axes, y_contract: Axes, x_batch: Axes, y_batch: Axes) -> _Plan:
+    """Plans for operands of shapes x and y."""
     x_free, y_free = _free(len(x), x_contract, x_batch), _free(len(y), y_contract, y_batch)
     batch = tuple(x[i] for i in x_batch)
     m, n = math.prod(x[i] for i in x_free), math.prod(y[i] for i in y_free)
     k = math.prod(x[i] for i in x_contract)
+    # y is brought into [N, K] too: its stored order as a rule, and BLAS reads it as well as [K, N].
+    x_order, y_order = x_batch + x_free + x_contract, y_batch + y_free + y_contract
     result = batch + tuple(x[i] for i in x_free) + tuple(y[i] for i in y_free)
-    # y stays in its stored order where it can: BLAS reads [N, K] as well as [K, N].
-    return x_batch + x_free + x_contract, (*batch, m, k), y_batch + y_free + y_contract, (*batch, n, k), result
+    return _Plan(
+        _unless_same(x_order, tuple(range(len(x)))),
+        _unless_same((*batch, m, k), tuple(x[i] for i in x_order)),
+        _unless_same(y_order, tuple(range(len(y)))),
+        _unless_same((*batch, n, k), tuple(y[i] for i in y_order)),
+        _unless_same(result, (*batch, m, n)),
+    )
+
+
+def _unless_same(wanted: Axes, present: Axes) -> Axes | None:
+    return None if wanted == present else wanted
 
 
 def _eager_dot_general(
     x: Array, y: Array, x_contract: Axes, y_contract: Axes, x_batch: Axes, y_batch: Axes, dtype: DType
 ) -> Array:
-    x_order, x_shape, y_order, y_shape, shape = _plan(x.shape, y.shape, x_contract, y_contract, x_batch, y_batch)
+    plan = _plan(x.shape, y.shape, x_contract, y_contract, x_batch, y_batch)
     work = _work_dtype(x.dtype, dtype)
-    left = x.transpose(x_order).reshape(x_shape).astype(work, copy=False)
-    right = y.transpose(y_order).reshape(y_shape).astype(work, copy=False)
+    left = _arranged(x, plan.x_order, plan.x_shape, work)
+    right = _arranged(y, plan.y_order, plan.y_shape, work)
     product = np.matmul(left, right.swapaxes(-1, -2))
-    return product.reshape(shape).astype(dtype.numpy, copy=False)
+    if plan.result is not None:
+        product = product.reshape(plan.result)
+    return product if product.dtype is dtype.numpy else product.astype(dtype.numpy, copy=False)
+
+
+def _arranged(x: Array, order: Axes | None, shape: Axes | None, work: Any) -> Array:
+    if order is not None:
+        x = x.transpose(order)
+    if shape is not None:
+        x = x.reshape(shape)
+    return x if x.dtype is work else x.astype(work, copy=False)
 
 
 def _work_dtype(operand: Any, result: DType) -> Any:
     if result.is_floating:
-        return np.float32 if operand.itemsize == 2 and result.itemsize <= 4 else result.numpy
+        return f32.numpy if operand.itemsize == 2 and result.itemsize <= 4 else result.numpy
     return result.numpy
 
 
@@ -177,7 +208,8 @@ class ContractionOps(ArithmeticOps):
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """``x [.., K] @ weight [N, K].T + bias [N]``: [.., N]. The weight lies output-major, as checkpoints have it."""
-        product = self.dot_general(x, weight, ((x.ndim - 1,), (1,)))
+        axes = (x.ndim - 1,), (1,), (), ()
+        product = self._apply(_DOT_GENERAL, (x, weight), (*axes, as_dtype(x.dtype)))
         return product if bias is None else self.add(product, bias)
 
     def conv(

@@ -10,7 +10,7 @@ import numpy as np
 from lang_core._dtypes import DType, as_dtype, bool_, promote
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
-from lang_core.ops._base import Operand, OpsBase
+from lang_core.ops._base import NUMBERS, Operand, OpsBase, number_dtype
 from lang_core.ops._op import Array, Specs, broadcast_shapes, define, require
 
 _BROADCAST: Final = "the shapes broadcast by NumPy's rules"
@@ -62,8 +62,11 @@ def _binary(name: str, numpy: Callable[..., Any], domain: str, summary: str, res
     op = define(name, summary=summary, constraints=_constraints(domain), shape_rule=rule, eager_rule=numpy)
 
     def method(self: OpsBase, x: Operand, y: Operand) -> Tensor:
-        if isinstance(x, Tensor) and isinstance(y, Tensor):
-            return self._ctx.apply(op, (x, y))[0]
+        if isinstance(x, Tensor):
+            if isinstance(y, Tensor):
+                return self._ctx.apply(op, (x, y))[0]
+            if type(y) in NUMBERS:
+                return self._ctx.apply(op, (x, self._ctx.number(y, number_dtype(y, x.spec.dtype))))[0]
         return self._ctx.apply(op, self._tensors(op, (x, y)))[0]
 
     method.__name__, method.__doc__ = name, summary
