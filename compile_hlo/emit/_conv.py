@@ -1,31 +1,72 @@
 """Emission of convolution."""
 
+from typing import Any
+
 from compile_dag import Node
+from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import TensorSpec, f32
+from lang_core import TensorSpec
 
 
 @emits("conv")
 def _conv(e: Emitter, node: Node) -> None:
+    """f16 and bf16 products accumulate in f32 and are rounded once."""
     x, kernel = node.inputs
     result = node.results[0].spec
-    strides, padding, dilation, groups = node.attributes
-    # f16 and bf16 products accumulate in f32 and are rounded once.
-    wide = f32 if result.dtype.itemsize == 2 else result.dtype
-    source, taps, target = (TensorSpec(spec.shape, wide) for spec in (x.spec, kernel.spec, result))
-    weights = e.operand(kernel, kernel.shape, wide)
-    if groups > 1 and wide is not result.dtype:
-        # IREE 3.13 fuses the conversion into a depthwise convolution, and then fails to compile that.
-        weights = e.new(f"stablehlo.optimization_barrier {weights} : {tensor_type(taps)}")
+    groups = node.attributes[3]
+    source, taps, target = (TensorSpec(spec.shape, wide_dtype(result.dtype)) for spec in (x.spec, kernel.spec, result))
+    left, right = e.operand(x, x.shape, source.dtype), e.operand(kernel, kernel.shape, taps.dtype)
+    if groups > 1 and taps.shape[-2] > 1 and result.size:
+        name = _by_group(e, node.attributes, left, right, (source, taps, target))
+    else:
+        if groups > 1 and target.dtype is not result.dtype:
+            # IREE 3.13 fuses the conversion into a depthwise convolution, and then fails to compile that.
+            right = e.new(f"stablehlo.optimization_barrier {right} : {tensor_type(taps)}")
+        name = _convolution(e, node.attributes, left, right, (source, taps, target))
+    e.alias(node, e.convert(name, target, result.dtype))
+
+
+def _by_group(
+    e: Emitter, attributes: tuple[Any, ...], x: str, kernel: str, specs: tuple[TensorSpec, TensorSpec, TensorSpec]
+) -> str:
+    """One convolution per group: IREE 3.13 gives wrong numbers for groups of several channels on Vulkan."""
+    source, taps, target = specs
+    strides, padding, dilation, groups = attributes
+    parts: list[str] = []
+    kinds: list[str] = []
+    for group in range(groups):
+        left, left_spec = _channels(e, x, source, group, groups)
+        right, right_spec = _channels(e, kernel, taps, group, groups)
+        part = TensorSpec((*target.shape[:-1], target.shape[-1] // groups), target.dtype)
+        one = (strides, padding, dilation, 1)
+        parts.append(_convolution(e, one, left, right, (left_spec, right_spec, part)))
+        kinds.append(tensor_type(part))
+    return e.new(
+        f"stablehlo.concatenate {', '.join(parts)}, dim = {len(target.shape) - 1} : ({', '.join(kinds)}) -> "
+        f"{tensor_type(target)}"
+    )
+
+
+def _channels(e: Emitter, name: str, spec: TensorSpec, group: int, groups: int) -> tuple[str, TensorSpec]:
+    """The channels of one group: the last axis."""
+    size = spec.shape[-1] // groups
+    part = TensorSpec((*spec.shape[:-1], size), spec.dtype)
+    ranges = ", ".join([*(f"0:{dim}" for dim in spec.shape[:-1]), f"{group * size}:{(group + 1) * size}"])
+    return e.new(f"stablehlo.slice {name} [{ranges}] : ({tensor_type(spec)}) -> {tensor_type(part)}"), part
+
+
+def _convolution(
+    e: Emitter, attributes: tuple[Any, ...], x: str, kernel: str, specs: tuple[TensorSpec, TensorSpec, TensorSpec]
+) -> str:
+    strides, padding, dilation, groups = attributes
+    source, taps, target = map(tensor_type, specs)
     axes = [str(i) for i in range(len(strides))]
     layout = ", ".join(["b", *axes, "f"])
     pads = ", ".join([integers(pair) for pair in padding])
-    name = e.new(
-        f"stablehlo.convolution({e.operand(x, x.shape, wide)}, {weights}) "
+    return e.new(
+        f"stablehlo.convolution({x}, {kernel}) "
         f"dim_numbers = [{layout}]x[{', '.join([*axes, 'i', 'o'])}]->[{layout}], "
         f"window = {{stride = {integers(strides)}, pad = [{pads}], rhs_dilate = {integers(dilation)}}} "
-        f"{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : "
-        f"({tensor_type(source)}, {tensor_type(taps)}) -> {tensor_type(target)}"
+        f"{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : ({source}, {taps}) -> {target}"
     )
-    e.alias(node, e.convert(name, target, result.dtype))

@@ -5,14 +5,13 @@ from typing import Final
 from compile_dag import Node, Value
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import tensor_type
-from lang_core import DType, TensorSpec, f32, f64, promote
+from lang_core import DType, TensorSpec, f32, f64, i8, i32, promote, u8
 
 _NAMES: Final = {
     "add": "add",
     "sub": "subtract",
     "mul": "multiply",
     "div": "divide",
-    "rem": "remainder",
     "pow": "power",
     "maximum": "maximum",
     "minimum": "minimum",
@@ -24,7 +23,6 @@ _NAMES: Final = {
     "bitwise_or": "or",
     "bitwise_xor": "xor",
     "shift_left": "shift_left",
-    "shift_right_logical": "shift_right_logical",
     "negate": "negate",
     "abs": "abs",
     "exp": "exponential",
@@ -78,6 +76,60 @@ def _plain(e: Emitter, node: Node) -> None:
     operands = ", ".join([e.operand(value, spec.shape, f32) for value in node.inputs])
     result = e.new(f"stablehlo.{_NAMES[node.op.name]} {operands} : {tensor_type(wide)}")
     e.alias(node, e.convert(result, wide, spec.dtype))
+
+
+@emits("shift_right_logical")
+def _shift_right_logical(e: Emitter, node: Node) -> None:
+    """Of i8 as u8: IREE's vmvx widens i8 with its sign first."""
+    spec = node.results[0].spec
+    x, y = (e.operand(value, spec.shape, spec.dtype) for value in node.inputs)
+    if spec.dtype is not i8:
+        e.define(node, f"stablehlo.shift_right_logical {x}, {y} : {tensor_type(spec)}")
+        return
+    wide = TensorSpec(spec.shape, i32)
+    mask = e.constant(i32.numpy.type(255), wide)
+    x = e.new(f"stablehlo.and {e.convert(x, spec, i32)}, {mask} : {tensor_type(wide)}")
+    shifted = e.new(f"stablehlo.shift_right_logical {x}, {e.convert(y, spec, i32)} : {tensor_type(wide)}")
+    e.alias(node, e.convert(shifted, wide, spec.dtype))
+
+
+@emits("rem")
+def _rem(e: Emitter, node: Node) -> None:
+    narrow = node.results[0].spec
+    spec = TensorSpec(narrow.shape, wide_dtype(narrow.dtype))
+    x, y = (e.operand(value, spec.shape, spec.dtype) for value in node.inputs)
+    if spec.dtype is u8:
+        e.define(node, f"stablehlo.remainder {x}, {y} : {tensor_type(spec)}")
+        return
+    result = _rem_float(e, x, y, spec) if spec.dtype.is_floating else _rem_signed(e, x, y, spec)
+    e.alias(node, e.convert(result, spec, narrow.dtype))
+
+
+def _rem_signed(e: Emitter, x: str, y: str, spec: TensorSpec) -> str:
+    """By unsigned numbers: on Vulkan the sign of a negative x is lost otherwise."""
+    kind = tensor_type(spec)
+    unsigned = kind.replace("xi", "xui").replace("<i", "<ui")
+    sizes = [e.new(f"stablehlo.abs {name} : {kind}") for name in (x, y)]
+    sizes = [e.new(f"stablehlo.bitcast_convert {name} : ({kind}) -> {unsigned}") for name in sizes]
+    rest = e.new(f"stablehlo.remainder {', '.join(sizes)} : {unsigned}")
+    rest = e.new(f"stablehlo.bitcast_convert {rest} : ({unsigned}) -> {kind}")
+    negative = e.compare("LT", x, e.constant(spec.dtype.numpy.type(0), spec), spec)
+    return e.select(negative, e.new(f"stablehlo.negate {rest} : {kind}"), rest, spec)
+
+
+def _rem_float(e: Emitter, x: str, y: str, spec: TensorSpec) -> str:
+    """The remainder with x's sign, x itself where it is the smaller: not so on vmvx, and on Vulkan for infinite y."""
+    kind, flags = tensor_type(spec), tensor_type(TensorSpec(spec.shape, "bool"))
+    zero = e.constant(spec.dtype.numpy.type(0), spec)
+    rest = e.new(f"stablehlo.remainder {x}, {y} : {kind}")
+    size_x, size_y = (e.new(f"stablehlo.abs {name} : {kind}") for name in (x, y))
+    below, above = e.compare("LT", x, zero, spec), e.compare("GT", x, zero, spec)
+    rest_below, rest_above = e.compare("LT", rest, zero, spec), e.compare("GT", rest, zero, spec)
+    lower = e.new(f"stablehlo.and {below}, {rest_above} : {flags}")
+    higher = e.new(f"stablehlo.and {above}, {rest_below} : {flags}")
+    rest = e.select(lower, e.new(f"stablehlo.subtract {rest}, {size_y} : {kind}"), rest, spec)
+    rest = e.select(higher, e.new(f"stablehlo.add {rest}, {size_y} : {kind}"), rest, spec)
+    return e.select(e.compare("LT", size_x, size_y, spec), x, rest, spec)
 
 
 @emits("tanh")

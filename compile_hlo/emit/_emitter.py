@@ -155,11 +155,29 @@ class Emitter:
         between = _conversion_step(spec.dtype, dtype)
         if between is not None:
             step = TensorSpec(spec.shape, between)
-            return self.convert(self.convert(name, spec, between), step, dtype)
+            name = self.convert(name, spec, between)
+            if dtype is bf16 and not spec.dtype.is_floating:
+                # IREE 3.13 fuses the steps into one that vmvx and Vulkan cannot compile.
+                name = self.new(f"stablehlo.optimization_barrier {name} : {tensor_type(step)}")
+            return self.convert(name, step, dtype)
         if dtype.name == "bool":
             zero = self.constant(spec.dtype.numpy.type(0), spec)
             return self.compare("NE", name, zero, spec)
+        if spec.dtype.is_floating and dtype.is_integer:
+            name = self._truncated(name, spec)
         return self.new(f"stablehlo.convert {name} : ({source}) -> {target}")
+
+    def _truncated(self, name: str, spec: TensorSpec) -> str:
+        """Rounds towards zero, as a conversion to integers is to do: IREE's vmvx rounds to nearest there."""
+        kind = tensor_type(spec)
+        negative = self.compare("LT", name, self.constant(spec.dtype.numpy.type(0), spec), spec)
+        up, down = self.new(f"stablehlo.ceil {name} : {kind}"), self.new(f"stablehlo.floor {name} : {kind}")
+        return self.select(negative, up, down, spec)
+
+    def select(self, pred: str, on_true: str, on_false: str, spec: TensorSpec) -> str:
+        """Chooses between two values of one spec by a bool value of its shape."""
+        types = f"{tensor_type(TensorSpec(spec.shape, 'bool'))}, {tensor_type(spec)}"
+        return self.new(f"stablehlo.select {pred}, {on_true}, {on_false} : {types}")
 
     def compare(self, direction: str, x: str, y: str, spec: TensorSpec) -> str:
         """Compares two values of one spec."""

@@ -1,5 +1,7 @@
 """Emission of ops about order: sort, argmax, argmin; and of cumsum, which runs along an axis too."""
 
+import math
+
 from compile_dag import Node
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
@@ -17,13 +19,14 @@ def _sort(e: Emitter, node: Node) -> None:
     operand = e.operand(node.inputs[0], x.shape, x.dtype)
     order = e.new(f"stablehlo.iota dim = {axis} : {tensor_type(indices)}")
     x_type, scalar, index = tensor_type(x), TensorSpec((), x.dtype), tensor_type(TensorSpec((), i32))
+    infinity = e.scalar(math.inf, x.dtype) if x.dtype.is_floating else ""
     result = e.fresh()
     e.line(f'{result}:2 = "stablehlo.sort"({operand}, {order}) <{{dimension = {axis} : i64, is_stable = true}}> ({{')
     a, b, place_a, place_b = (e.fresh() for _ in range(4))
     kind = tensor_type(scalar)
     e.line(f"^bb0({a}: {kind}, {b}: {kind}, {place_a}: {index}, {place_b}: {index}):")
     # IREE 3.13's sort is not always stable, so equal elements are ordered by their places.
-    first, later = _before(e, a, b, scalar), _before(e, b, a, scalar)
+    first, later = _before(e, a, b, scalar, infinity), _before(e, b, a, scalar, infinity)
     if descending:
         first, later = later, first
     earlier = e.compare("LT", place_a, place_b, TensorSpec((), i32))
@@ -35,13 +38,14 @@ def _sort(e: Emitter, node: Node) -> None:
     e.bind(node.results[1], f"{result}#1")
 
 
-def _before(e: Emitter, a: str, b: str, spec: TensorSpec) -> str:
-    """Whether a is less than b, NaN being the largest number."""
+def _before(e: Emitter, a: str, b: str, spec: TensorSpec, infinity: str) -> str:
+    """Whether a is less than b, NaN being the largest number: IREE's vmvx takes every x for equal to itself."""
     less = e.compare("LT", a, b, spec)
     if not spec.dtype.is_floating:
         return less
-    number, nan = e.compare("EQ", a, a, spec), e.compare("NE", b, b, spec)
-    only_b = e.new(f"stablehlo.and {number}, {nan} : tensor<i1>")
+    number_a, number_b = (e.compare("LE", name, infinity, spec) for name in (a, b))
+    nan_b = e.new(f"stablehlo.not {number_b} : tensor<i1>")
+    only_b = e.new(f"stablehlo.and {number_a}, {nan_b} : tensor<i1>")
     return e.new(f"stablehlo.or {less}, {only_b} : tensor<i1>")
 
 
@@ -58,8 +62,9 @@ def _arg_reduce(e: Emitter, node: Node) -> None:
     best = e.new(f"stablehlo.broadcast_in_dim {best}, dims = {integers(dims)} : ({source}) -> {tensor_type(wide)}")
     found = e.compare("EQ", operand, best, wide)
     if wide.dtype.is_floating:  # where there is a NaN, the reduced value is NaN, which equals nothing
-        nan = e.compare("NE", operand, operand, wide)
-        found = e.new(f"stablehlo.or {found}, {nan} : {tensor_type(TensorSpec(x.shape, bool_))}")
+        flags = tensor_type(TensorSpec(x.shape, bool_))
+        number = e.compare("LE", operand, e.constant(wide.dtype.numpy.type(math.inf), wide), wide)
+        found = e.new(f"stablehlo.or {found}, {e.new(f'stablehlo.not {number} : {flags}')} : {flags}")
     indices = TensorSpec(x.shape, i32)
     order = e.new(f"stablehlo.iota dim = {axis} : {tensor_type(indices)}")
     last = e.constant(i32.numpy.type(x.shape[axis] - 1), indices)

@@ -1,10 +1,9 @@
 """Emission of ops that move elements, and of iota."""
 
 from compile_dag import Node
-from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import TensorSpec, i8, u8
+from lang_core import TensorSpec, i8, i32, u8
 
 
 def _to_result(node: Node) -> str:
@@ -68,6 +67,6 @@ def _reverse(e: Emitter, node: Node) -> None:
 @emits("iota")
 def _iota(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
-    wide = TensorSpec(spec.shape, wide_dtype(spec.dtype))
+    wide = TensorSpec(spec.shape, i32 if spec.dtype.itemsize == 2 else spec.dtype)
     name = e.new(f"stablehlo.iota dim = {node.attributes[1]} : {tensor_type(wide)}")
     e.alias(node, e.convert(name, wide, spec.dtype))
