@@ -1,0 +1,85 @@
+"""What the end-to-end tests share: checkpoints of golden cases, exports of them, generation with a bundle."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from absl.testing import flagsaver
+
+from compile_hlo.bundle import Bundle, PhaseMeter
+from tests.goldens.cases import GoldenCase
+from tests.goldens.weights import write_checkpoint
+from tools.exporting import ExportOptions, run_export
+from tools.running import BundleModel
+from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program ended.
+
+    Attributes:
+        code: its exit code.
+        out: what it wrote to stdout.
+        err: what it wrote to stderr.
+    """
+
+    code: int
+    out: str
+    err: str
+
+
+def invoke(
+    main: Callable[[], None], capsys: pytest.CaptureFixture[str], run: Callable[..., Any], *arguments: Any
+) -> Finished:
+    """Runs a program in this process as its command line would; flags are afterwards what they were before."""
+    capsys.readouterr()
+    before = sys.argv
+    sys.argv = ["program", *map(str, arguments)]
+    try:
+        with flagsaver.flagsaver(), pytest.raises(SystemExit) as ended:
+            run(main)
+    finally:
+        sys.argv = before
+    said = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return Finished(ended.value.code, said.out, said.err)
+
+
+def export(model: Path | str, output: Path, **options: Any) -> Path:
+    """Exports a model, without verification where nothing else is said; returns the bundle."""
+    chosen = ExportOptions(**{"model": str(model), "output": output, "verify": "none", **options})
+    run_export(chosen, Path(model), PhaseMeter())
+    return output
+
+
+def export_case(case: GoldenCase, directory: Path, *, shards: int = 1, **options: Any) -> Path:
+    """Writes a golden case's checkpoint below a directory and exports it; returns the bundle."""
+    model = directory / "model"
+    model.mkdir(parents=True)
+    write_checkpoint(model, case, shards=shards)
+    return export(model, directory / "bundle", **options)
+
+
+def greedy(bundle: Path, device: str, prompt: Sequence[int], steps: int) -> tuple[list[int], np.ndarray]:
+    """The likeliest tokens, and the logits f32 [steps, V] that each was chosen from."""
+    opened = Bundle(bundle)
+    with opened.session(device) as session:
+        model = BundleModel(opened, session)
+        sampler = Sampler(SamplingConfig(), model.vocabulary)
+        made = list(generate(model, prompt, sampler, StopRule(frozenset(), steps)))
+    return [step.token_id for step in made], np.stack([step.logits for step in made])
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory, hidden ones too."""
+    return {
+        os.path.relpath(os.path.join(folder, name), directory): Path(folder, name).read_bytes()
+        for folder, _, names in os.walk(directory)
+        for name in names
+    }
