@@ -192,7 +192,7 @@ class GraphExecutionContext(ExecutionContext):
 
     def parameter(self, parameter: Parameter) -> Tensor:
         """Records that a weight is read; no data is."""
-        return self._record(PARAMETER, (), (parameter.path, parameter.spec), PARAMETER.infer)[0]
+        return self._record(PARAMETER, (), (parameter.path, parameter.spec), PARAMETER.infer_afresh)[0]
 
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compile_dag import ComputeGraph, record
-from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, Write
+from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, ParameterTable, Write
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from compile_hlo.streaming import EmittingSink, PlanningSink
 from lang_core import EntryPoint, GraphError, TensorSpec
@@ -17,7 +17,7 @@ class LoweredFunction:
     Attributes:
         name: of the entry point.
         results: specs by name, in order.
-        parameters: specs by path, in the order of first use.
+        parameters: specs by path.
         nodes_recorded: nodes that were recorded.
         nodes_pruned: nodes that no output needs.
         nodes_emitted: nodes that remained when equal ones were merged.
@@ -25,7 +25,7 @@ class LoweredFunction:
 
     name: str
     results: dict[str, TensorSpec]
-    parameters: dict[str, TensorSpec]
+    parameters: ParameterTable
     nodes_recorded: int
     nodes_pruned: int
     nodes_emitted: int
@@ -37,11 +37,11 @@ class LoweredModule:
 
     functions: list[LoweredFunction] = field(default_factory=list)
 
-    def parameters(self) -> dict[str, TensorSpec]:
-        """All weights that the module reads, by path, in the order of first use."""
-        found: dict[str, TensorSpec] = {}
+    def parameters(self) -> ParameterTable:
+        """All weights that the module reads."""
+        found = ParameterTable()
         for function in self.functions:
-            found.update({path: spec for path, spec in function.parameters.items() if path not in found})
+            found.update(function.parameters)
         return found
 
 

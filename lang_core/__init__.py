@@ -27,7 +27,7 @@ from lang_core._errors import (
     VerificationError,
     near_names,
 )
-from lang_core._module import Module, Parameter
+from lang_core._module import Module, Parameter, Repeated
 from lang_core._spec import TensorSpec
 from lang_core._tensor import EagerTensor, Tensor
 from lang_core._weights import WeightSource
@@ -56,6 +56,7 @@ __all__ = [
     "Ops",
     "Parameter",
     "RecordingError",
+    "Repeated",
     "Region",
     "TapelineError",
     "Tensor",

@@ -1,7 +1,7 @@
 """Modules and parameters with stable paths."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from lang_core._dtypes import DType
 from lang_core._errors import ConfigError
@@ -55,7 +55,9 @@ class Module:
     _name: str = ""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_"):
+        if isinstance(value, Repeated) and not name.startswith("_"):
+            value._parent, value._name = self, name
+        elif not name.startswith("_"):
             for suffix, child in _children(value):
                 if child._parent is None and child is not self:
                     object.__setattr__(child, "_parent", self)
@@ -91,6 +93,9 @@ class Module:
     def _walk(self, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
         for name, value in vars(self).items():
             for _, child in _children(value) if not name.startswith("_") else ():
+                if isinstance(child, Module) and isinstance(value, Repeated):
+                    yield from child._walk(set(seen))  # made just now and gone soon: its identity says nothing later
+                    continue
                 if id(child) in seen:
                     continue
                 seen.add(id(child))
@@ -105,10 +110,52 @@ class Module:
                     yield from child._walk(seen)
 
 
+class Repeated(Sequence["Module"]):
+    """A sequence of modules that are made when they are asked for, and not kept.
+
+    A model of ten thousand layers is then no larger than one of ten. Each access makes a new module, with the path of
+    its place; so a module's identity, and what is written to its attributes, does not last.
+
+    Args:
+        count: how many.
+        make: the module of an index.
+
+    >>> class Model(Module):
+    ...     def __init__(self):
+    ...         self.layers = Repeated(3, lambda index: Module())
+    >>> [layer.path for layer in Model().layers]
+    ['layers.0', 'layers.1', 'layers.2']
+    """
+
+    def __init__(self, count: int, make: "Callable[[int], Module]") -> None:
+        self._count = count
+        self._make = make
+        self._parent: Module | None = None
+        self._name = ""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> "Module": ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Sequence[Module]": ...
+
+    def __getitem__(self, index: int | slice) -> "Module | Sequence[Module]":
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        place = range(self._count)[index]  # raises IndexError
+        module = self._make(place)
+        object.__setattr__(module, "_parent", self._parent)
+        object.__setattr__(module, "_name", f"{self._name}.{place}")
+        return module
+
+
 def _children(value: Any) -> Iterator[tuple[str, "Module | Parameter"]]:
     if isinstance(value, Module | Parameter):
         yield "", value
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | Repeated):
         for index, item in enumerate(value):
             if isinstance(item, Module | Parameter):
                 yield f".{index}", item

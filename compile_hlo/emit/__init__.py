@@ -14,6 +14,7 @@ from compile_hlo.emit._module import (
     ModuleWriter,
     emit_module,
 )
+from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, tensor_type
 
 del _contract, _control, _conv, _elementwise, _erf, _indexing, _order, _reduce, _shape
@@ -27,6 +28,7 @@ __all__ = [
     "FunctionWriter",
     "InlineParameters",
     "ModuleWriter",
+    "ParameterTable",
     "Write",
     "dense",
     "emit_module",

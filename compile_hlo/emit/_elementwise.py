@@ -157,9 +157,8 @@ def _sign(e: Emitter, node: Node) -> None:
     spec = TensorSpec(narrow.shape, wide_dtype(narrow.dtype))
     x = e.operand(node.inputs[0], spec.shape, spec.dtype)
     zero, one, minus_one = (e.constant(spec.dtype.numpy.type(number), spec) for number in (0, 1, -1))
-    types = f"{tensor_type(TensorSpec(spec.shape, 'bool'))}, {tensor_type(spec)}"
-    below = e.new(f"stablehlo.select {e.compare('LT', x, zero, spec)}, {minus_one}, {x} : {types}")
-    result = e.new(f"stablehlo.select {e.compare('GT', x, zero, spec)}, {one}, {below} : {types}")
+    below = e.select(e.compare("LT", x, zero, spec), minus_one, x, spec)
+    result = e.select(e.compare("GT", x, zero, spec), one, below, spec)
     e.alias(node, e.convert(result, spec, narrow.dtype))
 
 
@@ -173,14 +172,10 @@ def _compare(e: Emitter, node: Node) -> None:
 @emits("select")
 def _select(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
-    pred_spec = TensorSpec(spec.shape, "bool")
     pred, on_true, on_false = node.inputs
-    names = (
-        e.operand(pred, spec.shape, pred_spec.dtype),
-        e.operand(on_true, spec.shape, spec.dtype),
-        e.operand(on_false, spec.shape, spec.dtype),
-    )
-    e.define(node, f"stablehlo.select {', '.join(names)} : {tensor_type(pred_spec)}, {tensor_type(spec)}")
+    condition = e.operand(pred, spec.shape, pred.dtype)
+    x, y = (e.operand(value, spec.shape, spec.dtype) for value in (on_true, on_false))
+    e.alias(node, e.select(condition, x, y, spec))
 
 
 @emits("clamp")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from compile_dag import ComputeGraph, Node, Scope, Value
+from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, integers, tensor_type
 from lang_core import DType, GraphError, TensorSpec, as_dtype, bf16, f32, i32, u8
 
@@ -51,7 +52,7 @@ class Emitter:
     on what stands before it; so are operands that must be broadcast or converted first.
 
     Attributes:
-        parameters: the weights that were loaded so far, by path.
+        parameters: the weights that were loaded so far.
     """
 
     def __init__(self, write: Write, parameters: ParameterForm, indent: str = "    ") -> None:
@@ -65,7 +66,7 @@ class Emitter:
         self._count = 0
         self._path = ""
         self._block: Scope | None = None
-        self.parameters: dict[str, TensorSpec] = {}
+        self.parameters = ParameterTable()
 
     def bind(self, value: Value, name: str) -> None:
         """Names a value that exists already, such as an argument."""
@@ -116,7 +117,7 @@ class Emitter:
         path, spec = leaf.attributes
         key = "parameter", path
         if key not in self._ready:
-            self.parameters.setdefault(path, spec)
+            self.parameters.add(path, spec)
             self._ready[key] = self._parameters.load(self, path, spec)
         return self._ready[key]
 

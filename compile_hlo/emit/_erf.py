@@ -93,12 +93,9 @@ def _erf_f64(e: Emitter, x: str, spec: TensorSpec) -> str:
     decay = e.new(f"stablehlo.exponential {decay} : {tensor_type(spec)}")
     tail = _ratio(e, size, _R64, _S64, spec)
     far = _binary(e, "subtract", one, _binary(e, "multiply", decay, tail, spec), spec)
-    far = _binary(e, "multiply", e.new(f"stablehlo.sign {x} : {tensor_type(spec)}"), far, spec)
-    is_near = e.compare("LT", size, one, spec)
-    return e.new(
-        f"stablehlo.select {is_near}, {near}, {far} : {tensor_type(TensorSpec(spec.shape, 'bool'))}, "
-        f"{tensor_type(spec)}"
-    )
+    below = e.compare("LT", x, e.constant(spec.dtype.numpy.type(0), spec), spec)
+    far = e.select(below, e.new(f"stablehlo.negate {far} : {tensor_type(spec)}"), far, spec)
+    return e.select(e.compare("LT", size, one, spec), near, far, spec)
 
 
 def _odd(e: Emitter, x: str, above: tuple[float, ...], below: tuple[float, ...], spec: TensorSpec) -> str:

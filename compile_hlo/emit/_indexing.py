@@ -8,7 +8,7 @@ from compile_dag import Node
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import DType, TensorSpec, bool_
+from lang_core import DType, TensorSpec
 
 _COMBINES: Final = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
@@ -136,7 +136,6 @@ def _inside_or_last(e: Emitter, name: str, spec: TensorSpec, size: int) -> str:
     """Indices, with ``size`` in place of every one outside of 0 .. size - 1."""
     number = spec.dtype.numpy.type
     zero, most = e.constant(number(0), spec), e.constant(number(size), spec)
-    flags = tensor_type(TensorSpec(spec.shape, bool_))
     negative = e.compare("LT", name, zero, spec)
     bounded = e.new(f"stablehlo.minimum {name}, {most} : {tensor_type(spec)}")
-    return e.new(f"stablehlo.select {negative}, {most}, {bounded} : {flags}, {tensor_type(spec)}")
+    return e.select(negative, most, bounded, spec)

@@ -8,6 +8,7 @@ import numpy as np
 
 from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.emit._emitter import Emitter, Write
+from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, tensor_type
 from lang_core import Argument, GraphError, TensorSpec, near_names
 
@@ -37,11 +38,11 @@ class ExternalParameters:
 
     def __init__(self, scope: str = "model") -> None:
         self._scope = scope
-        self._specs: dict[str, TensorSpec] = {}
+        self._specs = ParameterTable()
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
         """Loads a global."""
-        self._specs.setdefault(path, spec)
+        self._specs.add(path, spec)
         return emitter.new(f'"util.global.load"() {{global = {symbol(path)}}} : () -> {tensor_type(spec)}')
 
     def end(self, write: Write) -> None:
@@ -103,7 +104,7 @@ class FunctionWriter:
         self._emitter = emitter
 
     @property
-    def parameters(self) -> dict[str, TensorSpec]:
+    def parameters(self) -> ParameterTable:
         """The weights that the function reads so far, by path."""
         return self._emitter.parameters
 
@@ -135,7 +136,7 @@ class ModuleWriter:
         self._form = form
         write(f"module {symbol(name)} {{\n")
 
-    def function(self, graph: ComputeGraph, arguments: Sequence[Argument]) -> dict[str, TensorSpec]:
+    def function(self, graph: ComputeGraph, arguments: Sequence[Argument]) -> ParameterTable:
         """Writes a public function.
 
         Args:
@@ -143,7 +144,7 @@ class ModuleWriter:
             arguments: what is to be known of the graph's inputs, in their order.
 
         Returns:
-            The weights that it reads, by path.
+            The weights that it reads.
         """
         if isinstance(self._form, ArgumentParameters):
             self._form.specs = {path: value.spec for path, value in graph.parameters().items()}

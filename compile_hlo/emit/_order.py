@@ -68,9 +68,7 @@ def _arg_reduce(e: Emitter, node: Node) -> None:
     indices = TensorSpec(x.shape, i32)
     order = e.new(f"stablehlo.iota dim = {axis} : {tensor_type(indices)}")
     last = e.constant(i32.numpy.type(x.shape[axis] - 1), indices)
-    order = e.new(
-        f"stablehlo.select {found}, {order}, {last} : {tensor_type(TensorSpec(x.shape, bool_))}, {tensor_type(indices)}"
-    )
+    order = e.select(found, order, last, indices)
     first = reduced(e, "min", order, indices, (axis,))
     e.alias(node, e.reshape(first, TensorSpec(tuple(x.shape[i] for i in dims), i32), result.shape))
 

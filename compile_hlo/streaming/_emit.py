@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from compile_dag import Node, Value
-from compile_hlo.emit import FunctionWriter, ModuleWriter
+from compile_hlo.emit import FunctionWriter, ModuleWriter, ParameterTable
 from compile_hlo.passes import Subexpressions, needed_nodes
 from compile_hlo.streaming._plan import Plan, fingerprint
 from compile_hlo.streaming._stretches import StretchSink
-from lang_core import Argument, TensorSpec
+from lang_core import Argument
 
 
 class EmittingSink(StretchSink):
@@ -73,7 +73,7 @@ class EmittingSink(StretchSink):
         self._function.forget(gone)
         self._subexpressions.forget(gone)
 
-    def end(self, outputs: Mapping[str, Value]) -> dict[str, TensorSpec]:
+    def end(self, outputs: Mapping[str, Value]) -> ParameterTable:
         """Writes the function's end.
 
         Returns:

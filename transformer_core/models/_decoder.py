@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Tensor, TensorSpec, as_dtype, f32
+from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Repeated, Tensor, TensorSpec, as_dtype, f32
 from transformer_core._attention import Attention
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import SwiGLU
@@ -50,7 +50,7 @@ class Decoder(Module):
 
     def __init__(self, config: DecoderConfig, dtype: DType) -> None:
         self.embed_tokens = Embedding(config.vocabulary, config.hidden, dtype=dtype)
-        self.layers = [DecoderLayer(config, window, dtype) for window in config.windows]
+        self.layers = Repeated(config.layers, lambda index: DecoderLayer(config, config.windows[index], dtype))
         self.norm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
 
     def forward(
