@@ -95,6 +95,15 @@ class Emitter:
         self._write(f"{self._indent}{name} = {text}\n")
         return name
 
+    def new_in_pieces(self, pieces: Iterable[str]) -> str:
+        """The same as ``new`` for text that is too long to hold."""
+        name = self.fresh()
+        self._write(f"{self._indent}{name} = ")
+        for piece in pieces:
+            self._write(piece)
+        self._write("\n")
+        return name
+
     def define(self, node: Node, text: str) -> None:
         """Writes the only result of a node."""
         self._names[id(node.results[0])] = self.new(text)

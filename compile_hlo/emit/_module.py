@@ -1,7 +1,7 @@
 """A whole module: functions of entry points, then what they refer to."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +10,7 @@ from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.emit._emitter import Emitter, Write
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, tensor_type
-from lang_core import Argument, GraphError, TensorSpec, near_names
+from lang_core import Argument, GraphError, TensorSpec, bool_, near_names
 
 # Other arguments get numbers, and parameters a name with a point: no two names are the same.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
@@ -56,14 +56,28 @@ class ExternalParameters:
 
 
 class InlineParameters:
-    """Parameters as exact constants in the text."""
+    """Parameters as exact constants in the text.
 
-    def __init__(self, read: Callable[[str, TensorSpec], np.ndarray[Any, Any]]) -> None:
+    Args:
+        read: gives a parameter's elements in row-major order, in pieces, in the dtype of its spec.
+    """
+
+    def __init__(self, read: Callable[[str, TensorSpec], Iterable[np.ndarray[Any, Any]]]) -> None:
         self._read = read
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
-        """Writes the data."""
-        return emitter.new(f"stablehlo.constant {dense(self._read(path, spec))} : {tensor_type(spec)}")
+        """Writes the data, piece by piece."""
+        return emitter.new_in_pieces(self._text(path, spec))
+
+    def _text(self, path: str, spec: TensorSpec) -> Iterator[str]:
+        if spec.dtype is bool_ or not spec.size:  # short, and not to be had in hexadecimal form
+            whole = np.concatenate([piece.reshape(-1) for piece in self._read(path, spec)]).reshape(spec.shape)
+            yield f"stablehlo.constant {dense(whole)} : {tensor_type(spec)}"
+            return
+        yield 'stablehlo.constant dense<"0x'
+        for piece in self._read(path, spec):
+            yield np.ascontiguousarray(piece).tobytes().hex()
+        yield f'"> : {tensor_type(spec)}'
 
     def end(self, write: Write) -> None:
         """Nothing is left to write."""

@@ -65,7 +65,7 @@ def test_odd_parameter_names_survive_in_external_form():
 def test_inline_parameters_are_the_data():
     graph = _graph("a", "b")
     data = {path: np.arange(6, dtype=np.float32).reshape(3, 2) + i for i, path in enumerate(graph.parameters())}
-    text = text_of([graph], InlineParameters(lambda path, spec: data[path]))
+    text = text_of([graph], InlineParameters(lambda path, spec: [data[path]]))
     module = parsed(text.replace("@f(", "@main("))
     with module.context:
         x = ir.Attribute.parse("dense<1.0> : tensor<3x2xf32>")

@@ -3,7 +3,7 @@
 import dataclasses
 import errno
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,9 @@ from transformer_core.models import DecoderLM, entry_points, load_config
 
 # Positions that caches hold where nobody says how many, if the model was trained on as many.
 DEFAULT_CAPACITY: Final = 2048
+
+# How much of a weight is turned into text at a time.
+_INLINE_PIECE_BYTES: Final = 4 << 20
 
 _ROOM_FOR_MODULE: Final = 2**20
 
@@ -144,12 +147,12 @@ def _form(export: Export, weights: WeightSource | None) -> Form:
     if weights is None:
         raise CheckpointError("--weights=inline needs the checkpoint's weights")
 
-    def read(path: str, spec: TensorSpec) -> np.ndarray:
-        array = weights.read(path)
-        nan, inf = int(np.isnan(array).sum()), int(np.isinf(array).sum())
-        if nan or inf:
-            export.nonfinite[path] = {"nan": nan, "inf": inf}
-        return array.astype(spec.dtype.numpy, copy=False)
+    def read(path: str, spec: TensorSpec) -> Iterator[np.ndarray]:
+        rows, row_bytes = (spec.shape or (1,))[0], max(spec.nbytes // max((spec.shape or (1,))[0], 1), 1)
+        step = max(_INLINE_PIECE_BYTES // row_bytes, 1)
+        for start in range(0, rows, step):
+            piece = weights.read_rows(path, start, min(start + step, rows))
+            yield piece.astype(spec.dtype.numpy, copy=False)
 
     return InlineParameters(read)
 

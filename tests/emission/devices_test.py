@@ -1,0 +1,107 @@
+"""Every op on every device, against the eager context; the table of what a device cannot run is itself checked."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compile_dag import record
+from compile_hlo.emit import InlineParameters
+from compile_hlo.iree import DEVICES, Session, available, compile_module, target_of_device
+from lang_core import CompileError, DeviceError, as_dtype
+from tests.emission._cases import Array, Case
+from tests.emission._device_cases import DEVICE_CASES, LIMITS, limit_of
+from tests.emission._support import EITHER_ZERO, assert_agrees, eager_results, graph_of, text_of
+
+_ASKED = os.environ.get("TAPELINE_DEVICE")
+# vmvx rounds -0.5 to 0.0.
+_EITHER_ZERO = (*EITHER_ZERO, "round")
+_DTYPES = sorted({case.dtype.name for case in DEVICE_CASES})
+
+
+def _device_params() -> list[object]:
+    """The device of TAPELINE_DEVICE, or all; absent ones skip and say why."""
+    found = []
+    for name in (_ASKED,) if _ASKED else DEVICES:
+        there, reason = available(name)
+        found.append(pytest.param(name, marks=() if there else pytest.mark.skip(reason=reason)))
+    return found
+
+
+def _compiled(cases: list[Case], device: str, folder: Path) -> Path:
+    source, output = folder / "module.mlir", folder / "module.vmfb"
+    source.write_text(text_of(map(graph_of, cases)))
+    compile_module(source, output, target_of_device(device))
+    return output
+
+
+def _results(session: Session, case: Case) -> list[Array]:
+    return [tensor.numpy() for tensor in session.function(case.name)(*case.inputs)]
+
+
+def _failure(session: Session, case: Case) -> str | None:
+    try:
+        assert_agrees(_results(session, case), eager_results(case), case, _EITHER_ZERO)
+    except (AssertionError, DeviceError) as error:
+        return f"{case.name}: {' '.join(str(error).split())[:300]}"
+    return None
+
+
+@pytest.mark.parametrize("dtype", _DTYPES)
+@pytest.mark.parametrize("device", _device_params())
+def test_ops_run_right(device: str, dtype: str, tmp_path: Path):
+    """One module per dtype, to keep the number of compiler runs low."""
+    cases = [case for case in DEVICE_CASES if case.dtype.name == dtype and limit_of(case, device) is None]
+    with Session(_compiled(cases, device, tmp_path), device) as session:
+        failures = [failure for case in cases if (failure := _failure(session, case))]
+    assert not failures, "\n".join(failures)
+
+
+def _limited(device: str) -> list[Case]:
+    return [case for case in DEVICE_CASES if limit_of(case, device) is not None]
+
+
+@pytest.mark.parametrize("device", _device_params())
+def test_what_the_table_leaves_out_cannot_run(device: str, tmp_path: Path):
+    """A case that runs right is to leave the table."""
+    running = []
+    for case in _limited(device):
+        try:
+            path = _compiled([case], device, tmp_path)
+        except CompileError:
+            continue
+        with Session(path, device) as session:
+            if _failure(session, case) is None:
+                running.append(case.name)
+    assert not running
+
+
+def test_every_limit_leaves_something_out():
+    for device in DEVICES:
+        used = {limit_of(case, device) for case in DEVICE_CASES}
+        for limit in LIMITS:
+            assert device not in limit.devices or limit in used, (device, limit)
+
+
+def _constants() -> dict[str, Array]:
+    every = np.arange(65536, dtype=np.uint16)
+    random = np.random.default_rng(5).integers(0, 2**63, 999, np.uint64) * np.uint64(3)
+    found = {"bf16": every.view(as_dtype("bf16").numpy), "f16": every.view(np.float16), "f64": random.view(np.float64)}
+    found |= {"f32": random.astype(np.uint32).view(np.float32), "i64": random.view(np.int64)}
+    found |= {"i32": random.astype(np.int32), "i8": random.astype(np.int8), "u8": random.astype(np.uint8)}
+    found["bool"] = random.astype(np.uint8) > 99
+    found["splat"] = np.full((3, 2), -0.0, np.float32)
+    return found
+
+
+@pytest.mark.parametrize("device", _device_params())
+def test_constants_reach_the_device_bit_for_bit(device: str, tmp_path: Path):
+    constants = _constants()
+    graph = record(lambda ctx: {name: ctx.ops.constant(array) for name, array in constants.items()}, name="constants")
+    source, output = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    source.write_text(text_of([graph], InlineParameters(lambda path, spec: [np.zeros(spec.shape, spec.dtype.numpy)])))
+    compile_module(source, output, target_of_device(device))
+    with Session(output, device) as session:
+        for (name, wanted), found in zip(constants.items(), session.function("constants")(), strict=True):
+            assert found.numpy().tobytes() == wanted.tobytes(), name
