@@ -53,7 +53,12 @@ def record_entry_point(entry_point: EntryPoint) -> ComputeGraph:
 
 
 def lower_module(
-    entry_points: Sequence[EntryPoint], write: Write, form: Form, *, streaming: bool = False
+    entry_points: Sequence[EntryPoint],
+    write: Write,
+    form: Form,
+    *,
+    streaming: bool = False,
+    block_functions: bool = False,
 ) -> LoweredModule:
     """Records, prunes, merges and emits entry points, one after the other.
 
@@ -62,6 +67,7 @@ def lower_module(
         write: takes the text, piece by piece.
         form: how parameters come in.
         streaming: record twice and keep nothing, instead of once and keep the graph. The text is the same.
+        block_functions: write blocks as private functions, alike ones once (docs/design/0005-block-functions.md).
 
     Returns:
         What was lowered.
@@ -72,7 +78,7 @@ def lower_module(
     if streaming and isinstance(form, ArgumentParameters):
         raise GraphError("parameters as arguments cannot be streamed: the function's head names them all")
     lower = _streamed if streaming else _buffered
-    writer, lowered = ModuleWriter(write, form), LoweredModule()
+    writer, lowered = ModuleWriter(write, form, block_functions=block_functions), LoweredModule()
     for entry_point in entry_points:
         lowered.functions.append(lower(entry_point, writer))
     writer.end()

@@ -1,9 +1,10 @@
 """Emission of sums of products."""
 
-from compile_dag import Node
+from compile_dag import Node, Value
+from compile_hlo.emit._elementwise import low_bits
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import TensorSpec, f32, u8
+from lang_core import DType, TensorSpec, f32, i32, u8
 
 
 @emits("dot_general")
@@ -17,11 +18,16 @@ def _dot_general(e: Emitter, node: Node) -> None:
         e.alias(node, e.constant(dtype.numpy.type(0), result))
         return
     batching = f"batching_dims = {integers(x_batch)} x {integers(y_batch)}, " if x_batch else ""
-    # IREE 3.13 widens u8 operands as if they were signed.
-    operand = dtype if x.dtype is u8 else x.dtype
-    left, right = (tensor_type(TensorSpec(value.shape, operand)) for value in (x, y))
+    left, right, operand = _operand(e, x, dtype), _operand(e, y, dtype), dtype if x.dtype is u8 else x.dtype
+    kinds = ", ".join([tensor_type(TensorSpec(value.shape, operand)) for value in (x, y)])
     name = e.new(
-        f"stablehlo.dot_general {e.operand(x, x.shape, operand)}, {e.operand(y, y.shape, operand)}, {batching}"
-        f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : ({left}, {right}) -> {tensor_type(wide)}"
+        f"stablehlo.dot_general {left}, {right}, {batching}"
+        f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : ({kinds}) -> {tensor_type(wide)}"
     )
     e.alias(node, e.convert(name, wide, dtype))
+
+
+def _operand(e: Emitter, value: Value, dtype: DType) -> str:
+    if value.dtype is not u8 or dtype is u8:
+        return e.name(value)
+    return e.convert(low_bits(e, e.name(value), value.spec), TensorSpec(value.shape, i32), dtype)

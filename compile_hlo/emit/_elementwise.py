@@ -5,7 +5,7 @@ from typing import Final
 from compile_dag import Node, Value
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import tensor_type
-from lang_core import DType, TensorSpec, f32, f64, i8, i32, promote, u8
+from lang_core import DType, TensorSpec, f32, f64, i32, promote, u8
 
 _NAMES: Final = {
     "add": "add",
@@ -80,17 +80,24 @@ def _plain(e: Emitter, node: Node) -> None:
 
 @emits("shift_right_logical")
 def _shift_right_logical(e: Emitter, node: Node) -> None:
-    """Of i8 as u8: IREE's vmvx widens i8 with its sign first."""
+    """Of 8 bits in i32: IREE's vmvx widens them with their sign first."""
     spec = node.results[0].spec
     x, y = (e.operand(value, spec.shape, spec.dtype) for value in node.inputs)
-    if spec.dtype is not i8:
+    if spec.dtype.itemsize > 1:
         e.define(node, f"stablehlo.shift_right_logical {x}, {y} : {tensor_type(spec)}")
         return
     wide = TensorSpec(spec.shape, i32)
-    mask = e.constant(i32.numpy.type(255), wide)
-    x = e.new(f"stablehlo.and {e.convert(x, spec, i32)}, {mask} : {tensor_type(wide)}")
-    shifted = e.new(f"stablehlo.shift_right_logical {x}, {e.convert(y, spec, i32)} : {tensor_type(wide)}")
+    shifted = e.new(
+        f"stablehlo.shift_right_logical {low_bits(e, x, spec)}, {low_bits(e, y, spec)} : {tensor_type(wide)}"
+    )
     e.alias(node, e.convert(shifted, wide, spec.dtype))
+
+
+def low_bits(e: Emitter, name: str, spec: TensorSpec) -> str:
+    """An 8-bit value as an i32 of 0 .. 255. IREE 3.13 takes the sign of u8 along unless the bits are masked."""
+    wide = TensorSpec(spec.shape, i32)
+    mask = e.constant(i32.numpy.type(255), wide)
+    return e.new(f"stablehlo.and {e.convert(name, spec, i32)}, {mask} : {tensor_type(wide)}")
 
 
 @emits("rem")
@@ -99,7 +106,9 @@ def _rem(e: Emitter, node: Node) -> None:
     spec = TensorSpec(narrow.shape, wide_dtype(narrow.dtype))
     x, y = (e.operand(value, spec.shape, spec.dtype) for value in node.inputs)
     if spec.dtype is u8:
-        e.define(node, f"stablehlo.remainder {x}, {y} : {tensor_type(spec)}")
+        wide = TensorSpec(spec.shape, i32)
+        rest = e.new(f"stablehlo.remainder {low_bits(e, x, spec)}, {low_bits(e, y, spec)} : {tensor_type(wide)}")
+        e.alias(node, e.convert(rest, wide, spec.dtype))
         return
     result = _rem_float(e, x, y, spec) if spec.dtype.is_floating else _rem_signed(e, x, y, spec)
     e.alias(node, e.convert(result, spec, narrow.dtype))

@@ -11,6 +11,9 @@ from lang_core import DType, GraphError, TensorSpec, as_dtype, bf16, f32, i32, u
 Write = Callable[[str], object]
 Rule = Callable[["Emitter", Node], None]
 
+# Ops that are written where a stretch uses them, not where they were recorded.
+LEAVES: Final = ("constant", "parameter")
+
 # One rule per op; filled by the modules of this folder.
 RULES: Final[dict[str, Rule]] = {}
 
@@ -53,6 +56,7 @@ class Emitter:
 
     Attributes:
         parameters: the weights that were loaded so far.
+        leaves: the constants and parameters that were made, by ``id`` of their values.
     """
 
     def __init__(self, write: Write, parameters: ParameterForm, indent: str = "    ") -> None:
@@ -60,7 +64,7 @@ class Emitter:
         self._parameters = parameters
         self._indent = indent
         self._names: dict[int, str] = {}
-        self._leaves: dict[int, Node] = {}
+        self.leaves: dict[int, Node] = {}
         # What the current block has converted already: (value or text, target) -> name.
         self._ready: dict[Any, str] = {}
         self._count = 0
@@ -76,7 +80,7 @@ class Emitter:
         """Drops what is known of values that are not used any more."""
         for value in values:
             self._names.pop(id(value), None)
-            self._leaves.pop(id(value), None)
+            self.leaves.pop(id(value), None)
 
     def fresh(self) -> str:
         """A name that is not taken."""
@@ -88,11 +92,11 @@ class Emitter:
         """Writes one line of the body."""
         self._write(f"{self._indent}{text}\n")
 
-    def new(self, text: str) -> str:
-        """Writes ``%n = text`` and returns ``%n``."""
+    def new(self, text: str, results: int = 1) -> str:
+        """Writes ``%n = text`` and returns ``%n``; its results, if several, are ``%n#0``, ``%n#1``, ..."""
         name = f"%{self._count}"
         self._count += 1
-        self._write(f"{self._indent}{name} = {text}\n")
+        self._write(f"{self._indent}{name if results == 1 else f'{name}:{results}'} = {text}\n")
         return name
 
     def new_in_pieces(self, pieces: Iterable[str]) -> str:
@@ -118,12 +122,23 @@ class Emitter:
         return self._leaf(value) if found is None else found
 
     def _leaf(self, value: Value) -> str:
-        leaf = self._leaves.get(id(value))
+        leaf = self.leaves.get(id(value))
         if leaf is None:
-            raise GraphError(f"{value!r} is used before it is made: verify the graph")
+            return self.foreign(value)
         if leaf.op.name == "constant":
             return self.constant(leaf.attributes[0].array)
-        path, spec = leaf.attributes
+        return self.parameter(*leaf.attributes)
+
+    def foreign(self, value: Value) -> str:
+        """The name of a value that was not made here."""
+        raise GraphError(f"{value!r} is used before it is made: verify the graph")
+
+    def comment(self, path: str) -> str:
+        """What is said of a module path."""
+        return path or "the root"
+
+    def parameter(self, path: str, spec: TensorSpec) -> str:
+        """The name of a weight, loaded once per stretch."""
         key = "parameter", path
         if key not in self._ready:
             self.parameters.add(path, spec)
@@ -147,7 +162,7 @@ class Emitter:
         spec = value.spec
         if spec.shape == shape and spec.dtype is dtype:
             return self.name(value)
-        leaf = self._leaves.get(id(value))
+        leaf = self.leaves.get(id(value))
         if leaf is not None and leaf.op.name == "constant" and spec.size == 1 and shape:
             array = leaf.attributes[0].array.astype(dtype.numpy)
             return self.constant(array.reshape(()), TensorSpec(shape, dtype))
@@ -216,20 +231,24 @@ class Emitter:
     def nodes(self, nodes: Iterable[Node]) -> None:
         """Writes nodes in order. A comment says the module path where it changes."""
         for node in nodes:
-            if node.op.name in ("constant", "parameter"):
-                self._leaves[id(node.results[0])] = node
+            if node.op.name in LEAVES:
+                self.leaves[id(node.results[0])] = node
                 continue
             if node.block is not self._block:
-                self._block = node.block
-                self._ready = {}
+                self.enter(node.block)
             path = node.results[0].path
             if path != self._path:
                 self._path = path
-                self._write(f"{self._indent}// {path or 'the root'}\n")
+                self._write(f"{self._indent}// {self.comment(path)}\n")
             rule = RULES.get(node.op.name)
             if rule is None:
                 raise GraphError(f"{node!r}: the op has no emission rule")
             rule(self, node)
+
+    def enter(self, block: Scope) -> None:
+        """Another stretch begins: nothing is ready."""
+        self._block = block
+        self._ready = {}
 
     def region(self, graph: ComputeGraph, arguments: Iterable[str]) -> None:
         """Writes the body of a region; what it makes ready is not ready outside."""

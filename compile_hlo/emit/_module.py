@@ -7,27 +7,15 @@ from typing import Any, Final
 import numpy as np
 
 from compile_dag import ComputeGraph, Node, Value
-from compile_hlo.emit._emitter import Emitter, Write
+from compile_hlo.emit._blocks import BlockFunctions
+from compile_hlo.emit._emitter import LEAVES, Emitter, Write
 from compile_hlo.emit._parameter_table import ParameterTable
-from compile_hlo.emit._types import dense, tensor_type
+from compile_hlo.emit._stretches import stretches
+from compile_hlo.emit._types import dense, quoted, symbol, tensor_type
 from lang_core import Argument, GraphError, TensorSpec, bool_, near_names
 
 # Other arguments get numbers, and parameters a name with a point: no two names are the same.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
-
-
-def quoted(text: str) -> str:
-    """A string attribute."""
-    return '"' + "".join(c if c.isprintable() and c not in '"\\' and c < "\x7f" else _escaped(c) for c in text) + '"'
-
-
-def _escaped(character: str) -> str:
-    return "".join(f"\\{byte:02X}" for byte in character.encode())
-
-
-def symbol(text: str) -> str:
-    """A symbol reference, quoted where it must be."""
-    return f"@{text}" if re.match(r"[A-Za-z_][\w$.]*\Z", text, re.ASCII) else f"@{quoted(text)}"
 
 
 class ExternalParameters:
@@ -113,18 +101,29 @@ Form = ExternalParameters | InlineParameters | ArgumentParameters
 class FunctionWriter:
     """Writes one function's body, stretch by stretch."""
 
-    def __init__(self, write: Write, emitter: Emitter) -> None:
+    def __init__(self, write: Write, emitter: Emitter, blocks: BlockFunctions | None) -> None:
         self._write = write
         self._emitter = emitter
+        self._blocks = blocks
 
     @property
     def parameters(self) -> ParameterTable:
         """The weights that the function reads so far, by path."""
         return self._emitter.parameters
 
-    def nodes(self, nodes: Iterable[Node]) -> None:
-        """Writes nodes."""
-        self._emitter.nodes(nodes)
+    def stretch(self, nodes: Sequence[Node], results: Sequence[Value]) -> None:
+        """Writes the nodes between two block boundaries.
+
+        Args:
+            nodes: in order.
+            results: of the nodes, in order, those that are used later.
+        """
+        if self._blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
+            self._emitter.nodes(nodes)
+            return
+        self._emitter.enter(nodes[0].block)
+        made = [value for value in results if value.op_name not in LEAVES]
+        self._blocks.call(self._emitter, nodes, made)
 
     def forget(self, values: Iterable[Value]) -> None:
         """Drops what is known of values that are not used any more."""
@@ -143,11 +142,13 @@ class ModuleWriter:
         write: takes the text, piece by piece.
         form: how parameters come in.
         name: of the module.
+        block_functions: whether blocks become private functions, alike ones the same.
     """
 
-    def __init__(self, write: Write, form: Form, name: str = "tapeline") -> None:
+    def __init__(self, write: Write, form: Form, name: str = "tapeline", block_functions: bool = False) -> None:
         self._write = write
         self._form = form
+        self._blocks = BlockFunctions() if block_functions else None
         write(f"module {symbol(name)} {{\n")
 
     def function(self, graph: ComputeGraph, arguments: Sequence[Argument]) -> ParameterTable:
@@ -164,7 +165,8 @@ class ModuleWriter:
             self._form.specs = {path: value.spec for path, value in graph.parameters().items()}
         results = {name: value.spec for name, value in graph.outputs.items()}
         function = self.begin(graph.name, graph.inputs, arguments, results)
-        function.nodes(graph.nodes)
+        for nodes, values in stretches(graph):
+            function.stretch(nodes, values)
         function.end(graph.outputs.values())
         return function.parameters
 
@@ -203,10 +205,12 @@ class ModuleWriter:
             kind = tensor_type(argument.spec)
             load = f'"tensor.from_elements"({text}) : ({_element(kind)}) -> {kind}'
             emitter.bind(inputs[argument.name], emitter.new(load))
-        return FunctionWriter(self._write, emitter)
+        return FunctionWriter(self._write, emitter, self._blocks)
 
     def end(self) -> None:
         """Writes what belongs to the module rather than to a function."""
+        if self._blocks is not None:
+            self._blocks.end(self._write)
         self._form.end(self._write)
         self._write("}\n")
 

@@ -15,8 +15,8 @@ _PLACE: Final = "\0"
 class ParameterTable(Mapping[str, TensorSpec]):
     """Specs by path, in the order of first use where layers are alike.
 
-    ``layers.0.w`` to ``layers.9999.w`` of one spec take one row: the path without its first number, and the range of the
-    numbers. Rows that follow one another and have the same numbers are gone through together, layer by layer.
+    ``layers.0.w`` to ``layers.9999.w`` of one spec take one row: the path without its first number, and the range of
+    the numbers. Rows that follow one another and have the same numbers are gone through together, layer by layer.
 
     >>> table = ParameterTable()
     >>> for index in range(3):

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from typing import Any, Final
 
 import numpy as np
@@ -69,3 +70,17 @@ def _nested(values: Any) -> str:
 def integers(values: tuple[int, ...]) -> str:
     """A list of integers, as in ``dims = [0, 1]``."""
     return f"[{', '.join(map(str, values))}]"
+
+
+def quoted(text: str) -> str:
+    """A string attribute."""
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' and c < "\x7f" else _escaped(c) for c in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"\\{byte:02X}" for byte in character.encode())
+
+
+def symbol(text: str) -> str:
+    """A symbol reference, quoted where it must be."""
+    return f"@{text}" if re.match(r"[A-Za-z_][\w$.]*\Z", text, re.ASCII) else f"@{quoted(text)}"

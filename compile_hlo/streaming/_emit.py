@@ -50,7 +50,9 @@ class EmittingSink(StretchSink):
         merged = self._subexpressions.merged(needed)
         self.emitted += len(merged)
         assert self._function is not None
-        self._function.nodes(merged)
+        standing = {id(self._subexpressions.first(value)) for value in made if id(value) in live}
+        results = [value for node in merged for value in node.results if id(value) in standing]
+        self._function.stretch(merged, results)
         self._keep(live, made, plan.last_uses)
 
     def _keep(self, live: set[int], made: list[Value], last_uses: tuple[tuple[int, int], ...]) -> None:
