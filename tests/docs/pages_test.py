@@ -1,0 +1,56 @@
+"""Pages name what is there: links lead to files, and commands to tools and flags."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_PAGES: Final = sorted(
+    path.relative_to(_ROOT).as_posix() for folder in ("", "docs", "docs/design") for path in (_ROOT / folder).glob("*.md")
+)
+_LINK: Final = re.compile(r"\]\(([^)#\s]+)")
+_CALL: Final = re.compile(r"//tools:(\w+) -- ([^`\n]*)")
+_FLAG: Final = re.compile(r"--(\w+)")
+_DEFINED: Final = re.compile(r"flags\.DEFINE_\w+\(\s*\"(\w+)\"")
+# A path in backquotes that begins with one of our folders, and what it may end with besides a name.
+_PATH: Final = re.compile(r"`((?:build_defs|compile_dag|compile_hlo|docs|lang_core|tests|tools|transformer_core)/[^`\s:]*)")
+
+
+def test_there_are_pages() -> None:
+    assert {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs/README.md", "docs/bundle.md"} <= set(_PAGES)
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = (_ROOT / page).read_text(encoding="utf-8")
+    gone = [
+        target
+        for target in _LINK.findall(text)
+        if not target.startswith("https://") and not (_ROOT / page).parent.joinpath(target).exists()
+    ]
+    assert not gone
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_paths_exist(page: str) -> None:
+    text = (_ROOT / page).read_text(encoding="utf-8")
+    gone = [path for path in _PATH.findall(text) if not any(_ROOT.glob(path.rstrip("/").replace("NNNN", "*")))]
+    assert not gone
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_commands_name_tools_and_flags(page: str) -> None:
+    for tool, arguments in _CALL.findall((_ROOT / page).read_text(encoding="utf-8")):
+        source = _ROOT / "tools" / f"{tool}.py"
+        assert source.is_file(), tool
+        known = {*_DEFINED.findall(source.read_text(encoding="utf-8")), "help"}
+        assert set(_FLAG.findall(arguments)) <= known, (tool, arguments)
+
+
+def test_every_design_note_and_reference_is_in_the_index() -> None:
+    index = (_ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    for page in _PAGES:
+        if page.startswith("docs/") and page != "docs/README.md":
+            assert f"({page.removeprefix('docs/')})" in index, page
