@@ -16,7 +16,7 @@ from tests.emission._cases import Array, Case
 
 _ULP: Final = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}
 # Which of 0.0 and -0.0 is the larger is open.
-_EITHER_ZERO: Final = ("maximum", "minimum", "max", "min", "clamp", "sort")
+EITHER_ZERO: Final = ("maximum", "minimum", "max", "min", "clamp", "sort")
 
 
 def graph_of(case: Case) -> ComputeGraph:
@@ -43,7 +43,7 @@ def eager_results(case: Case) -> list[Array]:
     return [tensor.numpy() for tensor in (found if isinstance(found, tuple | list) else [found])]
 
 
-def parsed(text: str, allow_unregistered: bool = False) -> ir.Module:
+def parsed(text: str | bytes, allow_unregistered: bool = False) -> ir.Module:
     """The text as a verified module of its own context."""
     context = jax_mlir.make_ir_context()
     context.allow_unregistered_dialects = allow_unregistered
@@ -96,8 +96,13 @@ def _array(attribute: Any, spec: TensorSpec) -> Array:
     return found.view(spec.dtype.numpy) if spec.dtype is bf16 else found
 
 
-def assert_agrees(found: Sequence[Array], wanted: Sequence[Array], case: Case) -> None:
-    """The same dtypes and shapes; values within the case's units in the last place."""
+def assert_agrees(
+    found: Sequence[Array], wanted: Sequence[Array], case: Case, either_zero: tuple[str, ...] = EITHER_ZERO
+) -> None:
+    """The same dtypes and shapes; values within the case's units in the last place.
+
+    The sign of a zero counts, but for the ops ``either_zero``.
+    """
     assert len(found) == len(wanted)
     for mine, theirs in zip(found, wanted, strict=True):
         assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape), case.name
@@ -107,6 +112,6 @@ def assert_agrees(found: Sequence[Array], wanted: Sequence[Array], case: Case) -
             np.testing.assert_array_equal(a, b, err_msg=case.name)
         else:
             np.testing.assert_allclose(a, b, rtol=step, atol=step, err_msg=case.name)
-        if a.dtype.kind == "f" and step == 0 and case.op not in _EITHER_ZERO:
+        if a.dtype.kind == "f" and step == 0 and case.op not in either_zero:
             number = ~np.isnan(a)
             np.testing.assert_array_equal(np.signbit(a)[number], np.signbit(b)[number], err_msg=case.name)

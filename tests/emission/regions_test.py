@@ -1,12 +1,12 @@
 """Loops and branches: what their regions capture, how they nest, and what blocks share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from compile_dag import GraphExecutionContext, Node, record
+from compile_dag import Node, record
 from compile_hlo.emit import ArgumentParameters, Emitter
 from lang_core import OPS, EagerExecutionContext, GraphError, Module, Op, Parameter, TensorSpec
 from tests.emission._support import interpret, text_of
@@ -23,22 +23,22 @@ class _Weight(Module):
 class _Source:
     """One weight, whatever it is called."""
 
-    def keys(self) -> Sequence[str]:
-        return ("w",)
+    def keys(self) -> Iterator[str]:
+        return iter(("w",))
 
-    def has(self, path: str) -> bool:
+    def has(self, key: str) -> bool:
         return True
 
-    def spec(self, path: str) -> TensorSpec:
+    def spec(self, key: str) -> TensorSpec:
         return TensorSpec(_W.shape, "f32")
 
-    def read(self, path: str) -> np.ndarray:
+    def read(self, key: str) -> np.ndarray:
         return _W
 
-    def read_rows(self, path: str, start: int, stop: int) -> np.ndarray:
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         return _W[start:stop]
 
-    def origin(self, path: str) -> str:
+    def origin(self, key: str) -> str:
         return "this test"
 
 
@@ -142,10 +142,7 @@ def test_the_text_of_two_equal_blocks_is_the_same_but_for_the_numbers():
 
 def test_an_op_without_a_rule_is_named():
     op = Op("mystery", summary="", shape_rule=lambda x: (x,), eager_rule=lambda x: x)
-    ctx = GraphExecutionContext()
-    with ctx.recording() as tape:
-        y = ctx.apply(op, (ctx.placeholder("x", TensorSpec((2,), "f32")),))[0]
-    graph = tape.to_compute_graph({"y": y})
+    graph = record(lambda ctx, x: ctx.apply(op, (x,))[0], TensorSpec((2,), "f32"), name="f")
     with pytest.raises(
         GraphError, match=r"<node mystery at the root, .*regions_test\.py:\d+>: the op has no emission rule"
     ):

@@ -1,0 +1,62 @@
+"""What devices run: every op in f32, i32 and bf16, a selection in the other dtypes; and what they cannot run."""
+
+import dataclasses
+import re
+from typing import Final
+
+from tests.emission._cases import CASES, Case
+
+_WHOLE: Final = ("f32", "i32", "bf16")
+# In the other dtypes, one case or two of a kind are enough: the rules are the same.
+_SELECTED: Final = re.compile(
+    r"(logical_.*|negate|abs|sign|exp|tanh|erf|log|sqrt|sin|round|add|mul|div|rem|pow|maximum|less|equal|bitwise_xor|"
+    r"shift_.*|select|clamp|cast_.*|reverse|concat|pad|constant|while|cond_true|iota|sum_1|max_1|any_1|all_02|"
+    r"argmax|argmax_nan|sort|sort_descending|cumsum_2|dot_general|dot_general_wide|conv_depthwise|conv_2d_groups|"
+    r"take_int32|gather_int32|dynamic_slice_int32|update_int32|scatter_(set|add|max)_int32)_[a-z0-9]+\Z"
+)
+
+
+def is_run(case: Case) -> bool:
+    """Whether devices run the case."""
+    if case.dtype.name not in _WHOLE:
+        return _SELECTED.match(case.name) is not None
+    return case.dtype.name == "f32" or "_int64_" not in case.name
+
+
+DEVICE_CASES: Final = tuple(case for case in CASES if is_run(case))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """Cases that devices cannot run.
+
+    Attributes:
+        devices: their names.
+        cases: matches the cases' names, whole.
+        why: what IREE 3.13 lacks or gets wrong.
+    """
+
+    devices: tuple[str, ...]
+    cases: str
+    why: str
+
+
+_CPU: Final = ("local-task", "local-sync")
+_MOVES: Final = "reverse|concat|pad|constant|while|cond|take|gather|dynamic_slice|update|select|scatter_set"
+
+# Of IREE 3.13. The first two give wrong numbers; the compiler refuses the others.
+LIMITS: Final = (
+    Limit(("vulkan",), r"rem_b?f\d+", "the remainder is x - y * trunc(x / y), rounded: 1 rem 0.1 is 0"),
+    Limit((*_CPU, "vulkan"), r"pow_special_(f32|bf16)", "pow(1, NaN) and the like are NaN"),
+    Limit(_CPU, r"(sin|rem)_f64", "the linker finds no sin, cos or fmod of f64"),
+    Limit(("vulkan",), r"(exp|log|tanh|erf|sin|pow)_f64", "SPIR-V has these functions for 16 and 32 bits only"),
+    Limit(("vmvx",), rf"(?!{_MOVES}).*_f16", "f16 can be moved, not computed with"),
+    Limit(("vmvx",), r"cast_f16_(?!f64).*", "f16 can be moved, not computed with"),
+    Limit(("vmvx",), r"cast_(?!f64|bool).*_f64", "f64 cannot be made anything else"),
+    Limit(("vmvx",), r"cast_f64_(i8|u8|i32|bool)", "only f32 and i64 can be made f64"),
+)
+
+
+def limit_of(case: Case, device: str) -> Limit | None:
+    """Why a device cannot run a case; None where it can."""
+    return next((x for x in LIMITS if device in x.devices and re.fullmatch(x.cases, case.name)), None)
