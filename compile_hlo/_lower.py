@@ -58,7 +58,7 @@ def lower_module(
     form: Form,
     *,
     streaming: bool = False,
-    block_functions: bool = False,
+    block_functions: bool = True,
 ) -> LoweredModule:
     """Records, prunes, merges and emits entry points, one after the other.
 
