@@ -1,0 +1,69 @@
+"""docs/bundle.md against a bundle: its Python is run, and every field of the two JSON files is on the page."""
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from compile_hlo.bundle import PhaseMeter
+from tools.exporting import ExportOptions, run_export
+
+_PAGE: Final = (Path(__file__).parents[2] / "docs" / "bundle.md").read_text(encoding="utf-8")
+_BLOCKS: Final[list[tuple[str, str]]] = re.findall(r"^```(\w+)\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+# Objects whose keys are names of the model's or of files, not fields.
+_BY_NAME: Final = {"parameters", "sha256", "hashes", "targets", "producer", "predicted", "actual", "nonfinite"}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of the page's example."""
+    output = tmp_path_factory.mktemp("docs") / "demo-forward"
+    run_export(ExportOptions("demo", output, entry_points=("forward",), sequence=16), Path("demo"), PhaseMeter())
+    return output
+
+
+def test_the_page_does_what_it_says(bundle: Path) -> None:
+    names: dict[str, Any] = {"__name__": "bundle"}
+    shown = 0
+    with contextlib.chdir(bundle.parent):
+        for number, (kind, code) in enumerate(_BLOCKS):
+            if kind == "python":
+                out = io.StringIO()
+                with contextlib.redirect_stdout(out):
+                    exec(compile(code, f"docs/bundle.md, block {number}", "exec"), names)  # noqa: S102 - our own page
+                assert _BLOCKS[number + 1] == ("text", out.getvalue()), code
+                shown += 1
+    # What IREE made goes before the context that it needs, and that before the device.
+    for name in ("forward", "context", "modules", "index", "device", "instance"):
+        names.pop(name)
+    assert shown == 2
+
+
+def _fields(value: Any, name: str = "") -> Iterator[str]:
+    if isinstance(value, list):
+        for each in value[:50]:
+            yield from _fields(each, name)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if name not in _BY_NAME or not any(mark in key for mark in ".-/"):
+                yield key
+            yield from _fields(each, key if name not in _BY_NAME else "")
+
+
+@pytest.mark.parametrize("file", ["kernel_config.json", "report.json"])
+def test_every_field_is_on_the_page(bundle: Path, file: str) -> None:
+    found = set(_fields(json.loads((bundle / file).read_text())))
+    assert {"kernel_config.json": "entry_points", "report.json": "phases"}[file] in found
+    missing = [field for field in sorted(found) if not re.search(rf"(?<![\w-]){re.escape(field)}(?![\w-])", _PAGE)]
+    assert not missing
+
+
+def test_every_file_is_on_the_page(bundle: Path) -> None:
+    for path in bundle.iterdir():
+        name = re.sub(r"^module\.[a-z-]+\.vmfb$", "module.<target>.vmfb", path.name)
+        assert f"`{name}`" in _PAGE
