@@ -1,5 +1,6 @@
 """The emitter: walks nodes in order and writes one function's text. It keeps names, never text."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
@@ -206,9 +207,18 @@ class Emitter:
 
     def compare(self, direction: str, x: str, y: str, spec: TensorSpec) -> str:
         """Compares two values of one spec."""
+        if x == y and direction in ("EQ", "NE") and spec.dtype.is_floating:
+            return self._number(x, direction, spec)
         kind = "FLOAT" if spec.dtype.is_floating else "UNSIGNED" if spec.dtype.name in ("u8", "bool") else "SIGNED"
         source, target = tensor_type(spec), tensor_type(TensorSpec(spec.shape, "bool"))
         return self.new(f"stablehlo.compare {direction}, {x}, {y}, {kind} : ({source}, {source}) -> {target}")
+
+    def _number(self, name: str, direction: str, spec: TensorSpec) -> str:
+        """Whether a float is equal to itself, that is no NaN: IREE's vmvx takes that for granted."""
+        infinity = self.constant(spec.dtype.numpy.type(math.inf), spec)
+        number = self.compare("LE", name, infinity, spec)
+        flags = tensor_type(TensorSpec(spec.shape, "bool"))
+        return number if direction == "EQ" else self.new(f"stablehlo.not {number} : {flags}")
 
     def broadcast(self, name: str, spec: TensorSpec, shape: tuple[int, ...]) -> str:
         """Broadcasts to a shape, aligned at the right."""

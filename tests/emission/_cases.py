@@ -119,6 +119,8 @@ def _elementwise(dtype: DType) -> Iterator[Case]:
                 yield Case(op, "pow_special", dtype, lambda c, x, y: c.ops.pow(x, y), (x[:, None].copy(), y))
                 x, y = np.array([0.1, 1, 1.5, 20, 1000], x.dtype), np.array([0, 1, -1, 0.5, 2.25], x.dtype)
             yield Case(op, op, dtype, lambda c, x, y, op=op: getattr(c.ops, op)(x, y), (x[:, None].copy(), y))
+    for op in ("equal", "not_equal"):
+        yield Case(op, f"{op}_itself", dtype, lambda c, x, op=op: getattr(c.ops, op)(x, x), (x,))
     pred = np.array([[True], [False]])
     yield Case("select", "select", dtype, lambda c, p, x, y: c.ops.select(p, x, y), (pred, x, x[::-1].copy()))
     one = np.array(True)
