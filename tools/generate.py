@@ -43,7 +43,7 @@ def _prompt_ids(tokenizer: Tokenizer | None, vocabulary: int) -> Sequence[int]:
         return parse_token_ids(_TOKEN_IDS.value, vocabulary)
     if tokenizer is None:
         raise InputError(f"--prompt: {_BUNDLE.value} has no tokenizer: give --token_ids")
-    return tokenizer.encode(_PROMPT.value, vocabulary)
+    return tokenizer.encode(_PROMPT.value or "", vocabulary)
 
 
 def _sampling() -> SamplingConfig:

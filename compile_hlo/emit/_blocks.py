@@ -69,7 +69,7 @@ class BlockFunctions:
     def end(self, write: Write) -> None:
         """Writes the functions."""
         self._texts.seek(0)
-        shutil.copyfileobj(self._texts, _Writer(write))  # pyright: ignore[reportArgumentType]
+        shutil.copyfileobj(self._texts, _Writer(write))
         self._texts.close()
 
 

@@ -38,7 +38,7 @@ def write_artifact(text: Path, artifact: Path, version: str = ARTIFACT_VERSION) 
 
 
 def interpret(text: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """Runs the only function of pure StableHLO text in the reference interpreter: slow, and the truth.
+    """Runs the only public function of pure StableHLO text in the reference interpreter: slow, and the truth.
 
     Args:
         text: the module.

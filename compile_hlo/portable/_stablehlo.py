@@ -39,7 +39,9 @@ def interpret(text: Path, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
     context = jax.interpreters.mlir.make_ir_context()
     module = _parsed(text, context)
     with context:
-        narrow = _with_bfloat16_as_bits(module)
+        function = _public_function(module, text)
+        function.attributes["sym_name"] = ir.StringAttr.get("main")  # which of several functions it runs
+        narrow = _with_bfloat16_as_bits(function)
         try:
             results = stablehlo.eval_module(module, [_attribute(array) for array in inputs])
         except (RuntimeError, ValueError) as error:
@@ -59,15 +61,26 @@ def _parsed(path: Path, context: Any) -> Any:
 
 
 def _attribute(array: np.ndarray[Any, Any]) -> Any:
-    data = np.asarray(array, order="C")
+    data: Any = np.asarray(array, order="C")  # jaxlib's stubs want a Buffer, which NumPy's do not say it is
     if data.dtype == _BFLOAT16:
         return ir.DenseElementsAttr.get(data.view(np.uint16), type=ir.BF16Type.get(), shape=data.shape)
     return ir.DenseElementsAttr.get(data, signless=data.dtype != np.uint8, shape=data.shape)
 
 
-def _with_bfloat16_as_bits(module: Any) -> list[bool]:
-    """Makes bf16 results of the only function u16 bits, and says which: jaxlib gives no array of bf16."""
-    function = module.body.operations[0]
+def _public_function(module: Any, text: Path) -> Any:
+    public = [function for function in module.body.operations if _visibility(function) == "public"]
+    if len(public) != 1:
+        raise VerificationError(f"{text}: has {len(public)} public functions, the interpreter runs one: name one")
+    return public[0]
+
+
+def _visibility(function: Any) -> str:
+    attributes = function.attributes
+    return attributes["sym_visibility"].value if "sym_visibility" in attributes else "public"
+
+
+def _with_bfloat16_as_bits(function: Any) -> list[bool]:
+    """Makes bf16 results of a function u16 bits, and says which: jaxlib gives no array of bf16."""
     end = function.regions[0].blocks[0].operations[len(function.regions[0].blocks[0].operations) - 1]
     narrow = [str(ir.ShapedType(operand.type).element_type) == "bf16" for operand in end.operands]
     bits = ir.IntegerType.get_unsigned(16)

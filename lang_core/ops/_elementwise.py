@@ -10,7 +10,7 @@ import numpy as np
 from lang_core._dtypes import DType, as_dtype, bool_, promote
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
-from lang_core.ops._base import NUMBERS, Operand, OpsBase, number_dtype
+from lang_core.ops._base import Operand, OpsBase, number_dtype
 from lang_core.ops._op import Array, Specs, broadcast_shapes, define, require
 
 _BROADCAST: Final = "the shapes broadcast by NumPy's rules"
@@ -65,7 +65,7 @@ def _binary(name: str, numpy: Callable[..., Any], domain: str, summary: str, res
         if isinstance(x, Tensor):
             if isinstance(y, Tensor):
                 return self._ctx.apply(op, (x, y))[0]
-            if type(y) in NUMBERS:
+            if type(y) is float or type(y) is int or type(y) is bool:  # not a NumPy scalar: that is data
                 return self._ctx.apply(op, (x, self._ctx.number(y, number_dtype(y, x.spec.dtype))))[0]
         return self._ctx.apply(op, self._tensors(op, (x, y)))[0]
 

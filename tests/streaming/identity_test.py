@@ -20,7 +20,7 @@ SPEC = _programs.SPEC
 
 def lowered(points: Any, streaming: bool) -> tuple[str, LoweredModule]:
     pieces: list[str] = []
-    module = lower_module(points, pieces.append, ExternalParameters(), streaming=streaming)
+    module = lower_module(points, pieces.append, ExternalParameters(), streaming=streaming, block_functions=False)
     return "".join(pieces), module
 
 
