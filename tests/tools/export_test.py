@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jax.interpreters import mlir
+from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from compile_hlo.archive import read_archive_index
@@ -211,7 +212,7 @@ def test_stablehlo_reads_the_portable_artifact(demo: Path) -> None:
     with context:
         module = stablehlo.deserialize_portable_artifact(context, (demo / "module.vhlo").read_bytes())
         module.operation.verify()
-        names = [operation.attributes["sym_name"].value for operation in module.body.operations]
+        names = [ir.StringAttr(operation.attributes["sym_name"]).value for operation in module.body.operations]
     assert {"prefill", "decode"} <= set(names)
 
 

@@ -148,11 +148,15 @@ def _form(export: Export, weights: WeightSource | None) -> Form:
         raise CheckpointError("--weights=inline needs the checkpoint's weights")
 
     def read(path: str, spec: TensorSpec) -> Iterator[np.ndarray]:
+        nan = inf = 0
         rows, row_bytes = (spec.shape or (1,))[0], max(spec.nbytes // max((spec.shape or (1,))[0], 1), 1)
         step = max(_INLINE_PIECE_BYTES // row_bytes, 1)
         for start in range(0, rows, step):
             piece = weights.read_rows(path, start, min(start + step, rows))
+            nan, inf = nan + int(np.isnan(piece).sum()), inf + int(np.isinf(piece).sum())
             yield piece.astype(spec.dtype.numpy, copy=False)
+        if nan or inf:
+            export.nonfinite[path] = {"nan": nan, "inf": inf}
 
     return InlineParameters(read)
 
