@@ -22,20 +22,23 @@ class ExternalParameters:
     """Parameters that IREE loads from an archive: ``#flow.parameter.named``. They never pass the compiler.
 
     IREE's ops stand in MLIR's generic form, which every StableHLO parser reads if it allows other dialects.
+
+    Attributes:
+        specs: the parameters so far.
     """
 
     def __init__(self, scope: str = "model") -> None:
         self._scope = scope
-        self._specs = ParameterTable()
+        self.specs = ParameterTable()
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
         """Loads a global."""
-        self._specs.add(path, spec)
+        self.specs.add(path, spec)
         return emitter.new(f'"util.global.load"() {{global = {symbol(path)}}} : () -> {tensor_type(spec)}')
 
     def end(self, write: Write) -> None:
         """Writes the globals."""
-        for path, spec in self._specs.items():
+        for path, spec in self.specs.items():
             kind = tensor_type(spec)
             write(
                 f'  "util.global"() {{sym_name = {quoted(path)}, sym_visibility = "private", type = {kind}, '
@@ -148,6 +151,7 @@ class ModuleWriter:
     def __init__(self, write: Write, form: Form, name: str = "tapeline", block_functions: bool = False) -> None:
         self._write = write
         self._form = form
+        self._functions: list[str] = []
         self._blocks = BlockFunctions() if block_functions else None
         write(f"module {symbol(name)} {{\n")
 
@@ -184,6 +188,7 @@ class ModuleWriter:
         """
         if [argument.name for argument in arguments] != list(inputs):
             raise GraphError(f"function {name!r}: inputs {list(inputs)} are not the arguments {arguments}")
+        self._functions.append(name)
         emitter = Emitter(self._write, self._form)
         heads: list[str] = []
         numbers: list[tuple[str, Argument]] = []
@@ -208,7 +213,15 @@ class ModuleWriter:
         return FunctionWriter(self._write, emitter, self._blocks)
 
     def end(self) -> None:
-        """Writes what belongs to the module rather than to a function."""
+        """Writes what belongs to the module rather than to a function.
+
+        Raises:
+            GraphError: a parameter has the name of a function: the two share the module's symbols.
+        """
+        if isinstance(self._form, ExternalParameters):
+            for name in self._functions:
+                if name in self._form.specs:
+                    raise GraphError(f"parameter {name!r} has the name of an entry point: rename one of the two")
         if self._blocks is not None:
             self._blocks.end(self._write)
         self._form.end(self._write)

@@ -62,6 +62,11 @@ def test_odd_parameter_names_survive_in_external_form():
     assert [ir.FlatSymbolRefAttr(op.operation.attributes["global"]).value for op in loads] == names
 
 
+def test_a_parameter_named_as_an_entry_point_is_refused():
+    with pytest.raises(GraphError, match="parameter 'f' has the name of an entry point: rename one"):
+        text_of([_graph("f")], ExternalParameters())
+
+
 def test_inline_parameters_are_the_data():
     graph = _graph("a", "b")
     data = {path: np.arange(6, dtype=np.float32).reshape(3, 2) + i for i, path in enumerate(graph.parameters())}
