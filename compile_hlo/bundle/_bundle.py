@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Final
 
+from compile_hlo.archive import read_archive_index
 from compile_hlo.bundle._kernel_config import EntryPointConfig, KernelConfig
 from compile_hlo.bundle._staging import MARK
 from compile_hlo.iree import ArgumentSpec, Device, ResultSpec, Session, Signature, host_cpu, target_of_device
-from lang_core import InputError, near_names
+from lang_core import InputError, TensorSpec, near_names
 
 MODULE: Final = "module.mlir"
 ARTIFACT: Final = "module.vhlo"
@@ -67,6 +68,8 @@ class Bundle:
             )
         self._check_cpu(target)
         archive = self.path / ARCHIVE
+        if archive.is_file():
+            self._check_archive(archive)
         return Session(
             executable,
             Device(device),
@@ -74,6 +77,19 @@ class Bundle:
             scope=SCOPE,
             signatures={each.name: signature(each) for each in self.config.entry_points},
         )
+
+    def _check_archive(self, archive: Path) -> None:
+        """Compares the sizes of the parameters: IREE would take the first bytes of one that is too large."""
+        found = read_archive_index(archive)
+        for name, fields in self.config.parameters.items():
+            wanted = TensorSpec(tuple(fields["shape"]), fields["dtype"])
+            record = found.get(name)
+            if record is None or record.nbytes != wanted.nbytes:
+                has = f"has {record.nbytes} bytes" if record else "is not there"
+                raise InputError(
+                    f"{archive}: parameter {name!r} {has}, the module wants {wanted!r} ({wanted.nbytes} bytes): the "
+                    f"archive belongs to another bundle: export again"
+                )
 
     def _check_cpu(self, target: str) -> None:
         cpu = self.config.targets.get(target, {}).get("cpu")
