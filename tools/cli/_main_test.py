@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,10 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Iterator[list[str]]:
+def program(tmp_path: Path) -> list[str]:
     file = tmp_path / "program.py"
     file.write_text(_PROGRAM)
-    yield [sys.executable, str(file)]
+    return [sys.executable, str(file)]
 
 
 def _run(command: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -132,7 +131,7 @@ def test_output_files_are_checked_before_the_work(tmp_path: Path, monkeypatch: p
     assert cli.output_file("stats", None) is None
     assert cli.output_file("stats", str(tmp_path / "s.json")) == tmp_path / "s.json"
     for path in (tmp_path, tmp_path / "nowhere" / "s.json"):
-        with pytest.raises(InputError, match="--stats=.*: no file can be written there: choose another"):
+        with pytest.raises(InputError, match=r"--stats=.*: no file can be written there: choose another"):
             cli.output_file("stats", str(path))
     (tmp_path / "old.json").write_text("")
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path / "old.json")

@@ -148,7 +148,8 @@ def compared(device: str, entry_point: str, found: Arrays, expected: Arrays, dty
             raise VerificationError(
                 f"device {device}, entry point {entry_point!r}, result {name!r} disagrees with the eager context: "
                 f"largest error {figures.max_abs:.3g} ({figures.max_rel:.3g} of the largest value; "
-                f"{TOLERANCE[dtype]:.0e} is allowed for {dtype}), cosine {figures.cosine:.6f}: the bundle was not written"
+                f"{TOLERANCE[dtype]:.0e} is allowed for {dtype}), cosine {figures.cosine:.6f}: the bundle was not "
+                f"written"
             )
     return rows
 
