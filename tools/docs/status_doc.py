@@ -1,0 +1,87 @@
+"""Writes docs/status.md, what works where, from the tables of rules and of tests: ``bazel run //tools/docs:status_doc``."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from compile_hlo.emit import RULES
+from compile_hlo.iree import DEVICES
+from lang_core import DTYPES, OPS, Op
+from tests.emission._cases import CASES
+from tests.emission._device_cases import DEVICE_CASES, LIMITS, Limit, limit_of
+
+# Written where they are used rather than by a rule of their own.
+_LEAVES: Final = ("constant",)
+
+_HEADER: Final = """\
+# Status
+
+This page is generated, and a test keeps it up to date: run `bazel run //tools/docs:status_doc`. What each op does is in
+[ops.md](ops.md).
+
+- **eager**: the op has a NumPy rule. Recording needs none: every op of the table can be recorded.
+- **StableHLO**: the op has an emission rule in `compile_hlo/emit`; a leaf is written where it is used.
+- **interpreter**: dtypes of the operands with which `tests/emission/interpreter_test.py` runs it in StableHLO's reference
+  interpreter against the eager rule.
+- **devices**: how many cases `tests/emission/devices_test.py` runs against the eager rule. Cases that IREE 3.13 cannot run
+  or gets wrong there are left out, with the number of the reason below; a test fails when one of them begins to work.
+  Tests on `vulkan` and `cuda` are skipped, with the reason, on a machine that has no such device.
+
+"""
+
+
+def render() -> str:
+    """The page."""
+    head = ["op", "eager", "StableHLO", "interpreter", *DEVICES]
+    rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    rows += ["| " + " | ".join(_cells(op)) + " |" for op in OPS.values()]
+    return _HEADER + "\n".join(rows) + "\n\n" + "\n".join(_reasons()) + "\n"
+
+
+def _cells(op: Op) -> Iterator[str]:
+    yield f"`{op.name}`"
+    yield "yes" if callable(op.eager_rule) else "no"
+    yield "yes" if op.name in RULES else "leaf" if op.name in _LEAVES else "no"
+    yield _dtypes({case.dtype.name for case in CASES if case.op == op.name})
+    for device in DEVICES:
+        yield _on_device(op, device)
+
+
+def _dtypes(found: set[str]) -> str:
+    """The dtypes, or which are left out where that is shorter."""
+    names = [dtype.name for dtype in DTYPES]
+    rest = [name for name in names if name not in found]
+    if not found:
+        return "none"
+    if not rest:
+        return "all"
+    return f"all but {', '.join(rest)}" if len(rest) < len(found) else ", ".join(n for n in names if n in found)
+
+
+def _on_device(op: Op, device: str) -> str:
+    cases = [case for case in DEVICE_CASES if case.op == op.name]
+    limits = [limit for case in cases if (limit := limit_of(case, device)) is not None]
+    if not limits:
+        return str(len(cases))
+    return f"{len(cases) - len(limits)} of {len(cases)} ({', '.join(map(str, _numbers(limits)))})"
+
+
+def _numbers(limits: list[Limit]) -> list[int]:
+    return sorted({LIMITS.index(limit) + 1 for limit in limits})
+
+
+def _reasons() -> Iterator[str]:
+    yield "Reasons:\n"
+    for number, limit in enumerate(LIMITS, 1):
+        yield f"{number}. {', '.join(limit.devices)}: {limit.why} (cases `{limit.cases}`)."
+
+
+def main() -> None:
+    """Writes the page into the workspace that Bazel was started in, else into the current folder."""
+    root = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
+    (root / "docs" / "status.md").write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
