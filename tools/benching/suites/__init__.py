@@ -1,0 +1,31 @@
+"""Suites of measurements, each in a fresh process beside its peer; docs/benchmarks.md has the figures.
+
+>>> str(Summary.of([3.0, 1.0, 2.0]))
+'2.00 [1.00-3.00]'
+"""
+
+from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
+from tools.benching.suites._plan import Plan, tiny_plan
+from tools.benching.suites._report import Run, as_markdown, as_text, write_docs, write_json
+from tools.benching.suites._run import BenchError, Runner
+from tools.benching.suites._stats import Summary
+from tools.benching.suites._suites import SUITES, run_suite
+
+__all__ = [
+    "SUITES",
+    "BenchError",
+    "Case",
+    "Goal",
+    "Plan",
+    "Run",
+    "Runner",
+    "SuiteResult",
+    "Summary",
+    "Table",
+    "as_markdown",
+    "as_text",
+    "run_suite",
+    "tiny_plan",
+    "write_docs",
+    "write_json",
+]

@@ -1,0 +1,88 @@
+"""What is measured: the sizes of the models, whole or tiny."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from lang_core import f32
+from transformer_core.checkpoints import LLAMA_PRESETS, LlamaSizes, llama_config
+
+MIB: Final = float(2**20)
+TINYLLAMA: Final = LLAMA_PRESETS["tinyllama-1.1b"]
+_ARCHIVED: Final = TINYLLAMA._replace(layers=8)  # 967 MB in bf16
+TINY: Final = LLAMA_PRESETS["tiny"]
+# https://huggingface.co/meta-llama/Llama-3.1-405B: the sizes and the RoPE of its config.json.
+LLAMA_405B: Final = LlamaSizes(126, 16384, 53248, 128, 8, 128256, 131072)
+_LLAMA_31_ROPE: Final = {
+    "rope_theta": 500000.0,
+    "rope_scaling": {
+        "factor": 8.0,
+        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the suites measure.
+
+    Attributes:
+        model: whose forward is lowered.
+        sequence: of tokens in it.
+        layers: numbers of layers; the first one is what growth is measured from.
+        peer_layers: the peer is measured up to so many.
+        blocks: numbers of layers of the smallest model.
+        large: the model that is lowered as prefill and decode.
+        capacity: of its caches.
+        archive: the model whose checkpoint becomes an archive.
+        chain: ops of the plainest recording.
+        calls: of an op in a row.
+        repeats: of what is repeated inside a process.
+        checkpoint: a Hugging Face directory for whole exports; none are measured without.
+        export_layers: only so many of its layers.
+    """
+
+    model: LlamaSizes = TINYLLAMA
+    sequence: int = 32
+    layers: tuple[int, ...] = (22, 80, 500)
+    peer_layers: int = 500
+    blocks: tuple[int, int] = (22, 10_000)
+    large: LlamaSizes = LLAMA_405B
+    capacity: int = 2048
+    archive: LlamaSizes = _ARCHIVED
+    chain: int = 20_000
+    calls: int = 2000
+    repeats: int = 15
+    checkpoint: Path | None = None
+    export_layers: int | None = None
+
+
+def tiny_plan(checkpoint: Path | None = None) -> Plan:
+    """Everything at a size that takes no time, to see that it works; the figures mean nothing."""
+    return Plan(
+        model=TINY,
+        sequence=5,
+        layers=(2, 3),
+        peer_layers=2,
+        blocks=(2, 4),
+        large=TINY._replace(positions=16384),
+        capacity=16,
+        archive=TINY,
+        chain=20,
+        calls=3,
+        repeats=2,
+        checkpoint=checkpoint,
+    )
+
+
+def config_of(sizes: LlamaSizes, layers: int | None = None) -> dict[str, Any]:
+    """The ``config.json`` of a Llama, f32."""
+    return llama_config(sizes if layers is None else sizes._replace(layers=layers), f32)
+
+
+def large_config(sizes: LlamaSizes) -> dict[str, Any]:
+    """The ``config.json`` of a Llama 3.1, with its RoPE."""
+    return llama_config(sizes, f32) | _LLAMA_31_ROPE

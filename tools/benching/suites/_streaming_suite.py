@@ -1,0 +1,83 @@
+"""Suite ``streaming``: memory and time against the number of layers, and whole exports of a real checkpoint."""
+
+from functools import partial
+
+from tools.benching.suites._exports import exports
+from tools.benching.suites._figures import Goal, SuiteResult, Table
+from tools.benching.suites._lowerings import growth, jax_export, ours, row, same_text
+from tools.benching.suites._plan import MIB, TINY, Plan, config_of, large_config
+from tools.benching.suites._run import Runner
+from tools.benching.suites._stats import Summary
+
+_MOST_ROUNDS = 3  # of what takes long
+
+
+def streaming(runner: Runner, plan: Plan) -> SuiteResult:
+    """All parts; exports only where the plan has a checkpoint."""
+    result = SuiteResult("streaming")
+    _layers(runner, plan, result)
+    _blocks(runner, plan, result)
+    _large(runner, plan, result)
+    if plan.checkpoint is not None:
+        exports(runner, plan, plan.checkpoint, result)
+    return result
+
+
+def _rounds(runner: Runner) -> int:
+    return min(runner.rounds, _MOST_ROUNDS)
+
+
+def _layers(runner: Runner, plan: Plan, result: SuiteResult) -> None:
+    jobs = {}
+    for layers in plan.layers:
+        config = config_of(plan.model, layers)
+        jobs[f"streaming, {layers}"] = partial(ours, runner, config, plan, streaming=True)
+        jobs[f"buffered, {layers}"] = partial(ours, runner, config, plan, streaming=False)
+        if layers <= plan.peer_layers:
+            jobs[f"jax.export, {layers}"] = partial(jax_export, runner, config, plan)
+    found = runner.interleaved(jobs, _rounds(runner))
+    title = f"Forward of the 22-layer model's layers, T = {plan.sequence}, weights abstract, by number of layers"
+    result.tables.append(Table(title, [row(name, rows, name.startswith("jax")) for name, rows in found.items()]))
+    first, last = plan.layers[0], plan.layers[-1]
+    least, most = found[f"streaming, {first}"], found[f"streaming, {last}"]
+    for kind, key in (("RSS", "rss_bytes"), ("anonymous", "anonymous_bytes")):
+        text = f"streaming, {first} to {last} layers: growth of the peak, {kind}, MiB"
+        result.goals.append(Goal(text, "<=", 2, growth(most, least, key)))
+    result.goals.append(Goal(f"streaming, {last} layers: seconds", "<=", 1, Summary.of_key(most, "seconds")))
+    for layers in plan.layers:
+        texts = found[f"streaming, {layers}"], found[f"buffered, {layers}"]
+        result.facts[f"{layers} layers: streamed text is the buffered text"] = same_text(*texts)
+
+
+def _blocks(runner: Runner, plan: Plan, result: SuiteResult) -> None:
+    jobs = {
+        f"streaming, {blocks} blocks": partial(ours, runner, config_of(TINY, blocks), plan, streaming=True)
+        for blocks in plan.blocks
+    }
+    found = runner.interleaved(jobs, 1)
+    result.tables.append(Table("The same of a tiny model, one round", [row(*pair) for pair in found.items()]))
+    least, most = found.values()
+    for kind, key in (("RSS", "rss_bytes"), ("anonymous", "anonymous_bytes")):
+        text = f"{plan.blocks[0]} to {plan.blocks[1]:,} blocks: growth of the peak, {kind}, MiB"
+        result.goals.append(Goal(text, "<=", 4, growth(most, least, key)))
+
+
+def _large(runner: Runner, plan: Plan, result: SuiteResult) -> None:
+    config = large_config(plan.large)
+    lower = partial(ours, runner, config, plan, entry_points=("prefill", "decode"), max_sequence=plan.capacity)
+    jobs = {
+        "streaming, prefill and decode": partial(lower, streaming=True),
+        "buffered, prefill and decode": partial(lower, streaming=False),
+        "jax.export, forward alone": partial(jax_export, runner, config, plan),
+    }
+    found = runner.interleaved(jobs, _rounds(runner))
+    sizes = f"{plan.large.layers} layers, D = {plan.large.hidden}, F = {plan.large.intermediate}"
+    title = f"The shape of Llama 3.1 405B ({sizes}, V = {plan.large.vocabulary}), weights abstract"
+    result.tables.append(Table(title, [row(name, rows, name.startswith("jax")) for name, rows in found.items()]))
+    results = found["streaming, prefill and decode"]
+    result.goals += [
+        Goal("405B, streaming: seconds", "<=", 2, Summary.of_key(results, "seconds")),
+        Goal("405B, streaming: RSS over imports, MiB", "<=", 12, Summary.of_key(results, "rss_bytes", MIB)),
+    ]
+    texts = found["streaming, prefill and decode"], found["buffered, prefill and decode"]
+    result.facts["405B: streamed text is the buffered text"] = same_text(*texts)

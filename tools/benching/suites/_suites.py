@@ -1,0 +1,42 @@
+"""All suites by name."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from tools.benching.suites._archive_suite import archive
+from tools.benching.suites._eager_suite import eager
+from tools.benching.suites._figures import SuiteResult
+from tools.benching.suites._lowering_suite import lowering
+from tools.benching.suites._machine import load_average, this_machine
+from tools.benching.suites._plan import Plan
+from tools.benching.suites._recording_suite import recording
+from tools.benching.suites._report import Run
+from tools.benching.suites._run import Runner
+from tools.benching.suites._streaming_suite import streaming
+
+SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
+    "lowering": lowering,
+    "recording": recording,
+    "eager": eager,
+    "archive": archive,
+    "streaming": streaming,
+}
+
+
+def run_suite(name: str, runner: Runner, plan: Plan, command: str) -> Run:
+    """Runs one suite and says under what circumstances.
+
+    Args:
+        name: one of ``SUITES``.
+        runner: starts the processes.
+        plan: what is measured.
+        command: what a person types to repeat it.
+
+    Raises:
+        BenchError: a measured process failed.
+    """
+    before = load_average()
+    result = SUITES[name](runner, plan)
+    today = datetime.now(UTC).date().isoformat()
+    return Run(result, this_machine(), today, command, runner.rounds, (before, load_average()))
