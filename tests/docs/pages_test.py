@@ -8,14 +8,18 @@ import pytest
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _PAGES: Final = sorted(
-    path.relative_to(_ROOT).as_posix() for folder in ("", "docs", "docs/design") for path in (_ROOT / folder).glob("*.md")
+    path.relative_to(_ROOT).as_posix()
+    for folder in ("", "docs", "docs/design")
+    for path in (_ROOT / folder).glob("*.md")
 )
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)")
 _CALL: Final = re.compile(r"//tools:(\w+) -- ([^`\n]*)")
 _FLAG: Final = re.compile(r"--(\w+)")
 _DEFINED: Final = re.compile(r"flags\.DEFINE_\w+\(\s*\"(\w+)\"")
 # A path in backquotes that begins with one of our folders, and what it may end with besides a name.
-_PATH: Final = re.compile(r"`((?:build_defs|compile_dag|compile_hlo|docs|lang_core|tests|tools|transformer_core)/[^`\s:]*)")
+_PATH: Final = re.compile(
+    r"`((?:build_defs|compile_dag|compile_hlo|docs|lang_core|tests|tools|transformer_core)/[^`\s:]*)"
+)
 
 
 def test_there_are_pages() -> None:

@@ -1,4 +1,4 @@
-"""Writes docs/status.md, what works where, from the tables of rules and of tests: ``bazel run //tools/docs:status_doc``."""
+"""Writes docs/status.md, what works where, from the tables of rules and tests: ``bazel run //tools/docs:status_doc``."""
 
 import os
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ This page is generated, and a test keeps it up to date: run `bazel run //tools/d
 
 - **eager**: the op has a NumPy rule. Recording needs none: every op of the table can be recorded.
 - **StableHLO**: the op has an emission rule in `compile_hlo/emit`; a leaf is written where it is used.
-- **interpreter**: dtypes of the operands with which `tests/emission/interpreter_test.py` runs it in StableHLO's reference
-  interpreter against the eager rule.
-- **devices**: how many cases `tests/emission/devices_test.py` runs against the eager rule. Cases that IREE 3.13 cannot run
-  or gets wrong there are left out, with the number of the reason below; a test fails when one of them begins to work.
-  Tests on `vulkan` and `cuda` are skipped, with the reason, on a machine that has no such device.
+- **interpreter**: dtypes of the operands with which `tests/emission/interpreter_test.py` runs it in StableHLO's
+  reference interpreter against the eager rule.
+- **devices**: how many cases `tests/emission/devices_test.py` runs against the eager rule. Cases that IREE 3.13 cannot
+  run or gets wrong there are left out, with the number of the reason below; a test fails when one of them begins to
+  work. Tests on `vulkan` and `cuda` are skipped, with the reason, on a machine that has no such device.
 
 """
 
