@@ -60,6 +60,7 @@ class Bundle:
         """
         target = target_of_device(device)
         executable = self.path / executable_name(target)
+        self._check_files(executable_name(target), ARCHIVE)
         if not executable.is_file():
             compiled = ", ".join(self.config.targets) or "no target"
             raise InputError(
@@ -77,6 +78,11 @@ class Bundle:
             scope=SCOPE,
             signatures={each.name: signature(each) for each in self.config.entry_points},
         )
+
+    def _check_files(self, *names: str) -> None:
+        for name in names:
+            if name in self.config.sha256 and not (self.path / name).is_file():
+                raise InputError(f"{self.path} has lost {name}, which {MARK} lists: export the bundle again")
 
     def _check_archive(self, archive: Path) -> None:
         """Compares the sizes of the parameters: IREE would take the first bytes of one that is too large."""

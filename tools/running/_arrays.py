@@ -48,7 +48,7 @@ def _read(path: Path) -> np.ndarray:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, MemoryError) as error:  # memory: a header that lies about the size
         raise InputError(f"{path}: no .npy file: {error}") from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path}: an archive of arrays; wanted a single .npy array")

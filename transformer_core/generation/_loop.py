@@ -63,8 +63,8 @@ def generate(model: CachedModel, prompt: Sequence[int], sampler: Sampler, stop: 
         raise InputError("the prompt has no token: give --prompt or --token_ids at least one")
     if wanted > model.capacity:
         raise InputError(
-            f"a prompt of {len(prompt)} tokens and {stop.max_new_tokens} new ones need {wanted} positions, the bundle's "
-            f"caches hold {model.capacity}: ask for fewer, or export with --max_sequence={wanted} or more"
+            f"a prompt of {len(prompt)} tokens and {stop.max_new_tokens} new ones need {wanted} positions, the "
+            f"bundle's caches hold {model.capacity}: ask for fewer, or export with --max_sequence={wanted} or more"
         )
     history = list(prompt)
     logits = run_prompt(model, prompt)
