@@ -1,0 +1,43 @@
+"""The program from outside: flags, exit codes, what it writes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def bench(tmp_path: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "BUILD_WORKING_DIRECTORY": str(tmp_path)}
+    command = [sys.executable, "-m", "tools.bench", "--sizes=tiny", *flags]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def test_figures_go_where_they_are_wanted(tmp_path: Path) -> None:
+    (tmp_path / "docs.md").write_text("<!-- eager: begin -->\n<!-- eager: end -->\n")
+    done = bench(tmp_path, "--suite=eager", "--rounds=2", "--output=f.json", "--write_docs=docs.md", "--workdir=.")
+    assert done.returncode == 0, done.stderr
+    assert "Microseconds per call" in done.stdout
+    assert json.loads((tmp_path / "f.json").read_text())[0]["rounds"] == 2
+    assert "`bazel run //tools:bench -- --suite eager --rounds 2 --sizes tiny`" in (tmp_path / "docs.md").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs.md", "f.json"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--suite=egaer", "error: --suite=egaer: unknown: there are lowering, "),
+        ("--suite=egaer", "; did you mean 'eager'?"),
+        ("--suite=", "error: --suite= names nothing: name some of lowering, "),
+        ("--checkpoint=nowhere", "nowhere: there is no config.json: give a Hugging Face directory"),
+        ("--workdir=nowhere", "nowhere: no directory that can be written: make it, or name another"),
+        ("--rounds=0", "rounds"),
+    ],
+)
+def test_wrong_flags(flag: str, message: str, tmp_path: Path) -> None:
+    done = bench(tmp_path, flag)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,62 @@
+"""Every suite runs, at sizes whose figures mean nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from lang_core import bf16
+from tools.benching.suites import SUITES, Run, Runner, SuiteResult, as_markdown, as_text, run_suite, tiny_plan
+from tools.benching.suites._plan import LLAMA_405B, TINY, config_of, large_config
+from transformer_core.checkpoints import write_random_llama
+from transformer_core.models import DecoderConfig
+
+
+def measured(name: str, tmp_path: Path, checkpoint: Path | None = None) -> Run:
+    return run_suite(name, Runner(1, tmp_path, print), tiny_plan(checkpoint), f"bench --suite {name}")
+
+
+def cases(result: SuiteResult) -> list[str]:
+    return [case.name for table in result.tables for case in table.cases]
+
+
+@pytest.mark.parametrize("name", [name for name in SUITES if name != "streaming"])
+def test_suites_run(name: str, tmp_path: Path) -> None:
+    run = measured(name, tmp_path)
+    assert run.result.suite == name
+    assert run.result.goals
+    assert all(run.result.facts.values())
+    assert all(case.values for table in run.result.tables for case in table.cases)
+    for report in as_text(run), as_markdown(run):
+        assert all(case in report for case in cases(run.result))
+
+
+def test_streaming_with_whole_exports(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    write_random_llama(checkpoint, TINY, bf16)
+    result = measured("streaming", tmp_path, checkpoint).result
+    assert {"streaming, 2", "buffered, 3", "jax.export, 2", "inline, streaming", "external, buffered"} <= {
+        *cases(result)
+    }
+    assert "jax.export, 3" not in cases(result)
+    assert len(result.facts) == 5
+    assert all(result.facts.values())
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_streaming_without_a_checkpoint_has_no_exports(tmp_path: Path) -> None:
+    result = measured("streaming", tmp_path).result
+    assert "inline, streaming" not in cases(result)
+
+
+def test_configs_are_of_the_named_shapes() -> None:
+    large = DecoderConfig.from_hf(large_config(LLAMA_405B))
+    assert (large.layers, large.hidden, large.intermediate, large.heads, large.kv_heads, large.vocabulary) == (
+        126,
+        16384,
+        53248,
+        128,
+        8,
+        128256,
+    )
+    assert type(large.rope.scaling).__name__ == "Llama3Scaling"
+    assert DecoderConfig.from_hf(config_of(TINY, 7)).layers == 7
