@@ -1,4 +1,4 @@
-"""Writes docs/status.md, what works where, from the tables of rules and tests: ``bazel run //tools/docs:status_doc``."""
+"""Writes docs/status.md, what works where, from tables of rules and tests: ``bazel run //tools/docs:status_doc``."""
 
 import os
 from collections.abc import Iterator
