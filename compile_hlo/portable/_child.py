@@ -56,10 +56,10 @@ def interpret(text: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
 def _in_child(name: str, *args: Any) -> Any:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(_call, name, args).result()
+            return pool.submit(_call, _TOOLS, name, args).result()
         except BrokenProcessPool:
             raise VerificationError(f"{name}: the process that ran it died; what it said stands above") from None
 
 
-def _call(name: str, args: tuple[Any, ...]) -> Any:
-    return getattr(importlib.import_module(_TOOLS), name)(*args)
+def _call(tools: str, name: str, args: tuple[Any, ...]) -> Any:
+    return getattr(importlib.import_module(tools), name)(*args)

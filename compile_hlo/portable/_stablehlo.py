@@ -56,7 +56,8 @@ def _parsed(path: Path, context: Any) -> Any:
             module = ir.Module.parse(path.read_text())  # parseFile would put the path into artifacts
             module.operation.verify()
         except ir.MLIRError as error:
-            raise VerificationError(f"{path}: no valid StableHLO: {error}") from None
+            said = str(error).replace('"-":', f"{path.name}:")
+            raise VerificationError(f"{path}: no valid StableHLO: {said}") from None
     return module
 
 

@@ -21,7 +21,8 @@ class Agreement:
         cosine: of the angle between the two as vectors.
         nmse: the squared error over the squared reference.
         top1: the share of rows whose largest element is at the same place.
-        nonfinite_match: whether NaN and infinities are at the same places.
+        nonfinite_match: whether the same elements are finite, and infinities have the same signs. Infinity in place of
+            NaN is let pass: the order of a sum decides that.
     """
 
     max_abs: float
@@ -44,7 +45,8 @@ def agreement(found: np.ndarray, reference: np.ndarray) -> Agreement:
     """Compares arrays of one shape ``[.., V]``, in float64."""
     a, b = found.astype(np.float64), reference.astype(np.float64)
     finite = np.isfinite(b)
-    same = bool(np.array_equal(np.isfinite(a), finite))
+    infinite = np.isinf(a) & np.isinf(b)
+    same = bool(np.array_equal(np.isfinite(a), finite) and np.array_equal(a[infinite], b[infinite]))
     x, y = np.where(finite & np.isfinite(a), a, 0.0), np.where(finite & np.isfinite(a), b, 0.0)
     error = np.abs(x - y)
     scale = float(np.abs(y).max(initial=0.0))
