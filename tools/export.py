@@ -9,7 +9,18 @@ from absl import flags
 
 from compile_hlo.bundle import PhaseMeter
 from tools import cli
-from tools.exporting import ENTRY_POINTS, ExportOptions, choices, refuse_later, run_export, sequence, targets
+from tools.exporting import (
+    ENTRY_POINTS,
+    ExportOptions,
+    choices,
+    dry_run,
+    prediction_text,
+    refuse_later,
+    run_export,
+    sequence,
+    targets,
+    write_prediction,
+)
 
 _MODEL: Final = flags.DEFINE_string("model", "demo", "A Hugging Face directory, or demo.")
 _OUTPUT: Final = flags.DEFINE_string("output", "tapeline-demo", "The bundle's directory.")
@@ -59,7 +70,6 @@ def _options() -> ExportOptions:
     refuse_later("max_memory", _MAX_MEMORY.value)
     refuse_later("dump_tags", _DUMP_TAGS.value)
     refuse_later("graph", _GRAPH.value)
-    refuse_later("dry_run", str(_DRY_RUN.value).lower())
     refuse_later("resume", str(_RESUME.value).lower())
     return ExportOptions(
         model=_MODEL.value,
@@ -81,7 +91,14 @@ def _options() -> ExportOptions:
 def main() -> None:
     """Exports, and prints the bundle's path."""
     options = _options()
-    run_export(options, cli.user_path(options.model), PhaseMeter())
+    model, meter = cli.user_path(options.model), PhaseMeter()
+    if _DRY_RUN.value:
+        prediction = dry_run(options, model, meter)
+        print(prediction_text(prediction))
+        if options.report is not None:
+            write_prediction(prediction, options.report)
+    else:
+        run_export(options, model, meter)
     print(options.output)
 
 

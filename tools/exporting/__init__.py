@@ -1,5 +1,6 @@
 """What tools:export does, step by step."""
 
+from tools.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tools.exporting._export import run_export
 from tools.exporting._options import (
     ENTRY_POINTS,
@@ -11,4 +12,16 @@ from tools.exporting._options import (
     targets,
 )
 
-__all__ = ["ENTRY_POINTS", "TARGETS", "ExportOptions", "choices", "refuse_later", "run_export", "sequence", "targets"]
+__all__ = [
+    "ENTRY_POINTS",
+    "TARGETS",
+    "ExportOptions",
+    "choices",
+    "dry_run",
+    "prediction_text",
+    "refuse_later",
+    "run_export",
+    "sequence",
+    "targets",
+    "write_prediction",
+]

@@ -46,6 +46,9 @@ _INLINE_PIECE_BYTES: Final = 4 << 20
 
 _ROOM_FOR_MODULE: Final = 2**20
 
+# What a bundle takes over from the model's directory, where it is there.
+BUNDLED_FILES: Final = ("config.json", "generation_config.json", *TOKENIZER_FILES)
+
 
 @dataclass(slots=True)
 class Export:
@@ -58,7 +61,7 @@ class Export:
         audit: the checkpoint's keys; None without weights.
         meter: costs of the phases.
         lowered: the functions.
-        predicted_bytes: the same, before it was written.
+        predicted_bytes: of the archive, before it was written.
         nonfinite: NaNs and infinities per parameter.
         targets: for kernel_config.json.
         verification: for the report.
@@ -90,7 +93,7 @@ def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> N
     check_output(options.output)
     with open_source(options.model, model_path, options.weights != "none") as source:
         with meter.phase("load"):
-            export = _load(options, source, meter)
+            export = load(options, source, meter)
         with staged(options.output) as staging:
             _fill(export, source, staging)
     if options.report is not None:
@@ -113,7 +116,12 @@ def _fill(export: Export, source: ModelSource, staging: Path) -> None:
     write_report(export, staging)
 
 
-def _load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Export:
+def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Export:
+    """Reads the configuration, makes the modules and checks the checkpoint's keys; reads no weight.
+
+    Raises:
+        InputError: configuration, checkpoint and sizes do not fit each other.
+    """
     config = load_config(source.directory)
     model = DecoderLM(config, options.dtype, options.num_layers)
     if options.max_sequence is None:
@@ -203,7 +211,7 @@ def _compile(export: Export, staging: Path) -> None:
 
 
 def _copy_files(source: ModelSource, staging: Path) -> None:
-    for name in ("config.json", "generation_config.json", *TOKENIZER_FILES):
+    for name in BUNDLED_FILES:
         if (source.directory / name).is_file():
             shutil.copyfile(source.directory / name, staging / name)
 

@@ -92,7 +92,6 @@ _LATER: Final[dict[str, tuple[str, ...]]] = {
     "max_memory": ("",),
     "dump_tags": ("",),
     "graph": ("",),
-    "dry_run": ("false",),
     "resume": ("false",),
 }
 

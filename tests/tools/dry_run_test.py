@@ -1,0 +1,59 @@
+"""What --dry_run predicts is what an export then does; and it writes nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compile_hlo.bundle import PhaseMeter
+from lang_core import InputError
+from tests.goldens.cases import CASES
+from tests.goldens.weights import write_checkpoint
+from tools.exporting import ExportOptions, dry_run, prediction_text, run_export, write_prediction
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    directory = tmp_path / "model"
+    directory.mkdir()
+    write_checkpoint(directory, CASES["qwen3"], shards=2)
+    return directory
+
+
+def options(output: Path, model: Path, **changes: Any) -> ExportOptions:
+    fields = {"model": str(model), "output": output, "sequence": 8, "max_sequence": 16, "targets": (), "verify": "none"}
+    return ExportOptions(**(fields | changes))
+
+
+@pytest.mark.parametrize("weights", ["external", "inline", "none"])
+def test_the_prediction_comes_true(tmp_path: Path, model: Path, weights: str) -> None:
+    asked = options(tmp_path / "bundle", model, weights=weights, dtype="bf16")
+    before = sorted(tmp_path.rglob("*"))
+    predicted = dry_run(asked, model, PhaseMeter())
+    assert sorted(tmp_path.rglob("*")) == before
+    run_export(asked, model, PhaseMeter())
+    for name, size in predicted["files"].items():
+        assert (asked.output / name).stat().st_size == size, name
+    report = json.loads((asked.output / "report.json").read_text())
+    assert predicted["nodes"] == report["nodes"]
+    assert predicted["parameters"]["bytes"] == report["parameters"]["bytes"]
+    assert predicted["disk_bytes"] == sum(predicted["files"].values())
+
+
+def test_it_is_told_to_people_and_to_programs(tmp_path: Path, model: Path) -> None:
+    predicted = dry_run(options(tmp_path / "bundle", model, targets=("vmvx",)), model, PhaseMeter())
+    text = prediction_text(predicted)
+    assert f"nodes: {predicted['nodes']['recorded']} recorded" in text
+    assert "weights.irpa: " in text
+    assert "module.vmvx.vmfb" in text.splitlines()[-1]
+    write_prediction(predicted, tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text()) == {"predicted": predicted}
+
+
+def test_it_refuses_what_the_export_would(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(InputError, match=r"expected at most max_sequence \(16\); found 17"):
+        dry_run(options(tmp_path / "bundle", model, sequence=17), model, PhaseMeter())
+    (model / "model-00001-of-00002.safetensors").unlink()
+    with pytest.raises(InputError, match="model-00001-of-00002"):
+        dry_run(options(tmp_path / "bundle", model), model, PhaseMeter())
