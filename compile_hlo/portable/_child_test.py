@@ -41,7 +41,11 @@ def test_what_is_no_stablehlo_is_refused_with_its_line(tmp_path: Path, old: str,
     path = _file(tmp_path, _GOOD.replace(old, new))
     with pytest.raises(VerificationError, match=r"(?s)m\.mlir: no valid StableHLO: .*m\.mlir:\d+:\d+: "):
         verify_text(path)
-    with pytest.raises(VerificationError, match=r"m\.mlir: no valid StableHLO: "):
+
+
+def test_what_is_no_stablehlo_becomes_no_artifact(tmp_path: Path) -> None:
+    path = _file(tmp_path, _GOOD.replace("%m =", '%u = "util.thing"() : () -> i32\n    %m ='))
+    with pytest.raises(VerificationError, match=r"(?s)m\.mlir: no valid StableHLO: .*unregistered dialect"):
         write_artifact(path, tmp_path / "m.vhlo")
     assert not (tmp_path / "m.vhlo").exists()
 
