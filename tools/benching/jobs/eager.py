@@ -40,7 +40,8 @@ def _pairs() -> dict[str, Pair]:
     ops = ctx.ops
     a = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
     b = np.linspace(1, 2, 20, dtype=np.float32).reshape(4, 5)
-    x, y = ctx.constant(a), ctx.constant(b)
+    x, y, w = ctx.constant(a), ctx.constant(b), ctx.constant(b.T)
+    w_transposed = w.numpy().T
     return {
         "add": (lambda: ops.add(x, x), lambda: np.add(a, a)),
         "exp": (lambda: ops.exp(x), lambda: np.exp(a)),
@@ -48,6 +49,7 @@ def _pairs() -> dict[str, Pair]:
         "sum": (lambda: ops.sum(x, (1,)), lambda: np.sum(a, (1,))),
         "mul by a number": (lambda: ops.mul(x, 2.0), lambda: np.multiply(a, 2.0)),
         "dot_general": (lambda: ops.dot_general(x, y, ((1,), (0,))), lambda: np.matmul(a, b)),
+        "linear": (lambda: ops.linear(x, w), lambda: np.matmul(a, w_transposed)),
     }
 
 
