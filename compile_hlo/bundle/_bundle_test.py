@@ -30,8 +30,8 @@ class Weights:
 
 
 def make(directory: Path, **fields: Any) -> Bundle:
-    described = {"w": {"dtype": "f32", "shape": [2, 3]}}
-    config = KernelConfig([EntryPointConfig("main", [], [])], **({"parameters": described} | fields))
+    described: dict[str, Any] = {"parameters": {"w": {"dtype": "f32", "shape": [2, 3]}}}
+    config = KernelConfig([EntryPointConfig("main", [], [])], **(described | fields))
     config.write(directory / MARK)
     (directory / executable_name("llvm-cpu")).write_bytes(b"no module")
     write_archive(directory / ARCHIVE, [ArchiveEntry("w", "w", SPEC)], Weights())  # pyright: ignore[reportArgumentType]
