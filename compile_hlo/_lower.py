@@ -33,9 +33,15 @@ class LoweredFunction:
 
 @dataclass(slots=True)
 class LoweredModule:
-    """The functions of a module, in order."""
+    """A module whose text was written.
+
+    Attributes:
+        functions: its entry points, in order.
+        kernels: its private block functions, each with the number of its call sites.
+    """
 
     functions: list[LoweredFunction] = field(default_factory=list)
+    kernels: dict[str, int] = field(default_factory=dict)
 
     def parameters(self) -> ParameterTable:
         """All weights that the module reads."""
@@ -81,6 +87,7 @@ def lower_module(
     writer, lowered = ModuleWriter(write, form, block_functions=block_functions), LoweredModule()
     for entry_point in entry_points:
         lowered.functions.append(lower(entry_point, writer))
+    lowered.kernels = writer.kernels()
     writer.end()
     return lowered
 

@@ -1,6 +1,6 @@
 """Bundles: the directory that an export writes and everything else reads. docs/bundle.md describes the files."""
 
-from compile_hlo.bundle._bundle import ARCHIVE, ARTIFACT, MODULE, REPORT, SCOPE, Bundle, executable_name, signature
+from compile_hlo.bundle._bundle import ARCHIVE, ARTIFACT, MODULE, SCOPE, Bundle, executable_name, signature
 from compile_hlo.bundle._kernel_config import (
     ArgumentConfig,
     EntryPointConfig,
@@ -9,7 +9,7 @@ from compile_hlo.bundle._kernel_config import (
     entry_point_config,
 )
 from compile_hlo.bundle._phases import Memory, PhaseCost, PhaseMeter, memory_now
-from compile_hlo.bundle._staging import MARK, check_output, staged
+from compile_hlo.bundle._staging import MARK, REPORT, check_output, staged
 
 __all__ = [
     "ARCHIVE",

@@ -12,7 +12,6 @@ from lang_core import InputError, TensorSpec, near_names
 MODULE: Final = "module.mlir"
 ARTIFACT: Final = "module.vhlo"
 ARCHIVE: Final = "weights.irpa"
-REPORT: Final = "report.json"
 SCOPE: Final = "model"
 
 

@@ -60,8 +60,9 @@ class KernelConfig:
 
     Attributes:
         entry_points: the functions.
-        kernels: private block functions with their signatures.
-        parameters: the weights by path: dtype and shape, in the order of the module.arguments of ``module.vhlo``.
+        kernels: private block functions: name, call sites, and signature, which is None: directions of their
+            arguments are not computed yet.
+        parameters: the weights by path: dtype and shape, in the order in which ``module.vhlo`` takes them.
         targets: per target its file, flags and CPU.
         model: family, sizes, RoPE layout and scaling, tied weights.
         producer: versions of what made the bundle.

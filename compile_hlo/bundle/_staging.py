@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from compile_hlo.bundle._kernel_config import KernelConfig
 from lang_core import InputError
 
 # Whoever holds this file has a bundle in front of him.
 MARK: Final = "kernel_config.json"
+REPORT: Final = "report.json"
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -70,11 +72,26 @@ def _check(output: Path) -> None:
             f"--output {output}: the directory holds other things than a bundle (it has no {MARK}), which an export "
             f"would replace: choose another directory, or empty this one"
         )
+    _check_strangers(output)
     above = next(parent for parent in output.parents if parent.exists())
     if not above.is_dir():
         raise InputError(f"--output {output}: {above} is no directory: choose another directory")
     if not os.access(above, os.W_OK | os.X_OK):
         raise InputError(f"--output {output}: no permission to write in {above}: choose another directory")
+
+
+def _check_strangers(output: Path) -> None:
+    """Refuses to replace a bundle's directory in which somebody put files of his own."""
+    try:
+        own = {MARK, REPORT, *KernelConfig.read(output / MARK).sha256}
+    except InputError:
+        return  # a bundle that cannot be read is replaced
+    strangers = sorted(path.name for path in output.iterdir() if path.name not in own)
+    if strangers:
+        raise InputError(
+            f"--output {output}: beside the bundle the directory holds {', '.join(strangers[:5])}, which an export "
+            f"would remove: move that, or choose another directory"
+        )
 
 
 @contextlib.contextmanager

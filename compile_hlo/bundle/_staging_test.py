@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compile_hlo.bundle import MARK, check_output, staged
+from compile_hlo.bundle import MARK, KernelConfig, check_output, staged
 from compile_hlo.bundle import _staging as staging_module
 from lang_core import InputError
 
@@ -215,6 +215,20 @@ def test_a_link_in_the_staging_directorys_place_is_not_followed(tmp_path: Path) 
     with pytest.raises(InputError, match=r"cannot write .*\.b\.partial"):
         _write(tmp_path / "b", "new")
     assert _files(tmp_path / "precious") == {"file": "keep"}
+
+
+def test_files_of_somebody_else_beside_a_bundle_are_not_removed(tmp_path: Path) -> None:
+    bundle = tmp_path / "b"
+    bundle.mkdir()
+    for name in ("module.mlir", "report.json", "thesis.tex"):
+        (bundle / name).write_text("keep")
+    KernelConfig([], sha256={"module.mlir": "0"}).write(bundle / MARK)
+    with pytest.raises(
+        InputError, match=r"beside the bundle the directory holds thesis\.tex, which an export would remove"
+    ):
+        check_output(bundle)
+    (bundle / "thesis.tex").unlink()
+    check_output(bundle)
 
 
 def test_check_output_refuses_what_is_no_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

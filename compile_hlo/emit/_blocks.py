@@ -18,11 +18,15 @@ _NUMBER: Final = re.compile(r"\d+")
 
 
 class BlockFunctions:
-    """The private functions of a module."""
+    """The private functions of a module.
+
+    Attributes:
+        call_sites: how often each is called.
+    """
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
-        self._taken: set[str] = set()
+        self.call_sites: dict[str, int] = {}
         self._texts = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+")  # noqa: SIM115 - closed by end()
 
     def call(self, emitter: Emitter, nodes: Sequence[Node], results: Sequence[Value]) -> None:
@@ -54,16 +58,16 @@ class BlockFunctions:
         if name is None:
             name = self._names[key] = self._free_name(block)
             self._texts.write(f"  func.func private {symbol(name)}{text}")
+        self.call_sites[name] = self.call_sites.get(name, 0) + 1
         return name
 
     def _free_name(self, block: str) -> str:
         """The block's name without its numbers, and a number where that is taken."""
         base = f"block.{_without_numbers(block)}"
         name, count = base, 1
-        while name in self._taken:
+        while name in self.call_sites:
             count += 1
             name = f"{base}.{count}"
-        self._taken.add(name)
         return name
 
     def end(self, write: Write) -> None:

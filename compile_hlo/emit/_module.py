@@ -77,18 +77,23 @@ class InlineParameters:
 class ArgumentParameters:
     """Parameters as further arguments, after the entry point's own: pure StableHLO, for any consumer.
 
+    Args:
+        order: a function's parameters are arguments in this order; that of the function's own table where None.
+
     Attributes:
         specs: the parameters of the function that is written next: a head comes before its body.
     """
 
-    def __init__(self) -> None:
-        self.specs: dict[str, TensorSpec] = {}
+    def __init__(self, order: Iterable[str] | None = None) -> None:
+        self.specs = ParameterTable()
+        self._order = None if order is None else list(order)
         self._names: dict[str, str] = {}
 
     def heads(self) -> list[str]:
         """The arguments of the next function."""
-        self._names = {path: f"%parameter.{i}" for i, path in enumerate(self.specs)}
-        return [f"{self._names[path]}: {tensor_type(spec)}" for path, spec in self.specs.items()]
+        paths = self.specs if self._order is None else [path for path in self._order if path in self.specs]
+        self._names = {path: f"%parameter.{i}" for i, path in enumerate(paths)}
+        return [f"{name}: {tensor_type(self.specs[path])}" for path, name in self._names.items()]
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
         """The argument's name."""
@@ -166,13 +171,14 @@ class ModuleWriter:
             The weights that it reads.
         """
         if isinstance(self._form, ArgumentParameters):
-            self._form.specs = {path: value.spec for path, value in graph.parameters().items()}
+            self._form.specs = ParameterTable()
+            self._form.specs.update({path: value.spec for path, value in graph.parameters().items()})
         results = {name: value.spec for name, value in graph.outputs.items()}
         function = self.begin(graph.name, graph.inputs, arguments, results)
         for nodes, values in stretches(graph):
             function.stretch(nodes, values)
         function.end(graph.outputs.values())
-        return function.parameters
+        return self._form.specs if isinstance(self._form, ArgumentParameters) else function.parameters
 
     def begin(
         self,
@@ -211,6 +217,10 @@ class ModuleWriter:
             load = f'"tensor.from_elements"({text}) : ({_element(kind)}) -> {kind}'
             emitter.bind(inputs[argument.name], emitter.new(load))
         return FunctionWriter(self._write, emitter, self._blocks)
+
+    def kernels(self) -> dict[str, int]:
+        """The private functions so far, each with the number of its call sites."""
+        return {} if self._blocks is None else self._blocks.call_sites
 
     def end(self) -> None:
         """Writes what belongs to the module rather than to a function.

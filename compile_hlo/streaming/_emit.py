@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from compile_dag import Node, Value
 from compile_hlo.emit import FunctionWriter, ModuleWriter, ParameterTable
 from compile_hlo.passes import Subexpressions, needed_nodes
-from compile_hlo.streaming._plan import Plan, fingerprint
+from compile_hlo.streaming._plan import INPUT, Plan, fingerprint
 from compile_hlo.streaming._stretches import StretchSink
 from lang_core import Argument
 
@@ -33,6 +33,8 @@ class EmittingSink(StretchSink):
 
     def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
         """Writes the function's head."""
+        for serial, value in enumerate(inputs.values()):
+            value.mark = INPUT, serial
         self._function = self._writer.begin(name, inputs, self._arguments, self._plan.results)
 
     def _number_results(self, node: Node) -> None:

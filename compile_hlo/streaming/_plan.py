@@ -7,18 +7,21 @@ stretches alone, a sweep from the outputs backward finds what is live: exactly w
 
 from __future__ import annotations  # array[int] is subscriptable from Python 3.12 on only
 
-import zlib
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from compile_dag import Node, Value
+from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.streaming._stretches import StretchSink
-from lang_core import GraphError, TensorSpec
+from lang_core import GraphError, Literal, TensorSpec
+
+# Attributes that are new objects in each recording.
+_NOT_COMPARED: Final = (Literal, ComputeGraph)
+_WORD: Final = (1 << 64) - 1
 
 # The stretch of what is given from outside.
-_INPUT: Final = -1
+INPUT: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,17 @@ class Plan:
 
 
 def fingerprint(nodes: Sequence[Node]) -> int:
-    """Tells apart what two recordings of a stretch could have different."""
+    """Tells apart what two recordings of a stretch could have different: ops, attributes, operands and specs.
+
+    Operands count by their marks, which both passes begin with (stretch, serial). The bytes of constants, and what
+    lies inside regions, do not count.
+    """
     value = 0
     for node in nodes:
-        value = zlib.crc32(node.op.name.encode(), value)
-    return value
+        attributes = tuple([each for each in node.attributes if type(each) not in _NOT_COMPARED])
+        operands = tuple([each.mark[:2] for each in node.inputs])
+        value = hash((value, node.op.name, attributes, operands, node.results[0].spec))
+    return value & _WORD
 
 
 _DIFFERS: Final = (
@@ -106,14 +115,14 @@ class PlanningSink(StretchSink):
         self._uses = array("q")
         self._begins = array("q")
         self._masks: dict[int, int] = {}
-        self._fingerprints = array("L")
+        self._fingerprints = array("Q")
         self._count = 0
 
     def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
         """Marks the inputs."""
         del name
         for serial, value in enumerate(inputs.values()):
-            value.mark = _INPUT, serial, 0
+            value.mark = INPUT, serial, 0
 
     def _number_results(self, node: Node) -> None:
         self._count += 1
@@ -166,7 +175,7 @@ class _Sweep:
 
     def need(self, number: int, serial: int, mask: int) -> bool:
         """Notes that a value is needed; says whether this is new."""
-        if number == _INPUT:
+        if number == INPUT:
             return False
         serials = self._needed.setdefault(number, set())
         if serial in serials:

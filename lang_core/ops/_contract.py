@@ -38,6 +38,11 @@ def _infer_dot_general(
     return (TensorSpec(tuple(shape), dtype),)
 
 
+@functools.lru_cache(maxsize=1024)
+def _positive(ndim: int, contract: Axes, batch: Axes) -> tuple[Axes, Axes]:
+    return tuple(positive_axis(a, ndim) for a in contract), tuple(positive_axis(a, ndim) for a in batch)
+
+
 class _Plan(NamedTuple):
     """What turns a dot_general into one numpy.matmul; None where nothing is to be done."""
 
@@ -199,12 +204,10 @@ class ContractionOps(ArithmeticOps):
         Returns:
             [batch.., x's free axes.., y's free axes..].
         """
-        x_axes, y_axes = (
-            [tuple(positive_axis(a, t.ndim) for a in axes[i]) for axes in (contract, batch)]
-            for i, t in enumerate((x, y))
-        )
+        x_contract, x_batch = _positive(x.ndim, tuple(contract[0]), tuple(batch[0]))
+        y_contract, y_batch = _positive(y.ndim, tuple(contract[1]), tuple(batch[1]))
         wanted = as_dtype(x.dtype if dtype is None else dtype)
-        return self._apply(_DOT_GENERAL, (x, y), (x_axes[0], y_axes[0], x_axes[1], y_axes[1], wanted))
+        return self._apply(_DOT_GENERAL, (x, y), (x_contract, y_contract, x_batch, y_batch, wanted))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """``x [.., K] @ weight [N, K].T + bias [N]``: [.., N]. The weight lies output-major, as checkpoints have it."""

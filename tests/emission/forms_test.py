@@ -169,3 +169,10 @@ def test_a_portable_artifact_keeps_the_meaning():
         values = [ir.Attribute.parse(f"dense<{number}> : tensor<3x2xf32>") for number in (1.5, 2.0)]
         found = np.array(ir.DenseElementsAttr(stablehlo.eval_module(module, values)[0]))
     assert found.tolist() == [[3.5] * 2] * 3
+
+
+def test_the_order_of_argument_parameters_can_be_given():
+    graph = _graph("b", "a", "c")
+    text = _text(graph, [Argument("x", TensorSpec((3, 2), "f32"))], ArgumentParameters(["c", "z", "a", "b"]))
+    added = [line.rsplit(", ", 1)[1].split(" :")[0] for line in text.splitlines() if "stablehlo.add" in line]
+    assert added == ["%parameter.2", "%parameter.1", "%parameter.0"]

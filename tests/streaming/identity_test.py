@@ -134,6 +134,21 @@ def test_a_model_that_records_less_the_second_time_is_refused() -> None:
         lowered([EntryPoint("main", fn, (Argument("x", SPEC),))], streaming=True)
 
 
+@pytest.mark.parametrize("second", ["an attribute", "an operand"])
+def test_a_model_that_records_another_attribute_or_operand_is_refused(second: str) -> None:
+    calls = itertools.count()
+
+    def fn(ctx: Any, x: Any) -> dict[str, Any]:
+        again = next(calls) > 0
+        unused = ctx.ops.exp(x)
+        axis = 1 if again and second == "an attribute" else 0
+        y = ctx.ops.cumsum(unused if again and second == "an operand" else x, axis)
+        return {"y": y}
+
+    with pytest.raises(GraphError, match="the second recording was not like the first"):
+        lowered([EntryPoint("main", fn, (Argument("x", SPEC),))], streaming=True)
+
+
 def test_parameters_as_arguments_are_not_streamed() -> None:
     point = EntryPoint("main", lambda ctx, x: {"y": x}, (Argument("x", SPEC),))
     with pytest.raises(GraphError, match="cannot be streamed"):

@@ -11,7 +11,7 @@ from compile_hlo import lower_module
 from compile_hlo.archive import ArchiveEntry, archive_layout
 from compile_hlo.bundle import ARCHIVE, ARTIFACT, MODULE, SCOPE, PhaseMeter, check_output, executable_name
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
-from lang_core import TensorSpec
+from lang_core import TensorSpec, bool_
 from tools.exporting._export import BUNDLED_FILES, Export, load
 from tools.exporting._options import ExportOptions, check_options
 from tools.exporting._source import open_source
@@ -71,8 +71,10 @@ def _lower(export: Export) -> int:
 
     def no_data(path: str, spec: TensorSpec) -> Iterator[np.ndarray]:
         nonlocal written
-        written += 2 * spec.nbytes  # in hexadecimal
-        yield from ()
+        if spec.dtype is bool_ or not spec.size:  # these are spelled out
+            yield np.zeros(spec.shape, spec.dtype.numpy)
+        else:
+            written += 2 * spec.nbytes  # in hexadecimal
 
     form: Form = InlineParameters(no_data) if export.options.weights == "inline" else ExternalParameters(SCOPE)
     export.lowered = lower_module(export.entry_points, write, form, streaming=True)

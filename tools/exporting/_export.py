@@ -28,13 +28,14 @@ from compile_hlo.bundle import (
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from compile_hlo.iree import compile_module, target_named
 from compile_hlo.portable import verify_text
-from lang_core import CheckpointError, CompileError, EntryPoint, TensorSpec, VerificationError, WeightSource
+from lang_core import CheckpointError, CompileError, EntryPoint, InputError, TensorSpec, VerificationError, WeightSource
 from tools.cli import ByteProgress, say
 from tools.exporting._options import ExportOptions, check_options
 from tools.exporting._report import copy_report, hashes_of, producer, write_report
 from tools.exporting._source import ModelSource, open_source
 from tools.exporting._verify import References, check_devices, check_interpreter, devices_of, write_portable
 from tools.text import TOKENIZER_FILES
+from transformer_core import RopeScaling
 from transformer_core.checkpoints import IGNORABLE, Audit, audit
 from transformer_core.models import DecoderLM, entry_points, load_config
 
@@ -162,7 +163,14 @@ def _form(export: Export, weights: WeightSource | None) -> Form:
         for start in range(0, rows, step):
             piece = weights.read_rows(path, start, min(start + step, rows))
             nan, inf = nan + int(np.isnan(piece).sum()), inf + int(np.isinf(piece).sum())
-            yield piece.astype(spec.dtype.numpy, copy=False)
+            with np.errstate(over="ignore"):
+                converted = piece.astype(spec.dtype.numpy, copy=False)
+            if converted is not piece and np.isinf(converted).sum() > np.isinf(piece).sum():
+                raise InputError(
+                    f"parameter {path!r} in {weights.origin(path)} has values that are infinite as {spec.dtype}: "
+                    f"export with --dtype=bf16 or f32"
+                )
+            yield converted
         if nan or inf:
             export.nonfinite[path] = {"nan": nan, "inf": inf}
 
@@ -225,6 +233,9 @@ def _write_config(export: Export, staging: Path) -> None:
             path: {"dtype": spec.dtype.name, "shape": list(spec.shape)}
             for path, spec in export.lowered.parameters().items()
         },
+        kernels=[
+            {"name": name, "signature": None, "call_sites": count} for name, count in export.lowered.kernels.items()
+        ],
         targets=export.targets,
         model=_model(export),
         producer=producer(),
@@ -256,10 +267,16 @@ def _model(export: Export) -> dict[str, Any]:
             "base": rope.base,
             "rotated": rope.rotated,
             "trained_length": rope.trained_length,
-            "scaling": {"type": type(rope.scaling).__name__.removesuffix("Scaling").lower()}
+            "scaling": {"type": _scaling_name(rope.scaling)}
             | (dataclasses.asdict(rope.scaling) if dataclasses.is_dataclass(rope.scaling) else {}),
         },
     }
+
+
+def _scaling_name(scaling: RopeScaling) -> str:
+    """As ``rope_type`` in config.json."""
+    name = type(scaling).__name__.removesuffix("Scaling").lower()
+    return "default" if name == "no" else name
 
 
 def _verify(export: Export, source: ModelSource, staging: Path) -> None:
@@ -267,7 +284,7 @@ def _verify(export: Export, source: ModelSource, staging: Path) -> None:
     if options.verify != "none":
         say("verifying ...")
         verify_text(staging / MODULE)
-    write_portable(export.entry_points, staging)
+    write_portable(export.entry_points, export.lowered, staging)
     if options.verify in ("none", "parse") or source.weights is None:
         return
     references = References(export.entry_points, source.weights, export.model.config.vocabulary)

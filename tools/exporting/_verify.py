@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from compile_hlo import lower_module
+from compile_hlo import LoweredModule, lower_module
 from compile_hlo.bundle import ARTIFACT, Bundle
 from compile_hlo.emit import ArgumentParameters
 from compile_hlo.iree import DEVICES, available, target_of_device
@@ -20,15 +20,17 @@ Arrays = dict[str, np.ndarray]
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
 
-def write_portable(entry_points: Sequence[EntryPoint], staging: Path) -> None:
+def write_portable(entry_points: Sequence[EntryPoint], lowered: LoweredModule, staging: Path) -> None:
     """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
+
+    They follow the entry point's own arguments, in the order of kernel_config.json's ``parameters``.
 
     Raises:
         VerificationError: StableHLO refuses it.
     """
     text = staging / "portable.mlir"
     with text.open("w") as file:
-        lower_module(entry_points, file.write, ArgumentParameters())
+        lower_module(entry_points, file.write, ArgumentParameters(lowered.parameters()))
     write_artifact(text, staging / ARTIFACT)
     text.unlink()
 
