@@ -84,11 +84,12 @@ def lower_module(
     if streaming and isinstance(form, ArgumentParameters):
         raise GraphError("parameters as arguments cannot be streamed: the function's head names them all")
     lower = _streamed if streaming else _buffered
-    writer, lowered = ModuleWriter(write, form, block_functions=block_functions), LoweredModule()
-    for entry_point in entry_points:
-        lowered.functions.append(lower(entry_point, writer))
-    lowered.kernels = writer.kernels()
-    writer.end()
+    lowered = LoweredModule()
+    with ModuleWriter(write, form, block_functions=block_functions) as writer:
+        for entry_point in entry_points:
+            lowered.functions.append(lower(entry_point, writer))
+        lowered.kernels = writer.kernels()
+        writer.end()
     return lowered
 
 

@@ -27,7 +27,7 @@ class BlockFunctions:
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
         self.call_sites: dict[str, int] = {}
-        self._texts = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+")  # noqa: SIM115 - closed by end()
+        self._texts = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+")  # noqa: SIM115 - closed by close()
 
     def call(self, emitter: Emitter, nodes: Sequence[Node], results: Sequence[Value]) -> None:
         """Writes a call that does what the nodes do, and the function where it is new.
@@ -74,6 +74,10 @@ class BlockFunctions:
         """Writes the functions."""
         self._texts.seek(0)
         shutil.copyfileobj(self._texts, _Writer(write))
+        self.close()
+
+    def close(self) -> None:
+        """Gives up what is kept."""
         self._texts.close()
 
 

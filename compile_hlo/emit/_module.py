@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -146,6 +146,8 @@ class FunctionWriter:
 class ModuleWriter:
     """Writes a module: functions one by one, then what they refer to. Nothing that was written is kept.
 
+    Where writing may fail, use it in a ``with`` block, which gives up what waits for ``end``.
+
     Args:
         write: takes the text, piece by piece.
         form: how parameters come in.
@@ -222,6 +224,13 @@ class ModuleWriter:
         """The private functions so far, each with the number of its call sites."""
         return {} if self._blocks is None else self._blocks.call_sites
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._blocks is not None:
+            self._blocks.close()
+
     def end(self) -> None:
         """Writes what belongs to the module rather than to a function.
 
@@ -242,10 +251,10 @@ def emit_module(
     write: Write, functions: Sequence[tuple[ComputeGraph, Sequence[Argument]]], form: Form, name: str = "tapeline"
 ) -> None:
     """Writes a whole module: graphs, each with the arguments that describe its inputs."""
-    module = ModuleWriter(write, form, name)
-    for graph, arguments in functions:
-        module.function(graph, arguments)
-    module.end()
+    with ModuleWriter(write, form, name) as module:
+        for graph, arguments in functions:
+            module.function(graph, arguments)
+        module.end()
 
 
 def _element(kind: str) -> str:
