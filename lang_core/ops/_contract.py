@@ -39,8 +39,13 @@ def _infer_dot_general(
 
 
 @functools.lru_cache(maxsize=1024)
-def _positive(ndim: int, contract: Axes, batch: Axes) -> tuple[Axes, Axes]:
-    return tuple(positive_axis(a, ndim) for a in contract), tuple(positive_axis(a, ndim) for a in batch)
+def _positive(x_ndim: int, y_ndim: int, contract: Any, batch: Any) -> tuple[Axes, ...]:
+    """The axes counted from the start: x's and y's contracted ones, x's and y's batch ones."""
+    return tuple(
+        tuple(positive_axis(axis, ndim) for axis in axes)
+        for pair in (contract, batch)
+        for ndim, axes in zip((x_ndim, y_ndim), pair, strict=True)
+    )
 
 
 class _Plan(NamedTuple):
@@ -204,10 +209,12 @@ class ContractionOps(ArithmeticOps):
         Returns:
             [batch.., x's free axes.., y's free axes..].
         """
-        x_contract, x_batch = _positive(x.ndim, tuple(contract[0]), tuple(batch[0]))
-        y_contract, y_batch = _positive(y.ndim, tuple(contract[1]), tuple(batch[1]))
+        try:
+            axes = _positive(x.ndim, y.ndim, contract, batch)
+        except TypeError:  # lists cannot be looked up
+            axes = _positive(x.ndim, y.ndim, tuple(map(tuple, contract)), tuple(map(tuple, batch)))
         wanted = as_dtype(x.dtype if dtype is None else dtype)
-        return self._apply(_DOT_GENERAL, (x, y), (x_contract, y_contract, x_batch, y_batch, wanted))
+        return self._apply(_DOT_GENERAL, (x, y), (*axes, wanted))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """``x [.., K] @ weight [N, K].T + bias [N]``: [.., N]. The weight lies output-major, as checkpoints have it."""
