@@ -12,6 +12,7 @@ from typing import Final
 from compile_hlo.archive._hashing import FollowingHash
 from lang_core import InputError
 
+_ANNOUNCE_BYTES: Final = 8 << 20  # how far the hash is told of what was written: seldom, for it takes the writer's turn
 _KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: the file's length says how much is written
 
 
@@ -26,7 +27,7 @@ class Output:
     def __init__(self, temporary: str, target: str, total_bytes: int) -> None:
         self._target: Final = target
         self._total_bytes: Final = total_bytes
-        self.written = 0
+        self.written = self._announced = 0
         with self.guarded():
             self._descriptor: Final = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
@@ -44,7 +45,9 @@ class Output:
             while left:
                 left = left[os.write(self._descriptor, left) :]
         self.written += len(data)
-        self.digest.advance(self.written)
+        if self.written - self._announced >= _ANNOUNCE_BYTES:
+            self._announced = self.written
+            self.digest.advance(self.written)
 
     def pad_to(self, offset: int) -> None:
         """Appends zeros up to an offset."""
@@ -52,6 +55,7 @@ class Output:
 
     def close(self) -> None:
         """Closes the file; the hash goes on."""
+        self.digest.advance(self.written)
         with self.guarded():
             os.close(self._descriptor)
 

@@ -84,13 +84,13 @@ def _unless_same(wanted: Axes, present: Axes) -> Axes | None:
 def _eager_dot_general(
     x: Array, y: Array, x_contract: Axes, y_contract: Axes, x_batch: Axes, y_batch: Axes, dtype: DType
 ) -> Array:
-    plan = _plan(x.shape, y.shape, x_contract, y_contract, x_batch, y_batch)
+    x_order, x_shape, y_order, y_shape, shape = _plan(x.shape, y.shape, x_contract, y_contract, x_batch, y_batch)
     work = _work_dtype(x.dtype, dtype)
-    left = _arranged(x, plan.x_order, plan.x_shape, work)
-    right = _arranged(y, plan.y_order, plan.y_shape, work)
+    left = _arranged(x, x_order, x_shape, work)
+    right = _arranged(y, y_order, y_shape, work)
     product = np.matmul(left, right.swapaxes(-1, -2))
-    if plan.result is not None:
-        product = product.reshape(plan.result)
+    if shape is not None:
+        product = product.reshape(shape)
     return product if product.dtype is dtype.numpy else product.astype(dtype.numpy, copy=False)
 
 
@@ -103,6 +103,8 @@ def _arranged(x: Array, order: Axes | None, shape: Axes | None, work: Any) -> Ar
 
 
 def _work_dtype(operand: Any, result: DType) -> Any:
+    if operand is f32.numpy and result is f32:
+        return operand
     if result.is_floating:
         return f32.numpy if operand.itemsize == 2 and result.itemsize <= 4 else result.numpy
     return result.numpy
@@ -213,8 +215,11 @@ class ContractionOps(ArithmeticOps):
             axes = _positive(x.ndim, y.ndim, contract, batch)
         except TypeError:  # lists cannot be looked up
             axes = _positive(x.ndim, y.ndim, tuple(map(tuple, contract)), tuple(map(tuple, batch)))
-        wanted = as_dtype(x.dtype if dtype is None else dtype)
-        return self._apply(_DOT_GENERAL, (x, y), (*axes, wanted))
+        if dtype is None:
+            wanted = x.spec.dtype if isinstance(x, Tensor) else as_dtype(x.dtype)
+        else:
+            wanted = as_dtype(dtype)
+        return self._ctx.apply(_DOT_GENERAL, (x, y), (*axes, wanted))[0]
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """``x [.., K] @ weight [N, K].T + bias [N]``: [.., N]. The weight lies output-major, as checkpoints have it."""
