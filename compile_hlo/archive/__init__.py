@@ -6,6 +6,7 @@
 """
 
 from compile_hlo.archive._layout import ArchiveEntry, ArchiveLayout, archive_layout
+from compile_hlo.archive._pieces import Pieces
 from compile_hlo.archive._reader import ArchiveRecord, read_archive_index
 from compile_hlo.archive._values import NonFinite
 from compile_hlo.archive._writer import WrittenArchive, write_archive
@@ -15,6 +16,7 @@ __all__ = [
     "ArchiveLayout",
     "ArchiveRecord",
     "NonFinite",
+    "Pieces",
     "WrittenArchive",
     "archive_layout",
     "read_archive_index",

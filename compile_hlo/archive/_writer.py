@@ -1,28 +1,20 @@
 """Writes a parameter archive straight from a checkpoint, a chunk at a time."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
 from compile_hlo.archive._hashing import FollowingHash
-from compile_hlo.archive._layout import ArchiveEntry, Storage, archive_layout
-from compile_hlo.archive._output import Output, replacing
-from compile_hlo.archive._values import (
-    LossError,
-    NonFinite,
-    check_lossless_range,
-    convert,
-    convertible,
-    count_nonfinite,
-)
+from compile_hlo.archive._layout import ArchiveEntry, archive_layout
+from compile_hlo.archive._output import replacing
+from compile_hlo.archive._pieces import Pieces
+from compile_hlo.archive._values import NonFinite, convertible
 from lang_core import CheckpointError, InputError, WeightSource
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are written, and the bytes of the whole file."""
-
-_PIECE_BYTES: Final = 1 << 20  # what is counted, converted and written while it is in a core's cache
 
 
 class WrittenArchive:
@@ -84,11 +76,15 @@ def write_archive(
     with replacing(target, layout.total_bytes) as output:
         output.write(layout.head)
         nonfinite: dict[str, NonFinite] = {}
-        copier = _Copier(source, chunk_bytes, lambda: report(output.written, layout.total_bytes), output)
+        pieces = Pieces(source, chunk_bytes)
         for storage in layout.storages:
             output.pad_to(storage.offset)
-            found = copier.copy(storage)
-            nonfinite.update(dict.fromkeys(storage.names, found) if any(found) else {})
+            nan = inf = 0
+            for piece, found in pieces.read(ArchiveEntry(storage.names[0], storage.key, storage.spec)):
+                output.write(piece.view(np.uint8).data)
+                nan, inf = nan + found.nan, inf + found.inf
+                report(output.written, layout.total_bytes)
+            nonfinite.update(dict.fromkeys(storage.names, NonFinite(nan, inf)) if nan or inf else {})
         output.pad_to(layout.total_bytes)
         report(output.written, layout.total_bytes)
     return WrittenArchive(target, layout.total_bytes, nonfinite, output.digest)
@@ -110,69 +106,3 @@ def _check(entry: ArchiveEntry, source: WeightSource) -> None:
             f"parameter {entry.name!r}: {entry.key!r} in {source.origin(entry.key)} is {found.dtype.name}, "
             f"asked is {entry.spec.dtype.name}: only floating dtypes are converted"
         )
-
-
-class _Copier:
-    """Copies storages from the source to the output through buffers that are made once."""
-
-    def __init__(self, source: WeightSource, chunk_bytes: int, report: Callable[[], None], output: Output) -> None:
-        self._source: Final = source
-        self._chunk_bytes: Final = chunk_bytes
-        self._report: Final = report
-        self._output: Final = output
-        self._scratch: Final = np.empty(_PIECE_BYTES, np.uint8)
-        self._converted: Final = np.empty(_PIECE_BYTES, np.uint8)
-
-    def copy(self, storage: Storage) -> NonFinite:
-        """Copies one storage; returns what it has that is not finite."""
-        dtype = self._source.spec(storage.key).dtype
-        nan = inf = done = 0
-        for piece in self._pieces(storage):
-            found = count_nonfinite(piece, dtype, self._scratch)
-            nan, inf = nan + found.nan, inf + found.inf
-            self._output.write(self._stored(piece, storage, done).view(np.uint8).data)
-            done += piece.size
-            self._report()
-        if done != storage.spec.size:
-            raise CheckpointError(
-                f"{self._source.origin(storage.key)}: {storage.key!r} gave {done} elements, "
-                f"its shape {list(storage.spec.shape)} has {storage.spec.size}"
-            )
-        return NonFinite(nan, inf)
-
-    def _pieces(self, storage: Storage) -> Iterator[np.ndarray]:
-        """The elements, ``[n]`` at a time in the source's dtype."""
-        spec = self._source.spec(storage.key)
-        if not spec.size:
-            return
-        itemsize = max(spec.dtype.itemsize, storage.spec.dtype.itemsize)
-        count = spec.shape[0] if spec.shape else 1
-        rows = max(1, self._chunk_bytes // (spec.size // count * itemsize))
-        step = _PIECE_BYTES // itemsize
-        for start in range(0, count, rows):
-            # A row may be larger than a chunk: of a mapped source this is a view, so it is cut without being copied.
-            flat = self._source.read_rows(storage.key, start, min(count, start + rows)).reshape(-1)
-            for begin in range(0, flat.size, step):
-                yield np.ascontiguousarray(flat[begin : begin + step])
-
-    def _stored(self, piece: np.ndarray, storage: Storage, done: int) -> np.ndarray:
-        """The piece in the storage's dtype, ``[n]``."""
-        dtype = storage.spec.dtype
-        if piece.dtype == dtype.numpy:
-            return piece
-        out = self._converted[: piece.size * dtype.itemsize].view(dtype.numpy)
-        convert(piece, out)
-        if any(count_nonfinite(out, dtype, self._scratch)):
-            self._check_range(piece, out, storage, done)
-        return out
-
-    def _check_range(self, piece: np.ndarray, out: np.ndarray, storage: Storage, done: int) -> None:
-        try:
-            check_lossless_range(piece, out)
-        except LossError as loss:
-            place = [int(index) for index in np.unravel_index(done + loss.index, storage.spec.shape)]
-            raise InputError(
-                f"parameter {storage.names[0]!r}: element {place} of {storage.key!r} in "
-                f"{self._source.origin(storage.key)} is {loss.value:g}, which is infinite as "
-                f"{storage.spec.dtype.name}: store it as bf16 or f32"
-            ) from None

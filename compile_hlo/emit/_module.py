@@ -62,7 +62,8 @@ class InlineParameters:
 
     def _text(self, path: str, spec: TensorSpec) -> Iterator[str]:
         if spec.dtype is bool_ or not spec.size:  # short, and not to be had in hexadecimal form
-            whole = np.concatenate([piece.reshape(-1) for piece in self._read(path, spec)]).reshape(spec.shape)
+            pieces = [piece.reshape(-1) for piece in self._read(path, spec)]
+            whole = np.concatenate([np.empty(0, spec.dtype.numpy), *pieces]).reshape(spec.shape)
             yield f"stablehlo.constant {dense(whole)} : {tensor_type(spec)}"
             return
         yield 'stablehlo.constant dense<"0x'

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from compile_hlo import LoweredModule, lower_module
-from compile_hlo.archive import ArchiveEntry, archive_layout, write_archive
+from compile_hlo.archive import ArchiveEntry, NonFinite, Pieces, WrittenArchive, archive_layout, write_archive
 from compile_hlo.bundle import (
     ARCHIVE,
     MARK,
@@ -28,7 +28,7 @@ from compile_hlo.bundle import (
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from compile_hlo.iree import compile_module, target_named
 from compile_hlo.portable import verify_text
-from lang_core import CheckpointError, CompileError, EntryPoint, InputError, TensorSpec, VerificationError, WeightSource
+from lang_core import CheckpointError, CompileError, EntryPoint, TensorSpec, VerificationError, WeightSource
 from tools.cli import ByteProgress, say
 from tools.exporting._options import ExportOptions, check_options
 from tools.exporting._report import copy_report, hashes_of, producer, write_report
@@ -41,9 +41,6 @@ from transformer_core.models import DecoderLM, entry_points, load_config
 
 # Positions that caches hold where nobody says how many, if the model was trained on as many.
 DEFAULT_CAPACITY: Final = 2048
-
-# How much of a weight is turned into text at a time.
-_INLINE_PIECE_BYTES: Final = 4 << 20
 
 _ROOM_FOR_MODULE: Final = 2**20
 
@@ -62,11 +59,12 @@ class Export:
         audit: the checkpoint's keys; None without weights.
         meter: costs of the phases.
         lowered: the functions.
+        archive: what was written of the weights; its hash is made while other things go on.
         predicted_bytes: of the archive, before it was written.
         nonfinite: NaNs and infinities per parameter.
         targets: for kernel_config.json.
         verification: for the report.
-        hashes: sha256 per file, as far as they are known.
+        hashes: sha256 per file, once the description is written.
     """
 
     options: ExportOptions
@@ -75,6 +73,7 @@ class Export:
     audit: Audit | None
     meter: PhaseMeter
     lowered: LoweredModule = dataclasses.field(default_factory=LoweredModule)
+    archive: WrittenArchive | None = None
     predicted_bytes: int = 0
     nonfinite: dict[str, Any] = dataclasses.field(default_factory=dict)
     targets: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
@@ -110,10 +109,11 @@ def _fill(export: Export, source: ModelSource, staging: Path) -> None:
     with meter.phase("compile"):
         _compile(export, staging)
     _copy_files(source, staging)
+    with meter.phase("verify"):
+        _verify_text(export, staging)
     _write_config(export, staging)
     with meter.phase("verify"):
-        _verify(export, source, staging)
-    _write_config(export, staging)
+        _verify_results(export, source, staging)
     write_report(export, staging)
 
 
@@ -156,23 +156,15 @@ def _form(export: Export, weights: WeightSource | None) -> Form:
     if weights is None:
         raise CheckpointError("--weights=inline needs the checkpoint's weights")
 
+    pieces = Pieces(weights)
+
     def read(path: str, spec: TensorSpec) -> Iterator[np.ndarray]:
         nan = inf = 0
-        rows, row_bytes = (spec.shape or (1,))[0], max(spec.nbytes // max((spec.shape or (1,))[0], 1), 1)
-        step = max(_INLINE_PIECE_BYTES // row_bytes, 1)
-        for start in range(0, rows, step):
-            piece = weights.read_rows(path, start, min(start + step, rows))
-            nan, inf = nan + int(np.isnan(piece).sum()), inf + int(np.isinf(piece).sum())
-            with np.errstate(over="ignore"):
-                converted = piece.astype(spec.dtype.numpy, copy=False)
-            if converted is not piece and np.isinf(converted).sum() > np.isinf(piece).sum():
-                raise InputError(
-                    f"parameter {path!r} in {weights.origin(path)} has values that are infinite as {spec.dtype}: "
-                    f"export with --dtype=bf16 or f32"
-                )
-            yield converted
+        for piece, found in pieces.read(ArchiveEntry(path, path, spec)):
+            nan, inf = nan + found.nan, inf + found.inf
+            yield piece
         if nan or inf:
-            export.nonfinite[path] = {"nan": nan, "inf": inf}
+            export.nonfinite[path] = NonFinite(nan, inf)._asdict()
 
     return InlineParameters(read)
 
@@ -188,7 +180,7 @@ def _write_parameters(export: Export, source: ModelSource, staging: Path) -> Non
     with ByteProgress("weights") as progress:
         written = write_archive(staging / ARCHIVE, entries, source.weights, progress=progress)
     export.nonfinite = {name: found._asdict() for name, found in written.nonfinite.items()}
-    export.hashes[ARCHIVE] = written.sha256
+    export.archive = written
     _warn(export.nonfinite, source.weights)
 
 
@@ -225,7 +217,8 @@ def _copy_files(source: ModelSource, staging: Path) -> None:
 
 
 def _write_config(export: Export, staging: Path) -> None:
-    export.hashes = hashes_of(staging, known=export.hashes)
+    known = {} if export.archive is None else {ARCHIVE: export.archive.sha256}
+    export.hashes = hashes_of(staging, known)
     functions = zip(export.entry_points, export.lowered.functions, strict=True)
     KernelConfig(
         entry_points=[entry_point_config(e.name, e.arguments, f.results) for e, f in functions],
@@ -279,12 +272,15 @@ def _scaling_name(scaling: RopeScaling) -> str:
     return "default" if name == "no" else name
 
 
-def _verify(export: Export, source: ModelSource, staging: Path) -> None:
-    options = export.options
-    if options.verify != "none":
+def _verify_text(export: Export, staging: Path) -> None:
+    if export.options.verify != "none":
         say("verifying ...")
         verify_text(staging / MODULE)
     write_portable(export.entry_points, export.lowered, staging)
+
+
+def _verify_results(export: Export, source: ModelSource, staging: Path) -> None:
+    options = export.options
     if options.verify in ("none", "parse") or source.weights is None:
         return
     references = References(export.entry_points, source.weights, export.model.config.vocabulary)

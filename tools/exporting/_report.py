@@ -80,6 +80,6 @@ def _report(export: "Export", staging: Path) -> dict[str, Any]:
         },
         "predicted": {ARCHIVE: export.predicted_bytes},
         "actual": {ARCHIVE: archive.stat().st_size if archive.exists() else 0},
-        "hashes": hashes_of(staging, export.hashes),
+        "hashes": export.hashes,
         "verification": export.verification,
     }
