@@ -30,7 +30,7 @@ LAYERS: Final = {
 # What a test, and a testonly module, may import in any package, over and above its layer.
 TEST_DISTRIBUTIONS: Final = frozenset(
     f"@pip//{name}"
-    for name in ("hypothesis", "jax", "jaxlib", "ml_dtypes", "numpy", "pytest", "safetensors", "scipy", "tokenizers")
+    for name in "gguf hypothesis jax jaxlib ml_dtypes numpy onnx pytest safetensors scipy tokenizers".split()
 )
 
 
