@@ -8,15 +8,16 @@
 """
 
 from compile_dag._context import GraphExecutionContext
-from compile_dag._evaluate import evaluate
+from compile_dag._evaluate import evaluate, replay
 from compile_dag._graph import ComputeGraph, regions_of
-from compile_dag._node import Node, Scope, Value
+from compile_dag._node import Call, Node, Scope, Value
 from compile_dag._parameter import PARAMETER
 from compile_dag._record import RecordingSink, record
 from compile_dag._tape import Sink, Tape
 
 __all__ = [
     "PARAMETER",
+    "Call",
     "ComputeGraph",
     "GraphExecutionContext",
     "Node",
@@ -28,4 +29,5 @@ __all__ = [
     "evaluate",
     "record",
     "regions_of",
+    "replay",
 ]

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import lang_core
-from compile_dag._node import Node, Scope, Value
+from compile_dag._node import Call, Node, Scope, Value
 from compile_dag._parameter import PARAMETER
 from compile_dag._tape import Sink, Tape
 from lang_core import (
@@ -24,6 +24,8 @@ from lang_core import (
     TraceEscapeError,
     as_array,
 )
+
+R = TypeVar("R")
 
 # Frames of these folders are the machinery, their tests excepted; the first frame outside is the user's.
 _MACHINERY: Final = tuple(path.rpartition("/")[0] + "/" for path in (lang_core.__file__ or "", __file__))
@@ -54,6 +56,7 @@ class GraphExecutionContext(ExecutionContext):
         self._tape: Tape | None = None
         self._also: tuple[Tape, ...] = ()
         self._block = Scope()
+        self._call: Call | None = None
         # By file, never by code object: those of equal functions in two files are equal.
         self._lines: dict[tuple[str, int], str] = {}
         self._is_machinery: dict[str, bool] = {}
@@ -121,6 +124,26 @@ class GraphExecutionContext(ExecutionContext):
             for sink in opened:
                 sink.close_block(name)
 
+    def composite(
+        self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
+    ) -> R:
+        """Records what the body does, and notes on the nodes which call they belong to."""
+        outer = self._call
+        call = self._call = Call(name, inputs, attributes, outer)
+        try:
+            results = body(*inputs, *attributes)
+        finally:
+            self._call = outer
+        call.results = results if isinstance(results, tuple) else (results,)  # pyright: ignore[reportAttributeAccessIssue]
+        return results
+
+    @contextmanager
+    def watched(self) -> Iterator[list[Node]]:
+        """A list to which all that the present recording records is added, besides."""
+        tape = self._open_tape("watched()")
+        with tape.watched() as nodes:
+            yield nodes
+
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
         """Checks the op's contract and records it."""
         for operand in inputs:
@@ -138,7 +161,7 @@ class GraphExecutionContext(ExecutionContext):
         except OpError as error:
             raise OpError(f"{error} (at {self.module_path or 'the root'}, {line})") from None
         results = tuple([Value(spec, tape, op.name, self.module_path, line) for spec in specs])
-        node = Node(op, inputs, attributes, results, self._block)
+        node = Node(op, inputs, attributes, results, self._block, self._call)
         tape.add(node)
         for other in self._also:
             other.add(node)
@@ -192,6 +215,9 @@ class GraphExecutionContext(ExecutionContext):
 
     def parameter(self, parameter: Parameter) -> Tensor:
         """Records that a weight is read; no data is."""
+        given = self._given_for(parameter)
+        if given is not None:
+            return given
         return self._record(PARAMETER, (), (parameter.path, parameter.spec), PARAMETER.infer_afresh)[0]
 
     def while_loop(
@@ -248,7 +274,9 @@ class GraphExecutionContext(ExecutionContext):
         return self._record(op, operands, attributes, op.infer_afresh)
 
     def _line(self) -> str:
-        """The first line of the Python stack outside the machinery, as ``file:line``."""
+        """The first line of the Python stack outside the machinery, as ``file:line``, or what was said to be it."""
+        if self.source_line:
+            return self.source_line
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename

@@ -1,6 +1,6 @@
 """A graph run node by node in another context: eagerly, or recorded anew."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from itertools import groupby
 from typing import Any
@@ -48,21 +48,36 @@ def _check_inputs(graph: ComputeGraph, inputs: Mapping[str, Tensor]) -> None:
 
 
 def _run(graph: ComputeGraph, ctx: ExecutionContext, values: dict[int, Tensor]) -> None:
-    last_use = {id(value): node for node in graph.nodes for value in node.inputs}
     kept = {id(value) for value in (*graph.outputs.values(), *graph.captures, *graph.inputs.values())}
-    path = ctx.module_path
+    replay(graph.nodes, ctx, values, kept)
+
+
+def replay(
+    nodes: Iterable[Node], ctx: ExecutionContext, values: dict[int, Tensor], kept: set[int] | None = None
+) -> None:
+    """Applies nodes in ``ctx``, each in its block, under its module path and source line.
+
+    Args:
+        nodes: in an order in which they can run.
+        ctx: gives the ops their meaning.
+        values: tensors of ``ctx`` by the ``id`` of the value they stand for; results are added.
+        kept: ids of the values to keep; all where None. The others are dropped after their last use.
+    """
+    nodes = tuple(nodes)
+    last_use = {id(value): node for node in nodes for value in node.inputs} if kept is not None else {}
+    path, line = ctx.module_path, ctx.source_line
     try:
-        for (_, block), nodes in groupby(graph.nodes, lambda node: (id(node.block), node.block)):
+        for (_, block), stretch in groupby(nodes, lambda node: (id(node.block), node.block)):
             with ctx.block(block) if block else nullcontext():
-                for node in nodes:
-                    ctx.module_path = node.path
+                for node in stretch:
+                    ctx.module_path, ctx.source_line = node.path, node.line
                     results = _apply(node, ctx, values)
                     values.update((id(value), result) for value, result in zip(node.results, results, strict=True))
-                    for value in (*node.inputs, *node.results):
-                        if id(value) not in kept and last_use.get(id(value), node) is node:
+                    for value in (*node.inputs, *node.results) if kept is not None else ():
+                        if id(value) not in kept and last_use.get(id(value), node) is node:  # pyright: ignore[reportOperatorIssue]
                             values.pop(id(value), None)
     finally:
-        ctx.module_path = path
+        ctx.module_path, ctx.source_line = path, line
 
 
 def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tuple[Tensor, ...]:

@@ -60,6 +60,27 @@ class Scope(str):
     __slots__ = ()
 
 
+class Call:
+    """One call of a composite: ops that were recorded together under a name.
+
+    Attributes:
+        name: of the composite.
+        inputs: values, None, or whatever else it was given.
+        attributes: what was known without data.
+        results: what it gave; empty until it returns.
+        outer: the composite that called it.
+    """
+
+    __slots__ = ("attributes", "inputs", "name", "outer", "results")
+
+    def __init__(self, name: str, inputs: tuple[Any, ...], attributes: tuple[Any, ...], outer: "Call | None") -> None:
+        self.name: Final = name
+        self.inputs: Final = inputs
+        self.attributes: Final = attributes
+        self.results: tuple[Value, ...] = ()
+        self.outer: Final = outer
+
+
 class Node:
     """One recorded op.
 
@@ -69,9 +90,10 @@ class Node:
         attributes: in the order of ``op.attributes``.
         results: what it gives; at least one.
         block: the stretch of the innermost block that it was recorded in.
+        call: the innermost call of a composite that it was recorded in; a pass that makes a node anew leaves it out.
     """
 
-    __slots__ = ("attributes", "block", "inputs", "op", "results")
+    __slots__ = ("attributes", "block", "call", "inputs", "op", "results")
 
     def __init__(
         self,
@@ -80,12 +102,14 @@ class Node:
         attributes: tuple[Any, ...],
         results: tuple[Value, ...],
         block: Scope,
+        call: Call | None = None,
     ) -> None:
         self.op: Final = op
         self.inputs: Final = inputs
         self.attributes: Final = attributes
         self.results: Final = results
         self.block: Final = block
+        self.call: Final = call
 
     @property
     def path(self) -> str:

@@ -1,6 +1,7 @@
 """The tape: what a recording writes down, in order."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from compile_dag._graph import ComputeGraph
@@ -58,6 +59,22 @@ class Tape:
                 f"{taken}: give each its own name"
             )
         self.inputs[name] = value
+
+    @contextmanager
+    def watched(self) -> Iterator[list[Node]]:
+        """A list to which every node that is recorded inside is added, whoever else takes it."""
+        nodes: list[Node] = []
+        add = self.add
+
+        def add_to_both(node: Node) -> None:
+            add(node)
+            nodes.append(node)
+
+        self.add = add_to_both
+        try:
+            yield nodes
+        finally:
+            self.add = add
 
     def close(self, heir: "Tape | None") -> None:
         """Ends the recording. The values live on in ``heir``, a tape that recorded the same ops."""

@@ -1,15 +1,18 @@
 """Execution contexts: what ops mean."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from lang_core._dtypes import DType
+from lang_core._errors import CheckpointError
 from lang_core._module import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops import Op, Ops
+
+R = TypeVar("R")
 
 
 class ExecutionContext(ABC):
@@ -18,11 +21,14 @@ class ExecutionContext(ABC):
     Attributes:
         ops: every op as a method.
         module_path: the path of the module that runs now, for names and messages.
+        source_line: the Python line that ops are said to come from, as ``file:line``; where empty, the caller's.
     """
 
     def __init__(self) -> None:
         self.ops = Ops(self)
         self.module_path = ""
+        self.source_line = ""
+        self._given: dict[str, Tensor] = {}
 
     @property
     def isRecording(self) -> bool:
@@ -69,6 +75,45 @@ class ExecutionContext(ABC):
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         """See ``ops.cond``."""
+
+    @contextmanager
+    def parameters_from(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """Lets ``parameter`` give these tensors, by path, in place of weights: how a step trains its arguments.
+
+        What is not among them is read as ever. Calls nest.
+        """
+        before, self._given = self._given, {**self._given, **tensors}
+        try:
+            yield
+        finally:
+            self._given = before
+
+    def _given_for(self, parameter: Parameter) -> Tensor | None:
+        """What ``parameters_from`` gives for a parameter, if anything."""
+        given = self._given.get(parameter.path) if self._given else None
+        if given is not None and given.spec != parameter.spec:
+            raise CheckpointError(
+                f"parameter {parameter.path!r}: the model wants {parameter.spec!r}, parameters_from was given "
+                f"{given.spec!r}: give a tensor of the model's shape and dtype"
+            )
+        return given
+
+    def composite(
+        self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
+    ) -> R:
+        """``body(*inputs, *attributes)``: ops that belong together, under a name.
+
+        A recording notes which ops they are, so that a rule of the name may differentiate them as one
+        (``compile_dag.gradient.composite_gradient``). Nothing else depends on it.
+
+        Args:
+            name: of the composite.
+            body: calls ops; returns a tensor or a tuple of tensors.
+            inputs: tensors; None where one is left out.
+            attributes: what is known without running anything, such as an axis.
+        """
+        del name
+        return body(*inputs, *attributes)
 
     @contextmanager
     def block(self, name: str) -> Iterator[None]:

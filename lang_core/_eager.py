@@ -114,6 +114,9 @@ class EagerExecutionContext(ExecutionContext):
 
     def parameter(self, parameter: Parameter) -> EagerTensor:
         """Reads the weight and casts it to the parameter's dtype."""
+        given = self._given_for(parameter)
+        if given is not None:
+            return self._tensor(OPS["constant"], given)
         path, spec = parameter.path, parameter.spec
         if self._weights is None:
             raise CheckpointError(f"parameter {path!r}: this context has no weights: pass a WeightSource")

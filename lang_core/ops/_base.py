@@ -1,6 +1,7 @@
 """What every part of ``ctx.ops`` builds on."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from lang_core.ops._op import Op
 # A Python number (not a NumPy scalar, which is data) may stand for a tensor of rank 0.
 Operand = Tensor | np.ndarray[Any, Any] | bool | int | float
 NUMBERS = (bool, int, float)
+R = TypeVar("R")
 
 
 class Interpreter(Protocol):
@@ -40,6 +42,12 @@ class Interpreter(Protocol):
 
     def conditional(self, pred: Tensor, on_true: Any, on_false: Any, operands: Any) -> tuple[Tensor, ...]:
         """The branch of ops.cond."""
+        ...
+
+    def composite(
+        self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
+    ) -> R:
+        """Ops that belong together."""
         ...
 
 

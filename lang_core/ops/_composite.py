@@ -54,23 +54,35 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
 
     def silu(self, x: Tensor) -> Tensor:
         """x * logistic(x) (Elfwing et al. 2017, arXiv:1702.03118)."""
+        return self._ctx.composite("silu", self._silu, (x,))
+
+    def _silu(self, x: Tensor) -> Tensor:
         wide = self.cast(x, _wide(x.dtype))
         return self.cast(self.mul(wide, self.logistic(wide)), x.dtype)
 
     def softplus(self, x: Tensor) -> Tensor:
         """log(1 + exp(x)), without overflow."""
+        return self._ctx.composite("softplus", self._softplus, (x,))
+
+    def _softplus(self, x: Tensor) -> Tensor:
         wide = self.cast(x, _wide(x.dtype))
         above = self.log1p(self.exp(self.negate(self.abs(wide))))
         return self.cast(self.add(self.maximum(wide, 0), above), x.dtype)
 
     def gelu(self, x: Tensor) -> Tensor:
         """x * Phi(x), Phi the normal distribution, exact (Hendrycks, Gimpel 2016, arXiv:1606.08415)."""
+        return self._ctx.composite("gelu", self._gelu, (x,))
+
+    def _gelu(self, x: Tensor) -> Tensor:
         wide = self.cast(x, _wide(x.dtype))
         phi = self.mul(self.add(self.erf(self.mul(wide, math.sqrt(0.5))), 1.0), 0.5)
         return self.cast(self.mul(wide, phi), x.dtype)
 
     def gelu_tanh(self, x: Tensor) -> Tensor:
         """The tanh approximation of gelu, of the same paper."""
+        return self._ctx.composite("gelu_tanh", self._gelu_tanh, (x,))
+
+    def _gelu_tanh(self, x: Tensor) -> Tensor:
         wide = self.cast(x, _wide(x.dtype))
         cube = self.mul(self.mul(wide, wide), wide)
         inner = self.mul(self.add(wide, self.mul(cube, 0.044715)), math.sqrt(2 / math.pi))
@@ -88,6 +100,9 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         Returns:
             x's shape and dtype.
         """
+        return self._ctx.composite("softmax", self._softmax, (x, where), (axis,))
+
+    def _softmax(self, x: Tensor, where: Tensor | None, axis: int) -> Tensor:
         wide = self.cast(x, _wide(x.dtype))
         if where is not None:
             wide = self.select(where, wide, _MASKED)
@@ -113,6 +128,9 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
             [.., D] in x's dtype. As in Hugging Face's models, the normalised x is rounded to that dtype
             before it is multiplied by weight.
         """
+        return self._ctx.composite("rms_norm", self._rms_norm, (x, weight), (eps,))
+
+    def _rms_norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         wide = self.cast(x, _wide(x.dtype))
         scale = self.rsqrt(self.add(self.mean(self.mul(wide, wide), -1, keepdims=True), eps))
         normed = self.cast(self.mul(wide, scale), x.dtype)
@@ -125,6 +143,9 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
 
         x: [.., D], weight and bias: [D]; returns [.., D] in x's dtype.
         """
+        return self._ctx.composite("layer_norm", self._layer_norm, (x, weight, bias), (eps,))
+
+    def _layer_norm(self, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
         wide = self.cast(x, _wide(x.dtype))
         centred = self.sub(wide, self.mean(wide, -1, keepdims=True))
         scale = self.rsqrt(self.add(self.mean(self.mul(centred, centred), -1, keepdims=True), eps))
@@ -160,6 +181,11 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         Returns:
             [B, N, T, H'] in q's dtype.
         """
+        return self._ctx.composite("attention", self._attention, (q, k, v, mask), (scale, softcap))
+
+    def _attention(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None, softcap: float | None
+    ) -> Tensor:
         batch, heads, queries, size = q.shape if q.ndim == 4 else (0, 0, 0, 0)
         shared = k.shape[1] if k.ndim == 4 else 0
         if not shared or heads % shared or v.shape[:-1] != k.shape[:-1] or k.shape[-1] != size or k.shape[0] != batch:
