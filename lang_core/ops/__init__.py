@@ -30,17 +30,16 @@ Where these ops differ from NumPy, on purpose:
 """
 
 from lang_core.ops._base import Operand
-from lang_core.ops._composite import CompositeOps
-from lang_core.ops._control import ControlOps as _ControlOps
+from lang_core.ops._causal_conv import CausalConvOps as _CausalConvOps
 from lang_core.ops._control import Region
-from lang_core.ops._indexing import IndexingOps as _IndexingOps
+from lang_core.ops._gated_delta import GatedDeltaOps as _GatedDeltaOps
 from lang_core.ops._op import OPS, Op
 from lang_core.ops._shape import Literal
 
 __all__ = ["OPS", "Literal", "Op", "Operand", "Ops", "Region"]
 
 
-class Ops(CompositeOps, _IndexingOps, _ControlOps):
+class Ops(_GatedDeltaOps, _CausalConvOps):
     """All ops, as methods. ``ctx.ops`` is one of these, bound to its context."""
 
     __slots__ = ()

@@ -136,6 +136,12 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         normed = self.cast(self.mul(wide, scale), x.dtype)
         return normed if weight is None else self.mul(self.cast(weight, x.dtype), normed)
 
+    def l2_norm(self, x: Tensor, eps: float = 1e-6) -> Tensor:
+        """x / sqrt(sum(x^2) + eps) over the last axis, in x's dtype."""
+        wide = self.cast(x, _wide(x.dtype))
+        scale = self.rsqrt(self.add(self.sum(self.mul(wide, wide), -1, keepdims=True), eps))
+        return self.cast(self.mul(wide, scale), x.dtype)
+
     def layer_norm(
         self, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
     ) -> Tensor:

@@ -110,6 +110,8 @@ def test_norms(dtype: DType) -> None:
     rms = (wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-6)).astype(dtype.numpy)
     assert_close(OPS_NOW.rms_norm(x), rms)
     assert_close(OPS_NOW.rms_norm(x, weight), (rms.astype(np.float64) * w).astype(dtype.numpy))
+    length = wide / np.sqrt((wide**2).sum(-1, keepdims=True) + 1e-6)
+    assert_close(OPS_NOW.l2_norm(x), length.astype(dtype.numpy))
     with jax.enable_x64(True):
         centred = np.asarray(jax.nn.standardize(_f64(x), epsilon=1e-5))
     assert_close(OPS_NOW.layer_norm(x), centred.astype(dtype.numpy), scale=2)
