@@ -88,6 +88,20 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         Returns:
             o [B, T, N, Hv] in q's dtype, and the new state in state's dtype (that of the computation where None).
         """
+        operands = (q, k, v, g, beta, state)
+        return self._ctx.composite("gated_delta_rule", self._gated_delta_rule, operands, (scale, chunk_size))
+
+    def _gated_delta_rule(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        g: Tensor | None,
+        beta: Tensor | None,
+        state: Tensor | None,
+        scale: float | None,
+        chunk_size: int | None,
+    ) -> tuple[Tensor, Tensor]:
         sizes = _sizes_of(q, k, v, g, beta, state)
         wide = f64 if as_dtype(q.dtype) is f64 else f32
         if g is None:
