@@ -23,8 +23,10 @@ from transformer_core._attention import Attention, grouped_attention
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import SwiGLU
 from transformer_core._kv_cache import KVCache, cache_spec, cache_starts
+from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import Linear
 from transformer_core._masks import causal_mask, mask_bias
+from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
 from transformer_core._norm import LayerNorm, RMSNorm
 from transformer_core._rope import apply_rope, inverse_frequencies, rope, rope_tables
 from transformer_core._rope_config import RopeConfig, RopeMode, rope_config_from_hf
@@ -43,7 +45,9 @@ __all__ = [
     "Attention",
     "DynamicScaling",
     "Embedding",
+    "Experts",
     "KVCache",
+    "LatentAttention",
     "LayerNorm",
     "Linear",
     "LinearScaling",
@@ -54,6 +58,10 @@ __all__ = [
     "RopeConfig",
     "RopeMode",
     "RopeScaling",
+    "Router",
+    "Routing",
+    "Scoring",
+    "SparseFeedForward",
     "Step",
     "SwiGLU",
     "YarnScaling",

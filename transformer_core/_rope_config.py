@@ -19,6 +19,8 @@ from transformer_core._rope_scaling import (
     yarn_attention_factor,
 )
 
+DEFAULT_BASE: Final = 10000.0
+
 
 class RopeMode(enum.Enum):
     """Which dims of a head form a pair. R is the number of rotated dims."""
@@ -47,7 +49,7 @@ class RopeConfig:
     """
 
     rotated: int
-    base: float = 10000.0
+    base: float = DEFAULT_BASE
     trained_length: int = 2048
     scaling: RopeScaling = field(default_factory=NoScaling)
     mode: RopeMode = RopeMode.SPLIT_HALF
@@ -74,11 +76,16 @@ class RopeConfig:
         return self.scaling.reach(self.trained_length)
 
     @classmethod
-    def from_hf(cls, config: ConfigFields, head_size: int) -> "RopeConfig":
+    def from_hf(cls, config: ConfigFields, head_size: int, default_base: float = DEFAULT_BASE) -> "RopeConfig":
         """Reads the RoPE fields of a ``config.json``.
 
         Takes the forms of transformers 5 (``rope_parameters``) and of transformers 4 (``rope_theta``,
         ``rope_scaling`` with ``type`` or ``rope_type``).
+
+        Args:
+            config: the fields.
+            head_size: H.
+            default_base: where ``rope_theta`` is absent.
 
         Raises:
             ConfigError: a field is missing, of the wrong type, contradictory, or a type is unknown.
@@ -101,7 +108,7 @@ class RopeConfig:
             rope.refuse("mrope_section", "a list of three integers")
         return cls(
             rotated=rotated,
-            base=_either(rope, config, "rope_theta").number("rope_theta", 10000.0, above=1.0),
+            base=_either(rope, config, "rope_theta").number("rope_theta", default_base, above=1.0),
             trained_length=trained,
             scaling=_READERS[kind](rope, _original_length(rope, config, trained), trained, rotated),
             sections=tuple(sections),

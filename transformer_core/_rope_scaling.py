@@ -159,11 +159,14 @@ class YarnScaling(RopeScaling):
 
 def yarn_attention_factor(factor: float, mscale: float, mscale_all_dim: float) -> float:
     """``0.1 ln(factor) + 1``, weighted by the two scales where both are given (not 0)."""
+    if not mscale or not mscale_all_dim:
+        return yarn_mscale(factor, 1.0)
+    return yarn_mscale(factor, mscale) / yarn_mscale(factor, mscale_all_dim)
 
-    def scale(weight: float) -> float:
-        return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
-    return scale(mscale) / scale(mscale_all_dim) if mscale and mscale_all_dim else scale(1.0)
+def yarn_mscale(factor: float, weight: float) -> float:
+    """``0.1 weight ln(factor) + 1``; 1 where nothing is stretched."""
+    return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
 @dataclass(frozen=True, slots=True)

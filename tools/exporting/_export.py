@@ -123,7 +123,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
     Raises:
         InputError: configuration, checkpoint and sizes do not fit each other.
     """
-    config = load_config(source.directory)
+    config = load_config(source.directory, weights=source.weights is not None)
     model = DecoderLM(config, options.dtype, options.num_layers)
     if options.max_sequence is None:
         capacity = max(options.sequence, min(config.rope.trained_length, DEFAULT_CAPACITY))

@@ -12,19 +12,35 @@
 ['token_ids', 'position', 'layers.0.key_cache']
 """
 
-from transformer_core.models._config import ARCHITECTURES, CONFIG_FILE, DecoderConfig, load_config
-from transformer_core.models._decoder import Caches, Decoder, DecoderLayer, DecoderLM
+from transformer_core.models._config import (
+    CONFIG_FILE,
+    DecoderConfig,
+    ExpertsConfig,
+    Family,
+    LatentConfig,
+    architectures,
+    load_config,
+    register,
+)
+from transformer_core.models._decoder import Caches, Decoder, DecoderLM
 from transformer_core.models._entry_points import ENTRY_POINTS, entry_points
+from transformer_core.models._layer import DecoderLayer
+from transformer_core.models.families import FAMILIES
 
 __all__ = [
-    "ARCHITECTURES",
     "CONFIG_FILE",
     "ENTRY_POINTS",
+    "FAMILIES",
     "Caches",
     "Decoder",
     "DecoderConfig",
     "DecoderLM",
     "DecoderLayer",
+    "ExpertsConfig",
+    "Family",
+    "LatentConfig",
+    "architectures",
     "entry_points",
     "load_config",
+    "register",
 ]

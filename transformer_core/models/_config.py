@@ -1,34 +1,61 @@
-"""What a decoder is made of, read from Hugging Face's config.json."""
+"""What a decoder is made of, read from Hugging Face's config.json by the family that its architecture names."""
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lang_core import ConfigError
+from lang_core import ConfigError, DType, Module, near_names
 from transformer_core._config_fields import ConfigFields
+from transformer_core._moe import Routing
 from transformer_core._rope_config import RopeConfig
 
 CONFIG_FILE: Final = "config.json"
-_SLIDING: Final = "sliding_attention"
-_LAYER_TYPES: Final = ("full_attention", _SLIDING)
-# model_type, for files without "architectures".
-_BY_MODEL_TYPE: Final = {
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-}
-ARCHITECTURES: Final = tuple(_BY_MODEL_TYPE.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsConfig:
+    """The mixtures of experts of a decoder.
+
+    Attributes:
+        routing: how tokens choose.
+        inner: F of one expert.
+        layers: per layer, whether it has experts in place of a dense feed-forward.
+        shared: F of the experts that every token goes through, together; 0 where there are none.
+    """
+
+    routing: Routing
+    inner: int
+    layers: tuple[bool, ...]
+    shared: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentConfig:
+    """Attention over compressed keys and values (see ``LatentAttention``).
+
+    Attributes:
+        rank: of the compressed keys and values.
+        query_rank: of the compressed queries; None where they are not compressed.
+        plain_size: the dims of a head that are not rotated.
+        value_size: of a head's values.
+        scale: of the scores.
+    """
+
+    rank: int
+    query_rank: int | None
+    plain_size: int
+    value_size: int
+    scale: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """A decoder of the Llama family.
+    """A decoder: what its family's layers are made of.
 
     Attributes:
-        architecture: one of ``ARCHITECTURES``.
+        architecture: that of a registered family.
         vocabulary: V.
         hidden: D.
         intermediate: F.
@@ -44,6 +71,8 @@ class DecoderConfig:
         output_bias: whether attention's output projection has one.
         mlp_bias: whether the feed-forward projections have biases.
         qk_norm: whether each head of q and k is normed before RoPE.
+        experts: of the layers with mixtures of experts; None where every layer is dense.
+        latent: of attention over compressed keys and values; None where attention keeps them whole.
         bos_token_id: the token that begins a sequence, if there is one.
         eos_token_ids: the tokens that end one.
     """
@@ -64,58 +93,87 @@ class DecoderConfig:
     output_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
+    experts: ExpertsConfig | None = None
+    latent: LatentConfig | None = None
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 
     @classmethod
-    def from_hf(cls, values: Mapping[str, Any], where: str = CONFIG_FILE) -> "DecoderConfig":
+    def from_hf(cls, values: Mapping[str, Any], where: str = CONFIG_FILE, *, weights: bool = True) -> "DecoderConfig":
         """Reads a ``config.json``, of transformers 4 or 5.
 
         Args:
             values: the file's content.
             where: the file's path, for messages.
+            weights: whether the checkpoint's weights are wanted: quantised ones are refused.
 
         Raises:
             ConfigError: the architecture is not supported, or a field is missing, of the wrong type, out of range or
                 in contradiction to another one.
         """
         config = ConfigFields(values, where)
-        architecture = _architecture(config)
-        _refuse_what_is_not_built(config)
-        heads, kv_heads, head_size = _heads(config, architecture)
-        layers = config.integer("num_hidden_layers")
-        rope = RopeConfig.from_hf(config, head_size)
-        if rope.rotated != head_size or rope.sections:
-            raise ConfigError(
-                f"{where}: {architecture} rotates whole heads by one position: expected no partial_rotary_factor below "
-                f"1 and no mrope_section; found {rope.rotated} of {head_size} dims, sections {list(rope.sections)}"
+        family = _family_named(config)
+        if weights and config.has("quantization_config"):
+            config.refuse(
+                "quantization_config", "none: only f32, f16 and bf16 weights are read; take the original model"
             )
-        qwen2 = architecture == "Qwen2ForCausalLM"
-        attention_bias = architecture in ("LlamaForCausalLM", "Qwen3ForCausalLM") and _flag(config, "attention_bias")
-        return cls(
-            architecture=architecture,
-            vocabulary=config.integer("vocab_size"),
-            hidden=config.integer("hidden_size"),
-            intermediate=config.integer("intermediate_size"),
-            layers=layers,
-            heads=heads,
-            kv_heads=kv_heads,
-            head_size=head_size,
-            norm_eps=config.number("rms_norm_eps"),
-            rope=rope,
-            windows=_windows(config, architecture, layers),
-            tied=_flag(config, "tie_word_embeddings"),
-            qkv_bias=qwen2 or attention_bias,
-            output_bias=attention_bias,
-            mlp_bias=architecture == "LlamaForCausalLM" and _flag(config, "mlp_bias"),
-            qk_norm=architecture == "Qwen3ForCausalLM",
-            bos_token_id=config.integer("bos_token_id", minimum=0) if config.has("bos_token_id") else None,
-            eos_token_ids=_eos_token_ids(config),
-        )
+        return family.read(config)
 
 
-def load_config(directory: str | os.PathLike[str]) -> DecoderConfig:
-    """Reads ``config.json`` of a Hugging Face directory.
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of decoder, known by its architecture.
+
+    Attributes:
+        architecture: as ``architectures`` in config.json says it.
+        model_type: of files without ``architectures``.
+        read: makes the configuration of a config.json; raises ConfigError.
+        layer: makes layer ``index``: a module whose ``forward(ctx, x, step, cache)`` gives the new x and cache.
+    """
+
+    architecture: str
+    model_type: str
+    read: Callable[[ConfigFields], DecoderConfig]
+    layer: Callable[[DecoderConfig, int, DType], Module]
+
+
+_FAMILIES: Final[dict[str, Family]] = {}
+
+
+def register(family: Family) -> None:
+    """Makes a family known. A package of one's own may register further ones.
+
+    Raises:
+        ConfigError: the architecture or the model type is taken.
+    """
+    for known in _FAMILIES.values():
+        if family.architecture == known.architecture or family.model_type == known.model_type:
+            raise ConfigError(
+                f"family {family.architecture} ({family.model_type}): {known.architecture} ({known.model_type}) is "
+                "registered already: a name stands for one family"
+            )
+    _FAMILIES[family.architecture] = family
+
+
+def architectures() -> tuple[str, ...]:
+    """The architectures of all registered families."""
+    return tuple(_FAMILIES)
+
+
+def family_of(config: DecoderConfig) -> Family:
+    """The family of a configuration.
+
+    Raises:
+        ConfigError: none is registered for its architecture.
+    """
+    found = _FAMILIES.get(config.architecture)
+    if found is None:
+        raise ConfigError(_unsupported(config.architecture))
+    return found
+
+
+def load_config(directory: str | os.PathLike[str], *, weights: bool = True) -> DecoderConfig:
+    """Reads ``config.json`` of a Hugging Face directory; ``weights`` as for ``DecoderConfig.from_hf``.
 
     Raises:
         ConfigError: the file is missing, unreadable or no JSON object, or as ``DecoderConfig.from_hf``.
@@ -133,69 +191,27 @@ def load_config(directory: str | os.PathLike[str]) -> DecoderConfig:
         raise ConfigError(f"{path}: is no JSON: {error}: fetch the file again") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a JSON object; found {type(values).__name__}: fetch the file again")
-    return DecoderConfig.from_hf(values, path)
+    return DecoderConfig.from_hf(values, path, weights=weights)
 
 
-def _architecture(config: ConfigFields) -> str:
+def _family_named(config: ConfigFields) -> Family:
     model_type = config.values.get("model_type")
-    if not config.has("architectures") and isinstance(model_type, str) and model_type in _BY_MODEL_TYPE:
-        return _BY_MODEL_TYPE[model_type]
+    if not config.has("architectures") and isinstance(model_type, str):
+        found = next((family for family in _FAMILIES.values() if family.model_type == model_type), None)
+        if found is None:
+            kinds = [family.model_type for family in _FAMILIES.values()]
+            raise ConfigError(
+                f"{config.where}: field 'architectures' is missing, and field 'model_type': expected one of "
+                f"{', '.join(kinds)}; found {model_type!r}{near_names(model_type, kinds)}"
+            )
+        return found
     names = config.values.get("architectures")
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
-        config.refuse("architectures", f"a list of one of {', '.join(ARCHITECTURES)}")
-    return ConfigFields({"architectures": names[0]}, config.where).choice("architectures", ARCHITECTURES)
+        config.refuse("architectures", f"a list of one of {', '.join(_FAMILIES)}")
+    if names[0] not in _FAMILIES:
+        raise ConfigError(f"{config.where}: field 'architectures': {_unsupported(names[0])}")
+    return _FAMILIES[names[0]]
 
 
-def _refuse_what_is_not_built(config: ConfigFields) -> None:
-    config.choice("hidden_act", ("silu", "swish"), "silu")
-    if config.has("quantization_config"):
-        config.refuse("quantization_config", "none: only f32, f16 and bf16 weights are read; take the original model")
-
-
-def _heads(config: ConfigFields, architecture: str) -> tuple[int, int, int]:
-    """N, K and H. Where a field is absent, the family's own rule holds; a family's odd default is not guessed."""
-    heads = config.integer("num_attention_heads")
-    absent_is_heads = architecture == "LlamaForCausalLM" or "num_key_value_heads" in config.values
-    kv_heads = config.integer("num_key_value_heads", heads if absent_is_heads else None)
-    if heads % kv_heads:
-        config.refuse("num_key_value_heads", f"a divisor of num_attention_heads ({heads})")
-    hidden = config.integer("hidden_size")
-    if config.has("head_dim") or architecture == "Qwen3ForCausalLM":
-        return heads, kv_heads, config.integer("head_dim")
-    if hidden % heads:
-        config.refuse("hidden_size", f"a multiple of num_attention_heads ({heads}), or a field head_dim")
-    return heads, kv_heads, hidden // heads
-
-
-def _flag(config: ConfigFields, name: str) -> bool:
-    return config.boolean(name, False)
-
-
-def _windows(config: ConfigFields, architecture: str, layers: int) -> tuple[int | None, ...]:
-    if architecture == "LlamaForCausalLM":
-        return (None,) * layers
-    name = "sliding_window"
-    if architecture == "MistralForCausalLM":
-        if name in config.values and config.values[name] is None:
-            return (None,) * layers
-        return (config.integer(name, 4096),) * layers  # transformers' default where the field is absent
-    kinds = config.values.get("layer_types")
-    if kinds is not None and (
-        not isinstance(kinds, list) or len(kinds) < layers or any(kind not in _LAYER_TYPES for kind in kinds)
-    ):
-        config.refuse("layer_types", f"a list of {layers} (num_hidden_layers) of {' or '.join(_LAYER_TYPES)}")
-    if not config.boolean("use_sliding_window", False) or (name in config.values and config.values[name] is None):
-        if kinds is not None and _SLIDING in kinds[:layers]:
-            config.refuse("layer_types", "no sliding_attention, for use_sliding_window is false or there is no window")
-        return (None,) * layers
-    window, first = config.integer(name, 4096), config.integer("max_window_layers", 28, minimum=0)
-    slides = [i >= first for i in range(layers)] if kinds is None else [kind == _SLIDING for kind in kinds[:layers]]
-    return tuple(window if sliding else None for sliding in slides)
-
-
-def _eos_token_ids(config: ConfigFields) -> tuple[int, ...]:
-    found = config.values.get("eos_token_id")
-    ids = [] if found is None else found if isinstance(found, list) else [found]
-    if any(not isinstance(token, int) or isinstance(token, bool) or token < 0 for token in ids):
-        config.refuse("eos_token_id", "a token id, a list of them, or null")
-    return tuple(ids)
+def _unsupported(name: str) -> str:
+    return f"expected one of {', '.join(_FAMILIES)}; found {name!r}{near_names(name, _FAMILIES)}"

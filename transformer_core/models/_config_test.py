@@ -1,11 +1,25 @@
 import json
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lang_core import ConfigError
+from transformer_core._moe import Routing, Scoring
+from transformer_core._rope_config import RopeMode
 from transformer_core._rope_scaling import YarnScaling
-from transformer_core.models._config import DecoderConfig, load_config
+from transformer_core.models._config import (
+    DecoderConfig,
+    ExpertsConfig,
+    Family,
+    LatentConfig,
+    architectures,
+    family_of,
+    load_config,
+    register,
+)
+from transformer_core.models.families import FAMILIES
 
 MINIMAL = {
     "architectures": ["LlamaForCausalLM"],
@@ -60,6 +74,96 @@ def test_tokens():
 
 def test_architecture_from_the_model_type():
     assert read(architectures=None, model_type="llama").architecture == "LlamaForCausalLM"
+
+
+def test_a_quantised_model_is_read_where_no_weight_is():
+    values = {**MINIMAL, "quantization_config": {"bits": 4}}
+    assert DecoderConfig.from_hf(values, weights=False).layers == 3
+
+
+def test_a_family_is_registered_once():
+    family = Family("LlamaForCausalLM", "other", FAMILIES[0].read, FAMILIES[0].layer)
+    with pytest.raises(
+        ConfigError, match=r"family LlamaForCausalLM \(other\): LlamaForCausalLM \(llama\) is registered"
+    ):
+        register(family)
+    assert architectures() == tuple(family.architecture for family in FAMILIES)
+
+
+def test_a_configuration_of_no_family_is_refused():
+    with pytest.raises(ConfigError, match=r"expected one of .*; found 'MixtralForCasualLM'; did you mean 'Mixtral"):
+        family_of(replace(read(), architecture="MixtralForCasualLM"))
+
+
+def test_mixtral():
+    values = {"num_key_value_heads": 2, "num_local_experts": 8, "num_experts_per_tok": 2}
+    config = read("Mixtral", **values)
+    assert config.experts == ExpertsConfig(routing=Routing(experts=8, chosen=2), inner=40, layers=(True,) * 3)
+    assert config.rope.base == 1e6
+    assert config.windows == (None,) * 3
+    assert read("Mixtral", **values, sliding_window=8).windows == (8,) * 3
+
+
+QWEN3_MOE = {"num_key_value_heads": 2, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sparse"),
+    [
+        ({}, (True, True, True)),
+        ({"mlp_only_layers": [1]}, (True, False, True)),
+        ({"decoder_sparse_step": 2}, (False, True, False)),
+        ({"decoder_sparse_step": 2, "mlp_only_layers": [1]}, (False, False, False)),
+    ],
+)
+def test_qwen3_moe(changes, sparse):
+    config = read("Qwen3Moe", **QWEN3_MOE, **changes)
+    assert config.experts is not None
+    assert config.experts.layers == sparse
+    assert not config.experts.routing.normalized
+    assert (config.qk_norm, config.head_size) == (True, 4)
+
+
+DEEPSEEK = {
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 5,
+    "moe_intermediate_size": 16,
+    "n_group": 2,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 3,
+    "num_key_value_heads": 6,
+    "q_lora_rank": 7,
+    "qk_nope_head_dim": 3,
+    "qk_rope_head_dim": 4,
+    "topk_group": 1,
+    "v_head_dim": 9,
+}
+
+
+def test_deepseek_v3():
+    config = read("DeepseekV3", **DEEPSEEK)
+    assert config.latent == LatentConfig(rank=5, query_rank=7, plain_size=3, value_size=9, scale=7**-0.5)
+    assert config.experts is not None
+    assert (config.experts.layers, config.experts.shared) == ((False, True, True), 32)
+    assert config.experts.routing == Routing(
+        experts=8, chosen=3, scoring=Scoring.SIGMOID, scale=2.5, corrected=True, groups=2, chosen_groups=1
+    )
+    assert (config.rope.rotated, config.rope.mode) == (4, RopeMode.INTERLEAVED)
+    assert read("DeepseekV3", **DEEPSEEK, rope_interleave=False).rope.mode is RopeMode.SPLIT_HALF
+    uncompressed = read("DeepseekV3", **{**DEEPSEEK, "q_lora_rank": "null"}).latent
+    assert uncompressed is not None
+    assert uncompressed.query_rank is None
+
+
+def test_deepseek_v3_scales_its_scores_by_yarns_temperature():
+    scaling = {"type": "yarn", "factor": 40, "original_max_position_embeddings": 32}
+    plain = read("DeepseekV3", **DEEPSEEK, rope_scaling=scaling).latent
+    stretched = read("DeepseekV3", **DEEPSEEK, rope_scaling={**scaling, "mscale_all_dim": 0.5}).latent
+    assert plain is not None
+    assert stretched is not None
+    assert plain.scale == 7**-0.5
+    assert stretched.scale == pytest.approx(7**-0.5 * (0.05 * math.log(40) + 1) ** 2)
 
 
 def test_null_heads_take_the_families_rule():
@@ -123,12 +227,16 @@ def test_a_field_of_a_wrong_kind_is_named(name, value):
         ({"eos_token_id": "</s>"}, "'eos_token_id': expected a token id, a list of them, or null; found '</s>'"),
         ({"bos_token_id": -1}, "'bos_token_id': expected an integer of at least 0; found -1"),
         ({"architectures": None}, "'architectures': expected a list of one of LlamaForCausalLM, .*; found None"),
+        (
+            {"architectures": None, "model_type": "mixtrals"},
+            "'model_type': expected one of llama, .*; found 'mixtrals'; did you mean 'mixtral'",
+        ),
         ({"architectures": None, "model_type": ["llama"]}, "'architectures': expected a list of one of"),
         ({"architectures": ["A", "B"]}, r"'architectures': expected a list of one of .*; found \['A', 'B'\]"),
         (
             {"architectures": ["LlamaForCausalLLM"]},
-            r"'architectures': expected one of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
-            r"Qwen3ForCausalLM; did you mean 'LlamaForCausalLM'",
+            r"'architectures': expected one of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, .*; found "
+            r"'LlamaForCausalLLM'; did you mean 'LlamaForCausalLM'",
         ),
     ],
 )
@@ -141,6 +249,11 @@ def test_contradictions_are_refused(changes, message):
     ("architecture", "changes", "message"),
     [
         ("Mistral", {}, "field 'num_key_value_heads' is missing"),
+        ("Mixtral", {"num_key_value_heads": 2}, "field 'num_local_experts' is missing"),
+        ("Qwen3Moe", {**QWEN3_MOE, "mlp_only_layers": "0"}, "'mlp_only_layers': expected a list of the numbers of la"),
+        ("Qwen3Moe", {**QWEN3_MOE, "num_experts_per_tok": 9}, "expected 1 to 8 experts per token; found 9"),
+        ("DeepseekV3", {**DEEPSEEK, "num_key_value_heads": 3}, r"expected num_attention_heads \(6\): all heads share"),
+        ("DeepseekV3", {**DEEPSEEK, "scoring_func": "softmax"}, "'scoring_func': expected one of sigmoid; found 'sof"),
         ("Qwen3", {"num_key_value_heads": 2}, "field 'head_dim' is missing"),
         ("Qwen2", {"num_key_value_heads": 2, "layer_types": ["full_attention"]}, "'layer_types': expected a list of 3"),
         ("Qwen2", {"num_key_value_heads": 2, "layer_types": ["linear"] * 3}, "'layer_types': expected a list of 3"),

@@ -1,48 +1,17 @@
-"""Decoders of the Llama family: Llama, TinyLlama, Mistral, Qwen2, Qwen3."""
+"""Decoders: embedding, layers of the family's kind, final norm and head."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Repeated, Tensor, TensorSpec, as_dtype, f32
-from transformer_core._attention import Attention
 from transformer_core._embedding import Embedding
-from transformer_core._feed_forward import SwiGLU
 from transformer_core._kv_cache import KVCache, cache_spec
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._step import Step, make_step
-from transformer_core.models._config import DecoderConfig
+from transformer_core.models._config import DecoderConfig, family_of
 
 Caches = tuple[KVCache, ...]
-
-
-class DecoderLayer(Module):
-    """``x + attention(norm(x))``, then ``x + mlp(norm(x))``."""
-
-    def __init__(self, config: DecoderConfig, window: int | None, dtype: DType) -> None:
-        self.self_attn = Attention(
-            config.hidden,
-            config.heads,
-            config.kv_heads,
-            config.head_size,
-            rope_mode=config.rope.mode,
-            qkv_bias=config.qkv_bias,
-            output_bias=config.output_bias,
-            norm_eps=config.norm_eps if config.qk_norm else None,
-            window=window,
-            dtype=dtype,
-        )
-        self.mlp = SwiGLU(config.hidden, config.intermediate, bias=config.mlp_bias, dtype=dtype)
-        self.input_layernorm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
-        self.post_attention_layernorm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
-
-    def forward(
-        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
-    ) -> tuple[Tensor, KVCache | None]:
-        """x [B, T, D]: the same shape, and the updated cache."""
-        attended, cache = self.self_attn(ctx, self.input_layernorm(ctx, x), step, cache)
-        x = ctx.ops.add(x, attended)
-        return ctx.ops.add(x, self.mlp(ctx, self.post_attention_layernorm(ctx, x))), cache
 
 
 class Decoder(Module):
@@ -50,7 +19,8 @@ class Decoder(Module):
 
     def __init__(self, config: DecoderConfig, dtype: DType) -> None:
         self.embed_tokens = Embedding(config.vocabulary, config.hidden, dtype=dtype)
-        self.layers = Repeated(config.layers, lambda index: DecoderLayer(config, config.windows[index], dtype))
+        make = family_of(config).layer
+        self.layers = Repeated(config.layers, lambda index: make(config, index, dtype))
         self.norm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
 
     def forward(
@@ -158,6 +128,12 @@ class DecoderLM(Module):
         product = ctx.ops.dot_general(normed, ctx.parameter(weight), ((normed.ndim - 1,), (1,)), dtype=wide)
         return ctx.ops.cast(product, f32)
 
-    def cache_spec(self, batch: int, capacity: int) -> TensorSpec:
-        """Of each layer's keys and values: [B, K, S, H]."""
-        return cache_spec(batch, self.config.kv_heads, capacity, self.config.head_size, self.dtype)
+    def cache_specs(self, batch: int, capacity: int) -> tuple[TensorSpec, TensorSpec]:
+        """Of each layer's keys and values: [B, K, S, H] both, or what ``LatentAttention`` keeps."""
+        config = self.config
+        if config.latent is not None:
+            sizes = config.rope.rotated, config.latent.rank
+            key, value = (cache_spec(batch, 1, capacity, size, self.dtype) for size in sizes)
+            return key, value
+        spec = cache_spec(batch, config.kv_heads, capacity, config.head_size, self.dtype)
+        return spec, spec

@@ -13,7 +13,7 @@ from transformer_core.checkpoints import (
     llama_specs,
     write_random_llama,
 )
-from transformer_core.models._config import DecoderConfig, load_config
+from transformer_core.models import DecoderConfig, load_config
 from transformer_core.models._decoder import DecoderLM
 
 TINY = LLAMA_PRESETS["tiny"]

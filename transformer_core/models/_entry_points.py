@@ -89,7 +89,7 @@ def _extend(model: DecoderLM, name: str, batch: int, tokens: int, capacity: int)
     """``prefill``, with the scalar ``last``, or ``decode``, without."""
     scalars = ("position", "last") if name == "prefill" else ("position",)
     names = tuple(f"layers.{i}.{part}_cache" for i in range(model.config.layers) for part in ("key", "value"))
-    spec = model.cache_spec(batch, capacity)
+    specs = model.cache_specs(batch, capacity) * model.config.layers
 
     def extend(ctx: ExecutionContext, token_ids: Tensor, *others: Tensor) -> Mapping[str, Tensor]:
         position, *last = others[: len(scalars)]
@@ -102,7 +102,7 @@ def _extend(model: DecoderLM, name: str, batch: int, tokens: int, capacity: int)
     arguments = (
         _token_ids(batch, tokens),
         *(Argument(scalar, TensorSpec((), "i32"), kind="scalar") for scalar in scalars),
-        *(Argument(cache, spec, alias_result=cache) for cache in names),
+        *(Argument(cache, spec, alias_result=cache) for cache, spec in zip(names, specs, strict=True)),
     )
     return EntryPoint(name, extend, arguments)
 

@@ -7,7 +7,7 @@ from lang_core import ConfigError, EagerExecutionContext, EntryPoint, OpError, T
 from transformer_core._rope_config import RopeConfig
 from transformer_core._rope_scaling import DynamicScaling, LinearScaling
 from transformer_core._weights_for_tests import context_of
-from transformer_core.models._config import DecoderConfig
+from transformer_core.models import DecoderConfig
 from transformer_core.models._decoder import DecoderLM
 from transformer_core.models._entry_points import entry_points
 
@@ -45,8 +45,8 @@ class Runner:
 
     def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, capacity: int, fill: float = 0.0) -> None:
         self.ctx, self.capacity, self.model = ctx, capacity, model
-        spec = model.cache_spec(2, capacity)
-        self.caches = [np.full(spec.shape, fill, spec.dtype.numpy) for _ in range(2 * model.config.layers)]
+        specs = model.cache_specs(2, capacity) * model.config.layers
+        self.caches = [np.full(spec.shape, fill, spec.dtype.numpy) for spec in specs]
 
     def entry(self, name: str, tokens: int) -> EntryPoint:
         sizes = {"batch": 2, "sequence": tokens, "max_sequence": self.capacity}

@@ -1,0 +1,118 @@
+"""Attention over compressed keys and values."""
+
+from lang_core import DType, ExecutionContext, Module, Tensor, f32
+from transformer_core._kv_cache import KVCache
+from transformer_core._linear import Linear
+from transformer_core._norm import RMSNorm
+from transformer_core._rope import apply_rope
+from transformer_core._rope_config import RopeMode
+from transformer_core._step import Step
+
+
+class LatentAttention(Module):
+    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1), under Hugging Face's names.
+
+    A token's keys and values of all heads are made from one compressed vector of ``rank`` numbers; a rotated part of
+    the key is shared by all heads. The cache keeps just these two: for DeepSeek-V3 576 numbers per token and layer in
+    place of 40,960. ``kv_b_proj`` is never applied to the cache: its key part goes to the query and its value part to
+    the result (the paper's section 2.1.2), so that a step reads the cache and not an expansion of it. Scores then cost
+    ``rank`` products in place of ``plain_size``.
+
+    Args:
+        size: D.
+        heads: N.
+        plain_size: dims of a head's queries and keys that are not rotated.
+        rotated_size: R, those that are.
+        value_size: dims of a head's values.
+        rank: of the compressed keys and values.
+        query_rank: of the compressed queries; None where they are not compressed.
+        rope_mode: the layout of the rotated pairs.
+        bias: whether the projections into the compressed vectors have biases.
+        output_bias: whether the output projection has one.
+        scale: of the scores.
+        dtype: of the parameters.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        *,
+        plain_size: int,
+        rotated_size: int,
+        value_size: int,
+        rank: int,
+        query_rank: int | None,
+        scale: float,
+        rope_mode: RopeMode = RopeMode.INTERLEAVED,
+        bias: bool = False,
+        output_bias: bool = False,
+        dtype: DType | str = "f32",
+    ) -> None:
+        self.heads, self.plain_size, self.rotated_size = heads, plain_size, rotated_size
+        self.value_size, self.rank, self.rope_mode, self.scale = value_size, rank, rope_mode, scale
+        queries = heads * (plain_size + rotated_size)
+        self.q_proj = Linear(size, queries, dtype=dtype) if query_rank is None else None
+        self.q_a_proj = None if query_rank is None else Linear(size, query_rank, bias=bias, dtype=dtype)
+        self.q_a_layernorm = None if query_rank is None else RMSNorm(query_rank, dtype=dtype)
+        self.q_b_proj = None if query_rank is None else Linear(query_rank, queries, dtype=dtype)
+        self.kv_a_proj_with_mqa = Linear(size, rank + rotated_size, bias=bias, dtype=dtype)
+        self.kv_a_layernorm = RMSNorm(rank, dtype=dtype)
+        self.kv_b_proj = Linear(rank, heads * (plain_size + value_size), dtype=dtype)
+        self.o_proj = Linear(heads * value_size, size, bias=output_bias, dtype=dtype)
+
+    def forward(
+        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
+    ) -> tuple[Tensor, KVCache | None]:
+        """Attends over the tokens of x, or over the cache once they are in it.
+
+        Args:
+            ctx: where to compute.
+            x: [B, T, D].
+            step: what the layers share; with ``starts`` where there is a cache.
+            cache: of this layer, or None: as key the rotated part [B, 1, S, R], as value the compressed one
+                [B, 1, S, rank].
+
+        Returns:
+            [B, T, D], and the updated cache.
+        """
+        ops = ctx.ops
+        batch, queries, _ = x.shape
+        split = self.plain_size, self.rotated_size
+        q = ops.reshape(self._queries(ctx, x), (batch, queries, self.heads, sum(split)))
+        q_plain, q_rotated = ops.split(q, split, 3)
+        compressed, k = ops.split(self.kv_a_proj_with_mqa(ctx, x), (self.rank, self.rotated_size), 2)
+        q_rotated = apply_rope(ctx, ops.transpose(q_rotated, (0, 2, 1, 3)), step.cos, step.sin, self.rope_mode)
+        k = apply_rope(ctx, ops.reshape(k, (batch, 1, queries, -1)), step.cos, step.sin, self.rope_mode)
+        v = ops.reshape(self.kv_a_layernorm(ctx, compressed), (batch, 1, queries, self.rank))
+        if cache is not None and step.starts is not None:
+            cache = cache.updated(ctx, k, v, step.starts)
+            k, v = cache.key, cache.value
+        heads = self._attended(ctx, q_plain, q_rotated, k, v, step.biases[None])
+        return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
+
+    def _queries(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """x [B, T, D]: [B, T, N (plain + R)]."""
+        if self.q_a_proj is None or self.q_a_layernorm is None or self.q_b_proj is None:
+            return x if self.q_proj is None else self.q_proj(ctx, x)
+        return self.q_b_proj(ctx, self.q_a_layernorm(ctx, self.q_a_proj(ctx, x)))
+
+    def _attended(
+        self, ctx: ExecutionContext, q_plain: Tensor, q_rotated: Tensor, k: Tensor, v: Tensor, bias: Tensor
+    ) -> Tensor:
+        """q_plain [B, T, N, plain], q_rotated [B, N, T, R], k [B, 1, S, R], v [B, 1, S, rank]: [B, T, N, value]."""
+        ops = ctx.ops
+        batch, _, keys, _ = k.shape
+        k, v = ops.reshape(k, (batch, keys, -1)), ops.reshape(v, (batch, keys, -1))
+        up = ops.reshape(ctx.parameter(self.kv_b_proj.weight), (self.heads, -1, self.rank))
+        up_key, up_value = ops.split(up, (self.plain_size, self.value_size), 1)  # [N, plain, rank], [N, value, rank]
+        wide = f32 if v.dtype.itemsize == 2 else v.dtype
+        q_latent = ops.dot_general(q_plain, up_key, ((3,), (1,)), ((2,), (0,)))  # [N, B, T, rank]
+        scores = ops.add(
+            ops.dot_general(q_latent, v, ((3,), (2,)), ((1,), (0,)), dtype=wide),  # [B, N, T, S]
+            ops.dot_general(q_rotated, k, ((3,), (2,)), ((0,), (0,)), dtype=wide),
+        )
+        weights = ops.cast(ops.softmax(ops.add(ops.mul(scores, self.scale), bias)), v.dtype)
+        latent = ops.dot_general(weights, v, ((3,), (1,)), ((0,), (0,)))  # [B, N, T, rank]
+        heads = ops.dot_general(latent, up_value, ((3,), (2,)), ((1,), (0,)))  # [N, B, T, value]
+        return ops.transpose(heads, (1, 2, 0, 3))

@@ -1,0 +1,192 @@
+"""Mixtures of experts: a router, stacked expert weights, and the feed-forward layer made of both.
+
+Besides the package's letters, M is the number of tokens (B times T), C how many experts each token chooses, and A = M C
+the number of (token, expert) pairs.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, f32
+from transformer_core._feed_forward import SwiGLU
+
+# Rows that one round of the loop over experts takes: few are free, for the weights are what costs; beyond the upper
+# bound a product of matrices is no faster per row.
+_LEAST_ROWS: Final = 8
+_MOST_ROWS: Final = 128
+
+
+class Scoring(enum.Enum):
+    """How a router's logits become scores."""
+
+    SOFTMAX = "softmax"
+    """Over all experts (Mixtral, arXiv:2401.04088; Qwen3-MoE)."""
+    SIGMOID = "sigmoid"
+    """Each by itself (DeepSeek-V3, arXiv:2412.19437, section 2.1.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routing:
+    """How tokens choose experts.
+
+    Attributes:
+        experts: E.
+        chosen: C, per token.
+        scoring: of the logits.
+        normalized: whether the chosen experts' scores are divided by their sum.
+        scale: what the weights are multiplied by at last.
+        corrected: whether a bias is added to the scores for the choice, though not for the weights.
+        groups: into how many groups of equal size the experts are divided; 1 is no division.
+        chosen_groups: a token chooses only from so many groups: those whose two best scores have the greatest sums.
+
+    Raises:
+        ConfigError: the numbers contradict each other.
+    """
+
+    experts: int
+    chosen: int
+    scoring: Scoring = Scoring.SOFTMAX
+    normalized: bool = True
+    scale: float = 1.0
+    corrected: bool = False
+    groups: int = 1
+    chosen_groups: int = 1
+
+    def __post_init__(self) -> None:
+        if self.experts % self.groups or (self.groups > 1 and self.experts // self.groups < 2):
+            raise ConfigError(f"routing: {self.experts} experts do not make {self.groups} equal groups of 2 or more")
+        if not 1 <= self.chosen_groups <= self.groups:
+            raise ConfigError(f"routing: expected 1 to {self.groups} chosen groups; found {self.chosen_groups}")
+        reachable = self.experts // self.groups * self.chosen_groups
+        if not 1 <= self.chosen <= reachable:
+            raise ConfigError(f"routing: expected 1 to {reachable} experts per token; found {self.chosen}")
+
+
+class Router(Module):
+    """Chooses experts. Scores are f32 or wider, and so is the correction, whatever the other parameters' dtype."""
+
+    def __init__(self, size: int, routing: Routing, *, dtype: DType | str = "f32") -> None:
+        self.weight = Parameter((routing.experts, size), dtype)
+        self.e_score_correction_bias = Parameter((routing.experts,), "f32") if routing.corrected else None
+        self.routing = routing
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x [M, D]: the chosen experts i32 [M, C], best first, and their weights [M, C], f32 or wider."""
+        ops, routing = ctx.ops, self.routing
+        wide = f32 if x.dtype.itemsize == 2 else x.dtype
+        logits = ops.dot_general(x, ctx.parameter(self.weight), ((1,), (1,)), dtype=wide)  # [M, E]
+        scores = ops.softmax(logits) if routing.scoring is Scoring.SOFTMAX else ops.logistic(logits)
+        choice = scores
+        if self.e_score_correction_bias is not None:
+            choice = ops.add(scores, ops.cast(ctx.parameter(self.e_score_correction_bias), wide))
+        if routing.chosen_groups < routing.groups:
+            choice = self._within_groups(ctx, choice)
+        best, chosen = ops.top_k(choice, routing.chosen)
+        weights = best if choice is scores else ops.gather(scores, chosen, 1)
+        if routing.normalized:
+            weights = ops.div(weights, ops.add(ops.sum(weights, 1, keepdims=True), 1e-20))
+        return chosen, weights if routing.scale == 1.0 else ops.mul(weights, routing.scale)
+
+    def _within_groups(self, ctx: ExecutionContext, choice: Tensor) -> Tensor:
+        """choice [M, E], with minus infinity in the groups that are not chosen."""
+        ops, routing = ctx.ops, self.routing
+        tokens, groups = choice.shape[0], routing.groups
+        grouped = ops.reshape(choice, (tokens, groups, routing.experts // groups))
+        merits = ops.sum(ops.top_k(grouped, 2)[0], 2)  # [M, groups]
+        kept = ops.reshape(ops.top_k(merits, routing.chosen_groups)[1], (tokens, routing.chosen_groups, 1))
+        mask = ops.any(ops.equal(kept, ops.iota((1, 1, groups), 2)), 1)  # [M, groups]
+        masked = ops.select(ops.reshape(mask, (tokens, groups, 1)), grouped, float("-inf"))
+        return ops.reshape(masked, choice.shape)
+
+
+class Experts(Module):
+    """E feed-forward layers ``down(silu(gate(x)) * up(x))``, each projection of all of them in one parameter.
+
+    Pairs of token and expert are sorted by expert; a loop then takes up to some rows of one expert in each round, so
+    that work is proportional to the pairs, each chosen expert's weights are read once per round and the others' never,
+    and the number of ops depends on no size. Rejected: a product over all experts with weights 0 for those that were
+    not chosen (E / C times the work, and a NaN of one token would reach all), and taking the chosen experts' weights
+    per token (A copies of a weight, too much for a prefill).
+    """
+
+    def __init__(self, experts: int, size: int, inner: int, *, dtype: DType | str = "f32") -> None:
+        self.gate_proj = Parameter((experts, inner, size), dtype)
+        self.up_proj = Parameter((experts, inner, size), dtype)
+        self.down_proj = Parameter((experts, size, inner), dtype)
+
+    def forward(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """The weighted sum of what each token's experts make of it.
+
+        Args:
+            ctx: where to compute.
+            x: [M, D].
+            chosen: i32 [M, C].
+            weights: f32 or wider [M, C].
+
+        Returns:
+            [M, D] in x's dtype, summed in that of the weights.
+        """
+        ops = ctx.ops
+        tokens, size = x.shape
+        count = chosen.shape[1]
+        pairs, rows = tokens * count, _rows_per_round(tokens, count, self.gate_proj.spec.shape[0])
+        ordered, order = ops.sort(ops.reshape(chosen, (pairs,)))
+        of_pair = ops.pad(ordered, (0,), (rows,), -1)  # a round may begin near the end, and -1 is no expert
+        of_place = ops.reshape(ops.iota((tokens, count), 0), (pairs,))
+        token = ops.pad(ops.take(of_place, order), (0,), (rows,))
+        stacked = [ctx.parameter(each) for each in (self.gate_proj, self.up_proj, self.down_proj)]
+
+        def one_round(first: Tensor, made: Tensor) -> Sequence[Tensor]:
+            expert = ops.dynamic_slice(of_pair, (first,), (1,))
+            taken = ops.sum(ops.cast(ops.equal(ops.dynamic_slice(of_pair, (first,), (rows,)), expert), "i32"))
+            gate, up, down = (_of_expert(ctx, weight, expert) for weight in stacked)
+            mine = ops.take(x, ops.dynamic_slice(token, (first,), (rows,)))  # [rows, D]
+            hidden = ops.mul(ops.silu(ops.linear(mine, gate)), ops.linear(mine, up))
+            # Rows beyond the expert's own are written too, and overwritten by the rounds of the experts they belong to.
+            return ops.add(first, taken), ops.dynamic_update_slice(made, ops.linear(hidden, down), (first, 0))
+
+        start = ops.constant(0, "i32"), ops.zeros((pairs + rows, size), x.dtype)
+        made = ops.while_loop(lambda first, made: ops.less(first, pairs), one_round, start)[1]
+        places = ops.scatter(
+            ops.zeros((pairs,), "i32"), order, ops.iota((pairs,)), 0
+        )  # where each pair lies among the sorted ones
+        parts = ops.cast(ops.take(made, ops.reshape(places, (tokens, count))), weights.dtype)  # [M, C, D]
+        return ops.cast(ops.dot_general(weights, parts, ((1,), (1,)), ((0,), (0,))), x.dtype)
+
+
+class SparseFeedForward(Module):
+    """A router and its experts, and experts that every token goes through; under Hugging Face's names.
+
+    Args:
+        size: D.
+        inner: F of one expert.
+        routing: how tokens choose.
+        shared: F of the shared experts together; there are none where 0.
+        dtype: of the parameters.
+    """
+
+    def __init__(self, size: int, inner: int, routing: Routing, *, shared: int = 0, dtype: DType | str = "f32") -> None:
+        self.gate = Router(size, routing, dtype=dtype)
+        self.experts = Experts(routing.experts, size, inner, dtype=dtype)
+        self.shared_experts = SwiGLU(size, shared, dtype=dtype) if shared else None
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """x [.., D]: [.., D]."""
+        tokens = ctx.ops.reshape(x, (-1, x.shape[-1]))
+        made = ctx.ops.reshape(self.experts(ctx, tokens, *self.gate(ctx, tokens)), x.shape)
+        return made if self.shared_experts is None else ctx.ops.add(made, self.shared_experts(ctx, x))
+
+
+def _rows_per_round(tokens: int, chosen: int, experts: int) -> int:
+    """About twice as many rows as an expert gets when all are as popular; a power of two, or all tokens."""
+    fair = -(-2 * tokens * chosen // experts)
+    return min(tokens, max(_LEAST_ROWS, min(_MOST_ROWS, 1 << (fair - 1).bit_length())))
+
+
+def _of_expert(ctx: ExecutionContext, stacked: Tensor, expert: Tensor) -> Tensor:
+    """The weight [I, J] of ``expert`` i32 [1] out of [E, I, J]."""
+    inner = stacked.shape[1:]
+    part = ctx.ops.dynamic_slice(stacked, (ctx.ops.reshape(expert, ()), 0, 0), (1, *inner))
+    return ctx.ops.reshape(part, inner)

@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+
+from lang_core import ConfigError, EagerExecutionContext
+from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
+from transformer_core._weights_for_tests import RandomWeights, context_of
+
+X = np.random.default_rng(3).standard_normal((2, 3, 10)).astype(np.float32)
+ROUTINGS = {
+    "mixtral": Routing(experts=5, chosen=2),
+    "one": Routing(experts=3, chosen=1, normalized=False),
+    "all": Routing(experts=3, chosen=3),
+    "qwen3": Routing(experts=9, chosen=4, normalized=False),
+    "sigmoid": Routing(experts=6, chosen=3, scoring=Scoring.SIGMOID, scale=2.5, corrected=True),
+    "groups": Routing(
+        experts=12, chosen=3, scoring=Scoring.SIGMOID, scale=1.5, corrected=True, groups=4, chosen_groups=2
+    ),
+}
+
+
+def scores_of(logits: np.ndarray, routing: Routing) -> np.ndarray:
+    if routing.scoring is Scoring.SIGMOID:
+        return 1 / (1 + np.exp(-logits))
+    numerator = np.exp(logits - logits.max())
+    return numerator / numerator.sum()
+
+
+def route(x: np.ndarray, weights: RandomWeights, prefix: str, routing: Routing) -> dict[int, float]:
+    """The experts of one token and their weights, written down the slow way."""
+    scores = scores_of(weights.read(f"{prefix}weight").astype(np.float64) @ x, routing)
+    choice = scores + weights.read(f"{prefix}e_score_correction_bias") if routing.corrected else scores
+    size = routing.experts // routing.groups
+    merit = [sum(sorted(choice[g * size : (g + 1) * size])[-2:]) for g in range(routing.groups)]
+    groups = sorted(range(routing.groups), key=lambda g: -merit[g])[: routing.chosen_groups]
+    allowed = [e for e in range(routing.experts) if e // size in groups]
+    chosen = sorted(allowed, key=lambda e: -choice[e])[: routing.chosen]
+    total = sum(scores[e] for e in chosen) if routing.normalized else 1.0
+    return {e: float(scores[e] / total * routing.scale) for e in chosen}
+
+
+def feed_forward(x: np.ndarray, gate: np.ndarray, up: np.ndarray, down: np.ndarray) -> np.ndarray:
+    g = gate.astype(np.float64) @ x
+    return down.astype(np.float64) @ (g / (1 + np.exp(-g)) * (up.astype(np.float64) @ x))
+
+
+def expected(x: np.ndarray, weights: RandomWeights, routing: Routing, shared: bool) -> np.ndarray:
+    stacked = [weights.read(f"experts.{name}_proj") for name in ("gate", "up", "down")]
+    made = sum(w * feed_forward(x, *(s[e] for s in stacked)) for e, w in route(x, weights, "gate.", routing).items())
+    if shared:
+        made = made + feed_forward(
+            x, *(weights.read(f"shared_experts.{name}_proj.weight") for name in ("gate", "up", "down"))
+        )
+    return np.asarray(made)
+
+
+@pytest.mark.parametrize("routing", ROUTINGS.values(), ids=ROUTINGS)
+@pytest.mark.parametrize("shared", [0, 8])
+@pytest.mark.parametrize("tokens", [(1, 1), (2, 3), (3, 41)])
+def test_a_mixture_is_the_weighted_sum_of_its_experts(routing: Routing, shared: int, tokens: tuple[int, int]):
+    layer = SparseFeedForward(10, 7, routing, shared=shared)
+    weights = RandomWeights(layer)
+    x = np.random.default_rng(4).standard_normal((*tokens, 10)).astype(np.float32)
+    found = layer(EagerExecutionContext(weights), x).numpy()
+    wanted = [expected(row, weights, routing, bool(shared)) for row in x.reshape(-1, 10)]
+    np.testing.assert_allclose(found.reshape(-1, 10), wanted, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("routing", ROUTINGS.values(), ids=ROUTINGS)
+def test_a_router_gives_the_best_first(routing: Routing):
+    router = Router(10, routing)
+    weights = RandomWeights(router)
+    x = X.reshape(-1, 10)
+    chosen, shares = (tensor.numpy() for tensor in router(EagerExecutionContext(weights), x))
+    assert chosen.dtype == np.int32
+    for row, experts, parts in zip(x, chosen, shares, strict=True):
+        wanted = route(row, weights, "", routing)
+        assert experts.tolist() == list(wanted)
+        np.testing.assert_allclose(parts, list(wanted.values()), rtol=1e-5)
+
+
+def test_a_nan_stays_in_its_row():
+    layer = SparseFeedForward(10, 7, ROUTINGS["mixtral"])
+    ctx = context_of(layer)
+    broken = X.copy()
+    broken[1, 1] = np.nan
+    found, clean = layer(ctx, broken).numpy(), layer(ctx, X).numpy()
+    assert np.isnan(found[1, 1]).all()
+    others = np.ones((2, 3), bool)
+    others[1, 1] = False
+    np.testing.assert_array_equal(found[others], clean[others])
+
+
+def test_all_tokens_may_choose_one_expert():
+    experts = Experts(4, 10, 7)
+    ctx = context_of(experts)
+    x = np.random.default_rng(5).standard_normal((50, 10)).astype(np.float32)
+    chosen = np.full((50, 1), 2, np.int32)
+    one = experts(ctx, x, chosen, np.ones((50, 1), np.float32)).numpy()
+    weights = RandomWeights(experts)
+    stacked = [weights.read(f"{name}_proj")[2] for name in ("gate", "up", "down")]
+    np.testing.assert_allclose(one, [feed_forward(row, *stacked) for row in x], rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_short_dtypes_are_near_f32_and_the_correction_stays_f32(dtype: str):
+    routing = Routing(experts=6, chosen=5, scoring=Scoring.SIGMOID, corrected=True)
+    wide, short = SparseFeedForward(10, 7, routing), SparseFeedForward(10, 7, routing, dtype=dtype)
+    assert short.gate.e_score_correction_bias is not None
+    assert short.gate.e_score_correction_bias.spec.dtype.name == "f32"
+    ctx = context_of(wide)
+    reference = wide(ctx, X).numpy()
+    found = short(ctx, ctx.ops.cast(X, dtype))
+    assert found.dtype.name == dtype
+    error = np.linalg.norm(found.numpy().astype(np.float32) - reference) / np.linalg.norm(reference)
+    assert 1e-5 < error < 3e-2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"experts": 6, "chosen": 1, "groups": 4}, "routing: 6 experts do not make 4 equal groups of 2 or more"),
+        ({"experts": 4, "chosen": 1, "groups": 4}, "4 experts do not make 4 equal groups of 2 or more"),
+        ({"experts": 4, "chosen": 1, "groups": 2, "chosen_groups": 3}, "expected 1 to 2 chosen groups; found 3"),
+        ({"experts": 4, "chosen": 5}, "expected 1 to 4 experts per token; found 5"),
+        ({"experts": 4, "chosen": 3, "groups": 2}, "expected 1 to 2 experts per token; found 3"),
+    ],
+)
+def test_numbers_that_contradict_each_other_are_refused(numbers, message):
+    with pytest.raises(ConfigError, match=message):
+        Routing(**numbers)

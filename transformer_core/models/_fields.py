@@ -1,0 +1,123 @@
+"""Fields of config.json that several families share."""
+
+from typing import Any, Final
+
+from lang_core import ConfigError
+from transformer_core._config_fields import ConfigFields
+from transformer_core._rope_config import DEFAULT_BASE, RopeConfig
+from transformer_core.models._config import DecoderConfig
+
+_SLIDING: Final = "sliding_attention"
+_LAYER_TYPES: Final = ("full_attention", _SLIDING)
+_WINDOW: Final = "sliding_window"
+_DEFAULT_WINDOW: Final = 4096  # transformers' where the field is absent
+
+
+def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfig:
+    """The configuration of a decoder that is a Llama but for what is ``known`` of the family.
+
+    Args:
+        fields: of config.json.
+        architecture: of the family.
+        **known: attributes of ``DecoderConfig`` that are read otherwise.
+
+    Raises:
+        ConfigError: a field is missing, of the wrong type, out of range, or contradicts another.
+    """
+    fields.choice("hidden_act", ("silu", "swish"), "silu")
+    layers = fields.integer("num_hidden_layers")
+    sizes: dict[str, Any] = known
+    if "heads" not in known:
+        heads, kv_heads, head_size = heads_of(fields)
+        sizes = {"heads": heads, "kv_heads": kv_heads, "head_size": head_size, **known}
+    if "rope" not in known:
+        sizes = {**sizes, "rope": whole_rope(fields, architecture, sizes["head_size"])}
+    return DecoderConfig(
+        **{
+            "architecture": architecture,
+            "vocabulary": fields.integer("vocab_size"),
+            "hidden": fields.integer("hidden_size"),
+            "intermediate": fields.integer("intermediate_size"),
+            "layers": layers,
+            "norm_eps": fields.number("rms_norm_eps"),
+            "windows": (None,) * layers,
+            "tied": fields.boolean("tie_word_embeddings", False),
+            "bos_token_id": fields.integer("bos_token_id", minimum=0) if fields.has("bos_token_id") else None,
+            "eos_token_ids": _eos_token_ids(fields),
+            **sizes,
+        }
+    )
+
+
+def heads_of(
+    fields: ConfigFields, *, kv_heads_default: bool = False, head_dim_needed: bool = False
+) -> tuple[int, int, int]:
+    """N, K and H.
+
+    Args:
+        fields: of config.json.
+        kv_heads_default: whether an absent K is N; a null one is.
+        head_dim_needed: whether ``head_dim`` must be there, because the family's default is not D / N.
+    """
+    heads = fields.integer("num_attention_heads")
+    absent_is_heads = kv_heads_default or "num_key_value_heads" in fields.values
+    kv_heads = fields.integer("num_key_value_heads", heads if absent_is_heads else None)
+    if heads % kv_heads:
+        fields.refuse("num_key_value_heads", f"a divisor of num_attention_heads ({heads})")
+    hidden = fields.integer("hidden_size")
+    if head_dim_needed or fields.has("head_dim"):
+        return heads, kv_heads, fields.integer("head_dim")
+    if hidden % heads:
+        fields.refuse("hidden_size", f"a multiple of num_attention_heads ({heads}), or a field head_dim")
+    return heads, kv_heads, hidden // heads
+
+
+def whole_rope(
+    fields: ConfigFields, architecture: str, head_size: int, *, default_base: float = DEFAULT_BASE
+) -> RopeConfig:
+    """RoPE over whole heads.
+
+    Raises:
+        ConfigError: only a part of a head is to be rotated, or by several positions.
+    """
+    rope = RopeConfig.from_hf(fields, head_size, default_base)
+    if rope.rotated != head_size or rope.sections:
+        raise ConfigError(
+            f"{fields.where}: {architecture} rotates whole heads by one position: expected no partial_rotary_factor "
+            f"below 1 and no mrope_section; found {rope.rotated} of {head_size} dims, sections {list(rope.sections)}"
+        )
+    return rope
+
+
+def one_window(fields: ConfigFields, *, default: int | None = _DEFAULT_WINDOW) -> tuple[int | None, ...]:
+    """``sliding_window`` for every layer, ``default`` where it is absent; none where it is null (Mistral)."""
+    layers = fields.integer("num_hidden_layers")
+    absent = _WINDOW not in fields.values
+    if (absent and default is None) or (not absent and fields.values[_WINDOW] is None):
+        return (None,) * layers
+    return (fields.integer(_WINDOW, default),) * layers
+
+
+def windows_of_layers(fields: ConfigFields) -> tuple[int | None, ...]:
+    """``sliding_window`` for the layers that ``layer_types``, else ``max_window_layers``, says (Qwen)."""
+    layers = fields.integer("num_hidden_layers")
+    kinds = fields.values.get("layer_types")
+    if kinds is not None and (
+        not isinstance(kinds, list) or len(kinds) < layers or any(kind not in _LAYER_TYPES for kind in kinds)
+    ):
+        fields.refuse("layer_types", f"a list of {layers} (num_hidden_layers) of {' or '.join(_LAYER_TYPES)}")
+    if not fields.boolean("use_sliding_window", False) or (_WINDOW in fields.values and fields.values[_WINDOW] is None):
+        if kinds is not None and _SLIDING in kinds[:layers]:
+            fields.refuse("layer_types", "no sliding_attention, for use_sliding_window is false or there is no window")
+        return (None,) * layers
+    window, first = fields.integer(_WINDOW, _DEFAULT_WINDOW), fields.integer("max_window_layers", 28, minimum=0)
+    slides = [i >= first for i in range(layers)] if kinds is None else [kind == _SLIDING for kind in kinds[:layers]]
+    return tuple(window if sliding else None for sliding in slides)
+
+
+def _eos_token_ids(fields: ConfigFields) -> tuple[int, ...]:
+    found = fields.values.get("eos_token_id")
+    ids = [] if found is None else found if isinstance(found, list) else [found]
+    if any(not isinstance(token, int) or isinstance(token, bool) or token < 0 for token in ids):
+        fields.refuse("eos_token_id", "a token id, a list of them, or null")
+    return tuple(ids)

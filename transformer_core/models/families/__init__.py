@@ -1,0 +1,17 @@
+"""Families of decoders, one per file: what differs from a Llama."""
+
+from transformer_core.models._config import register
+from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
+from transformer_core.models.families._llama import LLAMA
+from transformer_core.models.families._mistral import MISTRAL
+from transformer_core.models.families._mixtral import MIXTRAL
+from transformer_core.models.families._qwen2 import QWEN2
+from transformer_core.models.families._qwen3 import QWEN3
+from transformer_core.models.families._qwen3_moe import QWEN3_MOE
+
+FAMILIES = (LLAMA, MISTRAL, QWEN2, QWEN3, MIXTRAL, QWEN3_MOE, DEEPSEEK_V3)
+
+for _family in FAMILIES:
+    register(_family)
+
+__all__ = ["FAMILIES"]

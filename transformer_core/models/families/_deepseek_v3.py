@@ -1,0 +1,75 @@
+"""DeepSeek-V3 and R1 (arXiv:2412.19437): latent attention, first layers dense, then grouped and shared experts."""
+
+from dataclasses import replace
+from typing import Final
+
+from transformer_core._config_fields import ConfigFields
+from transformer_core._moe import Routing, Scoring
+from transformer_core._rope_config import RopeConfig, RopeMode
+from transformer_core._rope_scaling import YarnScaling, yarn_mscale
+from transformer_core.models._config import DecoderConfig, ExpertsConfig, Family, LatentConfig
+from transformer_core.models._fields import llama_kind, whole_rope
+from transformer_core.models._layer import DecoderLayer
+
+
+def _read(fields: ConfigFields) -> DecoderConfig:
+    heads = fields.integer("num_attention_heads")
+    if fields.integer("num_key_value_heads", heads) != heads:
+        fields.refuse("num_key_value_heads", f"num_attention_heads ({heads}): all heads share one compressed vector")
+    plain, rotated = fields.integer("qk_nope_head_dim"), fields.integer("qk_rope_head_dim")
+    rope = whole_rope(fields, DEEPSEEK_V3.architecture, rotated)
+    mode = RopeMode.INTERLEAVED if fields.boolean("rope_interleave", True) else RopeMode.SPLIT_HALF
+    biased = fields.boolean("attention_bias", False)
+    return llama_kind(
+        fields,
+        DEEPSEEK_V3.architecture,
+        heads=heads,
+        kv_heads=heads,
+        head_size=plain + rotated,
+        rope=replace(rope, mode=mode),
+        qkv_bias=biased,
+        output_bias=biased,
+        latent=LatentConfig(
+            rank=fields.integer("kv_lora_rank"),
+            query_rank=fields.integer("q_lora_rank") if fields.has("q_lora_rank") else None,
+            plain_size=plain,
+            value_size=fields.integer("v_head_dim"),
+            scale=(plain + rotated) ** -0.5 * _temperature(fields, rope),
+        ),
+        experts=_experts(fields),
+    )
+
+
+def _temperature(fields: ConfigFields, rope: RopeConfig) -> float:
+    """What a stretched RoPE multiplies the scores by, besides its attention factor."""
+    if not isinstance(rope.scaling, YarnScaling):
+        return 1.0
+    scaling = fields.object("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
+    if not scaling.has("mscale_all_dim"):
+        return 1.0
+    return yarn_mscale(rope.scaling.factor, scaling.number("mscale_all_dim", above=-1.0)) ** 2
+
+
+def _experts(fields: ConfigFields) -> ExpertsConfig:
+    fields.choice("scoring_func", ("sigmoid",), "sigmoid")
+    fields.choice("topk_method", ("noaux_tc",), "noaux_tc")
+    layers, dense = fields.integer("num_hidden_layers"), fields.integer("first_k_dense_replace", 3, minimum=0)
+    inner = fields.integer("moe_intermediate_size")
+    return ExpertsConfig(
+        routing=Routing(
+            experts=fields.integer("n_routed_experts"),
+            chosen=fields.integer("num_experts_per_tok"),
+            scoring=Scoring.SIGMOID,
+            normalized=fields.boolean("norm_topk_prob", True),
+            scale=fields.number("routed_scaling_factor", 2.5),
+            corrected=True,
+            groups=fields.integer("n_group", 8),
+            chosen_groups=fields.integer("topk_group", 4),
+        ),
+        inner=inner,
+        layers=tuple(index >= dense for index in range(layers)),
+        shared=inner * fields.integer("n_shared_experts", minimum=0),
+    )
+
+
+DEEPSEEK_V3: Final = Family("DeepseekV3ForCausalLM", "deepseek_v3", _read, DecoderLayer)
