@@ -24,8 +24,8 @@ Where these ops differ from NumPy, on purpose:
   ``dynamic_update_slice`` are clamped into range; ``scatter`` drops what is outside.
 - Python floats become f32 and ints i32 where there is no tensor beside them.
 - Unspecified: integer ``rem`` by 0, shifts by a negative number or by more bits than there are, casts of floats to
-  integers that cannot represent them, which of 0.0 and -0.0 is the larger, and which of several updates of one
-  element wins in a ``scatter`` that sets.
+  integers that cannot represent them, which of 0.0 and -0.0 is the larger, which of several updates of one
+  element wins in a ``scatter`` that sets, and whether a NaN or infinity of a ``conv``'s kernel meets its padding.
 - Subnormal numbers are kept here; a device may flush them to 0.
 """
 
