@@ -20,14 +20,16 @@ Besides these, R is the number of rotated dims of a head and G = N / K the query
 """
 
 from transformer_core._attention import Attention, grouped_attention
+from transformer_core._causal_conv import CausalConv
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import SwiGLU
+from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, repeat_heads
 from transformer_core._kv_cache import KVCache, cache_spec, cache_starts
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import Linear
 from transformer_core._masks import causal_mask, mask_bias
 from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
-from transformer_core._norm import LayerNorm, RMSNorm
+from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
 from transformer_core._rope import apply_rope, inverse_frequencies, rope, rope_tables
 from transformer_core._rope_config import RopeConfig, RopeMode, rope_config_from_hf
 from transformer_core._rope_scaling import (
@@ -43,9 +45,14 @@ from transformer_core._step import Step, make_step
 
 __all__ = [
     "Attention",
+    "CausalConv",
+    "DeltaState",
     "DynamicScaling",
     "Embedding",
     "Experts",
+    "GatedDeltaNet",
+    "GatedRMSNorm",
+    "HeadOrder",
     "KVCache",
     "LatentAttention",
     "LayerNorm",
@@ -73,6 +80,7 @@ __all__ = [
     "inverse_frequencies",
     "make_step",
     "mask_bias",
+    "repeat_heads",
     "rope",
     "rope_config_from_hf",
     "rope_tables",

@@ -1,6 +1,6 @@
 """Norms over the last axis, computed in f32 or wider."""
 
-from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, f32
 
 
 class RMSNorm(Module):
@@ -13,6 +13,20 @@ class RMSNorm(Module):
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """x [.., D]: [.., D], rounded to x's dtype before it is multiplied by the weight, as Hugging Face does."""
         return ctx.ops.rms_norm(x, ctx.parameter(self.weight), self.eps)
+
+
+class GatedRMSNorm(Module):
+    """``RMSNorm(x) * silu(gate)``: the norm after linear attention in Qwen3-Next."""
+
+    def __init__(self, size: int, *, eps: float = 1e-6, dtype: DType | str = "f32") -> None:
+        self.weight = Parameter((size,), dtype)
+        self.eps = eps
+
+    def forward(self, ctx: ExecutionContext, x: Tensor, gate: Tensor) -> Tensor:
+        """x [.., D] and gate [.., D]: [.., D]; the gate is applied in f32 or wider."""
+        wide = f32 if x.dtype.itemsize == 2 else x.dtype
+        normed = ctx.ops.cast(ctx.ops.rms_norm(x, ctx.parameter(self.weight), self.eps), wide)
+        return ctx.ops.cast(ctx.ops.mul(normed, ctx.ops.silu(ctx.ops.cast(gate, wide))), x.dtype)
 
 
 class LayerNorm(Module):

@@ -48,6 +48,27 @@ class RopeGolden:
     sin: np.ndarray
 
 
+@dataclass(frozen=True)
+class GatedDeltaGolden:
+    """What transformers' Gated DeltaNet computed for ``gated_delta_sizes.CASES[name]``, in f32.
+
+    Attributes:
+        weights: by their names in the checkpoint.
+        x: ``[B, T, D]``.
+        whole: ``[B, T, D]``, of x at once.
+        pieces: ``[B, T, D]``, of x in ``gated_delta_sizes.PIECES``, with a cache.
+        conv: ``[B, W - 1, C]``, the convolution's state after the last piece.
+        delta: ``[B, N, Hk, Hv]``, the delta rule's.
+    """
+
+    weights: dict[str, np.ndarray]
+    x: np.ndarray
+    whole: np.ndarray
+    pieces: np.ndarray
+    conv: np.ndarray
+    delta: np.ndarray
+
+
 def read_golden(name: str) -> Golden:
     """The golden arrays of the case called ``name``."""
     with np.load(DATA / f"{name}.npz", allow_pickle=False) as file:
@@ -60,6 +81,14 @@ def read_rope_golden(name: str) -> RopeGolden:
     with np.load(DATA / "rope.npz", allow_pickle=False) as file:
         fields = {field: file[f"{name}.{field}"] for field in ("inv_freq", "positions", "cos", "sin")}
         return RopeGolden(attention_factor=float(file[f"{name}.attention_factor"]), **fields)
+
+
+def read_gated_delta_golden(name: str) -> GatedDeltaGolden:
+    """The golden arrays of the Gated DeltaNet called ``name``."""
+    with np.load(DATA / "gated_delta_net.npz", allow_pickle=False) as file:
+        arrays = {key.removeprefix(f"{name}."): file[key] for key in file.files if key.startswith(f"{name}.")}
+    weights = {key.removeprefix("weights."): arrays.pop(key) for key in list(arrays) if key.startswith("weights.")}
+    return GatedDeltaGolden(weights=weights, **arrays)
 
 
 def read_manifest() -> dict[str, Any]:
