@@ -14,6 +14,7 @@ from tools.exporting import (
     ExportOptions,
     choices,
     dry_run,
+    graph_forms,
     prediction_text,
     refuse_later,
     run_export,
@@ -62,14 +63,15 @@ _MAX_MEMORY: Final = flags.DEFINE_string("max_memory", "", "A budget such as 1Gi
 _RESUME: Final = flags.DEFINE_bool("resume", False, "Continue an interrupted export.")
 _REPORT: Final = flags.DEFINE_string("report", None, "Also write the JSON report here.")
 _DUMP_TAGS: Final = flags.DEFINE_string("dump_tags", "", "Tensor names to keep dumpable.")
-_GRAPH: Final = flags.DEFINE_string("graph", "", "dot, svg or json.")
+_GRAPH: Final = flags.DEFINE_string(
+    "graph", "", "A comma list of dot, svg, json: the graph, repeated blocks collapsed."
+)
 
 
 def _options() -> ExportOptions:
     refuse_later("quantize", _QUANTIZE.value)
     refuse_later("max_memory", _MAX_MEMORY.value)
     refuse_later("dump_tags", _DUMP_TAGS.value)
-    refuse_later("graph", _GRAPH.value)
     refuse_later("resume", str(_RESUME.value).lower())
     return ExportOptions(
         model=_MODEL.value,
@@ -84,6 +86,7 @@ def _options() -> ExportOptions:
         num_layers=_NUM_LAYERS.value,
         targets=targets(_TARGET.value),
         verify=_VERIFY.value,
+        graph=graph_forms(_GRAPH.value),
         report=cli.user_path(_REPORT.value) if _REPORT.value else None,
     )
 

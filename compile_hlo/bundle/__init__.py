@@ -9,6 +9,7 @@ from compile_hlo.bundle._kernel_config import (
     entry_point_config,
 )
 from compile_hlo.bundle._phases import Memory, PhaseCost, PhaseMeter, memory_now
+from compile_hlo.bundle._sha256 import sha256_of
 from compile_hlo.bundle._staging import MARK, REPORT, check_output, staged
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "entry_point_config",
     "executable_name",
     "memory_now",
+    "sha256_of",
     "signature",
     "staged",
 ]

@@ -104,9 +104,20 @@ class KernelConfig:
             for name in ("parameters", "targets", "model", "producer", "sha256"):
                 if not isinstance(fields.get(name), dict):
                     raise TypeError(f"{name} is no object")
+            _check_parts(fields)
             return cls(entry_points=entry_points, **fields)
         except (AttributeError, KeyError, TypeError, TapelineError) as error:
             raise InputError(f"{path}: damaged ({error}): export the bundle again") from None
+
+
+def _check_parts(fields: Mapping[str, Any]) -> None:
+    """Raises where parameters, targets or kernels are not of the schema's form."""
+    for each in fields["parameters"].values():
+        _ = TensorSpec(tuple(each["shape"]), each["dtype"])
+    for each in (*fields["targets"].values(), *fields["kernels"]):
+        _ = each.items()
+    for each in fields["kernels"]:
+        _ = each["name"], int(each["call_sites"])
 
 
 def _entry_point(fields: Mapping[str, Any]) -> EntryPointConfig:

@@ -47,8 +47,11 @@ def test_paths_exist(page: str) -> None:
 @pytest.mark.parametrize("page", _PAGES)
 def test_commands_name_tools_and_flags(page: str) -> None:
     for tool, arguments in _CALL.findall((_ROOT / page).read_text(encoding="utf-8")):
-        source = _ROOT / "tools" / f"{tool}.py"
-        assert source.is_file(), tool
+        main = re.search(
+            rf'name = "{tool}",\s+srcs = \["(\w+\.py)"\]', (_ROOT / "tools/BUILD.bazel").read_text("utf-8")
+        )
+        assert main is not None, tool
+        source = _ROOT / "tools" / main[1]
         known = {*_DEFINED.findall(source.read_text(encoding="utf-8")), "help"}
         assert set(_FLAG.findall(arguments)) <= known, (tool, arguments)
 

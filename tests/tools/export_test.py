@@ -68,7 +68,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--quantize=q9"], "--quantize=q9: value should be one of <none|q8_0|q4_0>"),
         (["--max_memory=1GiB"], "--max_memory=1GiB: not supported yet: leave the flag out"),
         (["--dump_tags=layers.*"], "--dump_tags=layers.*: not supported yet: leave the flag out"),
-        (["--graph=dot"], "--graph=dot: not supported yet: leave the flag out"),
+        (["--graph=dott"], "--graph=dott: unknown 'dott': known are dot, svg, json; did you mean 'dot'?"),
         (["--resume"], "--resume=true: not supported yet: only --resume=false is"),
         (["--sequence=dynamic"], "--sequence=dynamic: entry points of dynamic length are not supported yet"),
         (["--sequence=0"], "--sequence=0: a number of tokens above 0 is wanted"),

@@ -2,5 +2,6 @@
 
 from tools.cli._main import output_file, run, user_path
 from tools.cli._progress import ByteProgress, say
+from tools.cli._size import size_text
 
-__all__ = ["ByteProgress", "output_file", "run", "say", "user_path"]
+__all__ = ["ByteProgress", "output_file", "run", "say", "size_text", "user_path"]

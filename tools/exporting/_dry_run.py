@@ -12,6 +12,7 @@ from compile_hlo.archive import ArchiveEntry, archive_layout
 from compile_hlo.bundle import ARCHIVE, ARTIFACT, MODULE, SCOPE, PhaseMeter, check_output, executable_name
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from lang_core import TensorSpec, bool_
+from tools.cli import size_text
 from tools.exporting._export import BUNDLED_FILES, Export, load
 from tools.exporting._options import ExportOptions, check_options
 from tools.exporting._source import open_source
@@ -86,10 +87,10 @@ def prediction_text(prediction: dict[str, Any]) -> str:
     nodes, parameters = prediction["nodes"], prediction["parameters"]
     lines = [
         f"nodes: {nodes['recorded']} recorded, {nodes['pruned']} pruned, {nodes['emitted']} emitted",
-        f"parameters: {parameters['count']}, {_size(parameters['bytes'])}",
-        *(f"{name}: {_size(size)}" for name, size in prediction["files"].items()),
-        f"disk: {_size(prediction['disk_bytes'])}",
-        *(f"peak memory, {phase}: {_size(size)}" for phase, size in prediction["peak_anonymous_bytes"].items()),
+        f"parameters: {parameters['count']}, {size_text(parameters['bytes'])}",
+        *(f"{name}: {size_text(size)}" for name, size in prediction["files"].items()),
+        f"disk: {size_text(prediction['disk_bytes'])}",
+        *(f"peak memory, {phase}: {size_text(size)}" for phase, size in prediction["peak_anonymous_bytes"].items()),
         f"not predicted: {', '.join(prediction['not_predicted'])}",
     ]
     return "\n".join(lines)
@@ -98,9 +99,3 @@ def prediction_text(prediction: dict[str, Any]) -> str:
 def write_prediction(prediction: dict[str, Any], path: Path) -> None:
     """Writes the prediction as JSON."""
     path.write_text(json.dumps({"predicted": prediction}, indent=2) + "\n")
-
-
-def _size(size: int) -> str:
-    if size < 10_000:
-        return f"{size} bytes"
-    return f"{size / 2**20:.2f} MiB" if size < 2**30 else f"{size / 2**30:.2f} GiB"

@@ -34,6 +34,7 @@ from tools.exporting._options import ExportOptions, check_options
 from tools.exporting._report import copy_report, hashes_of, producer, write_report
 from tools.exporting._source import ModelSource, open_source
 from tools.exporting._verify import References, check_devices, check_interpreter, devices_of, write_portable
+from tools.inspecting import write_graphs
 from tools.text import TOKENIZER_FILES
 from transformer_core import RopeScaling
 from transformer_core.checkpoints import IGNORABLE, Audit, audit
@@ -217,11 +218,13 @@ def _copy_files(source: ModelSource, staging: Path) -> None:
 
 
 def _write_config(export: Export, staging: Path) -> None:
+    functions = zip(export.entry_points, export.lowered.functions, strict=True)
+    described = [entry_point_config(e.name, e.arguments, f.results) for e, f in functions]
+    write_graphs(staging, described, export.options.graph)
     known = {} if export.archive is None else {ARCHIVE: export.archive.sha256}
     export.hashes = hashes_of(staging, known)
-    functions = zip(export.entry_points, export.lowered.functions, strict=True)
     KernelConfig(
-        entry_points=[entry_point_config(e.name, e.arguments, f.results) for e, f in functions],
+        entry_points=described,
         parameters={
             path: {"dtype": spec.dtype.name, "shape": list(spec.shape)}
             for path, spec in export.lowered.parameters().items()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from lang_core import InputError, near_names
+from tools.inspecting import GRAPH_FORMATS
 
 TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda")
 ENTRY_POINTS: Final = ("forward", "prefill", "decode")
@@ -28,6 +29,7 @@ class ExportOptions:
     targets: tuple[str, ...] = ("llvm-cpu",)
     verify: str = "auto"
     report: Path | None = None
+    graph: tuple[str, ...] = ()
 
 
 def check_options(options: ExportOptions) -> None:
@@ -74,6 +76,11 @@ def targets(text: str) -> tuple[str, ...]:
     return () if parts == ("none",) else parts
 
 
+def graph_forms(text: str) -> tuple[str, ...]:
+    """The forms of ``--graph``."""
+    return choices("graph", text, GRAPH_FORMATS) if text else ()
+
+
 def sequence(text: str) -> int:
     """The static length of ``--sequence``."""
     if text == "dynamic":
@@ -91,7 +98,6 @@ _LATER: Final[dict[str, tuple[str, ...]]] = {
     "quantize": ("none",),
     "max_memory": ("",),
     "dump_tags": ("",),
-    "graph": ("",),
     "resume": ("false",),
 }
 

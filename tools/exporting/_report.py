@@ -1,14 +1,13 @@
 """``report.json``: what an export did and what it cost."""
 
 import dataclasses
-import hashlib
 import importlib.metadata
 import json
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from compile_hlo.bundle import ARCHIVE, MARK, REPORT
+from compile_hlo.bundle import ARCHIVE, MARK, REPORT, sha256_of
 from lang_core import InputError
 
 if TYPE_CHECKING:
@@ -20,12 +19,7 @@ VERSION: Final = "0.1.0"
 def hashes_of(directory: Path, known: dict[str, str]) -> dict[str, str]:
     """The sha256 of every file but the description and the report; ``known`` ones are not computed again."""
     names = sorted(path.name for path in directory.iterdir() if path.name not in (MARK, REPORT))
-    return {name: known.get(name) or _sha256(directory / name) for name in names}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {name: known.get(name) or sha256_of(directory / name) for name in names}
 
 
 def producer() -> dict[str, str]:

@@ -1,0 +1,58 @@
+"""Says what is in a bundle.
+
+inspect --bundle DIR                                  everything, and whether the files are what was exported
+inspect --bundle DIR --parameters 'model.layers.0.*'  the parameters whose path matches
+inspect --bundle DIR --graph svg --output graph.svg   the module's graph with repeated blocks collapsed
+"""
+
+import json
+from typing import Final
+
+from absl import flags
+
+from compile_hlo.bundle import Bundle
+from lang_core import InputError
+from tools import cli
+from tools.inspecting import (
+    GRAPH_FORMATS,
+    check_whole,
+    facts,
+    facts_text,
+    graph_text,
+    parameters,
+    parameters_text,
+)
+
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True)
+_FORMAT: Final = flags.DEFINE_enum("format", "text", ["text", "json"], "For a person, or for a program.")
+_PARAMETERS: Final = flags.DEFINE_string("parameters", None, "List the parameters whose path matches this glob.")
+_GRAPH: Final = flags.DEFINE_enum("graph", None, list(GRAPH_FORMATS), "Give the graph instead, in this form.")
+_HASHES: Final = flags.DEFINE_bool("hashes", True, "Read all files to compare their sha256 with what was exported.")
+_OUTPUT: Final = flags.DEFINE_string("output", None, "The file to write to; stdout by default.")
+
+
+def main() -> None:
+    """Prints facts, parameters or the graph."""
+    if _GRAPH.value is not None and _PARAMETERS.value is not None:
+        raise InputError("--graph and --parameters each ask for one thing: give one of them")
+    output = cli.output_file("output", _OUTPUT.value)
+    bundle = Bundle(cli.user_path(_BUNDLE.value))
+    found = None
+    if _GRAPH.value is not None:
+        text = graph_text(bundle.path, bundle.config.entry_points, _GRAPH.value)
+    elif _PARAMETERS.value is not None:
+        listed = parameters(bundle, _PARAMETERS.value)
+        text = parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
+    else:
+        found = facts(bundle, hashes=_HASHES.value)
+        text = facts_text(found) if _FORMAT.value == "text" else json.dumps(found, indent=2) + "\n"
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text)
+    if found is not None:
+        check_whole(bundle.path, found["files"])
+
+
+if __name__ == "__main__":
+    cli.run(main)
