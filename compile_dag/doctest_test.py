@@ -3,7 +3,8 @@ import importlib
 
 import pytest
 
-MODULES = ("compile_dag", "compile_dag._context", "compile_dag._record")
+GRADIENT = ("compile_dag.gradient", "compile_dag.gradient._api", "compile_dag.gradient._rules")
+MODULES = ("compile_dag", "compile_dag._context", "compile_dag._record", *GRADIENT)
 
 
 @pytest.mark.parametrize("name", MODULES)

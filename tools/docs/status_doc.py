@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from compile_dag.gradient import NOT_DIFFERENTIABLE
+from compile_dag.gradient import RULES as GRADIENT_RULES
 from compile_hlo.emit import RULES
 from compile_hlo.iree import DEVICES
 from lang_core import DTYPES, OPS, Op
@@ -24,6 +26,8 @@ This page is generated, and a test keeps it up to date: run `bazel run //tools/d
 - **StableHLO**: the op has an emission rule in `compile_hlo/emit`; a leaf is written where it is used.
 - **interpreter**: dtypes of the operands with which `tests/emission/interpreter_test.py` runs it in StableHLO's
   reference interpreter against the eager rule.
+- **gradient**: the op has a gradient rule in `compile_dag/gradient`, held to jax and to differences by the tests there;
+  else why none flows through it.
 - **devices**: how many cases `tests/emission/devices_test.py` runs against the eager rule. Cases that IREE 3.13 cannot
   run or gets wrong there are left out, with the number of the reason below; a test fails when one of them begins to
   work. Tests on `vulkan` and `cuda` are skipped, with the reason, on a machine that has no such device.
@@ -33,7 +37,7 @@ This page is generated, and a test keeps it up to date: run `bazel run //tools/d
 
 def render() -> str:
     """The page."""
-    head = ["op", "eager", "StableHLO", "interpreter", *DEVICES]
+    head = ["op", "eager", "StableHLO", "interpreter", *DEVICES, "gradient"]
     rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     rows += ["| " + " | ".join(_cells(op)) + " |" for op in OPS.values()]
     return _HEADER + "\n".join(rows) + "\n\n" + "\n".join(_reasons()) + "\n"
@@ -46,6 +50,7 @@ def _cells(op: Op) -> Iterator[str]:
     yield _dtypes({case.dtype.name for case in CASES if case.op == op.name})
     for device in DEVICES:
         yield _on_device(op, device)
+    yield "yes" if op.name in GRADIENT_RULES else NOT_DIFFERENTIABLE.get(op.name, "no")
 
 
 def _dtypes(found: set[str]) -> str:

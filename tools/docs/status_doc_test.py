@@ -18,10 +18,11 @@ def test_every_op_has_a_row_and_every_rule() -> None:
     rows = [line.split(" | ") for line in status_doc.render().splitlines() if line.startswith("| `")]
     assert [row[0] for row in rows] == [f"| `{name}`" for name in OPS]
     for row in rows:
-        assert len(row) == 4 + len(DEVICES)
+        assert len(row) == 5 + len(DEVICES)
         assert row[1] == "yes"
         assert row[2] in ("yes", "leaf")
         assert row[3] != "none"
+        assert row[-1] != "no |"
 
 
 def test_main_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,152 @@
+"""The backward pass: from the gradients of results to those of what they were made from."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from itertools import groupby
+from typing import Any
+
+from compile_dag._graph import regions_of
+from compile_dag._node import Node, Value
+from compile_dag.gradient._rules import COMPOSITE_RULES, NOT_DIFFERENTIABLE, RULES, Rule, Step
+from compile_dag.gradient._units import Unit, units_of
+from lang_core import ExecutionContext, GraphError, Tensor, near_names
+
+
+class Cotangents:
+    """The gradient of each value so far, by the value's ``id``: a sum that grows as its users are passed."""
+
+    def __init__(self, ctx: ExecutionContext) -> None:
+        self._ctx = ctx
+        self._found: dict[int, Tensor] = {}
+
+    def add(self, value: Value, gradient: Tensor) -> None:
+        """Adds what one use contributes, fitted to the value's spec."""
+        gradient = fitted(self._ctx, gradient, value)
+        before = self._found.get(id(value))
+        self._found[id(value)] = gradient if before is None else self._ctx.ops.add(before, gradient)
+
+    def get(self, value: Value) -> Tensor | None:
+        """What is known; None where nothing contributed."""
+        return self._found.get(id(value))
+
+    def pop(self, value: Value) -> Tensor | None:
+        """The same, and it is not needed again."""
+        return self._found.pop(id(value), None)
+
+
+def fitted(ctx: ExecutionContext, gradient: Tensor, value: Tensor) -> Tensor:
+    """The gradient summed over the axes along which the value was broadcast, in the value's dtype."""
+    shape, ops = value.shape, ctx.ops
+    if gradient.shape != shape:
+        lead = gradient.ndim - len(shape)
+        axes = [i for i, dim in enumerate(gradient.shape) if i < lead or (shape[i - lead] == 1 and dim != 1)]
+        gradient = ops.reshape(ops.sum(gradient, axes), shape)
+    return ops.cast(gradient, value.dtype)
+
+
+def active_values(nodes: Iterable[Node], wanted: Iterable[Value]) -> set[int]:
+    """The ids of the floating values that depend on the wanted ones by differentiable ops, these included."""
+    active = {id(value) for value in wanted}
+    for node in nodes:
+        if node.op.name not in NOT_DIFFERENTIABLE and any(id(value) in active for value in node.inputs):
+            active.update(id(value) for value in node.results if value.dtype.is_floating)
+    return active
+
+
+def backward(
+    ctx: ExecutionContext,
+    nodes: Sequence[Node],
+    known: dict[int, Tensor],
+    seeds: Sequence[tuple[Value, Tensor]],
+    wanted: Sequence[Value],
+    constants: dict[int, Any],
+    blocks: bool = True,
+) -> list[Tensor | None]:
+    """Goes through the nodes from the last to the first.
+
+    What is done for the nodes of a block ``b`` is done in a block ``b.backward``, under the nodes' own module paths
+    and source lines.
+
+    Args:
+        ctx: in which the gradient is computed or recorded.
+        nodes: that were run forward in ``ctx``.
+        known: the tensors of ``ctx`` that the nodes' values stand for, by ``id``.
+        seeds: values, and the gradient of the loss with respect to each.
+        wanted: the values whose gradients are asked for.
+        constants: arrays of constants from around the nodes, by the value's ``id``.
+        blocks: whether to open blocks; not in the function of a loop or branch.
+
+    Returns:
+        The gradients; None where nothing depends on a value.
+
+    Raises:
+        GraphError: an op on the way has no gradient rule.
+    """
+    active = active_values(nodes, wanted)
+    constants = constants | {id(n.results[0]): n.attributes[0].array for n in nodes if n.op.name == "constant"}
+    found = Cotangents(ctx)
+    keep = {id(value) for value in wanted}
+    for value, gradient in seeds:
+        if id(value) in active:
+            found.add(value, gradient)
+    units = units_of(nodes, [*(value for value, _ in seeds), *wanted], active)
+    path, line = ctx.module_path, ctx.source_line
+    try:
+        for (_, block), stretch in groupby(reversed(units), lambda unit: (id(unit.node.block), unit.node.block)):
+            stretch = [unit for unit in stretch if any(id(value) in active for value in unit.results)]
+            with ctx.block(f"{block}.backward") if blocks and block and stretch else nullcontext():
+                for unit in stretch:
+                    ctx.module_path, ctx.source_line = unit.node.path, unit.node.line
+                    _unit(ctx, unit, known, found, active, keep, constants)
+    finally:
+        ctx.module_path, ctx.source_line = path, line
+    return [found.get(value) for value in wanted]
+
+
+def _unit(
+    ctx: ExecutionContext,
+    unit: Unit,
+    known: dict[int, Tensor],
+    found: Cotangents,
+    active: set[int],
+    keep: set[int],
+    constants: dict[int, Any],
+) -> None:
+    cotangents = [found.get(value) if id(value) in keep else found.pop(value) for value in unit.results]
+    if all(each is None for each in cotangents) or not any(id(value) in active for value in unit.inputs):
+        return
+    operands = unit.node.inputs if unit.call is None else unit.call.inputs
+    node = unit.node
+    step = Step(
+        ctx,
+        node.op.name if unit.call is None else unit.call.name,
+        tuple(known[id(each)] if isinstance(each, Value) else each for each in operands),
+        tuple(known[id(value)] for value in unit.results),
+        node.attributes if unit.call is None else unit.call.attributes,
+        tuple(isinstance(each, Value) and id(each) in active for each in operands),
+        operands,
+        f"at {node.path or 'the root'}, {node.line}",
+        constants,
+    )
+    thunks = (_rule_of(node, step) if unit.call is None else COMPOSITE_RULES[unit.call.name])(step, *cotangents)
+    if len(thunks) != len(operands):
+        raise GraphError(
+            f"the gradient rule of {step.name!r} returned {len(thunks)} functions for {len(operands)} inputs "
+            f"({step.where}): return one for each, None where no gradient flows"
+        )
+    for value, wants, thunk in zip(operands, step.wanted, thunks, strict=True):
+        gradient = thunk() if wants and thunk is not None else None
+        if gradient is not None:
+            found.add(value, gradient)
+
+
+def _rule_of(node: Node, step: Step) -> Rule:
+    rule = RULES.get(node.op.name)
+    if rule is None:
+        inside = " and regions" if any(True for _ in regions_of(node)) else ""
+        raise GraphError(
+            f"the op {node.op.name!r}{inside} ({step.where}) has no gradient rule: register one with "
+            f"@gradient_of({node.op.name!r}), or say why there is none with not_differentiable"
+            f"{near_names(node.op.name, RULES)}"
+        )
+    return rule

@@ -1,0 +1,168 @@
+"""Gradients of composites, each as one: less is kept from the forward pass than their ops would keep.
+
+What is kept are a composite's inputs and results; what lies between is computed again.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from compile_dag.gradient._rules import Step, Thunk, composite_gradient, wide_dtype
+from lang_core import Ops, Tensor
+
+_ROOT: Final = math.sqrt(2 / math.pi)
+
+
+@composite_gradient("softmax")
+def _softmax(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """y (g - sum(g y)), from the result alone; where it is masked y is 0."""
+    ops = step.ops
+    (axis,) = step.attributes
+
+    def of_x() -> Tensor:
+        wide, y = step.wide(g, step.results[0])
+        product = ops.mul(wide, y)
+        return ops.sub(product, ops.mul(y, ops.sum(product, axis, keepdims=True)))
+
+    return of_x, None
+
+
+@composite_gradient("silu")
+def _silu(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """s (1 + x (1 - s)), s = logistic(x)."""
+    ops = step.ops
+
+    def of_x() -> Tensor:
+        wide, x = step.wide(g, step.inputs[0])
+        slope = ops.mul(ops.logistic(x), ops.add(ops.mul(x, ops.logistic(ops.negate(x))), 1.0))
+        return ops.mul(wide, slope)
+
+    return (of_x,)
+
+
+@composite_gradient("softplus")
+def _softplus(step: Step, g: Tensor) -> Sequence[Thunk]:
+    def of_x() -> Tensor:
+        wide, x = step.wide(g, step.inputs[0])
+        return step.ops.mul(wide, step.ops.logistic(x))
+
+    return (of_x,)
+
+
+@composite_gradient("gelu")
+def _gelu(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """Phi(x) + x phi(x), Phi and phi the normal distribution and its density."""
+    ops = step.ops
+
+    def of_x() -> Tensor:
+        wide, x = step.wide(g, step.inputs[0])
+        below = ops.mul(ops.add(ops.erf(ops.mul(x, math.sqrt(0.5))), 1.0), 0.5)
+        density = ops.mul(ops.exp(ops.mul(ops.mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
+        return ops.mul(wide, ops.add(below, ops.mul(x, density)))
+
+    return (of_x,)
+
+
+@composite_gradient("gelu_tanh")
+def _gelu_tanh(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """(1 + t) / 2 + x (1 - t^2) u' / 2, t = tanh(u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
+    ops = step.ops
+
+    def of_x() -> Tensor:
+        wide, x = step.wide(g, step.inputs[0])
+        square = ops.mul(x, x)
+        t = ops.tanh(ops.mul(ops.mul(x, ops.add(ops.mul(square, 0.044715), 1.0)), _ROOT))
+        inner = ops.mul(ops.add(ops.mul(square, 3 * 0.044715), 1.0), _ROOT)
+        rest = ops.mul(ops.mul(x, ops.mul(ops.add(t, 1.0), ops.sub(1.0, t))), inner)
+        return ops.mul(wide, ops.mul(ops.add(ops.add(t, 1.0), rest), 0.5))
+
+    return (of_x,)
+
+
+@composite_gradient("rms_norm")
+def _rms_norm(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """With n = x r, r = 1 / sqrt(mean(x^2) + eps) and h = g weight: dx = r (h - n mean(h n)), dweight = sum(g n)."""
+    ops = step.ops
+    (eps,) = step.attributes
+    wide, x = step.wide(g, step.inputs[0])
+    scale = ops.rsqrt(ops.add(ops.mean(ops.mul(x, x), -1, keepdims=True), eps))
+    normed = ops.mul(x, scale)
+
+    def of_x() -> Tensor:
+        return _through_norm(ops, _weighted(step, wide, step.inputs[1]), normed, scale)
+
+    return of_x, lambda: ops.mul(wide, normed)
+
+
+@composite_gradient("layer_norm")
+def _layer_norm(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """As rms_norm of x - mean(x), whose gradient loses its mean too."""
+    ops = step.ops
+    (eps,) = step.attributes
+    wide, x = step.wide(g, step.inputs[0])
+    centred = ops.sub(x, ops.mean(x, -1, keepdims=True))
+    scale = ops.rsqrt(ops.add(ops.mean(ops.mul(centred, centred), -1, keepdims=True), eps))
+    normed = ops.mul(centred, scale)
+
+    def of_x() -> Tensor:
+        inner = _through_norm(ops, _weighted(step, wide, step.inputs[1]), normed, scale)
+        return ops.sub(inner, ops.mean(inner, -1, keepdims=True))
+
+    return of_x, lambda: ops.mul(wide, normed), lambda: wide
+
+
+def _weighted(step: Step, wide: Tensor, weight: Tensor | None) -> Tensor:
+    return wide if weight is None else step.ops.mul(wide, step.ops.cast(weight, wide.dtype))
+
+
+def _through_norm(ops: Ops, h: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
+    shared = ops.mean(ops.mul(h, normed), -1, keepdims=True)
+    return ops.mul(scale, ops.sub(h, ops.mul(normed, shared)))
+
+
+@composite_gradient("attention")
+def _attention(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """Computes the scores again: neither they nor the weights [B, N, T, S] are kept (arXiv:2205.14135, Appendix B)."""
+    ops = step.ops
+    q, k, v, mask = step.inputs
+    scale, softcap = step.attributes
+    batch, heads, queries, size = q.shape
+    shared, group = k.shape[1], heads // max(k.shape[1], 1)
+    dtype = wide_dtype(q.dtype)
+    scale = max(size, 1) ** -0.5 if scale is None else scale
+    grouped = ops.reshape(q, (batch, shared, group, queries, size))
+    scores = ops.mul(ops.dot_general(grouped, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=dtype), scale)
+    bent = scores if softcap is None else ops.tanh(ops.div(scores, softcap))
+    capped = scores if softcap is None else ops.mul(bent, softcap)
+    weights = ops.softmax(capped, -1, where=_per_group(ops, mask, shared, group))  # [B, K, G, T, S]
+    wide = ops.cast(ops.reshape(g, (batch, shared, group, queries, v.shape[-1])), dtype)
+
+    def of_scores() -> Tensor:
+        of_weights = ops.dot_general(wide, ops.cast(v, dtype), ((4,), (3,)), ((0, 1), (0, 1)))
+        product = ops.mul(of_weights, weights)
+        found = ops.sub(product, ops.mul(weights, ops.sum(product, -1, keepdims=True)))
+        if softcap is not None:
+            found = ops.mul(found, ops.mul(ops.add(bent, 1.0), ops.sub(1.0, bent)))
+        return ops.mul(found, scale)
+
+    through = of_scores() if step.wanted[0] or step.wanted[1] else wide
+
+    def of_q() -> Tensor:
+        found = ops.dot_general(through, ops.cast(k, dtype), ((4,), (2,)), ((0, 1), (0, 1)))
+        return ops.reshape(found, q.shape)
+
+    def of_k() -> Tensor:
+        return ops.dot_general(through, ops.cast(grouped, dtype), ((2, 3), (2, 3)), ((0, 1), (0, 1)))
+
+    def of_v() -> Tensor:
+        return ops.dot_general(weights, wide, ((2, 3), (2, 3)), ((0, 1), (0, 1)))
+
+    return of_q, of_k, of_v, None
+
+
+def _per_group(ops: Ops, mask: Tensor | None, shared: int, group: int) -> Tensor | None:
+    """The mask as [.., T, S] that broadcasts to [B, K, G, T, S]."""
+    if mask is None or mask.ndim == 2:
+        return mask
+    heads = (1, 1) if mask.shape[1] == 1 else (shared, group)
+    return ops.reshape(mask, (mask.shape[0], *heads, *mask.shape[2:]))

@@ -1,0 +1,109 @@
+"""Gradients of sums of products."""
+
+from collections.abc import Sequence
+
+from compile_dag.gradient._rules import Step, Thunk, gradient_of, wide_dtype
+from lang_core import Ops, Tensor
+
+Axes = tuple[int, ...]
+
+
+@gradient_of("dot_general")
+def _dot_general(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """Each operand's gradient contracts the cotangent with the other operand over that one's free axes."""
+    x_contract, y_contract, x_batch, y_batch, _ = step.attributes
+    x, y = step.inputs
+    lead = len(x_batch)
+    x_free = _free(x.ndim, x_contract + x_batch)
+    y_free = _free(y.ndim, y_contract + y_batch)
+    of_x_free = tuple(range(lead, lead + len(x_free)))
+    of_y_free = tuple(range(lead + len(x_free), g.ndim))
+
+    def of_x() -> Tensor:
+        product = _product(step.ops, g, y, (of_y_free, y_free), (tuple(range(lead)), y_batch), x)
+        return _arranged(step.ops, product, x_batch + x_free + _paired(y_contract, x_contract))
+
+    def of_y() -> Tensor:
+        product = _product(step.ops, g, x, (of_x_free, x_free), (tuple(range(lead)), x_batch), y)
+        return _arranged(step.ops, product, y_batch + y_free + _paired(x_contract, y_contract))
+
+    return of_x, of_y
+
+
+def _free(ndim: int, used: Axes) -> Axes:
+    return tuple(axis for axis in range(ndim) if axis not in used)
+
+
+def _paired(mine: Axes, others: Axes) -> Axes:
+    """The axes ``others``, in the order of the axes that they are paired with."""
+    return tuple(other for _, other in sorted(zip(mine, others, strict=True)))
+
+
+def _product(ops: Ops, g: Tensor, other: Tensor, contract: tuple[Axes, Axes], batch: tuple[Axes, Axes], of: Tensor):
+    """The dot_general of cotangent and other operand, in the dtype of the operand whose gradient it is if it can be."""
+    if g.dtype is other.dtype:
+        return ops.dot_general(g, other, contract, batch)
+    product = ops.dot_general(g, ops.cast(other, g.dtype), contract, batch, dtype=wide_dtype(g.dtype))
+    return ops.cast(product, of.dtype)
+
+
+def _arranged(ops: Ops, product: Tensor, axes: Axes) -> Tensor:
+    """The product, whose axis i is axis ``axes[i]`` of the operand, in the operand's order."""
+    order = tuple(axes.index(axis) for axis in range(len(axes)))
+    return product if order == tuple(range(len(axes))) else ops.transpose(product, order)
+
+
+@gradient_of("conv")
+def _conv(step: Step, g: Tensor) -> Sequence[Thunk]:
+    return lambda: _of_conv_input(step, g), lambda: _of_conv_kernel(step, g)
+
+
+def _of_conv_input(step: Step, g: Tensor) -> Tensor:
+    """A convolution of the cotangent, spread out by the strides, with the kernel turned round."""
+    ops = step.ops
+    x, kernel = step.inputs
+    strides, padding, dilation, groups = step.attributes
+    if not g.spec.size or not x.spec.size or not kernel.spec.size:
+        return step.zeros_like(x)
+    taps, (inputs, outputs) = kernel.shape[:-2], kernel.shape[-2:]
+    spatial = tuple(range(len(taps)))
+    split = ops.reshape(ops.reverse(kernel, spatial), (*taps, inputs, groups, outputs // groups))
+    swapped = ops.transpose(split, (*spatial, len(taps) + 2, len(taps) + 1, len(taps)))
+    turned = ops.reshape(swapped, (*taps, outputs // groups, groups * inputs))
+    low, high = [], []
+    for size, n, s, (before, _), d, k in zip(
+        x.shape[1:-1], g.shape[1:-1], strides, padding, dilation, taps, strict=True
+    ):
+        reach = d * (k - 1)
+        low.append(reach - before)
+        high.append(size + before - ((n - 1) * s + 1))
+    spread = _padded(ops, g, (0, *low, 0), (0, *high, 0), (0, *[s - 1 for s in strides], 0))
+    return ops.conv(spread, turned, dilation=dilation, groups=groups)
+
+
+def _padded(ops: Ops, x: Tensor, low: Axes, high: Axes, interior: Axes) -> Tensor:
+    """x padded with zeros; a negative number takes elements away."""
+    padded = ops.pad(x, [max(a, 0) for a in low], [max(b, 0) for b in high], interior=interior)
+    start = [max(-a, 0) for a in low]
+    stop = [dim - max(-b, 0) for dim, b in zip(padded.shape, high, strict=True)]
+    return padded if not any(start) and stop == list(padded.shape) else ops.slice(padded, start, stop)
+
+
+def _of_conv_kernel(step: Step, g: Tensor) -> Tensor:
+    """A convolution of the input with the cotangent: the batch is summed over, strides and dilation change places."""
+    ops = step.ops
+    x, kernel = step.inputs
+    strides, padding, dilation, groups = step.attributes
+    if not g.spec.size or not x.spec.size or not kernel.spec.size:
+        return step.zeros_like(kernel)
+    batch, *sizes, channels = x.shape
+    count = len(sizes)
+    inputs = channels // groups
+    split = ops.reshape(x, (batch, *sizes, groups, inputs))
+    order = (count + 2, *range(1, count + 1), count + 1, 0)
+    left = ops.reshape(ops.transpose(split, order), (inputs, *sizes, groups * batch))
+    right = ops.transpose(g, (*range(1, count + 1), 0, count + 1))
+    found = ops.conv(left, right, strides=dilation, padding=padding, dilation=strides, groups=groups)
+    taps = kernel.shape[:-2]
+    cut = ops.slice(found, [0] * found.ndim, (inputs, *taps, kernel.shape[-1]))  # a rest of the strides beyond
+    return ops.transpose(cut, (*range(1, count + 1), 0, count + 1))

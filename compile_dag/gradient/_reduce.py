@@ -1,0 +1,92 @@
+"""Gradients of reductions, running sums and order."""
+
+from collections.abc import Sequence
+
+from compile_dag.gradient._rules import Step, Thunk, gradient_of, not_differentiable
+from lang_core import Ops, Tensor
+
+not_differentiable("it is of bool", "any", "all")
+not_differentiable("it gives a position", "argmax", "argmin")
+
+
+def _kept(step: Step, reduced: Tensor) -> Tensor:
+    """A reduction's result, or its cotangent, with the reduced axes as 1."""
+    axes, keepdims = step.attributes
+    if keepdims:
+        return reduced
+    shape = [1 if axis in axes else dim for axis, dim in enumerate(step.inputs[0].shape)]
+    return step.ops.reshape(reduced, shape)
+
+
+@gradient_of("sum")
+def _sum(step: Step, g: Tensor) -> Sequence[Thunk]:
+    return (lambda: step.ops.broadcast(_kept(step, g), step.inputs[0].shape),)
+
+
+@gradient_of("max", "min")
+def _extreme(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """Evenly to all elements that are the extreme one."""
+    ops = step.ops
+    (x,) = step.inputs
+
+    def of_x() -> Tensor:
+        (wide,) = step.wide(_kept(step, g))
+        hit = ops.equal(x, _kept(step, step.results[0]))
+        count = ops.sum(ops.cast(hit, wide.dtype), step.attributes[0], keepdims=True)
+        return ops.select(hit, ops.div(wide, count), 0.0)
+
+    return (of_x,)
+
+
+@gradient_of("prod")
+def _prod(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """The product of all others: of those before and those after, which needs no division by what may be 0."""
+    ops = step.ops
+    axes = step.attributes[0]
+
+    def of_x() -> Tensor:
+        wide, x = step.wide(_kept(step, g), step.inputs[0])
+        if not x.spec.size or not axes:
+            return ops.broadcast(wide, x.shape)
+        free = [axis for axis in range(x.ndim) if axis not in axes]
+        order = (*free, *axes)
+        lined = ops.transpose(x, order)
+        flat = ops.reshape(lined, (*[x.shape[axis] for axis in free], -1))
+        others = ops.mul(_before(ops, flat), ops.reverse(_before(ops, ops.reverse(flat, (-1,))), (-1,)))
+        back = ops.transpose(ops.reshape(others, lined.shape), [order.index(axis) for axis in range(x.ndim)])
+        return ops.mul(wide, back)
+
+    return (of_x,)
+
+
+def _before(ops: Ops, x: Tensor) -> Tensor:
+    """The product of the elements before each one along the last axis, in about log2(n) steps."""
+    size = x.shape[-1]
+    found = _shifted(ops, x, 1)
+    reach = 1
+    while reach < size - 1:
+        found = ops.mul(found, _shifted(ops, found, reach))
+        reach *= 2
+    return found
+
+
+def _shifted(ops: Ops, x: Tensor, by: int) -> Tensor:
+    """x moved up along the last axis; ones come in."""
+    zero = [0] * (x.ndim - 1)
+    return ops.pad(ops.slice_axis(x, -1, 0, x.shape[-1] - by), [*zero, by], [*zero, 0], 1.0)
+
+
+@gradient_of("cumsum")
+def _cumsum(step: Step, g: Tensor) -> Sequence[Thunk]:
+    (axis,) = step.attributes
+    ops = step.ops
+    return (lambda: ops.reverse(ops.cumsum(ops.reverse(g, (axis,)), axis), (axis,)),)
+
+
+@gradient_of("sort")
+def _sort(step: Step, g: Tensor | None, _: Tensor | None) -> Sequence[Thunk]:
+    """Back to where each element came from; a permutation, so nothing is written twice."""
+    axis, _descending = step.attributes
+    if g is None:
+        return (None,)
+    return (lambda: step.ops.scatter(step.zeros_like(step.inputs[0]), step.results[1], g, axis),)

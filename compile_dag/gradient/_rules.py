@@ -1,0 +1,118 @@
+"""What a gradient rule is, and the tables of rules."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from compile_dag._node import Value
+from lang_core import DType, ExecutionContext, GraphError, Ops, Tensor, f32
+
+# The gradient of one input; it is asked for only if something needs it. None: there is none, or it is zero.
+Thunk = Callable[[], Tensor | None] | None
+Rule = Callable[..., Sequence[Thunk]]
+
+RULES: Final[dict[str, Rule]] = {}
+COMPOSITE_RULES: Final[dict[str, Rule]] = {}
+# Ops through which no gradient flows, with the reason.
+NOT_DIFFERENTIABLE: Final[dict[str, str]] = {}
+
+
+class Step:
+    """An op, or a call of a composite, that is differentiated now; what a rule sees.
+
+    Attributes:
+        ctx: records or computes the gradient.
+        ops: of the context.
+        name: of the op or composite.
+        inputs: the operands in ``ctx``; of a composite as it was called, None where one was left out.
+        results: what the op gave, in ``ctx``.
+        attributes: in the order of the op's attributes.
+        wanted: per input, whether its gradient is needed.
+        values: the operands as recorded: by these regions know what they capture.
+        where: module path and source line, for messages.
+        constants: arrays of operands that are constants, by the ``id`` of the recorded value.
+    """
+
+    __slots__ = ("attributes", "constants", "ctx", "inputs", "name", "results", "values", "wanted", "where")
+
+    def __init__(
+        self,
+        ctx: ExecutionContext,
+        name: str,
+        inputs: tuple[Any, ...],
+        results: tuple[Tensor, ...],
+        attributes: tuple[Any, ...],
+        wanted: tuple[bool, ...],
+        values: tuple[Value, ...],
+        where: str,
+        constants: dict[int, Any],
+    ) -> None:
+        self.ctx = ctx
+        self.name = name
+        self.inputs = inputs
+        self.results = results
+        self.attributes = attributes
+        self.wanted = wanted
+        self.values = values
+        self.where = where
+        self.constants = constants
+
+    @property
+    def ops(self) -> Ops:
+        """The context's ops."""
+        return self.ctx.ops
+
+    def wide(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """The tensors, f16 and bf16 as f32: rules compute in f32, and their result is rounded once."""
+        return tuple(self.ops.cast(tensor, wide_dtype(tensor.dtype)) for tensor in tensors)
+
+    def zeros_like(self, tensor: Tensor) -> Tensor:
+        """Zeros of a tensor's spec."""
+        return self.ops.zeros(tensor.shape, tensor.dtype)
+
+
+def wide_dtype(dtype: DType) -> DType:
+    """f32 for f16 and bf16, else the dtype itself."""
+    return f32 if dtype.itemsize == 2 else dtype
+
+
+def gradient_of(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the gradient rule of ops.
+
+    A rule is ``rule(step, *cotangents)``, with one cotangent per result: the gradient of the loss with respect to
+    that result, in its shape and dtype; None where nothing depends on a result (never if the op has one result). It
+    returns one function without arguments per input, or None where no gradient flows; those are called whose gradient
+    is needed. What they return may have the shape to which the input was broadcast, and another floating
+    dtype: it is summed over the broadcast axes, and cast to the input's dtype.
+    """
+    return _register(RULES, "op", names)
+
+
+def composite_gradient(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the gradient rule of composites, by the name given to ``ctx.composite``. See ``gradient_of``.
+
+    The rule stands for the gradients of all ops that the composite's body recorded, if only the call's results are used
+    from outside of it.
+
+    >>> from compile_dag.gradient import composite_gradient
+    >>> @composite_gradient("my_package.square")
+    ... def rule(step, cotangent):
+    ...     (x,) = step.inputs
+    ...     return (lambda: step.ops.mul(cotangent, step.ops.mul(x, 2.0)),)
+    """
+    return _register(COMPOSITE_RULES, "composite", names)
+
+
+def _register(table: dict[str, Rule], kind: str, names: tuple[str, ...]) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            if name in table:
+                raise GraphError(f"the {kind} {name!r} has a gradient rule already: register one for each")
+            table[name] = rule
+        return rule
+
+    return register
+
+
+def not_differentiable(reason: str, *names: str) -> None:
+    """Says that no gradient flows through these ops, and why."""
+    NOT_DIFFERENTIABLE.update(dict.fromkeys(names, reason))

@@ -1,0 +1,125 @@
+"""What is differentiated as one: nodes, and calls of composites that have a rule."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from compile_dag._node import Call, Node, Value
+from compile_dag.gradient._rules import COMPOSITE_RULES
+
+_OUTSIDE: Final = -1
+
+
+class Unit:
+    """One thing to differentiate.
+
+    Attributes:
+        node: the op; of a call the last one of its body.
+        call: the call of a composite; None for an op.
+        nodes: all that belongs to it.
+    """
+
+    __slots__ = ("call", "node", "nodes")
+
+    def __init__(self, nodes: Sequence[Node], call: Call | None) -> None:
+        self.node: Final = nodes[-1]
+        self.call: Final = call
+        self.nodes: Final = nodes
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The values that it takes; of a call in the order of its inputs, and no more than those."""
+        if self.call is None:
+            return self.node.inputs
+        return tuple(each for each in self.call.inputs if isinstance(each, Value))
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """The values that it gives."""
+        return self.node.results if self.call is None else self.call.results
+
+
+def units_of(nodes: Sequence[Node], outputs: Iterable[Value], active: set[int]) -> list[Unit]:
+    """The nodes in order, those of a call that has a rule as one: of nested calls the outermost that can be.
+
+    A call can be taken as one if its inputs exist before its first node, its results are made by its nodes, nothing
+    outside uses another value that they make, and they use no value from outside that matters but the inputs. A pass
+    may have broken that, by merging or leaving out nodes; so may a body that uses more than it is given.
+
+    Args:
+        nodes: in order.
+        outputs: the values that are used beyond the nodes.
+        active: ids of the values whose gradients matter.
+    """
+    whole = _whole_calls(nodes, outputs, active)
+    units: list[Unit] = []
+    taken: dict[int, list[Node]] = {}
+    for node in nodes:
+        call = next((each for each in reversed(_calls_of(node)) if id(each) in whole), None)
+        if call is None:
+            units.append(Unit([node], None))
+        else:
+            members = taken.setdefault(id(call), [])
+            members.append(node)
+            if len(members) == whole[id(call)]:
+                units.append(Unit(members, call))
+    return units
+
+
+def _calls_of(node: Node) -> list[Call]:
+    """The calls that have a rule and that the node was recorded in, innermost first."""
+    found: list[Call] = []
+    call = node.call
+    while call is not None:
+        if call.name in COMPOSITE_RULES:
+            found.append(call)
+        call = call.outer
+    return found
+
+
+def _whole_calls(nodes: Sequence[Node], outputs: Iterable[Value], active: set[int]) -> dict[int, int]:
+    """By ``id`` of the calls that can be taken as one: how many nodes they have."""
+    calls: dict[int, Call] = {}
+    sizes: dict[int, int] = {}
+    first: dict[int, int] = {}
+    made_at: dict[int, int] = {}
+    calls_at: list[list[Call]] = []
+    broken: set[int] = set()
+    for index, node in enumerate(nodes):
+        around = _calls_of(node)
+        calls_at.append(around)
+        for call in around:
+            calls[id(call)] = call
+            sizes[id(call)] = sizes.get(id(call), 0) + 1
+            first.setdefault(id(call), index)
+        for value in node.inputs:
+            broken.update(_left(value, calls_at, made_at, around))
+            if id(value) in active:
+                broken.update(_entered(value, calls_at, made_at, around))
+        made_at.update((id(value), index) for value in node.results)
+    for value in outputs:
+        broken.update(_left(value, calls_at, made_at, []))
+    for key, call in calls.items():
+        if not _stands_alone(call, first[key], calls_at, made_at):
+            broken.add(key)
+    return {key: size for key, size in sizes.items() if key not in broken}
+
+
+def _left(value: Value, calls_at: list[list[Call]], made_at: dict[int, int], user: list[Call]) -> Iterator[int]:
+    """The calls that made the value, that its user is not part of, and whose result it is not."""
+    for call in calls_at[made_at[id(value)]] if id(value) in made_at else ():
+        if not any(call is each for each in user) and not any(value is each for each in call.results):
+            yield id(call)
+
+
+def _entered(value: Value, calls_at: list[list[Call]], made_at: dict[int, int], user: list[Call]) -> Iterator[int]:
+    """The calls that the user is part of, that did not make the value, and that were not given it."""
+    makers = calls_at[made_at[id(value)]] if id(value) in made_at else []
+    for call in user:
+        if not any(call is each for each in makers) and not any(value is each for each in call.inputs):
+            yield id(call)
+
+
+def _stands_alone(call: Call, first: int, calls_at: list[list[Call]], made_at: dict[int, int]) -> bool:
+    before = all(made_at.get(id(each), _OUTSIDE) < first for each in call.inputs if isinstance(each, Value))
+    own = all(id(each) in made_at and any(c is call for c in calls_at[made_at[id(each)]]) for each in call.results)
+    return before and own and bool(call.results)
