@@ -13,10 +13,12 @@ from compile_dag._graph import ComputeGraph, regions_of
 from compile_dag._node import Call, Node, Scope, Value
 from compile_dag._parameter import PARAMETER
 from compile_dag._record import RecordingSink, record
+from compile_dag._tag import TAG, TagInfo, has_tags, tag_info, tags_of
 from compile_dag._tape import Sink, Tape
 
 __all__ = [
     "PARAMETER",
+    "TAG",
     "Call",
     "ComputeGraph",
     "GraphExecutionContext",
@@ -24,10 +26,14 @@ __all__ = [
     "RecordingSink",
     "Scope",
     "Sink",
+    "TagInfo",
     "Tape",
     "Value",
     "evaluate",
+    "has_tags",
     "record",
     "regions_of",
     "replay",
+    "tag_info",
+    "tags_of",
 ]

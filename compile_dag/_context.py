@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import lang_core
 from compile_dag._node import Call, Node, Scope, Value
 from compile_dag._parameter import PARAMETER
+from compile_dag._tag import TAG
 from compile_dag._tape import Sink, Tape
 from lang_core import (
     OPS,
@@ -19,13 +20,16 @@ from lang_core import (
     OpError,
     Parameter,
     RecordingError,
+    TagSelection,
     Tensor,
     TensorSpec,
     TraceEscapeError,
     as_array,
+    tag_name,
 )
 
 R = TypeVar("R")
+T = TypeVar("T", bound=Tensor)
 
 # Frames of these folders are the machinery, their tests excepted; the first frame outside is the user's.
 _MACHINERY: Final = tuple(path.rpartition("/")[0] + "/" for path in (lang_core.__file__ or "", __file__))
@@ -37,6 +41,9 @@ class GraphExecutionContext(ExecutionContext):
     Recordings nest. The innermost one gets the ops and placeholders; each one around it that asked to
     (``include_nested``) gets them too. However a recording is left, it is closed. What the functions of a loop
     or branch do is part of that op, and reaches no recording around it.
+
+    Args:
+        tags: which tags to record; of the others, and where None of all, nothing is recorded.
 
     >>> from compile_dag import GraphExecutionContext
     >>> ctx = GraphExecutionContext()
@@ -50,8 +57,9 @@ class GraphExecutionContext(ExecutionContext):
     }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tags: TagSelection | None = None) -> None:
         super().__init__()
+        self._tags = tags
         self._tapes: list[Tape] = []
         self._tape: Tape | None = None
         self._also: tuple[Tape, ...] = ()
@@ -136,6 +144,12 @@ class GraphExecutionContext(ExecutionContext):
             self._call = outer
         call.results = results if isinstance(results, tuple) else (results,)  # pyright: ignore[reportAttributeAccessIssue]
         return results
+
+    def tag(self, x: T, name: str, *, detail: bool = False) -> T:
+        """Records that the tensor has this name, if it is one of those selected; x itself is what it was."""
+        if self._tags is not None and self._tags.selects(tag_name(self.module_path, name), detail):
+            self._record(TAG, (self._check_operand(TAG, x),), (name,), TAG.infer_afresh)
+        return x
 
     @contextmanager
     def watched(self) -> Iterator[list[Node]]:

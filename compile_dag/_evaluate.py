@@ -7,6 +7,7 @@ from typing import Any
 
 from compile_dag._graph import ComputeGraph, regions_of
 from compile_dag._node import Node
+from compile_dag._tag import TAG
 from lang_core import ExecutionContext, GraphError, Parameter, Tensor, near_names
 
 
@@ -87,6 +88,8 @@ def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tupl
         return (ctx.parameter(_Named(path, spec)),)
     if node.op.name == "constant":
         return (ctx.constant(node.attributes[0].array),)
+    if node.op is TAG and not ctx.isRecording:
+        return (ctx.tag(operands[0], node.attributes[0]),)
     regions = [_callable(region, ctx, values) for region in regions_of(node)]
     if node.op.name == "while":
         return ctx.while_loop(lambda *v: regions[0](*v)[0], regions[1], operands[: node.attribute("carried")])

@@ -8,7 +8,7 @@ from compile_dag._context import GraphExecutionContext
 from compile_dag._graph import ComputeGraph
 from compile_dag._node import Value
 from compile_dag._tape import Sink
-from lang_core import RecordingError, TensorSpec
+from lang_core import RecordingError, TagSelection, TensorSpec
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -28,7 +28,11 @@ class RecordingSink(Sink, Protocol[T_co]):
 
 @overload
 def record(
-    fn: Callable[..., Any], *specs: TensorSpec, input_names: Sequence[str] | None = ..., name: str | None = ...
+    fn: Callable[..., Any],
+    *specs: TensorSpec,
+    input_names: Sequence[str] | None = ...,
+    name: str | None = ...,
+    tags: TagSelection | None = ...,
 ) -> ComputeGraph: ...
 
 
@@ -39,6 +43,7 @@ def record(
     input_names: Sequence[str] | None = ...,
     name: str | None = ...,
     sink: RecordingSink[T],
+    tags: TagSelection | None = ...,
 ) -> T: ...
 
 
@@ -48,6 +53,7 @@ def record(
     input_names: Sequence[str] | None = None,
     name: str | None = None,
     sink: RecordingSink[Any] | None = None,
+    tags: TagSelection | None = None,
 ) -> Any:
     """Records ``fn(ctx, *tensors)``.
 
@@ -58,6 +64,7 @@ def record(
         input_names: of the arguments; those of fn's signature where None.
         name: of the graph; fn's name where None.
         sink: takes the ops as they are recorded, so that nothing has to be kept.
+        tags: which of the model's tags to record; none where None.
 
     Returns:
         The verified graph, or what the sink makes of the recording. Outputs without a name are ``result``, or
@@ -70,7 +77,7 @@ def record(
       return result=%1
     }
     """
-    ctx = GraphExecutionContext()
+    ctx = GraphExecutionContext(tags)
     names = tuple(input_names) if input_names is not None else _argument_names(fn, specs)
     if len(names) != len(specs):
         raise RecordingError(f"record({_name_of(fn)}): {len(specs)} specs for the arguments {names}: give one for each")

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from compile_dag import ComputeGraph, record
+from compile_dag import ComputeGraph, TagInfo, has_tags, record, tags_of
 from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, ParameterTable, Write
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from compile_hlo.streaming import EmittingSink, PlanningSink
-from lang_core import EntryPoint, GraphError, TensorSpec
+from lang_core import EntryPoint, GraphError, TagSelection, TensorSpec
 
 
 @dataclass(slots=True)
@@ -21,6 +21,7 @@ class LoweredFunction:
         nodes_recorded: nodes that were recorded.
         nodes_pruned: nodes that no output needs.
         nodes_emitted: nodes that remained when equal ones were merged.
+        tags: that a dump of the function has, in order; of loops too.
     """
 
     name: str
@@ -29,6 +30,7 @@ class LoweredFunction:
     nodes_recorded: int
     nodes_pruned: int
     nodes_emitted: int
+    tags: tuple[TagInfo, ...] = ()
 
 
 @dataclass(slots=True)
@@ -51,11 +53,11 @@ class LoweredModule:
         return found
 
 
-def record_entry_point(entry_point: EntryPoint) -> ComputeGraph:
-    """Records an entry point; no weight is read."""
+def record_entry_point(entry_point: EntryPoint, tags: TagSelection | None = None) -> ComputeGraph:
+    """Records an entry point, with the tags that are selected; no weight is read."""
     names = [argument.name for argument in entry_point.arguments]
     specs = [argument.spec for argument in entry_point.arguments]
-    return record(entry_point.fn, *specs, input_names=names, name=entry_point.name)
+    return record(entry_point.fn, *specs, input_names=names, name=entry_point.name, tags=tags)
 
 
 def lower_module(
@@ -65,6 +67,7 @@ def lower_module(
     *,
     streaming: bool = False,
     block_functions: bool = True,
+    tags: TagSelection | None = None,
 ) -> LoweredModule:
     """Records, prunes, merges and emits entry points, one after the other.
 
@@ -74,12 +77,15 @@ def lower_module(
         form: how parameters come in.
         streaming: record twice and keep nothing, instead of once and keep the graph. The text is the same.
         block_functions: write blocks as private functions, alike ones once (docs/design/0005-block-functions.md).
+        tags: which of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); none where
+            None, and then the text is that of a model without tags.
 
     Returns:
         What was lowered.
 
     Raises:
         GraphError: streaming was asked for parameters that are arguments, which a head names before its body.
+        InputError: a glob of ``tags`` matches no tag of any entry point.
     """
     if streaming and isinstance(form, ArgumentParameters):
         raise GraphError("parameters as arguments cannot be streamed: the function's head names them all")
@@ -87,14 +93,16 @@ def lower_module(
     lowered = LoweredModule()
     with ModuleWriter(write, form, block_functions=block_functions) as writer:
         for entry_point in entry_points:
-            lowered.functions.append(lower(entry_point, writer))
+            lowered.functions.append(lower(entry_point, writer, tags))
         lowered.kernels = writer.kernels()
+        if tags is not None:
+            tags.check()
         writer.end()
     return lowered
 
 
-def _buffered(entry_point: EntryPoint, writer: ModuleWriter) -> LoweredFunction:
-    recorded = record_entry_point(entry_point)
+def _buffered(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection | None) -> LoweredFunction:
+    recorded = record_entry_point(entry_point, tags)
     pruned = without_dead_code(recorded)
     graph = without_common_subexpressions(pruned)
     return LoweredFunction(
@@ -104,13 +112,16 @@ def _buffered(entry_point: EntryPoint, writer: ModuleWriter) -> LoweredFunction:
         nodes_recorded=len(recorded.nodes),
         nodes_pruned=len(recorded.nodes) - len(pruned.nodes),
         nodes_emitted=len(graph.nodes),
+        tags=tuple(tags_of(filter(has_tags, graph.nodes))),
     )
 
 
-def _streamed(entry_point: EntryPoint, writer: ModuleWriter) -> LoweredFunction:
+def _streamed(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection | None) -> LoweredFunction:
     names = [argument.name for argument in entry_point.arguments]
     specs = [argument.spec for argument in entry_point.arguments]
-    plan = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=PlanningSink())
+    plan = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=PlanningSink(), tags=tags)
     sink = EmittingSink(plan, writer, entry_point.arguments)
-    parameters = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink)
-    return LoweredFunction(entry_point.name, plan.results, parameters, plan.nodes, sink.pruned, sink.emitted)
+    parameters = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink, tags=tags)
+    return LoweredFunction(
+        entry_point.name, plan.results, parameters, plan.nodes, sink.pruned, sink.emitted, tuple(sink.tags)
+    )

@@ -29,6 +29,7 @@ from lang_core._errors import (
 )
 from lang_core._module import Module, Parameter, Repeated
 from lang_core._spec import TensorSpec
+from lang_core._tags import TagSelection, tag_name
 from lang_core._tensor import EagerTensor, Tensor
 from lang_core._weights import WeightSource
 from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
@@ -58,6 +59,7 @@ __all__ = [
     "RecordingError",
     "Repeated",
     "Region",
+    "TagSelection",
     "TapelineError",
     "Tensor",
     "TensorSpec",
@@ -76,5 +78,6 @@ __all__ = [
     "i64",
     "near_names",
     "promote",
+    "tag_name",
     "u8",
 ]

@@ -13,6 +13,7 @@ from lang_core._tensor import Tensor
 from lang_core.ops import Op, Ops
 
 R = TypeVar("R")
+T = TypeVar("T", bound=Tensor)
 
 
 class ExecutionContext(ABC):
@@ -114,6 +115,20 @@ class ExecutionContext(ABC):
         """
         del name
         return body(*inputs, *attributes)
+
+    def tag(self, x: T, name: str, *, detail: bool = False) -> T:
+        """Names a tensor, so that a dump can show it; gives it back.
+
+        Its full name is that of the module that runs and its own: ``model.layers.3.self_attn.q``. Where nobody dumps
+        this does nothing, and a recording has no trace of it.
+
+        Args:
+            x: the tensor.
+            name: unique in the module.
+            detail: only a glob that ends in this very name chooses it (``*.scores``, but not ``*``): for what is large.
+        """
+        del name, detail
+        return x
 
     @contextmanager
     def block(self, name: str) -> Iterator[None]:

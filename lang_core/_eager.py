@@ -1,7 +1,7 @@
 """The eager context: ops compute, with NumPy, at once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -10,12 +10,14 @@ from lang_core._dtypes import DType, as_dtype, bool_, f32, i32
 from lang_core._errors import CheckpointError, OpError, near_names
 from lang_core._module import Parameter
 from lang_core._spec import TensorSpec
+from lang_core._tags import tag_name
 from lang_core._tensor import EagerTensor, Tensor
 from lang_core._weights import WeightSource
 from lang_core.ops import OPS, Op
 from lang_core.ops._op import Specs
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T", bound=Tensor)
 
 _NUMBERS_LIMIT: Final = 1024
 
@@ -50,10 +52,17 @@ class EagerExecutionContext(ExecutionContext):
     Args:
         weights: where ``parameter`` reads; nothing is kept between reads.
         inputs: what ``ops.placeholder`` gives, by name.
+        tag_sink: is given every tensor that the model tags, under its full name, at once.
     """
 
-    def __init__(self, weights: WeightSource | None = None, inputs: Mapping[str, Array] | None = None) -> None:
+    def __init__(
+        self,
+        weights: WeightSource | None = None,
+        inputs: Mapping[str, Array] | None = None,
+        tag_sink: Callable[[str, EagerTensor], object] | None = None,
+    ) -> None:
         super().__init__()
+        self._tag_sink = tag_sink
         self._weights = weights
         self._inputs = dict(inputs or {})
         self._numbers: dict[tuple[DType, float], EagerTensor] = {}
@@ -81,6 +90,12 @@ class EagerExecutionContext(ExecutionContext):
             raise OpError(f"{op.name}: an eager context takes its own tensors and NumPy arrays, found {operand!r}")
         array = np.asarray(operand) if isinstance(operand, np.ndarray | np.generic) else as_array(operand)
         return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)
+
+    def tag(self, x: T, name: str, *, detail: bool = False) -> T:
+        """Hands the tensor to the sink, where there is one."""
+        if self._tag_sink is not None:
+            self._tag_sink(tag_name(self.module_path, name), self._tensor(OPS["constant"], x))
+        return x
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> EagerTensor:
         """A tensor that holds a copy of the value."""

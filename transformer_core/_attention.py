@@ -33,7 +33,7 @@ def grouped_attention(
     scores = ops.mul(scores, q.shape[-1] ** -0.5 if scale is None else scale)
     if bias is not None:
         scores = ops.add(scores, bias)
-    weights = ops.cast(ops.softmax(scores), v.dtype)
+    weights = ops.cast(ops.softmax(ctx.tag(scores, "scores", detail=True)), v.dtype)
     return ops.dot_general(weights, v, ((4,), (2,)), ((0, 1), (0, 1)))
 
 
@@ -107,6 +107,7 @@ class Attention(Module):
         q = apply_rope(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), step.cos, step.sin, self.rope_mode)  # [B, K, G, T, H]
         k = apply_rope(ctx, ops.transpose(k, (0, 2, 1, 3)), step.cos, step.sin, self.rope_mode)  # [B, K, T, H]
         v = ops.transpose(v, (0, 2, 1, 3))
+        q, k, v = ctx.tag(q, "q"), ctx.tag(k, "k"), ctx.tag(v, "v")
         if cache is not None and step.starts is not None:
             cache = cache.updated(ctx, k, v, step.starts)
             k, v = cache.key, cache.value

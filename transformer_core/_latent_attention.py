@@ -85,6 +85,7 @@ class LatentAttention(Module):
         q_rotated = apply_rope(ctx, ops.transpose(q_rotated, (0, 2, 1, 3)), step.cos, step.sin, self.rope_mode)
         k = apply_rope(ctx, ops.reshape(k, (batch, 1, queries, -1)), step.cos, step.sin, self.rope_mode)
         v = ops.reshape(self.kv_a_layernorm(ctx, compressed), (batch, 1, queries, self.rank))
+        q_rotated, k, v = ctx.tag(q_rotated, "q_rotated"), ctx.tag(k, "k_rotated"), ctx.tag(v, "kv_compressed")
         if cache is not None and step.starts is not None:
             cache = cache.updated(ctx, k, v, step.starts)
             k, v = cache.key, cache.value
@@ -112,7 +113,8 @@ class LatentAttention(Module):
             ops.dot_general(q_latent, v, ((3,), (2,)), ((1,), (0,)), dtype=wide),  # [B, N, T, S]
             ops.dot_general(q_rotated, k, ((3,), (2,)), ((0,), (0,)), dtype=wide),
         )
-        weights = ops.cast(ops.softmax(ops.add(ops.mul(scores, self.scale), bias)), v.dtype)
+        scores = ctx.tag(ops.add(ops.mul(scores, self.scale), bias), "scores", detail=True)
+        weights = ops.cast(ops.softmax(scores), v.dtype)
         latent = ops.dot_general(weights, v, ((3,), (1,)), ((0,), (0,)))  # [B, N, T, rank]
         heads = ops.dot_general(latent, up_value, ((3,), (2,)), ((1,), (0,)))  # [N, B, T, value]
         return ops.transpose(heads, (1, 2, 0, 3))

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Hashable, Iterable, Mapping
 
-from compile_dag import ComputeGraph, Node, Value, regions_of
+from compile_dag import TAG, ComputeGraph, Node, Value, regions_of
 
 # Constants of up to this many bytes are compared by value, larger ones by identity.
 _SMALL = 64
@@ -13,7 +13,7 @@ def without_common_subexpressions(graph: ComputeGraph) -> ComputeGraph:
     """Replaces a node by an earlier one of the same stretch of a block with the same op, operands and attributes.
 
     Nodes of different stretches stay apart, so that a block's text does not depend on what stands around it. A node
-    with regions is never replaced, and its regions are not searched. Valid graph in, valid graph out.
+    with regions, or a tag, is never replaced, and its regions are not searched. Valid graph in, valid graph out.
     """
     subexpressions = Subexpressions()
     nodes: list[Node] = []
@@ -58,7 +58,7 @@ def _key(node: Node) -> Hashable:
         literal = node.attributes[0]
         value = literal.array.tobytes() if literal.array.nbytes <= _SMALL else id(literal)
         return "constant", literal.spec, value
-    if any(True for _ in regions_of(node)):
+    if node.op is TAG or any(True for _ in regions_of(node)):
         return id(node)
     return node.op.name, tuple(map(id, node.inputs)), node.attributes
 

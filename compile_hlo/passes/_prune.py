@@ -1,12 +1,12 @@
-"""Pruning: what the wanted outputs do not need goes."""
+"""Pruning: what neither the wanted outputs nor a tag needs goes."""
 
 from collections.abc import Sequence
 
-from compile_dag import ComputeGraph, Node
+from compile_dag import ComputeGraph, Node, has_tags
 
 
 def pruned_to_outputs(graph: ComputeGraph, outputs: Sequence[str]) -> ComputeGraph:
-    """Keeps the nodes that the named outputs need.
+    """Keeps the nodes that the named outputs need, and the tags with what they need.
 
     Args:
         graph: a valid graph.
@@ -24,18 +24,21 @@ def pruned_to_outputs(graph: ComputeGraph, outputs: Sequence[str]) -> ComputeGra
 
 
 def without_dead_code(graph: ComputeGraph) -> ComputeGraph:
-    """Keeps the nodes that the outputs need. Valid graph in, valid graph out."""
+    """Keeps the nodes that the outputs and the tags need. Valid graph in, valid graph out."""
     return pruned_to_outputs(graph, tuple(graph.outputs))
 
 
 def needed_nodes(nodes: Sequence[Node], live: set[int]) -> list[Node]:
-    """The nodes, in order, that the values of ``live`` (by ``id``) need; what they use is added to ``live``."""
+    """The nodes, in order, that tags and the values of ``live`` (by ``id``) need; ``live`` gets what they use."""
     kept: list[Node] = []
     for node in reversed(nodes):
         for value in node.results:
             if id(value) in live:
-                kept.append(node)
-                live.update(map(id, node.inputs))
                 break
+        else:
+            if not has_tags(node):
+                continue
+        kept.append(node)
+        live.update(map(id, node.inputs))
     kept.reverse()
     return kept

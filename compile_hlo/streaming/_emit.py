@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from compile_dag import Node, Value
+from compile_dag import Node, TagInfo, Value, has_tags, tags_of
 from compile_hlo.emit import FunctionWriter, ModuleWriter, ParameterTable
 from compile_hlo.passes import Subexpressions, needed_nodes
 from compile_hlo.streaming._plan import INPUT, Plan, fingerprint
@@ -16,6 +16,7 @@ class EmittingSink(StretchSink):
     Attributes:
         emitted: how many nodes were written.
         pruned: how many nodes nothing needs.
+        tags: those that were written, in order.
     """
 
     def __init__(self, plan: Plan, writer: ModuleWriter, arguments: Sequence[Argument]) -> None:
@@ -30,6 +31,7 @@ class EmittingSink(StretchSink):
         self._stands_for: dict[int, int] = {}  # by identity: for how many of them
         self.emitted = 0
         self.pruned = 0
+        self.tags: list[TagInfo] = []
 
     def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
         """Writes the function's head."""
@@ -51,6 +53,7 @@ class EmittingSink(StretchSink):
         self.pruned += len(nodes) - len(needed)
         merged = self._subexpressions.merged(needed)
         self.emitted += len(merged)
+        self.tags += tags_of(filter(has_tags, merged))
         assert self._function is not None
         standing = {id(self._subexpressions.first(value)) for value in made if id(value) in live}
         results = [value for node in merged for value in node.results if id(value) in standing]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from compile_dag import ComputeGraph, Node, Value
+from compile_dag import ComputeGraph, Node, Value, has_tags
 from compile_hlo.streaming._stretches import StretchSink
 from lang_core import GraphError, Literal, TensorSpec
 
@@ -117,6 +117,7 @@ class PlanningSink(StretchSink):
         self._masks: dict[int, int] = {}
         self._fingerprints = array("Q")
         self._count = 0
+        self._tagged: dict[int, int] = {}  # stretch -> mask of what its tags need
 
     def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
         """Marks the inputs."""
@@ -133,6 +134,8 @@ class PlanningSink(StretchSink):
         for value in node.results:
             value.mark = self.number, self.serial, mask
             self.serial += 1
+        if has_tags(node):
+            self._tagged[self.number] = self._tagged.get(self.number, 0) | mask
 
     def _input(self, number: int, serial: int, mask: int) -> int:
         key = number, serial
@@ -159,7 +162,7 @@ class PlanningSink(StretchSink):
         self._finish()
         self._begin_uses()
         results = {name: value.spec for name, value in outputs.items()}
-        sweep = _Sweep(self._uses, self._begins, list(self._masks))
+        sweep = _Sweep(self._uses, self._begins, list(self._masks), self._tagged)
         for value in outputs.values():
             sweep.need(*value.mark)
         return sweep.run(Plan(results, self._count, self.number, self._fingerprints))
@@ -168,10 +171,10 @@ class PlanningSink(StretchSink):
 class _Sweep:
     """From the last stretch to the first: what is needed of each."""
 
-    def __init__(self, uses: array[int], begins: array[int], masks: list[int]) -> None:
+    def __init__(self, uses: array[int], begins: array[int], masks: list[int], tagged: dict[int, int]) -> None:
         self._uses, self._begins, self._masks = uses, begins, masks
         self._needed: dict[int, set[int]] = {}
-        self._depends: dict[int, int] = {}
+        self._depends: dict[int, int] = tagged
 
     def need(self, number: int, serial: int, mask: int) -> bool:
         """Notes that a value is needed; says whether this is new."""

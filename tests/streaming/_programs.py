@@ -13,7 +13,9 @@ INPUTS = ("x", "y")
 # A step is (kind, numbers): the numbers choose operands among the values made so far.
 Step = tuple[str, tuple[int, ...], list[Any]]
 
-_LEAVES = st.sampled_from(["add", "exp", "mul_constant", "constant", "parameter", "while", "cond", "sum", "split"])
+_LEAVES = st.sampled_from(
+    ["add", "exp", "mul_constant", "constant", "parameter", "while", "cond", "sum", "split", "tag", "tagged_while"]
+)
 _NUMBERS = st.tuples(st.integers(0, 999), st.integers(0, 999))
 
 
@@ -64,6 +66,13 @@ def _while(ctx: Any, x: Any, y: Any, number: int) -> list[Any]:
     return [ops.fori_loop(number % 3, lambda i, v: (ops.add(v, y),), (x,))[0]]
 
 
+def _tagged_while(ctx: Any, x: Any, y: Any, number: int) -> list[Any]:
+    def body(i: Any, v: Any) -> tuple[Any]:
+        return (ctx.tag(ctx.ops.add(v, y), f"round{number % 3}"),)
+
+    return [ctx.ops.fori_loop(2, body, (x,))[0]]
+
+
 def _cond(ctx: Any, x: Any, y: Any, number: int) -> list[Any]:
     ops = ctx.ops
     return list(ops.cond(ops.less(ops.sum(x), float(number)), lambda: (ops.exp(y),), lambda: (ops.negate(x),)))
@@ -84,4 +93,6 @@ _KINDS: dict[str, Callable[[Any, Any, Any, int], list[Any]]] = {
     "cond": _cond,
     "sum": lambda ctx, x, y, n: [ctx.ops.broadcast(ctx.ops.sum(x, 0, keepdims=True), SPEC.shape)],
     "split": _split,
+    "tag": lambda ctx, x, y, n: [ctx.tag(x, f"tag{n % 5}")],
+    "tagged_while": _tagged_while,
 }

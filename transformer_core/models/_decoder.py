@@ -122,11 +122,11 @@ class DecoderLM(Module):
 
     def logits(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """The residual stream [.., D]: normed, times the head, f32 [.., V]."""
-        normed = self.model.norm(ctx, x)
+        normed = ctx.tag(self.model.norm(ctx, x), "model.norm.output")
         weight = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
         wide = f32 if self.dtype.itemsize == 2 else self.dtype
         product = ctx.ops.dot_general(normed, ctx.parameter(weight), ((normed.ndim - 1,), (1,)), dtype=wide)
-        return ctx.ops.cast(product, f32)
+        return ctx.tag(ctx.ops.cast(product, f32), "logits")
 
     def cache_specs(self, batch: int, capacity: int) -> tuple[TensorSpec, TensorSpec]:
         """Of each layer's keys and values: [B, K, S, H] both, or what ``LatentAttention`` keeps."""

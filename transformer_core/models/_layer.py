@@ -24,9 +24,11 @@ class DecoderLayer(Module):
         self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
         """x [B, T, D]: the same shape, and the updated cache."""
+        x = ctx.tag(x, "input")
         attended, cache = self.self_attn(ctx, self.input_layernorm(ctx, x), step, cache)
-        x = ctx.ops.add(x, attended)
-        return ctx.ops.add(x, self.mlp(ctx, self.post_attention_layernorm(ctx, x))), cache
+        x = ctx.ops.add(x, ctx.tag(attended, "self_attn.output"))
+        forwarded = self.mlp(ctx, self.post_attention_layernorm(ctx, x))
+        return ctx.tag(ctx.ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), cache
 
 
 def attention(config: DecoderConfig, index: int, dtype: DType) -> Module:

@@ -1,0 +1,72 @@
+"""The op of a graph that names a tensor for dumps. It is there only where a recording was asked for it."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from compile_dag._graph import ComputeGraph, regions_of
+from compile_dag._node import Node
+from lang_core import Op, TensorSpec, tag_name
+
+# Its result is the operand once more, and used by nobody: whatever needs the tensor does not learn of the tag.
+TAG: Final = Op(
+    "tag",
+    attributes=("name",),
+    summary="Names a tensor below the module's path.",
+    shape_rule=lambda x, name: (x,),
+    eager_rule=lambda x, name: x,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TagInfo:
+    """What is known of a tagged tensor.
+
+    Attributes:
+        name: the full name.
+        spec: shape and dtype.
+        module_path: of the module that tags it.
+        op: that made it.
+        line: where in the Python source that op was called, ``package/file.py:line``; of an input, where it was tagged.
+    """
+
+    name: str
+    spec: TensorSpec
+    module_path: str
+    op: str
+    line: str
+
+
+def tag_info(node: Node) -> TagInfo:
+    """What a tag's node says."""
+    (x,) = node.inputs
+    line = node.line if x.op_name == "placeholder" else x.line
+    return TagInfo(tag_name(node.path, node.attributes[0]), x.spec, node.path, x.op_name, _of_package(line))
+
+
+def _of_package(line: str) -> str:
+    """The line without the folder that its package was imported from, which differs from machine to machine."""
+    file = PurePath(line)
+    folders = [folder for folder in sys.path if folder and file.is_relative_to(folder)]
+    return file.relative_to(min(folders, key=len)).as_posix() if folders else file.name
+
+
+def has_tags(node: Node) -> bool:
+    """Whether a node is a tag, or has one in its regions: such a node is needed for what it shows."""
+    if node.op is TAG:
+        return True
+    for attribute in node.attributes:
+        if isinstance(attribute, ComputeGraph) and any(map(has_tags, attribute.nodes)):
+            return True
+    return False
+
+
+def tags_of(nodes: Iterable[Node]) -> Iterator[TagInfo]:
+    """The tags among nodes and in their regions, in order."""
+    for node in nodes:
+        if node.op is TAG:
+            yield tag_info(node)
+        for region in regions_of(node):
+            yield from tags_of(region.nodes)
