@@ -84,10 +84,16 @@ class Router(Module):
         if routing.chosen_groups < routing.groups:
             choice = self._within_groups(ctx, choice)
         best, chosen = ops.top_k(choice, routing.chosen)
-        weights = best if choice is scores else ops.gather(scores, chosen, 1)
+        weights = best if choice is scores else self._scores_of(ctx, scores, chosen)
         if routing.normalized:
             weights = ops.div(weights, ops.add(ops.sum(weights, 1, keepdims=True), 1e-20))
         return chosen, weights if routing.scale == 1.0 else ops.mul(weights, routing.scale)
+
+    def _scores_of(self, ctx: ExecutionContext, scores: Tensor, chosen: Tensor) -> Tensor:
+        """scores [M, E] at chosen [M, C]; not by ``ops.gather``, whose batching StableHLO 1.0.0 does not know."""
+        ops = ctx.ops
+        places = ops.add(chosen, ops.mul(ops.iota(chosen.shape, 0), self.routing.experts))
+        return ops.take(ops.reshape(scores, (-1,)), places)
 
     def _within_groups(self, ctx: ExecutionContext, choice: Tensor) -> Tensor:
         """choice [M, E], with minus infinity in the groups that are not chosen."""

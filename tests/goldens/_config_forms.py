@@ -28,7 +28,8 @@ def _sizes(*, D: int, F: int, V: int, L: int, N: int) -> Config:
     }
 
 
-def _common5(family: str, architecture: str, K: int, sizes: Config) -> Config:
+def common5(family: str, architecture: str, K: int, sizes: Config) -> Config:
+    """What all families have in transformers 5."""
     return {
         **_sizes(**sizes),
         "architectures": [architecture],
@@ -50,7 +51,7 @@ def _common5(family: str, architecture: str, K: int, sizes: Config) -> Config:
 def llama5(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
     """``LlamaConfig`` of transformers 5."""
     return {
-        **_common5("llama", "LlamaForCausalLM", K, sizes),
+        **common5("llama", "LlamaForCausalLM", K, sizes),
         "attention_bias": False,
         "head_dim": H,
         "mlp_bias": False,
@@ -61,7 +62,7 @@ def llama5(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
 
 def mistral5(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
     """``MistralConfig`` of transformers 5."""
-    return {**_common5("mistral", "MistralForCausalLM", K, sizes), "head_dim": H, "sliding_window": None, **changes}
+    return {**common5("mistral", "MistralForCausalLM", K, sizes), "head_dim": H, "sliding_window": None, **changes}
 
 
 def _qwen_windows(L: int) -> Config:
@@ -77,13 +78,13 @@ def _qwen_windows(L: int) -> Config:
 
 def qwen2_5(*, K: int, sizes: Config, **changes: Any) -> Config:
     """``Qwen2Config`` of transformers 5 (H is always D / N and not stored)."""
-    return {**_common5("qwen2", "Qwen2ForCausalLM", K, sizes), **_qwen_windows(sizes["L"]), **changes}
+    return {**common5("qwen2", "Qwen2ForCausalLM", K, sizes), **_qwen_windows(sizes["L"]), **changes}
 
 
 def qwen3_5(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
     """``Qwen3Config`` of transformers 5."""
     return {
-        **_common5("qwen3", "Qwen3ForCausalLM", K, sizes),
+        **common5("qwen3", "Qwen3ForCausalLM", K, sizes),
         **_qwen_windows(sizes["L"]),
         "attention_bias": False,
         "head_dim": H,

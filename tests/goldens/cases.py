@@ -1,4 +1,4 @@
-"""The golden cases: tiny models of the Llama family and RoPE tables, as plain data.
+"""The golden cases: tiny models and RoPE tables, as plain data.
 
 ``CASES`` maps a name to a ``GoldenCase``, ``ROPE_CASES`` a name to a ``RopeCase``. Nothing here imports torch or
 transformers: ``make_goldens.py`` computed the files in ``data/`` from these cases, ``golden_files.py`` reads them,
@@ -9,12 +9,23 @@ Axes: B batch, T positions, D model, F feed-forward, V vocabulary, L layers, N q
 
 from tests.goldens._case_types import Config, GoldenCase, RopeCase, StoredDType
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
+from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
 from tests.goldens._other_cases import MISTRAL_CASES, QWEN2_CASES, QWEN3_CASES
 from tests.goldens._rope_cases import ROPE_CASES as _ROPE_CASES
 
 __all__ = ["CASES", "ROPE_CASES", "Config", "GoldenCase", "RopeCase", "StoredDType"]
 
 CASES: dict[str, GoldenCase] = {
-    case.name: case for case in (*STRUCTURE_CASES, *ROPE_SCALING_CASES, *MISTRAL_CASES, *QWEN2_CASES, *QWEN3_CASES)
+    case.name: case
+    for case in (
+        *STRUCTURE_CASES,
+        *ROPE_SCALING_CASES,
+        *MISTRAL_CASES,
+        *QWEN2_CASES,
+        *QWEN3_CASES,
+        *MIXTRAL_CASES,
+        *QWEN3_MOE_CASES,
+        *DEEPSEEK_V3_CASES,
+    )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

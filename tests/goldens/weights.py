@@ -1,4 +1,4 @@
-"""Deterministic random weights of the Llama family, and real checkpoint files of them.
+"""Deterministic random weights of tiny models, and real checkpoint files of them.
 
 No weight is stored in the repository. Each tensor comes from its own stream of ``numpy.random.PCG64`` raw bits, seeded
 by a hash of the case's seed and the tensor's key: NumPy promises that the raw streams of its bit generators never
@@ -7,7 +7,7 @@ change, and the way from bits to floats is here, in exact arithmetic. ``goldens_
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,9 @@ import numpy as np
 import safetensors.numpy
 
 from tests.goldens._case_types import Config, GoldenCase, StoredDType
+from tests.goldens._shapes import weight_shapes
+
+__all__ = ["checksum", "random_weights", "stored_weights", "weight_shapes", "write_checkpoint"]
 
 Layout = Literal["sequential", "round_robin"]
 
@@ -27,42 +30,6 @@ _NUMPY_DTYPES: dict[StoredDType, np.dtype] = {
 _TORCH_NAMES: dict[StoredDType, str] = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
 
-def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """Keys and shapes of a Hugging Face checkpoint, in the order of the model; no ``lm_head.weight`` where tied.
-
-    Matrices are ``[out, in]``, as torch's Linear has them.
-    """
-    d, f, v, n = (config[k] for k in ("hidden_size", "intermediate_size", "vocab_size", "num_attention_heads"))
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (v, d)}
-    for layer in range(config["num_hidden_layers"]):
-        prefix = f"model.layers.{layer}."
-        shapes[prefix + "input_layernorm.weight"] = (d,)
-        shapes.update(_attention_shapes(config, prefix + "self_attn.", d, n))
-        shapes[prefix + "post_attention_layernorm.weight"] = (d,)
-        for name, out, inner in (("gate_proj", f, d), ("up_proj", f, d), ("down_proj", d, f)):
-            shapes[f"{prefix}mlp.{name}.weight"] = (out, inner)
-            if config.get("mlp_bias", False):
-                shapes[f"{prefix}mlp.{name}.bias"] = (out,)
-    shapes["model.norm.weight"] = (d,)
-    if not config["tie_word_embeddings"]:
-        shapes["lm_head.weight"] = (v, d)
-    return shapes
-
-
-def _attention_shapes(config: Config, prefix: str, d: int, n: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    family = config["model_type"]
-    k = config.get("num_key_value_heads") or n
-    h = config.get("head_dim") or d // n
-    biased = "qkv" if family == "qwen2" else "qkvo" if config.get("attention_bias", False) else ""
-    for letter, out, inner in (("q", n * h, d), ("k", k * h, d), ("v", k * h, d), ("o", d, n * h)):
-        yield f"{prefix}{letter}_proj.weight", (out, inner)
-        if letter in biased:
-            yield f"{prefix}{letter}_proj.bias", (out,)
-    if family == "qwen3":
-        yield prefix + "q_norm.weight", (h,)
-        yield prefix + "k_norm.weight", (h,)
-
-
 def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:
     """Weights in f32, in the order of ``weight_shapes``.
 
@@ -70,7 +37,7 @@ def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:
     and the matrices ``gain / sqrt(inputs)``, with gains that let attention be picky and logits spread over a few units.
 
     Args:
-        config: a ``config.json`` of ``model_type`` llama, mistral, qwen2 or qwen3, in either form.
+        config: a ``config.json`` in either form.
         seed: the case's seed.
     """
     return {

@@ -10,7 +10,7 @@ from lang_core import EagerExecutionContext, EntryPoint, Tensor
 from tests.goldens.cases import GoldenCase
 from tests.goldens.weights import write_checkpoint
 from transformer_core.checkpoints import SafetensorsCheckpoint
-from transformer_core.models import DecoderLM, entry_points, load_config
+from transformer_core.models import DecoderLM, entry_points, load_config, weights_of
 
 
 @contextmanager
@@ -18,7 +18,8 @@ def opened(case: GoldenCase, directory: Path, shards: int = 1) -> Iterator[tuple
     """The case's model, and an eager context with its weights."""
     write_checkpoint(directory, case, shards=shards)
     with SafetensorsCheckpoint(directory) as weights:
-        yield DecoderLM(load_config(directory)), EagerExecutionContext(weights)
+        model = DecoderLM(load_config(directory))
+        yield model, EagerExecutionContext(weights_of(model, weights))
 
 
 def prefill_and_decode(model: DecoderLM, case: GoldenCase) -> tuple[EntryPoint, EntryPoint]:

@@ -26,6 +26,8 @@ _MORE = [
     ("llama_dynamic_crossing_4x", 11, 1),
     ("mistral_window", 8, 1),
     ("qwen2_window_layers", 3, 1),
+    ("mixtral_window_tied_4x", 4, 1),
+    ("deepseek_v3", 5, 2),
 ]
 
 

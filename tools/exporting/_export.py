@@ -38,7 +38,7 @@ from tools.inspecting import write_graphs
 from tools.text import TOKENIZER_FILES
 from transformer_core import RopeScaling
 from transformer_core.checkpoints import IGNORABLE, Audit, audit
-from transformer_core.models import DecoderLM, entry_points, load_config
+from transformer_core.models import DecoderLM, entry_points, load_config, stored_specs, weights_of
 
 # Positions that caches hold where nobody says how many, if the model was trained on as many.
 DEFAULT_CAPACITY: Final = 2048
@@ -57,6 +57,7 @@ class Export:
         options: what was asked for.
         model: the modules.
         entry_points: what the bundle will offer.
+        weights: the checkpoint under the model's names; None where none is wanted.
         audit: the checkpoint's keys; None without weights.
         meter: costs of the phases.
         lowered: the functions.
@@ -71,6 +72,7 @@ class Export:
     options: ExportOptions
     model: DecoderLM
     entry_points: tuple[EntryPoint, ...]
+    weights: WeightSource | None
     audit: Audit | None
     meter: PhaseMeter
     lowered: LoweredModule = dataclasses.field(default_factory=LoweredModule)
@@ -96,7 +98,7 @@ def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> N
         with meter.phase("load"):
             export = load(options, source, meter)
         with staged(options.output) as staging:
-            _fill(export, source, staging)
+            _fill(export, dataclasses.replace(source, weights=export.weights), staging)
     if options.report is not None:
         copy_report(options.output, options.report)
 
@@ -136,13 +138,14 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
         sequence=options.sequence,
         max_sequence=options.max_sequence,
     )
-    found = None
+    found = weights = None
     if source.weights is not None:
-        wanted = {path: parameter.spec for path, parameter in model.named_parameters()}
+        weights = weights_of(model, source.weights)
+        wanted = stored_specs(model, source.weights)
         tied = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
-        beyond = [f"model.layers.{i}.*" for i in range(model.config.layers, config.layers)]
+        beyond = [f"model.layers.{i}.*" for i in range(model.config.layers, config.layers + config.extra_layers)]
         found = audit(source.weights, wanted, tied=tied, ignorable=[*IGNORABLE, *beyond])
-    return Export(options, model, points, found, meter)
+    return Export(options, model, points, weights, found, meter)
 
 
 def _lower(export: Export, source: ModelSource, staging: Path) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors, single or sharded, read as mapped views, audited, and written in a stream.
+"""Checkpoints: safetensors, single or sharded, read as mapped views, audited, written in a stream; recipes for others.
 
 >>> import numpy as np, os, tempfile
 >>> from lang_core import TensorSpec
@@ -13,6 +13,8 @@
 
 from transformer_core.checkpoints._audit import IGNORABLE, Audit, audit
 from transformer_core.checkpoints._checkpoint import SafetensorsCheckpoint
+from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
+from transformer_core.checkpoints._expert_keys import ExpertKeys
 from transformer_core.checkpoints._file import SafetensorsFile
 from transformer_core.checkpoints._random_llama import (
     LLAMA_PRESETS,
@@ -21,15 +23,23 @@ from transformer_core.checkpoints._random_llama import (
     llama_specs,
     write_random_llama,
 )
+from transformer_core.checkpoints._recipes import Cut, Recipe, Stacked, Stored
 from transformer_core.checkpoints._writer import write_safetensors, write_sharded_safetensors
 
 __all__ = [
     "IGNORABLE",
     "LLAMA_PRESETS",
     "Audit",
+    "ComposedWeights",
+    "Cut",
+    "ExpertKeys",
     "LlamaSizes",
+    "Recipe",
+    "RecipeOf",
     "SafetensorsCheckpoint",
     "SafetensorsFile",
+    "Stacked",
+    "Stored",
     "audit",
     "llama_config",
     "llama_specs",

@@ -10,6 +10,7 @@ from lang_core import ConfigError, DType, Module, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core._moe import Routing
 from transformer_core._rope_config import RopeConfig
+from transformer_core.checkpoints import RecipeOf
 
 CONFIG_FILE: Final = "config.json"
 
@@ -72,6 +73,7 @@ class DecoderConfig:
         mlp_bias: whether the feed-forward projections have biases.
         qk_norm: whether each head of q and k is normed before RoPE.
         experts: of the layers with mixtures of experts; None where every layer is dense.
+        extra_layers: how many layers checkpoints store after the last one that are not run (multi-token prediction).
         latent: of attention over compressed keys and values; None where attention keeps them whole.
         bos_token_id: the token that begins a sequence, if there is one.
         eos_token_ids: the tokens that end one.
@@ -95,6 +97,7 @@ class DecoderConfig:
     qk_norm: bool = False
     experts: ExpertsConfig | None = None
     latent: LatentConfig | None = None
+    extra_layers: int = 0
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 
@@ -129,12 +132,14 @@ class Family:
         model_type: of files without ``architectures``.
         read: makes the configuration of a config.json; raises ConfigError.
         layer: makes layer ``index``: a module whose ``forward(ctx, x, step, cache)`` gives the new x and cache.
+        stored: how checkpoints store parameters that they do not store as the model has them.
     """
 
     architecture: str
     model_type: str
     read: Callable[[ConfigFields], DecoderConfig]
     layer: Callable[[DecoderConfig, int, DType], Module]
+    stored: RecipeOf | None = None
 
 
 _FAMILIES: Final[dict[str, Family]] = {}

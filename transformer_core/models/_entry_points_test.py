@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, EntryPoint, OpError, TensorSpec
-from transformer_core._rope_config import RopeConfig
+from transformer_core._moe import Routing
+from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import DynamicScaling, LinearScaling
 from transformer_core._weights_for_tests import context_of
-from transformer_core.models import DecoderConfig
+from transformer_core.models import DecoderConfig, ExpertsConfig, LatentConfig
 from transformer_core.models._decoder import DecoderLM
 from transformer_core.models._entry_points import entry_points
 
@@ -31,6 +32,13 @@ VARIANTS = {
     "mixed": {"windows": (None, 3), "qkv_bias": True},
     "qwen3": {"qk_norm": True, "output_bias": True, "mlp_bias": True, "kv_heads": 1},
     "linear": {"rope": RopeConfig(rotated=6, scaling=LinearScaling(3.0))},
+    "experts": {
+        "experts": ExpertsConfig(routing=Routing(experts=5, chosen=2), inner=9, layers=(False, True), shared=7)
+    },
+    "latent": {
+        "rope": RopeConfig(rotated=4, mode=RopeMode.INTERLEAVED),
+        "latent": LatentConfig(rank=7, query_rank=5, plain_size=2, value_size=8, scale=0.4),
+    },
 }
 IDS = np.random.default_rng(5).integers(0, 31, (2, 17)).astype(np.int32)
 
@@ -157,6 +165,12 @@ def test_signatures():
     assert {a.spec for a in prefill.arguments[3:]} == {TensorSpec((3, 2, 9, 6), "bf16")}
     assert [a.name for a in decode.arguments] == [a.name for a in prefill.arguments if a.name != "last"]
     assert decode.arguments[0].spec.shape == (3, 1)
+
+
+def test_a_latent_cache_holds_the_rotated_and_the_compressed_part():
+    model = DecoderLM(changed(**VARIANTS["latent"]))
+    decode = entry_points(model, names=["decode"], sequence=1, max_sequence=9)[0]
+    assert [a.spec for a in decode.arguments[2:4]] == [TensorSpec((1, 1, 9, 4), "f32"), TensorSpec((1, 1, 9, 7), "f32")]
 
 
 def test_results_are_the_logits_and_the_caches_by_name():

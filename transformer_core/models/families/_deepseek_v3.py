@@ -7,6 +7,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._moe import Routing, Scoring
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import YarnScaling, yarn_mscale
+from transformer_core.checkpoints import ExpertKeys
 from transformer_core.models._config import DecoderConfig, ExpertsConfig, Family, LatentConfig
 from transformer_core.models._fields import llama_kind, whole_rope
 from transformer_core.models._layer import DecoderLayer
@@ -37,6 +38,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
             scale=(plain + rotated) ** -0.5 * _temperature(fields, rope),
         ),
         experts=_experts(fields),
+        extra_layers=fields.integer("num_nextn_predict_layers", 0, minimum=0),
     )
 
 
@@ -72,4 +74,4 @@ def _experts(fields: ConfigFields) -> ExpertsConfig:
     )
 
 
-DEEPSEEK_V3: Final = Family("DeepseekV3ForCausalLM", "deepseek_v3", _read, DecoderLayer)
+DEEPSEEK_V3: Final = Family("DeepseekV3ForCausalLM", "deepseek_v3", _read, DecoderLayer, ExpertKeys())

@@ -4,6 +4,7 @@ from typing import Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core._moe import Routing
+from transformer_core.checkpoints import ExpertKeys
 from transformer_core.models._config import DecoderConfig, ExpertsConfig, Family
 from transformer_core.models._fields import heads_of, llama_kind, one_window, whole_rope
 from transformer_core.models._layer import DecoderLayer
@@ -27,4 +28,6 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     )
 
 
-MIXTRAL: Final = Family("MixtralForCausalLM", "mixtral", _read, DecoderLayer)
+MIXTRAL: Final = Family(
+    "MixtralForCausalLM", "mixtral", _read, DecoderLayer, ExpertKeys("block_sparse_moe", "w1", "w3", "w2")
+)

@@ -4,6 +4,7 @@ from typing import Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core._moe import Routing
+from transformer_core.checkpoints import ExpertKeys
 from transformer_core.models._config import DecoderConfig, ExpertsConfig, Family
 from transformer_core.models._fields import llama_kind, one_window
 from transformer_core.models._layer import DecoderLayer
@@ -39,4 +40,4 @@ def _experts(fields: ConfigFields, layers: int) -> ExpertsConfig:
     return ExpertsConfig(routing=routing, inner=fields.integer("moe_intermediate_size"), layers=sparse)
 
 
-QWEN3_MOE: Final = Family("Qwen3MoeForCausalLM", "qwen3_moe", _read, DecoderLayer)
+QWEN3_MOE: Final = Family("Qwen3MoeForCausalLM", "qwen3_moe", _read, DecoderLayer, ExpertKeys())

@@ -1,0 +1,98 @@
+"""Keys and shapes of Hugging Face checkpoints, by family.
+
+Matrices are ``[out, in]``, as torch's Linear has them.
+"""
+
+from collections.abc import Iterator
+
+from tests.goldens._case_types import Config
+
+Shapes = Iterator[tuple[str, tuple[int, ...]]]
+
+
+def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Keys and shapes of a checkpoint, in the order of the model; no ``lm_head.weight`` where tied."""
+    d, v, n = (config[k] for k in ("hidden_size", "vocab_size", "num_attention_heads"))
+    attention = _latent_attention if config["model_type"] == "deepseek_v3" else _attention
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (v, d)}
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        shapes[prefix + "input_layernorm.weight"] = (d,)
+        shapes.update(attention(config, prefix + "self_attn.", d, n))
+        shapes[prefix + "post_attention_layernorm.weight"] = (d,)
+        shapes.update(_feed_forward(config, layer, prefix))
+    shapes["model.norm.weight"] = (d,)
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (v, d)
+    return shapes
+
+
+def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
+    family = config["model_type"]
+    k = config.get("num_key_value_heads") or n
+    h = config.get("head_dim") or d // n
+    biased = "qkv" if family == "qwen2" else "qkvo" if config.get("attention_bias", False) else ""
+    for letter, out, inner in (("q", n * h, d), ("k", k * h, d), ("v", k * h, d), ("o", d, n * h)):
+        yield f"{prefix}{letter}_proj.weight", (out, inner)
+        if letter in biased:
+            yield f"{prefix}{letter}_proj.bias", (out,)
+    if family in ("qwen3", "qwen3_moe"):
+        yield prefix + "q_norm.weight", (h,)
+        yield prefix + "k_norm.weight", (h,)
+
+
+def _latent_attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
+    plain, rotated, value = (config[k] for k in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+    rank, query_rank, biased = config["kv_lora_rank"], config["q_lora_rank"], config["attention_bias"]
+    if query_rank is None:
+        yield prefix + "q_proj.weight", (n * (plain + rotated), d)
+    else:
+        yield prefix + "q_a_proj.weight", (query_rank, d)
+        if biased:
+            yield prefix + "q_a_proj.bias", (query_rank,)
+        yield prefix + "q_a_layernorm.weight", (query_rank,)
+        yield prefix + "q_b_proj.weight", (n * (plain + rotated), query_rank)
+    yield prefix + "kv_a_proj_with_mqa.weight", (rank + rotated, d)
+    if biased:
+        yield prefix + "kv_a_proj_with_mqa.bias", (rank + rotated,)
+    yield prefix + "kv_a_layernorm.weight", (rank,)
+    yield prefix + "kv_b_proj.weight", (n * (plain + value), rank)
+    yield prefix + "o_proj.weight", (d, n * value)
+    if biased:
+        yield prefix + "o_proj.bias", (d,)
+
+
+def _feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
+    family, d, f = config["model_type"], config["hidden_size"], config["intermediate_size"]
+    if family == "mixtral":
+        yield from _experts(prefix + "block_sparse_moe.", config["num_local_experts"], d, f, ("w1", "w3", "w2"))
+    elif family == "qwen3_moe" and _is_sparse_qwen(config, layer):
+        experts = config.get("num_local_experts") or config["num_experts"]  # transformers 5, and 4
+        yield from _experts(prefix + "mlp.", experts, d, config["moe_intermediate_size"], _PROJECTIONS)
+    elif family == "deepseek_v3" and layer >= config["first_k_dense_replace"]:
+        inner = config["moe_intermediate_size"]
+        yield from _experts(prefix + "mlp.", config["n_routed_experts"], d, inner, _PROJECTIONS)
+        yield prefix + "mlp.gate.e_score_correction_bias", (config["n_routed_experts"],)
+        yield from _projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"], _PROJECTIONS)
+    else:
+        yield from _projections(prefix + "mlp.", d, f, _PROJECTIONS, config.get("mlp_bias", False))
+
+
+_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+
+
+def _is_sparse_qwen(config: Config, layer: int) -> bool:
+    return layer not in config["mlp_only_layers"] and (layer + 1) % config["decoder_sparse_step"] == 0
+
+
+def _experts(prefix: str, experts: int, d: int, f: int, names: tuple[str, str, str]) -> Shapes:
+    yield prefix + "gate.weight", (experts, d)
+    for expert in range(experts):
+        yield from _projections(f"{prefix}experts.{expert}.", d, f, names)
+
+
+def _projections(prefix: str, d: int, f: int, names: tuple[str, str, str], biased: bool = False) -> Shapes:
+    for name, out, inner in zip(names, (f, f, d), (d, d, f), strict=True):
+        yield f"{prefix}{name}.weight", (out, inner)
+        if biased:
+            yield f"{prefix}{name}.bias", (out,)

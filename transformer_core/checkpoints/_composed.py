@@ -1,0 +1,76 @@
+"""A checkpoint under a model's names: tensors renamed, stacked and cut as they are read."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from lang_core import TensorSpec, WeightSource
+from transformer_core.checkpoints._recipes import Recipe, Stored, common_dtype
+
+RecipeOf = Callable[[str, tuple[int, ...], WeightSource], Recipe | None]
+"""Says of what a parameter (its name and its shape) is made in this checkpoint; None: it is stored as it is."""
+
+
+class ComposedWeights:
+    """Implements ``lang_core.WeightSource`` for the names of a model; nothing is read before it is asked for.
+
+    Args:
+        source: the checkpoint.
+        wanted: the spec of each of the model's parameters.
+        recipe_of: how the model's parameters are made.
+    """
+
+    def __init__(self, source: WeightSource, wanted: Mapping[str, TensorSpec], recipe_of: RecipeOf) -> None:
+        self._source: Final = source
+        self._wanted: Final = wanted
+        self._recipe_of: Final = recipe_of
+
+    def stored(self) -> dict[str, TensorSpec]:
+        """The checkpoint's own keys that the model needs, with the specs that it needs: what ``audit`` compares."""
+        specs: dict[str, TensorSpec] = {}
+        for name, spec in self._wanted.items():
+            made: dict[tuple[int, ...], TensorSpec] = {}
+            for key, shape in self._recipe(name).stored().items():
+                specs[key] = made.setdefault(shape, TensorSpec(shape, spec.dtype))
+        return specs
+
+    def keys(self) -> Iterator[str]:
+        """The model's parameters of which everything is stored."""
+        return (name for name in self._wanted if self.has(name))
+
+    def has(self, key: str) -> bool:
+        """Whether everything that this parameter is made of is stored."""
+        return all(map(self._source.has, self._recipe(key).stored()))
+
+    def spec(self, key: str) -> TensorSpec:
+        """The parameter's shape, in the stored dtype.
+
+        Raises:
+            CheckpointError: a stored tensor is missing or has another shape; names it and its file.
+        """
+        if key not in self._wanted:
+            return self._source.spec(key)
+        return TensorSpec(self._wanted[key].shape, common_dtype(self._source, self._recipe(key)))
+
+    def read(self, key: str) -> np.ndarray:
+        """The whole parameter."""
+        shape = self.spec(key).shape
+        return self.read_rows(key, 0, shape[0]) if shape else self._source.read(key)
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the parameter; just what they are made of is read."""
+        return self._recipe(key).rows(self._source, start, stop)
+
+    def origin(self, key: str) -> str:
+        """The file, and the stored tensors where they are called otherwise."""
+        first, *others = self._recipe(key).stored()
+        file = self._source.origin(first)
+        if first == key:
+            return file
+        return f"{file} ({first}{f' and {len(others)} more' if others else ''})"
+
+    def _recipe(self, name: str) -> Recipe:
+        spec = self._wanted.get(name)
+        shape = self._source.spec(name).shape if spec is None else spec.shape
+        return self._recipe_of(name, shape, self._source) or Stored(name, shape)
