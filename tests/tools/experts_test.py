@@ -83,8 +83,6 @@ def test_what_is_wrong_with_an_expert_is_said_of_its_own_tensor(model: Path, tmp
     key = "model.layers.1.mlp.experts.4.up_proj.weight"
     weights = {**stored_weights(CASE), key: np.zeros((15, 48), np.float32)}
     safetensors.numpy.save_file(weights, model / "model.safetensors")
-    with pytest.raises(
-        CheckpointError, match=rf"'{key}' in .* has shape \[15, 48\], .* needs \[14, 48\]"
-    ):
+    with pytest.raises(CheckpointError, match=rf"'{key}' in .* has shape \[15, 48\], .* needs \[14, 48\]"):
         export(model, tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()
