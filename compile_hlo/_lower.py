@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compile_dag import ComputeGraph, TagInfo, has_tags, record, tags_of
+from compile_hlo.directions import ArgumentDirection, Kernel
 from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, ParameterTable, Write
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from compile_hlo.streaming import EmittingSink, PlanningSink
@@ -18,6 +19,7 @@ class LoweredFunction:
         name: of the entry point.
         results: specs by name, in order.
         parameters: specs by path.
+        directions: of the tensor arguments.
         nodes_recorded: nodes that were recorded.
         nodes_pruned: nodes that no output needs.
         nodes_emitted: nodes that remained when equal ones were merged.
@@ -27,6 +29,7 @@ class LoweredFunction:
     name: str
     results: dict[str, TensorSpec]
     parameters: ParameterTable
+    directions: tuple[ArgumentDirection, ...]
     nodes_recorded: int
     nodes_pruned: int
     nodes_emitted: int
@@ -39,11 +42,11 @@ class LoweredModule:
 
     Attributes:
         functions: its entry points, in order.
-        kernels: its private block functions, each with the number of its call sites.
+        kernels: its private block functions.
     """
 
     functions: list[LoweredFunction] = field(default_factory=list)
-    kernels: dict[str, int] = field(default_factory=dict)
+    kernels: list[Kernel] = field(default_factory=list)
 
     def parameters(self) -> ParameterTable:
         """All weights that the module reads."""
@@ -105,10 +108,12 @@ def _buffered(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection 
     recorded = record_entry_point(entry_point, tags)
     pruned = without_dead_code(recorded)
     graph = without_common_subexpressions(pruned)
+    function = writer.function(graph, entry_point.arguments)
     return LoweredFunction(
         name=graph.name,
         results={name: value.spec for name, value in graph.outputs.items()},
-        parameters=writer.function(graph, entry_point.arguments),
+        parameters=function.parameters,
+        directions=function.directions,
         nodes_recorded=len(recorded.nodes),
         nodes_pruned=len(recorded.nodes) - len(pruned.nodes),
         nodes_emitted=len(graph.nodes),
@@ -121,7 +126,14 @@ def _streamed(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection 
     specs = [argument.spec for argument in entry_point.arguments]
     plan = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=PlanningSink(), tags=tags)
     sink = EmittingSink(plan, writer, entry_point.arguments)
-    parameters = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink, tags=tags)
+    function = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink, tags=tags)
     return LoweredFunction(
-        entry_point.name, plan.results, parameters, plan.nodes, sink.pruned, sink.emitted, tuple(sink.tags)
+        name=entry_point.name,
+        results=plan.results,
+        parameters=function.parameters,
+        directions=function.directions,
+        nodes_recorded=plan.nodes,
+        nodes_pruned=sink.pruned,
+        nodes_emitted=sink.emitted,
+        tags=tuple(sink.tags),
     )

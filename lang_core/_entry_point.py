@@ -19,16 +19,21 @@ class Argument:
         kind: ``"scalar"`` where the caller passes a number rather than a buffer.
         alias_result: the result that takes over this argument's buffer. Such an argument is donated: it is
             updated in place, and its old value is gone after the call.
+        copied: the function updates this argument in place although the caller keeps it: sessions pass a copy.
     """
 
     name: str
     spec: TensorSpec
     kind: Literal["tensor", "scalar"] = "tensor"
     alias_result: str | None = None
+    copied: bool = False
 
     def __post_init__(self) -> None:
         if self.kind == "scalar" and self.spec.shape:
             raise RecordingError(f"argument {self.name!r}: a scalar has rank 0, found {self.spec!r}")
+        if self.copied and (self.kind == "scalar" or self.alias_result is not None):
+            what = "a scalar" if self.kind == "scalar" else "donated"
+            raise RecordingError(f"argument {self.name!r}: only a tensor that is kept can be copied, and it is {what}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from compile_hlo.bundle._kernel_config import (
     ArgumentConfig,
     EntryPointConfig,
     KernelConfig,
+    KernelRecord,
     ResultConfig,
     entry_point_config,
+    kernel_record,
 )
 from compile_hlo.bundle._phases import Memory, PhaseCost, PhaseMeter, memory_now
 from compile_hlo.bundle._sha256 import sha256_of
@@ -23,6 +25,7 @@ __all__ = [
     "Bundle",
     "EntryPointConfig",
     "KernelConfig",
+    "KernelRecord",
     "Memory",
     "PhaseCost",
     "PhaseMeter",
@@ -30,6 +33,7 @@ __all__ = [
     "check_output",
     "entry_point_config",
     "executable_name",
+    "kernel_record",
     "memory_now",
     "sha256_of",
     "signature",

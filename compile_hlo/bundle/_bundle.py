@@ -119,6 +119,7 @@ def signature(entry_point: EntryPointConfig) -> Signature:
                 argument.kind,
                 donated=argument.donated,
                 alias_result=None if argument.alias_result is None else results.index(argument.alias_result),
+                hazard=argument.kind == "tensor" and argument.guarded and not argument.donated,
             )
             for argument in entry_point.args
         ),

@@ -2,18 +2,33 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
+from compile_hlo.directions import ArgumentDirection, Direction, Kernel
 from lang_core import Argument, InputError, TapelineError, TensorSpec
 
 SCHEMA: Final = 1
 
+_NOT_RECORDED: Final = "the version that wrote this bundle did not record it"
+
 
 @dataclass(frozen=True, slots=True)
 class ArgumentConfig:
-    """An argument: ``direction`` is IN, or INOUT where a result takes over its buffer (it is then donated)."""
+    """An argument of an entry point.
+
+    Attributes:
+        name: unique among the arguments.
+        kind: a scalar is passed as a number.
+        direction: as declared: IN, or INOUT where a result takes over its buffer (it is then donated).
+        dtype: the element type's name.
+        shape: empty for a scalar.
+        alias_result: the result that takes over its buffer.
+        donated: the buffer is gone after the call.
+        effective: what the program does with the buffer: IN, OUT, INOUT; None where it was not recorded.
+        guarded: the compiled code may write into the buffer although it is not donated: sessions pass a copy.
+    """
 
     name: str
     kind: Literal["tensor", "scalar"]
@@ -22,6 +37,8 @@ class ArgumentConfig:
     shape: list[int]
     alias_result: str | None = None
     donated: bool = False
+    effective: str | None = None
+    guarded: bool = True
 
     @property
     def spec(self) -> TensorSpec:
@@ -55,13 +72,35 @@ class EntryPointConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """A private block function.
+
+    Attributes:
+        name: its symbol in module.mlir.
+        call_sites: how often it is called.
+        signature: the effective directions of its tensor arguments, in the order of the text; scalars, which come
+            after them, are left out. None where it was not recorded.
+        reason: why there is no signature; None where there is one.
+        arguments: in the order of the text: ``kind``, ``dtype``, ``shape``, ``direction`` (as declared: INOUT where a
+            call site passes a donated argument), ``effective``.
+        results: ``direction``, ``dtype``, ``shape``, ``alias_arg`` (the place of the argument that it takes over).
+    """
+
+    name: str
+    call_sites: int
+    signature: list[str] | None = None
+    reason: str | None = None
+    arguments: list[dict[str, Any]] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class KernelConfig:
     """The whole file.
 
     Attributes:
         entry_points: the functions.
-        kernels: private block functions: name, call sites, and signature, which is None: directions of their
-            arguments are not computed yet.
+        kernels: the private block functions.
         parameters: the weights by path: dtype and shape, in the order in which ``module.vhlo`` takes them.
         targets: per target its file, flags and CPU.
         model: family, sizes, RoPE layout and scaling, tied weights.
@@ -71,7 +110,7 @@ class KernelConfig:
     """
 
     entry_points: list[EntryPointConfig]
-    kernels: list[dict[str, Any]] = field(default_factory=list)
+    kernels: list[KernelRecord] = field(default_factory=list)
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     targets: dict[str, dict[str, Any]] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
@@ -101,23 +140,22 @@ class KernelConfig:
             raise InputError(f"{path}: schema {found!r}, this version reads schema {SCHEMA}: export the bundle again")
         try:
             entry_points = [_entry_point(each) for each in fields.pop("entry_points")]
+            kernels = [_kernel(each) for each in fields.pop("kernels", [])]
             for name in ("parameters", "targets", "model", "producer", "sha256"):
                 if not isinstance(fields.get(name), dict):
                     raise TypeError(f"{name} is no object")
             _check_parts(fields)
-            return cls(entry_points=entry_points, **fields)
+            return cls(entry_points=entry_points, kernels=kernels, **fields)
         except (AttributeError, KeyError, TypeError, TapelineError) as error:
             raise InputError(f"{path}: damaged ({error}): export the bundle again") from None
 
 
 def _check_parts(fields: Mapping[str, Any]) -> None:
-    """Raises where parameters, targets or kernels are not of the schema's form."""
+    """Raises where parameters or targets are not of the schema's form."""
     for each in fields["parameters"].values():
         _ = TensorSpec(tuple(each["shape"]), each["dtype"])
-    for each in (*fields["targets"].values(), *fields["kernels"]):
+    for each in fields["targets"].values():
         _ = each.items()
-    for each in fields["kernels"]:
-        _ = each["name"], int(each["call_sites"])
 
 
 def _entry_point(fields: Mapping[str, Any]) -> EntryPointConfig:
@@ -132,8 +170,45 @@ def _entry_point(fields: Mapping[str, Any]) -> EntryPointConfig:
     return EntryPointConfig(fields["name"], args, results)
 
 
-def entry_point_config(name: str, arguments: Sequence[Argument], results: Mapping[str, TensorSpec]) -> EntryPointConfig:
-    """Describes an entry point: its arguments as declared, its results as lowered."""
+def _kernel(fields: Mapping[str, Any]) -> KernelRecord:
+    _ = fields["name"], int(fields["call_sites"])
+    kernel = KernelRecord(**fields)
+    if kernel.signature is None and kernel.reason is None:
+        return replace(kernel, reason=_NOT_RECORDED)
+    for direction in kernel.signature or ():
+        if direction not in get_args(Direction):
+            raise TypeError(f"kernel {kernel.name!r}: direction {direction!r}")
+    return kernel
+
+
+def kernel_record(kernel: Kernel) -> KernelRecord:
+    """Describes a private block function."""
+    return KernelRecord(
+        kernel.name,
+        kernel.call_sites,
+        list(kernel.signature),
+        arguments=[
+            {"kind": each.kind, **_spec(each.spec), "direction": each.declared, "effective": each.effective}
+            for each in kernel.arguments
+        ],
+        results=[
+            {**_spec(each.spec), "direction": each.direction, "alias_arg": each.alias_arg} for each in kernel.results
+        ],
+    )
+
+
+def _spec(spec: TensorSpec) -> dict[str, Any]:
+    return {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+
+
+def entry_point_config(
+    name: str,
+    arguments: Sequence[Argument],
+    results: Mapping[str, TensorSpec],
+    directions: Sequence[ArgumentDirection],
+) -> EntryPointConfig:
+    """Describes an entry point: its arguments as declared, its results and directions as lowered."""
+    known = {each.name: each for each in directions}
     takes_over = {argument.alias_result: argument.name for argument in arguments if argument.alias_result}
     return EntryPointConfig(
         name,
@@ -146,6 +221,8 @@ def entry_point_config(name: str, arguments: Sequence[Argument], results: Mappin
                 shape=list(argument.spec.shape),
                 alias_result=argument.alias_result,
                 donated=argument.alias_result is not None,
+                effective=known[argument.name].effective if argument.name in known else "IN",
+                guarded=argument.name in known and known[argument.name].guarded,
             )
             for argument in arguments
         ],

@@ -4,10 +4,12 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from compile_dag import Node, Value
+from compile_hlo.directions import FunctionFlow, Kernel, KernelArgument, KernelResult, StretchFlow
 from compile_hlo.emit._emitter import Emitter, Write
 from compile_hlo.emit._types import symbol, tensor_type
 from lang_core import TensorSpec
@@ -17,34 +19,66 @@ _TEXT_IN_MEMORY: Final = 1 << 18
 _NUMBER: Final = re.compile(r"\d+")
 
 
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A stretch of a block, which becomes a call.
+
+    Attributes:
+        nodes: of the stretch, not empty.
+        results: of the nodes, those that are used later.
+        flow: which of the values that it is given the stretch writes.
+        function: which of them the calling function may write.
+    """
+
+    nodes: Sequence[Node]
+    results: Sequence[Value]
+    flow: StretchFlow
+    function: FunctionFlow
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """An argument of a function: its name inside, that of what is passed, its spec, and the value's id or a path."""
+
+    inside: str
+    outside: str
+    spec: TensorSpec
+    key: int | str
+
+
 class BlockFunctions:
     """The private functions of a module.
 
     Attributes:
-        call_sites: how often each is called.
+        kernels: what is known of each, by name.
     """
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
-        self.call_sites: dict[str, int] = {}
+        self.kernels: dict[str, Kernel] = {}
         self._texts = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+")  # noqa: SIM115 - closed by close()
 
-    def call(self, emitter: Emitter, nodes: Sequence[Node], results: Sequence[Value]) -> None:
+    def call(self, site: CallSite, emitter: Emitter) -> None:
         """Writes a call that does what the nodes do, and the function where it is new.
 
         Args:
+            site: what is called for.
             emitter: of the calling function.
-            nodes: of one stretch of a block, not empty.
-            results: of the nodes, those that are used later.
+
+        Raises:
+            GraphError: the function's arguments are not those of its call sites before.
         """
+        nodes, results = site.nodes, site.results
         body = _BlockEmitter(emitter, nodes[0].block)
         body.nodes(nodes)
         body.end("return", results)
+        given = body.arguments()
+        heads = ", ".join([f"{each.inside}: {tensor_type(each.spec)}" for each in given])
         kinds = ", ".join([tensor_type(value.spec) for value in results])
-        text = f"({', '.join(body.heads)}) -> ({kinds}) {{\n{''.join(body.pieces)}  }}\n"
-        arguments = ", ".join([emitter.name(value) for value in body.captured] + body.load_parameters())
-        types = ", ".join([tensor_type(spec) for spec in body.argument_specs()])
-        function = self._function(text, nodes[0].block)
+        text = f"({heads}) -> ({kinds}) {{\n{''.join(body.pieces)}  }}\n"
+        arguments = ", ".join([each.outside for each in given])
+        types = ", ".join([tensor_type(each.spec) for each in given])
+        function = self._function(text, site, given, emitter.leaves)
         if not results:
             emitter.line(f"call {symbol(function)}({arguments}) : ({types}) -> ()")
             return
@@ -52,20 +86,39 @@ class BlockFunctions:
         for index, value in enumerate(results):
             emitter.bind(value, name if len(results) == 1 else f"{name}#{index}")
 
-    def _function(self, text: str, block: str) -> str:
+    def _function(self, text: str, site: CallSite, given: Sequence[_Given], leaves: Mapping[int, Node]) -> str:
+        block = site.nodes[0].block
         key = hashlib.sha256(text.encode()).digest()
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = self._free_name(block)
             self._texts.write(f"  func.func private {symbol(name)}{text}")
-        self.call_sites[name] = self.call_sites.get(name, 0) + 1
+        places = _Places(given, leaves)
+        updated = {places.of(root) for root in site.flow.updated()}
+        arguments = tuple(
+            KernelArgument(
+                each.spec,
+                "INOUT" if isinstance(each.key, int) and site.function.donated(each.key) else "IN",
+                "INOUT" if place in updated else "IN",
+            )
+            for place, each in enumerate(given)
+        )
+        if name in self.kernels:
+            self.kernels[name].join(arguments, f"block {block!r}")
+            return name
+        taken = [[places.of(root) for root in site.flow.taken_over(value)] for value in site.results]
+        results = [
+            KernelResult(value.spec, min((place for place in found if place is not None), default=None))
+            for value, found in zip(site.results, taken, strict=True)
+        ]
+        self.kernels[name] = Kernel(name, arguments, tuple(results))
         return name
 
     def _free_name(self, block: str) -> str:
         """The block's name without its numbers, and a number where that is taken."""
         base = f"block.{_without_numbers(block)}"
         name, count = base, 1
-        while name in self.call_sites:
+        while name in self.kernels:
             count += 1
             name = f"{base}.{count}"
         return name
@@ -79,6 +132,19 @@ class BlockFunctions:
     def close(self) -> None:
         """Gives up what is kept."""
         self._texts.close()
+
+
+class _Places:
+    """Finds the argument that a value is; a parameter may be several values."""
+
+    def __init__(self, given: Sequence[_Given], leaves: Mapping[int, Node]) -> None:
+        self._places = {each.key: place for place, each in enumerate(given)}
+        self._leaves = leaves
+
+    def of(self, root: int) -> int | None:
+        """The place of a value, named by its ``id``; None where it is no argument."""
+        leaf = self._leaves.get(root)
+        return self._places.get(root if leaf is None else leaf.attributes[0])
 
 
 def _without_numbers(block: str) -> str:
@@ -97,9 +163,8 @@ class _BlockEmitter(Emitter):
 
     def __init__(self, caller: Emitter, block: str) -> None:
         self.pieces: list[str] = []
-        self.heads: list[str] = []
-        self.captured: list[Value] = []
-        self._loads: list[tuple[str, TensorSpec]] = []
+        self._captured: list[tuple[str, Value]] = []
+        self._loads: list[tuple[str, str, TensorSpec]] = []
         super().__init__(self.pieces.append, self)
         self._caller = caller
         self.leaves = caller.leaves
@@ -112,24 +177,20 @@ class _BlockEmitter(Emitter):
 
     def foreign(self, value: Value) -> str:
         """Makes an argument of a value of the caller's."""
-        name = f"%value{len(self.captured)}"
+        name = f"%value{len(self._captured)}"
         self._caller.name(value)  # raises where the caller does not know it
-        self.captured.append(value)
+        self._captured.append((name, value))
         self.bind(value, name)
-        self.heads.insert(len(self.captured) - 1, f"{name}: {tensor_type(value.spec)}")
         return name
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
         """Makes an argument of a parameter."""
         name = f"%parameter{len(self._loads)}"
-        self._loads.append((path, spec))
-        self.heads.append(f"{name}: {tensor_type(spec)}")
+        self._loads.append((name, path, spec))
         return name
 
-    def argument_specs(self) -> list[TensorSpec]:
-        """In the order of ``heads``: values, then parameters."""
-        return [value.spec for value in self.captured] + [spec for _, spec in self._loads]
-
-    def load_parameters(self) -> list[str]:
-        """Loads the parameters in the caller."""
-        return [self._caller.parameter(path, spec) for path, spec in self._loads]
+    def arguments(self) -> list[_Given]:
+        """The function's arguments: values, then parameters, which are loaded in the caller; scalars after both."""
+        values = [_Given(name, self._caller.name(value), value.spec, id(value)) for name, value in self._captured]
+        loads = [_Given(name, self._caller.parameter(path, spec), spec, path) for name, path, spec in self._loads]
+        return sorted([*values, *loads], key=lambda each: not each.spec.shape)

@@ -7,7 +7,8 @@ from typing import Any, Final, Self
 import numpy as np
 
 from compile_dag import ComputeGraph, Node, Value
-from compile_hlo.emit._blocks import BlockFunctions
+from compile_hlo.directions import ArgumentDirection, FunctionFlow, Kernel, StretchFlow
+from compile_hlo.emit._blocks import BlockFunctions, CallSite
 from compile_hlo.emit._emitter import LEAVES, Emitter, Write
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._stretches import stretches
@@ -108,17 +109,21 @@ Form = ExternalParameters | InlineParameters | ArgumentParameters
 
 
 class FunctionWriter:
-    """Writes one function's body, stretch by stretch."""
+    """Writes one function's body, stretch by stretch.
 
-    def __init__(self, write: Write, emitter: Emitter, blocks: BlockFunctions | None) -> None:
+    Attributes:
+        parameters: the weights that the function reads so far.
+        directions: of its tensor arguments, once it has ended.
+    """
+
+    directions: tuple[ArgumentDirection, ...] = ()
+
+    def __init__(self, write: Write, emitter: Emitter, blocks: BlockFunctions | None, flow: FunctionFlow) -> None:
         self._write = write
         self._emitter = emitter
         self._blocks = blocks
-
-    @property
-    def parameters(self) -> ParameterTable:
-        """The weights that the function reads so far, by path."""
-        return self._emitter.parameters
+        self._flow = flow
+        self.parameters = emitter.parameters
 
     def stretch(self, nodes: Sequence[Node], results: Sequence[Value]) -> None:
         """Writes the nodes between two block boundaries.
@@ -127,20 +132,25 @@ class FunctionWriter:
             nodes: in order.
             results: of the nodes, in order, those that are used later.
         """
+        flow = StretchFlow(nodes)
         if self._blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
             self._emitter.nodes(nodes)
-            return
-        self._emitter.enter(nodes[0].block)
-        made = [value for value in results if value.op_name not in LEAVES]
-        self._blocks.call(self._emitter, nodes, made)
+        else:
+            self._emitter.enter(nodes[0].block)
+            made = [value for value in results if value.op_name not in LEAVES]
+            self._blocks.call(CallSite(nodes, made, flow, self._flow), self._emitter)
+        self._flow.stretch(nodes, results, flow)
 
     def forget(self, values: Iterable[Value]) -> None:
         """Drops what is known of values that are not used any more."""
-        self._emitter.forget(values)
+        gone = list(values)
+        self._emitter.forget(gone)
+        self._flow.forget(gone)
 
-    def end(self, results: Iterable[Value]) -> None:
+    def end(self, results: Sequence[Value]) -> None:
         """Writes the return."""
         self._emitter.end("return", results)
+        self.directions = self._flow.end(results)
         self._write("  }\n")
 
 
@@ -163,7 +173,7 @@ class ModuleWriter:
         self._blocks = BlockFunctions() if block_functions else None
         write(f"module {symbol(name)} {{\n")
 
-    def function(self, graph: ComputeGraph, arguments: Sequence[Argument]) -> ParameterTable:
+    def function(self, graph: ComputeGraph, arguments: Sequence[Argument]) -> FunctionWriter:
         """Writes a public function.
 
         Args:
@@ -171,7 +181,7 @@ class ModuleWriter:
             arguments: what is to be known of the graph's inputs, in their order.
 
         Returns:
-            The weights that it reads.
+            What was written.
         """
         if isinstance(self._form, ArgumentParameters):
             self._form.specs = ParameterTable()
@@ -180,8 +190,10 @@ class ModuleWriter:
         function = self.begin(graph.name, graph.inputs, arguments, results)
         for nodes, values in stretches(graph):
             function.stretch(nodes, values)
-        function.end(graph.outputs.values())
-        return self._form.specs if isinstance(self._form, ArgumentParameters) else function.parameters
+        function.end(tuple(graph.outputs.values()))
+        if isinstance(self._form, ArgumentParameters):
+            function.parameters = self._form.specs
+        return function
 
     def begin(
         self,
@@ -219,11 +231,11 @@ class ModuleWriter:
             kind = tensor_type(argument.spec)
             load = f'"tensor.from_elements"({text}) : ({_element(kind)}) -> {kind}'
             emitter.bind(inputs[argument.name], emitter.new(load))
-        return FunctionWriter(self._write, emitter, self._blocks)
+        return FunctionWriter(self._write, emitter, self._blocks, FunctionFlow(arguments, inputs.values()))
 
-    def kernels(self) -> dict[str, int]:
-        """The private functions so far, each with the number of its call sites."""
-        return {} if self._blocks is None else self._blocks.call_sites
+    def kernels(self) -> list[Kernel]:
+        """The private functions so far."""
+        return [] if self._blocks is None else list(self._blocks.kernels.values())
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from compile_dag import Node, TagInfo, Value, has_tags, tags_of
-from compile_hlo.emit import FunctionWriter, ModuleWriter, ParameterTable
+from compile_hlo.emit import FunctionWriter, ModuleWriter
 from compile_hlo.passes import Subexpressions, needed_nodes
 from compile_hlo.streaming._plan import INPUT, Plan, fingerprint
 from compile_hlo.streaming._stretches import StretchSink
@@ -80,11 +80,11 @@ class EmittingSink(StretchSink):
         self._function.forget(gone)
         self._subexpressions.forget(gone)
 
-    def end(self, outputs: Mapping[str, Value]) -> ParameterTable:
+    def end(self, outputs: Mapping[str, Value]) -> FunctionWriter:
         """Writes the function's end.
 
         Returns:
-            The weights that it reads.
+            What was written.
 
         Raises:
             GraphError: this recording was not like the one that was planned.
@@ -93,4 +93,4 @@ class EmittingSink(StretchSink):
         self._plan.check_complete(self.number)
         assert self._function is not None
         self._function.end([self._subexpressions.first(value) for value in outputs.values()])
-        return self._function.parameters
+        return self._function

@@ -14,7 +14,20 @@ INPUTS = ("x", "y")
 Step = tuple[str, tuple[int, ...], list[Any]]
 
 _LEAVES = st.sampled_from(
-    ["add", "exp", "mul_constant", "constant", "parameter", "while", "cond", "sum", "split", "tag", "tagged_while"]
+    [
+        "add",
+        "exp",
+        "mul_constant",
+        "constant",
+        "parameter",
+        "while",
+        "cond",
+        "sum",
+        "split",
+        "tag",
+        "tagged_while",
+        "update",
+    ]
 )
 _NUMBERS = st.tuples(st.integers(0, 999), st.integers(0, 999))
 
@@ -83,6 +96,22 @@ def _split(ctx: Any, x: Any, y: Any, number: int) -> list[Any]:
     return [ctx.ops.concat((right, left), 1)]
 
 
+def _update(ctx: Any, x: Any, y: Any, number: int) -> list[Any]:
+    """What may write into its operand: an update, of a reshaped value, in a loop, or a sort."""
+    ops = ctx.ops
+    row = ops.slice(y, (0, 0), (1, 3))
+    kinds: list[Callable[[], Any]] = [
+        lambda: ops.dynamic_update_slice(x, row, [1, 0]),
+        lambda: ops.reshape(
+            ops.dynamic_update_slice(ops.reshape(x, (2, 1, 3)), ops.reshape(row, (1, 1, 3)), [1, 0, 0]), SPEC.shape
+        ),
+        lambda: ops.fori_loop(2, lambda i, v: (ops.dynamic_update_slice(v, row, [i, 0]),), (x,))[0],
+        lambda: ops.scatter(x, ops.full((1, 3), 1, "i32"), row, 0, "add"),
+        lambda: ops.sort(x, 1)[0],
+    ]
+    return [kinds[number % len(kinds)]()]
+
+
 _KINDS: dict[str, Callable[[Any, Any, Any, int], list[Any]]] = {
     "add": lambda ctx, x, y, n: [ctx.ops.add(x, y)],
     "exp": lambda ctx, x, y, n: [ctx.ops.exp(x)],
@@ -95,4 +124,5 @@ _KINDS: dict[str, Callable[[Any, Any, Any, int], list[Any]]] = {
     "split": _split,
     "tag": lambda ctx, x, y, n: [ctx.tag(x, f"tag{n % 5}")],
     "tagged_while": _tagged_while,
+    "update": _update,
 }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compile_hlo import lower_module
+from compile_hlo import LoweredModule, lower_module
 from compile_hlo.emit import ArgumentParameters, ExternalParameters
 from compile_hlo.portable import interpret
 from lang_core import Argument, EagerExecutionContext, EntryPoint, Parameter, TensorSpec
@@ -19,16 +19,20 @@ SPEC = _programs.SPEC
 
 
 def lowered(points: Any, streaming: bool) -> str:
+    return lowered_with_module(points, streaming)[0]
+
+
+def lowered_with_module(points: Any, streaming: bool) -> tuple[str, LoweredModule]:
     pieces: list[str] = []
-    lower_module(points, pieces.append, ExternalParameters(), streaming=streaming, block_functions=True)
-    return "".join(pieces)
+    module = lower_module(points, pieces.append, ExternalParameters(), streaming=streaming, block_functions=True)
+    return "".join(pieces), module
 
 
 @settings(max_examples=200, deadline=None)
 @given(_programs.programs(), st.lists(st.integers(0, 999), min_size=1, max_size=4))
 def test_streamed_is_buffered(steps: Any, outputs: list[int]) -> None:
     point = _programs.entry_point(steps, outputs)
-    assert lowered([point], streaming=True) == lowered([point], streaming=False)
+    assert lowered_with_module([point], streaming=True) == lowered_with_module([point], streaming=False)
 
 
 def _decoder(**changes: Any) -> DecoderLM:

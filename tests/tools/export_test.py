@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,9 @@ def test_kernel_config_is_of_schema_1(demo: Path) -> None:
     assert {"entry_points", "kernels", "model", "producer", "sha256"} <= set(config)
     prefill, decode = config["entry_points"]
     cache = {"kind": "tensor", "direction": "INOUT", "dtype": "f32", "shape": [1, 2, 20, 16], "donated": True}
+    cache |= {"effective": "INOUT", "guarded": False}
     scalar = {"kind": "scalar", "direction": "IN", "dtype": "i32", "shape": [], "alias_result": None, "donated": False}
+    scalar |= {"effective": "IN", "guarded": False}
     names = ("layers.0.key_cache", "layers.0.value_cache")
     assert prefill["name"] == "prefill"
     assert prefill["args"] == [
@@ -165,10 +168,25 @@ def test_kernel_config_is_of_schema_1(demo: Path) -> None:
     assert config["model"]["rope"]["layout"]
     assert config["model"]["rope"]["scaling"]["type"]
     assert {"tapeline", "python", "iree-base-compiler", "jaxlib"} <= set(config["producer"])
-    for kernel in config["kernels"]:
-        assert {"name", "signature", "call_sites"} <= set(kernel)
-        assert kernel["signature"] is None  # directions are not computed yet
-        assert kernel["call_sites"] >= 1
+
+
+def test_kernels_say_what_they_do_with_their_arguments(demo: Path) -> None:
+    kernels, text = _json(demo / "kernel_config.json")["kernels"], (demo / "module.mlir").read_text()
+    assert len(kernels) == 2  # a layer of prefill and one of decode
+    for kernel in kernels:
+        tensors = [argument for argument in kernel["arguments"] if argument["kind"] == "tensor"]
+        assert kernel["arguments"][: len(tensors)] == tensors
+        assert kernel["signature"] == [argument["effective"] for argument in tensors]
+        updated = [i for i, direction in enumerate(kernel["signature"]) if direction == "INOUT"]
+        assert [kernel["arguments"][i]["shape"] for i in updated] == [[1, 2, 20, 16]] * 2
+        assert [kernel["arguments"][i]["direction"] for i in updated] == ["INOUT"] * 2
+        results = [(each["direction"], each["alias_arg"], each["shape"][-1]) for each in kernel["results"]]
+        assert results == [*(("INOUT", i, 16) for i in updated), ("OUT", None, 64)]
+        (head,) = re.findall(rf"func.func private @{kernel['name']}\((.*?)\) ->", text)
+        assert [len(kind.split("x")) - 1 for kind in re.findall(r"tensor<([^>]*)>", head)] == [
+            len(argument["shape"]) for argument in kernel["arguments"]
+        ]
+        assert text.count(f" call @{kernel['name']}(") == kernel["call_sites"] == 1
 
 
 def test_sha256_is_of_every_file(demo: Path) -> None:

@@ -104,7 +104,7 @@ def test_the_graph_is_that_of_the_export(inspecting: Inspect, whole: Path, tmp_p
     assert ElementTree.parse(whole / "graph.svg").getroot().tag.endswith("svg")
     found = json.loads(inspecting(whole, "--graph=json").out)
     kernels = {each["name"]: each["call_sites"] for each in found["functions"] if each["kind"] == "kernel"}
-    assert kernels == {each["name"]: each["call_sites"] for each in Bundle(whole).config.kernels}
+    assert kernels == {each.name: each.call_sites for each in Bundle(whole).config.kernels}
     prefill = found["functions"][0]
     assert [(each["name"], each["count"]) for each in prefill["arguments"]][3:] == [
         ("layers.N.key_cache", _LAYERS),

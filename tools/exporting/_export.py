@@ -23,8 +23,10 @@ from compile_hlo.bundle import (
     check_output,
     entry_point_config,
     executable_name,
+    kernel_record,
     staged,
 )
+from compile_hlo.directions import check_declared
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from compile_hlo.iree import compile_module, target_named
 from compile_hlo.portable import verify_text
@@ -152,6 +154,8 @@ def _lower(export: Export, source: ModelSource, staging: Path) -> None:
     with (staging / MODULE).open("w") as text:
         form, streaming = _form(export, source.weights), export.options.lowering == "streaming"
         export.lowered = lower_module(export.entry_points, text.write, form, streaming=streaming)
+    for function in export.lowered.functions:
+        check_declared(function.name, function.directions)
 
 
 def _form(export: Export, weights: WeightSource | None) -> Form:
@@ -222,7 +226,7 @@ def _copy_files(source: ModelSource, staging: Path) -> None:
 
 def _write_config(export: Export, staging: Path) -> None:
     functions = zip(export.entry_points, export.lowered.functions, strict=True)
-    described = [entry_point_config(e.name, e.arguments, f.results) for e, f in functions]
+    described = [entry_point_config(e.name, e.arguments, f.results, f.directions) for e, f in functions]
     write_graphs(staging, described, export.options.graph)
     known = {} if export.archive is None else {ARCHIVE: export.archive.sha256}
     export.hashes = hashes_of(staging, known)
@@ -232,9 +236,7 @@ def _write_config(export: Export, staging: Path) -> None:
             path: {"dtype": spec.dtype.name, "shape": list(spec.shape)}
             for path, spec in export.lowered.parameters().items()
         },
-        kernels=[
-            {"name": name, "signature": None, "call_sites": count} for name, count in export.lowered.kernels.items()
-        ],
+        kernels=[kernel_record(kernel) for kernel in export.lowered.kernels],
         targets=export.targets,
         model=_model(export),
         producer=producer(),

@@ -39,7 +39,7 @@ def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
         "model": config.model,
         "files": files(bundle, hashes=hashes),
         "entry_points": [dataclasses.asdict(each) for each in config.entry_points],
-        "kernels": config.kernels,
+        "kernels": [dataclasses.asdict(each) for each in config.kernels],
         "parameters": _summary(parameters(bundle)),
         "targets": config.targets,
         "nodes": report.get("nodes"),
