@@ -20,11 +20,12 @@ Besides these, R is the number of rotated dims of a head and G = N / K the query
 """
 
 from transformer_core._attention import Attention, grouped_attention
+from transformer_core._cache import Cache, CachedLayer, CacheLayout
 from transformer_core._causal_conv import CausalConv
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import SwiGLU
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, repeat_heads
-from transformer_core._kv_cache import KVCache, cache_spec, cache_starts
+from transformer_core._kv_cache import KVCache, cache_spec, cache_starts, kv_layout
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import Linear
 from transformer_core._masks import causal_mask, mask_bias
@@ -45,6 +46,9 @@ from transformer_core._step import Step, make_step
 
 __all__ = [
     "Attention",
+    "Cache",
+    "CacheLayout",
+    "CachedLayer",
     "CausalConv",
     "DeltaState",
     "DynamicScaling",
@@ -78,6 +82,7 @@ __all__ = [
     "causal_mask",
     "grouped_attention",
     "inverse_frequencies",
+    "kv_layout",
     "make_step",
     "mask_bias",
     "repeat_heads",

@@ -1,7 +1,8 @@
 """Self-attention with shared key/value heads."""
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, f32
-from transformer_core._kv_cache import KVCache
+from transformer_core._cache import CacheLayout
+from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._rope import apply_rope
@@ -114,3 +115,8 @@ class Attention(Module):
         heads = grouped_attention(ctx, q, k, v, step.biases[self.window], self.scale)
         merged = ops.reshape(ops.transpose(heads, (0, 3, 1, 2, 4)), (batch, queries, -1))
         return self.o_proj(ctx, merged), cache
+
+    def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
+        """Keys and values [B, K, S, H]."""
+        spec = cache_spec(batch, self.kv_heads, capacity, self.head_size, self.k_proj.weight.spec.dtype)
+        return kv_layout(spec, spec)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, TensorSpec, as_dtype, f32, f64
+from transformer_core._cache import CacheLayout
 from transformer_core._causal_conv import CausalConv
 from transformer_core._linear import Linear
 from transformer_core._norm import GatedRMSNorm
@@ -41,6 +42,11 @@ class DeltaState:
 
     conv: Tensor
     delta: Tensor
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """``conv`` and ``delta``."""
+        return self.conv, self.delta
 
 
 class GatedDeltaNet(Module):
@@ -165,7 +171,9 @@ class GatedDeltaNet(Module):
         """The same of four projections."""
         return self.in_proj_qkv(ctx, x), self.in_proj_z(ctx, x), self.in_proj_b(ctx, x), self.in_proj_a(ctx, x)
 
-    def state_specs(self, batch: int) -> tuple[TensorSpec, TensorSpec]:
-        """Of the state's ``conv`` and ``delta``."""
+    def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
+        """Of the state, which any number of tokens fits into."""
+        del capacity
         conv = TensorSpec((batch, self.conv1d.taps - 1, self.conv1d.channels), self.dtype)
-        return conv, TensorSpec((batch, self.value_heads, self.key_size, self.value_size), self.wide)
+        delta = TensorSpec((batch, self.value_heads, self.key_size, self.value_size), self.wide)
+        return CacheLayout(DeltaState, {"conv_state": conv, "delta_state": delta})

@@ -13,7 +13,7 @@ def _x(tokens: int, size: int = 7) -> np.ndarray:
 
 
 def _empty(block: GatedDeltaNet, batch: int = 2) -> DeltaState:
-    return DeltaState(*(CTX.ops.zeros(spec.shape, spec.dtype) for spec in block.state_specs(batch)))
+    return DeltaState(*(CTX.ops.zeros(spec.shape, spec.dtype) for spec in block.cache_layout(batch, 0).specs.values()))
 
 
 def test_heads_are_repeated_both_ways():

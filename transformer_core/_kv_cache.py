@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lang_core import DType, ExecutionContext, OpError, Tensor, TensorSpec
+from transformer_core._cache import CacheLayout
 
 Starts = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -18,6 +19,11 @@ class KVCache:
 
     key: Tensor
     value: Tensor
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """``key`` and ``value``."""
+        return self.key, self.value
 
     @property
     def capacity(self) -> int:
@@ -41,6 +47,11 @@ class KVCache:
             raise OpError(f"a KV cache of capacity {self.capacity} cannot take {key.shape[2]} entries at once")
         update = ctx.ops.dynamic_update_slice
         return KVCache(update(self.key, key, starts), update(self.value, value, starts))
+
+
+def kv_layout(key: TensorSpec, value: TensorSpec) -> CacheLayout:
+    """Of a cache with such keys and values."""
+    return CacheLayout(KVCache, {"key_cache": key, "value_cache": value})
 
 
 def cache_spec(batch: int, kv_heads: int, capacity: int, head_size: int, dtype: DType | str) -> TensorSpec:

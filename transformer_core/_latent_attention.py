@@ -1,7 +1,8 @@
 """Attention over compressed keys and values."""
 
 from lang_core import DType, ExecutionContext, Module, Tensor, f32
-from transformer_core._kv_cache import KVCache
+from transformer_core._cache import CacheLayout
+from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._rope import apply_rope
@@ -91,6 +92,12 @@ class LatentAttention(Module):
             k, v = cache.key, cache.value
         heads = self._attended(ctx, q_plain, q_rotated, k, v, step.biases[None])
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
+
+    def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
+        """As keys the rotated part [B, 1, S, R], as values the compressed vectors [B, 1, S, rank]."""
+        dtype = self.kv_b_proj.weight.spec.dtype
+        key, value = (cache_spec(batch, 1, capacity, size, dtype) for size in (self.rotated_size, self.rank))
+        return kv_layout(key, value)
 
     def _queries(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """x [B, T, D]: [B, T, N (plain + R)]."""

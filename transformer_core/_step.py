@@ -19,12 +19,14 @@ class Step:
         sin: f32 [T, R].
         biases: f32 [T, S] for each window of the layers (None is no window), from ``mask_bias``.
         starts: where the new keys and values go in the caches; None without caches.
+        count: rank-0 i32, how many of the tokens count, where those after them are padding; else None.
     """
 
     cos: Tensor
     sin: Tensor
     biases: Mapping[int | None, Tensor]
     starts: Starts | None = None
+    count: Tensor | None = None
 
 
 def make_step(
@@ -36,6 +38,7 @@ def make_step(
     keys: int | None = None,
     position: Tensor | None = None,
     length: Tensor | int | None = None,
+    count: Tensor | None = None,
 ) -> Step:
     """Computes what the layers of a step share.
 
@@ -47,6 +50,7 @@ def make_step(
         keys: S, the capacity of the caches; T where None.
         position: rank-0 i32, that of the first new token; without caches it is 0.
         length: of the sequence including the new tokens that count; T where None and there is no position.
+        count: of ``Step``.
     """
     capacity = queries if keys is None else keys
     positions = ctx.ops.iota((queries,))
@@ -62,4 +66,4 @@ def make_step(
         if effective not in biases:
             biases[effective] = mask_bias(ctx, causal_mask(ctx, queries, capacity, position=first, window=effective))
         biases[window] = biases[effective]
-    return Step(cos, sin, biases, None if position is None else cache_starts(ctx, position))
+    return Step(cos, sin, biases, None if position is None else cache_starts(ctx, position), count)

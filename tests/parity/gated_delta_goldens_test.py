@@ -32,7 +32,7 @@ def _block(name: str) -> tuple[GatedDeltaNet, GatedDeltaGolden, dict[str, Tensor
 
 
 def _empty(block: GatedDeltaNet) -> DeltaState:
-    return DeltaState(*(CTX.ops.zeros(spec.shape, spec.dtype) for spec in block.state_specs(BATCH)))
+    return DeltaState(*(CTX.ops.zeros(spec.shape, spec.dtype) for spec in block.cache_layout(BATCH, 0).specs.values()))
 
 
 def _near(found: Any, wanted: np.ndarray) -> None:
@@ -72,7 +72,11 @@ def test_recorded(name: str) -> None:
             y, state = block(ctx, x, DeltaState(conv, delta))
         return y, state.conv, state.delta
 
-    specs = [TensorSpec(golden.x.shape, "f32"), *block.state_specs(BATCH), *(x.spec for x in weights.values())]
+    specs = [
+        TensorSpec(golden.x.shape, "f32"),
+        *block.cache_layout(BATCH, 0).specs.values(),
+        *(x.spec for x in weights.values()),
+    ]
     names = ["x", "conv", "delta", *weights]
     graph = record(step, *specs, input_names=names, name="step")
     state = _empty(block)

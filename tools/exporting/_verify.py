@@ -65,7 +65,9 @@ class References:
 def example_inputs(entry_point: EntryPoint, vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
     """Inputs that exercise an entry point: varied tokens, and the caches of ``state`` where it has them."""
     tokens = next(a.spec for a in entry_point.arguments if a.name == "token_ids")
-    capacity = max((a.spec.shape[2] for a in entry_point.arguments if a.spec.ndim == 4), default=tokens.shape[1])
+    capacity = max(
+        (a.spec.shape[2] for a in entry_point.arguments if a.name.endswith("_cache")), default=tokens.shape[1]
+    )
     begin = min(int(state.get("next_position", np.int32(0))), capacity - tokens.shape[1])
     inputs: Arrays = {}
     for argument in entry_point.arguments:

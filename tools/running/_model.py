@@ -13,6 +13,7 @@ class BundleModel:
     Attributes:
         chunk: tokens per call of prefill.
         capacity: positions in the caches.
+        recurrent: whether some layer has a state in place of a cache.
         vocabulary: V.
     """
 
@@ -34,13 +35,14 @@ class BundleModel:
             raise InputError(
                 f"{bundle.path} was exported with --batch={tokens.shape[0]}: generation takes one sequence"
             )
-        caches = [argument.spec for argument in prefill.args if argument.donated]
+        caches = {argument.name: argument.spec for argument in prefill.args if argument.donated}
         self.chunk = tokens.shape[1]
-        self.capacity = caches[0].shape[2]
+        self.capacity = bundle.config.model["max_sequence"]
+        self.recurrent = any(name.endswith("_state") for name in caches)
         self.vocabulary = prefill.results[0].shape[-1]
         self._prefill = session.function("prefill")
         self._decode = session.function("decode")
-        self._caches: tuple[DeviceTensor, ...] = tuple(session.zeros(spec) for spec in caches)
+        self._caches: tuple[DeviceTensor, ...] = tuple(session.zeros(spec) for spec in caches.values())
 
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> np.ndarray:
         """Appends tokens i32 [1, chunk]; logits f32 [V] of row ``last``."""

@@ -17,10 +17,12 @@ class CachedModel(Protocol):
     Attributes:
         chunk: how many tokens one call of ``prefill`` takes.
         capacity: how many positions the caches hold.
+        recurrent: whether some layer has a state that every token changes for good: no token is given twice then.
     """
 
     chunk: int
     capacity: int
+    recurrent: bool
 
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> np.ndarray:
         """Appends ``token_ids`` i32 [1, chunk] at ``position``; the logits f32 [V] of row ``last``."""
@@ -82,13 +84,20 @@ def run_prompt(model: CachedModel, prompt: Sequence[int]) -> np.ndarray:
     """Fills the caches with a prompt, piece by piece; the logits f32 [V] of its last token.
 
     A prompt shorter than a chunk is padded. The last piece of a longer one starts so early that it is full: the
-    tokens that it repeats give the caches what they have already.
+    tokens that it repeats give the caches what they have already. Where the model is recurrent it is padded instead,
+    or decoded token by token if the padding would not fit into the caches.
     """
     chunk, count = model.chunk, len(prompt)
     logits = np.empty(0, np.float32)
-    for start in (*range(0, count - chunk, chunk), max(count - chunk, 0)):
+    if not model.recurrent:
+        starts = (*range(0, count - chunk, chunk), max(count - chunk, 0))
+    else:
+        starts = range(0, min(count, model.capacity - chunk + 1), chunk)
+    for start in starts:
         piece = prompt[start : start + chunk]
         padded = np.zeros((1, chunk), np.int32)
         padded[0, : len(piece)] = piece
         logits = model.prefill(padded, start, len(piece) - 1)
+    for position in range(starts[-1] + chunk, count):
+        logits = model.decode(prompt[position], position)
     return logits

@@ -14,9 +14,10 @@ _VOCABULARY = 23
 class _Model:
     """Keeps what it has seen, and answers with what follows from all of it: a wrong cache is a wrong token."""
 
-    def __init__(self, chunk: int, capacity: int) -> None:
+    def __init__(self, chunk: int, capacity: int, recurrent: bool = False) -> None:
         self.chunk = chunk
         self.capacity = capacity
+        self.recurrent = recurrent
         self.cache = [-1] * capacity
         self.calls: list[tuple[str, int]] = []
 
@@ -73,6 +74,26 @@ def test_any_prompt_in_pieces_gives_what_it_gives_at_once(data: st.DataObject) -
     assert model.cache[:needed] == [*prompt, *_expected(prompt, steps)[:-1]]
     assert sum(name == "prefill" for name, _ in model.calls) == -(-len(prompt) // chunk)
     assert sum(name == "decode" for name, _ in model.calls) == steps - 1
+
+
+@given(chunk=st.integers(1, 9), count=st.integers(1, 25), room=st.integers(0, 12))
+def test_a_recurrent_model_sees_every_token_once_and_in_its_place(chunk: int, count: int, room: int) -> None:
+    class Recurrent(_Model):
+        def prefill(self, token_ids: np.ndarray, position: int, last: int) -> np.ndarray:
+            assert 0 <= position <= self.capacity - self.chunk
+            self.cache.extend(token_ids[0, : last + 1].tolist())
+            return self._logits(len(self.cache))
+
+        def decode(self, token_id: int, position: int) -> np.ndarray:
+            assert position == len(self.cache)
+            self.cache.append(token_id)
+            return self._logits(len(self.cache))
+
+    model = Recurrent(chunk, max(count, chunk) + room, recurrent=True)
+    model.cache = []
+    prompt = [7 * i % _VOCABULARY for i in range(count)]
+    np.testing.assert_array_equal(run_prompt(model, prompt), _logits(prompt))
+    assert model.cache == prompt
 
 
 @pytest.mark.parametrize(

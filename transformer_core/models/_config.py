@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lang_core import ConfigError, DType, Module, near_names
+from lang_core import ConfigError, DType, near_names
+from transformer_core._cache import CachedLayer
 from transformer_core._config_fields import ConfigFields
 from transformer_core._moe import Routing
 from transformer_core._rope_config import RopeConfig
@@ -131,14 +132,14 @@ class Family:
         architecture: as ``architectures`` in config.json says it.
         model_type: of files without ``architectures``.
         read: makes the configuration of a config.json; raises ConfigError.
-        layer: makes layer ``index``: a module whose ``forward(ctx, x, step, cache)`` gives the new x and cache.
+        layer: makes layer ``index``.
         stored: how checkpoints store parameters that they do not store as the model has them.
     """
 
     architecture: str
     model_type: str
     read: Callable[[ConfigFields], DecoderConfig]
-    layer: Callable[[DecoderConfig, int, DType], Module]
+    layer: Callable[[DecoderConfig, int, DType], CachedLayer]
     stored: RecipeOf | None = None
 
 

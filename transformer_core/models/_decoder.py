@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Repeated, Tensor, TensorSpec, as_dtype, f32
+from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Repeated, Tensor, as_dtype, f32
+from transformer_core._cache import Cache, CacheLayout
 from transformer_core._embedding import Embedding
-from transformer_core._kv_cache import KVCache, cache_spec
+from transformer_core._gated_delta_net import DeltaState
+from transformer_core._kv_cache import KVCache
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._step import Step, make_step
 from transformer_core.models._config import DecoderConfig, family_of
 
-Caches = tuple[KVCache, ...]
+Caches = tuple[Cache, ...]
 
 
 class Decoder(Module):
@@ -20,11 +22,12 @@ class Decoder(Module):
     def __init__(self, config: DecoderConfig, dtype: DType) -> None:
         self.embed_tokens = Embedding(config.vocabulary, config.hidden, dtype=dtype)
         make = family_of(config).layer
-        self.layers = Repeated(config.layers, lambda index: make(config, index, dtype))
+        self._make, self._count = lambda index: make(config, index, dtype), config.layers
+        self.layers = Repeated(self._count, self._make)
         self.norm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
 
     def forward(
-        self, ctx: ExecutionContext, token_ids: Tensor, step: Step, caches: Sequence[KVCache] | None = None
+        self, ctx: ExecutionContext, token_ids: Tensor, step: Step, caches: Sequence[Cache] | None = None
     ) -> tuple[Tensor, Caches]:
         """Runs the layers, each in a block of its own.
 
@@ -38,13 +41,17 @@ class Decoder(Module):
             The residual stream [B, T, D] before the final norm, and the updated caches (none without caches).
         """
         x = self.embed_tokens(ctx, token_ids)
-        updated: list[KVCache] = []
+        updated: list[Cache] = []
         for index, layer in enumerate(self.layers):
             with ctx.block(layer.path):
                 x, cache = layer(ctx, x, step, None if caches is None else caches[index])
             if cache is not None:
                 updated.append(cache)
         return x, tuple(updated)
+
+    def cache_layouts(self, batch: int, capacity: int) -> tuple[CacheLayout, ...]:
+        """One per layer."""
+        return tuple(self._make(index).cache_layout(batch, capacity) for index in range(self._count))
 
 
 class DecoderLM(Module):
@@ -87,7 +94,7 @@ class DecoderLM(Module):
         ctx: ExecutionContext,
         token_ids: Tensor,
         position: Tensor,
-        caches: Sequence[KVCache],
+        caches: Sequence[Cache],
         last: Tensor | None = None,
     ) -> tuple[Tensor, Caches]:
         """Appends tokens to the sequences in the caches.
@@ -112,8 +119,17 @@ class DecoderLM(Module):
         length = None
         if config.rope.scaling.depends_on_length:
             length = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
+        capacity = next((cache.capacity for cache in caches if isinstance(cache, KVCache)), queries)
+        remembers = any(isinstance(cache, DeltaState) for cache in caches)
         step = make_step(
-            ctx, config.rope, config.windows, queries, keys=caches[0].capacity, position=position, length=length
+            ctx,
+            config.rope,
+            config.windows,
+            queries,
+            keys=capacity,
+            position=position,
+            length=length,
+            count=ops.add(last, 1) if last is not None and remembers else None,
         )
         x, updated = self.model(ctx, token_ids, step, caches)
         if queries > 1:
@@ -128,12 +144,6 @@ class DecoderLM(Module):
         product = ctx.ops.dot_general(normed, ctx.parameter(weight), ((normed.ndim - 1,), (1,)), dtype=wide)
         return ctx.tag(ctx.ops.cast(product, f32), "logits")
 
-    def cache_specs(self, batch: int, capacity: int) -> tuple[TensorSpec, TensorSpec]:
-        """Of each layer's keys and values: [B, K, S, H] both, or what ``LatentAttention`` keeps."""
-        config = self.config
-        if config.latent is not None:
-            sizes = config.rope.rotated, config.latent.rank
-            key, value = (cache_spec(batch, 1, capacity, size, self.dtype) for size in sizes)
-            return key, value
-        spec = cache_spec(batch, config.kv_heads, capacity, config.head_size, self.dtype)
-        return spec, spec
+    def cache_layouts(self, batch: int, capacity: int) -> tuple[CacheLayout, ...]:
+        """Of each layer's cache, for B sequences of up to S tokens."""
+        return self.model.cache_layouts(batch, capacity)

@@ -1,10 +1,10 @@
 """The functions that a causal language model offers."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec, near_names
-from transformer_core._kv_cache import KVCache
 from transformer_core.models._decoder import DecoderLM
 
 ENTRY_POINTS: Final = ("forward", "prefill", "decode")
@@ -27,6 +27,9 @@ def entry_points(
     run in chunks, at positions 0, T, ..; a shorter last chunk is padded on the right, with ``last`` the row of its last
     token: what padding leaves in the caches is overwritten before it can be seen. ``position + T`` must not exceed S:
     a last chunk that would is started at ``S - T``, and repeats tokens that are in the caches already.
+
+    Layers with a state have ``layers.i.conv_state`` and ``layers.i.delta_state`` in place of a cache. Padding leaves
+    them alone, but no token may be given twice.
 
     ``decode(token_ids [B,1], position, caches)`` appends one token.
 
@@ -88,21 +91,21 @@ def _forward(model: DecoderLM, batch: int, sequence: int) -> EntryPoint:
 def _extend(model: DecoderLM, name: str, batch: int, tokens: int, capacity: int) -> EntryPoint:
     """``prefill``, with the scalar ``last``, or ``decode``, without."""
     scalars = ("position", "last") if name == "prefill" else ("position",)
-    names = tuple(f"layers.{i}.{part}_cache" for i in range(model.config.layers) for part in ("key", "value"))
-    specs = model.cache_specs(batch, capacity) * model.config.layers
+    layouts = model.cache_layouts(batch, capacity)
+    specs = {f"layers.{i}.{part}": spec for i, layout in enumerate(layouts) for part, spec in layout.specs.items()}
 
     def extend(ctx: ExecutionContext, token_ids: Tensor, *others: Tensor) -> Mapping[str, Tensor]:
         position, *last = others[: len(scalars)]
-        parts = others[len(scalars) :]
-        caches = [KVCache(key, value) for key, value in zip(parts[::2], parts[1::2], strict=True)]
+        parts = iter(others[len(scalars) :])
+        caches = [layout.make(*itertools.islice(parts, len(layout.specs))) for layout in layouts]
         logits, updated = model.extend(ctx, token_ids, position, caches, *last)
-        tensors = [part for cache in updated for part in (cache.key, cache.value)]
-        return {"logits": logits, **dict(zip(names, tensors, strict=True))}
+        tensors = [tensor for cache in updated for tensor in cache.tensors]
+        return {"logits": logits, **dict(zip(specs, tensors, strict=True))}
 
     arguments = (
         _token_ids(batch, tokens),
         *(Argument(scalar, TensorSpec((), "i32"), kind="scalar") for scalar in scalars),
-        *(Argument(cache, spec, alias_result=cache) for cache, spec in zip(names, specs, strict=True)),
+        *(Argument(cache, spec, alias_result=cache) for cache, spec in specs.items()),
     )
     return EntryPoint(name, extend, arguments)
 

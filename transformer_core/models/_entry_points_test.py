@@ -53,7 +53,7 @@ class Runner:
 
     def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, capacity: int, fill: float = 0.0) -> None:
         self.ctx, self.capacity, self.model = ctx, capacity, model
-        specs = model.cache_specs(2, capacity) * model.config.layers
+        specs = [spec for layout in model.cache_layouts(2, capacity) for spec in layout.specs.values()]
         self.caches = [np.full(spec.shape, fill, spec.dtype.numpy) for spec in specs]
 
     def entry(self, name: str, tokens: int) -> EntryPoint:

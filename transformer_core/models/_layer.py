@@ -2,6 +2,7 @@
 
 from lang_core import DType, ExecutionContext, Module, Tensor
 from transformer_core._attention import Attention
+from transformer_core._cache import CachedLayer, CacheLayout
 from transformer_core._feed_forward import SwiGLU
 from transformer_core._kv_cache import KVCache
 from transformer_core._latent_attention import LatentAttention
@@ -11,7 +12,7 @@ from transformer_core._step import Step
 from transformer_core.models._config import DecoderConfig
 
 
-class DecoderLayer(Module):
+class DecoderLayer(CachedLayer):
     """``x + attention(norm(x))``, then ``x + mlp(norm(x))``."""
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
@@ -30,8 +31,12 @@ class DecoderLayer(Module):
         forwarded = self.mlp(ctx, self.post_attention_layernorm(ctx, x))
         return ctx.tag(ctx.ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), cache
 
+    def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
+        """That of attention."""
+        return self.self_attn.cache_layout(batch, capacity)
 
-def attention(config: DecoderConfig, index: int, dtype: DType) -> Module:
+
+def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | LatentAttention:
     """The attention of layer ``index``."""
     latent = config.latent
     if latent is not None:

@@ -1,0 +1,44 @@
+"""What a layer keeps between calls, whatever its kind."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from lang_core import Module, Tensor, TensorSpec
+
+
+class Cache(Protocol):
+    """A layer's cache or state: ``KVCache``, ``DeltaState``."""
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Its tensors, in the order of ``CacheLayout.specs``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLayout:
+    """Of which tensors a layer's cache is made.
+
+    Attributes:
+        make: the cache of these tensors.
+        specs: of the tensors, by name: ``.._cache`` where entries are kept by position and one that is written again
+            takes the old one's place, ``.._state`` where every token changes the whole for good.
+    """
+
+    make: Callable[..., Cache]
+    specs: Mapping[str, TensorSpec]
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether there is a state that every token changes for good."""
+        return any(name.endswith("_state") for name in self.specs)
+
+
+class CachedLayer(Module, ABC):
+    """A layer of a decoder: ``forward(ctx, x, step, cache)`` gives the new x and the updated cache."""
+
+    @abstractmethod
+    def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
+        """Of the layer's cache, for B sequences of up to S tokens."""
