@@ -17,6 +17,7 @@ not_differentiable(
     "greater_equal",
 )
 not_differentiable("logic is of bool", "logical_and", "logical_or", "logical_xor", "logical_not")
+not_differentiable("of integers", "quotient")
 not_differentiable(
     "bits are of integers", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right_logical"
 )

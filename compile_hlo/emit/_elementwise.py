@@ -100,6 +100,18 @@ def low_bits(e: Emitter, name: str, spec: TensorSpec) -> str:
     return e.new(f"stablehlo.and {e.convert(name, spec, i32)}, {mask} : {tensor_type(wide)}")
 
 
+@emits("quotient")
+def _quotient(e: Emitter, node: Node) -> None:
+    spec = node.results[0].spec
+    x, y = (e.operand(value, spec.shape, spec.dtype) for value in node.inputs)
+    if spec.dtype is not u8:
+        e.define(node, f"stablehlo.divide {x}, {y} : {tensor_type(spec)}")
+        return
+    wide = TensorSpec(spec.shape, i32)
+    result = e.new(f"stablehlo.divide {low_bits(e, x, spec)}, {low_bits(e, y, spec)} : {tensor_type(wide)}")
+    e.alias(node, e.convert(result, wide, spec.dtype))
+
+
 @emits("rem")
 def _rem(e: Emitter, node: Node) -> None:
     narrow = node.results[0].spec

@@ -20,10 +20,10 @@ def _wide(dtype: DType) -> DType:
     return f32 if dtype.itemsize == 2 else dtype
 
 
-def _fits_scores(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
-    """Whether a mask's shape is [T, S], or [B, N, T, S] with B or N of 1."""
-    per_head = len(mask) == 4 and all(a in (1, b) for a, b in zip(mask[:2], scores[:2], strict=True))
-    return mask[-2:] == scores[2:] and (len(mask) == 2 or per_head)
+def _stretches(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether a shape broadcasts to another, which stays as it is."""
+    pairs = zip(shape[::-1], to[::-1], strict=False)
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in pairs)
 
 
 class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps):
@@ -116,6 +116,12 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
             total = self.maximum(total, 1e-30)  # the sum is 0 in a slice of which none counts, else >= 1
         return self.cast(self.div(numerator, total), x.dtype)
 
+    def log_softmax(self, x: Tensor, axis: int = -1) -> Tensor:
+        """log(softmax(x)) along ``axis``, in f32 or wider inside; x's shape and dtype."""
+        wide = self.cast(x, _wide(x.dtype))
+        centred = self.sub(wide, self.max(wide, axis, keepdims=True))
+        return self.cast(self.sub(centred, self.log(self.sum(self.exp(centred), axis, keepdims=True))), x.dtype)
+
     def rms_norm(self, x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
         """weight * x / sqrt(mean(x^2) + eps) over the last axis (Zhang, Sennrich 2019, arXiv:1910.07467).
 
@@ -170,8 +176,9 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         mask: Tensor | None = None,
         scale: float | None = None,
         softcap: float | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
-        """softmax(scale * q k^T, where mask) v (Vaswani et al. 2017, arXiv:1706.03762).
+        """softmax(scale * q k^T + bias, where mask) v (Vaswani et al. 2017, arXiv:1706.03762).
 
         Query head n reads key/value head n // (N / K); K and V are not repeated in memory.
 
@@ -179,19 +186,15 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
             q: [B, N, T, H].
             k: [B, K, S, H], K a divisor of N.
             v: [B, K, S, H'] (H' may differ from H).
-            mask: bool, [T, S], or [B, N, T, S] where B or N may be 1; True where a query may look.
-                A query that may look nowhere gives zeros.
+            mask: bool, broadcast to [B, N, T, S]; True where a query may look. A query that may look nowhere
+                gives zeros.
             scale: of the scores; 1 / sqrt(H) where None.
-            softcap: c in ``c * tanh(score / c)``, applied after scale and before the mask.
+            softcap: c in ``c * tanh(score / c)``, applied after scale, before bias and mask.
+            bias: added to the scores, broadcast to [B, N, T, S]; where it is -inf a query may not look.
 
         Returns:
             [B, N, T, H'] in q's dtype.
         """
-        return self._ctx.composite("attention", self._attention, (q, k, v, mask), (scale, softcap))
-
-    def _attention(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None, softcap: float | None
-    ) -> Tensor:
         batch, heads, queries, size = q.shape if q.ndim == 4 else (0, 0, 0, 0)
         shared = k.shape[1] if k.ndim == 4 else 0
         if not shared or heads % shared or v.shape[:-1] != k.shape[:-1] or k.shape[-1] != size or k.shape[0] != batch:
@@ -200,17 +203,49 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
                 f"v [B,K,S,H'], K a divisor of N"
             )
         wanted = (batch, heads, queries, k.shape[2])
-        if mask is not None and not _fits_scores(mask.shape, wanted):
-            raise OpError(f"attention: mask has shape {mask.shape}; wanted {wanted[2:]} or {wanted}, B or N may be 1")
-        group = heads // shared
+        mask, bias = self._over_scores("mask", mask, wanted), self._over_scores("bias", bias, wanted)
+        if bias is None:
+            return self._ctx.composite("attention", self._attention, (q, k, v, mask), (scale, softcap))
+        return self._attention(q, k, v, mask, scale, softcap, bias)
+
+    def _over_scores(self, name: str, x: Tensor | None, scores: tuple[int, ...]) -> Tensor | None:
+        """A mask or bias as [T, S] or [B, N, T, S], where axes may be 1."""
+        if x is None or (x.ndim in (2, 4) and _stretches(x.shape, scores)):
+            return x
+        if not _stretches(x.shape, scores):
+            raise OpError(f"attention: {name} has shape {x.shape}; wanted one that broadcasts to {scores}, [B,N,T,S]")
+        return self.reshape(x, (*[1] * ((4 if x.ndim == 3 else 2) - x.ndim), *x.shape))
+
+    def _attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        scale: float | None,
+        softcap: float | None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        batch, heads, queries, size = q.shape
+        shared, group = k.shape[1], heads // k.shape[1]
         grouped = self.reshape(q, (batch, shared, group, queries, size))
         scores = self.dot_general(grouped, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=_wide(q.dtype))
         scores = self.mul(scores, max(size, 1) ** -0.5 if scale is None else scale)  # [B, K, G, T, S]
         if softcap is not None:
             scores = self.mul(self.tanh(self.div(scores, softcap)), softcap)
-        if mask is not None and mask.ndim == 4:
-            per_head = (1, 1) if mask.shape[1] == 1 else (shared, group)
-            mask = self.reshape(mask, (mask.shape[0], *per_head, *mask.shape[2:]))
+        mask = None if mask is None else self._per_group(mask, shared, group)
+        if bias is not None:
+            bias = self.cast(self._per_group(bias, shared, group), scores.dtype)
+            seen = self.not_equal(bias, -math.inf)
+            scores = self.add(scores, bias)
+            mask = seen if mask is None else self.logical_and(mask, seen)
         weights = self.cast(self.softmax(scores, -1, where=mask), v.dtype)
         result = self.dot_general(weights, v, ((4,), (2,)), ((0, 1), (0, 1)))  # [B, K, G, T, H']
         return self.cast(self.reshape(result, (batch, heads, queries, v.shape[-1])), q.dtype)
+
+    def _per_group(self, x: Tensor, shared: int, group: int) -> Tensor:
+        """[T, S] or [B, N, T, S] (axes may be 1) as what broadcasts to [B, K, G, T, S]."""
+        if x.ndim == 2:
+            return x
+        heads = (1, 1) if x.shape[1] == 1 else (shared, group)
+        return self.reshape(x, (x.shape[0], *heads, *x.shape[2:]))

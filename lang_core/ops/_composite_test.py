@@ -198,18 +198,56 @@ def test_attention_refuses_operands_that_do_not_fit(k: tuple[int, ...], v: tuple
         OPS_NOW.attention(np.zeros((2, 6, 3, 8)), np.zeros(k), np.zeros(v))
 
 
-@pytest.mark.parametrize("mask", [(5,), (5, 3), (6, 3, 5), (2, 3, 3, 5), (3, 1, 3, 5), (2, 1, 1, 5)])
+@pytest.mark.parametrize("mask", [(4,), (5, 3), (2, 3, 5), (2, 3, 3, 5), (3, 1, 3, 5), (1, 1, 1, 3, 5)])
 def test_attention_refuses_a_mask_that_does_not_fit(mask: tuple[int, ...]) -> None:
     q, k = np.zeros((2, 6, 3, 8)), np.zeros((2, 3, 5, 8))
     with pytest.raises(
-        OpError, match=r"attention: mask has shape .*; wanted \(3, 5\) or \(2, 6, 3, 5\), B or N may be 1"
+        OpError, match=r"attention: mask has shape .*; wanted one that broadcasts to \(2, 6, 3, 5\), \[B,N,T,S\]"
     ):
         OPS_NOW.attention(q, k, k, np.ones(mask, bool))
+    with pytest.raises(OpError, match=r"attention: bias has shape .*; wanted one that broadcasts to \(2, 6, 3, 5\)"):
+        OPS_NOW.attention(q, k, k, bias=np.zeros(mask))
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (3, 1), (1, 5), (6, 3, 5), (6, 1, 1), (2, 1, 1, 5), (2, 6, 3, 5)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_adds_a_bias_of_any_shape_that_broadcasts(shape: tuple[int, ...], masked: bool) -> None:
+    rng = generator(len(shape))
+    q, k, v = (rng.standard_normal(s) for s in ((2, 6, 3, 8), (2, 2, 5, 8), (2, 2, 5, 7)))
+    bias = np.where(rng.random(shape) < 0.3, -np.inf, rng.standard_normal(shape))
+    mask = rng.random(shape) < 0.8 if masked else None
+    scores = np.tanh(np.einsum("bnth,bnsh->bnts", q, k.repeat(3, 1)) * 0.4 / 1.5) * 1.5 + bias
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
+    largest = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isinf(largest), 0, largest))
+    wanted = np.einsum("bnts,bnsh->bnth", weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30), v.repeat(3, 1))
+    found = OPS_NOW.attention(q, k, v, mask, 0.4, 1.5, bias)
+    np.testing.assert_allclose(found.numpy(), wanted, atol=1e-14)
+
+
+def test_log_softmax_equals_jax() -> None:
+    for dtype in (f32, f64):
+        x = generator(8).standard_normal((3, 4, 5)).astype(dtype.numpy) * 60
+        with jax.enable_x64(True):
+            for axis in (0, -1):
+                wanted = np.asarray(jax.nn.log_softmax(jnp.asarray(x), axis))
+                assert_close(OPS_NOW.log_softmax(x, axis), wanted)
 
 
 def test_composites_take_tensors_and_arrays_alike() -> None:
     x = np.array([[1.0, -2.0, 0.5]], np.float32)
-    for name in ("mean", "relu", "silu", "softplus", "gelu", "gelu_tanh", "softmax", "rms_norm", "layer_norm"):
+    for name in (
+        "mean",
+        "relu",
+        "silu",
+        "softplus",
+        "gelu",
+        "gelu_tanh",
+        "softmax",
+        "log_softmax",
+        "rms_norm",
+        "layer_norm",
+    ):
         method = getattr(OPS_NOW, name)
         assert_same(method(OPS_NOW.constant(x)), method(x).numpy())
     assert OPS_NOW.cast(x, as_dtype("i32")).dtype is i32

@@ -117,6 +117,10 @@ def _erf(x: Array) -> Array:
     return _math_erf(x).astype(x.dtype) if x.size else x
 
 
+def _quotient(x: Array, y: Array) -> Array:
+    return np.floor_divide(x - np.fmod(x, y), y)  # exact: // alone rounds down
+
+
 def _shift_right_logical(x: Array, y: Array) -> Array:
     dtype = np.result_type(x, y)
     unsigned = np.dtype(f"u{dtype.itemsize}")
@@ -137,6 +141,12 @@ class ArithmeticOps(OpsBase):
         _in_float32(np.fmod),
         "a number",
         "x - y * trunc(x / y): the sign is x's. Of integers by 0 it is unspecified.",
+    )
+    quotient = _binary(
+        "quotient",
+        _quotient,
+        "an integer",
+        "x / y towards zero, so that x = quotient * y + rem. By 0 it is unspecified.",
     )
     pow = _binary("pow", _in_float32(np.power), "floating", "x to the power y.")
     maximum = _binary("maximum", np.maximum, "a number", "The larger of x and y; NaN if either is NaN.")

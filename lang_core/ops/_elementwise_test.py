@@ -33,6 +33,7 @@ EXACT_BINARY: dict[str, tuple[Callable[..., Any], tuple[DType, ...]]] = {
     "sub": (jax.lax.sub, NUMBERS),
     "mul": (jax.lax.mul, NUMBERS),
     "div": (jax.lax.div, FLOATING),
+    "quotient": (jax.lax.div, INTEGERS),
     "rem": (jax.lax.rem, NUMBERS),
     "maximum": (jax.lax.max, NUMBERS),
     "minimum": (jax.lax.min, NUMBERS),
@@ -84,7 +85,7 @@ def _pairs(name: str, dtype: DType) -> tuple[np.ndarray[Any, Any], np.ndarray[An
     x = y = special_values(dtype)
     if name.startswith("shift"):
         y = np.array([0, 1, 3, 8 * dtype.itemsize - 1], dtype.numpy)
-    if name == "rem" and dtype.is_integer:
+    if name in ("quotient", "rem") and dtype.is_integer:
         y = y[y != 0]
     return x, y
 

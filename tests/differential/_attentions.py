@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from jax import lax
 
+from lang_core import DType
 from tests.differential._draw import dtype_of, generator, tame
 from tests.differential._trial import Array, Draw, Trial, trials
 
@@ -123,6 +124,15 @@ def _mask(draw: Draw, rng: np.random.Generator, sizes: tuple[int, ...]) -> Array
     return rng.random((*lead, queries, keys)) < 0.6
 
 
+def _bias(draw: Draw, rng: np.random.Generator, sizes: tuple[int, ...], dtype: DType) -> Array | None:
+    """Of any shape that broadcasts, with -inf here and there."""
+    if draw(st.booleans()):
+        return None
+    shape = tuple(draw(st.sampled_from((1, dim))) for dim in sizes)[draw(st.integers(0, 4)) :]
+    found = tame(rng, shape, dtype)
+    return np.where(rng.random(shape) < 0.2, np.array(-np.inf, dtype.numpy), found)
+
+
 @trials("attention")
 def _attention(draw: Draw, name: str) -> Trial:
     dtype, rng = dtype_of(draw, "floating"), generator(draw)
@@ -132,14 +142,23 @@ def _attention(draw: Draw, name: str) -> Trial:
     k, v = tame(rng, (batch, shared, keys, size), dtype), tame(rng, (batch, shared, keys, values), dtype)
     mask = _mask(draw, rng, (batch, heads, queries, keys))
     scale, softcap = draw(st.sampled_from((None, 0.3, 1.0))), draw(st.sampled_from((None, 2.0, 20.0)))
-    inputs = (q, k, v) if mask is None else (q, k, v, mask)
+    bias = _bias(draw, rng, (batch, heads, queries, keys), dtype)
+    inputs = tuple(each for each in (q, k, v, mask, bias) if each is not None)
 
-    def call(c: Any, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-        return c.ops.attention(q, k, v, mask, scale, softcap)
+    def options(rest: tuple[Any, ...]) -> tuple[Any, Any]:
+        return rest[0] if mask is not None else None, rest[-1] if bias is not None else None
 
-    def reference(q: Any, k: Any, v: Any, mask: Any = True) -> Any:
-        every = jnp.broadcast_to(mask, (batch, heads, queries, keys))
-        if softcap is None and values == size and dtype.name != "f64":  # jax computes the weights in f32
+    def call(c: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
+        seen, more = options(rest)
+        return c.ops.attention(q, k, v, seen, scale, softcap, more)
+
+    def reference(q: Any, k: Any, v: Any, *rest: Any) -> Any:
+        seen, more = options(rest)
+        every = jnp.broadcast_to(True if seen is None else seen, (batch, heads, queries, keys))
+        every = every if more is None else every & (more > -jnp.inf)
+        if (
+            softcap is None and more is None and values == size and dtype.name != "f64"
+        ):  # jax computes the weights in f32
             # Where a query may look nowhere, jax averages all; here it gives zeros.
             q, k, v = (each.transpose(0, 2, 1, 3) for each in (q, k, v))
             found = jax.nn.dot_product_attention(q, k, v, mask=every, scale=scale).transpose(0, 2, 1, 3)
@@ -147,12 +166,13 @@ def _attention(draw: Draw, name: str) -> Trial:
         k, v = (jnp.repeat(each, group, 1) for each in (k, v))
         scores = jnp.einsum("bnth,bnsh->bnts", q, k) * (size**-0.5 if scale is None else scale)
         scores = scores if softcap is None else softcap * jnp.tanh(scores / softcap)
+        scores = scores if more is None else scores + jnp.where(more > -jnp.inf, more, 0)
         weights = jnp.where(every, jax.nn.softmax(scores, -1, where=every), 0)
         return jnp.einsum("bnts,bnsh->bnth", weights, v)
 
     return Trial(
         name,
-        f"scale={scale}, softcap={softcap}, mask={None if mask is None else mask.shape}",
+        f"scale={scale}, softcap={softcap}, mask and bias: {[None if x is None else x.shape for x in (mask, bias)]}",
         call,
         inputs,
         reference,

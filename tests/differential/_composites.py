@@ -66,6 +66,22 @@ def _softmax(draw: Draw, name: str) -> Trial:
     return Trial(name, f"axis={said}, where", fn, (x, where), reference, (dtype.name,), ulps=ulps)
 
 
+@trials("log_softmax")
+def _log_softmax(draw: Draw, name: str) -> Trial:
+    dtype, rng, shape = dtype_of(draw, "floating"), generator(draw), shape_of(draw, draw(st.integers(1, 4)), least=1)
+    said, axis = axis_of(draw, len(shape))
+    return Trial(
+        name,
+        f"axis={said}",
+        lambda c, x: c.ops.log_softmax(x, said),
+        (tame(rng, shape, dtype),),
+        lambda x: jax.nn.log_softmax(x, axis),
+        (dtype.name,),
+        ulps=1.0 if dtype.itemsize == 2 else 8.0,
+        magnitude=lambda x: 1 + abs(x) + jnp.max(abs(x), axis, keepdims=True),  # near 0 the two cancel
+    )
+
+
 @trials("l2_norm")
 def _l2_norm(draw: Draw, name: str) -> Trial:
     dtype = dtype_of(draw, "floating")

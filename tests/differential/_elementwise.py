@@ -47,6 +47,7 @@ _BINARY: Final[dict[str, tuple[str, Function, float]]] = {
     "sub": ("number", jnp.subtract, 0),
     "mul": ("number", jnp.multiply, 0),
     "div": ("floating", jnp.divide, 0),
+    "quotient": ("integer", _broadcasting(lax.div), 0),
     "rem": ("number", _broadcasting(lax.rem), 0),
     "pow": ("floating", jnp.power, 4),
     "maximum": ("number", jnp.maximum, 0),
@@ -66,6 +67,7 @@ _BINARY: Final[dict[str, tuple[str, Function, float]]] = {
     "shift_left": ("integer", _broadcasting(lax.shift_left), 0),
     "shift_right_logical": ("integer", _broadcasting(lax.shift_right_logical), 0),
 }
+_OF_QUOTIENTS: Final = ("quotient", "rem")
 _COMPARISONS: Final = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _EITHER_ZERO: Final = ("maximum", "minimum", "clamp")
 _NUMBERS: Final = (True, 0, 1, 2, 100, 0.5, -2.0, -0.0, float("inf"), float("nan"))
@@ -120,7 +122,7 @@ def _second(name: str, y: Array, dtype: DType) -> Array:
     """The right operand: without what the op leaves unspecified, or what jax cannot divide by."""
     if name == "div" and dtype.name == "f64":
         return np.where(np.abs(y.astype(np.float64)) > 2.0**1000, np.array(3, y.dtype), y)  # 1 / y would be subnormal
-    if name == "rem" and dtype.is_integer:
+    if name in _OF_QUOTIENTS and dtype.is_integer:
         return np.where(y == 0, np.array(3, y.dtype), y)
     if name.startswith("shift"):
         return (y.astype(np.int64) % (8 * dtype.itemsize)).astype(y.dtype)
@@ -131,12 +133,13 @@ def _with_number(draw: Draw, name: str) -> Trial:
     """A Python number for one of the operands."""
     domain, function, steps = _BINARY[name]
     known = [(t, n, c) for t in DTYPES for n in _NUMBERS if (c := _beside(t, n)) in DOMAINS[domain]]
-    if name == "rem":
+    if name in _OF_QUOTIENTS:
         known = [each for each in known if each[1]]
     if name.startswith("shift"):
         known = [each for each in known if 0 <= each[1] < 8 * each[2].itemsize]
     a, number, dtype = draw(st.sampled_from(known))
-    x, turned = wild(generator(draw), shape_of(draw), a), draw(st.booleans()) and name != "rem" and "shift" not in name
+    x = wild(generator(draw), shape_of(draw), a)
+    turned = draw(st.booleans()) and name not in _OF_QUOTIENTS and "shift" not in name
     given = x.astype(dtype.numpy), np.array(number).astype(dtype.numpy)
     return Trial(
         name,

@@ -92,14 +92,14 @@ _UNARY: Final = tuple(
     "logical_not negate abs sign exp expm1 log log1p tanh logistic erf sqrt rsqrt sin cos floor ceil round".split()
 )
 _BINARY: Final = tuple(
-    "add sub mul div rem pow maximum minimum equal not_equal less less_equal greater greater_equal logical_and "
-    "logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right_logical".split()
+    "add sub mul div quotient rem pow maximum minimum equal not_equal less less_equal greater greater_equal "
+    "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right_logical".split()
 )
 
 
 def _second(op: str, dtype: DType, y: Array) -> Array:
     """The right operand: without what the op leaves unspecified."""
-    if op == "rem" and dtype.is_integer:
+    if op in ("quotient", "rem") and dtype.is_integer:
         return y[y != 0]
     if op.startswith("shift"):
         return np.arange(dtype.itemsize * 8, dtype=dtype.numpy)[::3].copy()

@@ -26,7 +26,7 @@ def test_every_op_and_constraint_is_there() -> None:
 def test_composites_are_listed_with_their_arguments() -> None:
     text = ops_doc.render()
     for heading in (
-        "attention(q, k, v, mask, scale, softcap)",
+        "attention(q, k, v, mask, scale, softcap, bias)",
         "softmax(x, axis, where)",
         "top_k(x, k, axis)",
         "linear(x, weight, bias)",

@@ -1,0 +1,84 @@
+"""Writes docs/onnx.md, what becomes of ONNX's operator cases: ``bazel run //tools/docs:onnx_doc``."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import onnx
+
+from tests.conformance._onnx_cases import Case, onnx_cases
+from tests.conformance._onnx_kinds import TRANSFORMER_OPS
+
+_HEADER: Final = """\
+# ONNX operator cases
+
+This page is generated, and a test keeps it up to date: run `bazel run //tools/docs:onnx_doc`.
+
+`onnx.backend.test.case.node` of onnx {version} holds {count} cases: a model of one node (`_expanded`: the same op
+written out in simpler ones), inputs, and the outputs that ONNX's own reference computed. `tests/conformance` says each
+model with `ctx.ops`, by an adapter per ONNX op that reads attributes and operands and knows no case, and compares
+dtype, shape and values: floating ones within the case's tolerance (rtol 1e-3 as a rule; f16 2e-3, bf16 2e-2: ONNX's
+reference rounds after each step, ours once), all others exactly.
+
+- **pass**: right eagerly, recorded and evaluated, and in StableHLO's reference interpreter.
+- **not expressible**: the op table cannot say it, or nobody has adapted it; the reason stands beside it. Inputs that
+  decide a result's shape (`shape`, `axes`, `k`, ...) are compile-time values; other inputs are arguments.
+
+A case that is expressible and wrong in any mode fails a test: there is none.
+
+"""
+
+
+def render() -> str:
+    """The page."""
+    cases = onnx_cases()
+    lines = [_HEADER.format(version=onnx.__version__, count=len(cases))]
+    lines += ["## In short\n", *_summary(cases), "", "## By op\n", *_by_op(cases), "", "## Every case\n"]
+    return "\n".join([*lines, *_each(cases)]) + "\n"
+
+
+def _summary(cases: tuple[Case, ...]) -> Iterator[str]:
+    yield "| cases | all | pass | not expressible |"
+    yield "|---|---|---|---|"
+    for title, chosen in (
+        ("of ops that a transformer uses", [case for case in cases if case.kind in TRANSFORMER_OPS]),
+        ("all", cases),
+    ):
+        right = sum(case.reason is None for case in chosen)
+        yield f"| {title} | {len(chosen)} | {right} ({right / len(chosen):.1%}) | {len(chosen) - right} |"
+    yield "\nWhy not:\n"
+    reasons = Counter(case.reason for case in cases if case.reason)
+    for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+        yield f"- {count}: {reason}"
+
+
+def _by_op(cases: tuple[Case, ...]) -> Iterator[str]:
+    yield "In *italics*: not an op that a transformer uses.\n"
+    yield "| op | cases | pass | not expressible |"
+    yield "|---|---|---|---|"
+    kinds = sorted({case.kind for case in cases}, key=str.lower)
+    for kind in kinds:
+        chosen = [case for case in cases if case.kind == kind]
+        reasons = Counter(case.reason for case in chosen if case.reason)
+        text = "; ".join(f"{count}: {reason}" for reason, count in sorted(reasons.items()))
+        name = kind if kind in TRANSFORMER_OPS else f"*{kind}*"
+        yield f"| {name} | {len(chosen)} | {len(chosen) - sum(reasons.values())} | {text} |"
+
+
+def _each(cases: tuple[Case, ...]) -> Iterator[str]:
+    yield "| case | |"
+    yield "|---|---|"
+    for case in cases:
+        yield f"| {case.name.removeprefix('test_')} | {'pass' if case.reason is None else case.reason} |"
+
+
+def main() -> None:
+    """Writes the page into the workspace that Bazel was started in, else into the current folder."""
+    root = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
+    (root / "docs" / "onnx.md").write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
