@@ -1,10 +1,12 @@
 """What is measured: the sizes of the models, whole or tiny."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from lang_core import f32
+from tools.benching.suites._experts import DEEPSEEK_V3, MIXTRAL_8X22B, TINY_EXPERTS
 from transformer_core.checkpoints import LLAMA_PRESETS, LlamaSizes, llama_config
 
 MIB: Final = float(2**20)
@@ -13,6 +15,7 @@ _ARCHIVED: Final = TINYLLAMA._replace(layers=8)  # 967 MB in bf16
 TINY: Final = LLAMA_PRESETS["tiny"]
 # https://huggingface.co/meta-llama/Llama-3.1-405B: the sizes and the RoPE of its config.json.
 LLAMA_405B: Final = LlamaSizes(126, 16384, 53248, 128, 8, 128256, 131072)
+_EXPERTS: Final = {"DeepSeek-V3": DEEPSEEK_V3, "Mixtral 8x22B": MIXTRAL_8X22B}
 _LLAMA_31_ROPE: Final = {
     "rope_theta": 500000.0,
     "rope_scaling": {
@@ -36,6 +39,7 @@ class Plan:
         peer_layers: the peer is measured up to so many.
         blocks: numbers of layers of the smallest model.
         large: the model that is lowered as prefill and decode.
+        experts: models with mixtures of experts by name, as config.json has them, that are lowered likewise.
         capacity: of its caches.
         archive: the model whose checkpoint becomes an archive.
         chain: ops of the plainest recording.
@@ -51,6 +55,7 @@ class Plan:
     peer_layers: int = 500
     blocks: tuple[int, int] = (22, 10_000)
     large: LlamaSizes = LLAMA_405B
+    experts: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _EXPERTS)
     capacity: int = 2048
     archive: LlamaSizes = _ARCHIVED
     chain: int = 20_000
@@ -69,6 +74,7 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         peer_layers=2,
         blocks=(2, 4),
         large=TINY._replace(positions=16384),
+        experts={"tiny": TINY_EXPERTS},
         capacity=16,
         archive=TINY,
         chain=20,

@@ -1,12 +1,14 @@
 """Suite ``streaming``: memory and time against the number of layers, and whole exports of a real checkpoint."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from tools.benching.suites._exports import exports
 from tools.benching.suites._figures import Goal, SuiteResult, Table
 from tools.benching.suites._lowerings import growth, jax_export, ours, row, same_text
 from tools.benching.suites._plan import MIB, TINY, Plan, config_of, large_config
-from tools.benching.suites._run import Runner
+from tools.benching.suites._run import Result, Runner
 from tools.benching.suites._stats import Summary
 
 _MOST_ROUNDS = 3  # of what takes long
@@ -18,6 +20,7 @@ def streaming(runner: Runner, plan: Plan) -> SuiteResult:
     _layers(runner, plan, result)
     _blocks(runner, plan, result)
     _large(runner, plan, result)
+    _experts(runner, plan, result)
     if plan.checkpoint is not None:
         exports(runner, plan, plan.checkpoint, result)
     return result
@@ -64,20 +67,39 @@ def _blocks(runner: Runner, plan: Plan, result: SuiteResult) -> None:
 
 def _large(runner: Runner, plan: Plan, result: SuiteResult) -> None:
     config = large_config(plan.large)
+    sizes = f"{plan.large.layers} layers, D = {plan.large.hidden}, F = {plan.large.intermediate}"
+    title = f"The shape of Llama 3.1 405B ({sizes}, V = {plan.large.vocabulary}), weights abstract"
+    peers = {"jax.export, forward alone": partial(jax_export, runner, config, plan)}
+    _prefill_and_decode(runner, plan, result, "405B", title, config, peers)
+
+
+def _experts(runner: Runner, plan: Plan, result: SuiteResult) -> None:
+    for name, config in plan.experts.items():
+        sizes = f"{config['num_hidden_layers']} layers, D = {config['hidden_size']}, V = {config['vocab_size']}"
+        title = f"The shape of {name} ({sizes}, mixtures of experts), weights abstract"
+        _prefill_and_decode(runner, plan, result, name, title, config, {})
+
+
+def _prefill_and_decode(
+    runner: Runner,
+    plan: Plan,
+    result: SuiteResult,
+    name: str,
+    title: str,
+    config: Mapping[str, Any],
+    peers: Mapping[str, Callable[[], Result]],
+) -> None:
     lower = partial(ours, runner, config, plan, entry_points=("prefill", "decode"), max_sequence=plan.capacity)
     jobs = {
         "streaming, prefill and decode": partial(lower, streaming=True),
         "buffered, prefill and decode": partial(lower, streaming=False),
-        "jax.export, forward alone": partial(jax_export, runner, config, plan),
+        **peers,
     }
     found = runner.interleaved(jobs, _rounds(runner))
-    sizes = f"{plan.large.layers} layers, D = {plan.large.hidden}, F = {plan.large.intermediate}"
-    title = f"The shape of Llama 3.1 405B ({sizes}, V = {plan.large.vocabulary}), weights abstract"
-    result.tables.append(Table(title, [row(name, rows, name.startswith("jax")) for name, rows in found.items()]))
-    results = found["streaming, prefill and decode"]
+    result.tables.append(Table(title, [row(job, rows, job in peers) for job, rows in found.items()]))
+    streamed, buffered = found["streaming, prefill and decode"], found["buffered, prefill and decode"]
     result.goals += [
-        Goal("405B, streaming: seconds", "<=", 2, Summary.of_key(results, "seconds")),
-        Goal("405B, streaming: RSS over imports, MiB", "<=", 12, Summary.of_key(results, "rss_bytes", MIB)),
+        Goal(f"{name}, streaming: seconds", "<=", 2, Summary.of_key(streamed, "seconds")),
+        Goal(f"{name}, streaming: RSS over imports, MiB", "<=", 12, Summary.of_key(streamed, "rss_bytes", MIB)),
     ]
-    texts = found["streaming, prefill and decode"], found["buffered, prefill and decode"]
-    result.facts["405B: streamed text is the buffered text"] = same_text(*texts)
+    result.facts[f"{name}: streamed text is the buffered text"] = same_text(streamed, buffered)

@@ -6,9 +6,9 @@ import pytest
 
 from lang_core import bf16
 from tools.benching.suites import SUITES, Run, Runner, SuiteResult, as_markdown, as_text, run_suite, tiny_plan
-from tools.benching.suites._plan import LLAMA_405B, TINY, config_of, large_config
+from tools.benching.suites._plan import LLAMA_405B, TINY, Plan, config_of, large_config
 from transformer_core.checkpoints import write_random_llama
-from transformer_core.models import DecoderConfig
+from transformer_core.models import DecoderConfig, DecoderLM
 
 
 def measured(name: str, tmp_path: Path, checkpoint: Path | None = None) -> Run:
@@ -38,7 +38,7 @@ def test_streaming_with_whole_exports(tmp_path: Path) -> None:
         *cases(result)
     }
     assert "jax.export, 3" not in cases(result)
-    assert len(result.facts) == 5
+    assert len(result.facts) == 6
     assert all(result.facts.values())
     assert not (tmp_path / "bundle").exists()
 
@@ -60,3 +60,11 @@ def test_configs_are_of_the_named_shapes() -> None:
     )
     assert type(large.rope.scaling).__name__ == "Llama3Scaling"
     assert DecoderConfig.from_hf(config_of(TINY, 7)).layers == 7
+
+
+@pytest.mark.parametrize(("name", "billions"), [("DeepSeek-V3", 671.0), ("Mixtral 8x22B", 140.6)])
+def test_models_with_experts_have_the_published_number_of_parameters(name: str, billions: float) -> None:
+    model = DecoderLM(DecoderConfig.from_hf(Plan().experts[name]))
+    assert sum(parameter.spec.size for _, parameter in model.named_parameters()) / 1e9 == pytest.approx(
+        billions, abs=0.1
+    )
