@@ -12,20 +12,27 @@
 (4.0, [1.0, 2.0, 4.0])
 """
 
+from compile_hlo.dump._dumper import LEVELS, DumpedCall, Dumper
+from compile_hlo.dump._eager import eager_call, tags_by_entry_point
 from compile_hlo.dump._reader import Dump, read_dump
 from compile_hlo.dump._record import DumpRecord, TensorLabel
 from compile_hlo.dump._statistics import Statistics, statistics
 from compile_hlo.dump._writer import MANIFEST, DumpLimits, DumpTotals, DumpWriter
 
 __all__ = [
+    "LEVELS",
     "MANIFEST",
     "Dump",
     "DumpLimits",
     "DumpRecord",
     "DumpTotals",
     "DumpWriter",
+    "DumpedCall",
+    "Dumper",
     "Statistics",
     "TensorLabel",
+    "eager_call",
     "read_dump",
     "statistics",
+    "tags_by_entry_point",
 ]

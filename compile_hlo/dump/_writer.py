@@ -68,6 +68,7 @@ class DumpWriter:
 
     Attributes:
         directory: of the dump.
+        level: of the dump.
         totals: so far.
     """
 
@@ -93,6 +94,7 @@ class DumpWriter:
             InputError: the directory holds something, or cannot be written.
         """
         self.directory: Final = directory
+        self.level: Final = level
         self._limits: Final = limits or DumpLimits()
         self.totals: Final = DumpTotals(0, 0, 0, {"tensor_limit": Dropped(), "total_limit": Dropped()})
         try:

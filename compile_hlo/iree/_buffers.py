@@ -60,6 +60,11 @@ def duplicate(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> HalBu
 
 def read_back(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.ndarray:
     """Returns a copy of a buffer's contents: a writable array that owns its memory."""
+    return np.array(peek(device, view, spec), copy=True)
+
+
+def peek(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.ndarray:
+    """Returns a buffer's contents where they lie, if the host can reach them; good for as long as the buffer is."""
     if spec.nbytes == 0:
         return np.empty(spec.shape, spec.dtype.numpy)
     buffer = view.get_buffer()
@@ -72,8 +77,7 @@ def read_back(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.nd
         )
         _copy_and_wait(device, buffer, staging, spec.nbytes)
         buffer = staging
-    mapped = buffer.map().asarray((spec.nbytes,), _BYTE)
-    return np.array(mapped, copy=True).view(spec.dtype.numpy).reshape(spec.shape)
+    return buffer.map().asarray((spec.nbytes,), _BYTE).view(spec.dtype.numpy).reshape(spec.shape)
 
 
 def address(view: HalBufferView) -> int | None:

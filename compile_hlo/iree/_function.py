@@ -6,12 +6,14 @@ from typing import Final
 import numpy as np
 from iree.runtime import HalBufferView, VmVariantList
 
+from compile_hlo.dump import Dumper
 from compile_hlo.iree import _buffers
 from compile_hlo.iree._counters import Counters
 from compile_hlo.iree._device_tensor import DeviceTensor
 from compile_hlo.iree._devices import reason
 from compile_hlo.iree._program import IREE_ERRORS, Program
 from compile_hlo.iree._signature import ArgumentSpec, Signature
+from compile_hlo.iree._tap import Tap
 from lang_core import DeviceError
 
 Value = np.ndarray | np.generic | DeviceTensor | int | float
@@ -25,11 +27,14 @@ class Function:
         signature: what it takes and returns.
     """
 
-    def __init__(self, program: Program, name: str, signature: Signature, counters: Counters) -> None:
+    def __init__(
+        self, program: Program, name: str, signature: Signature, counters: Counters, dumper: Dumper | None = None
+    ) -> None:
         self._program: Final = program
         self.name: Final = name
         self.signature: Final = signature
         self._counters: Final = counters
+        self._dumper: Final = dumper
         aliased = {argument.alias_result for argument in signature.arguments}
         # Results that do not lie in a donated argument's buffer might share one with something else.
         self._loose: Final = tuple(i for i in range(len(signature.results)) if i not in aliased)
@@ -49,23 +54,33 @@ class Function:
         Raises:
             DeviceError: the session is closed; an argument's count, kind, shape or dtype is wrong, or it is dead; a
                 donated tensor is passed twice; or the device failed.
+            InputError: the call is dumped, and the dump cannot be written.
         """
         program = self._program
         with program.lock:
             if program.closed:
                 raise DeviceError(f"cannot call {self.name!r}: the session on {program.origin!r} is closed")
             self._check(values)
+            tap = None
+            if self._dumper is not None:
+                tap = Tap(program, self.signature, self._dumper.call(self.name))
+                tap.arguments(values)
+            program.tracer = None if tap is None else tap.traced
             outcome = self._run(values)
+            program.tracer = None
             for argument, value in zip(self.signature.arguments, values, strict=True):
                 if argument.donated and isinstance(value, DeviceTensor):
                     value.donate(f"{self.name!r} as argument {argument.name!r}")
             if isinstance(outcome, str):
                 raise DeviceError(f"{self.name!r} of {program.origin!r} failed on the device: {outcome}")
             self._counters.calls += 1
-            return tuple(
+            results = tuple(
                 DeviceTensor(program, key, result.spec, self._counters)
                 for key, result in zip(outcome, self.signature.results, strict=True)
             )
+            if tap is not None:
+                tap.results(outcome)
+            return results
 
     def _run(self, values: Sequence[Value]) -> list[int] | str:
         """Returns the keys of the results' buffers, or what IREE said.

@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,9 @@ _ZIP_END: Final = b"PK\x05\x06"  # begins the last record of a ZIP file
 _ZIP_END_BYTES: Final = 22  # of that record, without a comment
 
 
+Tracer = Callable[[str, Sequence[runtime.HalBufferView]], None]
+
+
 class Program:
     """Owner of a context and of every buffer that a session handed out.
 
@@ -31,10 +35,13 @@ class Program:
     Attributes:
         views: the live buffers.
         lock: held while IREE works on the context.
+        tracer: is given the name and the buffers of each trace of the module, during a call; it must not raise.
         device: None once closed.
     """
 
-    def __init__(self, vmfb_path: Path, device: Device, parameters: Path | None, scope: str) -> None:
+    def __init__(
+        self, vmfb_path: Path, device: Device, parameters: Path | None, scope: str, *, traces: bool = False
+    ) -> None:
         """Loads the module.
 
         Raises:
@@ -51,6 +58,9 @@ class Program:
         self._context: runtime.VmContext | None = None
         self._instance: runtime.VmInstance | None = runtime.VmInstance()
         self._index: runtime.ParameterIndex | None = None
+        self.tracer: Tracer | None = None
+        # It must not lead back here: IREE's objects are not seen by the garbage collector.
+        self._sink = runtime.HalModuleDebugSink(_Traces(weakref.ref(self))) if traces else None
         try:
             self._load(vmfb_path, device, parameters, scope)
         except BaseException:
@@ -61,7 +71,7 @@ class Program:
     def _load(self, vmfb_path: Path, device: Device, parameters: Path | None, scope: str) -> None:
         assert self._instance is not None
         check_module_file(vmfb_path)
-        self._modules.append(runtime.create_hal_module(self._instance, device.hal))
+        self._modules.append(runtime.create_hal_module(self._instance, device.hal, debug_sink=self._sink))
         if parameters is not None:
             self._index = _load_index(parameters)
             provider = self._index.create_provider(scope=scope)
@@ -111,12 +121,25 @@ class Program:
             self._context = None
             while self._modules:
                 self._modules.pop()
+            self._sink = None
             self._index = None
             self.device = None
             self._instance = None
 
     def __del__(self) -> None:
         self.close()
+
+
+class _Traces:
+    """What IREE calls with a trace."""
+
+    def __init__(self, program: "weakref.ref[Program]") -> None:
+        self._program = program
+
+    def __call__(self, key: str, views: Sequence[runtime.HalBufferView]) -> None:
+        program = self._program()
+        if program is not None and program.tracer is not None:
+            program.tracer(key, views)
 
 
 def check_module_file(path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Final, Self
 
 import numpy as np
 
+from compile_hlo.dump import Dumper
 from compile_hlo.iree import _buffers
 from compile_hlo.iree._counters import Counters
 from compile_hlo.iree._device_tensor import DeviceTensor
@@ -37,6 +38,7 @@ class Session:
         parameters: str | os.PathLike[str] | None = None,
         scope: str = "model",
         signatures: Mapping[str, Signature] | None = None,
+        dumper: Dumper | None = None,
     ) -> None:
         """Loads the module.
 
@@ -46,6 +48,7 @@ class Session:
             parameters: the archive (``.irpa``); None where the module names no parameter.
             scope: the archive's name in the module.
             signatures: of entry points by name, as the bundle records them; one that is absent is read from the module.
+            dumper: is given the tensors of every call; tags are those of a debug module (docs/dump.md).
 
         Raises:
             InputError: a file is missing or damaged, or the archive lacks a parameter.
@@ -55,8 +58,13 @@ class Session:
         self.counters: Final = Counters()
         self._device: Final = opened.name
         self._program: Final = Program(
-            Path(vmfb_path), opened, Path(parameters) if parameters is not None else None, scope
+            Path(vmfb_path),
+            opened,
+            Path(parameters) if parameters is not None else None,
+            scope,
+            traces=dumper is not None,
         )
+        self._dumper: Final = dumper
         self._entry_points: Final = self._program.function_names()
         self._signatures: Final = dict(signatures or {})
         self._functions: Final[dict[str, Function]] = {}
@@ -92,7 +100,9 @@ class Session:
                     f"{near_names(name, self._entry_points)}"
                 )
             if name not in self._functions:
-                self._functions[name] = Function(self._program, name, self._signature(name), self.counters)
+                self._functions[name] = Function(
+                    self._program, name, self._signature(name), self.counters, self._dumper
+                )
             return self._functions[name]
 
     def upload(self, array: np.ndarray) -> DeviceTensor:
