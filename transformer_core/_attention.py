@@ -28,6 +28,16 @@ def grouped_attention(
     Returns:
         [B, K, G, T, H] in v's dtype.
     """
+
+    def body(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None) -> Tensor:
+        return _grouped_attention(ctx, q, k, v, bias, scale)
+
+    return ctx.composite("grouped_attention", body, (q, k, v, bias), (scale,))
+
+
+def _grouped_attention(
+    ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None
+) -> Tensor:
     ops = ctx.ops
     wide = f32 if q.dtype.itemsize == 2 else q.dtype
     scores = ops.dot_general(q, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=wide)  # [B, K, G, T, S]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from compile_dag.gradient._rules import Step, Thunk, composite_gradient, wide_dtype
+from compile_dag.gradient._rules import Step, Thunk, composite_gradient
 from lang_core import Ops, Tensor
 
 _ROOT: Final = math.sqrt(2 / math.pi)
@@ -25,6 +25,19 @@ def _softmax(step: Step, g: Tensor) -> Sequence[Thunk]:
         return ops.sub(product, ops.mul(y, ops.sum(product, axis, keepdims=True)))
 
     return of_x, None
+
+
+@composite_gradient("log_softmax")
+def _log_softmax(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """g - softmax(x) sum(g), from the result alone."""
+    ops = step.ops
+    (axis,) = step.attributes
+
+    def of_x() -> Tensor:
+        wide, y = step.wide(g, step.results[0])
+        return ops.sub(wide, ops.mul(ops.exp(y), ops.sum(wide, axis, keepdims=True)))
+
+    return (of_x,)
 
 
 @composite_gradient("silu")
@@ -118,51 +131,3 @@ def _weighted(step: Step, wide: Tensor, weight: Tensor | None) -> Tensor:
 def _through_norm(ops: Ops, h: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
     shared = ops.mean(ops.mul(h, normed), -1, keepdims=True)
     return ops.mul(scale, ops.sub(h, ops.mul(normed, shared)))
-
-
-@composite_gradient("attention")
-def _attention(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """Computes the scores again: neither they nor the weights [B, N, T, S] are kept (arXiv:2205.14135, Appendix B)."""
-    ops = step.ops
-    q, k, v, mask = step.inputs
-    scale, softcap = step.attributes
-    batch, heads, queries, size = q.shape
-    shared, group = k.shape[1], heads // max(k.shape[1], 1)
-    dtype = wide_dtype(q.dtype)
-    scale = max(size, 1) ** -0.5 if scale is None else scale
-    grouped = ops.reshape(q, (batch, shared, group, queries, size))
-    scores = ops.mul(ops.dot_general(grouped, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=dtype), scale)
-    bent = scores if softcap is None else ops.tanh(ops.div(scores, softcap))
-    capped = scores if softcap is None else ops.mul(bent, softcap)
-    weights = ops.softmax(capped, -1, where=_per_group(ops, mask, shared, group))  # [B, K, G, T, S]
-    wide = ops.cast(ops.reshape(g, (batch, shared, group, queries, v.shape[-1])), dtype)
-
-    def of_scores() -> Tensor:
-        of_weights = ops.dot_general(wide, ops.cast(v, dtype), ((4,), (3,)), ((0, 1), (0, 1)))
-        product = ops.mul(of_weights, weights)
-        found = ops.sub(product, ops.mul(weights, ops.sum(product, -1, keepdims=True)))
-        if softcap is not None:
-            found = ops.mul(found, ops.mul(ops.add(bent, 1.0), ops.sub(1.0, bent)))
-        return ops.mul(found, scale)
-
-    through = of_scores() if step.wanted[0] or step.wanted[1] else wide
-
-    def of_q() -> Tensor:
-        found = ops.dot_general(through, ops.cast(k, dtype), ((4,), (2,)), ((0, 1), (0, 1)))
-        return ops.reshape(found, q.shape)
-
-    def of_k() -> Tensor:
-        return ops.dot_general(through, ops.cast(grouped, dtype), ((2, 3), (2, 3)), ((0, 1), (0, 1)))
-
-    def of_v() -> Tensor:
-        return ops.dot_general(weights, wide, ((2, 3), (2, 3)), ((0, 1), (0, 1)))
-
-    return of_q, of_k, of_v, None
-
-
-def _per_group(ops: Ops, mask: Tensor | None, shared: int, group: int) -> Tensor | None:
-    """The mask as [.., T, S] that broadcasts to [B, K, G, T, S]."""
-    if mask is None or mask.ndim == 2:
-        return mask
-    heads = (1, 1) if mask.shape[1] == 1 else (shared, group)
-    return ops.reshape(mask, (mask.shape[0], *heads, *mask.shape[2:]))

@@ -51,6 +51,12 @@ def test_softmax(axis: int) -> None:
     check_composite(lambda ctx, x: ctx.ops.softmax(x, axis), lambda x: jax.nn.softmax(x, axis), normal(3, 5))
 
 
+@pytest.mark.parametrize("axis", [0, -1])
+def test_log_softmax(axis: int) -> None:
+    x = normal(3, 5) * 20
+    check_composite(lambda ctx, x: ctx.ops.log_softmax(x, axis), lambda x: jax.nn.log_softmax(x, axis), x)
+
+
 def test_softmax_with_a_mask_and_a_row_of_none() -> None:
     where = normal(4, 5) > 0
     where[2] = False

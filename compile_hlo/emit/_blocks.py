@@ -17,6 +17,8 @@ from lang_core import TensorSpec
 # What is kept in memory of the functions' text; the rest goes to a temporary file.
 _TEXT_IN_MEMORY: Final = 1 << 18
 _NUMBER: Final = re.compile(r"\d+")
+# A block's name up to its last number: the path of what it holds, or goes backward through.
+_NUMBERED: Final = re.compile(r"(?:.*\.)?\d+(?=\.|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +170,14 @@ class _BlockEmitter(Emitter):
         super().__init__(self.pieces.append, self)
         self._caller = caller
         self.leaves = caller.leaves
-        self._prefix = block
+        numbered = _NUMBERED.match(block)
+        self._prefix = numbered.group() if numbered else block
 
     def comment(self, path: str) -> str:
-        """A path inside the block is written without the block's numbers, so that alike blocks read alike."""
+        """A path that has the block's numbers is written without them, so that alike blocks read alike.
+
+        Paths in ``layers.3``, and in ``layers.3.backward`` alike, begin with ``layers.3``.
+        """
         inside = path == self._prefix or path.startswith(f"{self._prefix}.")
         return _without_numbers(self._prefix) + path[len(self._prefix) :] if inside else super().comment(path)
 

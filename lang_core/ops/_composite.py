@@ -118,6 +118,9 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
 
     def log_softmax(self, x: Tensor, axis: int = -1) -> Tensor:
         """log(softmax(x)) along ``axis``, in f32 or wider inside; x's shape and dtype."""
+        return self._ctx.composite("log_softmax", self._log_softmax, (x,), (axis,))
+
+    def _log_softmax(self, x: Tensor, axis: int) -> Tensor:
         wide = self.cast(x, _wide(x.dtype))
         centred = self.sub(wide, self.max(wide, axis, keepdims=True))
         return self.cast(self.sub(centred, self.log(self.sum(self.exp(centred), axis, keepdims=True))), x.dtype)

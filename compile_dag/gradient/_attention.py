@@ -1,0 +1,102 @@
+"""Gradients of attention: scores and weights [.., T, S] are computed again, not kept (arXiv:2205.14135, Appendix B)."""
+
+from collections.abc import Callable, Sequence
+
+from compile_dag.gradient._rules import Step, Thunk, composite_gradient, wide_dtype
+from lang_core import Tensor
+
+
+class _Scores:
+    """The scores of query heads in groups, [B, K, G, T, S], and the way back from their gradient to q and k."""
+
+    def __init__(self, step: Step, q: Tensor, k: Tensor, scale: float | None) -> None:
+        self.ops, self.dtype = step.ops, wide_dtype(q.dtype)
+        self._q, self._k = q, k
+        self._scale = max(q.shape[-1], 1) ** -0.5 if scale is None else scale
+        product = self.ops.dot_general(q, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=self.dtype)
+        self.scaled = self.ops.mul(product, self._scale)
+
+    def through_softmax(self, weights: Tensor, g: Tensor, v: Tensor) -> Tensor:
+        """The gradient of what the softmax took, from that of the result [B, K, G, T, H']."""
+        ops = self.ops
+        of_weights = ops.dot_general(g, ops.cast(v, self.dtype), ((4,), (3,)), ((0, 1), (0, 1)))
+        product = ops.mul(of_weights, weights)
+        return ops.sub(product, ops.mul(weights, ops.sum(product, -1, keepdims=True)))
+
+    def of_q(self, of_scaled: Tensor) -> Tensor:
+        """[B, K, G, T, H]."""
+        found = self.ops.dot_general(of_scaled, self.ops.cast(self._k, self.dtype), ((4,), (2,)), ((0, 1), (0, 1)))
+        return self.ops.mul(found, self._scale)
+
+    def of_k(self, of_scaled: Tensor) -> Tensor:
+        """[B, K, S, H]."""
+        found = self.ops.dot_general(of_scaled, self.ops.cast(self._q, self.dtype), ((2, 3), (2, 3)), ((0, 1), (0, 1)))
+        return self.ops.mul(found, self._scale)
+
+    def of_v(self, weights: Tensor, g: Tensor) -> Tensor:
+        """[B, K, S, H']."""
+        return self.ops.dot_general(weights, g, ((2, 3), (2, 3)), ((0, 1), (0, 1)))
+
+
+def _once(make: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """Makes the tensor when it is first asked for."""
+    made: list[Tensor] = []
+
+    def give() -> Tensor:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return give
+
+
+@composite_gradient("attention")
+def _attention(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """``ops.attention``: a mask, and scores that may be bent by ``c tanh(score / c)``."""
+    ops = step.ops
+    q, k, v, mask = step.inputs
+    scale, softcap = step.attributes
+    batch, heads, queries, size = q.shape
+    shared, group = k.shape[1], heads // k.shape[1]
+    scores = _Scores(step, ops.reshape(q, (batch, shared, group, queries, size)), k, scale)
+    bent = None if softcap is None else ops.tanh(ops.div(scores.scaled, softcap))
+    capped = scores.scaled if bent is None else ops.mul(bent, softcap)
+    weights = ops.softmax(capped, -1, where=_per_group(step, mask, shared, group))
+    wide = ops.cast(ops.reshape(g, (batch, shared, group, queries, v.shape[-1])), scores.dtype)
+
+    def of_scaled() -> Tensor:
+        found = scores.through_softmax(weights, wide, v)
+        return found if bent is None else ops.mul(found, ops.mul(ops.add(bent, 1.0), ops.sub(1.0, bent)))
+
+    through = _once(of_scaled)
+    return (
+        lambda: ops.reshape(scores.of_q(through()), q.shape),
+        lambda: scores.of_k(through()),
+        lambda: scores.of_v(weights, wide),
+        None,
+    )
+
+
+def _per_group(step: Step, mask: Tensor | None, shared: int, group: int) -> Tensor | None:
+    """The mask in a shape that broadcasts to [B, K, G, T, S]."""
+    if mask is None or mask.ndim == 2:
+        return mask
+    heads = (1, 1) if mask.shape[1] == 1 else (shared, group)
+    return step.ops.reshape(mask, (mask.shape[0], *heads, *mask.shape[2:]))
+
+
+@composite_gradient("grouped_attention")
+def _grouped_attention(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """``softmax(scale q k^T + bias) v`` of q [B, K, G, T, H]; the bias may be learned."""
+    ops = step.ops
+    q, k, v, bias = step.inputs
+    scores = _Scores(step, q, k, step.attributes[0])
+    weights = ops.softmax(scores.scaled if bias is None else ops.add(scores.scaled, bias), -1)
+    wide = ops.cast(g, scores.dtype)
+    through = _once(lambda: scores.through_softmax(weights, wide, v))
+    return (
+        lambda: scores.of_q(through()),
+        lambda: scores.of_k(through()),
+        lambda: scores.of_v(weights, wide),
+        through,
+    )

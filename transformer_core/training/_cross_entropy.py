@@ -1,0 +1,26 @@
+"""The loss of a language model."""
+
+from lang_core import ExecutionContext, OpError, Tensor
+
+
+def cross_entropy(ctx: ExecutionContext, logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean of -log(softmax(logits)) at the labels, in nats.
+
+    Args:
+        ctx: where to compute.
+        logits: floating [.., V].
+        labels: i32 or i64 [..], each in 0 .. V - 1.
+
+    Returns:
+        Rank 0, in the logits' dtype.
+
+    Raises:
+        OpError: the labels are not of the logits' shape.
+    """
+    if labels.shape != logits.shape[:-1]:
+        raise OpError(
+            f"cross_entropy: labels have shape {labels.shape}, logits {logits.shape}: give one label for each row"
+        )
+    ops = ctx.ops
+    chosen = ops.gather(ops.log_softmax(logits), ops.reshape(labels, (*labels.shape, 1)), -1)
+    return ops.negate(ops.mean(chosen))
