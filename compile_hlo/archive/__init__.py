@@ -9,12 +9,14 @@ from compile_hlo.archive._layout import ArchiveEntry, ArchiveLayout, archive_lay
 from compile_hlo.archive._pieces import Pieces
 from compile_hlo.archive._reader import ArchiveRecord, read_archive_index
 from compile_hlo.archive._values import NonFinite
+from compile_hlo.archive._weights import ArchiveWeights
 from compile_hlo.archive._writer import WrittenArchive, write_archive
 
 __all__ = [
     "ArchiveEntry",
     "ArchiveLayout",
     "ArchiveRecord",
+    "ArchiveWeights",
     "NonFinite",
     "Pieces",
     "WrittenArchive",

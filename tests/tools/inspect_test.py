@@ -78,7 +78,7 @@ def test_text_says_it_to_a_person(inspecting: Inspect, whole: Path) -> None:
     cache = "layers.N.key_cache x 2 f32[1,3,7,8]"
     assert f"argument INOUT {cache} donated becomes result layers.N.key_cache" in said
     assert f"result INOUT {cache} was argument layers.N.key_cache" in said
-    assert any(line.startswith("block.model.layers.N called 2 times") for line in said)
+    assert any(line.startswith("block.model.layers.N called 2 times (IN x 3, INOUT x 2, IN x ") for line in said)
     assert any(line.startswith("local-task prefill.layers.N.key_cache x 2 max abs ") for line in said)
     assert "devices: local-task, local-sync" in said
     assert any(line.startswith("module.mlir ") and line.endswith(" ok") for line in said)
@@ -131,6 +131,13 @@ def test_a_changed_file_is_named(inspecting: Inspect, bundle: Path) -> None:
     unread = inspecting(bundle, "--nohashes", "--format=json")
     assert unread.err.endswith("is damaged: module.vhlo: missing: export the bundle again\n")
     assert {each["state"] for each in json.loads(unread.out)["files"]} == {"ok", "missing", "not listed", "not checked"}
+
+
+def test_a_kernel_without_a_signature_is_said_so(inspecting: Inspect, bundle: Path) -> None:
+    _edit(bundle / MARK, lambda f: f["kernels"][0].update(signature=None, reason=None))
+    done = inspecting(bundle, "--nohashes")
+    assert done.code == 0
+    assert "block.model.layers.N    called 2 times  no signature: " in done.out
 
 
 def _edit(path: Path, change: Callable[[Any], None]) -> None:

@@ -12,6 +12,7 @@ from tools.exporting._options import (
     sequence,
     targets,
 )
+from tools.exporting._source import open_source
 
 __all__ = [
     "ENTRY_POINTS",
@@ -20,6 +21,7 @@ __all__ = [
     "choices",
     "dry_run",
     "graph_forms",
+    "open_source",
     "prediction_text",
     "refuse_later",
     "run_export",

@@ -1,20 +1,17 @@
 """Nothing unverified leaves: the bundle against the eager context."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from compile_hlo import LoweredModule, lower_module
 from compile_hlo.bundle import ARTIFACT, Bundle
+from compile_hlo.compare import TOLERANCE, agreement
 from compile_hlo.emit import ArgumentParameters
 from compile_hlo.iree import DEVICES, available, target_of_device
 from compile_hlo.portable import interpret, write_artifact
-from lang_core import EagerExecutionContext, EntryPoint, TensorSpec, VerificationError, WeightSource
-from tools.exporting._agreement import TOLERANCE, agreement
-
-Arrays = dict[str, np.ndarray]
+from lang_core import EagerExecutionContext, EntryPoint, VerificationError, WeightSource
+from tools.comparing import Arrays, example_inputs, next_state
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
@@ -53,38 +50,14 @@ class References:
             self._made = {}
             state: Arrays = {}
             for entry_point in self._entry_points:
-                inputs = example_inputs(entry_point, self._vocabulary, state)
+                specs = {argument.name: argument.spec for argument in entry_point.arguments}
+                inputs = example_inputs(specs, self._vocabulary, state)
                 ctx = EagerExecutionContext(self._weights)
                 results = entry_point(ctx, *[ctx.constant(array) for array in inputs.values()])
                 outputs = {name: tensor.numpy() for name, tensor in results.items()}
                 self._made[entry_point.name] = inputs, outputs
-                state.update(outputs, next_position=inputs.get("position", np.int32(0)) + inputs["token_ids"].shape[1])
+                state |= next_state(inputs, outputs)
         return self._made
-
-
-def example_inputs(entry_point: EntryPoint, vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
-    """Inputs that exercise an entry point: varied tokens, and the caches of ``state`` where it has them."""
-    tokens = next(a.spec for a in entry_point.arguments if a.name == "token_ids")
-    capacity = max(
-        (a.spec.shape[2] for a in entry_point.arguments if a.name.endswith("_cache")), default=tokens.shape[1]
-    )
-    begin = min(int(state.get("next_position", np.int32(0))), capacity - tokens.shape[1])
-    inputs: Arrays = {}
-    for argument in entry_point.arguments:
-        if argument.name == "token_ids":
-            ids = (np.arange(tokens.size, dtype=np.int64) * 7919 + 11 * (begin + 1)) % vocabulary
-            inputs["token_ids"] = ids.astype(np.int32).reshape(tokens.shape)
-        elif argument.name == "position":
-            inputs["position"] = np.asarray(begin, np.int32)
-        elif argument.name == "last":
-            inputs["last"] = np.asarray(tokens.shape[1] - 1, np.int32)
-        else:
-            inputs[argument.name] = _cached(argument.spec, state.get(argument.name))
-    return inputs
-
-
-def _cached(spec: TensorSpec, known: np.ndarray | None) -> np.ndarray:
-    return np.zeros(spec.shape, spec.dtype.numpy) if known is None else known
 
 
 def check_devices(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from compile_hlo.outline import without_numbers
-from tools.cli import size_text
+from tools.cli import size_text, table
 
 _INDENT: Final = "  "
 
@@ -18,7 +18,7 @@ def parameters_text(found: Sequence[Mapping[str, Any]]) -> str:
     """Parameters, one a line, and their sum."""
     rows = [(each["path"], _type(each), size_text(each["bytes"])) for each in found]
     total = f"{len(found)} parameters, {size_text(sum(each['bytes'] for each in found))}"
-    return "\n".join([*_table(rows, ""), total]) + "\n"
+    return "\n".join([*table(rows, ""), total]) + "\n"
 
 
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -26,12 +26,12 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield "producer: " + ", ".join(f"{name} {version}" for name, version in facts["producer"].items())
     yield "model: " + ", ".join(f"{name} {_value(value)}" for name, value in facts["model"].items())
     yield "files:"
-    yield from _table([(each["name"], _size(each["bytes"]), each["state"]) for each in facts["files"]])
+    yield from table([(each["name"], _size(each["bytes"]), each["state"]) for each in facts["files"]])
     for each in facts["entry_points"]:
         yield from _entry_point(each)
     if facts["kernels"]:
         yield "kernels:"
-        yield from _table([_kernel(each) for each in facts["kernels"]])
+        yield from table([_kernel(each) for each in facts["kernels"]])
     yield from _parameters(facts["parameters"])
     for name, target in facts["targets"].items():
         yield from _target(name, target)
@@ -46,12 +46,13 @@ def _entry_point(entry_point: Mapping[str, Any]) -> Iterator[str]:
     for each in (*map(_argument, entry_point["args"]), *map(_result, entry_point["results"])):
         row = tuple(map(without_numbers, each))
         rows[row] = rows.get(row, 0) + 1
-    yield from _table([(*row[:2], f"x {count}" if count > 1 else "", *row[2:]) for row, count in rows.items()])
+    yield from table([(*row[:2], f"x {count}" if count > 1 else "", *row[2:]) for row, count in rows.items()])
 
 
 def _argument(fields: Mapping[str, Any]) -> tuple[str, ...]:
     alias = f"becomes result {fields['alias_result']}" if fields["alias_result"] else ""
-    kind = "scalar" if fields["kind"] == "scalar" else "donated" if fields["donated"] else ""
+    guarded = "guarded by a copy" if fields["guarded"] and fields["kind"] == "tensor" else ""
+    kind = "scalar" if fields["kind"] == "scalar" else "donated" if fields["donated"] else guarded
     return f"argument {fields['direction']}", fields["name"], _type(fields), kind, alias
 
 
@@ -61,24 +62,19 @@ def _result(fields: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _kernel(kernel: Mapping[str, Any]) -> tuple[str, str, str]:
-    signature = kernel.get("signature")
-    return kernel["name"], f"called {kernel['call_sites']} times", _signature(signature)
-
-
-def _signature(signature: Any) -> str:
-    if signature is None:
-        return "no signature recorded"
-    return ", ".join(map(str, signature)) if isinstance(signature, list) else str(signature)
+    signature, reason = kernel["signature"], kernel["reason"]
+    said = f"no signature: {reason}" if signature is None else f"({_runs(signature)})"
+    return kernel["name"], f"called {kernel['call_sites']} times", said
 
 
 def _parameters(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"parameters: {summary['count']}, {size_text(summary['bytes'])}"
     dtypes = summary["dtypes"].items()
-    yield from _table([(name, f"{each['count']} parameters", size_text(each["bytes"])) for name, each in dtypes])
+    yield from table([(name, f"{each['count']} parameters", size_text(each["bytes"])) for name, each in dtypes])
     if summary["largest"]:
         yield f"{_INDENT}largest:"
         rows = [(each["path"], _type(each), size_text(each["bytes"])) for each in summary["largest"]]
-        yield from _table(rows, 2 * _INDENT)
+        yield from table(rows, 2 * _INDENT)
 
 
 def _target(name: str, target: Mapping[str, Any]) -> Iterator[str]:
@@ -103,7 +99,7 @@ def _verification(rows: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
             other, count = worst.get(key, (row, 0))
             worst[key] = max(row, other, key=lambda each: each.get("max_rel", 0.0)), count + 1
         yield "verification, the worst of alike results:"
-        yield from _table([_verified(*key, *found) for key, found in worst.items()])
+        yield from table([_verified(*key, *found) for key, found in worst.items()])
 
 
 def _verified(device: str, what: str, row: Mapping[str, Any], count: int) -> tuple[str, ...]:
@@ -138,8 +134,3 @@ def _runs(values: Iterable[Any]) -> str:
         else:
             runs.append((value, 1))
     return ", ".join(str(value) if count == 1 else f"{value} x {count}" for value, count in runs)
-
-
-def _table(rows: Sequence[tuple[str, ...]], indent: str = _INDENT) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
-    return [indent + "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tools.exporting._agreement import agreement
+from compile_hlo.compare import agreement
 
 
 def _row(*values: float) -> np.ndarray:

@@ -1,0 +1,21 @@
+"""What tools:compare does: two sides run on the same inputs, and what was found said as text."""
+
+from tools.comparing._inputs import Arrays, example_inputs, next_state
+from tools.comparing._runs import compare_runs
+from tools.comparing._sides import DeviceSide, EagerSide, Side, check_alike, eager_side, model_of
+from tools.comparing._text import comparison_text, error_of
+
+__all__ = [
+    "Arrays",
+    "DeviceSide",
+    "EagerSide",
+    "Side",
+    "check_alike",
+    "compare_runs",
+    "comparison_text",
+    "eager_side",
+    "error_of",
+    "example_inputs",
+    "model_of",
+    "next_state",
+]

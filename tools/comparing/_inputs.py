@@ -1,0 +1,44 @@
+"""Inputs that exercise an entry point."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from lang_core import TensorSpec
+
+Arrays = dict[str, np.ndarray]
+
+
+def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
+    """Varied tokens, and the caches of ``state`` where it has them.
+
+    Args:
+        arguments: specs by name.
+        vocabulary: V.
+        state: results of the calls before, and their ``next_position``.
+    """
+    tokens = arguments["token_ids"]
+    capacity = max((s.shape[2] for name, s in arguments.items() if name.endswith("_cache")), default=tokens.shape[1])
+    begin = min(int(state.get("next_position", np.int32(0))), capacity - tokens.shape[1])
+    inputs: Arrays = {}
+    for name, spec in arguments.items():
+        if name == "token_ids":
+            ids = (np.arange(tokens.size, dtype=np.int64) * 7919 + 11 * (begin + 1)) % vocabulary
+            inputs["token_ids"] = ids.astype(np.int32).reshape(tokens.shape)
+        elif name == "position":
+            inputs["position"] = np.asarray(begin, np.int32)
+        elif name == "last":
+            inputs["last"] = np.asarray(tokens.shape[1] - 1, np.int32)
+        else:
+            inputs[name] = _cached(spec, state.get(name))
+    return inputs
+
+
+def next_state(inputs: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> Arrays:
+    """What the next call starts from."""
+    position = inputs.get("position", np.int32(0)) + inputs["token_ids"].shape[1]
+    return {**results, "next_position": np.asarray(position)}
+
+
+def _cached(spec: TensorSpec, known: np.ndarray | None) -> np.ndarray:
+    return np.zeros(spec.shape, spec.dtype.numpy) if known is None else known

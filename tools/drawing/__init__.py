@@ -1,0 +1,5 @@
+"""Pictures with matplotlib: apart from the rest, for it takes a second and 60 MB to import."""
+
+from tools.drawing._heat_strip import check_picture, write_picture
+
+__all__ = ["check_picture", "write_picture"]
