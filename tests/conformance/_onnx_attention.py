@@ -2,10 +2,10 @@
 
 import math
 
-from lang_core import Tensor, bool_, i64
+from lang_core import DType, Tensor, bool_, i64
 from lang_core.ops import Ops
 from tests.conformance._onnx_elementwise import wide
-from tests.conformance._onnx_node import Node, NotExpressible, adapts
+from tests.conformance._onnx_node import Node, NotExpressible, Value, adapts, dtype_numbered
 from transformer_core import RopeMode, apply_rope
 
 
@@ -29,7 +29,7 @@ def _attention(node: Node) -> list[Tensor | None]:
     scale, cap = node.attribute("scale"), node.attribute("softcap", 0.0)
     mask, bias = _masks(node, q, k)
     found = ops.attention(q, k, v, mask, scale=scale, softcap=cap or None, bias=bias)
-    scores = _scores(node, q, k, scale, cap, mask, bias) if node.wants(3) else None
+    scores = _scores(node, q, k, scale, cap, mask, bias, q.dtype) if node.wants(3) else None
     if flat:
         found = ops.transpose(found, (0, 2, 1, 3))
         found = ops.reshape(found, (*found.shape[:2], -1))
@@ -73,14 +73,18 @@ def _masks(node: Node, q: Tensor, k: Tensor) -> tuple[Tensor | None, Tensor | No
 
 
 def _scores(
-    node: Node, q: Tensor, k: Tensor, scale: float | None, cap: float, mask: Tensor | None, bias: Tensor | None
+    node: Node,
+    q: Tensor,
+    k: Tensor,
+    scale: float | None,
+    cap: float,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    dtype: DType,
 ) -> Tensor:
     """The scores at a stage: 0 scaled, 1 capped, 2 with what is added, 3 softmax."""
     ops, mode = node.ops, node.attribute("qk_matmul_output_mode", 0)
-    keys = ops.cast(k, wide(k.dtype))
-    shape = (k.shape[0], k.shape[1], q.shape[1] // k.shape[1], *k.shape[2:])
-    keys = ops.broadcast(ops.reshape(keys, (*shape[:2], 1, *shape[3:])), shape)
-    keys = ops.reshape(keys, (k.shape[0], q.shape[1], *k.shape[2:]))
+    keys = _per_query_head(ops, ops.cast(k, wide(k.dtype)), q.shape[1])
     scores = ops.dot_general(ops.cast(q, keys.dtype), keys, ((3,), (3,)), ((0, 1), (0, 1)))
     scores = ops.mul(scores, q.shape[-1] ** -0.5 if scale is None else scale)
     if mode >= 1 and cap:
@@ -91,7 +95,30 @@ def _scores(
         scores = ops.select(mask, scores, -math.inf)
     if mode == 3:
         scores = ops.softmax(scores, where=ops.greater(scores, -math.inf))
-    return ops.cast(scores, q.dtype)
+    return ops.cast(scores, dtype)
+
+
+def _per_query_head(ops: Ops, x: Tensor, heads: int) -> Tensor:
+    """[B, K, S, H] as [B, N, S, H]: each head as often as query heads read it."""
+    batch, shared, *rest = x.shape
+    spread = ops.broadcast(ops.reshape(x, (batch, shared, 1, *rest)), (batch, shared, heads // shared, *rest))
+    return ops.reshape(spread, (batch, heads, *rest))
+
+
+@adapts("ai.onnx.preview.FlexAttention")
+def _flex_attention(node: Node) -> Tensor:
+    """Scores and weights go through graphs of the node's own."""
+    ops, (q, k, v) = node.ops, node.tensors()
+    wanted = node.attribute("softmax_precision")
+    precision = wide(q.dtype) if wanted is None else dtype_numbered(wanted)
+    values = _per_query_head(ops, v, q.shape[1])
+    found = ops.cast(_scores(node, q, k, node.attribute("scale"), 0.0, None, None, wide(q.dtype)), precision)
+    if node.attribute("score_mod") is not None:
+        (found,) = node.tensors_of(node.run(node.graph_attribute("score_mod"), [Value(tensor=found)]))
+    found = ops.softmax(found, where=ops.greater(found, -math.inf))
+    if node.attribute("prob_mod") is not None:
+        (found,) = node.tensors_of(node.run(node.graph_attribute("prob_mod"), [Value(tensor=found)]))
+    return ops.dot_general(ops.cast(found, v.dtype), values, ((3,), (2,)), ((0, 1), (0, 1)))
 
 
 @adapts("RotaryEmbedding")

@@ -40,8 +40,13 @@ def run_model(
     return [_as_tensor(ctx, value) for value in run_graph(ctx, model.graph, opsets, values)]
 
 
-def run_graph(ctx: ExecutionContext, graph: onnx.GraphProto, opsets: Opsets, values: dict[str, Value]) -> list[Value]:
-    """Runs a graph's nodes on the values around it, and returns its outputs."""
+def run_graph(
+    ctx: ExecutionContext, graph: onnx.GraphProto, opsets: Opsets, values: dict[str, Value], inner: bool = False
+) -> list[Value]:
+    """Runs a graph's nodes on the values around it, and returns its outputs.
+
+    What is known of an inner graph's outputs stays known, so that conditions of loops are.
+    """
     values = dict(values)
     for tensor in graph.initializer:
         values[tensor.name] = Value(known=onnx.numpy_helper.to_array(tensor))
@@ -51,7 +56,9 @@ def run_graph(ctx: ExecutionContext, graph: onnx.GraphProto, opsets: Opsets, val
     for proto in graph.node:
         operands = [values[name] if name else None for name in proto.input]
         folds = all(value is None or value.known is not None for value in operands)
-        folds = folds and outputs.isdisjoint(proto.output) and not any(a.HasField("g") for a in proto.attribute)
+        folds = (
+            folds and (inner or outputs.isdisjoint(proto.output)) and not any(a.HasField("g") for a in proto.attribute)
+        )
         results = _folded(proto, operands, opsets) if folds else _run(ctx, proto, operands, opsets, values)
         values.update(zip(proto.output, results, strict=False))
     return [values[output.name] for output in graph.output]
@@ -69,7 +76,12 @@ def _run(
     if kind not in ADAPTERS:
         raise NotExpressible(REFUSED.get(kind) or f"{kind}: not adapted")
     inputs = frozenset[str]().union(*(value.inputs for value in operands if value is not None))
-    found = ADAPTERS[kind](Node(ctx, proto, operands, opsets.get(domain, 1), values))
+
+    def run(graph: onnx.GraphProto, given: Sequence[Value]) -> list[Value]:
+        inside = values | {proto.name: value for proto, value in zip(graph.input, given, strict=True)}
+        return run_graph(ctx, graph, opsets, inside, inner=True)
+
+    found = ADAPTERS[kind](Node(ctx, proto, operands, opsets.get(domain, 1), run))
     results = found if isinstance(found, Sequence) else (found,)
     return [_result(result, inputs) for result in results]
 

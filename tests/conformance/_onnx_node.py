@@ -69,7 +69,7 @@ class Node:
         kind: the op's name.
         proto: the node itself.
         opset: the version of the operator set that the model names for the op's domain.
-        scope: the values around the node by name, for graphs inside it.
+        run: computes a graph that is an attribute of the node, on values for its inputs.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Node:
         proto: onnx.NodeProto,
         inputs: Sequence[Value | None],
         opset: int,
-        scope: dict[str, Value],
+        run: Callable[[onnx.GraphProto, Sequence[Value]], list[Value]],
     ) -> None:
         self.ctx: Final = ctx
         self.ops: Final[Ops] = ctx.ops
         self.kind: Final[str] = proto.op_type
         self.proto: Final = proto
         self.opset: Final = opset
-        self.scope: Final = scope
+        self.run: Final = run
         self._inputs: Final = tuple(inputs)
         self._attributes: Final = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
 
@@ -114,12 +114,19 @@ class Node:
 
     def tensor(self, index: int) -> Tensor:
         """An operand as a tensor of the context."""
-        value = self.value(index)
-        if value.tensor is None:
-            assert value.known is not None
-            dtype_of(value.known)
-            value.tensor = self.ctx.constant(value.known)
-        return value.tensor
+        return self.tensors_of([self.value(index)])[0]
+
+    def tensors_of(self, values: Sequence[Value]) -> list[Tensor]:
+        """Values as tensors of the context."""
+        found = []
+        for value in values:
+            if value.tensor is None:
+                if value.known is None:
+                    raise NotExpressible(f"{self.kind} of a value that no node computes")
+                dtype_of(value.known)
+                value.tensor = self.ctx.constant(value.known)
+            found.append(value.tensor)
+        return found
 
     def shape(self, index: int) -> tuple[int, ...]:
         """An operand's shape, known whatever the dtype."""
@@ -157,6 +164,18 @@ class Node:
         """An attribute; strings are decoded."""
         found = self._attributes.get(name, default)
         return found.decode() if isinstance(found, bytes) else found
+
+    @staticmethod
+    def array(value: bool | int) -> Array:
+        """A number as ONNX has it: bool, or int64."""
+        return np.array(value, np.bool_ if isinstance(value, bool) else np.int64)
+
+    def graph_attribute(self, name: str) -> onnx.GraphProto:
+        """A graph that is an attribute."""
+        found = self._attributes.get(name)
+        if not isinstance(found, onnx.GraphProto):
+            raise NotExpressible(f"{self.kind} without the graph {name}")
+        return found
 
     def tensor_attribute(self, name: str) -> Array:
         """A tensor attribute's data."""
