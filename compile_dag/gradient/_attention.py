@@ -1,6 +1,8 @@
 """Gradients of attention: scores and weights [.., T, S] are computed again, not kept (arXiv:2205.14135, Appendix B)."""
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from compile_dag.gradient._rules import Step, Thunk, composite_gradient, wide_dtype
 from lang_core import Tensor
@@ -52,21 +54,26 @@ def _once(make: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 @composite_gradient("attention")
 def _attention(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """``ops.attention``: a mask, and scores that may be bent by ``c tanh(score / c)``."""
+    """``ops.attention``: scores that may be bent by ``c tanh(score / c)``, a bias that may be learned, a mask."""
     ops = step.ops
-    q, k, v, mask = step.inputs
+    q, k, v, mask, bias = step.inputs
     scale, softcap = step.attributes
     batch, heads, queries, size = q.shape
     shared, group = k.shape[1], heads // k.shape[1]
     scores = _Scores(step, ops.reshape(q, (batch, shared, group, queries, size)), k, scale)
     bent = None if softcap is None else ops.tanh(ops.div(scores.scaled, softcap))
-    capped = scores.scaled if bent is None else ops.mul(bent, softcap)
-    weights = ops.softmax(capped, -1, where=_per_group(step, mask, shared, group))
+    shifted = scores.scaled if bent is None else ops.mul(bent, softcap)
+    where = _per_group(step, mask, shared, group)
+    if bias is not None:
+        added = ops.cast(_per_group(step, bias, shared, group), scores.dtype)
+        seen = ops.not_equal(added, -math.inf)
+        shifted, where = ops.add(shifted, added), seen if where is None else ops.logical_and(where, seen)
+    weights = ops.softmax(shifted, -1, where=where)
     wide = ops.cast(ops.reshape(g, (batch, shared, group, queries, v.shape[-1])), scores.dtype)
+    of_shifted = _once(lambda: scores.through_softmax(weights, wide, v))
 
     def of_scaled() -> Tensor:
-        found = scores.through_softmax(weights, wide, v)
-        return found if bent is None else ops.mul(found, ops.mul(ops.add(bent, 1.0), ops.sub(1.0, bent)))
+        return of_shifted() if bent is None else ops.mul(of_shifted(), ops.mul(ops.add(bent, 1.0), ops.sub(1.0, bent)))
 
     through = _once(of_scaled)
     return (
@@ -74,15 +81,16 @@ def _attention(step: Step, g: Tensor) -> Sequence[Thunk]:
         lambda: scores.of_k(through()),
         lambda: scores.of_v(weights, wide),
         None,
+        lambda: ops.reshape(of_shifted(), (batch, heads, queries, k.shape[2])),
     )
 
 
-def _per_group(step: Step, mask: Tensor | None, shared: int, group: int) -> Tensor | None:
-    """The mask in a shape that broadcasts to [B, K, G, T, S]."""
-    if mask is None or mask.ndim == 2:
-        return mask
-    heads = (1, 1) if mask.shape[1] == 1 else (shared, group)
-    return step.ops.reshape(mask, (mask.shape[0], *heads, *mask.shape[2:]))
+def _per_group(step: Step, x: Tensor | None, shared: int, group: int) -> Any:
+    """A mask or bias in a shape that broadcasts to [B, K, G, T, S]."""
+    if x is None or x.ndim == 2:
+        return x
+    heads = (1, 1) if x.shape[1] == 1 else (shared, group)
+    return step.ops.reshape(x, (x.shape[0], *heads, *x.shape[2:]))
 
 
 @composite_gradient("grouped_attention")

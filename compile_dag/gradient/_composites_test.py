@@ -125,6 +125,35 @@ def test_attention(mask, scale, softcap) -> None:
     check_composite(fn, reference, normal(2, 4, 3, 6), normal(2, 2, 5, 6, seed=1), normal(2, 2, 5, 7, seed=2))
 
 
+@pytest.mark.parametrize(("shape", "softcap"), [((3, 5), 2.0), ((2, 4, 1, 5), None), ((4, 3, 1), None)])
+def test_attention_with_a_learned_bias(shape: tuple[int, ...], softcap: float | None) -> None:
+    mask = normal(2, 1, 3, 5) > -0.5
+
+    def fn(ctx, q, k, v, bias):
+        return ctx.ops.attention(q, k, v, ctx.constant(mask), softcap=softcap, bias=bias)
+
+    def reference(q, k, v, bias):
+        k, v = (jnp.repeat(x, 2, 1) for x in (k, v))
+        scores = jnp.einsum("bnth,bnsh->bnts", q, k) * 6**-0.5
+        scores = (scores if softcap is None else jnp.tanh(scores / softcap) * softcap) + bias
+        weights = jnp.where(mask, jax.nn.softmax(jnp.where(mask, scores, -1e30), -1), 0.0)
+        return jnp.einsum("bnts,bnsh->bnth", weights, v)
+
+    inputs = normal(2, 4, 3, 6), normal(2, 2, 5, 6, seed=1), normal(2, 2, 5, 7, seed=2), normal(*shape, seed=3)
+    check_composite(fn, reference, *inputs)
+
+
+def test_attention_where_the_bias_hides_all() -> None:
+    """A bias of -inf is a mask: no NaN comes of it, nor of a row that sees nothing."""
+    bias = np.zeros((3, 5))
+    bias[0] = bias[1, 2] = -np.inf
+
+    def fn(ctx, q, k, v):
+        return ctx.ops.attention(q, k, v, bias=ctx.constant(bias))
+
+    check_composite(fn, jax_attention(bias == 0, None, None), *(normal(1, 2, n, 4, seed=n) for n in (3, 5, 5)))
+
+
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_sixteen_bits(dtype) -> None:
     """Within a few roundings of the result in f64, in the inputs' dtype."""

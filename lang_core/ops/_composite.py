@@ -207,9 +207,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
             )
         wanted = (batch, heads, queries, k.shape[2])
         mask, bias = self._over_scores("mask", mask, wanted), self._over_scores("bias", bias, wanted)
-        if bias is None:
-            return self._ctx.composite("attention", self._attention, (q, k, v, mask), (scale, softcap))
-        return self._attention(q, k, v, mask, scale, softcap, bias)
+        return self._ctx.composite("attention", self._attention, (q, k, v, mask, bias), (scale, softcap))
 
     def _over_scores(self, name: str, x: Tensor | None, scores: tuple[int, ...]) -> Tensor | None:
         """A mask or bias as [T, S] or [B, N, T, S], where axes may be 1."""
@@ -225,9 +223,9 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         k: Tensor,
         v: Tensor,
         mask: Tensor | None,
+        bias: Tensor | None,
         scale: float | None,
         softcap: float | None,
-        bias: Tensor | None = None,
     ) -> Tensor:
         batch, heads, queries, size = q.shape
         shared, group = k.shape[1], heads // k.shape[1]

@@ -36,7 +36,7 @@ def test_streamed_text_is_buffered_text(block_functions: bool) -> None:
 
 def test_alike_backward_blocks_are_one_function() -> None:
     _, module = lowered(step_of(layers=5), streaming=True)
-    layers = {name: sites for name, sites in module.kernels.items() if "layers" in name}
+    layers = {kernel.name: kernel.call_sites for kernel in module.kernels if "layers" in kernel.name}
     assert layers == {
         "block.model.layers.N": 5,
         "block.model.layers.N.backward": 5,
