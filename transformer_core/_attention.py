@@ -60,6 +60,9 @@ class Attention(Module):
         qkv_bias: whether the projections of queries, keys and values have biases.
         output_bias: whether the output projection has one.
         norm_eps: where given, each head of q and k goes through an RMSNorm with this eps before RoPE (Qwen3).
+        zero_centred: whether 1 is added to the weights of these norms.
+        gated: whether the query projection also gives a gate, per head after its query, and what a head has seen is
+            multiplied by the gate's logistic (Qwen3-Next).
         window: how many keys a query sees, itself included; all where None.
         scale: of the scores; 1 / sqrt(H) where None.
         dtype: of the parameters.
@@ -79,6 +82,8 @@ class Attention(Module):
         qkv_bias: bool = False,
         output_bias: bool = False,
         norm_eps: float | None = None,
+        zero_centred: bool = False,
+        gated: bool = False,
         window: int | None = None,
         scale: float | None = None,
         dtype: DType | str = "f32",
@@ -86,13 +91,15 @@ class Attention(Module):
         if heads % kv_heads:
             raise ConfigError(f"attention: {kv_heads} key/value heads do not divide {heads} query heads")
         self.kv_heads, self.group, self.head_size = kv_heads, heads // kv_heads, head_size
-        self.rope_mode, self.window, self.scale = rope_mode, window, scale
-        self.q_proj = Linear(size, heads * head_size, bias=qkv_bias, dtype=dtype)
+        self.rope_mode, self.window, self.scale, self.gated = rope_mode, window, scale, gated
+        self.q_proj = Linear(size, heads * head_size * (2 if gated else 1), bias=qkv_bias, dtype=dtype)
         self.k_proj = Linear(size, kv_heads * head_size, bias=qkv_bias, dtype=dtype)
         self.v_proj = Linear(size, kv_heads * head_size, bias=qkv_bias, dtype=dtype)
         self.o_proj = Linear(heads * head_size, size, bias=output_bias, dtype=dtype)
-        self.q_norm = None if norm_eps is None else RMSNorm(head_size, eps=norm_eps, dtype=dtype)
-        self.k_norm = None if norm_eps is None else RMSNorm(head_size, eps=norm_eps, dtype=dtype)
+        self.q_norm, self.k_norm = (
+            None if norm_eps is None else RMSNorm(head_size, eps=norm_eps, zero_centred=zero_centred, dtype=dtype)
+            for _ in "qk"
+        )
 
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
@@ -110,7 +117,9 @@ class Attention(Module):
         """
         ops = ctx.ops
         batch, queries, _ = x.shape
-        q = ops.reshape(self.q_proj(ctx, x), (batch, queries, self.kv_heads, self.group, self.head_size))
+        q, gate = ops.reshape(self.q_proj(ctx, x), (batch, queries, self.kv_heads, self.group, -1)), None
+        if self.gated:
+            q, gate = ops.split(q, (self.head_size, self.head_size), 4)
         k = ops.reshape(self.k_proj(ctx, x), (batch, queries, self.kv_heads, self.head_size))
         v = ops.reshape(self.v_proj(ctx, x), (batch, queries, self.kv_heads, self.head_size))
         if self.q_norm is not None and self.k_norm is not None:
@@ -123,8 +132,10 @@ class Attention(Module):
             cache = cache.updated(ctx, k, v, step.starts)
             k, v = cache.key, cache.value
         heads = grouped_attention(ctx, q, k, v, step.biases[self.window], self.scale)
-        merged = ops.reshape(ops.transpose(heads, (0, 3, 1, 2, 4)), (batch, queries, -1))
-        return self.o_proj(ctx, merged), cache
+        heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
+        if gate is not None:
+            heads = ops.mul(heads, ops.logistic(gate))
+        return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
         """Keys and values [B, K, S, H]."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lang_core import ConfigError, EagerExecutionContext
+from lang_core import ConfigError, EagerExecutionContext, Tensor
 from transformer_core._attention import Attention, grouped_attention
 from transformer_core._kv_cache import KVCache, cache_spec
 from transformer_core._masks import causal_mask, mask_bias
@@ -93,3 +93,21 @@ def test_parameters_have_hugging_faces_names():
 
 def test_cache_spec():
     assert repr(cache_spec(2, 3, 16, 4, "bf16")) == "bf16[2,3,16,4]"
+
+
+def test_a_gate_multiplies_what_each_head_has_seen():
+    """With an identity as output projection, the gated result is the plain one times the gate's logistic."""
+    plain, gated = Attention(8, 4, 2, 3), Attention(8, 4, 2, 3, gated=True)
+    weights: dict[str, Tensor] = {p: context_of(plain).parameter(part) for p, part in plain.named_parameters()}
+    weights["o_proj.weight"] = CTX.ops.constant(np.eye(8, 12, dtype=np.float32))
+    gate = np.random.default_rng(3).standard_normal((4, 3, 8)).astype(np.float32)
+    queries = weights["q_proj.weight"].numpy().reshape(4, 3, 8)
+    both = np.concatenate([queries, gate], 1).reshape(24, 8)  # per head its query, then its gate
+    x = np.random.default_rng(4).standard_normal((2, 5, 8)).astype(np.float32)
+    step = make_step(CTX, RopeConfig(rotated=2), [None], 5)  # a part of the head is rotated
+    with CTX.parameters_from(weights):
+        wanted = plain(CTX, x, step)[0].numpy()
+    with CTX.parameters_from(weights | {"q_proj.weight": CTX.ops.constant(both)}):
+        found = gated(CTX, x, step)[0].numpy()
+    factors = 1 / (1 + np.exp(-(x @ gate.reshape(12, 8).T)))[..., :8]
+    np.testing.assert_allclose(found, wanted * factors, rtol=2e-5, atol=1e-6)

@@ -11,6 +11,7 @@ from typing import Final
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, f32
 from transformer_core._feed_forward import SwiGLU
+from transformer_core._linear import Linear
 
 # Rows that one round of the loop over experts takes: few are free, for the weights are what costs; beyond the upper
 # bound a product of matrices is no faster per row.
@@ -170,18 +171,33 @@ class SparseFeedForward(Module):
         inner: F of one expert.
         routing: how tokens choose.
         shared: F of the shared experts together; there are none where 0.
+        shared_gate: whether there is one shared expert, multiplied by a logistic gate of the token (Qwen3-Next).
         dtype: of the parameters.
     """
 
-    def __init__(self, size: int, inner: int, routing: Routing, *, shared: int = 0, dtype: DType | str = "f32") -> None:
+    def __init__(
+        self,
+        size: int,
+        inner: int,
+        routing: Routing,
+        *,
+        shared: int = 0,
+        shared_gate: bool = False,
+        dtype: DType | str = "f32",
+    ) -> None:
         self.gate = Router(size, routing, dtype=dtype)
         self.experts = Experts(routing.experts, size, inner, dtype=dtype)
-        self.shared_experts = SwiGLU(size, shared, dtype=dtype) if shared else None
+        self.shared_experts = SwiGLU(size, shared, dtype=dtype) if shared and not shared_gate else None
+        self.shared_expert = SwiGLU(size, shared, dtype=dtype) if shared_gate else None
+        self.shared_expert_gate = Linear(size, 1, dtype=dtype) if shared_gate else None
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """x [.., D]: [.., D]."""
         tokens = ctx.ops.reshape(x, (-1, x.shape[-1]))
         made = ctx.ops.reshape(self.experts(ctx, tokens, *self.gate(ctx, tokens)), x.shape)
+        if self.shared_expert is not None and self.shared_expert_gate is not None:
+            gate = ctx.ops.logistic(self.shared_expert_gate(ctx, x))
+            return ctx.ops.add(made, ctx.ops.mul(gate, self.shared_expert(ctx, x)))
         return made if self.shared_experts is None else ctx.ops.add(made, self.shared_experts(ctx, x))
 
 

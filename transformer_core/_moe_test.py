@@ -101,6 +101,17 @@ def test_all_tokens_may_choose_one_expert():
     np.testing.assert_allclose(one, [feed_forward(row, *stacked) for row in x], rtol=2e-5, atol=2e-6)
 
 
+def test_a_shared_expert_has_a_gate_of_the_token():
+    routing = Routing(experts=6, chosen=2)
+    gated, alone = SparseFeedForward(10, 7, routing, shared=4, shared_gate=True), SparseFeedForward(10, 7, routing)
+    assert gated.shared_expert is not None
+    assert gated.shared_expert_gate is not None
+    ctx = context_of(gated)
+    gate = 1 / (1 + np.exp(-gated.shared_expert_gate(ctx, X).numpy()))
+    expected = alone(context_of(gated), X).numpy() + gate * gated.shared_expert(ctx, X).numpy()
+    np.testing.assert_allclose(gated(ctx, X).numpy(), expected, rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_short_dtypes_are_near_f32_and_the_correction_stays_f32(dtype: str):
     routing = Routing(experts=6, chosen=5, scoring=Scoring.SIGMOID, corrected=True)

@@ -4,15 +4,30 @@ from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, f32
 
 
 class RMSNorm(Module):
-    """``weight * x / sqrt(mean(x^2) + eps)`` (Zhang, Sennrich 2019, arXiv:1910.07467)."""
+    """``weight * x / sqrt(mean(x^2) + eps)`` (Zhang, Sennrich 2019, arXiv:1910.07467).
 
-    def __init__(self, size: int, *, eps: float = 1e-6, dtype: DType | str = "f32") -> None:
+    Args:
+        size: D.
+        eps: added to the mean of squares.
+        zero_centred: whether 1 is added to the stored weight (Gemma, Qwen3-Next).
+        dtype: of the weight.
+    """
+
+    def __init__(self, size: int, *, eps: float = 1e-6, zero_centred: bool = False, dtype: DType | str = "f32") -> None:
         self.weight = Parameter((size,), dtype)
-        self.eps = eps
+        self.eps, self.zero_centred = eps, zero_centred
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [.., D]: [.., D], rounded to x's dtype before it is multiplied by the weight, as Hugging Face does."""
-        return ctx.ops.rms_norm(x, ctx.parameter(self.weight), self.eps)
+        """x [.., D]: [.., D]. As in Hugging Face's models, where it is rounded to x's dtype depends on the kind.
+
+        That is before it is multiplied by the weight, or, where the weight is zero-centred, after.
+        """
+        ops, weight = ctx.ops, ctx.parameter(self.weight)
+        if not self.zero_centred:
+            return ops.rms_norm(x, weight, self.eps)
+        wide = f32 if x.dtype.itemsize == 2 else x.dtype
+        scale = ops.add(ops.cast(weight, wide), 1.0)
+        return ops.cast(ops.rms_norm(ops.cast(x, wide), scale, self.eps), x.dtype)
 
 
 class GatedRMSNorm(Module):

@@ -2,7 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_core._norm import LayerNorm, RMSNorm
+from lang_core import bf16
+from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
 from transformer_core._weights_for_tests import context_of
 
 SIZES = st.integers(1, 9)
@@ -15,6 +16,25 @@ def test_rms_norm(rows, size, eps):
     x = np.random.default_rng([rows, size]).standard_normal((rows, size))
     expected = ctx.parameter(norm.weight).numpy() * x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)
     np.testing.assert_allclose(norm(ctx, x.astype(np.float32)).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_zero_centred_weights_are_multiplied_before_rounding():
+    plain, centred = RMSNorm(6, dtype="bf16"), RMSNorm(6, zero_centred=True, dtype="bf16")
+    ctx = context_of(plain)
+    x = np.random.default_rng(0).standard_normal((5, 6)).astype(bf16.numpy)
+    wide, weight = x.astype(np.float64), ctx.parameter(plain.weight).numpy().astype(np.float64)
+    exact = (1 + weight) * wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-6)
+    np.testing.assert_array_equal(centred(ctx, x).numpy(), exact.astype(np.float32).astype(bf16.numpy))
+
+
+@given(SIZES, SIZES)
+def test_gated_rms_norm(rows, size):
+    norm = GatedRMSNorm(size, eps=1e-3)
+    ctx = context_of(norm)
+    x, gate = np.random.default_rng([rows, size]).standard_normal((2, rows, size))
+    expected = ctx.parameter(norm.weight).numpy() * x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3)
+    found = norm(ctx, x.astype(np.float32), gate.astype(np.float32)).numpy()
+    np.testing.assert_allclose(found, expected * gate / (1 + np.exp(-gate)), rtol=1e-5, atol=1e-6)
 
 
 @given(SIZES, st.integers(2, 9), st.booleans())

@@ -76,7 +76,9 @@ class RopeConfig:
         return self.scaling.reach(self.trained_length)
 
     @classmethod
-    def from_hf(cls, config: ConfigFields, head_size: int, default_base: float = DEFAULT_BASE) -> "RopeConfig":
+    def from_hf(
+        cls, config: ConfigFields, head_size: int, default_base: float = DEFAULT_BASE, default_share: float = 1.0
+    ) -> "RopeConfig":
         """Reads the RoPE fields of a ``config.json``.
 
         Takes the forms of transformers 5 (``rope_parameters``) and of transformers 4 (``rope_theta``,
@@ -86,12 +88,13 @@ class RopeConfig:
             config: the fields.
             head_size: H.
             default_base: where ``rope_theta`` is absent.
+            default_share: where ``partial_rotary_factor`` is absent.
 
         Raises:
             ConfigError: a field is missing, of the wrong type, contradictory, or a type is unknown.
         """
         rope = _rope_fields(config)
-        share = _either(rope, config, "partial_rotary_factor").number("partial_rotary_factor", 1.0)
+        share = _either(rope, config, "partial_rotary_factor").number("partial_rotary_factor", default_share)
         if share > 1:
             rope.refuse("partial_rotary_factor", "a number above 0, not above 1")
         rotated = int(head_size * share)

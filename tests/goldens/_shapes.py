@@ -18,7 +18,10 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
         shapes[prefix + "input_layernorm.weight"] = (d,)
-        shapes.update(attention(config, prefix + "self_attn.", d, n))
+        if _is_linear(config, layer):
+            shapes.update(_gated_delta_net(config, prefix + "linear_attn.", d))
+        else:
+            shapes.update(attention(config, prefix + "self_attn.", d, n))
         shapes[prefix + "post_attention_layernorm.weight"] = (d,)
         shapes.update(_feed_forward(config, layer, prefix))
     shapes["model.norm.weight"] = (d,)
@@ -27,16 +30,43 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def is_zero_centred(config: Config, key: str) -> bool:
+    """Whether the model adds 1 to a norm's weight."""
+    return config["model_type"] == "qwen3_next" and not key.endswith("linear_attn.norm.weight")
+
+
+def _is_linear(config: Config, layer: int) -> bool:
+    if config["model_type"] != "qwen3_next":
+        return False
+    if "layer_types" in config:
+        return config["layer_types"][layer] == "linear_attention"
+    return (layer + 1) % config["full_attention_interval"] != 0
+
+
+def _gated_delta_net(config: Config, prefix: str, d: int) -> Shapes:
+    heads = config["linear_num_value_heads"]
+    keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
+    values = heads * config["linear_value_head_dim"]
+    yield prefix + "conv1d.weight", (2 * keys + values, 1, config["linear_conv_kernel_dim"])
+    yield prefix + "dt_bias", (heads,)
+    yield prefix + "A_log", (heads,)
+    yield prefix + "in_proj_qkvz.weight", (2 * keys + 2 * values, d)
+    yield prefix + "in_proj_ba.weight", (2 * heads, d)
+    yield prefix + "norm.weight", (config["linear_value_head_dim"],)
+    yield prefix + "out_proj.weight", (d, values)
+
+
 def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
     family = config["model_type"]
     k = config.get("num_key_value_heads") or n
     h = config.get("head_dim") or d // n
     biased = "qkv" if family == "qwen2" else "qkvo" if config.get("attention_bias", False) else ""
-    for letter, out, inner in (("q", n * h, d), ("k", k * h, d), ("v", k * h, d), ("o", d, n * h)):
+    gates = 2 if family == "qwen3_next" else 1
+    for letter, out, inner in (("q", gates * n * h, d), ("k", k * h, d), ("v", k * h, d), ("o", d, n * h)):
         yield f"{prefix}{letter}_proj.weight", (out, inner)
         if letter in biased:
             yield f"{prefix}{letter}_proj.bias", (out,)
-    if family in ("qwen3", "qwen3_moe"):
+    if family in ("qwen3", "qwen3_moe", "qwen3_next"):
         yield prefix + "q_norm.weight", (h,)
         yield prefix + "k_norm.weight", (h,)
 
@@ -66,9 +96,13 @@ def _feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
     family, d, f = config["model_type"], config["hidden_size"], config["intermediate_size"]
     if family == "mixtral":
         yield from _experts(prefix + "block_sparse_moe.", config["num_local_experts"], d, f, ("w1", "w3", "w2"))
-    elif family == "qwen3_moe" and _is_sparse_qwen(config, layer):
+    elif family in ("qwen3_moe", "qwen3_next") and _is_sparse_qwen(config, layer):
         experts = config.get("num_local_experts") or config["num_experts"]  # transformers 5, and 4
         yield from _experts(prefix + "mlp.", experts, d, config["moe_intermediate_size"], _PROJECTIONS)
+        if family == "qwen3_next":
+            inner = config["shared_expert_intermediate_size"]
+            yield from _projections(prefix + "mlp.shared_expert.", d, inner, _PROJECTIONS)
+            yield prefix + "mlp.shared_expert_gate.weight", (1, d)
     elif family == "deepseek_v3" and layer >= config["first_k_dense_replace"]:
         inner = config["moe_intermediate_size"]
         yield from _experts(prefix + "mlp.", config["n_routed_experts"], d, inner, _PROJECTIONS)

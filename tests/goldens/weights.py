@@ -16,7 +16,7 @@ import numpy as np
 import safetensors.numpy
 
 from tests.goldens._case_types import Config, GoldenCase, StoredDType
-from tests.goldens._shapes import weight_shapes
+from tests.goldens._shapes import is_zero_centred, weight_shapes
 
 __all__ = ["checksum", "random_weights", "stored_weights", "weight_shapes", "write_checkpoint"]
 
@@ -33,26 +33,28 @@ _TORCH_NAMES: dict[StoredDType, str] = {"f32": "float32", "bf16": "bfloat16", "f
 def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:
     """Weights in f32, in the order of ``weight_shapes``.
 
-    Norm weights lie in ``[0.75, 1.25)``, biases in ``[-0.5, 0.5)``, embeddings have standard deviation ``2 / sqrt(D)``
-    and the matrices ``gain / sqrt(inputs)``, with gains that let attention be picky and logits spread over a few units.
+    Norm weights lie in ``[0.75, 1.25)``, those to which a model adds 1 in ``[-0.25, 0.25)``, biases in ``[-0.5, 0.5)``,
+    embeddings have standard deviation ``2 / sqrt(D)`` and the matrices ``gain / sqrt(inputs)``, with gains that let
+    attention be picky and logits spread over a few units.
 
     Args:
         config: a ``config.json`` in either form.
         seed: the case's seed.
     """
     return {
-        key: _random_tensor(key, shape, seed, config["hidden_size"]) for key, shape in weight_shapes(config).items()
+        key: _random_tensor(key, shape, seed, config["hidden_size"], 0.0 if is_zero_centred(config, key) else 1.0)
+        for key, shape in weight_shapes(config).items()
     }
 
 
-def _random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int) -> np.ndarray:
+def _random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: float) -> np.ndarray:
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     bits = np.random.PCG64(int.from_bytes(digest[:16], "little")).random_raw(int(np.prod(shape)))
     # 24 bits fill an f32's significand: the integer, its conversion and the scaling by 2**-23 are all exact.
     integers = (bits >> np.uint64(40)).astype(np.int64) - (1 << 23)
     unit = (integers.astype(np.float32) * np.float32(2.0**-23)).reshape(shape)
     if key.endswith("norm.weight"):
-        return np.float32(1.0) + np.float32(0.25) * unit
+        return np.float32(centre) + np.float32(0.25) * unit
     if key.endswith(".bias"):
         return np.float32(0.5) * unit
     if key == "model.embed_tokens.weight":

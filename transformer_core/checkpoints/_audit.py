@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from lang_core import CheckpointError, DType, TensorSpec, WeightSource, near_names
 
-IGNORABLE: Final = ("*rotary_emb.inv_freq", "*rotary_emb.cos_cached", "*rotary_emb.sin_cached")
-"""Buffers that old checkpoints store although a model computes them."""
+IGNORABLE: Final = ("*rotary_emb.inv_freq", "*rotary_emb.cos_cached", "*rotary_emb.sin_cached", "mtp.*")
+"""Buffers that old checkpoints store although a model computes them, and heads that predict further tokens."""
 
 _SHOWN: Final = 8
 

@@ -15,6 +15,7 @@
 from transformer_core.models._config import (
     CONFIG_FILE,
     DecoderConfig,
+    DeltaConfig,
     ExpertsConfig,
     Family,
     LatentConfig,
@@ -37,6 +38,7 @@ __all__ = [
     "DecoderConfig",
     "DecoderLM",
     "DecoderLayer",
+    "DeltaConfig",
     "ExpertsConfig",
     "Family",
     "LatentConfig",

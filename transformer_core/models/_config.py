@@ -25,12 +25,14 @@ class ExpertsConfig:
         inner: F of one expert.
         layers: per layer, whether it has experts in place of a dense feed-forward.
         shared: F of the experts that every token goes through, together; 0 where there are none.
+        shared_gate: whether these are one, with a gate.
     """
 
     routing: Routing
     inner: int
     layers: tuple[bool, ...]
     shared: int = 0
+    shared_gate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,27 @@ class LatentConfig:
     plain_size: int
     value_size: int
     scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaConfig:
+    """The layers with a Gated DeltaNet in place of attention (see ``GatedDeltaNet``).
+
+    Attributes:
+        layers: per layer, whether it has one.
+        key_heads: K of these layers.
+        value_heads: N of these layers.
+        key_size: Hk.
+        value_size: Hv.
+        taps: the width of the convolution.
+    """
+
+    layers: tuple[bool, ...]
+    key_heads: int
+    value_heads: int
+    key_size: int
+    value_size: int
+    taps: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +96,11 @@ class DecoderConfig:
         output_bias: whether attention's output projection has one.
         mlp_bias: whether the feed-forward projections have biases.
         qk_norm: whether each head of q and k is normed before RoPE.
+        gated: whether attention's result is multiplied by a gate.
+        zero_centred: whether norms add 1 to their weights.
         experts: of the layers with mixtures of experts; None where every layer is dense.
         extra_layers: how many layers checkpoints store after the last one that are not run (multi-token prediction).
+        delta: of the layers with a Gated DeltaNet; None where every layer has attention.
         latent: of attention over compressed keys and values; None where attention keeps them whole.
         bos_token_id: the token that begins a sequence, if there is one.
         eos_token_ids: the tokens that end one.
@@ -96,7 +122,10 @@ class DecoderConfig:
     output_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
+    gated: bool = False
+    zero_centred: bool = False
     experts: ExpertsConfig | None = None
+    delta: DeltaConfig | None = None
     latent: LatentConfig | None = None
     extra_layers: int = 0
     bos_token_id: int | None = None

@@ -9,9 +9,9 @@ from transformer_core._embedding import Embedding
 from transformer_core._gated_delta_net import DeltaState
 from transformer_core._kv_cache import KVCache
 from transformer_core._linear import Linear
-from transformer_core._norm import RMSNorm
 from transformer_core._step import Step, make_step
 from transformer_core.models._config import DecoderConfig, family_of
+from transformer_core.models._layer import norm
 
 Caches = tuple[Cache, ...]
 
@@ -24,7 +24,7 @@ class Decoder(Module):
         make = family_of(config).layer
         self._make, self._count = lambda index: make(config, index, dtype), config.layers
         self.layers = Repeated(self._count, self._make)
-        self.norm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
+        self.norm = norm(config, dtype)
 
     def forward(
         self, ctx: ExecutionContext, token_ids: Tensor, step: Step, caches: Sequence[Cache] | None = None

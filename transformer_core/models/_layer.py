@@ -1,39 +1,96 @@
 """The layer of most decoders: norms before attention and before the feed-forward."""
 
+from abc import abstractmethod
+from typing import Any
+
 from lang_core import DType, ExecutionContext, Module, Tensor
 from transformer_core._attention import Attention
-from transformer_core._cache import CachedLayer, CacheLayout
+from transformer_core._cache import Cache, CachedLayer, CacheLayout
 from transformer_core._feed_forward import SwiGLU
-from transformer_core._kv_cache import KVCache
+from transformer_core._gated_delta_net import GatedDeltaNet
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._moe import SparseFeedForward
 from transformer_core._norm import RMSNorm
 from transformer_core._step import Step
-from transformer_core.models._config import DecoderConfig
+from transformer_core.models._config import DecoderConfig, DeltaConfig
 
 
-class DecoderLayer(CachedLayer):
+class _ResidualLayer(CachedLayer):
+    """``x + mixed(norm(x))``, then ``x + mlp(norm(x))``; subclasses say how tokens are mixed."""
+
+    def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
+        self.mlp = feed_forward(config, index, dtype)
+        self.input_layernorm = norm(config, dtype)
+        self.post_attention_layernorm = norm(config, dtype)
+
+    @abstractmethod
+    def mixed(self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Any) -> tuple[Tensor, Any]:
+        """x [B, T, D], normed: the same shape, and the updated cache."""
+
+    def forward(
+        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Cache | None = None
+    ) -> tuple[Tensor, Cache | None]:
+        """x [B, T, D]: the same shape, and the updated cache."""
+        x = ctx.tag(x, "input")
+        mixed, cache = self.mixed(ctx, self.input_layernorm(ctx, x), step, cache)
+        x = ctx.ops.add(x, mixed)
+        forwarded = self.mlp(ctx, self.post_attention_layernorm(ctx, x))
+        return ctx.tag(ctx.ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), cache
+
+
+class DecoderLayer(_ResidualLayer):
     """``x + attention(norm(x))``, then ``x + mlp(norm(x))``."""
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
         self.self_attn = attention(config, index, dtype)
-        self.mlp = feed_forward(config, index, dtype)
-        self.input_layernorm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
-        self.post_attention_layernorm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
+        super().__init__(config, index, dtype)
 
-    def forward(
-        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
-    ) -> tuple[Tensor, KVCache | None]:
-        """x [B, T, D]: the same shape, and the updated cache."""
-        x = ctx.tag(x, "input")
-        attended, cache = self.self_attn(ctx, self.input_layernorm(ctx, x), step, cache)
-        x = ctx.ops.add(x, ctx.tag(attended, "self_attn.output"))
-        forwarded = self.mlp(ctx, self.post_attention_layernorm(ctx, x))
-        return ctx.tag(ctx.ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), cache
+    def mixed(self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Any) -> tuple[Tensor, Any]:
+        """By attention."""
+        attended, cache = self.self_attn(ctx, x, step, cache)
+        return ctx.tag(attended, "self_attn.output"), cache
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
         """That of attention."""
         return self.self_attn.cache_layout(batch, capacity)
+
+
+class DeltaLayer(_ResidualLayer):
+    """The same with a Gated DeltaNet in place of attention."""
+
+    def __init__(self, config: DecoderConfig, index: int, dtype: DType, delta: DeltaConfig) -> None:
+        self.linear_attn = GatedDeltaNet(
+            config.hidden,
+            delta.key_heads,
+            delta.value_heads,
+            delta.key_size,
+            delta.value_size,
+            taps=delta.taps,
+            norm_eps=config.norm_eps,
+            dtype=dtype,
+        )
+        super().__init__(config, index, dtype)
+
+    def mixed(self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Any) -> tuple[Tensor, Any]:
+        """By the gated delta rule."""
+        mixed, cache = self.linear_attn(ctx, x, cache, step.count)
+        return ctx.tag(mixed, "linear_attn.output"), cache
+
+    def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
+        """That of the Gated DeltaNet's state."""
+        return self.linear_attn.cache_layout(batch, capacity)
+
+
+def hybrid_layer(config: DecoderConfig, index: int, dtype: DType) -> CachedLayer:
+    """Layer ``index`` of a model in which some layers have a Gated DeltaNet."""
+    if config.delta is not None and config.delta.layers[index]:
+        return DeltaLayer(config, index, dtype, config.delta)
+    return DecoderLayer(config, index, dtype)
+
+
+def norm(config: DecoderConfig, dtype: DType) -> RMSNorm:
+    """A norm over D."""
+    return RMSNorm(config.hidden, eps=config.norm_eps, zero_centred=config.zero_centred, dtype=dtype)
 
 
 def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | LatentAttention:
@@ -63,6 +120,8 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
         qkv_bias=config.qkv_bias,
         output_bias=config.output_bias,
         norm_eps=config.norm_eps if config.qk_norm else None,
+        zero_centred=config.zero_centred,
+        gated=config.gated,
         window=config.windows[index],
         dtype=dtype,
     )
@@ -72,5 +131,12 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
     """The feed-forward of layer ``index``: dense, or a mixture of experts."""
     experts = config.experts
     if experts is not None and experts.layers[index]:
-        return SparseFeedForward(config.hidden, experts.inner, experts.routing, shared=experts.shared, dtype=dtype)
+        return SparseFeedForward(
+            config.hidden,
+            experts.inner,
+            experts.routing,
+            shared=experts.shared,
+            shared_gate=experts.shared_gate,
+            dtype=dtype,
+        )
     return SwiGLU(config.hidden, config.intermediate, bias=config.mlp_bias, dtype=dtype)

@@ -8,8 +8,9 @@ from transformer_core.models.families._mixtral import MIXTRAL
 from transformer_core.models.families._qwen2 import QWEN2
 from transformer_core.models.families._qwen3 import QWEN3
 from transformer_core.models.families._qwen3_moe import QWEN3_MOE
+from transformer_core.models.families._qwen3_next import QWEN3_NEXT
 
-FAMILIES = (LLAMA, MISTRAL, QWEN2, QWEN3, MIXTRAL, QWEN3_MOE, DEEPSEEK_V3)
+FAMILIES = (LLAMA, MISTRAL, QWEN2, QWEN3, MIXTRAL, QWEN3_MOE, QWEN3_NEXT, DEEPSEEK_V3)
 
 for _family in FAMILIES:
     register(_family)

@@ -21,11 +21,19 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         output_bias=biased,
         qk_norm=True,
         windows=one_window(fields) if slides else (None,) * layers,
-        experts=_experts(fields, layers),
+        experts=qwen_experts(fields),
     )
 
 
-def _experts(fields: ConfigFields, layers: int) -> ExpertsConfig:
+def qwen_experts(fields: ConfigFields, *, normalized: bool = False, shared: str | None = None) -> ExpertsConfig:
+    """The experts of Qwen's models.
+
+    Args:
+        fields: of config.json.
+        normalized: the default of ``norm_topk_prob``.
+        shared: the field with F of the shared expert, where there is one.
+    """
+    layers = fields.integer("num_hidden_layers")
     step = fields.integer("decoder_sparse_step", 1)
     dense = fields.values.get("mlp_only_layers") or []
     if not isinstance(dense, list) or not all(isinstance(index, int) for index in dense):
@@ -34,10 +42,13 @@ def _experts(fields: ConfigFields, layers: int) -> ExpertsConfig:
     routing = Routing(
         experts=fields.integer(count),
         chosen=fields.integer("num_experts_per_tok"),
-        normalized=fields.boolean("norm_topk_prob", False),
+        normalized=fields.boolean("norm_topk_prob", normalized),
     )
     sparse = tuple(index not in dense and (index + 1) % step == 0 for index in range(layers))
-    return ExpertsConfig(routing=routing, inner=fields.integer("moe_intermediate_size"), layers=sparse)
+    inner = fields.integer("moe_intermediate_size")
+    if shared is None:
+        return ExpertsConfig(routing=routing, inner=inner, layers=sparse)
+    return ExpertsConfig(routing=routing, inner=inner, layers=sparse, shared=fields.integer(shared), shared_gate=True)
 
 
 QWEN3_MOE: Final = Family("Qwen3MoeForCausalLM", "qwen3_moe", _read, DecoderLayer, ExpertKeys())

@@ -1,0 +1,87 @@
+"""Entry points of a model whose layers keep different things."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import EagerExecutionContext
+from transformer_core._rope_config import RopeConfig
+from transformer_core._weights_for_tests import context_of
+from transformer_core.models import DecoderConfig, DecoderLM, DeltaConfig, entry_points
+
+CONFIG = DecoderConfig(
+    architecture="Qwen3NextForCausalLM",
+    vocabulary=31,
+    hidden=20,
+    intermediate=28,
+    layers=3,
+    heads=4,
+    kv_heads=2,
+    head_size=6,
+    norm_eps=1e-5,
+    rope=RopeConfig(rotated=4, trained_length=64),
+    windows=(None, None, None),
+    gated=True,
+    zero_centred=True,
+    delta=DeltaConfig(layers=(True, False, True), key_heads=2, value_heads=4, key_size=5, value_size=3, taps=3),
+)
+IDS = np.random.default_rng(5).integers(0, 31, (2, 41)).astype(np.int32)
+
+
+class _Runner:
+    """Runs entry points with the caches and states carried along."""
+
+    def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, capacity: int) -> None:
+        self.model, self.ctx, self.capacity = model, ctx, capacity
+        layouts = model.cache_layouts(2, capacity)
+        self.kept = [np.zeros(s.shape, s.dtype.numpy) for layout in layouts for s in layout.specs.values()]
+
+    def run(self, name: str, tokens: np.ndarray, *scalars: int) -> np.ndarray:
+        sizes: Any = {"batch": 2, "sequence": tokens.shape[1], "max_sequence": self.capacity}
+        inputs: Any = (tokens, *map(np.int32, scalars), *self.kept)
+        results = entry_points(self.model, names=[name], **sizes)[0](self.ctx, *inputs)
+        logits, *kept = results.values()
+        self.kept = [tensor.numpy() for tensor in kept]
+        return logits.numpy()
+
+
+@pytest.mark.parametrize("chunk", [1, 6, 16, 40])
+def test_padded_pieces_and_decode_give_what_forward_gives(chunk):
+    """Layers with a state must not see the padding, nor may those with a cache."""
+    model = DecoderLM(CONFIG)
+    ctx = context_of(model)
+    expected = model(ctx, IDS).numpy()
+    runner = _Runner(model, ctx, 48)
+    for begin in range(0, 37, chunk):
+        tokens = IDS[:, begin : min(begin + chunk, 37)]
+        last = tokens.shape[1] - 1
+        padded = np.pad(tokens, ((0, 0), (0, chunk - 1 - last)), constant_values=30)
+        found = runner.run("prefill", padded, begin, last)
+        np.testing.assert_allclose(found, expected[:, begin + last], rtol=1e-4, atol=1e-4)  # of up to 6
+    for position in range(37, 41):
+        found = runner.run("decode", IDS[:, position : position + 1], position)
+        np.testing.assert_allclose(found, expected[:, position], rtol=1e-4, atol=1e-4)  # of up to 6
+
+
+def test_arguments_are_named_by_what_a_layer_keeps():
+    model = DecoderLM(CONFIG, "bf16")
+    decode = entry_points(model, names=["decode"], sequence=9)[0]
+    assert {a.name: repr(a.spec) for a in decode.arguments[2:]} == {
+        "layers.0.conv_state": "bf16[1,2,32]",
+        "layers.0.delta_state": "f32[1,4,5,3]",
+        "layers.1.key_cache": "bf16[1,2,9,6]",
+        "layers.1.value_cache": "bf16[1,2,9,6]",
+        "layers.2.conv_state": "bf16[1,2,32]",
+        "layers.2.delta_state": "f32[1,4,5,3]",
+    }
+    assert [a.alias_result for a in decode.arguments[2:]] == [a.name for a in decode.arguments[2:]]
+
+
+def test_the_first_layers_alone_may_have_no_cache():
+    model = DecoderLM(CONFIG, num_layers=1)
+    ctx = context_of(model)
+    expected = model(ctx, IDS[:, :5]).numpy()
+    runner = _Runner(model, ctx, 8)
+    runner.run("prefill", IDS[:, :4], 0, 3)
+    np.testing.assert_allclose(runner.run("decode", IDS[:, 4:5], 4), expected[:, 4], rtol=1e-4, atol=1e-4)  # of up to 6

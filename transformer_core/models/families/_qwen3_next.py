@@ -1,0 +1,57 @@
+"""Qwen3-Next: three layers with a Gated DeltaNet to one with gated attention, and mixtures of experts."""
+
+from typing import Any, Final
+
+from transformer_core._config_fields import ConfigFields
+from transformer_core._rope_config import RopeConfig
+from transformer_core.checkpoints import ExpertKeys
+from transformer_core.models._config import DecoderConfig, DeltaConfig, Family
+from transformer_core.models._fields import heads_of, llama_kind
+from transformer_core.models._layer import hybrid_layer
+from transformer_core.models.families._qwen3_moe import qwen_experts
+
+_LINEAR: Final = "linear_attention"
+_ROTATED_SHARE: Final = 0.25  # transformers' where the field is absent
+
+
+def _read(fields: ConfigFields) -> DecoderConfig:
+    biased = fields.boolean("attention_bias", False)
+    heads, kv_heads, head_size = heads_of(fields, head_dim_needed=True)
+    return llama_kind(
+        fields,
+        QWEN3_NEXT.architecture,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        rope=RopeConfig.from_hf(fields, head_size, default_share=_ROTATED_SHARE),
+        qkv_bias=biased,
+        output_bias=biased,
+        qk_norm=True,
+        gated=True,
+        zero_centred=True,
+        experts=qwen_experts(fields, normalized=True, shared="shared_expert_intermediate_size"),
+        delta=DeltaConfig(
+            layers=tuple(kind == _LINEAR for kind in _kinds(fields)),
+            key_heads=fields.integer("linear_num_key_heads"),
+            value_heads=fields.integer("linear_num_value_heads"),
+            key_size=fields.integer("linear_key_head_dim"),
+            value_size=fields.integer("linear_value_head_dim"),
+            taps=fields.integer("linear_conv_kernel_dim"),
+        ),
+    )
+
+
+def _kinds(fields: ConfigFields) -> list[Any]:
+    """Of each layer: listed, or every ``full_attention_interval``-th (4th) has attention."""
+    layers = fields.integer("num_hidden_layers")
+    if not fields.has("layer_types"):
+        interval = fields.integer("full_attention_interval", 4)
+        return [_LINEAR if (index + 1) % interval else "full_attention" for index in range(layers)]
+    kinds = fields.values["layer_types"]
+    known = (_LINEAR, "full_attention")
+    if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in known for kind in kinds):
+        fields.refuse("layer_types", f"a list of {layers} (num_hidden_layers) of {' or '.join(known)}")
+    return kinds
+
+
+QWEN3_NEXT: Final = Family("Qwen3NextForCausalLM", "qwen3_next", _read, hybrid_layer, ExpertKeys())
