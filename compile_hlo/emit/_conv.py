@@ -15,12 +15,17 @@ def _conv(e: Emitter, node: Node) -> None:
     x, kernel = node.inputs
     result = node.results[0].spec
     groups = node.attributes[3]
+    if not (
+        x.spec.size and kernel.spec.size and result.size
+    ):  # sums of nothing; the reference interpreter dies of some
+        e.alias(node, e.constant(result.dtype.numpy.type(0), result))
+        return
     source, taps, target = (TensorSpec(spec.shape, wide_dtype(result.dtype)) for spec in (x.spec, kernel.spec, result))
     left, right = e.operand(x, x.shape, source.dtype), e.operand(kernel, kernel.shape, taps.dtype)
     if groups > 1 and target.dtype is not result.dtype:
         # IREE 3.13 fuses the conversion into the convolution, and then fails to compile it or gives wrong numbers.
         right = e.new(f"stablehlo.optimization_barrier {right} : {tensor_type(taps)}")
-    by_group = groups > 1 and taps.shape[-2] > 1 and result.size > 0
+    by_group = groups > 1 and taps.shape[-2] > 1
     convolve = _by_group if by_group else _convolution
     name = convolve(e, node.attributes, left, right, (source, taps, target))
     e.alias(node, e.convert(name, target, result.dtype))

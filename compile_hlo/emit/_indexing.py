@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from compile_dag import Node
+from compile_dag import Node, Value
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
@@ -53,14 +53,23 @@ def _take(e: Emitter, node: Node) -> None:
     after = tuple(range(axis + indices.ndim, node.results[0].ndim))
     sizes = tuple(1 if i == axis else dim for i, dim in enumerate(x.shape))
     result = tensor_type(node.results[0].spec)
+    places = _inside(e, indices, x.shape[axis])
     rows = e.new(
-        f'"stablehlo.gather"({e.name(x)}, {e.name(indices)}) <{{dimension_numbers = #stablehlo.gather<'
+        f'"stablehlo.gather"({e.name(x)}, {places}) <{{dimension_numbers = #stablehlo.gather<'
         f"offset_dims = {integers(before + after)}, collapsed_slice_dims = [{axis}], start_index_map = [{axis}], "
         f"index_vector_dim = {indices.ndim}>, slice_sizes = array<i64: {', '.join(map(str, sizes))}>}}> : "
         f"({tensor_type(x.spec)}, {tensor_type(indices.spec)}) -> {result}"
     )
     # IREE 3.13 fuses it into a reduction that follows, and for llvmpipe cannot compile what comes of that.
     e.define(node, f"stablehlo.optimization_barrier {rows} : {result}")
+
+
+def _inside(e: Emitter, indices: Value, size: int) -> str:
+    """Indices, clamped if there is but one of rank 0: IREE 3.13 reads outside of x then."""
+    if indices.ndim:
+        return e.name(indices)
+    first, last = (e.scalar(number, indices.dtype) for number in (0, size - 1))
+    return e.new(f"stablehlo.clamp {first}, {e.name(indices)}, {last} : {tensor_type(indices.spec)}")
 
 
 def _line_dims(ndim: int, axis: int) -> str:

@@ -80,7 +80,7 @@ def _agrees(trial: Trial, dtype: DType, found: Array, wanted: Array, size: Array
         return found == wanted
     if trial.exact:
         bits = f"u{dtype.itemsize}"
-        return np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(wanted).view(bits)
+        return np.array(found, order="C").view(bits) == np.array(wanted, order="C").view(bits)
     truth = np.asarray(wanted).astype(np.float64)
     with np.errstate(all="ignore"):
         rounded = truth.astype(dtype.numpy).astype(np.float64)

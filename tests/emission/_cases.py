@@ -224,6 +224,8 @@ def _products(dtype: DType) -> Iterator[Case]:
     yield Case("conv", "conv_depthwise", dtype, causal, (small(dtype, 2, 7, 6), small(dtype, 4, 1, 6)))
     two = lambda c, x, k: c.ops.conv(x, k, (1, 2), ((1, 0), (0, 1)), (1, 2), 2)  # noqa: E731
     yield Case("conv", "conv_2d_groups", dtype, two, (small(dtype, 1, 5, 7, 4), small(dtype, 2, 3, 2, 6)))
+    without = lambda c, x, k: c.ops.conv(x, k, None, ((1, 1),))  # noqa: E731
+    yield Case("conv", "conv_no_channels", dtype, without, (small(dtype, 2, 5, 0), small(dtype, 3, 0, 4)))
     three = lambda c, x, k: c.ops.conv(x, k)  # noqa: E731
     yield Case("conv", "conv_3d", dtype, three, (small(dtype, 1, 3, 4, 5, 2), small(dtype, 2, 1, 2, 2, 3)))
 
@@ -240,6 +242,8 @@ def _indexing(dtype: DType) -> Iterator[Case]:
         rows = np.array([[4, 0], [-3, 9], [2, 2]], index)
         yield Case("take", f"take_{tag}", dtype, lambda c, x, i: c.ops.take(x, i, 0), (x, rows))
         yield Case("take", f"take_1_{tag}", dtype, lambda c, x, i: c.ops.take(x, i, 1), (x, rows))
+        past = np.array(100, index)
+        yield Case("take", f"take_rank0_{tag}", dtype, lambda c, x, i: c.ops.take(x, i, 0), (x, past))
         lines = np.array([[0, 4, 2], [-1, 7, 2], [100, 1, -50], [4, 4, 2]], index)
         yield Case("gather", f"gather_{tag}", dtype, lambda c, x, i: c.ops.gather(x, i, 0), (x, lines))
         across = np.array([[0, 2], [-1, 7], [100, 1], [2, 2], [1, 0]], index)
@@ -261,6 +265,7 @@ def _edges(dtype: DType) -> Iterator[Case]:
     yield Case("concat", "concat_empty", dtype, lambda c, x, y: c.ops.concat((x, y), 0), (none, small(dtype, 2, 3)))
     yield Case("slice", "slice_rank0", dtype, lambda c, x: c.ops.slice(x, (), ()), (scalar,))
     yield Case("dynamic_slice", "dynamic_slice_rank0", dtype, lambda c, x: c.ops.dynamic_slice(x, (), ()), (scalar,))
+    yield Case("reverse", "reverse_nothing", dtype, lambda c, x: c.ops.reverse(x, ()), (none,))
     yield Case("transpose", "transpose_rank0", dtype, lambda c, x: c.ops.transpose(x, ()), (scalar,))
     if dtype is bool_:
         yield Case("any", "any_empty", dtype, lambda c, x: c.ops.any(x, 0), (none,))
