@@ -124,7 +124,8 @@ def _buffered(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection 
 def _streamed(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection | None) -> LoweredFunction:
     names = [argument.name for argument in entry_point.arguments]
     specs = [argument.spec for argument in entry_point.arguments]
-    plan = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=PlanningSink(), tags=tags)
+    planning = PlanningSink(entry_point.arguments)
+    plan = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=planning, tags=tags)
     sink = EmittingSink(plan, writer, entry_point.arguments)
     function = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink, tags=tags)
     return LoweredFunction(

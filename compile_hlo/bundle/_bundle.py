@@ -1,10 +1,11 @@
 """An exported bundle, opened."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from compile_hlo.archive import read_archive_index
-from compile_hlo.bundle._kernel_config import EntryPointConfig, KernelConfig
+from compile_hlo.bundle._kernel_config import ArgumentConfig, EntryPointConfig, KernelConfig
 from compile_hlo.bundle._staging import MARK
 from compile_hlo.iree import ArgumentSpec, Device, ResultSpec, Session, Signature, host_cpu, target_of_device
 from lang_core import InputError, TensorSpec, near_names
@@ -118,10 +119,17 @@ def signature(entry_point: EntryPointConfig) -> Signature:
                 argument.spec,
                 argument.kind,
                 donated=argument.donated,
-                alias_result=None if argument.alias_result is None else results.index(argument.alias_result),
+                alias_result=_taking_over(argument, results),
                 hazard=argument.kind == "tensor" and argument.guarded and not argument.donated,
             )
             for argument in entry_point.args
         ),
         tuple(ResultSpec(result.name, result.spec) for result in entry_point.results),
     )
+
+
+def _taking_over(argument: ArgumentConfig, results: Sequence[str]) -> int | None:
+    """The number of the result that comes back in an argument's buffer."""
+    if argument.alias_result is None or not argument.in_place:
+        return None
+    return results.index(argument.alias_result)

@@ -27,6 +27,8 @@ class ArgumentConfig:
         alias_result: the result that takes over its buffer.
         donated: the buffer is gone after the call.
         effective: what the program does with the buffer: IN, OUT, INOUT; None where it was not recorded.
+        in_place: the result named by ``alias_result`` is an update of the argument and lies in its buffer; else it
+            has one of its own.
         guarded: the compiled code may write into the buffer although it is not donated: sessions pass a copy.
     """
 
@@ -39,6 +41,7 @@ class ArgumentConfig:
     donated: bool = False
     effective: str | None = None
     guarded: bool = True
+    in_place: bool = True
 
     @property
     def spec(self) -> TensorSpec:
@@ -223,6 +226,7 @@ def entry_point_config(
                 donated=argument.alias_result is not None,
                 effective=known[argument.name].effective if argument.name in known else "IN",
                 guarded=argument.name in known and known[argument.name].guarded,
+                in_place=argument.name in known and known[argument.name].in_place,
             )
             for argument in arguments
         ],

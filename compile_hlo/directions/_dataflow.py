@@ -3,18 +3,31 @@
 An *origin* of a value is a buffer that was given from outside and that the value may be. The origin is certain where
 the ops in between only rename it (a reshape, an update, the carried value of a loop), and possible where the compiler
 may find out that what they compute is the operand itself: IREE turns ``x * 1``, ``x - 0``, ``-(-x)``, ``max(x, x)``
-and a concatenation of all slices of x into x.
+and a concatenation of all slices of x into x. It is old where the value may be what the buffer held at first, and not
+what an update made of it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntFlag
 from typing import Final
 
 from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.directions._direction import WrittenAt
 from lang_core import TensorSpec
 
-# By identity of the root (a Value, or a carried value of a loop): whether it is certain.
-Origins = Mapping[int, bool]
+
+class Origin(IntFlag):
+    """How a value may be a buffer. What holds along a path through the program holds in each part of it."""
+
+    POSSIBLE = 0
+    CERTAIN = 1
+    OLD = 2
+    ALWAYS = 4  # certain, by way of nothing but updates, reshapes and calls: no loop, no branch
+    GIVEN = 7
+
+
+# By identity of the root, a Value.
+Origins = Mapping[int, Origin]
 OriginsOf = Callable[[Value], Origins]
 Written = dict[int, WrittenAt]
 
@@ -60,6 +73,13 @@ def flow_of(nodes: Iterable[Node], outside: OriginsOf, written: Written) -> dict
     return found
 
 
+def origins_of(node: Node, origins: OriginsOf) -> Sequence[Origins]:
+    """The origins of a node's first results; the others have none."""
+    if node.op.name in _FRESH or node.op.name in GIVEN or not any(origins(value) for value in node.inputs):
+        return ()
+    return _results(node, origins, {})
+
+
 def made_by(nodes: Iterable[Node]) -> set[int]:
     """The values, by ``id``, that nodes make rather than are given."""
     return {id(value) for node in nodes if node.op.name not in GIVEN for value in node.results}
@@ -72,7 +92,7 @@ def _results(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origi
         return rule(node, origins, written)
     x, result = node.inputs[0], node.results[0]
     if _is_same(node):
-        return (origins(x),)
+        return (origins(x) if node.op.name in ("reshape", "cast") else _without(Origin.ALWAYS, origins(x)),)
     if node.op.name in _MOVES:
         return (_merged([_possible(origins(value)) for value in (node.inputs if node.op.name == "concat" else (x,))]),)
     same = [value for value in node.inputs if _may_be(value.spec, result.spec)]
@@ -109,19 +129,21 @@ def _update(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origin
     if node.op.name == "dynamic_update_slice" and node.inputs[1].spec == node.inputs[0].spec:
         return (origins(node.inputs[1]),)  # all of it: nothing is written, the result is the update
     _write(written, target, node)
-    return (target,)
+    # A scatter is emitted with a copy (see compile_hlo/emit/_indexing.py).
+    copied = Origin.ALWAYS if node.op.name == "scatter" else Origin.POSSIBLE
+    return (_without(Origin.OLD | copied, target),)
 
 
 def _sort(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
     """IREE sorts an operand in its own place where it is not used later."""
     target = _possible(origins(node.inputs[0]))
     _write(written, target, node)
-    return (target,)
+    return (_without(Origin.OLD, target),)
 
 
 def _cond(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
     branches = [_region(graph, (), origins, written) for graph in node.attributes]
-    return [_merged(each) for each in zip(*branches, strict=True)]
+    return [_without(Origin.ALWAYS, _merged(each)) for each in zip(*branches, strict=True)]
 
 
 def _while(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
@@ -129,7 +151,7 @@ def _while(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins
     cond, body, carried = node.attributes
     inside: Written = {}
     symbols = {id(value): number for number, value in enumerate(body.inputs.values())}
-    given: list[Origins] = [{symbol: True} for symbol in symbols]
+    given: list[Origins] = [{symbol: Origin.GIVEN} for symbol in symbols]
     made = _region(body, given, origins, inside)
     _region(cond, given, origins, inside)
     found = [dict(origins(value)) for value in node.inputs[:carried]]
@@ -141,9 +163,10 @@ def _while(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins
             changed |= new != found[number]
             found[number] = dict(new)
     for root, place in inside.items():
-        for origin, certain in _resolved({root: place.certain}, symbols, found).items():
-            _note(written, origin, place, certain)
-    return found
+        known = found[symbols[root]] if root in symbols else {root: Origin.GIVEN}
+        for origin, how in known.items():
+            note(written, origin, place, place.certain and Origin.CERTAIN in how)
+    return [_without(Origin.ALWAYS, each) for each in found]
 
 
 def _region(graph: ComputeGraph, given: Sequence[Origins], origins: OriginsOf, written: Written) -> list[Origins]:
@@ -161,34 +184,44 @@ def _region(graph: ComputeGraph, given: Sequence[Origins], origins: OriginsOf, w
 
 def _resolved(origins: Origins, symbols: Mapping[int, int], found: Sequence[Origins]) -> Origins:
     """With the carried values' origins in place of the carried values."""
-    parts: list[Origins] = []
-    for root, certain in origins.items():
-        number = symbols.get(root)
-        known: Origins = {root: True} if number is None else found[number]
-        parts.append(known if certain else _possible(known))
-    return _merged(parts)
+    every: dict[int, Origin] = {}
+    for root, how in origins.items():
+        known = found[symbols[root]] if root in symbols else {root: Origin.GIVEN}
+        follow(every, how, known)
+    return every
 
 
 def _merged(parts: Sequence[Origins]) -> Origins:
     if len(parts) == 1:
         return parts[0]
-    every: dict[int, bool] = {}
+    every: dict[int, Origin] = {}
     for part in parts:
-        for root, certain in part.items():
-            every[root] = every.get(root, False) or certain
+        follow(every, Origin.GIVEN, part)
     return every
 
 
+def follow(every: dict[int, Origin], how: Origin, origins: Origins) -> None:
+    """Adds the origins of a value to those of one that is that value in some way."""
+    for root, also in origins.items():
+        every[root] = every.get(root, Origin.POSSIBLE) | (how & also)
+
+
+def _without(flag: Origin, origins: Origins) -> Origins:
+    return {root: how & ~flag for root, how in origins.items()} if origins else NONE
+
+
 def _possible(origins: Origins) -> Origins:
-    return dict.fromkeys(origins, False) if origins else NONE
+    return _without(Origin.CERTAIN | Origin.ALWAYS, origins)
 
 
 def _write(written: Written, target: Origins, node: Node) -> None:
-    for root, certain in target.items():
-        _note(written, root, WrittenAt(node.op.name, node.path, node.line, certain), certain)
+    for root, how in target.items():
+        certain = Origin.CERTAIN in how
+        note(written, root, WrittenAt(node.op.name, node.path, node.line, certain), certain)
 
 
-def _note(written: Written, root: int, place: WrittenAt, certain: bool) -> None:
+def note(written: Written, root: int, place: WrittenAt, certain: bool) -> None:
+    """Adds a write: a certain one replaces a possible one, and else the first one stays."""
     before = written.get(root)
     if before is None or (certain and not before.certain):
         written[root] = WrittenAt(place.op, place.path, place.line, certain)

@@ -50,6 +50,7 @@ class ArgumentDirection:
         guarded: the compiled code may write into the buffer although it is not donated: who wants to keep it passes
             a copy, as sessions do.
         copied: the guard is asked for.
+        in_place: the result that takes over is an update of the argument, and comes back in its buffer.
         written: where; None where it is not.
     """
 
@@ -58,6 +59,7 @@ class ArgumentDirection:
     effective: Direction
     guarded: bool = False
     copied: bool = False
+    in_place: bool = False
     written: WrittenAt | None = None
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from compile_dag import Node, Value
-from compile_hlo.directions._dataflow import NONE, Origins, Written, flow_of, made_by
+from compile_dag import ComputeGraph, Node, Value
+from compile_hlo.directions._dataflow import NONE, Origin, Origins, Written, flow_of, follow, made_by, note
 from compile_hlo.directions._direction import ArgumentDirection, Direction, WrittenAt
 from lang_core import Argument, GraphError
 
@@ -18,11 +18,11 @@ class StretchFlow:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._written: Written = {}
         self._made = made_by(nodes)
-        self._found = flow_of(nodes, lambda value: {id(value): True}, self._written)
+        self._found = flow_of(nodes, lambda value: {id(value): Origin.GIVEN}, self._written)
 
     def origins(self, value: Value) -> Origins:
         """Which of the given values a value may be."""
-        return self._found.get(id(value), NONE) if id(value) in self._made else {id(value): True}
+        return self._found.get(id(value), NONE) if id(value) in self._made else {id(value): Origin.GIVEN}
 
     @property
     def written(self) -> Mapping[int, WrittenAt]:
@@ -35,8 +35,8 @@ class StretchFlow:
 
     def taken_over(self, result: Value) -> list[int]:
         """The given values, by ``id``, that a result of the stretch is the update of."""
-        places = {root: self._written.get(root) for root, certain in self.origins(result).items() if certain}
-        return [root for root, place in places.items() if place is not None and place.certain]
+        updated = self.updated()
+        return [root for root, how in self.origins(result).items() if Origin.CERTAIN in how and root in updated]
 
 
 class FunctionFlow:
@@ -54,13 +54,15 @@ class FunctionFlow:
         self._tensors = [argument for _, argument in given]
         self._numbers = {id(value): number for number, value in enumerate(self._values)}
         self._unread = dict.fromkeys(self._numbers)
-        self._origins: dict[int, Origins] = {key: {number: True} for key, number in self._numbers.items()}
+        self._origins: dict[int, Origins] = {key: {number: Origin.GIVEN} for key, number in self._numbers.items()}
         self._written: Written = {}
 
     def donated(self, value: int) -> bool:
         """Whether a value, named by its ``id``, lies in the buffer of an argument that is donated."""
         found = self._origins.get(value, NONE)
-        return any(certain and self._tensors[number].alias_result is not None for number, certain in found.items())
+        return any(
+            Origin.CERTAIN in how and self._tensors[number].alias_result is not None for number, how in found.items()
+        )
 
     def stretch(self, nodes: Sequence[Node], results: Iterable[Value], flow: StretchFlow) -> None:
         """Adds a stretch.
@@ -73,13 +75,12 @@ class FunctionFlow:
         if self._unread:
             self._read(value for node in nodes for value in node.inputs)
         for root, place in flow.written.items():
-            for number, certain in self._origins.get(root, NONE).items():
-                self._write(number, place, certain and place.certain)
+            for number, how in self._origins.get(root, NONE).items():
+                note(self._written, number, place, place.certain and Origin.CERTAIN in how)
         for value in results:
-            found: dict[int, bool] = {}
-            for root, certain in flow.origins(value).items():
-                for number, also in self._origins.get(root, NONE).items():
-                    found[number] = found.get(number, False) or (certain and also)
+            found: dict[int, Origin] = {}
+            for root, how in flow.origins(value).items():
+                follow(found, how, self._origins.get(root, NONE))
             if found:
                 self._origins[id(value)] = found
 
@@ -89,12 +90,30 @@ class FunctionFlow:
             if id(value) not in self._numbers:
                 self._origins.pop(id(value), None)
 
-    def end(self, outputs: Iterable[Value]) -> tuple[ArgumentDirection, ...]:
+    def shares(self, result: str, value: Value) -> bool:
+        """Whether a result may lie in an argument's buffer that is to hold something else in the end.
+
+        IREE gives out an argument's buffer for such a result, without a copy: the result is then wrong.
+
+        Args:
+            result: its name.
+            value: the result's, of the last stretch.
+        """
+        for number, how in self._origins.get(id(value), NONE).items():
+            taken_by = self._tensors[number].alias_result
+            if taken_by != result if taken_by is not None else Origin.OLD in how and number in self._written:
+                return True
+        return False
+
+    def end(self, outputs: Mapping[str, Value]) -> tuple[ArgumentDirection, ...]:
         """Ends with the results."""
-        self._read(outputs)
+        self._read(outputs.values())
         unread = {self._numbers[key] for key in self._unread}
+        in_place = in_place_of(
+            self._tensors, {name: self._origins.get(id(value), NONE) for name, value in outputs.items()}
+        )
         return tuple(
-            _direction(argument, self._written.get(number), number not in unread)
+            _direction(argument, self._written.get(number), number not in unread, argument.name in in_place)
             for number, argument in enumerate(self._tensors)
         )
 
@@ -102,13 +121,36 @@ class FunctionFlow:
         for value in values:
             self._unread.pop(id(value), None)
 
-    def _write(self, number: int, place: WrittenAt, certain: bool) -> None:
-        before = self._written.get(number)
-        if before is None or (certain and not before.certain):
-            self._written[number] = WrittenAt(place.op, place.path, place.line, certain)
+
+def in_place_of(tensors: Sequence[Argument], results: Mapping[str, Origins]) -> frozenset[str]:
+    """The arguments that results take over as updates of them.
+
+    Only these may be told to IREE. It writes any other result into the argument's buffer as soon as it is computed,
+    even where ops that read the argument have yet to run (IREE 3.13).
+
+    Args:
+        tensors: the tensor arguments.
+        results: origins of the results by name: numbers of tensor arguments.
+    """
+    taken = {each.name: (number, each.alias_result) for number, each in enumerate(tensors) if each.alias_result}
+    return frozenset(
+        name
+        for name, (number, result) in taken.items()
+        if Origin.ALWAYS in results.get(result or "", NONE).get(number, Origin.POSSIBLE)
+    )
 
 
-def _direction(argument: Argument, written: WrittenAt | None, read: bool) -> ArgumentDirection:
+def in_place_arguments(graph: ComputeGraph, arguments: Sequence[Argument]) -> frozenset[str]:
+    """The same for a whole graph."""
+    given = zip(graph.inputs.values(), arguments, strict=False)  # begin() refuses other arguments
+    tensors = [(value, each) for value, each in given if each.kind == "tensor"]
+    begun: dict[int, Origins] = {id(value): {number: Origin.GIVEN} for number, (value, _) in enumerate(tensors)}
+    found = begun | flow_of(graph.nodes, lambda value: begun.get(id(value), NONE), {})
+    results = {name: found.get(id(value), NONE) for name, value in graph.outputs.items()}
+    return in_place_of([each for _, each in tensors], results)
+
+
+def _direction(argument: Argument, written: WrittenAt | None, read: bool, in_place: bool) -> ArgumentDirection:
     donated = argument.alias_result is not None
     effective: Direction = "IN"
     if donated or (written is not None and written.certain):
@@ -119,6 +161,7 @@ def _direction(argument: Argument, written: WrittenAt | None, read: bool) -> Arg
         effective,
         written is not None and not donated,
         argument.copied,
+        in_place,
         written,
     )
 

@@ -1,28 +1,29 @@
 """Directions of arguments: what programs do with what they are given."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from compile_hlo import LoweredModule, lower_module
 from compile_hlo.directions import ArgumentDirection, Kernel, KernelArgument, KernelResult, check_declared, joined
+from compile_hlo.directions._programs_testing import (
+    KEPT,
+    MAYBE,
+    ROW,
+    SHARED,
+    STATES,
+    UPDATED,
+    Body,
+    X,
+    entry_point,
+    update,
+)
 from compile_hlo.emit import ExternalParameters
-from lang_core import Argument, EntryPoint, GraphError, Parameter, TensorSpec, f32, i32
-
-X, ROW = TensorSpec((4, 6), f32), TensorSpec((1, 6), f32)
-Body = Callable[[Any, Any, Any, Any], Any]
+from lang_core import Argument, EntryPoint, GraphError, Parameter, TensorSpec, i32
 
 
 def lowered(body: Body, streaming: bool = False, **x: Any) -> LoweredModule:
-    """``body(ctx, x, row, position)`` returns the result, or results by name."""
-
-    def fn(ctx: Any, *values: Any) -> dict[str, Any]:
-        found = body(ctx, *values)
-        return found if isinstance(found, dict) else {"y": found}
-
-    arguments = (Argument("x", X, **x), Argument("row", ROW), Argument("position", TensorSpec((), i32), "scalar"))
-    return lower_module([EntryPoint("main", fn, arguments)], lambda _: None, ExternalParameters(), streaming=streaming)
+    return lower_module([entry_point(body, **x)], lambda _: None, ExternalParameters(), streaming=streaming)
 
 
 def direction(body: Body, **x: Any) -> ArgumentDirection:
@@ -33,73 +34,6 @@ def direction(body: Body, **x: Any) -> ArgumentDirection:
     return buffered[0]
 
 
-def update(ctx: Any, x: Any, row: Any, position: Any) -> Any:
-    rank = x.spec.ndim
-    row = ctx.ops.reshape(row, (1,) * (rank - 1) + (6,))
-    return ctx.ops.dynamic_update_slice(x, row, [position] + [0] * (rank - 1))
-
-
-def _cond(ctx: Any, x: Any, position: Any) -> Any:
-    return ctx.ops.cond(ctx.ops.less(position, 2), lambda: (x,), lambda: (ctx.ops.negate(x),))[0]
-
-
-def _in_kernels(ctx: Any, x: Any, row: Any, position: Any) -> Any:
-    with ctx.block("a"):
-        x = ctx.ops.reshape(x, (4, 1, 6))
-        other = ctx.ops.exp(x)
-    with ctx.block("b"):
-        y = update(ctx, x, row, position)
-    return {"y": y, "other": other}
-
-
-def _loop_swaps(ctx: Any, x: Any, row: Any, position: Any) -> Any:
-    """The second carried value is x from the second round on."""
-    other = ctx.ops.full((4, 6), 1.0, "f32")
-    return ctx.ops.fori_loop(3, lambda i, v, w: (w, update(ctx, v, row, i)), (other, x))[0]
-
-
-UPDATED: dict[str, Body] = {
-    "directly": update,
-    "reshaped": lambda c, x, r, p: update(c, c.ops.reshape(x, (2, 2, 6)), r, p),
-    "a dimension of 1 more": lambda c, x, r, p: update(c, c.ops.broadcast(x, (1, 4, 6)), r, p),
-    "only dimensions of 1 transposed": lambda c, x, r, p: update(
-        c, c.ops.transpose(c.ops.reshape(x, (4, 1, 6)), (1, 0, 2)), r, p
-    ),
-    "the whole slice": lambda c, x, r, p: update(c, c.ops.slice(x, (0, 0), (4, 6)), r, p),
-    "twice": lambda c, x, r, p: update(c, update(c, x, r, p), c.ops.negate(r), 0),
-    "scatter": lambda c, x, r, p: c.ops.scatter(x, c.ops.broadcast(p, (1, 6)), r, 0, "add"),
-    "carried by a loop": lambda c, x, r, p: c.ops.fori_loop(2, lambda i, v: (update(c, v, r, i),), (x,))[0],
-    "captured by a loop": lambda c, x, r, p: c.ops.fori_loop(
-        2, lambda i, v: (c.ops.add(v, update(c, x, r, i)),), (c.ops.exp(x),)
-    )[0],
-    "carried, then updated": lambda c, x, r, p: update(
-        c, c.ops.fori_loop(2, lambda i, v, w: (v, c.ops.add(w, 1.0)), (x, r))[0], r, p
-    ),
-    "a later round": _loop_swaps,
-    "one branch": lambda c, x, r, p: c.ops.cond(c.ops.less(p, 2), lambda: (update(c, x, r, p),), lambda: (x,))[0],
-    "chosen by a branch": lambda c, x, r, p: update(c, _cond(c, x, p), r, p),
-    "a kernel of another's result": _in_kernels,
-}
-KEPT: dict[str, Body] = {
-    "read": lambda c, x, r, p: c.ops.add(x, r),
-    "the update": lambda c, x, r, p: c.ops.dynamic_update_slice(c.ops.full((5, 6), 0.0, "f32"), x, [p, 0]),
-    "all replaced": lambda c, x, r, p: c.ops.dynamic_update_slice(x, c.ops.exp(x), [p, 0]),
-    "computed first": lambda c, x, r, p: update(c, c.ops.exp(x), r, p),
-    "a dead update": lambda c, x, r, p: (update(c, x, r, p), c.ops.exp(x))[1],
-    "another carried value": lambda c, x, r, p: c.ops.fori_loop(
-        2, lambda i, v, w: (v, update(c, w, r, i)), (x, c.ops.exp(x))
-    )[1],
-    "contracted": lambda c, x, r, p: update(c, c.ops.dot_general(x, x, ((0,), (0,))), r, p),
-}
-# The compiler may find that what is computed is x.
-MAYBE: dict[str, Body] = {
-    "times one": lambda c, x, r, p: update(c, c.ops.mul(x, 1.0), r, p),
-    "negated twice": lambda c, x, r, p: update(c, c.ops.negate(c.ops.negate(x)), r, p),
-    "cut and joined": lambda c, x, r, p: update(c, c.ops.concat(c.ops.split(x, (1, 3), 0), 0), r, p),
-    "sorted": lambda c, x, r, p: c.ops.sort(x, 1)[0],
-}
-
-
 @pytest.mark.parametrize("name", UPDATED)
 def test_an_argument_that_is_updated(name: str) -> None:
     found = direction(UPDATED[name])
@@ -107,7 +41,7 @@ def test_an_argument_that_is_updated(name: str) -> None:
     assert found.written is not None
     assert found.written.certain
     assert found.written.op == ("scatter" if name == "scatter" else "dynamic_update_slice")
-    assert "_function_test.py:" in found.written.line
+    assert "_programs_testing.py:" in found.written.line
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -135,7 +69,7 @@ def test_an_argument_that_is_neither_donated_nor_copied_must_not_be_updated() ->
     found = lowered(update).functions[0]
     message = (
         r"entry point 'main': argument 'x' is declared IN and is not donated, but dynamic_update_slice \(at the root, "
-        r".*_function_test.py:\d+\) updates it in place: .*alias_result=.*copied=True"
+        r".*_programs_testing.py:\d+\) updates it in place: .*alias_result=.*copied=True"
     )
     with pytest.raises(GraphError, match=message):
         check_declared("main", found.directions)
@@ -180,6 +114,32 @@ def test_call_sites_of_one_kernel_pass_the_same_tensors() -> None:
     )
     with pytest.raises(GraphError, match=message):
         kernel.join((KernelArgument(X, "IN", "IN"),), "block 'layers.2'")
+
+
+@pytest.mark.parametrize(
+    ("name", "in_place"),
+    [("directly", True), ("twice", True), ("scatter", False), ("carried by a loop", False), ("one branch", False)],
+)
+def test_only_an_update_comes_back_in_the_buffer(name: str, in_place: bool) -> None:
+    assert direction(UPDATED[name], alias_result="y").in_place == in_place
+    assert not direction(UPDATED[name]).in_place
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_what_is_computed_anew_has_a_buffer_of_its_own(name: str) -> None:
+    found = direction(STATES[name], alias_result="y")
+    assert (found.declared, found.in_place) == ("INOUT", False)
+
+
+def test_a_result_that_shares_a_buffer_is_written_apart() -> None:
+    def text(body: Body, **x: Any) -> str:
+        pieces: list[str] = []
+        lower_module([entry_point(body, **x)], pieces.append, ExternalParameters(), streaming=True)
+        return "".join(pieces)
+
+    for name, body in SHARED.items():
+        assert text(body, alias_result="y").count("optimization_barrier") == 1, name
+    assert "optimization_barrier" not in text(update, alias_result="y") + text(update)
 
 
 def test_directions_add_up() -> None:

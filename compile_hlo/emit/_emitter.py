@@ -271,9 +271,36 @@ class Emitter:
         self.end("stablehlo.return", graph.outputs.values())
         self._ready, self._indent, self._block, self._path = ready, indent, block, path
 
-    def end(self, terminator: str, results: Iterable[Value]) -> None:
-        """Writes the return of a function or region."""
+    def separate(self, name: str, spec: TensorSpec) -> str:
+        """A copy that IREE 3.13 does not elide: a barrier alone, or what computes nothing, it does."""
+        line = spec if spec.shape else TensorSpec((1,), spec.dtype)
+        name = self.reshape(name, spec, line.shape)
+        longer = TensorSpec((line.shape[0] + 1, *line.shape[1:]), spec.dtype)
+        none = integers((0,) * line.ndim)
+        filler, scalar = self.scalar(0, spec.dtype), tensor_type(TensorSpec((), spec.dtype))
+        high = integers((1, *(0,) * (line.ndim - 1)))
+        source, target = tensor_type(line), tensor_type(longer)
+        name = self.new(
+            f"stablehlo.pad {name}, {filler}, low = {none}, high = {high}, interior = {none} : "
+            f"({source}, {scalar}) -> {target}"
+        )
+        name = self.new(f"stablehlo.optimization_barrier {name} : {target}")
+        ranges = ", ".join([f"0:{dim}" for dim in line.shape])
+        return self.reshape(self.new(f"stablehlo.slice {name} [{ranges}] : ({target}) -> {source}"), line, spec.shape)
+
+    def end(self, terminator: str, results: Iterable[Value], separate: Iterable[bool] = ()) -> None:
+        """Writes the return of a function or region.
+
+        Args:
+            terminator: the op that returns.
+            results: what it returns.
+            separate: of each result, whether it gets a buffer of its own; none do where empty.
+        """
         values = tuple(results)
-        names = ", ".join([self.name(value) for value in values])
+        found = [self.name(value) for value in values]
+        for number, apart in enumerate(separate):
+            if apart:
+                found[number] = self.separate(found[number], values[number].spec)
+        names = ", ".join(found)
         types = ", ".join([tensor_type(value.spec) for value in values])
         self.line(f"{terminator} {names} : {types}" if values else terminator)

@@ -1,13 +1,13 @@
 """A whole module: functions of entry points, then what they refer to."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
 
 from compile_dag import ComputeGraph, Node, Value
-from compile_hlo.directions import ArgumentDirection, FunctionFlow, Kernel, StretchFlow
+from compile_hlo.directions import ArgumentDirection, FunctionFlow, Kernel, StretchFlow, in_place_arguments
 from compile_hlo.emit._blocks import BlockFunctions, CallSite
 from compile_hlo.emit._emitter import LEAVES, Emitter, Write
 from compile_hlo.emit._parameter_table import ParameterTable
@@ -118,7 +118,15 @@ class FunctionWriter:
 
     directions: tuple[ArgumentDirection, ...] = ()
 
-    def __init__(self, write: Write, emitter: Emitter, blocks: BlockFunctions | None, flow: FunctionFlow) -> None:
+    def __init__(
+        self,
+        write: Write,
+        emitter: Emitter,
+        blocks: BlockFunctions | None,
+        flow: FunctionFlow,
+        results: Sequence[str],
+    ) -> None:
+        self._results = tuple(results)
         self._write = write
         self._emitter = emitter
         self._blocks = blocks
@@ -149,8 +157,9 @@ class FunctionWriter:
 
     def end(self, results: Sequence[Value]) -> None:
         """Writes the return."""
-        self._emitter.end("return", results)
-        self.directions = self._flow.end(results)
+        named = dict(zip(self._results, results, strict=True))
+        self._emitter.end("return", results, [self._flow.shares(name, value) for name, value in named.items()])
+        self.directions = self._flow.end(named)
         self._write("  }\n")
 
 
@@ -187,7 +196,8 @@ class ModuleWriter:
             self._form.specs = ParameterTable()
             self._form.specs.update({path: value.spec for path, value in graph.parameters().items()})
         results = {name: value.spec for name, value in graph.outputs.items()}
-        function = self.begin(graph.name, graph.inputs, arguments, results)
+        in_place = in_place_arguments(graph, arguments)
+        function = self.begin(graph.name, graph.inputs, arguments, results, in_place)
         for nodes, values in stretches(graph):
             function.stretch(nodes, values)
         function.end(tuple(graph.outputs.values()))
@@ -201,8 +211,16 @@ class ModuleWriter:
         inputs: Mapping[str, Value],
         arguments: Sequence[Argument],
         results: Mapping[str, TensorSpec],
+        in_place: Container[str],
     ) -> FunctionWriter:
         """Writes the head of a public function; the caller writes the body.
+
+        Args:
+            name: the function's.
+            inputs: the values of its arguments.
+            arguments: what is to be known of them.
+            results: specs by name.
+            in_place: the arguments that come back updated, in their own buffer.
 
         Raises:
             GraphError: arguments and inputs are not the same, or an alias does not fit.
@@ -221,7 +239,7 @@ class ModuleWriter:
                 heads.append(f"{text}: {_element(kind)}")
                 numbers.append((text, argument))
             else:
-                heads.append(f"{text}: {kind}{_alias(name, argument, results)}")
+                heads.append(f"{text}: {kind}{_alias(name, argument, results, in_place)}")
                 emitter.bind(inputs[argument.name], text)
         if isinstance(self._form, ArgumentParameters):
             heads += self._form.heads()
@@ -231,7 +249,9 @@ class ModuleWriter:
             kind = tensor_type(argument.spec)
             load = f'"tensor.from_elements"({text}) : ({_element(kind)}) -> {kind}'
             emitter.bind(inputs[argument.name], emitter.new(load))
-        return FunctionWriter(self._write, emitter, self._blocks, FunctionFlow(arguments, inputs.values()))
+        return FunctionWriter(
+            self._write, emitter, self._blocks, FunctionFlow(arguments, inputs.values()), tuple(results)
+        )
 
     def kernels(self) -> list[Kernel]:
         """The private functions so far."""
@@ -274,7 +294,7 @@ def _element(kind: str) -> str:
     return kind.removeprefix("tensor<").removesuffix(">")
 
 
-def _alias(function: str, argument: Argument, results: Mapping[str, TensorSpec]) -> str:
+def _alias(function: str, argument: Argument, results: Mapping[str, TensorSpec], in_place: Container[str]) -> str:
     wanted = argument.alias_result
     if wanted is None:
         return ""
@@ -288,4 +308,6 @@ def _alias(function: str, argument: Argument, results: Mapping[str, TensorSpec])
             f"graph {function!r}: argument {argument.name!r} ({argument.spec!r}) cannot become result {wanted!r} "
             f"({results[wanted]!r}): the specs must be equal"
         )
+    if argument.name not in in_place:
+        return ""
     return f" {{tf.aliasing_output = {list(results).index(wanted)} : i32}}"

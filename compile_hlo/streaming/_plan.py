@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compile_dag import ComputeGraph, Node, Value, has_tags
+from compile_hlo.directions import NONE, Origin, Origins, origins_of
 from compile_hlo.streaming._stretches import StretchSink
-from lang_core import GraphError, Literal, TensorSpec
+from lang_core import Argument, GraphError, Literal, TensorSpec
 
 # Attributes that are new objects in each recording.
 _NOT_COMPARED: Final = (Literal, ComputeGraph)
@@ -46,12 +47,14 @@ class Plan:
         nodes: how many were recorded.
         stretches: how many stretches have nodes.
         fingerprints: of each stretch's nodes.
+        origins: of the outputs, by name: numbers of tensor arguments.
     """
 
     results: dict[str, TensorSpec]
     nodes: int
     stretches: int
     fingerprints: array[int]
+    origins: dict[str, Origins]
     _live: list[frozenset[int]] = field(default_factory=list)
     _dropped: array[int] = field(default_factory=lambda: array("q"))
     _dropped_at: array[int] = field(default_factory=lambda: array("q"))
@@ -105,11 +108,16 @@ _DIFFERS: Final = (
 class PlanningSink(StretchSink):
     """Records into a plan.
 
-    A value's mark is (stretch, serial, mask): bit i of the mask is set if the value depends on input i of its stretch.
+    A value's mark is (stretch, serial, mask, origins): bit i of the mask is set if the value depends on input i of its
+    stretch; the origins are the tensor arguments that it may be.
+
+    Args:
+        arguments: of the function.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: Sequence[Argument]) -> None:
         super().__init__()
+        self._arguments = arguments
         self._inputs: dict[tuple[int, int], int] = {}  # of the present stretch: (stretch, serial) -> bit
         # All uses between stretches: of stretch n, those from _begins[n] on. Masks are numbers into _masks.
         self._uses = array("q")
@@ -122,18 +130,27 @@ class PlanningSink(StretchSink):
     def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
         """Marks the inputs."""
         del name
-        for serial, value in enumerate(inputs.values()):
-            value.mark = INPUT, serial, 0
+        tensors = 0
+        for serial, (value, argument) in enumerate(zip(inputs.values(), self._arguments, strict=True)):
+            origins = NONE
+            if argument.kind == "tensor":
+                origins, tensors = {tensors: Origin.GIVEN}, tensors + 1
+            value.mark = INPUT, serial, 0, origins
 
     def _number_results(self, node: Node) -> None:
         self._count += 1
         mask = 0
+        aliases = False
         for value in node.inputs:
-            number, serial, depends = value.mark
+            number, serial, depends, origins = value.mark
             mask |= depends if number == self.number else 1 << self._input(number, serial, depends)
+            aliases = aliases or bool(origins)
         for value in node.results:
-            value.mark = self.number, self.serial, mask
+            value.mark = self.number, self.serial, mask, NONE
             self.serial += 1
+        if aliases:
+            for value, origins in zip(node.results, origins_of(node, _marked), strict=False):
+                value.mark = (*value.mark[:3], origins)
         if has_tags(node):
             self._tagged[self.number] = self._tagged.get(self.number, 0) | mask
 
@@ -164,8 +181,14 @@ class PlanningSink(StretchSink):
         results = {name: value.spec for name, value in outputs.items()}
         sweep = _Sweep(self._uses, self._begins, list(self._masks), self._tagged)
         for value in outputs.values():
-            sweep.need(*value.mark)
-        return sweep.run(Plan(results, self._count, self.number, self._fingerprints))
+            sweep.need(*value.mark[:3])
+        origins = {name: _marked(value) for name, value in outputs.items()}
+        return sweep.run(Plan(results, self._count, self.number, self._fingerprints, origins))
+
+
+def _marked(value: Value) -> Origins:
+    """The origins in a value's mark; none of a value inside a region that is no argument of it."""
+    return NONE if value.mark is None else value.mark[3]
 
 
 class _Sweep:

@@ -139,9 +139,9 @@ def test_kernel_config_is_of_schema_1(demo: Path) -> None:
     assert {"entry_points", "kernels", "model", "producer", "sha256"} <= set(config)
     prefill, decode = config["entry_points"]
     cache = {"kind": "tensor", "direction": "INOUT", "dtype": "f32", "shape": [1, 2, 20, 16], "donated": True}
-    cache |= {"effective": "INOUT", "guarded": False}
+    cache |= {"effective": "INOUT", "guarded": False, "in_place": True}
     scalar = {"kind": "scalar", "direction": "IN", "dtype": "i32", "shape": [], "alias_result": None, "donated": False}
-    scalar |= {"effective": "IN", "guarded": False}
+    scalar |= {"effective": "IN", "guarded": False, "in_place": False}
     names = ("layers.0.key_cache", "layers.0.value_cache")
     assert prefill["name"] == "prefill"
     assert prefill["args"] == [

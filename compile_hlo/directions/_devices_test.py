@@ -1,0 +1,136 @@
+"""What is recorded of arguments is enough to keep what a caller owns, on every device."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compile_hlo import lower_module
+from compile_hlo.bundle import entry_point_config, signature
+from compile_hlo.directions._programs_testing import (
+    KEPT,
+    MAYBE,
+    ROW,
+    SHARED,
+    STATES,
+    UPDATED,
+    Body,
+    X,
+    entry_point,
+    update,
+)
+from compile_hlo.emit import ExternalParameters
+from compile_hlo.iree import DEVICES, Session, available, compile_module, target_of_device
+from lang_core import DeviceError, EagerExecutionContext, EntryPoint, i32
+
+_X = np.arange(24, 0, -1, dtype=np.float32).reshape(X.shape)
+_ROW = np.linspace(-1, 1, 6, dtype=np.float32).reshape(ROW.shape)
+
+
+_ASKED = os.environ.get("TAPELINE_DEVICE")
+
+
+def _device_params() -> list[object]:
+    """The device of TAPELINE_DEVICE, or all; absent ones skip and say why."""
+    found = []
+    for name in (_ASKED,) if _ASKED else DEVICES:
+        there, reason = available(name)
+        found.append(pytest.param(name, marks=() if there else pytest.mark.skip(reason=reason)))
+    return found
+
+
+@pytest.fixture(params=_device_params())
+def device(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def opened(points: Sequence[EntryPoint], device: str, folder: Path) -> Session:
+    source, output = folder / "m.mlir", folder / "m.vmfb"
+    with source.open("w") as text:
+        lowered = lower_module(points, text.write, ExternalParameters(), streaming=True)
+    compile_module(source, output, target_of_device(device))
+    configs = [
+        entry_point_config(point.name, point.arguments, function.results, function.directions)
+        for point, function in zip(points, lowered.functions, strict=True)
+    ]
+    return Session(output, device, signatures={each.name: signature(each) for each in configs})
+
+
+def eager(point: EntryPoint) -> list[np.ndarray]:
+    ctx = EagerExecutionContext()
+    values = (ctx.constant(_X), ctx.constant(_ROW), ctx.constant(2, i32))
+    return [tensor.numpy() for tensor in point(ctx, *values).values()]
+
+
+def points(programs: dict[str, Any], **x: Any) -> list[EntryPoint]:
+    return [entry_point(body, f"f{i}", **x) for i, body in enumerate(programs.values())]
+
+
+def like_x(body: Body) -> Body:
+    """With the result y in the shape of x, as one that takes over must be."""
+
+    def reshaped(ctx: Any, *values: Any) -> dict[str, Any]:
+        found = body(ctx, *values)
+        found = found if isinstance(found, dict) else {"y": found}
+        return found | {"y": ctx.ops.reshape(found["y"], X.shape)}
+
+    return reshaped
+
+
+def test_what_is_not_donated_keeps_its_bytes(device: str, tmp_path: Path) -> None:
+    programs = {**UPDATED, **KEPT, **MAYBE, **SHARED, **STATES}
+    made = points(programs)
+    with opened(made, device, tmp_path) as session:
+        for name, point in zip(programs, made, strict=True):
+            x, row = session.upload(_X), session.upload(_ROW)
+            before = session.counters.bytes_guarded
+            found = [tensor.numpy() for tensor in session.function(point.name)(x, row, 2)]
+            guarded = session.counters.bytes_guarded - before
+            assert x.numpy().tobytes() == _X.tobytes(), name
+            assert row.numpy().tobytes() == _ROW.tobytes(), name
+            for mine, theirs in zip(found, eager(point), strict=True):
+                np.testing.assert_allclose(mine, theirs, rtol=1e-5, err_msg=name)
+            if name not in SHARED and name not in STATES:
+                assert guarded == (0 if name in KEPT else X.nbytes), name
+
+
+def test_results_beside_what_takes_over_are_right(device: str, tmp_path: Path) -> None:
+    programs = {**UPDATED, **SHARED, **STATES}
+    made = points({name: like_x(body) for name, body in programs.items()}, alias_result="y")
+    with opened(made, device, tmp_path) as session:
+        for name, point in zip(programs, made, strict=True):
+            x = session.upload(_X)
+            results = session.function(point.name)(x, _ROW, 2)
+            assert not x.alive
+            for mine, theirs in zip(results, eager(point), strict=True):
+                np.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-5, err_msg=name)
+            places = [tensor.address() for tensor in results]
+            assert None in places or len(set(places)) == len(places), name
+        assert session.counters.bytes_guarded == 0
+
+
+def test_a_donated_cache_is_updated_without_a_copy(device: str, tmp_path: Path) -> None:
+    def body(ctx: Any, x: Any, row: Any, position: Any) -> Any:
+        with ctx.block("layers.0"):
+            x = ctx.ops.reshape(update(ctx, ctx.ops.reshape(x, (4, 1, 6)), row, position), X.shape)
+        return {"y": x, "sum": ctx.ops.sum(x)}
+
+    with opened([entry_point(body, alias_result="y")], device, tmp_path) as session:
+        step, expected = session.function("main"), _X.copy()
+        cache = session.upload(_X)
+        place = cache.address()
+        for position in (2, 0, 3):
+            before = session.counters.bytes_in
+            old = cache
+            cache, total = step(old, _ROW * position, position)
+            expected[position] = _ROW[0] * position
+            assert session.counters.bytes_in - before == ROW.nbytes
+            assert cache.address() == place
+            np.testing.assert_array_equal(cache.numpy(), expected)
+            np.testing.assert_allclose(total.numpy(), expected.sum(), rtol=1e-5)
+            with pytest.raises(DeviceError, match="it was donated to 'main' as argument 'x'; use the result"):
+                old.numpy()
+        assert session.counters.bytes_guarded == 0
