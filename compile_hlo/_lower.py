@@ -87,11 +87,15 @@ def lower_module(
         What was lowered.
 
     Raises:
-        GraphError: streaming was asked for parameters that are arguments, which a head names before its body.
+        GraphError: streaming was asked for parameters that are arguments, which a head names before its body, of a
+            form that does not know them.
         InputError: a glob of ``tags`` matches no tag of any entry point.
     """
-    if streaming and isinstance(form, ArgumentParameters):
-        raise GraphError("parameters as arguments cannot be streamed: the function's head names them all")
+    if streaming and isinstance(form, ArgumentParameters) and form.known is None:
+        raise GraphError(
+            "parameters as arguments cannot be streamed: the function's head names them all: give ArgumentParameters "
+            "those of each function (known=...)"
+        )
     lower = _streamed if streaming else _buffered
     lowered = LoweredModule()
     with ModuleWriter(write, form, block_functions=block_functions) as writer:

@@ -59,8 +59,12 @@ _VERIFY: Final = flags.DEFINE_enum(
     "parse: StableHLO's verifier. interpreter, iree: also results against the eager context. auto: as iree.",
 )
 _DRY_RUN: Final = flags.DEFINE_bool("dry_run", False, "Say what would be done; write nothing.")
-_MAX_MEMORY: Final = flags.DEFINE_string("max_memory", "", "A budget such as 1GiB.")
-_RESUME: Final = flags.DEFINE_bool("resume", False, "Continue an interrupted export.")
+_MAX_MEMORY: Final = flags.DEFINE_string(
+    "max_memory", None, "A budget such as 1GiB: work in chunks that fit, or refuse before any work."
+)
+_RESUME: Final = flags.DEFINE_bool(
+    "resume", False, "Continue an interrupted export: do only what is missing or changed."
+)
 _REPORT: Final = flags.DEFINE_string("report", None, "Also write the JSON report here.")
 _DUMP_TAGS: Final = flags.DEFINE_string("dump_tags", "", "Tensor names to keep dumpable.")
 _GRAPH: Final = flags.DEFINE_string(
@@ -70,9 +74,7 @@ _GRAPH: Final = flags.DEFINE_string(
 
 def _options() -> ExportOptions:
     refuse_later("quantize", _QUANTIZE.value)
-    refuse_later("max_memory", _MAX_MEMORY.value)
     refuse_later("dump_tags", _DUMP_TAGS.value)
-    refuse_later("resume", str(_RESUME.value).lower())
     return ExportOptions(
         model=_MODEL.value,
         output=cli.user_path(_OUTPUT.value),
@@ -88,6 +90,8 @@ def _options() -> ExportOptions:
         verify=_VERIFY.value,
         graph=graph_forms(_GRAPH.value),
         report=cli.user_path(_REPORT.value) if _REPORT.value else None,
+        max_memory=cli.parse_size("max_memory", _MAX_MEMORY.value) if _MAX_MEMORY.value is not None else None,
+        resume=_RESUME.value,
     )
 
 

@@ -5,6 +5,7 @@
 8192
 """
 
+from compile_hlo.archive._journal import Journal, partial_name
 from compile_hlo.archive._layout import ArchiveEntry, ArchiveLayout, archive_layout
 from compile_hlo.archive._pieces import Pieces
 from compile_hlo.archive._reader import ArchiveRecord, read_archive_index
@@ -17,10 +18,12 @@ __all__ = [
     "ArchiveLayout",
     "ArchiveRecord",
     "ArchiveWeights",
+    "Journal",
     "NonFinite",
     "Pieces",
     "WrittenArchive",
     "archive_layout",
+    "partial_name",
     "read_archive_index",
     "write_archive",
 ]

@@ -4,7 +4,9 @@ import hashlib
 import os
 import sys
 import threading
-from typing import Final
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
 
 from lang_core import InputError
 
@@ -18,16 +20,25 @@ class FollowingHash:
     One SHA-256 stream is slower than copying, and it cannot be split: so nobody waits for it before they need it.
     """
 
-    def __init__(self, descriptor: int, name: str) -> None:
-        """Takes over a descriptor that can be read (the file may be renamed); ``name`` is what messages call it."""
+    def __init__(self, descriptor: int, name: str, done: int = 0, digest: Any = None) -> None:
+        """Starts.
+
+        Args:
+            descriptor: can be read; it is taken over (the file may be renamed).
+            name: what messages call the file.
+            done: the number of bytes that are hashed already.
+            digest: their hash; it goes on from there.
+        """
         self._name: Final = name
+        self._done = done
+        self._marks: Final[deque[tuple[int, Callable[[str], None]]]] = deque()
         self._descriptor: Final = descriptor
         self._changed: Final = threading.Condition()
         self._written = 0
         self._complete = False
         self._cancelled = False
         self._error: OSError | None = None
-        self._hash: Final = hashlib.sha256()
+        self._hash: Final = digest or hashlib.sha256()
         self._thread: Final = threading.Thread(target=self._run, name="sha256", daemon=True)
         self._thread.start()
 
@@ -37,11 +48,17 @@ class FollowingHash:
             self._written = written
             self._changed.notify()
 
-    def finish(self) -> None:
-        """The file is complete."""
+    def mark(self, offset: int, note: Callable[[str], None]) -> None:
+        """Asks to be told the SHA-256 of the first ``offset`` bytes, more than at the mark before, in that thread."""
+        self._marks.append((offset, note))
+
+    def finish(self, wait: bool = False) -> None:
+        """Nothing more will be written; ``wait`` until all is hashed."""
         with self._changed:
             self._complete = True
             self._changed.notify()
+        if wait:
+            self._thread.join()
 
     def cancel(self) -> None:
         """The file is given up: stops the thread."""
@@ -55,7 +72,7 @@ class FollowingHash:
         self._thread.join()
         if self._error is not None:
             raise InputError(
-                f"{self._name}: cannot read back what was written: {self._error.strerror}"
+                f"{self._name}: cannot read back what was written, or note how far it is: {self._error.strerror}"
             ) from self._error
         return self._hash.hexdigest()
 
@@ -64,10 +81,10 @@ class FollowingHash:
         try:
             if sys.platform == "linux":  # where this sets the thread's priority: the writer goes first
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-            done = 0
+            done = self._done
             while (stop := self._wait(done)) > done:
                 while done < stop and not self._cancelled:
-                    count = os.preadv(self._descriptor, [block[: min(_BLOCK, stop - done)]], done)
+                    count = os.preadv(self._descriptor, [block[: self._upto(done, stop) - done]], done)
                     if not count:
                         raise OSError(0, f"the file ends at byte {done}")
                     self._hash.update(block[:count])
@@ -76,6 +93,14 @@ class FollowingHash:
             self._error = error
         finally:
             os.close(self._descriptor)
+
+    def _upto(self, done: int, stop: int) -> int:
+        """Answers the mark at ``done``; returns where the next block has to end."""
+        while self._marks and self._marks[0][0] <= done:
+            offset, note = self._marks.popleft()
+            if offset == done:
+                note(self._hash.copy().hexdigest())
+        return min(stop, done + _BLOCK, *(offset for offset, _ in list(self._marks)[:1]))
 
     def _wait(self, done: int) -> int:
         """Waits for more bytes than ``done``; returns how many there are, ``done`` for the end."""

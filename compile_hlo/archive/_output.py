@@ -7,9 +7,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from compile_hlo.archive._hashing import FollowingHash
+from compile_hlo.archive._journal import Journal, Progress, partial_name
 from lang_core import InputError
 
 _ANNOUNCE_BYTES: Final = 8 << 20  # how far the hash is told of what was written: seldom, for it takes the writer's turn
@@ -24,15 +26,20 @@ class Output:
         written: the number of bytes so far.
     """
 
-    def __init__(self, temporary: str, target: str, total_bytes: int) -> None:
+    def __init__(self, temporary: str, target: str, total_bytes: int, progress: Progress) -> None:
         self._target: Final = target
         self._total_bytes: Final = total_bytes
-        self.written = self._announced = 0
+        self.written = self._announced = progress.offset
+        flags = os.O_RDWR | os.O_CLOEXEC | (0 if progress.offset else os.O_CREAT | os.O_EXCL)
         with self.guarded():
-            self._descriptor: Final = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            self._descriptor: Final = os.open(temporary, flags, 0o666)
             try:
+                os.ftruncate(self._descriptor, progress.offset)
+                os.lseek(self._descriptor, progress.offset, os.SEEK_SET)
                 _reserve(self._descriptor, total_bytes)
-                self.digest: Final = FollowingHash(os.dup(self._descriptor), target)
+                self.digest: Final = FollowingHash(
+                    os.dup(self._descriptor), target, progress.offset, progress.digest.copy()
+                )
             except BaseException:
                 os.close(self._descriptor)
                 os.unlink(temporary)
@@ -50,8 +57,8 @@ class Output:
             self.digest.advance(self.written)
 
     def pad_to(self, offset: int) -> None:
-        """Appends zeros up to an offset."""
-        self.write(bytes(offset - self.written))
+        """Appends zeros up to an offset, which may be behind already."""
+        self.write(bytes(max(0, offset - self.written)))
 
     def close(self) -> None:
         """Closes the file; the hash goes on."""
@@ -83,8 +90,10 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 @contextlib.contextmanager
-def replacing(target: str, total_bytes: int) -> Iterator[Output]:
+def replacing(target: str, total_bytes: int, journal: Journal | None = None) -> Iterator[tuple[Output, Progress]]:
     """A file beside the target that becomes the target, or is removed where the block raises.
+
+    With a journal it stays where the block raises, always has the same name, and goes on where the journal says.
 
     Raises:
         InputError: the place cannot be written, or has fewer than ``total_bytes`` free bytes.
@@ -92,22 +101,38 @@ def replacing(target: str, total_bytes: int) -> Iterator[Output]:
     if os.path.isdir(target):
         raise InputError(f"{target}: is a directory, expected a place for a file of parameters: name another")
     directory, name = os.path.split(target)
-    _check_space(target, directory, total_bytes)
-    temporary = os.path.join(directory, f".{name}.{secrets.token_hex(4)}.partial")
-    output = Output(temporary, target, total_bytes)
+    unique = f"{name}.{secrets.token_hex(4)}" if journal is None else name
+    temporary = os.path.join(directory, partial_name(unique))
+    progress = Progress() if journal is None else _taken_up(journal, Path(temporary), Path(target))
+    _check_space(target, directory, total_bytes - progress.offset)
+    output = Output(temporary, target, total_bytes, progress)
     try:
         try:
-            yield output
+            yield output, progress
         finally:
             output.close()
         with output.guarded():
             os.replace(temporary, target)
         output.digest.finish()
     except BaseException:
+        if journal is not None:
+            output.digest.finish(wait=True)  # notes how far the file is
+            raise
         output.digest.cancel()
         with contextlib.suppress(OSError):  # what is being raised says more
             os.unlink(temporary)
         raise
+
+
+def _taken_up(journal: Journal, temporary: Path, target: Path) -> Progress:
+    """What another process left; the file that it concerns is then called ``temporary``, or is not there."""
+    if target.is_file() and target.stat().st_nlink == 1 and not temporary.exists():
+        target.rename(temporary)  # it was complete, and its hash was not
+    progress = journal.progress(temporary)
+    if not progress.offset:
+        temporary.unlink(missing_ok=True)
+    journal.begin(progress)
+    return progress
 
 
 def _check_space(target: str, directory: str, total_bytes: int) -> None:

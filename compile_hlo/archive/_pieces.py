@@ -26,18 +26,18 @@ class Pieces:
         self._scratch: Final = np.empty(_PIECE_BYTES, np.uint8)
         self._converted: Final = np.empty(_PIECE_BYTES, np.uint8)
 
-    def read(self, entry: ArchiveEntry) -> Iterator[tuple[np.ndarray, NonFinite]]:
+    def read(self, entry: ArchiveEntry, begin: int = 0) -> Iterator[tuple[np.ndarray, NonFinite]]:
         """Yields ``[n]`` elements at a time, in row-major order and the entry's dtype, and counts what is not finite.
 
-        An array is good until the next one is asked for.
+        An array is good until the next one is asked for. The first element is number ``begin``.
 
         Raises:
             CheckpointError: the source gives another number of elements than its shape has.
             InputError: a finite value would become infinite; names the parameter, the element and its value.
         """
         dtype = self._source.spec(entry.key).dtype
-        done = 0
-        for piece in self._pieces(entry):
+        done = begin
+        for piece in self._pieces(entry, begin):
             found = count_nonfinite(piece, dtype, self._scratch)
             yield self._stored(piece, entry, done), found
             done += piece.size
@@ -47,19 +47,20 @@ class Pieces:
                 f"its shape {list(entry.spec.shape)} has {entry.spec.size}"
             )
 
-    def _pieces(self, entry: ArchiveEntry) -> Iterator[np.ndarray]:
-        """The elements, ``[n]`` at a time in the source's dtype."""
+    def _pieces(self, entry: ArchiveEntry, first: int) -> Iterator[np.ndarray]:
+        """The elements from number ``first`` on, ``[n]`` at a time in the source's dtype."""
         spec = self._source.spec(entry.key)
         if not spec.size:
             return
         itemsize = max(spec.dtype.itemsize, entry.spec.dtype.itemsize)
         count = spec.shape[0] if spec.shape else 1
-        rows = max(1, self._chunk_bytes // (spec.size // count * itemsize))
+        row = spec.size // count
+        rows = max(1, self._chunk_bytes // (row * itemsize))
         step = _PIECE_BYTES // itemsize
-        for start in range(0, count, rows):
+        for start in range(first // row, count, rows):
             # A row may be larger than a chunk: of a mapped source this is a view, so it is cut without being copied.
             flat = self._source.read_rows(entry.key, start, min(count, start + rows)).reshape(-1)
-            for begin in range(0, flat.size, step):
+            for begin in range(max(0, first - start * row), flat.size, step):
                 yield np.ascontiguousarray(flat[begin : begin + step])
 
     def _stored(self, piece: np.ndarray, entry: ArchiveEntry, done: int) -> np.ndarray:

@@ -1,14 +1,15 @@
 """Writes a parameter archive straight from a checkpoint, a chunk at a time."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from compile_hlo.archive._hashing import FollowingHash
-from compile_hlo.archive._layout import ArchiveEntry, archive_layout
-from compile_hlo.archive._output import replacing
+from compile_hlo.archive._journal import MARK_BYTES, Journal
+from compile_hlo.archive._layout import ArchiveEntry, Storage, archive_layout
+from compile_hlo.archive._output import Output, replacing
 from compile_hlo.archive._pieces import Pieces
 from compile_hlo.archive._values import NonFinite, convertible
 from lang_core import CheckpointError, InputError, WeightSource
@@ -49,6 +50,7 @@ def write_archive(
     *,
     chunk_bytes: int = 8 << 20,
     progress: Progress | None = None,
+    journal: Journal | None = None,
 ) -> WrittenArchive:
     """Writes an .irpa archive, atomically: a file beside ``path``, renamed when it is complete.
 
@@ -62,6 +64,7 @@ def write_archive(
         source: where their data comes from.
         chunk_bytes: how many bytes of rows to ask of the source at a time.
         progress: called after every piece.
+        journal: notes how far the file is, and says how far another process came with it.
 
     Raises:
         CheckpointError: the source lacks a key, or has it in another shape.
@@ -73,21 +76,36 @@ def write_archive(
         _check(entry, source)
     layout = archive_layout(entries)
     report = progress or _silent
-    with replacing(target, layout.total_bytes) as output:
-        output.write(layout.head)
-        nonfinite: dict[str, NonFinite] = {}
+    with replacing(target, layout.total_bytes, journal) as (output, begun):
+        if not output.written:
+            output.write(layout.head)
+        nonfinite = dict(begun.nonfinite)
+        marked = output.written
         pieces = Pieces(source, chunk_bytes)
         for storage in layout.storages:
+            if output.written >= storage.offset + storage.spec.nbytes:
+                continue  # another process wrote it; one without bytes has nothing to write
             output.pad_to(storage.offset)
-            nan = inf = 0
-            for piece, found in pieces.read(ArchiveEntry(storage.names[0], storage.key, storage.spec)):
-                output.write(piece.view(np.uint8).data)
-                nan, inf = nan + found.nan, inf + found.inf
+            for found in _written(storage, pieces, output):
+                if any(found):
+                    before = nonfinite.get(storage.names[0], NonFinite(0, 0))
+                    total = NonFinite(before.nan + found.nan, before.inf + found.inf)
+                    nonfinite.update(dict.fromkeys(storage.names, total))
                 report(output.written, layout.total_bytes)
-            nonfinite.update(dict.fromkeys(storage.names, NonFinite(nan, inf)) if nan or inf else {})
+                if journal is not None and output.written - marked >= MARK_BYTES:
+                    marked = output.written
+                    output.digest.mark(marked, journal.marker(marked, nonfinite))
         output.pad_to(layout.total_bytes)
         report(output.written, layout.total_bytes)
     return WrittenArchive(target, layout.total_bytes, nonfinite, output.digest)
+
+
+def _written(storage: Storage, pieces: Pieces, output: Output) -> Iterator[NonFinite]:
+    """Writes what is missing of a run of data; yields what was counted after each piece."""
+    begin = (output.written - storage.offset) // storage.spec.dtype.itemsize
+    for piece, found in pieces.read(ArchiveEntry(storage.names[0], storage.key, storage.spec), begin):
+        output.write(piece.view(np.uint8).data)
+        yield found
 
 
 def _silent(done: int, total: int) -> None:

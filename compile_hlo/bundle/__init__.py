@@ -13,6 +13,7 @@ from compile_hlo.bundle._kernel_config import (
 from compile_hlo.bundle._phases import Memory, PhaseCost, PhaseMeter, memory_now
 from compile_hlo.bundle._sha256 import sha256_of
 from compile_hlo.bundle._staging import MARK, REPORT, check_output, staged
+from compile_hlo.bundle._steps import Steps
 
 __all__ = [
     "ARCHIVE",
@@ -30,6 +31,7 @@ __all__ = [
     "PhaseCost",
     "PhaseMeter",
     "ResultConfig",
+    "Steps",
     "check_output",
     "entry_point_config",
     "executable_name",

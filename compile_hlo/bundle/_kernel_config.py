@@ -121,9 +121,13 @@ class KernelConfig:
     sha256: dict[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
 
+    def text(self) -> str:
+        """The file's text."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
     def write(self, path: Path) -> None:
         """Writes the file."""
-        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        path.write_text(self.text())
 
     @classmethod
     def read(cls, path: Path) -> "KernelConfig":

@@ -32,10 +32,16 @@ _REFUSED: Final = (
 
 
 @contextlib.contextmanager
-def staged(output: Path) -> Iterator[Path]:
-    """Yields an empty directory beside ``output`` that takes its place when the block ends without an error.
+def staged(output: Path, *, resume: bool = False) -> Iterator[Path]:
+    """Yields a directory beside ``output`` that takes its place when the block ends without an error.
 
-    An earlier bundle stays untouched until then. Whatever goes wrong, the directory goes.
+    An earlier bundle stays untouched until then. Whatever goes wrong, the directory goes, unless the export is
+    interrupted, or killed: then it can be resumed.
+
+    Args:
+        output: where the bundle is to be.
+        resume: leave in the directory what an earlier export put there, also where this one fails. It is empty
+            otherwise.
 
     Raises:
         InputError: ``output`` is something else than a bundle, another export writes there, or the file
@@ -46,11 +52,13 @@ def staged(output: Path) -> Iterator[Path]:
     staging = output.with_name(f".{output.name}.partial")
     with _refusals(output, staging), _locked(staging, output):
         try:
-            _empty(staging)
+            if not resume:
+                _empty(staging)
             yield staging
             _publish(staging, output)
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
+        except BaseException as error:
+            if not resume and not isinstance(error, KeyboardInterrupt):
+                shutil.rmtree(staging, ignore_errors=True)
             raise
 
 

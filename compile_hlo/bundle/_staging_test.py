@@ -108,7 +108,7 @@ def test_where_the_second_rename_fails_the_earlier_bundle_is_put_back(
     assert os.listdir(tmp_path) == ["b"]
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), InputError("no")])
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), InputError("no")])
 def test_an_error_leaves_everything_as_it_was(tmp_path: Path, error: BaseException) -> None:
     _bundle(tmp_path / "b")
 
@@ -120,6 +120,25 @@ def test_an_error_leaves_everything_as_it_was(tmp_path: Path, error: BaseExcepti
     with pytest.raises(type(error)):
         interrupted()
     assert _files(tmp_path / "b") == {MARK: "old", "weights.irpa": "weights of old"}
+    assert os.listdir(tmp_path) == ["b"]
+
+
+@pytest.mark.parametrize(("error", "resume"), [(KeyboardInterrupt(), False), (ValueError("no"), True)])
+def test_what_can_be_resumed_stays(tmp_path: Path, error: BaseException, resume: bool) -> None:
+    _bundle(tmp_path / "b")
+
+    def stopped() -> None:
+        with staged(tmp_path / "b", resume=resume) as staging:
+            (staging / "half").write_text("half of it")
+            raise error
+
+    with pytest.raises(type(error)):
+        stopped()
+    assert _files(tmp_path / "b") == {MARK: "old", "weights.irpa": "weights of old"}
+    with staged(tmp_path / "b", resume=True) as staging:
+        assert _files(staging) == {"half": "half of it"}
+        (staging / MARK).write_text("new")
+    assert _files(tmp_path / "b") == {MARK: "new", "half": "half of it"}
     assert os.listdir(tmp_path) == ["b"]
 
 

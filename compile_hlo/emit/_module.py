@@ -81,18 +81,22 @@ class ArgumentParameters:
 
     Args:
         order: a function's parameters are arguments in this order; that of the function's own table where None.
+        known: the parameters of each function, by its name; found in its graph where None, which streaming has not.
 
     Attributes:
         specs: the parameters of the function that is written next: a head comes before its body.
     """
 
-    def __init__(self, order: Iterable[str] | None = None) -> None:
+    def __init__(self, order: Iterable[str] | None = None, known: Mapping[str, ParameterTable] | None = None) -> None:
         self.specs = ParameterTable()
+        self.known = known
         self._order = None if order is None else list(order)
         self._names: dict[str, str] = {}
 
-    def heads(self) -> list[str]:
-        """The arguments of the next function."""
+    def heads(self, function: str) -> list[str]:
+        """The arguments of a function that begins."""
+        if self.known is not None:
+            self.specs = self.known[function]
         paths = self.specs if self._order is None else [path for path in self._order if path in self.specs]
         self._names = {path: f"%parameter.{i}" for i, path in enumerate(paths)}
         return [f"{name}: {tensor_type(self.specs[path])}" for path, name in self._names.items()]
@@ -242,7 +246,7 @@ class ModuleWriter:
                 heads.append(f"{text}: {kind}{_alias(name, argument, results, in_place)}")
                 emitter.bind(inputs[argument.name], text)
         if isinstance(self._form, ArgumentParameters):
-            heads += self._form.heads()
+            heads += self._form.heads(name)
         kinds = ", ".join(map(tensor_type, results.values()))
         self._write(f"  func.func public {symbol(name)}({', '.join(heads)}) -> ({kinds}) {{\n")
         for text, argument in numbers:

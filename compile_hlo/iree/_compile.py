@@ -75,7 +75,7 @@ def compile_module(
     partial = Path(name)
     try:
         started = time.perf_counter()
-        status, peak, messages = _run([_compiler(), str(source), "-o", str(partial), *flags])
+        status, peak, messages = _run([_compiler(), source.name, "-o", str(partial.absolute()), *flags], source.parent)
         if status != 0:
             raise CompileError(_message(source, chosen.name, status, messages))
         partial.chmod(0o644)  # mkstemp's file is its owner's alone
@@ -95,10 +95,13 @@ def _compiler() -> str:
     raise CompileError("the IREE compiler is not installed: install iree-base-compiler, or export with --target=none")
 
 
-def _run(command: list[str]) -> tuple[int, int, str]:
-    """Returns the exit status (minus the signal's number if one ended it), the peak RSS in bytes, and stderr."""
+def _run(command: list[str], folder: Path) -> tuple[int, int, str]:
+    """Returns the exit status (minus the signal's number if one ended it), the peak RSS in bytes, and stderr.
+
+    It runs in the module's folder, for the compiler writes the path it was given into its result.
+    """
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd=folder)
         try:
             _, status, usage = os.wait4(process.pid, 0)
         except BaseException:

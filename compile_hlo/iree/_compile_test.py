@@ -124,3 +124,15 @@ def test_an_interrupt_ends_the_compiler(source: Path, tmp_path: Path, monkeypatc
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
     assert not list(tmp_path.glob(".m.vmfb*"))
+
+
+def test_the_result_does_not_know_where_it_was_made(source: Path, tmp_path: Path) -> None:
+    made = []
+    for name in ("here", "elsewhere"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / source.name).write_text(source.read_text())
+        compile_module(folder / source.name, folder / "m.vmfb", "vmvx")
+        made.append((folder / "m.vmfb").read_bytes())
+    assert made[0] == made[1]
+    assert str(tmp_path).encode() not in made[0]

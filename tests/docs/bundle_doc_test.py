@@ -16,7 +16,7 @@ from tools.exporting import ExportOptions, run_export
 _PAGE: Final = (Path(__file__).parents[2] / "docs" / "bundle.md").read_text(encoding="utf-8")
 _BLOCKS: Final[list[tuple[str, str]]] = re.findall(r"^```(\w+)\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
 # Objects whose keys are names of the model's or of files, not fields.
-_BY_NAME: Final = {"parameters", "sha256", "hashes", "targets", "producer", "predicted", "actual", "nonfinite"}
+_BY_NAME: Final = {"parameters", "sha256", "hashes", "targets", "producer", "files", "steps", "nonfinite"}
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,11 @@ def _fields(value: Any, name: str = "") -> Iterator[str]:
             yield from _fields(each, name)
     elif isinstance(value, dict):
         for key, each in value.items():
-            if name not in _BY_NAME or not any(mark in key for mark in ".-/"):
+            if name in _BY_NAME and any(mark in key for mark in ".-/"):
+                yield from _fields(each)
+            else:
                 yield key
-            yield from _fields(each, key if name not in _BY_NAME else "")
+                yield from _fields(each, key)
 
 
 @pytest.mark.parametrize("file", ["kernel_config.json", "report.json"])

@@ -149,10 +149,23 @@ def test_a_model_that_records_another_attribute_or_operand_is_refused(second: st
         lowered([EntryPoint("main", fn, (Argument("x", SPEC),))], streaming=True)
 
 
-def test_parameters_as_arguments_are_not_streamed() -> None:
+def test_parameters_as_arguments_are_not_streamed_before_they_are_known() -> None:
     point = EntryPoint("main", lambda ctx, x: {"y": x}, (Argument("x", SPEC),))
-    with pytest.raises(GraphError, match="cannot be streamed"):
+    with pytest.raises(GraphError, match=r"cannot be streamed: .*: give ArgumentParameters those of each function"):
         lower_module([point], lambda text: None, ArgumentParameters(), streaming=True)
+
+
+def test_parameters_as_arguments_are_streamed_once_they_are_known() -> None:
+    points = entry_points(DecoderLM(_config()), names=("decode", "forward"), sequence=6, max_sequence=16)
+    buffered: list[str] = []
+    first = lower_module(points, buffered.append, ArgumentParameters())
+    known = {function.name: function.parameters for function in first.functions}
+    for order in (None, sorted(first.parameters())):
+        texts: list[list[str]] = [[], []]
+        for text, streaming in zip(texts, (False, True), strict=True):
+            lower_module(points, text.append, ArgumentParameters(order, known), streaming=streaming)
+        assert "".join(texts[0]) == "".join(texts[1])
+        assert ("".join(texts[1]) == "".join(buffered)) == (order is None)
 
 
 def test_nothing_of_a_block_lives_on() -> None:

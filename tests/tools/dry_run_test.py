@@ -34,11 +34,16 @@ def test_the_prediction_comes_true(tmp_path: Path, model: Path, weights: str) ->
     assert sorted(tmp_path.rglob("*")) == before
     run_export(asked, model, PhaseMeter())
     for name, size in predicted["files"].items():
-        assert (asked.output / name).stat().st_size == size, name
+        found = (asked.output / name).stat().st_size
+        # What libraries write is guessed: of a model as small as this one, to a factor.
+        assert size / 3 <= found <= size * 3 if name in predicted["estimated"] else found == size, name
     report = json.loads((asked.output / "report.json").read_text())
     assert predicted["nodes"] == report["nodes"]
     assert predicted["parameters"]["bytes"] == report["parameters"]["bytes"]
     assert predicted["disk_bytes"] == sum(predicted["files"].values())
+    told = {name: value for name, value in predicted.items() if name != "parameters"}
+    assert told == report["predicted"]
+    assert set(report["actual"]["files"]) == set(predicted["files"]) - {"report.json"}
 
 
 def test_it_is_told_to_people_and_to_programs(tmp_path: Path, model: Path) -> None:
@@ -46,7 +51,8 @@ def test_it_is_told_to_people_and_to_programs(tmp_path: Path, model: Path) -> No
     text = prediction_text(predicted)
     assert f"nodes: {predicted['nodes']['recorded']} recorded" in text
     assert "weights.irpa: " in text
-    assert "module.vmvx.vmfb" in text.splitlines()[-1]
+    assert "module.vmvx.vmfb: about " in text
+    assert "peak memory, compile: " in text
     write_prediction(predicted, tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text()) == {"predicted": predicted}
 

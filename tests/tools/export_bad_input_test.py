@@ -289,7 +289,7 @@ def test_a_wrong_lowering_is_found_and_not_published(
             file.write(np.full(64, 3.0, np.float32).tobytes())
         return written
 
-    monkeypatch.setattr(_STEPS + "write_archive", tampered)
+    monkeypatch.setattr("tools.exporting._weights.write_archive", tampered)
     before = tree(place)
     done = _export(capsys, "--target=llvm-cpu", "--num_layers=1")
     assert (done.code, done.out) == (3, "")

@@ -67,10 +67,13 @@ def test_every_flag_of_the_contract_is_there() -> None:
     [
         (["--quantize=q8_0"], "--quantize=q8_0: not supported yet: only --quantize=none is"),
         (["--quantize=q9"], "--quantize=q9: value should be one of <none|q8_0|q4_0>"),
-        (["--max_memory=1GiB"], "--max_memory=1GiB: not supported yet: leave the flag out"),
+        (["--max_memory=lots"], "--max_memory=lots: a size is wanted, such as 512MiB, 1GiB or 2.5GB"),
+        (["--max_memory=0"], "--max_memory=0: a size is wanted"),
+        (["--max_memory=-1GiB"], "--max_memory=-1GiB: a size is wanted"),
+        (["--max_memory=100KiB"], "--max_memory=0.10 MiB: the phase '"),
+        (["--max_memory=100KiB", "--dry_run"], "--max_memory=0.10 MiB: the phase '"),
         (["--dump_tags=layers.*"], "--dump_tags=layers.*: not supported yet: leave the flag out"),
         (["--graph=dott"], "--graph=dott: unknown 'dott': known are dot, svg, json; did you mean 'dot'?"),
-        (["--resume"], "--resume=true: not supported yet: only --resume=false is"),
         (["--sequence=dynamic"], "--sequence=dynamic: entry points of dynamic length are not supported yet"),
         (["--sequence=0"], "--sequence=0: a number of tokens above 0 is wanted"),
         (["--sequence=many"], "--sequence=many: a number of tokens above 0 is wanted"),
@@ -212,8 +215,12 @@ def test_the_report_has_the_fields_of_the_contract(demo: Path) -> None:
     assert "model.layers.0.mlp.up_proj.weight" in parameters["used"]
     assert any(key.startswith("model.layers.1.") for key in parameters["ignored"])  # --num_layers=1
     assert parameters["missing"] == []
-    assert report["predicted"] == report["actual"]
-    assert report["actual"]["weights.irpa"] == (demo / "weights.irpa").stat().st_size
+    predicted, actual = report["predicted"], report["actual"]
+    assert predicted["nodes"] == actual["nodes"] == report["nodes"]
+    for name in ("module.mlir", "weights.irpa"):
+        assert predicted["files"][name] == actual["files"][name] == (demo / name).stat().st_size
+    assert set(report["steps"]) == {"lower", "parameters", "compile.llvm-cpu", "portable", "verify"}
+    assert not any(step["reused"] for step in report["steps"].values())
     rows = report["verification"]
     assert {(row["device"], row["entry_point"]) for row in rows} == {
         ("local-task", "prefill"),

@@ -2,7 +2,7 @@
 
 from tools.cli._main import output_file, run, user_path
 from tools.cli._progress import ByteProgress, say
-from tools.cli._size import size_text
+from tools.cli._size import parse_size, size_text
 from tools.cli._table import table
 
-__all__ = ["ByteProgress", "output_file", "run", "say", "size_text", "table", "user_path"]
+__all__ = ["ByteProgress", "output_file", "parse_size", "run", "say", "size_text", "table", "user_path"]

@@ -21,19 +21,24 @@ class ByteProgress:
         self._bar: tqdm | None = None
         self._started = time.monotonic()
         self._said = self._started
+        self._begun: int | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Shows the state."""
+        """Shows the state. What the first call calls done was done before: it says nothing of the speed."""
+        if self._begun is None:
+            self._begun = done
         if sys.stderr.isatty():
             if self._bar is None:
-                self._bar = tqdm(total=total, desc=self._label, unit="B", unit_scale=True, unit_divisor=1024)
+                self._bar = tqdm(
+                    total=total, desc=self._label, unit="B", unit_scale=True, unit_divisor=1024, initial=done
+                )
             self._bar.update(done - self._bar.n)
             return
         now = time.monotonic()
         if done < total and now - self._said < _LINE_EVERY_S:
             return
         self._said = now
-        speed = done / max(now - self._started, 1e-9)
+        speed = (done - self._begun) / max(now - self._started, 1e-9)
         left = (total - done) / speed if speed else 0.0
         state = f"{done / 2**20:.0f} of {total / 2**20:.0f} MiB, {speed / 2**20:.0f} MiB/s, {left:.0f} s left"
         say(f"{self._label}: {state}")

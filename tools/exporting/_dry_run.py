@@ -1,99 +1,54 @@
 """``--dry_run``: what an export would do, found out without writing anything."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
-
-from compile_hlo import lower_module
-from compile_hlo.archive import ArchiveEntry, archive_layout
-from compile_hlo.bundle import ARCHIVE, ARTIFACT, MODULE, SCOPE, PhaseMeter, check_output, executable_name
-from compile_hlo.emit import ExternalParameters, Form, InlineParameters
-from lang_core import TensorSpec, bool_
+from compile_hlo.bundle import PhaseMeter, check_output
 from tools.cli import size_text
-from tools.exporting._export import BUNDLED_FILES, Export, load
+from tools.exporting._budget import check_budget
+from tools.exporting._load import load
 from tools.exporting._options import ExportOptions, check_options
+from tools.exporting._predict import predict
 from tools.exporting._source import open_source
-
-# Buffers of the archive's writer; measured 1 to 4 MiB (docs/benchmarks.md).
-_ARCHIVE_BUFFERS: Final = 8 << 20
 
 
 def dry_run(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> dict[str, Any]:
     """Predicts an export: reads headers, records the model, and writes nothing.
 
     Returns:
-        Nodes, parameters, bytes per file, peak of anonymous memory per phase, disk; and what is not predicted.
+        Nodes, parameters, bytes per file, peak of memory per phase, disk.
 
     Raises:
         InputError: what the export itself would refuse before it writes.
     """
     check_options(options)
     check_output(options.output)
-    with open_source(options.model, model_path, options.weights != "none") as source:
+    with open_source(options.model, model_path, options.weights != "none") as source, meter.phase("load"):
         export = load(options, source, meter)
-        with meter.phase("lower"):
-            module_bytes = _lower(export)
-        files = {MODULE: module_bytes}
-        entries = [ArchiveEntry(path, path, spec) for path, spec in export.lowered.parameters().items()]
-        if options.weights == "external":
-            files[ARCHIVE] = archive_layout(entries).total_bytes
-        for name in BUNDLED_FILES:
-            if (source.directory / name).is_file():
-                files[name] = (source.directory / name).stat().st_size
-    unknown = [executable_name(target) for target in options.targets]
-    functions = export.lowered.functions
-    return {
-        "nodes": {
-            "recorded": sum(function.nodes_recorded for function in functions),
-            "pruned": sum(function.nodes_pruned for function in functions),
-            "emitted": sum(function.nodes_emitted for function in functions),
-        },
-        "parameters": {"count": len(entries), "bytes": sum(entry.spec.nbytes for entry in entries)},
-        "files": files,
-        "disk_bytes": sum(files.values()),
-        "peak_anonymous_bytes": {
-            "lower": meter.phases["lower"].anonymous_delta_bytes,
-            "parameters": _ARCHIVE_BUFFERS if options.weights == "external" else 0,
-        },
-        "not_predicted": [ARTIFACT, *unknown, "memory of the compiler and of verification"],
-    }
-
-
-def _lower(export: Export) -> int:
-    """Lowers into nothing; the bytes that the module's text would have."""
-    written = 0
-
-    def write(text: str) -> None:
-        nonlocal written
-        written += len(text.encode())
-
-    def no_data(path: str, spec: TensorSpec) -> Iterator[np.ndarray]:
-        nonlocal written
-        if spec.dtype is bool_ or not spec.size:  # these are spelled out
-            yield np.zeros(spec.shape, spec.dtype.numpy)
-        else:
-            written += 2 * spec.nbytes  # in hexadecimal
-
-    form: Form = InlineParameters(no_data) if export.options.weights == "inline" else ExternalParameters(SCOPE)
-    export.lowered = lower_module(export.entry_points, write, form, streaming=True)
-    return written
+        prediction = predict(export, source)
+    check_budget(export.options, prediction, meter)
+    specs = [spec for _, spec in prediction.lowered.parameters().items()]
+    counts = {"count": len(specs), "bytes": sum(spec.nbytes for spec in specs)}
+    return {"parameters": counts, **prediction.as_json()}
 
 
 def prediction_text(prediction: dict[str, Any]) -> str:
     """The prediction for a person."""
-    nodes, parameters = prediction["nodes"], prediction["parameters"]
+    nodes, parameters, guessed = prediction["nodes"], prediction["parameters"], prediction["estimated"]
+    own, child = prediction["peak_anonymous_bytes"], prediction["peak_child_rss_bytes"]
     lines = [
         f"nodes: {nodes['recorded']} recorded, {nodes['pruned']} pruned, {nodes['emitted']} emitted",
         f"parameters: {parameters['count']}, {size_text(parameters['bytes'])}",
-        *(f"{name}: {size_text(size)}" for name, size in prediction["files"].items()),
+        *(f"{n}: {'about ' if n in guessed else ''}{size_text(size)}" for n, size in prediction["files"].items()),
         f"disk: {size_text(prediction['disk_bytes'])}",
-        *(f"peak memory, {phase}: {size_text(size)}" for phase, size in prediction["peak_anonymous_bytes"].items()),
-        f"not predicted: {', '.join(prediction['not_predicted'])}",
+        *(f"peak memory, {phase}: {size_text(size)}{_beside(child.get(phase))}" for phase, size in own.items()),
     ]
     return "\n".join(lines)
+
+
+def _beside(child: int | None) -> str:
+    return f", and {size_text(child)} in a process of its own" if child else ""
 
 
 def write_prediction(prediction: dict[str, Any], path: Path) -> None:

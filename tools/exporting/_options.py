@@ -30,6 +30,8 @@ class ExportOptions:
     verify: str = "auto"
     report: Path | None = None
     graph: tuple[str, ...] = ()
+    max_memory: int | None = None
+    resume: bool = False
 
 
 def check_options(options: ExportOptions) -> None:
@@ -96,9 +98,7 @@ def sequence(text: str) -> int:
 # Flags of the contract whose capability comes later: the values that work today.
 _LATER: Final[dict[str, tuple[str, ...]]] = {
     "quantize": ("none",),
-    "max_memory": ("",),
     "dump_tags": ("",),
-    "resume": ("false",),
 }
 
 

@@ -1,37 +1,26 @@
 """``report.json``: what an export did and what it cost."""
 
 import dataclasses
-import importlib.metadata
 import json
-import platform
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-from compile_hlo.bundle import ARCHIVE, MARK, REPORT, sha256_of
+from compile_hlo.bundle import MARK, REPORT, Steps, sha256_of
 from lang_core import InputError
-
-if TYPE_CHECKING:
-    from tools.exporting._export import Export
-
-VERSION: Final = "0.1.0"
+from tools.exporting._load import Export
+from tools.exporting._predict import Prediction, node_counts
 
 
-def hashes_of(directory: Path, known: dict[str, str]) -> dict[str, str]:
-    """The sha256 of every file but the description and the report; ``known`` ones are not computed again."""
-    names = sorted(path.name for path in directory.iterdir() if path.name not in (MARK, REPORT))
-    return {name: known.get(name) or sha256_of(directory / name) for name in names}
+def hashes_of(directory: Path, copied: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
+    """The sha256 of every file but the description and the report: of files that were copied, and of steps."""
+    found = {name: sha256_of(directory / name) for name in copied} | dict(known)
+    return dict(sorted(found.items()))
 
 
-def producer() -> dict[str, str]:
-    """The versions of what made a bundle."""
-    packages = ("numpy", "ml_dtypes", "iree-base-compiler", "iree-base-runtime", "jaxlib")
-    found = {name: importlib.metadata.version(name) for name in packages}
-    return {"tapeline": VERSION, "python": platform.python_version(), **found}
-
-
-def write_report(export: "Export", staging: Path) -> None:
+def write_report(export: Export, staging: Path, prediction: Prediction, steps: Steps) -> None:
     """Writes the report into the bundle."""
-    (staging / REPORT).write_text(json.dumps(_report(export, staging), indent=2) + "\n")
+    (staging / REPORT).write_text(json.dumps(_report(export, staging, prediction, steps), indent=2) + "\n")
 
 
 def copy_report(bundle: Path, copy: Path) -> None:
@@ -49,21 +38,16 @@ def copy_report(bundle: Path, copy: Path) -> None:
         ) from error
 
 
-def _report(export: "Export", staging: Path) -> dict[str, Any]:
+def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps) -> dict[str, Any]:
     options, lowered = export.options, export.lowered
     audit = export.audit
     phases = {name: dataclasses.asdict(cost) for name, cost in export.meter.phases.items()}
-    archive = staging / ARCHIVE
     return {
         "lowering": options.lowering,
         "model": {"name": options.model, "family": export.model.config.architecture, "dtype": options.dtype},
         "import_rss_bytes": export.meter.base.rss,
         "phases": phases,
-        "nodes": {
-            "recorded": sum(function.nodes_recorded for function in lowered.functions),
-            "pruned": sum(function.nodes_pruned for function in lowered.functions),
-            "emitted": sum(function.nodes_emitted for function in lowered.functions),
-        },
+        "nodes": node_counts(lowered),
         "parameters": {
             "used": list(audit.used) if audit else list(lowered.parameters()),
             "tied": list(audit.tied) if audit else [],
@@ -72,8 +56,22 @@ def _report(export: "Export", staging: Path) -> dict[str, Any]:
             "bytes": sum(spec.nbytes for spec in lowered.parameters().values()),
             "nonfinite": export.nonfinite,
         },
-        "predicted": {ARCHIVE: export.predicted_bytes},
-        "actual": {ARCHIVE: archive.stat().st_size if archive.exists() else 0},
+        "predicted": prediction.as_json(),
+        "actual": _actual(export, staging),
+        "steps": steps.as_json(),
         "hashes": export.hashes,
         "verification": export.verification,
+    }
+
+
+def _actual(export: Export, staging: Path) -> dict[str, Any]:
+    """What came of the prediction, in its form. The report's own bytes are not known yet."""
+    files = {path.name: path.stat().st_size for path in staging.iterdir() if path.name in {MARK, *export.hashes}}
+    compilers = [target["compiler_peak_rss_bytes"] for target in export.targets.values()]
+    return {
+        "nodes": node_counts(export.lowered),
+        "files": files,
+        "disk_bytes": sum(files.values()),
+        "peak_anonymous_bytes": {name: cost.anonymous_delta_bytes for name, cost in export.meter.phases.items()},
+        "peak_child_rss_bytes": {"compile": max(compilers, default=0)},
     }

@@ -1,11 +1,13 @@
 """Where a model comes from: a Hugging Face directory, or the built-in demo."""
 
 import contextlib
+import hashlib
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from compile_hlo.bundle import sha256_of
 from lang_core import InputError, WeightSource
 from tools.demo import write_demo_checkpoint
 from transformer_core.checkpoints import SafetensorsCheckpoint
@@ -19,11 +21,13 @@ class ModelSource:
         name: what the user called it.
         directory: holds config.json, and the tokenizer's files if there are any.
         weights: the checkpoint; None where none was asked for.
+        identity: tells its files from others, and from themselves once they are changed.
     """
 
     name: str
     directory: Path
     weights: WeightSource | None
+    identity: str
 
 
 @contextlib.contextmanager
@@ -50,4 +54,15 @@ def open_source(model: str, path: Path, with_weights: bool) -> Iterator[ModelSou
                 f"*.safetensors) or demo"
             )
         weights = stack.enter_context(SafetensorsCheckpoint(path)) if with_weights else None
-        yield ModelSource(model, path, weights)
+        yield ModelSource(model, path, weights, _identity(path, contents=model == "demo"))
+
+
+def _identity(directory: Path, *, contents: bool) -> str:
+    """A checkpoint's files by name, size and time of change; by their contents where they are made anew each time."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.iterdir()):
+        if path.suffix in (".safetensors", ".json"):
+            status = path.stat()
+            told = sha256_of(path) if contents else f"{status.st_size} {status.st_mtime_ns}"
+            digest.update(f"{path.name} {told}\n".encode())
+    return digest.hexdigest()

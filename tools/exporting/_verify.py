@@ -17,7 +17,9 @@ from tools.comparing import Arrays, example_inputs, next_state
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
 
-def write_portable(entry_points: Sequence[EntryPoint], lowered: LoweredModule, staging: Path) -> None:
+def write_portable(
+    entry_points: Sequence[EntryPoint], lowered: LoweredModule, staging: Path, *, streaming: bool
+) -> None:
     """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
 
     They follow the entry point's own arguments, in the order of kernel_config.json's ``parameters``.
@@ -27,7 +29,8 @@ def write_portable(entry_points: Sequence[EntryPoint], lowered: LoweredModule, s
     """
     text = staging / "portable.mlir"
     with text.open("w") as file:
-        lower_module(entry_points, file.write, ArgumentParameters(lowered.parameters()))
+        known = {function.name: function.parameters for function in lowered.functions}
+        lower_module(entry_points, file.write, ArgumentParameters(lowered.parameters(), known), streaming=streaming)
     write_artifact(text, staging / ARTIFACT)
     text.unlink()
 

@@ -1,0 +1,79 @@
+"""``kernel_config.json`` of an export."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from compile_hlo import LoweredModule
+from compile_hlo.bundle import MARK, EntryPointConfig, KernelConfig, entry_point_config, kernel_record
+from tools.exporting._load import Export
+from tools.exporting._producer import producer
+from transformer_core import RopeScaling
+
+
+def write_description(export: Export, staging: Path) -> None:
+    """Writes the description of what was exported, with the hashes of all other files but the report."""
+    description(export, export.lowered, export.hashes).write(staging / MARK)
+
+
+def described(export: Export, lowered: LoweredModule) -> list[EntryPointConfig]:
+    """The entry points with their arguments and results."""
+    functions = zip(export.entry_points, lowered.functions, strict=True)
+    return [entry_point_config(e.name, e.arguments, f.results, f.directions) for e, f in functions]
+
+
+def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) -> KernelConfig:
+    """The description of a bundle.
+
+    Args:
+        export: what was asked for, and the targets that were compiled.
+        lowered: the module.
+        hashes: sha256 of each file.
+    """
+    return KernelConfig(
+        entry_points=described(export, lowered),
+        parameters={
+            path: {"dtype": spec.dtype.name, "shape": list(spec.shape)} for path, spec in lowered.parameters().items()
+        },
+        kernels=[kernel_record(kernel) for kernel in lowered.kernels],
+        targets=export.targets,
+        model=_model(export),
+        producer=producer(),
+        sha256=hashes,
+    )
+
+
+def _model(export: Export) -> dict[str, Any]:
+    config, options = export.model.config, export.options
+    rope = config.rope
+    return {
+        "family": config.architecture,
+        "name": options.model,
+        "dtype": options.dtype,
+        "batch": options.batch,
+        "sequence": options.sequence,
+        "max_sequence": options.max_sequence,
+        "vocabulary": config.vocabulary,
+        "hidden": config.hidden,
+        "intermediate": config.intermediate,
+        "layers": config.layers,
+        "heads": config.heads,
+        "kv_heads": config.kv_heads,
+        "head_size": config.head_size,
+        "windows": list(config.windows),
+        "tied": config.tied,
+        "rope": {
+            "layout": rope.mode.value,
+            "base": rope.base,
+            "rotated": rope.rotated,
+            "trained_length": rope.trained_length,
+            "scaling": {"type": _scaling_name(rope.scaling)}
+            | (dataclasses.asdict(rope.scaling) if dataclasses.is_dataclass(rope.scaling) else {}),
+        },
+    }
+
+
+def _scaling_name(scaling: RopeScaling) -> str:
+    """As ``rope_type`` in config.json."""
+    name = type(scaling).__name__.removesuffix("Scaling").lower()
+    return "default" if name == "no" else name

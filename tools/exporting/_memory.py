@@ -1,0 +1,66 @@
+"""How much memory the phases of an export need. The numbers were measured; reports set them beside what happened.
+
+`docs/benchmarks.md` says how; they are meant to lie above what is used, by less than it.
+"""
+
+from typing import Final
+
+from compile_hlo import LoweredModule
+from lang_core import EntryPoint, TensorSpec, WeightSource
+from tools.exporting._options import ExportOptions
+
+_MIB: Final = 1 << 20
+
+# The rows of weights that are read at a time; less where the budget is small.
+CHUNK_BYTES: Final = 8 * _MIB
+_LEAST_CHUNK_BYTES: Final = _MIB // 4
+
+
+def chunk_bytes(budget: int | None) -> int:
+    """The rows of weights to read at a time: a hundredth of the budget, within reason."""
+    return CHUNK_BYTES if budget is None else min(CHUNK_BYTES, max(_LEAST_CHUNK_BYTES, budget // 100))
+
+
+def lowering_memory(options: ExportOptions, nodes: int) -> int:
+    """Anonymous bytes while the module's text is made of so many recorded nodes."""
+    kept = 2048 * nodes if options.lowering == "buffered" else 96 * nodes
+    inline = 4 * chunk_bytes(options.max_memory) if options.weights == "inline" else 0
+    return 4 * _MIB + kept + inline
+
+
+def weights_memory(options: ExportOptions) -> int:
+    """Anonymous bytes while the archive is written."""
+    return 4 * _MIB + chunk_bytes(options.max_memory) if options.weights == "external" else 0
+
+
+def compiler_memory(target: str, nodes: int, module_bytes: int) -> int:
+    """Resident bytes of the compiler, for so many emitted nodes, block functions counted at each call."""
+    return _COMPILER_BASE[target] + 650_000 * nodes + 3 * module_bytes
+
+
+_COMPILER_BASE: Final = {"llvm-cpu": 270 * _MIB, "vmvx": 270 * _MIB, "vulkan-spirv": 330 * _MIB, "cuda": 270 * _MIB}
+
+
+def stablehlo_memory(module_bytes: int) -> int:
+    """Resident bytes of the process that runs StableHLO's verifier."""
+    return 200 * _MIB + 3 * module_bytes
+
+
+def verification_memory(
+    options: ExportOptions, points: tuple[EntryPoint, ...], lowered: LoweredModule, weights: WeightSource | None
+) -> int:
+    """Anonymous bytes while results are compared: caches of every entry point, the widest activations, a weight."""
+    if weights is None or options.verify in ("none", "parse"):
+        return 4 * _MIB
+    widened = max(_widened_bytes(spec, weights.spec(path)) for path, spec in lowered.parameters().items())
+    caches = sum(a.spec.nbytes for point in points for a in point.arguments if a.alias_result is not None)
+    results = sum(spec.nbytes for function in lowered.functions for spec in function.results.values())
+    width = max((spec.shape[0] for _, spec in lowered.parameters().items() if spec.ndim == 2), default=1)
+    activations = 4 * options.batch * options.sequence * width
+    copies = sum(spec.nbytes for _, spec in lowered.parameters().items()) if "vulkan-spirv" in options.targets else 0
+    return 24 * _MIB + widened + caches + results + 6 * activations + copies
+
+
+def _widened_bytes(spec: TensorSpec, stored: TensorSpec) -> int:
+    """What the eager context copies of a weight: one in another dtype, or one that NumPy multiplies in f32."""
+    return 4 * spec.size if spec.dtype.itemsize == 2 else spec.nbytes if stored.dtype is not spec.dtype else 0
