@@ -10,7 +10,17 @@
 [2.0, 3.0]
 """
 
-from compile_dag.gradient import _attention, _composites, _contract, _control, _elementwise, _indexing, _reduce, _shape
+from compile_dag.gradient import (
+    _attention,
+    _composites,
+    _contract,
+    _control,
+    _elementwise,
+    _gated_delta,
+    _indexing,
+    _reduce,
+    _shape,
+)
 from compile_dag.gradient._api import gradient, value_and_gradient
 from compile_dag.gradient._rules import (
     COMPOSITE_RULES,
@@ -22,7 +32,7 @@ from compile_dag.gradient._rules import (
     not_differentiable,
 )
 
-del _attention, _composites, _contract, _control, _elementwise, _indexing, _reduce, _shape
+del _attention, _composites, _contract, _control, _elementwise, _gated_delta, _indexing, _reduce, _shape
 
 __all__ = [
     "COMPOSITE_RULES",

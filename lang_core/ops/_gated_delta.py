@@ -88,6 +88,13 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         Returns:
             o [B, T, N, Hv] in q's dtype, and the new state in state's dtype (that of the computation where None).
         """
+        tokens = _sizes_of(q, k, v, g, beta, state).tokens
+        if chunk_size is None:
+            chunk_size = _CHUNK if g is None or g.ndim == 3 else _CHUNK_PER_CHANNEL
+        if chunk_size < 1:
+            raise OpError(f"gated_delta_rule: chunk_size must be 1 or more, found {chunk_size}")
+        if tokens <= chunk_size:
+            return self._gated_delta_rule(q, k, v, g, beta, state, scale, tokens)
         operands = (q, k, v, g, beta, state)
         return self._ctx.composite("gated_delta_rule", self._gated_delta_rule, operands, (scale, chunk_size))
 
@@ -100,16 +107,12 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         beta: Tensor | None,
         state: Tensor | None,
         scale: float | None,
-        chunk_size: int | None,
+        size: int,
     ) -> tuple[Tensor, Tensor]:
         sizes = _sizes_of(q, k, v, g, beta, state)
         wide = f64 if as_dtype(q.dtype) is f64 else f32
         if g is None:
             g = self.zeros((sizes.batch, sizes.tokens, sizes.shared), wide)
-        per_channel = g.ndim == 4
-        size = (_CHUNK_PER_CHANNEL if per_channel else _CHUNK) if chunk_size is None else chunk_size
-        if size < 1:
-            raise OpError(f"gated_delta_rule: chunk_size must be 1 or more, found {chunk_size}")
         scaled = self.mul(self.cast(q, wide), sizes.key**-0.5 if scale is None else scale)
         grouped = self.reshape(scaled, (*q.shape[:2], sizes.shared, sizes.group, sizes.key))
         inputs = [grouped, *(self.cast(x, wide) for x in (k, v, g)), *([] if beta is None else [self.cast(beta, wide)])]
@@ -118,8 +121,7 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         if sizes.tokens == 1:
             o, last = self._one_token(start, *[self.reshape(x, (flat[0], *x.shape[3:])) for x in inputs])
         else:
-            size = min(size, sizes.tokens)
-            o, last = self._chunks(start, [self._in_chunks(x, size) for x in inputs], ahead=not per_channel)
+            o, last = self._chunks(start, [self._in_chunks(x, size) for x in inputs], ahead=g.ndim == 3)
             o = self.reshape(o, (-1, sizes.batch, sizes.shared, size, sizes.group, sizes.value))
             o = self.reshape(self.transpose(o, (1, 0, 3, 2, 4, 5)), (sizes.batch, -1, sizes.heads, sizes.value))
             o = self.slice_axis(o, 1, 0, sizes.tokens)
