@@ -23,7 +23,7 @@ from transformer_core._attention import Attention, grouped_attention
 from transformer_core._cache import Cache, CachedLayer, CacheLayout
 from transformer_core._causal_conv import CausalConv
 from transformer_core._embedding import Embedding
-from transformer_core._feed_forward import SwiGLU
+from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, repeat_heads
 from transformer_core._kv_cache import KVCache, cache_spec, cache_starts, kv_layout
 from transformer_core._latent_attention import LatentAttention
@@ -32,7 +32,7 @@ from transformer_core._masks import causal_mask, mask_bias
 from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
 from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
 from transformer_core._rope import apply_rope, inverse_frequencies, rope, rope_tables
-from transformer_core._rope_config import RopeConfig, RopeMode, rope_config_from_hf
+from transformer_core._rope_config import RopeConfig, RopeKind, RopeMode, rope_config_from_hf
 from transformer_core._rope_scaling import (
     DynamicScaling,
     LinearScaling,
@@ -45,6 +45,7 @@ from transformer_core._rope_scaling import (
 from transformer_core._step import Step, make_step
 
 __all__ = [
+    "Activation",
     "Attention",
     "Cache",
     "CacheLayout",
@@ -54,6 +55,7 @@ __all__ = [
     "DynamicScaling",
     "Embedding",
     "Experts",
+    "FeedForward",
     "GatedDeltaNet",
     "GatedRMSNorm",
     "HeadOrder",
@@ -67,6 +69,7 @@ __all__ = [
     "NoScaling",
     "RMSNorm",
     "RopeConfig",
+    "RopeKind",
     "RopeMode",
     "RopeScaling",
     "Router",

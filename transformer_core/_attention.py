@@ -1,17 +1,23 @@
 """Self-attention with shared key/value heads."""
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, f32
+from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Tensor, f32
 from transformer_core._cache import CacheLayout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._rope import apply_rope
-from transformer_core._rope_config import RopeMode
+from transformer_core._rope_config import RopeKind, RopeMode
 from transformer_core._step import Step
 
 
 def grouped_attention(
-    ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
+    ctx: ExecutionContext,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     """``softmax(scale * q k^T + bias) v`` for query heads in groups (Ainslie et al. 2023, arXiv:2305.13245).
 
@@ -24,10 +30,13 @@ def grouped_attention(
         v: [B, K, S, H].
         bias: added to the scores, broadcast to [B, K, G, T, S]; see ``mask_bias``.
         scale: 1 / sqrt(H) where None.
+        softcap: c in ``c * tanh(score / c)``, applied after the scale and before the bias (Gemma 2, arXiv:2408.00118).
 
     Returns:
         [B, K, G, T, H] in v's dtype.
     """
+    if softcap is not None:  # the composite's gradient knows no cap
+        return _grouped_attention(ctx, q, k, v, bias, scale, softcap)
 
     def body(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None) -> Tensor:
         return _grouped_attention(ctx, q, k, v, bias, scale)
@@ -36,16 +45,29 @@ def grouped_attention(
 
 
 def _grouped_attention(
-    ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None
+    ctx: ExecutionContext,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    scale: float | None,
+    softcap: float | None = None,
 ) -> Tensor:
     ops = ctx.ops
     wide = f32 if q.dtype.itemsize == 2 else q.dtype
     scores = ops.dot_general(q, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=wide)  # [B, K, G, T, S]
     scores = ops.mul(scores, q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap is not None:
+        scores = soft_capped(ctx, scores, softcap)
     if bias is not None:
         scores = ops.add(scores, bias)
     weights = ops.cast(ops.softmax(ctx.tag(scores, "scores", detail=True)), v.dtype)
     return ops.dot_general(weights, v, ((4,), (2,)), ((0, 1), (0, 1)))
+
+
+def soft_capped(ctx: ExecutionContext, x: Tensor, cap: float) -> Tensor:
+    """``cap * tanh(x / cap)``."""
+    return ctx.ops.mul(ctx.ops.tanh(ctx.ops.div(x, cap)), cap)
 
 
 class Attention(Module):
@@ -61,10 +83,13 @@ class Attention(Module):
         output_bias: whether the output projection has one.
         norm_eps: where given, each head of q and k goes through an RMSNorm with this eps before RoPE (Qwen3).
         zero_centred: whether 1 is added to the weights of these norms.
+        norm_whole: whether they go over all heads at once (OLMo-2).
         gated: whether the query projection also gives a gate, per head after its query, and what a head has seen is
             multiplied by the gate's logistic (Qwen3-Next).
+        rope: which of the step's RoPEs the layer has.
         window: how many keys a query sees, itself included; all where None.
         scale: of the scores; 1 / sqrt(H) where None.
+        softcap: of the scores; see ``grouped_attention``.
         dtype: of the parameters.
 
     Raises:
@@ -83,22 +108,27 @@ class Attention(Module):
         output_bias: bool = False,
         norm_eps: float | None = None,
         zero_centred: bool = False,
+        norm_whole: bool = False,
         gated: bool = False,
+        rope: RopeKind = RopeKind.MODEL,
         window: int | None = None,
         scale: float | None = None,
+        softcap: float | None = None,
         dtype: DType | str = "f32",
     ) -> None:
         if heads % kv_heads:
             raise ConfigError(f"attention: {kv_heads} key/value heads do not divide {heads} query heads")
         self.kv_heads, self.group, self.head_size = kv_heads, heads // kv_heads, head_size
-        self.rope_mode, self.window, self.scale, self.gated = rope_mode, window, scale, gated
+        self.rope_mode, self.rope, self.window, self.scale, self.softcap = rope_mode, rope, window, scale, softcap
+        self.gated, self.norm_whole = gated, norm_whole
         self.q_proj = Linear(size, heads * head_size * (2 if gated else 1), bias=qkv_bias, dtype=dtype)
         self.k_proj = Linear(size, kv_heads * head_size, bias=qkv_bias, dtype=dtype)
         self.v_proj = Linear(size, kv_heads * head_size, bias=qkv_bias, dtype=dtype)
         self.o_proj = Linear(heads * head_size, size, bias=output_bias, dtype=dtype)
+        normed = [each * head_size for each in (heads, kv_heads)] if norm_whole else [head_size] * 2
         self.q_norm, self.k_norm = (
-            None if norm_eps is None else RMSNorm(head_size, eps=norm_eps, zero_centred=zero_centred, dtype=dtype)
-            for _ in "qk"
+            None if norm_eps is None else RMSNorm(each, eps=norm_eps, zero_centred=zero_centred, dtype=dtype)
+            for each in normed
         )
 
     def forward(
@@ -117,25 +147,46 @@ class Attention(Module):
         """
         ops = ctx.ops
         batch, queries, _ = x.shape
-        q, gate = ops.reshape(self.q_proj(ctx, x), (batch, queries, self.kv_heads, self.group, -1)), None
+        q, k, gate = self.q_proj(ctx, x), self.k_proj(ctx, x), None
+        if self.norm_whole:
+            q, k = self._normed(ctx, q, k)
+        q = ops.reshape(q, (batch, queries, self.kv_heads, self.group, -1))
         if self.gated:
             q, gate = ops.split(q, (self.head_size, self.head_size), 4)
-        k = ops.reshape(self.k_proj(ctx, x), (batch, queries, self.kv_heads, self.head_size))
+        k = ops.reshape(k, (batch, queries, self.kv_heads, self.head_size))
         v = ops.reshape(self.v_proj(ctx, x), (batch, queries, self.kv_heads, self.head_size))
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(ctx, q), self.k_norm(ctx, k)
-        q = apply_rope(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), step.cos, step.sin, self.rope_mode)  # [B, K, G, T, H]
-        k = apply_rope(ctx, ops.transpose(k, (0, 2, 1, 3)), step.cos, step.sin, self.rope_mode)  # [B, K, T, H]
+        if not self.norm_whole:
+            q, k = self._normed(ctx, q, k)
+        q = self._rotated(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), step)  # [B, K, G, T, H]
+        k = self._rotated(ctx, ops.transpose(k, (0, 2, 1, 3)), step)  # [B, K, T, H]
         v = ops.transpose(v, (0, 2, 1, 3))
         q, k, v = ctx.tag(q, "q"), ctx.tag(k, "k"), ctx.tag(v, "v")
         if cache is not None and step.starts is not None:
             cache = cache.updated(ctx, k, v, step.starts)
             k, v = cache.key, cache.value
-        heads = grouped_attention(ctx, q, k, v, step.biases[self.window], self.scale)
+        heads = grouped_attention(ctx, q, k, v, step.biases[self.window], self.scale, self.softcap)
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
         if gate is not None:
             heads = ops.mul(heads, ops.logistic(gate))
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
+
+    def _normed(self, ctx: ExecutionContext, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        if self.q_norm is None or self.k_norm is None:
+            return q, k
+        return self.q_norm(ctx, q), self.k_norm(ctx, k)
+
+    def _rotated(self, ctx: ExecutionContext, x: Tensor, step: Step) -> Tensor:
+        """x [.., T, H] by the layer's RoPE.
+
+        Raises:
+            OpError: the step has no second RoPE.
+        """
+        if self.rope is RopeKind.NONE:
+            return x
+        cos, sin = (step.cos, step.sin) if self.rope is RopeKind.MODEL else (step.local_cos, step.local_sin)
+        if cos is None or sin is None:
+            raise OpError(f"attention at {self.path!r}: the step has no local RoPE: pass local_rope to make_step")
+        return apply_rope(ctx, x, cos, sin, self.rope_mode)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
         """Keys and values [B, K, S, H]."""

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lang_core import ConfigError, EagerExecutionContext, Tensor
+from lang_core import ConfigError, EagerExecutionContext, OpError, Tensor
 from transformer_core._attention import Attention, grouped_attention
 from transformer_core._kv_cache import KVCache, cache_spec
 from transformer_core._masks import causal_mask, mask_bias
-from transformer_core._rope_config import RopeConfig, RopeMode
+from transformer_core._rope_config import RopeConfig, RopeKind, RopeMode
 from transformer_core._step import make_step
 from transformer_core._weights_for_tests import context_of
 
@@ -78,6 +78,43 @@ def test_a_cache_filled_in_pieces_gives_what_the_whole_gives(mode, window):
         position += size
     np.testing.assert_allclose(np.concatenate(pieces, 1), whole.numpy(), rtol=1e-5, atol=1e-6)
     assert not cache.key.numpy()[:, :, 7:].any()
+
+
+def test_scores_may_be_capped():
+    q, k, v = np.random.default_rng(2).standard_normal((3, 1, 2, 1, 4, 6), np.float32) * 3
+    scores = np.tanh(np.einsum("bkgth,bkgsh->bkgts", q, k) * 6**-0.5 / 2) * 2
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    found = grouped_attention(CTX, tensor(q), tensor(k[:, :, 0]), tensor(v[:, :, 0]), softcap=2.0)
+    np.testing.assert_allclose(found.numpy(), np.einsum("bkgts,bkgsh->bkgth", weights, v), rtol=1e-5, atol=1e-6)
+
+
+def test_a_layer_without_rope_does_not_know_positions():
+    attention = Attention(10, 2, 1, 6, rope=RopeKind.NONE)
+    ctx = context_of(attention)
+    x = np.random.default_rng(3).standard_normal((1, 3, 10), np.float32)
+    steps = [make_step(ctx, RopeConfig(rotated=6, base=base), [None], 3) for base in (50.0, 900.0)]
+    one, other = (attention(ctx, x, step)[0].numpy() for step in steps)
+    np.testing.assert_array_equal(one, other)
+    swapped = attention(ctx, x[:, [1, 0, 2]], steps[0])[0].numpy()
+    np.testing.assert_allclose(swapped[:, 2], one[:, 2], rtol=1e-5, atol=1e-6)
+
+
+def test_a_layer_may_have_the_second_rope():
+    model, local = RopeConfig(rotated=6, base=900.0), RopeConfig(rotated=6, base=50.0)
+    attention, second = Attention(10, 2, 1, 6), Attention(10, 2, 1, 6, rope=RopeKind.LOCAL)
+    ctx = context_of(attention)
+    x = np.random.default_rng(3).standard_normal((1, 3, 10), np.float32)
+    expected = attention(ctx, x, make_step(ctx, local, [None], 3))[0].numpy()
+    found = second(ctx, x, make_step(ctx, model, [None], 3, local_rope=local))[0].numpy()
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(OpError, match="the step has no local RoPE: pass local_rope to make_step"):
+        second(ctx, x, make_step(ctx, model, [None], 3))
+
+
+def test_norms_may_go_over_all_heads():
+    attention = Attention(10, 4, 2, 6, norm_eps=1e-5, norm_whole=True)
+    shapes = {path: parameter.spec.shape for path, parameter in attention.named_parameters()}
+    assert (shapes["q_norm.weight"], shapes["k_norm.weight"]) == ((24,), (12,))
 
 
 def test_parameters_have_hugging_faces_names():

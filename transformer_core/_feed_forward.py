@@ -1,18 +1,71 @@
 """Feed-forward layers."""
 
+import enum
+
 from lang_core import DType, ExecutionContext, Module, Tensor
 from transformer_core._linear import Linear
 
 
-class SwiGLU(Module):
-    """``down(silu(gate(x)) * up(x))`` (Shazeer 2020, arXiv:2002.05202), under Hugging Face's names."""
+class Activation(enum.Enum):
+    """What is applied inside of a feed-forward layer."""
 
-    def __init__(self, size: int, inner: int, *, bias: bool = False, dtype: DType | str = "f32") -> None:
+    SILU = "silu"
+    GELU = "gelu"
+    GELU_TANH = "gelu_tanh"
+
+    def __call__(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """x [..]: [..]."""
+        ops = ctx.ops
+        return {Activation.SILU: ops.silu, Activation.GELU: ops.gelu, Activation.GELU_TANH: ops.gelu_tanh}[self](x)
+
+
+class SwiGLU(Module):
+    """``down(silu(gate(x)) * up(x))`` (Shazeer 2020, arXiv:2002.05202), under Hugging Face's names.
+
+    Args:
+        size: D.
+        inner: F.
+        activation: in place of silu.
+        bias: whether the projections have biases.
+        dtype: of the parameters.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        inner: int,
+        *,
+        activation: Activation = Activation.SILU,
+        bias: bool = False,
+        dtype: DType | str = "f32",
+    ) -> None:
+        self.activation = activation
         self.gate_proj = Linear(size, inner, bias=bias, dtype=dtype)
         self.up_proj = Linear(size, inner, bias=bias, dtype=dtype)
         self.down_proj = Linear(inner, size, bias=bias, dtype=dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """x [.., D]: [.., D]; inside, [.., F]."""
-        gate = ctx.ops.silu(self.gate_proj(ctx, x))
+        gate = self.activation(ctx, self.gate_proj(ctx, x))
         return self.down_proj(ctx, ctx.ops.mul(gate, self.up_proj(ctx, x)))
+
+
+class FeedForward(Module):
+    """``down(activation(up(x)))`` (Vaswani et al. 2017, arXiv:1706.03762, section 3.3); arguments as ``SwiGLU``."""
+
+    def __init__(
+        self,
+        size: int,
+        inner: int,
+        *,
+        activation: Activation = Activation.GELU,
+        bias: bool = True,
+        dtype: DType | str = "f32",
+    ) -> None:
+        self.activation = activation
+        self.up_proj = Linear(size, inner, bias=bias, dtype=dtype)
+        self.down_proj = Linear(inner, size, bias=bias, dtype=dtype)
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """x [.., D]: [.., D]; inside, [.., F]."""
+        return self.down_proj(ctx, self.activation(ctx, self.up_proj(ctx, x)))

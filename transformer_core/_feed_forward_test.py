@@ -1,9 +1,11 @@
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
 
 from transformer_core._embedding import Embedding
-from transformer_core._feed_forward import SwiGLU
+from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._linear import Linear
 from transformer_core._weights_for_tests import context_of
 
@@ -26,9 +28,17 @@ def test_embedding():
     np.testing.assert_array_equal(embedding(ctx, ids).numpy(), ctx.parameter(embedding.weight).numpy()[ids])
 
 
+JAX = {
+    Activation.SILU: jax.nn.silu,
+    Activation.GELU: partial(jax.nn.gelu, approximate=False),
+    Activation.GELU_TANH: partial(jax.nn.gelu, approximate=True),
+}
+
+
+@pytest.mark.parametrize("activation", Activation)
 @pytest.mark.parametrize("bias", [False, True])
-def test_swiglu_agrees_with_jax(bias):
-    layer = SwiGLU(6, 10, bias=bias)
+def test_swiglu_agrees_with_jax(bias, activation):
+    layer = SwiGLU(6, 10, activation=activation, bias=bias)
     ctx = context_of(layer)
     x = np.random.default_rng(1).standard_normal((2, 3, 6), np.float32)
 
@@ -36,5 +46,14 @@ def test_swiglu_agrees_with_jax(bias):
         product = x @ ctx.parameter(part.weight).numpy().T
         return product if part.bias is None else product + ctx.parameter(part.bias).numpy()
 
-    expected = linear(layer.down_proj, jax.nn.silu(linear(layer.gate_proj, x)) * linear(layer.up_proj, x))
+    expected = linear(layer.down_proj, JAX[activation](linear(layer.gate_proj, x)) * linear(layer.up_proj, x))
     np.testing.assert_allclose(layer(ctx, x).numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", Activation)
+def test_feed_forward_agrees_with_jax(activation):
+    layer = FeedForward(6, 10, activation=activation)
+    ctx = context_of(layer)
+    x = np.random.default_rng(2).standard_normal((2, 3, 6), np.float32)
+    expected = layer.down_proj(ctx, np.asarray(JAX[activation](layer.up_proj(ctx, x).numpy())))
+    np.testing.assert_allclose(layer(ctx, x).numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)

@@ -31,6 +31,16 @@ class RopeMode(enum.Enum):
     """``(x[2i], x[2i + 1])``: GPT-J, the original Llama, GGUF's llama family."""
 
 
+class RopeKind(enum.Enum):
+    """Which RoPE a layer has."""
+
+    MODEL = "model"
+    LOCAL = "local"
+    """The second one, of layers with windows (Gemma 3)."""
+    NONE = "none"
+    """Queries and keys are not rotated (NoPE, arXiv:2501.18795)."""
+
+
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
     """Everything that a RoPE table depends on besides positions and the sequence's length.
@@ -181,6 +191,7 @@ _READERS: Final[dict[str, Callable[[ConfigFields, int, int, int], RopeScaling]]]
     "llama3": _llama3,
     "yarn": _yarn,
     "longrope": _longrope,
+    "su": _longrope,  # its first name, in early Phi-3 files
     "mrope": lambda rope, original, trained, rotated: NoScaling(),  # transformers 4's name for sections
 }
 

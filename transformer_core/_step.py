@@ -15,18 +15,24 @@ class Step:
     """Computed once per step, before the first layer.
 
     Attributes:
-        cos: f32 [T, R] from ``rope_tables``.
+        cos: f32 [T, R] from ``rope_tables``, of the model's RoPE.
         sin: f32 [T, R].
+        positions: i32 [T], of the tokens.
         biases: f32 [T, S] for each window of the layers (None is no window), from ``mask_bias``.
         starts: where the new keys and values go in the caches; None without caches.
         count: rank-0 i32, how many of the tokens count, where those after them are padding; else None.
+        local_cos: as cos, of the second RoPE that some models have for layers with windows.
+        local_sin: as sin.
     """
 
     cos: Tensor
     sin: Tensor
+    positions: Tensor
     biases: Mapping[int | None, Tensor]
     starts: Starts | None = None
     count: Tensor | None = None
+    local_cos: Tensor | None = None
+    local_sin: Tensor | None = None
 
 
 def make_step(
@@ -39,6 +45,7 @@ def make_step(
     position: Tensor | None = None,
     length: Tensor | int | None = None,
     count: Tensor | None = None,
+    local_rope: RopeConfig | None = None,
 ) -> Step:
     """Computes what the layers of a step share.
 
@@ -51,6 +58,7 @@ def make_step(
         position: rank-0 i32, that of the first new token; without caches it is 0.
         length: of the sequence including the new tokens that count; T where None and there is no position.
         count: of ``Step``.
+        local_rope: of the layers with windows, where it is not the model's.
     """
     capacity = queries if keys is None else keys
     positions = ctx.ops.iota((queries,))
@@ -66,4 +74,6 @@ def make_step(
         if effective not in biases:
             biases[effective] = mask_bias(ctx, causal_mask(ctx, queries, capacity, position=first, window=effective))
         biases[window] = biases[effective]
-    return Step(cos, sin, biases, None if position is None else cache_starts(ctx, position), count)
+    starts = None if position is None else cache_starts(ctx, position)
+    local = (None, None) if local_rope is None else rope_tables(ctx, local_rope, positions, length)
+    return Step(cos, sin, positions, biases, starts, count, *local)

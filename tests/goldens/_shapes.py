@@ -13,16 +13,18 @@ Shapes = Iterator[tuple[str, tuple[int, ...]]]
 def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of a checkpoint, in the order of the model; no ``lm_head.weight`` where tied."""
     d, v, n = (config[k] for k in ("hidden_size", "vocab_size", "num_attention_heads"))
-    attention = _latent_attention if config["model_type"] == "deepseek_v3" else _attention
+    family = config["model_type"]
+    attention = {"deepseek_v3": _latent_attention, "phi3": _fused_attention}.get(family, _attention)
+    before, after = _NORMS.get(family, (("input_layernorm",), ("post_attention_layernorm",)))
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (v, d)}
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
-        shapes[prefix + "input_layernorm.weight"] = (d,)
+        shapes.update((f"{prefix}{name}.weight", (d,)) for name in before)
         if _is_linear(config, layer):
             shapes.update(_gated_delta_net(config, prefix + "linear_attn.", d))
         else:
             shapes.update(attention(config, prefix + "self_attn.", d, n))
-        shapes[prefix + "post_attention_layernorm.weight"] = (d,)
+        shapes.update((f"{prefix}{name}.weight", (d,)) for name in after)
         shapes.update(_feed_forward(config, layer, prefix))
     shapes["model.norm.weight"] = (d,)
     if not config["tie_word_embeddings"]:
@@ -56,6 +58,10 @@ def _gated_delta_net(config: Config, prefix: str, d: int) -> Shapes:
     yield prefix + "out_proj.weight", (d, values)
 
 
+# The norms of a layer that stand before its attention in the order of the weights, and after it.
+_NORMS = {"olmo2": ((), ("post_attention_layernorm", "post_feedforward_layernorm"))}
+
+
 def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
     family = config["model_type"]
     k = config.get("num_key_value_heads") or n
@@ -66,9 +72,15 @@ def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
         yield f"{prefix}{letter}_proj.weight", (out, inner)
         if letter in biased:
             yield f"{prefix}{letter}_proj.bias", (out,)
-    if family in ("qwen3", "qwen3_moe", "qwen3_next"):
-        yield prefix + "q_norm.weight", (h,)
-        yield prefix + "k_norm.weight", (h,)
+    if family in ("qwen3", "qwen3_moe", "qwen3_next", "olmo2"):
+        yield prefix + "q_norm.weight", (n * h if family == "olmo2" else h,)
+        yield prefix + "k_norm.weight", (k * h if family == "olmo2" else h,)
+
+
+def _fused_attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
+    h, k = d // n, config["num_key_value_heads"]
+    yield prefix + "qkv_proj.weight", ((n + 2 * k) * h, d)
+    yield prefix + "o_proj.weight", (d, n * h)
 
 
 def _latent_attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
@@ -108,6 +120,9 @@ def _feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
         yield from _experts(prefix + "mlp.", config["n_routed_experts"], d, inner, _PROJECTIONS)
         yield prefix + "mlp.gate.e_score_correction_bias", (config["n_routed_experts"],)
         yield from _projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"], _PROJECTIONS)
+    elif family == "phi3":
+        yield prefix + "mlp.gate_up_proj.weight", (2 * f, d)
+        yield prefix + "mlp.down_proj.weight", (d, f)
     else:
         yield from _projections(prefix + "mlp.", d, f, _PROJECTIONS, config.get("mlp_bias", False))
 

@@ -59,7 +59,8 @@ def _random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: 
         return np.float32(0.5) * unit
     if key == "model.embed_tokens.weight":
         return unit * np.float32(np.sqrt(3.0 * 4.0 / d))
-    gain_squared = 3.0 if "q_proj" in key or "k_proj" in key else 4.0 if key == "lm_head.weight" else 1.5
+    picky = any(name in key for name in ("q_proj", "k_proj", "qkv_proj"))
+    gain_squared = 3.0 if picky else 4.0 if key == "lm_head.weight" else 1.5
     return unit * np.float32(np.sqrt(3.0 * gain_squared / shape[-1]))
 
 

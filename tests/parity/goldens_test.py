@@ -12,7 +12,6 @@ from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.golden_files import read_golden
 from tests.goldens.weights import stored_weights, write_checkpoint
 from tests.parity._golden_models import empty_caches, opened, prefill_and_decode, relative_error, scalar
-from transformer_core import make_step
 from transformer_core.checkpoints import SafetensorsCheckpoint, audit
 from transformer_core.models import DecoderLM, load_config, stored_specs, weights_of
 
@@ -65,8 +64,8 @@ def test_hidden_states_after_every_block(case: GoldenCase, tmp_path: Path) -> No
     assert golden.hidden is not None
     prompt: Any = golden.prompt.astype(np.int32)
     with opened(case, tmp_path) as (model, ctx):
-        step = make_step(ctx, model.config.rope, model.config.windows, prompt.shape[1])
-        x = model.model.embed_tokens(ctx, prompt)
+        step = model.step(ctx, prompt.shape[1])
+        x = model.model.embed(ctx, prompt, step)
         for layer, expected in zip(model.model.layers, golden.hidden, strict=True):
             x, _ = layer(ctx, x, step)
             assert relative_error(x, expected) < TOLERANCE, layer.path

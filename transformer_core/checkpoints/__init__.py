@@ -16,6 +16,7 @@ from transformer_core.checkpoints._checkpoint import SafetensorsCheckpoint
 from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
 from transformer_core.checkpoints._expert_keys import ExpertKeys
 from transformer_core.checkpoints._file import SafetensorsFile
+from transformer_core.checkpoints._fused_keys import FusedKeys
 from transformer_core.checkpoints._random_llama import (
     LLAMA_PRESETS,
     LlamaSizes,
@@ -33,6 +34,7 @@ __all__ = [
     "ComposedWeights",
     "Cut",
     "ExpertKeys",
+    "FusedKeys",
     "LlamaSizes",
     "Recipe",
     "RecipeOf",

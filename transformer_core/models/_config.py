@@ -1,5 +1,6 @@
 """What a decoder is made of, read from Hugging Face's config.json by the family that its architecture names."""
 
+import enum
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -9,11 +10,20 @@ from typing import Any, Final
 from lang_core import ConfigError, DType, near_names
 from transformer_core._cache import CachedLayer
 from transformer_core._config_fields import ConfigFields
+from transformer_core._feed_forward import Activation
 from transformer_core._moe import Routing
-from transformer_core._rope_config import RopeConfig
+from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core.checkpoints import RecipeOf
 
 CONFIG_FILE: Final = "config.json"
+
+
+class NormKind(enum.Enum):
+    """The norms of a decoder."""
+
+    RMS = "rms"
+    LAYER = "layer"
+    LAYER_WITHOUT_BIAS = "layer_without_bias"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +108,19 @@ class DecoderConfig:
         qk_norm: whether each head of q and k is normed before RoPE.
         gated: whether attention's result is multiplied by a gate.
         zero_centred: whether norms add 1 to their weights.
+        qk_norm_whole: whether that norm goes over all heads at once.
+        norm: the kind of every norm of the residual stream.
+        activation: of the feed-forward.
+        scale: of attention's scores; 1 / sqrt(H) where None.
+        softcap: of attention's scores; none where None.
+        embedding_scale: what embeddings are multiplied by.
+        residual_scale: what is added to the residual stream is multiplied by this.
+        logits_scale: what logits are multiplied by.
+        logits_softcap: of the logits, after the scale; none where None.
+        local_rope: a second RoPE, for some of the layers.
+        rope_kinds: per layer, which RoPE it has; the model's in every layer where empty.
+        learned_positions: how many positions have embeddings of their own, which are added to the tokens'; 0 for none.
+        head_bias: whether the output projection has a bias.
         experts: of the layers with mixtures of experts; None where every layer is dense.
         extra_layers: how many layers checkpoints store after the last one that are not run (multi-token prediction).
         delta: of the layers with a Gated DeltaNet; None where every layer has attention.
@@ -124,6 +147,19 @@ class DecoderConfig:
     qk_norm: bool = False
     gated: bool = False
     zero_centred: bool = False
+    qk_norm_whole: bool = False
+    norm: NormKind = NormKind.RMS
+    activation: Activation = Activation.SILU
+    scale: float | None = None
+    softcap: float | None = None
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logits_scale: float = 1.0
+    logits_softcap: float | None = None
+    local_rope: RopeConfig | None = None
+    rope_kinds: tuple[RopeKind, ...] = ()
+    learned_positions: int = 0
+    head_bias: bool = False
     experts: ExpertsConfig | None = None
     delta: DeltaConfig | None = None
     latent: LatentConfig | None = None
@@ -162,14 +198,14 @@ class Family:
         model_type: of files without ``architectures``.
         read: makes the configuration of a config.json; raises ConfigError.
         layer: makes layer ``index``.
-        stored: how checkpoints store parameters that they do not store as the model has them.
+        stored: how checkpoints of a configuration store parameters that they do not store as the model has them.
     """
 
     architecture: str
     model_type: str
     read: Callable[[ConfigFields], DecoderConfig]
     layer: Callable[[DecoderConfig, int, DType], CachedLayer]
-    stored: RecipeOf | None = None
+    stored: Callable[[DecoderConfig], RecipeOf] | None = None
 
 
 _FAMILIES: Final[dict[str, Family]] = {}

@@ -7,7 +7,7 @@ import pytest
 
 from lang_core import ConfigError
 from transformer_core._moe import Routing, Scoring
-from transformer_core._rope_config import RopeMode
+from transformer_core._rope_config import RopeKind, RopeMode
 from transformer_core._rope_scaling import YarnScaling
 from transformer_core.models._config import (
     DecoderConfig,
@@ -210,6 +210,31 @@ def test_deepseek_v3_scales_its_scores_by_yarns_temperature():
     assert stretched.scale == pytest.approx(7**-0.5 * (0.05 * math.log(40) + 1) ** 2)
 
 
+@pytest.mark.parametrize(
+    ("changes", "rotates"),
+    [
+        ({}, (True, True, True)),
+        ({"no_rope_layer_interval": 2}, (True, False, True)),
+        ({"no_rope_layers": [0, 1, 0]}, (False, True, False)),
+    ],
+)
+def test_layers_of_smollm3_that_do_not_rotate(changes, rotates):
+    config = read("SmolLM3", num_key_value_heads=2, **changes)
+    assert tuple(kind is RopeKind.MODEL for kind in config.rope_kinds) == rotates
+    assert config.tied
+    windows = read(
+        "SmolLM3", num_key_value_heads=2, no_rope_layers=[0, 1, 0], use_sliding_window=True, sliding_window=7
+    ).windows
+    assert windows == (7, None, 7)
+
+
+def test_granites_scales():
+    config = read(
+        "Granite", attention_multiplier=0.1, embedding_multiplier=12, residual_multiplier=0.2, logits_scaling=4
+    )
+    assert (config.scale, config.embedding_scale, config.residual_scale, config.logits_scale) == (0.1, 12, 0.2, 0.25)
+
+
 def test_null_heads_take_the_families_rule():
     config = read(head_dim="null", num_key_value_heads="null")
     assert (config.kv_heads, config.head_size) == (6, 4)
@@ -294,6 +319,11 @@ def test_contradictions_are_refused(changes, message):
     [
         ("Mistral", {}, "field 'num_key_value_heads' is missing"),
         ("Mixtral", {"num_key_value_heads": 2}, "field 'num_local_experts' is missing"),
+        (
+            "SmolLM3",
+            {"num_key_value_heads": 2, "no_rope_layers": [1]},
+            "'no_rope_layers': expected a list of 3 .* of 1",
+        ),
         ("Qwen3Moe", {**QWEN3_MOE, "mlp_only_layers": "0"}, "'mlp_only_layers': expected a list of the numbers of la"),
         ("Qwen3Moe", {**QWEN3_MOE, "num_experts_per_tok": 9}, "expected 1 to 8 experts per token; found 9"),
         ("DeepseekV3", {**DEEPSEEK, "num_key_value_heads": 3}, r"expected num_attention_heads \(6\): all heads share"),

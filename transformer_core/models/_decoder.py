@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Repeated, Tensor, as_dtype, f32
+from transformer_core._attention import soft_capped
 from transformer_core._cache import Cache, CacheLayout
 from transformer_core._embedding import Embedding
 from transformer_core._gated_delta_net import DeltaState
@@ -25,6 +27,9 @@ class Decoder(Module):
         self._make, self._count = lambda index: make(config, index, dtype), config.layers
         self.layers = Repeated(self._count, self._make)
         self.norm = norm(config, dtype)
+        self.embedding_scale = config.embedding_scale
+        learned = config.learned_positions
+        self.embed_positions = Embedding(learned, config.hidden, dtype=dtype) if learned else None
 
     def forward(
         self, ctx: ExecutionContext, token_ids: Tensor, step: Step, caches: Sequence[Cache] | None = None
@@ -40,7 +45,7 @@ class Decoder(Module):
         Returns:
             The residual stream [B, T, D] before the final norm, and the updated caches (none without caches).
         """
-        x = self.embed_tokens(ctx, token_ids)
+        x = self.embed(ctx, token_ids, step)
         updated: list[Cache] = []
         for index, layer in enumerate(self.layers):
             with ctx.block(layer.path):
@@ -48,6 +53,13 @@ class Decoder(Module):
             if cache is not None:
                 updated.append(cache)
         return x, tuple(updated)
+
+    def embed(self, ctx: ExecutionContext, token_ids: Tensor, step: Step) -> Tensor:
+        """token_ids i32 [B, T]: the residual stream before the first layer, [B, T, D]."""
+        x = self.embed_tokens(ctx, token_ids)
+        if self.embedding_scale != 1.0:
+            x = ctx.ops.mul(x, self.embedding_scale)
+        return x if self.embed_positions is None else ctx.ops.add(x, self.embed_positions(ctx, step.positions))
 
     def cache_layouts(self, batch: int, capacity: int) -> tuple[CacheLayout, ...]:
         """One per layer."""
@@ -81,12 +93,13 @@ class DecoderLM(Module):
                 f"dtype: expected f32, bf16, f16 or f64, for activations are fractions; found {self.dtype}"
             )
         self.model = Decoder(config, self.dtype)
-        self.lm_head = None if config.tied else Linear(config.hidden, config.vocabulary, dtype=self.dtype)
+        self.lm_head = (
+            None if config.tied else Linear(config.hidden, config.vocabulary, bias=config.head_bias, dtype=self.dtype)
+        )
 
     def forward(self, ctx: ExecutionContext, token_ids: Tensor) -> Tensor:
         """Logits f32 [B, T, V] of whole sequences, token_ids i32 [B, T], without a cache."""
-        step = make_step(ctx, self.config.rope, self.config.windows, token_ids.shape[1])
-        x, _ = self.model(ctx, token_ids, step)
+        x, _ = self.model(ctx, token_ids, self.step(ctx, token_ids.shape[1]))
         return self.logits(ctx, x)
 
     def extend(
@@ -121,10 +134,8 @@ class DecoderLM(Module):
             length = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
         capacity = next((cache.capacity for cache in caches if isinstance(cache, KVCache)), queries)
         remembers = any(isinstance(cache, DeltaState) for cache in caches)
-        step = make_step(
+        step = self.step(
             ctx,
-            config.rope,
-            config.windows,
             queries,
             keys=capacity,
             position=position,
@@ -136,12 +147,23 @@ class DecoderLM(Module):
             x = ops.dynamic_slice(x, (0, queries - 1 if last is None else last, 0), (batch, 1, config.hidden))
         return self.logits(ctx, ops.reshape(x, (batch, config.hidden))), updated
 
+    def step(self, ctx: ExecutionContext, queries: int, **known: Any) -> Step:
+        """What the layers share for T new tokens; ``known`` as for ``make_step``."""
+        config = self.config
+        return make_step(ctx, config.rope, config.windows, queries, local_rope=config.local_rope, **known)
+
     def logits(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """The residual stream [.., D]: normed, times the head, f32 [.., V]."""
         normed = ctx.tag(self.model.norm(ctx, x), "model.norm.output")
         weight = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
         wide = f32 if self.dtype.itemsize == 2 else self.dtype
         product = ctx.ops.dot_general(normed, ctx.parameter(weight), ((normed.ndim - 1,), (1,)), dtype=wide)
+        if self.lm_head is not None and self.lm_head.bias is not None:
+            product = ctx.ops.add(product, ctx.ops.cast(ctx.parameter(self.lm_head.bias), wide))
+        if self.config.logits_scale != 1.0:
+            product = ctx.ops.mul(product, self.config.logits_scale)
+        if self.config.logits_softcap is not None:
+            product = soft_capped(ctx, product, self.config.logits_softcap)
         return ctx.tag(ctx.ops.cast(product, f32), "logits")
 
     def cache_layouts(self, batch: int, capacity: int) -> tuple[CacheLayout, ...]:

@@ -1,5 +1,6 @@
 """Fields of config.json that several families share."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from lang_core import ConfigError
@@ -8,7 +9,8 @@ from transformer_core._rope_config import DEFAULT_BASE, RopeConfig
 from transformer_core.models._config import DecoderConfig
 
 _SLIDING: Final = "sliding_attention"
-_LAYER_TYPES: Final = ("full_attention", _SLIDING)
+_FULL: Final = "full_attention"
+_LAYER_TYPES: Final = (_FULL, _SLIDING)
 _WINDOW: Final = "sliding_window"
 _DEFAULT_WINDOW: Final = 4096  # transformers' where the field is absent
 
@@ -24,7 +26,8 @@ def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> Decoder
     Raises:
         ConfigError: a field is missing, of the wrong type, out of range, or contradicts another.
     """
-    fields.choice("hidden_act", ("silu", "swish"), "silu")
+    if "activation" not in known:
+        fields.choice("hidden_act", ("silu", "swish"), "silu")
     layers = fields.integer("num_hidden_layers")
     sizes: dict[str, Any] = known
     if "heads" not in known:
@@ -39,7 +42,7 @@ def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> Decoder
             "hidden": fields.integer("hidden_size"),
             "intermediate": fields.integer("intermediate_size"),
             "layers": layers,
-            "norm_eps": fields.number("rms_norm_eps"),
+            **({} if "norm_eps" in known else {"norm_eps": fields.number("rms_norm_eps")}),
             "windows": (None,) * layers,
             "tied": fields.boolean("tie_word_embeddings", False),
             "bos_token_id": fields.integer("bos_token_id", minimum=0) if fields.has("bos_token_id") else None,
@@ -101,18 +104,29 @@ def one_window(fields: ConfigFields, *, default: int | None = _DEFAULT_WINDOW) -
 def windows_of_layers(fields: ConfigFields) -> tuple[int | None, ...]:
     """``sliding_window`` for the layers that ``layer_types``, else ``max_window_layers``, says (Qwen)."""
     layers = fields.integer("num_hidden_layers")
-    kinds = fields.values.get("layer_types")
-    if kinds is not None and (
-        not isinstance(kinds, list) or len(kinds) < layers or any(kind not in _LAYER_TYPES for kind in kinds)
-    ):
+    first = fields.integer("max_window_layers", 28, minimum=0)
+    types = layer_types(fields, [_SLIDING if index >= first else _FULL for index in range(layers)])
+    if fields.boolean("use_sliding_window", False) and (fields.has(_WINDOW) or _WINDOW not in fields.values):
+        return windows_by_type(fields, types)
+    if fields.has("layer_types") and _SLIDING in types:
+        fields.refuse("layer_types", "no sliding_attention, for use_sliding_window is false or there is no window")
+    return (None,) * layers
+
+
+def windows_by_type(fields: ConfigFields, default: Sequence[str]) -> tuple[int | None, ...]:
+    """``sliding_window`` for the layers that ``layer_types`` says, or ``default`` where it is absent."""
+    window = fields.integer(_WINDOW, _DEFAULT_WINDOW)
+    return tuple(window if kind == _SLIDING else None for kind in layer_types(fields, default))
+
+
+def layer_types(fields: ConfigFields, default: Sequence[str]) -> list[str]:
+    """``layer_types``, one for each layer; ``default`` where it is absent."""
+    layers, kinds = fields.integer("num_hidden_layers"), fields.values.get("layer_types")
+    if kinds is None:
+        return list(default)
+    if not isinstance(kinds, list) or len(kinds) < layers or any(kind not in _LAYER_TYPES for kind in kinds):
         fields.refuse("layer_types", f"a list of {layers} (num_hidden_layers) of {' or '.join(_LAYER_TYPES)}")
-    if not fields.boolean("use_sliding_window", False) or (_WINDOW in fields.values and fields.values[_WINDOW] is None):
-        if kinds is not None and _SLIDING in kinds[:layers]:
-            fields.refuse("layer_types", "no sliding_attention, for use_sliding_window is false or there is no window")
-        return (None,) * layers
-    window, first = fields.integer(_WINDOW, _DEFAULT_WINDOW), fields.integer("max_window_layers", 28, minimum=0)
-    slides = [i >= first for i in range(layers)] if kinds is None else [kind == _SLIDING for kind in kinds[:layers]]
-    return tuple(window if sliding else None for sliding in slides)
+    return kinds[:layers]
 
 
 def _eos_token_ids(fields: ConfigFields) -> tuple[int, ...]:

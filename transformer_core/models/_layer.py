@@ -10,18 +10,35 @@ from transformer_core._feed_forward import SwiGLU
 from transformer_core._gated_delta_net import GatedDeltaNet
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._moe import SparseFeedForward
-from transformer_core._norm import RMSNorm
+from transformer_core._norm import LayerNorm, RMSNorm
+from transformer_core._rope_config import RopeKind
 from transformer_core._step import Step
-from transformer_core.models._config import DecoderConfig, DeltaConfig
+from transformer_core.models._config import DecoderConfig, DeltaConfig, NormKind
+
+
+class AttentionLayer(CachedLayer):
+    """A layer of attention and a feed-forward; how they and the norms are put together is a subclass's."""
+
+    def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
+        self.self_attn = attention(config, index, dtype)
+        self.mlp = feed_forward(config, index, dtype)
+
+    def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
+        """That of attention."""
+        return self.self_attn.cache_layout(batch, capacity)
 
 
 class _ResidualLayer(CachedLayer):
-    """``x + mixed(norm(x))``, then ``x + mlp(norm(x))``; subclasses say how tokens are mixed."""
+    """``x + mixed(norm(x))``, then ``x + mlp(norm(x))``; subclasses say how tokens are mixed.
+
+    What is added is scaled where the model does that (Granite).
+    """
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
         self.mlp = feed_forward(config, index, dtype)
         self.input_layernorm = norm(config, dtype)
         self.post_attention_layernorm = norm(config, dtype)
+        self.residual_scale = config.residual_scale
 
     @abstractmethod
     def mixed(self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Any) -> tuple[Tensor, Any]:
@@ -33,9 +50,12 @@ class _ResidualLayer(CachedLayer):
         """x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")
         mixed, cache = self.mixed(ctx, self.input_layernorm(ctx, x), step, cache)
-        x = ctx.ops.add(x, mixed)
+        x = self._added(ctx, x, mixed)
         forwarded = self.mlp(ctx, self.post_attention_layernorm(ctx, x))
-        return ctx.tag(ctx.ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), cache
+        return ctx.tag(self._added(ctx, x, ctx.tag(forwarded, "mlp.output")), "output"), cache
+
+    def _added(self, ctx: ExecutionContext, x: Tensor, more: Tensor) -> Tensor:
+        return ctx.ops.add(x, more if self.residual_scale == 1.0 else ctx.ops.mul(more, self.residual_scale))
 
 
 class DecoderLayer(_ResidualLayer):
@@ -88,9 +108,11 @@ def hybrid_layer(config: DecoderConfig, index: int, dtype: DType) -> CachedLayer
     return DecoderLayer(config, index, dtype)
 
 
-def norm(config: DecoderConfig, dtype: DType) -> RMSNorm:
+def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | LayerNorm:
     """A norm over D."""
-    return RMSNorm(config.hidden, eps=config.norm_eps, zero_centred=config.zero_centred, dtype=dtype)
+    if config.norm is NormKind.RMS:
+        return RMSNorm(config.hidden, eps=config.norm_eps, zero_centred=config.zero_centred, dtype=dtype)
+    return LayerNorm(config.hidden, eps=config.norm_eps, bias=config.norm is NormKind.LAYER, dtype=dtype)
 
 
 def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | LatentAttention:
@@ -121,8 +143,12 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
         output_bias=config.output_bias,
         norm_eps=config.norm_eps if config.qk_norm else None,
         zero_centred=config.zero_centred,
+        norm_whole=config.qk_norm_whole,
         gated=config.gated,
+        rope=config.rope_kinds[index] if config.rope_kinds else RopeKind.MODEL,
         window=config.windows[index],
+        scale=config.scale,
+        softcap=config.softcap,
         dtype=dtype,
     )
 
@@ -139,4 +165,4 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
             shared_gate=experts.shared_gate,
             dtype=dtype,
         )
-    return SwiGLU(config.hidden, config.intermediate, bias=config.mlp_bias, dtype=dtype)
+    return SwiGLU(config.hidden, config.intermediate, activation=config.activation, bias=config.mlp_bias, dtype=dtype)

@@ -18,8 +18,8 @@ def stored_specs(model: DecoderLM, source: WeightSource) -> dict[str, TensorSpec
 
 
 def _composed(model: DecoderLM, source: WeightSource) -> ComposedWeights | None:
-    recipe_of = family_of(model.config).stored
-    return None if recipe_of is None else ComposedWeights(source, _wanted(model), recipe_of)
+    stored = family_of(model.config).stored
+    return None if stored is None else ComposedWeights(source, _wanted(model), stored(model.config))
 
 
 def _wanted(model: Module) -> dict[str, TensorSpec]:

@@ -2,15 +2,32 @@
 
 from transformer_core.models._config import register
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
+from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mixtral import MIXTRAL
+from transformer_core.models.families._olmo2 import OLMO2
+from transformer_core.models.families._phi3 import PHI3
 from transformer_core.models.families._qwen2 import QWEN2
 from transformer_core.models.families._qwen3 import QWEN3
 from transformer_core.models.families._qwen3_moe import QWEN3_MOE
 from transformer_core.models.families._qwen3_next import QWEN3_NEXT
+from transformer_core.models.families._smollm3 import SMOLLM3
 
-FAMILIES = (LLAMA, MISTRAL, QWEN2, QWEN3, MIXTRAL, QWEN3_MOE, QWEN3_NEXT, DEEPSEEK_V3)
+FAMILIES = (
+    LLAMA,
+    MISTRAL,
+    QWEN2,
+    QWEN3,
+    MIXTRAL,
+    QWEN3_MOE,
+    QWEN3_NEXT,
+    DEEPSEEK_V3,
+    PHI3,
+    GRANITE,
+    SMOLLM3,
+    OLMO2,
+)
 
 for _family in FAMILIES:
     register(_family)

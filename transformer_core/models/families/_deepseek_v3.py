@@ -74,4 +74,4 @@ def _experts(fields: ConfigFields) -> ExpertsConfig:
     )
 
 
-DEEPSEEK_V3: Final = Family("DeepseekV3ForCausalLM", "deepseek_v3", _read, DecoderLayer, ExpertKeys())
+DEEPSEEK_V3: Final = Family("DeepseekV3ForCausalLM", "deepseek_v3", _read, DecoderLayer, lambda config: ExpertKeys())

@@ -28,6 +28,5 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     )
 
 
-MIXTRAL: Final = Family(
-    "MixtralForCausalLM", "mixtral", _read, DecoderLayer, ExpertKeys("block_sparse_moe", "w1", "w3", "w2")
-)
+_KEYS: Final = ExpertKeys(layer="block_sparse_moe", gate="w1", up="w3", down="w2")
+MIXTRAL: Final = Family("MixtralForCausalLM", "mixtral", _read, DecoderLayer, lambda config: _KEYS)

@@ -51,4 +51,4 @@ def qwen_experts(fields: ConfigFields, *, normalized: bool = False, shared: str 
     return ExpertsConfig(routing=routing, inner=inner, layers=sparse, shared=fields.integer(shared), shared_gate=True)
 
 
-QWEN3_MOE: Final = Family("Qwen3MoeForCausalLM", "qwen3_moe", _read, DecoderLayer, ExpertKeys())
+QWEN3_MOE: Final = Family("Qwen3MoeForCausalLM", "qwen3_moe", _read, DecoderLayer, lambda config: ExpertKeys())

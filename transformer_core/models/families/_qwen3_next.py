@@ -54,4 +54,4 @@ def _kinds(fields: ConfigFields) -> list[Any]:
     return kinds
 
 
-QWEN3_NEXT: Final = Family("Qwen3NextForCausalLM", "qwen3_next", _read, hybrid_layer, ExpertKeys())
+QWEN3_NEXT: Final = Family("Qwen3NextForCausalLM", "qwen3_next", _read, hybrid_layer, lambda config: ExpertKeys())

@@ -1,0 +1,46 @@
+"""SmolLM3: a Llama some of whose layers do not rotate."""
+
+from typing import Final
+
+from transformer_core._config_fields import ConfigFields
+from transformer_core._rope_config import RopeKind
+from transformer_core.models._config import DecoderConfig, Family
+from transformer_core.models._fields import heads_of, llama_kind, whole_rope, windows_by_type
+from transformer_core.models._layer import DecoderLayer
+
+_ROPE_BASE: Final = 2e6  # transformers' where the field is absent
+
+
+def _read(fields: ConfigFields) -> DecoderConfig:
+    heads, kv_heads, head_size = heads_of(fields)
+    biased = fields.boolean("attention_bias", False)
+    kinds = _rope_kinds(fields)
+    types = ["full_attention" if kind is RopeKind.MODEL else "sliding_attention" for kind in kinds]
+    slides = fields.boolean("use_sliding_window", False) and fields.has("sliding_window")
+    return llama_kind(
+        fields,
+        SMOLLM3.architecture,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        rope=whole_rope(fields, SMOLLM3.architecture, head_size, default_base=_ROPE_BASE),
+        rope_kinds=kinds,
+        windows=windows_by_type(fields, types) if slides else (None,) * len(kinds),
+        tied=fields.boolean("tie_word_embeddings", True),
+        qkv_bias=biased,
+        output_bias=biased,
+        mlp_bias=fields.boolean("mlp_bias", False),
+    )
+
+
+def _rope_kinds(fields: ConfigFields) -> tuple[RopeKind, ...]:
+    layers, every = fields.integer("num_hidden_layers"), fields.integer("no_rope_layer_interval", 4)
+    rotates = fields.values.get("no_rope_layers")
+    if rotates is None:
+        rotates = [int((index + 1) % every != 0) for index in range(layers)]
+    if not isinstance(rotates, list) or len(rotates) < layers or any(each not in (0, 1) for each in rotates):
+        fields.refuse("no_rope_layers", f"a list of {layers} (num_hidden_layers) of 1 (rotates) or 0")
+    return tuple(RopeKind.MODEL if each else RopeKind.NONE for each in rotates[:layers])
+
+
+SMOLLM3: Final = Family("SmolLM3ForCausalLM", "smollm3", _read, DecoderLayer)
