@@ -19,7 +19,7 @@ from compile_hlo.dump import MANIFEST, read_dump
 from compile_hlo.iree import DEVICES
 from lang_core import InputError, VerificationError
 from tools import cli
-from tools.comparing import DeviceSide, Side, check_alike, compare_runs, comparison_text, eager_side
+from tools.comparing import INSIDE, DeviceSide, Side, check_alike, compare_runs, comparison_text, eager_side
 from tools.drawing import check_picture, write_picture
 from tools.exporting import open_source
 from tools.running import read_inputs
@@ -41,6 +41,12 @@ _ENTRY_POINT: Final = flags.DEFINE_string("entry_point", None, "Only this one of
 _INPUT: Final = flags.DEFINE_multi_string("input", [], "NAME=FILE.npy, for --entry_point; made up by default.")
 _TOLERANCE: Final = flags.DEFINE_float(
     "tolerance", None, "Relative to a tensor's largest value; that of the coarsest dtype by default.", lower_bound=0.0
+)
+_INSIDE: Final = flags.DEFINE_enum(
+    "inside",
+    "auto",
+    list(INSIDE),
+    "Compare tagged tensors and ops of bundles: of the first call whose results diverge, of all calls, or never.",
 )
 _FORMAT: Final = flags.DEFINE_enum("format", "text", ["text", "json"], "For a person, or for a program.")
 _EVERY: Final = flags.DEFINE_bool("every", False, "A line per tensor, rather than per block.")
@@ -73,7 +79,8 @@ def _compared() -> Comparison:
         side = DeviceSide(bundle, stack.enter_context(bundle.session(_DEVICE.value)))
         calls, given = _calls(bundle)
         vocabulary = int(bundle.config.model["vocabulary"])
-        return compare_runs(side, reference, calls, vocabulary, tolerance=_TOLERANCE.value, given=given)
+        options = {"tolerance": _TOLERANCE.value, "inside": _INSIDE.value}
+        return compare_runs(side, reference, calls, vocabulary, given=given, **options)
 
 
 def _dumps(found: Path) -> Comparison:

@@ -103,7 +103,7 @@ class Comparison:
         if first is None:
             return ""
         label = first.label
-        where = f"{_op(label)}block {first.block or '(none)'}, module {label.module_path or '(not known)'}"
+        where = f"{_op(label)}block {first.block or '(none)'}{_module(label)}"
         line = f", {label.line}" if label.line else ""
         often = f", iteration {label.iteration}" if label.iteration else ""
         last = self.last_agreeing
@@ -146,6 +146,10 @@ def _moment(tensor: ComparedTensor) -> tuple[int, int, bool]:
 def _without_nan(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Figures as JSON can say them."""
     return {name: None if math.isnan(value) else value for name, value in figures.items()}
+
+
+def _module(label: TensorLabel) -> str:
+    return "" if label.module_path is None else f", module {label.module_path or 'at the root'}"
 
 
 def _op(label: TensorLabel) -> str:

@@ -61,7 +61,7 @@ def _dump(directory: Path, broken: Sequence[str] = ()) -> Path:
 def test_every_flag_is_there() -> None:
     ours = {flag.name for flag in program.flags.FLAGS.flags_by_module_dict()[program.__name__]}
     assert ours == set(
-        "found reference model device reference_device entry_point input tolerance format every picture".split()
+        "found reference model device reference_device entry_point input tolerance inside format every picture".split()
     )
 
 
@@ -84,14 +84,28 @@ def test_bundles_that_differ(comparing: Compare, bundle: Path, tmp_path: Path) -
     other = _copy_with_other_weights(bundle, tmp_path / "other", "model.layers.1.self_attn.k_proj.weight")
     done = comparing(f"--found={other}", f"--reference={bundle}", "--every", f"--picture={tmp_path / 'p.svg'}")
     assert done.code == 3
-    assert done.err.startswith("error: first divergence: block layers.1, ")
-    assert "tensor 'layers.1.key_cache' (INOUT of prefill, step 0): max abs " in done.err
+    assert done.err.startswith("comparing the inside of prefill ...\nerror: first divergence: op parameter, ")
+    assert "block model.layers.1, module model.layers.1.self_attn.k_proj, " in done.err
+    assert "(TAG of prefill, step 0): max abs " in done.err
     rows = {tuple(line.split()[:3]): line.split()[4] for line in done.out.splitlines() if " after " in line}
     assert rows["0", "prefill", "layers.0.key_cache"] == "agrees"
     assert rows["0", "prefill", "layers.1.key_cache"] == rows["0", "prefill", "logits"] == "differs"
     assert ElementTree.parse(tmp_path / "p.svg").getroot().tag.endswith("svg")
+    outside = comparing(f"--found={other}", f"--reference={bundle}", "--inside=never")
+    assert outside.err.startswith("error: first divergence: block layers.1: tensor 'layers.1.key_cache' (INOUT of ")
     same = comparing(f"--found={bundle}", f"--reference={bundle}", "--reference_device=local-sync")
     assert same.code == 0
+
+
+def test_inside_of_what_agrees(comparing: Compare, bundle: Path) -> None:
+    done = comparing(f"--found={bundle}", "--inside=always", "--entry_point=decode", "--format=json")
+    assert done.code == 0
+    assert done.err == "comparing the inside of decode ...\nevery tensor inside agrees when it is shown\n"
+    tensors = json.loads(done.out)["tensors"]
+    inner = {each["name"]: each for each in tensors if each["when"] == "during"}
+    assert {each["state"] for each in tensors} == {"agrees"}
+    assert {"model.layers.0.input", "model.layers.1.self_attn.q", "model.layers.1.output"} <= set(inner)
+    assert inner["model.layers.1.output"]["op"] == "add"
 
 
 def test_given_inputs_and_one_entry_point(comparing: Compare, bundle: Path, tmp_path: Path) -> None:
@@ -138,7 +152,7 @@ def test_dumps(comparing: Compare, tmp_path: Path) -> None:
     assert comparing(f"--found={reference}", f"--reference={reference}").code == 0
     done = comparing(f"--found={found}", f"--reference={reference}", f"--picture={tmp_path / 'p.png'}")
     assert done.code == 3
-    assert "first divergence: op add, block model.layers.1, " in done.err
+    assert "first divergence: op add, block model.layers.1: tensor " in done.err
     assert "of 6 tensors 2 agree, 4 differ (tolerance 1e-04)" in done.out
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
     assert comparing(f"--found={found}", f"--reference={reference}", "--tolerance=3").code == 0

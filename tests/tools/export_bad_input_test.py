@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from compile_dag import Node
 from compile_hlo import lower_module
 from compile_hlo.archive import read_archive_index, write_archive
 from compile_hlo.bundle import Bundle
+from compile_hlo.emit import RULES, Emitter
 from lang_core import CompileError, InputError, VerificationError
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights, write_checkpoint
@@ -295,7 +297,45 @@ def test_a_wrong_lowering_is_found_and_not_published(
     assert (done.code, done.out) == (3, "")
     assert "device local-task, entry point 'prefill', result 'logits' disagrees with the eager context" in done.err
     assert "1e-04 is allowed for f32" in done.err
+    assert "first divergence: op parameter, block model.layers.0, module model.layers.0.mlp.up_proj, " in done.err
     assert tree(place) == before
+
+
+@pytest.mark.parametrize("flags", [["--target=llvm-cpu"], ["--target=none", "--verify=interpreter"]])
+def test_a_wrong_rule_is_found_and_its_place_named(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    """The rule of one op leaves the op out, in one block alone."""
+    whole = RULES["logistic"]
+
+    def broken(e: Emitter, node: Node) -> None:
+        if node.path.startswith("model.layers.1."):
+            e.alias(node, e.name(node.inputs[0]))
+        else:
+            whole(e, node)
+
+    monkeypatch.setitem(RULES, "logistic", broken)
+    before = tree(place)
+    done = _export(capsys, *flags, "--num_layers=2", "--entry_points=forward", "--sequence=3")
+    assert (done.code, done.out) == (3, "")
+    assert "entry point 'forward', result 'logits' disagrees with the eager context" in done.err
+    assert "first divergence: op logistic, block model.layers.1, module model.layers.1.mlp, " in done.err
+    assert "transformer_core/_feed_forward.py:" in done.err
+    assert tree(place) == before
+
+
+def test_a_fault_that_shows_only_as_a_whole_is_said_so(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(points: Any, write: Callable[[str], object], form: Any, **options: Any) -> Any:
+        return lower_module(
+            points, lambda text: write(text.replace("stablehlo.sine", "stablehlo.cosine")), form, **options
+        )
+
+    monkeypatch.setattr(_STEPS + "lower_module", wrong)
+    done = _export(capsys, "--target=llvm-cpu", "--num_layers=1", "--entry_points=forward", "--sequence=3")
+    assert (done.code, done.out) == (3, "")
+    assert "every tensor inside agrees when it is shown: the fault is in what is left out then" in done.err
 
 
 def test_text_that_is_no_stablehlo_is_found_and_not_published(

@@ -1,11 +1,12 @@
 """What tools:compare does: two sides run on the same inputs, and what was found said as text."""
 
 from tools.comparing._inputs import Arrays, example_inputs, next_state
-from tools.comparing._runs import compare_runs
+from tools.comparing._runs import INSIDE, compare_runs
 from tools.comparing._sides import DeviceSide, EagerSide, Side, check_alike, eager_side, model_of
 from tools.comparing._text import comparison_text, error_of
 
 __all__ = [
+    "INSIDE",
     "Arrays",
     "DeviceSide",
     "EagerSide",

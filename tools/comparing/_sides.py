@@ -8,6 +8,7 @@ import numpy as np
 
 from compile_hlo.archive import ArchiveWeights
 from compile_hlo.bundle import ARCHIVE, Bundle, EntryPointConfig
+from compile_hlo.divergence import DeviceRunner, EagerReference, Reference, RunnerReference
 from compile_hlo.iree import Session
 from lang_core import EagerExecutionContext, EntryPoint, InputError, WeightSource
 from tools.comparing._inputs import Arrays
@@ -27,6 +28,10 @@ class Side(Protocol):
 
     @property
     def dtypes(self) -> Sequence[str]: ...
+
+    def inside(self, entry_point: str) -> Reference:
+        """The same entry point, for a look inside."""
+        ...
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray]) -> Arrays:
         """The results by name."""
@@ -52,6 +57,30 @@ class DeviceSide:
         tensors = self._session.function(entry_point)(*values)
         return {result.name: tensor.numpy() for result, tensor in zip(described.results, tensors, strict=True)}
 
+    def runner(self, weights: WeightSource | None = None) -> DeviceRunner:
+        """What runs other graphs of the model as the bundle does.
+
+        Args:
+            weights: of the model, for a bundle that has no archive.
+
+        Raises:
+            InputError: there are no weights.
+        """
+        archive = self._bundle.path / ARCHIVE
+        if archive.is_file():
+            return DeviceRunner(self._session.device, archive)
+        if weights is None:
+            raise InputError(f"{self._bundle.path} has no {ARCHIVE}, so nothing can be shown of its inside")
+        return DeviceRunner(self._session.device, weights)
+
+    def point(self, entry_point: str) -> EntryPoint:
+        """The entry point of the bundle's model."""
+        return next(each for each in model_of(self._bundle)[1] if each.name == entry_point)
+
+    def inside(self, entry_point: str) -> Reference:
+        """The same entry point, for a look inside."""
+        return RunnerReference(self.point(entry_point), self.runner())
+
 
 class EagerSide:
     """Entry points of a model in the eager context."""
@@ -60,14 +89,18 @@ class EagerSide:
         self.name: Final = name
         self.dtypes: Final = tuple({each.spec.dtype.name for point in points for each in point.arguments})
         self._points = {point.name: point for point in points}
-        self._weights = weights
+        self.weights: Final = weights
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray]) -> Arrays:
         """Runs it with NumPy."""
-        ctx = EagerExecutionContext(self._weights)
+        ctx = EagerExecutionContext(self.weights)
         point = self._points[entry_point]
         values = [inputs[each.name].astype(each.spec.dtype.numpy) for each in point.arguments]
         return {name: tensor.numpy() for name, tensor in point(ctx, *map(ctx.constant, values)).items()}
+
+    def inside(self, entry_point: str) -> Reference:
+        """The same entry point, for a look inside."""
+        return EagerReference(self._points[entry_point], self.weights)
 
 
 def _dtype(bundle: Bundle) -> str:

@@ -7,14 +7,20 @@ from typing import Any, Final
 from compile_hlo import LoweredModule, lower_module
 from compile_hlo.bundle import ARTIFACT, Bundle
 from compile_hlo.compare import TOLERANCE, agreement
+from compile_hlo.divergence import EagerReference, InterpreterRunner, Runner, locate
 from compile_hlo.emit import ArgumentParameters
 from compile_hlo.iree import DEVICES, available, target_of_device
 from compile_hlo.portable import interpret, write_artifact
-from lang_core import EagerExecutionContext, EntryPoint, VerificationError, WeightSource
-from tools.comparing import Arrays, example_inputs, next_state
+from lang_core import EagerExecutionContext, EntryPoint, TapelineError, VerificationError, WeightSource
+from tools.cli import say
+from tools.comparing import Arrays, DeviceSide, example_inputs, next_state
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
+
+_NOTHING_FOUND: Final = (
+    "every tensor inside agrees when it is shown: the fault is in what is left out then (block functions, fusion)"
+)
 
 
 def write_portable(
@@ -39,11 +45,15 @@ class References:
     """What the eager context computes: inputs and results of every entry point, made when first asked for.
 
     Entry points are run in their order, each on the caches that the one before left.
+
+    Attributes:
+        entry_points: by name.
+        weights: of the model.
     """
 
     def __init__(self, entry_points: Sequence[EntryPoint], weights: WeightSource, vocabulary: int) -> None:
-        self._entry_points = entry_points
-        self._weights = weights
+        self.entry_points: Final = {each.name: each for each in entry_points}
+        self.weights: Final = weights
         self._vocabulary = vocabulary
         self._made: dict[str, tuple[Arrays, Arrays]] | None = None
 
@@ -52,10 +62,10 @@ class References:
         if self._made is None:
             self._made = {}
             state: Arrays = {}
-            for entry_point in self._entry_points:
+            for entry_point in self.entry_points.values():
                 specs = {argument.name: argument.spec for argument in entry_point.arguments}
                 inputs = example_inputs(specs, self._vocabulary, state)
-                ctx = EagerExecutionContext(self._weights)
+                ctx = EagerExecutionContext(self.weights)
                 results = entry_point(ctx, *[ctx.constant(array) for array in inputs.values()])
                 outputs = {name: tensor.numpy() for name, tensor in results.items()}
                 self._made[entry_point.name] = inputs, outputs
@@ -87,13 +97,14 @@ def check_devices(
 
 
 def _check_device(bundle: Bundle, references: References, dtype: str, device: str) -> list[dict[str, Any]]:
-    rows = []
+    rows: list[dict[str, Any]] = []
     with bundle.session(device) as session:
+        side = DeviceSide(bundle, session)
         for name, (inputs, expected) in references().items():
-            scalars = {argument.name for argument in bundle.entry_point(name).args if argument.kind == "scalar"}
-            values = [int(array) if key in scalars else array for key, array in inputs.items()]
-            found = [tensor.numpy() for tensor in session.function(name)(*values)]
-            rows += compared(device, name, dict(zip(expected, found, strict=True)), expected, dtype)
+            try:
+                rows += compared(device, name, side.run(name, inputs), expected, dtype)
+            except VerificationError as error:
+                raise _located(error, references, name, side.runner(references.weights), dtype) from None
     return rows
 
 
@@ -101,17 +112,34 @@ def check_interpreter(
     entry_points: Sequence[EntryPoint], references: References, weights: WeightSource, dtype: str, staging: Path
 ) -> list[dict[str, Any]]:
     """Runs every entry point in StableHLO's reference interpreter and compares with the eager context."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     text = staging / "interpreter.mlir"
     for entry_point in entry_points:
         with text.open("w") as file:
             lowered = lower_module([entry_point], file.write, ArgumentParameters())
         inputs, expected = references()[entry_point.name]
         parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]
-        found = interpret(text, [*inputs.values(), *parameters])
-        rows += compared("interpreter", entry_point.name, dict(zip(expected, found, strict=True)), expected, dtype)
+        found = dict(zip(expected, interpret(text, [*inputs.values(), *parameters]), strict=True))
+        try:
+            rows += compared("interpreter", entry_point.name, found, expected, dtype)
+        except VerificationError as error:
+            raise _located(error, references, entry_point.name, InterpreterRunner(weights), dtype) from None
     text.unlink()
     return rows
+
+
+def _located(
+    error: VerificationError, references: References, name: str, runner: Runner, dtype: str
+) -> VerificationError:
+    """The error, and where the first tensor inside departs."""
+    say("looking for the first divergence ...")
+    entry_point, (inputs, _) = references.entry_points[name], references()[name]
+    reference = EagerReference(entry_point, references.weights)
+    try:
+        found = locate(entry_point, inputs, runner, reference, TOLERANCE[dtype]).divergence()
+    except TapelineError as refused:
+        found = f"the first divergence could not be looked for: {refused}"
+    return VerificationError(f"{error}; {found or _NOTHING_FOUND}")
 
 
 def compared(device: str, entry_point: str, found: Arrays, expected: Arrays, dtype: str) -> list[dict[str, Any]]:

@@ -1,0 +1,76 @@
+"""Graphs that give, besides their results, values from inside."""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+
+from compile_dag import TAG, ComputeGraph, Node, TagInfo, Value, tag_info
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value from inside of a graph.
+
+    Attributes:
+        info: its name, and where it comes from.
+        value: the value.
+        iteration: how many shown values of the same name come before it.
+    """
+
+    info: TagInfo
+    value: Value
+    iteration: int = 0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What is the same in another graph of the same model."""
+        return self.info.name, self.iteration
+
+
+def tagged(graph: ComputeGraph) -> list[Shown]:
+    """The tagged values of a graph, in order; those inside of loops and branches are not to be had."""
+    return _numbered((tag_info(node), node.inputs[0]) for node in graph.nodes if node.op is TAG)
+
+
+def ops_of(graph: ComputeGraph) -> list[Shown]:
+    """The result of every op of a graph, in order, under the name of its op below the path of its module."""
+    return _numbered(_named(node, value) for node in graph.nodes if node.op is not TAG for value in node.results)
+
+
+def made_for(graph: ComputeGraph, target: Value, known: Container[int]) -> list[Shown]:
+    """Those of ``ops_of`` that the target is made of, and itself, as far back as to values whose id is known."""
+    makers = {id(value): node for node in graph.nodes for value in node.results if node.op is not TAG}
+    needed: set[int] = set()
+    done: set[int] = set()
+    waiting = [target]
+    while waiting:
+        value = waiting.pop()
+        maker = makers.get(id(value))
+        if maker is None or (value is not target and id(value) in known):
+            continue
+        needed.add(id(value))
+        if id(maker) not in done:
+            done.add(id(maker))
+            waiting.extend(maker.inputs)
+    return [each for each in ops_of(graph) if id(each.value) in needed]
+
+
+def _named(node: Node, value: Value) -> tuple[TagInfo, Value]:
+    """A value under the name of its op."""
+    result = Value(value.spec, value.tape, TAG.name, value.path, value.line)
+    return tag_info(Node(TAG, (value,), (node.op.name,), (result,), node.block)), value
+
+
+def _numbered(pairs: Iterator[tuple[TagInfo, Value]]) -> list[Shown]:
+    met: dict[str, int] = {}
+    found = []
+    for info, value in pairs:
+        found.append(Shown(info, value, met.get(info.name, 0)))
+        met[info.name] = met.get(info.name, 0) + 1
+    return found
+
+
+def with_results(graph: ComputeGraph, shown: Sequence[Shown]) -> ComputeGraph:
+    """The graph with these values as further results, and without tags. Names of results are strings of no meaning."""
+    more = {f"shown {number}": each.value for number, each in enumerate(shown)}
+    nodes = tuple(node for node in graph.nodes if node.op is not TAG)
+    return ComputeGraph(graph.name, graph.inputs, nodes, {**graph.outputs, **more})
