@@ -82,7 +82,7 @@ def test_both_fields_may_stand_side_by_side_if_they_agree():
 def test_an_unknown_type_is_named_with_what_is_near():
     message = (
         r"config.json: rope_scaling: field 'type': expected one of default, linear, dynamic, llama3, yarn, longrope, "
-        r"mrope; did you mean 'yarn'\?; found 'yarm'"
+        r"su, mrope; did you mean 'yarn'\?; found 'yarm'"
     )
     with pytest.raises(ConfigError, match=message):
         read({"type": "yarm"}, form=4)
