@@ -35,10 +35,11 @@ class Cell:
 
 @dataclass(slots=True)
 class _Place:
-    """A cell, or the point in a layer that a long connection goes through."""
+    """A cell, or the place in a layer that a long connection goes through."""
 
     cell: Cell
     layer: int
+    passes: bool = False
     above: list["_Place"] = field(default_factory=list)
     below: list["_Place"] = field(default_factory=list)
 
@@ -84,7 +85,7 @@ def _connect(places: Sequence[_Place], edges: Sequence[tuple[int, int]]) -> dict
     for source, target in edges:
         chain = chains.setdefault(source, [places[source]])
         while chain[-1].layer < places[target].layer - 1:
-            chain.append(_Place(Cell(2.0, 0.0), chain[-1].layer + 1))
+            chain.append(_Place(Cell(2.0, 0.0), chain[-1].layer + 1, passes=True))
             _link(chain[-2], chain[-1])
         _link(chain[places[target].layer - 1 - places[source].layer], places[target])
     return chains
@@ -145,13 +146,16 @@ def _set_places(rows: Sequence[list[_Place]]) -> None:
         height = max((each.cell.height for each in row), default=0.0)
         for each in row:
             each.cell.x -= least
-            each.cell.y = y + (height / 2 if each.cell.height == 0 else 0.0)
+            each.cell.y = y
+            if each.passes:
+                each.cell.height = height
         y += height + _GAP_Y
 
 
 def _route(chain: Sequence[_Place], target: _Place) -> list[Point]:
     """From the source's lower edge to its part of the target's upper edge."""
-    points = [(each.cell.x, each.cell.y) for each in chain[1 : target.layer - chain[0].layer]]
+    passed = [each.cell for each in chain[1 : target.layer - chain[0].layer]]
+    points = [(cell.x, y) for cell in passed for y in dict.fromkeys((cell.y, cell.y + cell.height))]
     first, cell = chain[0].cell, target.cell
     entries = sorted(target.above, key=lambda each: each.cell.x)
     at = entries.index(chain[target.layer - 1 - chain[0].layer])

@@ -108,9 +108,17 @@ def _picture(parts: Sequence[Port | Item], edges: Sequence[Edge], prefix: str, m
         owner.update(dict.fromkeys(inside, index))
     picture = _Picture(shapes=[_shape(part, edges, prefix, made) for part in parts])
     cells = [shape.cell for shape in picture.shapes]
-    here = [(owner[e.source], owner[e.target]) for e in edges if e.source in owner and e.target in owner]
-    picture.lines = list(place(cells, [(i, j) for i, j in here if i < j]).values())
-    back = dict.fromkeys((i, j) for (i, j), e in zip(here, _inside(edges, owner), strict=True) if e.carried and i >= j)
+    forward: list[tuple[int, int]] = []
+    back: dict[tuple[int, int], None] = {}
+    for edge in edges:
+        i, j = owner.get(edge.source), owner.get(edge.target)
+        if i is None or j is None:
+            continue
+        if i < j:
+            forward.append((i, j))
+        elif edge.carried and (i > j or _is_box(parts[i])):
+            back[i, j] = None
+    picture.lines = list(place(cells, forward).values())
     picture.carried = [(cells[i], cells[j]) for i, j in back]
     room = 26.0 if picture.carried else 0.0
     edge_of = [cell.x + cell.width / 2 for cell in cells] + [x for line in picture.lines for x, _ in line]
@@ -119,14 +127,15 @@ def _picture(parts: Sequence[Port | Item], edges: Sequence[Edge], prefix: str, m
     return picture
 
 
-def _inside(edges: Sequence[Edge], owner: dict[int, int]) -> list[Edge]:
-    return [edge for edge in edges if edge.source in owner and edge.target in owner]
+def _is_box(part: Port | Item) -> bool:
+    """Whether a part is drawn as one box, though it may repeat."""
+    return not isinstance(part, Repeat) or (len(part.items) == 1 and isinstance(part.items[0], Box))
 
 
 def _shape(part: Port | Item, edges: Sequence[Edge], prefix: str, made: dict[int, list[str]]) -> _Shape:
     if isinstance(part, Port):
         return _labelled(port_lines(part), _PORT, 12.0)
-    if isinstance(part, Repeat) and len(part.items) == 1 and isinstance(part.items[0], Box):
+    if isinstance(part, Repeat) and _is_box(part):
         shape = _shape(part.items[0], edges, prefix, made)
         shape.count = part.count
         return shape
