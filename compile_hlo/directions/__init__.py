@@ -3,7 +3,7 @@
 Facts of the program, found by following buffers through it (docs/design/0007-directions.md).
 """
 
-from compile_hlo.directions._dataflow import NONE, Origin, Origins, origins_of
+from compile_hlo.directions._dataflow import NONE, Origin, Origins, Written, note, origins_of
 from compile_hlo.directions._direction import (
     ArgumentDirection,
     Direction,
@@ -16,13 +16,15 @@ from compile_hlo.directions._function import (
     FunctionFlow,
     StretchFlow,
     check_declared,
-    in_place_arguments,
-    in_place_of,
+    directions_of,
+    graph_directions,
 )
 from compile_hlo.directions._kernel import Kernel
+from compile_hlo.directions._reflection import REFLECTION, reflected
 
 __all__ = [
     "NONE",
+    "REFLECTION",
     "ArgumentDirection",
     "Direction",
     "FunctionFlow",
@@ -32,10 +34,13 @@ __all__ = [
     "Origin",
     "Origins",
     "StretchFlow",
+    "Written",
     "WrittenAt",
     "check_declared",
-    "in_place_arguments",
-    "in_place_of",
+    "directions_of",
+    "graph_directions",
     "joined",
+    "note",
     "origins_of",
+    "reflected",
 ]

@@ -73,11 +73,11 @@ def flow_of(nodes: Iterable[Node], outside: OriginsOf, written: Written) -> dict
     return found
 
 
-def origins_of(node: Node, origins: OriginsOf) -> Sequence[Origins]:
-    """The origins of a node's first results; the others have none."""
+def origins_of(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
+    """The origins of a node's first results; the others have none. What it writes goes to ``written``."""
     if node.op.name in _FRESH or node.op.name in GIVEN or not any(origins(value) for value in node.inputs):
         return ()
-    return _results(node, origins, {})
+    return _results(node, origins, written)
 
 
 def made_by(nodes: Iterable[Node]) -> set[int]:

@@ -1,5 +1,6 @@
 """What is recorded of arguments is enough to keep what a caller owns, on every device."""
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from iree import runtime
 
 from compile_hlo import lower_module
 from compile_hlo.bundle import entry_point_config, signature
@@ -78,6 +80,30 @@ def like_x(body: Body) -> Body:
         return found | {"y": ctx.ops.reshape(found["y"], X.shape)}
 
     return reshaped
+
+
+def test_a_loader_without_our_code_reads_the_directions(tmp_path: Path) -> None:
+    """With json and IREE's runtime alone."""
+    made = [entry_point(UPDATED["directly"], "kept"), entry_point(UPDATED["directly"], "donated", alias_result="y")]
+    opened(made, "local-sync", tmp_path).close()
+    instance = runtime.VmInstance()
+    module = runtime.VmModule.mmap(instance, str(tmp_path / "m.vmfb"))
+    found = {}
+    for name in ("kept", "donated"):
+        function = module.lookup_function(name)
+        assert function is not None
+        found[name] = json.loads(function.reflection["tapeline.signature"])
+        del function
+    del module
+    del instance
+    x = {"name": "x", "kind": "tensor", "direction": "IN", "effective": "INOUT", "guarded": True}
+    row = {"name": "row", "kind": "tensor", "direction": "IN", "effective": "IN", "guarded": False}
+    others = [row, {"name": "position", "kind": "scalar"}]
+    taken = {"direction": "INOUT", "guarded": False, "alias_result": "y", "in_place": True}
+    assert found == {
+        "kept": {"args": [x, *others], "results": [{"name": "y", "direction": "OUT"}]},
+        "donated": {"args": [x | taken, *others], "results": [{"name": "y", "direction": "INOUT"}]},
+    }
 
 
 def test_what_is_not_donated_keeps_its_bytes(device: str, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Directions of an entry point's arguments, stretch by stretch."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.directions._dataflow import NONE, Origin, Origins, Written, flow_of, follow, made_by, note
@@ -109,12 +109,11 @@ class FunctionFlow:
         """Ends with the results."""
         self._read(outputs.values())
         unread = {self._numbers[key] for key in self._unread}
-        in_place = in_place_of(
-            self._tensors, {name: self._origins.get(id(value), NONE) for name, value in outputs.items()}
-        )
-        return tuple(
-            _direction(argument, self._written.get(number), number not in unread, argument.name in in_place)
-            for number, argument in enumerate(self._tensors)
+        return directions_of(
+            self._tensors,
+            self._written,
+            set(self._numbers.values()) - unread,
+            {name: self._origins.get(id(value), NONE) for name, value in outputs.items()},
         )
 
     def _read(self, values: Iterable[Value]) -> None:
@@ -140,14 +139,40 @@ def in_place_of(tensors: Sequence[Argument], results: Mapping[str, Origins]) -> 
     )
 
 
-def in_place_arguments(graph: ComputeGraph, arguments: Sequence[Argument]) -> frozenset[str]:
-    """The same for a whole graph."""
-    given = zip(graph.inputs.values(), arguments, strict=False)  # begin() refuses other arguments
+def directions_of(
+    tensors: Sequence[Argument], written: Mapping[int, WrittenAt], read: Container[int], results: Mapping[str, Origins]
+) -> tuple[ArgumentDirection, ...]:
+    """Directions of a function's arguments.
+
+    Args:
+        tensors: the tensor arguments.
+        written: where, by their numbers.
+        read: the numbers of those that are read.
+        results: origins of the results by name: numbers of tensor arguments.
+    """
+    in_place = in_place_of(tensors, results)
+    return tuple(
+        _direction(argument, written.get(number), number in read, argument.name in in_place)
+        for number, argument in enumerate(tensors)
+    )
+
+
+def graph_directions(graph: ComputeGraph, arguments: Sequence[Argument]) -> tuple[ArgumentDirection, ...]:
+    """Directions of the arguments of a whole graph, as FunctionFlow finds them."""
+    given = zip(graph.inputs.values(), arguments, strict=False)  # a module's writer refuses other arguments
     tensors = [(value, each) for value, each in given if each.kind == "tensor"]
-    begun: dict[int, Origins] = {id(value): {number: Origin.GIVEN} for number, (value, _) in enumerate(tensors)}
-    found = begun | flow_of(graph.nodes, lambda value: begun.get(id(value), NONE), {})
-    results = {name: found.get(id(value), NONE) for name, value in graph.outputs.items()}
-    return in_place_of([each for _, each in tensors], results)
+    numbers = {id(value): number for number, (value, _) in enumerate(tensors)}
+    begun: dict[int, Origins] = {key: {number: Origin.GIVEN} for key, number in numbers.items()}
+    written: Written = {}
+    found = begun | flow_of(graph.nodes, lambda value: begun.get(id(value), NONE), written)
+    outputs = graph.outputs
+    used = {id(value) for node in graph.nodes for value in node.inputs} | {id(value) for value in outputs.values()}
+    return directions_of(
+        [each for _, each in tensors],
+        written,
+        {number for key, number in numbers.items() if key in used},
+        {name: found.get(id(value), NONE) for name, value in outputs.items()},
+    )
 
 
 def _direction(argument: Argument, written: WrittenAt | None, read: bool, in_place: bool) -> ArgumentDirection:

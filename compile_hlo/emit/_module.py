@@ -1,13 +1,23 @@
 """A whole module: functions of entry points, then what they refer to."""
 
+import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Self
 
 import numpy as np
 
 from compile_dag import ComputeGraph, Node, Value
-from compile_hlo.directions import ArgumentDirection, FunctionFlow, Kernel, StretchFlow, in_place_arguments
+from compile_hlo.directions import (
+    REFLECTION,
+    ArgumentDirection,
+    FunctionFlow,
+    Kernel,
+    StretchFlow,
+    graph_directions,
+    reflected,
+)
 from compile_hlo.emit._blocks import BlockFunctions, CallSite
 from compile_hlo.emit._emitter import LEAVES, Emitter, Write
 from compile_hlo.emit._parameter_table import ParameterTable
@@ -129,7 +139,9 @@ class FunctionWriter:
         blocks: BlockFunctions | None,
         flow: FunctionFlow,
         results: Sequence[str],
+        head: Sequence[ArgumentDirection],
     ) -> None:
+        self._head = head
         self._results = tuple(results)
         self._write = write
         self._emitter = emitter
@@ -160,10 +172,16 @@ class FunctionWriter:
         self._flow.forget(gone)
 
     def end(self, results: Sequence[Value]) -> None:
-        """Writes the return."""
+        """Writes the return.
+
+        Raises:
+            GraphError: the body does with the arguments what the head does not say.
+        """
         named = dict(zip(self._results, results, strict=True))
         self._emitter.end("return", results, [self._flow.shares(name, value) for name, value in named.items()])
         self.directions = self._flow.end(named)
+        if [replace(each, written=None) for each in self.directions] != [replace(e, written=None) for e in self._head]:
+            raise GraphError(f"the head says {self._head} of the arguments, and the body has {self.directions}")
         self._write("  }\n")
 
 
@@ -200,8 +218,8 @@ class ModuleWriter:
             self._form.specs = ParameterTable()
             self._form.specs.update({path: value.spec for path, value in graph.parameters().items()})
         results = {name: value.spec for name, value in graph.outputs.items()}
-        in_place = in_place_arguments(graph, arguments)
-        function = self.begin(graph.name, graph.inputs, arguments, results, in_place)
+        directions = graph_directions(graph, arguments)
+        function = self.begin(graph.name, graph.inputs, arguments, results, directions)
         for nodes, values in stretches(graph):
             function.stretch(nodes, values)
         function.end(tuple(graph.outputs.values()))
@@ -215,7 +233,7 @@ class ModuleWriter:
         inputs: Mapping[str, Value],
         arguments: Sequence[Argument],
         results: Mapping[str, TensorSpec],
-        in_place: Container[str],
+        directions: Sequence[ArgumentDirection],
     ) -> FunctionWriter:
         """Writes the head of a public function; the caller writes the body.
 
@@ -224,7 +242,7 @@ class ModuleWriter:
             inputs: the values of its arguments.
             arguments: what is to be known of them.
             results: specs by name.
-            in_place: the arguments that come back updated, in their own buffer.
+            directions: of the tensor arguments.
 
         Raises:
             GraphError: arguments and inputs are not the same, or an alias does not fit.
@@ -232,6 +250,7 @@ class ModuleWriter:
         if [argument.name for argument in arguments] != list(inputs):
             raise GraphError(f"function {name!r}: inputs {list(inputs)} are not the arguments {arguments}")
         self._functions.append(name)
+        in_place = {each.name for each in directions if each.in_place}
         emitter = Emitter(self._write, self._form)
         heads: list[str] = []
         numbers: list[tuple[str, Argument]] = []
@@ -248,14 +267,24 @@ class ModuleWriter:
         if isinstance(self._form, ArgumentParameters):
             heads += self._form.heads(name)
         kinds = ", ".join(map(tensor_type, results.values()))
-        self._write(f"  func.func public {symbol(name)}({', '.join(heads)}) -> ({kinds}) {{\n")
+        reflection = self._reflection(arguments, results, directions)
+        head = f"  func.func public {symbol(name)}({', '.join(heads)}) -> ({kinds}){reflection}"
+        self._write(f"{head} {{\n")
         for text, argument in numbers:
             kind = tensor_type(argument.spec)
             load = f'"tensor.from_elements"({text}) : ({_element(kind)}) -> {kind}'
             emitter.bind(inputs[argument.name], emitter.new(load))
-        return FunctionWriter(
-            self._write, emitter, self._blocks, FunctionFlow(arguments, inputs.values()), tuple(results)
-        )
+        flow = FunctionFlow(arguments, inputs.values())
+        return FunctionWriter(self._write, emitter, self._blocks, flow, tuple(results), directions)
+
+    def _reflection(
+        self, arguments: Sequence[Argument], results: Iterable[str], directions: Sequence[ArgumentDirection]
+    ) -> str:
+        """What IREE keeps with the compiled function; none in the portable form, which is pure StableHLO."""
+        if isinstance(self._form, ArgumentParameters):
+            return ""
+        text = json.dumps(reflected(arguments, results, directions), separators=(",", ":"))
+        return f" attributes {{iree.reflection = {{{REFLECTION} = {quoted(text)}}}}}"
 
     def kernels(self) -> list[Kernel]:
         """The private functions so far."""

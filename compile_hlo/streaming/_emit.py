@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from compile_dag import Node, TagInfo, Value, has_tags, tags_of
-from compile_hlo.directions import in_place_of
 from compile_hlo.emit import FunctionWriter, ModuleWriter
 from compile_hlo.passes import Subexpressions, needed_nodes
 from compile_hlo.streaming._plan import INPUT, Plan, fingerprint
@@ -38,9 +37,8 @@ class EmittingSink(StretchSink):
         """Writes the function's head."""
         for serial, value in enumerate(inputs.values()):
             value.mark = INPUT, serial
-        tensors = [argument for argument in self._arguments if argument.kind == "tensor"]
-        in_place = in_place_of(tensors, self._plan.origins)
-        self._function = self._writer.begin(name, inputs, self._arguments, self._plan.results, in_place)
+        plan = self._plan
+        self._function = self._writer.begin(name, inputs, self._arguments, plan.results, plan.directions)
 
     def _number_results(self, node: Node) -> None:
         for value in node.results:

@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compile_dag import ComputeGraph, Node, Value, has_tags
-from compile_hlo.directions import NONE, Origin, Origins, origins_of
+from compile_hlo.directions import (
+    NONE,
+    ArgumentDirection,
+    Origin,
+    Origins,
+    Written,
+    WrittenAt,
+    directions_of,
+    note,
+    origins_of,
+)
 from compile_hlo.streaming._stretches import StretchSink
 from lang_core import Argument, GraphError, Literal, TensorSpec
 
@@ -21,8 +31,9 @@ from lang_core import Argument, GraphError, Literal, TensorSpec
 _NOT_COMPARED: Final = (Literal, ComputeGraph)
 _WORD: Final = (1 << 64) - 1
 
-# The stretch of what is given from outside.
+# The stretch of what is given from outside, and that of writes to arguments: what depends on one needs it.
 INPUT: Final = -1
+WRITE: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +58,14 @@ class Plan:
         nodes: how many were recorded.
         stretches: how many stretches have nodes.
         fingerprints: of each stretch's nodes.
-        origins: of the outputs, by name: numbers of tensor arguments.
+        directions: of the tensor arguments.
     """
 
     results: dict[str, TensorSpec]
     nodes: int
     stretches: int
     fingerprints: array[int]
-    origins: dict[str, Origins]
+    directions: tuple[ArgumentDirection, ...]
     _live: list[frozenset[int]] = field(default_factory=list)
     _dropped: array[int] = field(default_factory=lambda: array("q"))
     _dropped_at: array[int] = field(default_factory=lambda: array("q"))
@@ -118,6 +129,7 @@ class PlanningSink(StretchSink):
     def __init__(self, arguments: Sequence[Argument]) -> None:
         super().__init__()
         self._arguments = arguments
+        self._writes: dict[tuple[tuple[int, WrittenAt], ...], int] = {}
         self._inputs: dict[tuple[int, int], int] = {}  # of the present stretch: (stretch, serial) -> bit
         # All uses between stretches: of stretch n, those from _begins[n] on. Masks are numbers into _masks.
         self._uses = array("q")
@@ -149,10 +161,20 @@ class PlanningSink(StretchSink):
             value.mark = self.number, self.serial, mask, NONE
             self.serial += 1
         if aliases:
-            for value, origins in zip(node.results, origins_of(node, _marked), strict=False):
-                value.mark = (*value.mark[:3], origins)
+            mask = self._follow(node, mask)
         if has_tags(node):
             self._tagged[self.number] = self._tagged.get(self.number, 0) | mask
+
+    def _follow(self, node: Node, mask: int) -> int:
+        """Notes what the results may be, and what is written if one of them is needed; returns the mask with that."""
+        written: Written = {}
+        found = origins_of(node, _marked, written)
+        if written:
+            key = tuple(written.items())
+            mask |= 1 << self._input(WRITE, self._writes.setdefault(key, len(self._writes)), 0)
+        for place, value in enumerate(node.results):
+            value.mark = (*value.mark[:2], mask, found[place] if place < len(found) else NONE)
+        return mask
 
     def _input(self, number: int, serial: int, mask: int) -> int:
         key = number, serial
@@ -182,8 +204,23 @@ class PlanningSink(StretchSink):
         sweep = _Sweep(self._uses, self._begins, list(self._masks), self._tagged)
         for value in outputs.values():
             sweep.need(*value.mark[:3])
-        origins = {name: _marked(value) for name, value in outputs.items()}
-        return sweep.run(Plan(results, self._count, self.number, self._fingerprints, origins))
+        plan = sweep.run(Plan(results, self._count, self.number, self._fingerprints, ()))
+        plan.directions = self._directions(sweep, outputs)
+        return plan
+
+    def _directions(self, sweep: _Sweep, outputs: Mapping[str, Value]) -> tuple[ArgumentDirection, ...]:
+        written: Written = {}
+        for number, key in enumerate(self._writes):
+            if number in sweep.writes:
+                for argument, place in key:
+                    note(written, argument, place, place.certain)
+        places = [place for place, argument in enumerate(self._arguments) if argument.kind == "tensor"]
+        return directions_of(
+            [self._arguments[place] for place in places],
+            written,
+            {number for number, place in enumerate(places) if place in sweep.read},
+            {name: _marked(value) for name, value in outputs.items()},
+        )
 
 
 def _marked(value: Value) -> Origins:
@@ -198,10 +235,13 @@ class _Sweep:
         self._uses, self._begins, self._masks = uses, begins, masks
         self._needed: dict[int, set[int]] = {}
         self._depends: dict[int, int] = tagged
+        self.read: set[int] = set()
+        self.writes: set[int] = set()
 
     def need(self, number: int, serial: int, mask: int) -> bool:
         """Notes that a value is needed; says whether this is new."""
-        if number == INPUT:
+        if number < 0:
+            (self.read if number == INPUT else self.writes).add(serial)
             return False
         serials = self._needed.setdefault(number, set())
         if serial in serials:

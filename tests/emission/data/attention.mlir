@@ -1,5 +1,5 @@
 module @tapeline {
-  func.func public @attention(%x: tensor<1x3x6xbf16>, %k: tensor<1x1x5x2xbf16>, %v: tensor<1x1x5x2xbf16>) -> (tensor<1x3x6xbf16>) {
+  func.func public @attention(%x: tensor<1x3x6xbf16>, %k: tensor<1x1x5x2xbf16>, %v: tensor<1x1x5x2xbf16>) -> (tensor<1x3x6xbf16>) attributes {iree.reflection = {tapeline.signature = "{\22args\22:[{\22name\22:\22x\22,\22kind\22:\22tensor\22,\22direction\22:\22IN\22,\22effective\22:\22IN\22,\22guarded\22:false},{\22name\22:\22k\22,\22kind\22:\22tensor\22,\22direction\22:\22IN\22,\22effective\22:\22IN\22,\22guarded\22:false},{\22name\22:\22v\22,\22kind\22:\22tensor\22,\22direction\22:\22IN\22,\22effective\22:\22IN\22,\22guarded\22:false}],\22results\22:[{\22name\22:\22y\22,\22direction\22:\22OUT\22}]}"}} {
     %0 = "util.global.load"() {global = @query} : () -> tensor<4x6xbf16>
     %1 = stablehlo.dot_general %x, %0, contracting_dims = [2] x [1] : (tensor<1x3x6xbf16>, tensor<4x6xbf16>) -> tensor<1x3x4xf32>
     %2 = stablehlo.convert %1 : (tensor<1x3x4xf32>) -> tensor<1x3x4xbf16>

@@ -1,5 +1,5 @@
 module @tapeline {
-  func.func public @loop(%x: tensor<2x3xf32>, %stop: tensor<i32>) -> (tensor<i32>, tensor<2x3xf32>) {
+  func.func public @loop(%x: tensor<2x3xf32>, %stop: tensor<i32>) -> (tensor<i32>, tensor<2x3xf32>) attributes {iree.reflection = {tapeline.signature = "{\22args\22:[{\22name\22:\22x\22,\22kind\22:\22tensor\22,\22direction\22:\22IN\22,\22effective\22:\22IN\22,\22guarded\22:false},{\22name\22:\22stop\22,\22kind\22:\22tensor\22,\22direction\22:\22IN\22,\22effective\22:\22IN\22,\22guarded\22:false}],\22results\22:[{\22name\22:\22count\22,\22direction\22:\22OUT\22},{\22name\22:\22y\22,\22direction\22:\22OUT\22}]}"}} {
     %0 = stablehlo.constant dense<0> : tensor<i32>
     %3 = stablehlo.constant dense<0.5> : tensor<f32>
     %4:2 = stablehlo.while(%1 = %0, %2 = %x) : tensor<i32>, tensor<2x3xf32>
