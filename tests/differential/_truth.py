@@ -52,9 +52,11 @@ def _given(trial: Trial, array: Array) -> Array:
 def eagerly(trial: Trial) -> list[Array]:
     """What the eager context gives."""
     ctx = EagerExecutionContext(inputs={f"x{i}": x for i, x in enumerate(trial.inputs)})
-    return [
-        tensor.numpy() for tensor in _tuple(trial.call(ctx, *([] if trial.named else map(ctx.constant, trial.inputs))))
-    ]
+    found = _tuple(trial.call(ctx, *([] if trial.named else map(ctx.constant, trial.inputs))))
+    for tensor in found:
+        data = tensor.numpy()
+        assert (tensor.shape, tensor.dtype) == (data.shape, as_dtype(data.dtype)), f"{trial}: the spec is {tensor!r}"
+    return [tensor.numpy() for tensor in found]
 
 
 def difference(trial: Trial, truth: Truth, found: Sequence[Array], steps: float = 0.0) -> str | None:
@@ -95,7 +97,7 @@ def _agrees(trial: Trial, dtype: DType, found: Array, wanted: Array, size: Array
         room = step * np.maximum(np.abs(truth), tiny_of(dtype))
         if size is not None:
             room = room + step * np.asarray(size).astype(np.float64)
-        near = np.abs(mine - truth) <= room
+        near = np.isfinite(truth) & (np.abs(mine - truth) <= room)
         overflow = (
             np.isinf(mine) & (np.abs(truth) + room >= _LARGEST[dtype.name]) & (np.signbit(mine) == np.signbit(truth))
         )

@@ -1,0 +1,107 @@
+"""Runs collected tests again and again in this process, which pytest alone does not do."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+FILES: Final = (
+    "lang_core/ops/_refusals_math_test.py",
+    "lang_core/ops/_refusals_moves_test.py",
+    "tests/emission/interpreter_test.py",
+    "tests/differential/agreement_test.py",
+    "compile_dag/gradient/_api_test.py",
+    "compile_dag/gradient/_composites_test.py",
+    "compile_dag/gradient/_contract_test.py",
+    "compile_dag/gradient/_control_test.py",
+    "compile_dag/gradient/_elementwise_test.py",
+    "compile_dag/gradient/_indexing_test.py",
+    "compile_dag/gradient/_reduce_test.py",
+    "compile_dag/gradient/_shape_test.py",
+)
+
+
+class Runner:
+    """The tests of ``FILES``, by id."""
+
+    def __init__(self, items: Sequence[pytest.Item]) -> None:
+        self._items = {item.nodeid: item for item in items}
+        self._order = list(self._items)
+        self._right: dict[str, bool] = {}
+        self._jax: dict[tuple[str, int], Any] = {}
+        self._calls = 0
+        self._now = ""
+        self._failed = False
+        self.seconds: dict[str, float] = {}
+        self._keep_what_jax_says()
+
+    def ids(self, *selectors: str) -> list[str]:
+        """The tests whose id holds one of the selectors; in the order of these."""
+        return list(dict.fromkeys(each for selector in selectors for each in self._order if selector in each))
+
+    def passes(self, test: str) -> bool:
+        """Runs a test as things are now."""
+        self._calls, self._now = 0, test
+        began = time.perf_counter()
+        self._failed = False
+        item = self._items[test]
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
+        self.seconds.setdefault(test, time.perf_counter() - began)
+        return not self._failed
+
+    def note(self, report: pytest.TestReport) -> None:
+        """Takes what pytest says of the test that runs."""
+        self._failed = self._failed or report.failed
+
+    def passes_unbroken(self, test: str) -> bool:
+        """Whether a test passes if nothing is broken; asked once."""
+        if test not in self._right:
+            self._right[test] = self.passes(test)
+        return self._right[test]
+
+    def _keep_what_jax_says(self) -> None:
+        """The gradients of jax do not depend on our rules, and take most of the time."""
+        checks: Any = sys.modules["compile_dag.gradient._checks"]
+        ask = checks.jax_gradients
+
+        def kept(*args: Any) -> Any:
+            self._calls += 1
+            key = self._now, self._calls
+            if key not in self._jax:
+                self._jax[key] = ask(*args)
+            return self._jax[key]
+
+        checks.jax_gradients = kept
+
+
+class _Plugin:
+    """Hands the collected tests to ``main`` in place of pytest's own loop."""
+
+    def __init__(self, main: Callable[[Runner], None]) -> None:
+        self._main = main
+        self._runner: Runner | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Tells the runner."""
+        if self._runner is not None:
+            self._runner.note(report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Runs ``main``; True: there is nothing else to run."""
+        if session.testsfailed:
+            raise session.Interrupted("the tests cannot be collected")
+        self._runner = Runner(session.items)
+        self._main(self._runner)
+        return True
+
+
+def with_tests(main: Callable[[Runner], None], files: Iterable[str] = FILES) -> int:
+    """Collects the tests of the files and calls ``main`` with them; returns pytest's exit code."""
+    arguments = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    arguments += ["--rootdir", str(ROOT), "--capture=no", *(str(ROOT / file) for file in files)]
+    return int(pytest.main(arguments, plugins=[_Plugin(main)]))
