@@ -2,7 +2,22 @@
 
 from tests.goldens._case_types import GoldenCase
 from tests.goldens._config_forms import DEFAULT_ROPE
-from tests.goldens._family_forms import granite5, olmo2_5, phi3_4_40, phi3_5, smollm3_4_53, smollm3_5
+from tests.goldens._family_forms import (
+    gemma2_5,
+    gemma3_4_50,
+    gemma3_5,
+    gemma5,
+    gemma_4_38,
+    glm4_5,
+    glm5,
+    granite5,
+    olmo2_5,
+    phi3_4_40,
+    phi3_5,
+    smollm3_4_53,
+    smollm3_5,
+    stablelm5,
+)
 from tests.goldens._prompts import prompt
 
 _LONGROPE = {
@@ -102,5 +117,102 @@ OLMO2_CASES = (
         prompt=prompt(10, vocab=90),
         hidden=True,
         must_matter=({"rms_norm_eps": 1e-2},),
+    ),
+)
+
+GEMMA_CASES = (
+    GoldenCase(
+        name="gemma",
+        twist="zero-centred norms, scaled embeddings, gelu gate, head_dim not D / N; untied; hidden states",
+        config=gemma5(K=1, H=10, sizes=dict(D=32, F=58, V=88, L=3, N=4)),
+        form="5.x",
+        seed=80,
+        prompt=prompt(9, vocab=88),
+        hidden=True,
+    ),
+    GoldenCase(
+        name="gemma_4x",
+        twist="hidden_act gelu stands for its tanh approximation; 4.x form, bf16 file",
+        config=gemma_4_38(K=2, H=8, sizes=dict(D=40, F=62, V=84, L=2, N=4)),
+        form="4.x",
+        seed=81,
+        prompt=prompt(7, vocab=84),
+        stored="bf16",
+    ),
+    GoldenCase(
+        name="gemma2",
+        twist="four norms, capped scores and logits, window 5 in every other layer, its own scale; hidden states",
+        config=gemma2_5(K=2, H=12, window=5, types=[_SLIDING, _FULL, _SLIDING], sizes=dict(D=48, F=64, V=93, L=3, N=4)),
+        form="5.x",
+        seed=82,
+        prompt=prompt(11, vocab=93),
+        hidden=True,
+        must_matter=(
+            {"attn_logit_softcapping": None},
+            {"final_logit_softcapping": None},
+            {"sliding_window": 6},
+            {"query_pre_attn_scalar": 12},
+        ),
+    ),
+    GoldenCase(
+        name="gemma3",
+        twist="normed queries and keys, a RoPE of their own for layers with a window; hidden states",
+        config=gemma3_5(K=1, H=10, window=6, types=[_SLIDING, _SLIDING, _FULL], sizes=dict(D=36, F=60, V=91, L=3, N=3)),
+        form="5.x",
+        seed=83,
+        prompt=prompt(12, vocab=91),
+        hidden=True,
+        must_matter=({"sliding_window": 7}, {"query_pre_attn_scalar": 10}),
+    ),
+    GoldenCase(
+        name="gemma3_4x",
+        twist="every second layer looks at all, by sliding_window_pattern; rope_local_base_freq; 4.x form",
+        config=gemma3_4_50(K=2, H=8, sizes=dict(D=32, F=54, V=85, L=4, N=4)),
+        form="4.x",
+        seed=84,
+        prompt=prompt(9, vocab=85),
+        must_matter=({"rope_local_base_freq": 10000}, {"sliding_window_pattern": 3}),
+    ),
+)
+
+GLM_CASES = (
+    GoldenCase(
+        name="glm",
+        twist="half of a head rotated, neighbours in pairs; fused gate and up; biases of q, k, v; hidden states",
+        config=glm5(K=2, H=12, sizes=dict(D=40, F=56, V=87, L=3, N=4)),
+        form="5.x",
+        seed=85,
+        prompt=prompt(10, vocab=87),
+        hidden=True,
+        must_matter=({"attention_bias": False},),
+    ),
+    GoldenCase(
+        name="glm4",
+        twist="the same with four norms, under other names; no biases",
+        config=glm4_5(K=1, H=8, sizes=dict(D=36, F=50, V=82, L=2, N=3), attention_bias=False),
+        form="5.x",
+        seed=86,
+        prompt=prompt(8, vocab=82),
+    ),
+)
+
+STABLELM_CASES = (
+    GoldenCase(
+        name="stablelm",
+        twist="layer norms, a quarter of a head rotated, biases of q, k, v; hidden states",
+        config=stablelm5(K=2, sizes=dict(D=64, F=72, V=96, L=3, N=4), use_qkv_bias=True),
+        form="5.x",
+        seed=400,
+        prompt=prompt(10, vocab=96),
+        hidden=True,
+        must_matter=({"use_qkv_bias": False}, {"layer_norm_eps": 1e-2}),
+    ),
+    GoldenCase(
+        name="stablelm_parallel",
+        twist="attention and feed-forward side by side behind one norm; batch of 2",
+        config=stablelm5(K=2, sizes=dict(D=48, F=60, V=81, L=2, N=2), use_parallel_residual=True),
+        form="5.x",
+        seed=88,
+        prompt=prompt(7, 7, vocab=81),
     ),
 )

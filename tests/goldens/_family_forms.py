@@ -80,3 +80,112 @@ def smollm3_4_53(*, K: int, sizes: Config, **changes: Any) -> Config:
 def olmo2_5(*, K: int, sizes: Config, **changes: Any) -> Config:
     """``Olmo2Config`` of transformers 5."""
     return _form5("olmo2", "Olmo2ForCausalLM", K, sizes, attention_bias=False) | changes
+
+
+def gemma5(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
+    """``GemmaConfig`` of transformers 5."""
+    own = {
+        "attention_bias": False,
+        "head_dim": H,
+        "hidden_act": "gelu_pytorch_tanh",
+        "use_bidirectional_attention": None,
+    }
+    return _form5("gemma", "GemmaForCausalLM", K, sizes) | own | changes
+
+
+def gemma_4_38(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
+    """google/gemma-2b: ``hidden_act`` gelu, which means its tanh approximation."""
+    own = {
+        "architectures": ["GemmaForCausalLM"],
+        "head_dim": H,
+        "hidden_act": "gelu",
+        "max_position_embeddings": 8192,
+        "model_type": "gemma",
+        "transformers_version": "4.38.0",
+    }
+    return llama_4_35(K=K, sizes=sizes) | own | changes
+
+
+def _gemma2_own(H: int, window: int, types: list[str]) -> Config:
+    return {
+        "attention_bias": False,
+        "attn_logit_softcapping": 5.0,
+        "final_logit_softcapping": 4.0,
+        "head_dim": H,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "layer_types": types,
+        "query_pre_attn_scalar": 20,
+        "sliding_window": window,
+        "use_bidirectional_attention": None,
+    }
+
+
+def gemma2_5(*, K: int, H: int, window: int, types: list[str], sizes: Config, **changes: Any) -> Config:
+    """``Gemma2Config`` of transformers 5."""
+    own = _gemma2_own(H, window, types)
+    return _form5("gemma2", "Gemma2ForCausalLM", K, sizes, "hidden_act") | own | changes
+
+
+def gemma3_5(*, K: int, H: int, window: int, types: list[str], sizes: Config, **changes: Any) -> Config:
+    """``Gemma3TextConfig`` of transformers 5."""
+    own = _gemma2_own(H, window, types) | {
+        "_sliding_window_pattern": 6,
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+        "rope_parameters": {
+            "full_attention": {"rope_theta": 1000000.0, "rope_type": "default"},
+            "sliding_attention": {"rope_theta": 50.0, "rope_type": "default"},
+        },
+        "use_bidirectional_attention": False,
+    }
+    return _form5("gemma3_text", "Gemma3ForCausalLM", K, sizes, "hidden_act") | own | changes
+
+
+def gemma3_4_50(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
+    """google/gemma-3-1b-it: ``rope_local_base_freq``, ``sliding_window_pattern``."""
+    own = {
+        "architectures": ["Gemma3ForCausalLM"],
+        "attention_bias": False,
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+        "head_dim": H,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "model_type": "gemma3_text",
+        "pad_token_id": 0,
+        "query_pre_attn_scalar": 14,
+        "rope_local_base_freq": 100,
+        "rope_theta": 1000000,
+        "sliding_window": 5,
+        "sliding_window_pattern": 2,
+        "transformers_version": "4.50.0.dev0",
+    }
+    form = {key: value for key, value in llama_4_35(K=K, sizes=sizes).items() if key != "hidden_act"}
+    return form | own | changes
+
+
+_HALF_ROPE = {"partial_rotary_factor": 0.5, "rope_theta": 10000.0, "rope_type": "default"}
+
+
+def glm5(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
+    """``GlmConfig`` of transformers 5."""
+    own = {"attention_bias": True, "head_dim": H, "rope_parameters": _HALF_ROPE}
+    return _form5("glm", "GlmForCausalLM", K, sizes) | own | changes
+
+
+def glm4_5(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
+    """``Glm4Config`` of transformers 5."""
+    own = {"architectures": ["Glm4ForCausalLM"], "model_type": "glm4"}
+    return glm5(K=K, H=H, sizes=sizes) | own | changes
+
+
+def stablelm5(*, K: int, sizes: Config, **changes: Any) -> Config:
+    """``StableLmConfig`` of transformers 5."""
+    own = {
+        "hidden_dropout": 0.0,
+        "layer_norm_eps": 1e-05,
+        "qk_layernorm": False,
+        "rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "rope_type": "default"},
+        "use_parallel_residual": False,
+        "use_qkv_bias": False,
+    }
+    return _form5("stablelm", "StableLmForCausalLM", K, sizes, "rms_norm_eps") | own | changes

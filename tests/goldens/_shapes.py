@@ -19,14 +19,14 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (v, d)}
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
-        shapes.update((f"{prefix}{name}.weight", (d,)) for name in before)
+        shapes.update(_norms(config, prefix, before))
         if _is_linear(config, layer):
             shapes.update(_gated_delta_net(config, prefix + "linear_attn.", d))
         else:
             shapes.update(attention(config, prefix + "self_attn.", d, n))
-        shapes.update((f"{prefix}{name}.weight", (d,)) for name in after)
+        shapes.update(_norms(config, prefix, after))
         shapes.update(_feed_forward(config, layer, prefix))
-    shapes["model.norm.weight"] = (d,)
+    shapes.update(_norms(config, "model.", ("norm",)))
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (v, d)
     return shapes
@@ -34,7 +34,8 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 def is_zero_centred(config: Config, key: str) -> bool:
     """Whether the model adds 1 to a norm's weight."""
-    return config["model_type"] == "qwen3_next" and not key.endswith("linear_attn.norm.weight")
+    family = config["model_type"]
+    return family.startswith("gemma") or (family == "qwen3_next" and not key.endswith("linear_attn.norm.weight"))
 
 
 def _is_linear(config: Config, layer: int) -> bool:
@@ -59,20 +60,40 @@ def _gated_delta_net(config: Config, prefix: str, d: int) -> Shapes:
 
 
 # The norms of a layer that stand before its attention in the order of the weights, and after it.
-_NORMS = {"olmo2": ((), ("post_attention_layernorm", "post_feedforward_layernorm"))}
+_GEMMA2_NORMS = ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+_NORMS = {
+    "olmo2": ((), ("post_attention_layernorm", "post_feedforward_layernorm")),
+    "gemma2": (("input_layernorm",), _GEMMA2_NORMS),
+    "gemma3_text": (("input_layernorm",), _GEMMA2_NORMS),
+    "glm4": (("input_layernorm",), ("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")),
+}
+
+
+def _norms(config: Config, prefix: str, names: tuple[str, ...]) -> Shapes:
+    for name in names:
+        if (
+            name == "post_attention_layernorm"
+            and config["model_type"] == "stablelm"
+            and config["use_parallel_residual"]
+        ):
+            continue
+        yield f"{prefix}{name}.weight", (config["hidden_size"],)
+        if config["model_type"] == "stablelm":
+            yield f"{prefix}{name}.bias", (config["hidden_size"],)
 
 
 def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
     family = config["model_type"]
     k = config.get("num_key_value_heads") or n
     h = config.get("head_dim") or d // n
-    biased = "qkv" if family == "qwen2" else "qkvo" if config.get("attention_bias", False) else ""
+    biased = config.get("attention_bias", False) or config.get("use_qkv_bias", False) or family == "qwen2"
+    biased = "" if not biased else "qkv" if family in ("qwen2", "glm", "glm4", "stablelm") else "qkvo"
     gates = 2 if family == "qwen3_next" else 1
     for letter, out, inner in (("q", gates * n * h, d), ("k", k * h, d), ("v", k * h, d), ("o", d, n * h)):
         yield f"{prefix}{letter}_proj.weight", (out, inner)
         if letter in biased:
             yield f"{prefix}{letter}_proj.bias", (out,)
-    if family in ("qwen3", "qwen3_moe", "qwen3_next", "olmo2"):
+    if family in ("qwen3", "qwen3_moe", "qwen3_next", "gemma3_text", "olmo2"):
         yield prefix + "q_norm.weight", (n * h if family == "olmo2" else h,)
         yield prefix + "k_norm.weight", (k * h if family == "olmo2" else h,)
 
@@ -120,7 +141,7 @@ def _feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
         yield from _experts(prefix + "mlp.", config["n_routed_experts"], d, inner, _PROJECTIONS)
         yield prefix + "mlp.gate.e_score_correction_bias", (config["n_routed_experts"],)
         yield from _projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"], _PROJECTIONS)
-    elif family == "phi3":
+    elif family in ("phi3", "glm", "glm4"):
         yield prefix + "mlp.gate_up_proj.weight", (2 * f, d)
         yield prefix + "mlp.down_proj.weight", (d, f)
     else:

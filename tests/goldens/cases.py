@@ -8,7 +8,15 @@ Axes: B batch, T positions, D model, F feed-forward, V vocabulary, L layers, N q
 """
 
 from tests.goldens._case_types import Config, GoldenCase, RopeCase, StoredDType
-from tests.goldens._family_cases import GRANITE_CASES, OLMO2_CASES, PHI3_CASES, SMOLLM3_CASES
+from tests.goldens._family_cases import (
+    GEMMA_CASES,
+    GLM_CASES,
+    GRANITE_CASES,
+    OLMO2_CASES,
+    PHI3_CASES,
+    SMOLLM3_CASES,
+    STABLELM_CASES,
+)
 from tests.goldens._hybrid_cases import QWEN3_NEXT_CASES
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
 from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
@@ -33,6 +41,9 @@ CASES: dict[str, GoldenCase] = {
         *GRANITE_CASES,
         *SMOLLM3_CASES,
         *OLMO2_CASES,
+        *GEMMA_CASES,
+        *GLM_CASES,
+        *STABLELM_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

@@ -25,6 +25,7 @@ from transformer_core.checkpoints._random_llama import (
     write_random_llama,
 )
 from transformer_core.checkpoints._recipes import Cut, Recipe, Stacked, Stored
+from transformer_core.checkpoints._renamed_keys import RenamedKeys, first_of
 from transformer_core.checkpoints._writer import write_safetensors, write_sharded_safetensors
 
 __all__ = [
@@ -38,11 +39,13 @@ __all__ = [
     "LlamaSizes",
     "Recipe",
     "RecipeOf",
+    "RenamedKeys",
     "SafetensorsCheckpoint",
     "SafetensorsFile",
     "Stacked",
     "Stored",
     "audit",
+    "first_of",
     "llama_config",
     "llama_specs",
     "write_random_llama",

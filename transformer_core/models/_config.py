@@ -111,6 +111,8 @@ class DecoderConfig:
         qk_norm_whole: whether that norm goes over all heads at once.
         norm: the kind of every norm of the residual stream.
         activation: of the feed-forward.
+        gated_mlp: whether the feed-forward has a gate beside its two projections.
+        parallel: whether attention and feed-forward read the same residual stream, side by side.
         scale: of attention's scores; 1 / sqrt(H) where None.
         softcap: of attention's scores; none where None.
         embedding_scale: what embeddings are multiplied by.
@@ -150,6 +152,8 @@ class DecoderConfig:
     qk_norm_whole: bool = False
     norm: NormKind = NormKind.RMS
     activation: Activation = Activation.SILU
+    gated_mlp: bool = True
+    parallel: bool = False
     scale: float | None = None
     softcap: float | None = None
     embedding_scale: float = 1.0

@@ -8,7 +8,7 @@ import pytest
 from lang_core import ConfigError
 from transformer_core._moe import Routing, Scoring
 from transformer_core._rope_config import RopeKind, RopeMode
-from transformer_core._rope_scaling import YarnScaling
+from transformer_core._rope_scaling import LinearScaling, NoScaling, YarnScaling
 from transformer_core.models._config import (
     DecoderConfig,
     DeltaConfig,
@@ -233,6 +233,28 @@ def test_granites_scales():
         "Granite", attention_multiplier=0.1, embedding_multiplier=12, residual_multiplier=0.2, logits_scaling=4
     )
     assert (config.scale, config.embedding_scale, config.residual_scale, config.logits_scale) == (0.1, 12, 0.2, 0.25)
+
+
+def test_gemmas():
+    gemma = read("Gemma", num_key_value_heads=2, head_dim=10)
+    assert (gemma.tied, gemma.zero_centred, gemma.embedding_scale) == (True, True, math.sqrt(24))
+    second = read("Gemma2", num_key_value_heads=2, head_dim=10, sliding_window=7, final_logit_softcapping="null")
+    assert (second.windows, second.softcap, second.logits_softcap) == ((7, None, 7), 50.0, None)
+    third = read("Gemma3", num_key_value_heads=2, head_dim=10, sliding_window_pattern=3, sliding_window=7)
+    assert third.windows == (7, 7, None)
+    assert third.rope_kinds == (RopeKind.LOCAL, RopeKind.LOCAL, RopeKind.MODEL)
+    assert third.local_rope is not None
+    assert (third.rope.base, third.local_rope.base, third.softcap) == (1e6, 1e4, None)
+    scaled = read("Gemma3", num_key_value_heads=2, head_dim=10, rope_scaling={"rope_type": "linear", "factor": 8.0})
+    assert isinstance(scaled.rope.scaling, LinearScaling)
+    assert scaled.local_rope is not None
+    assert isinstance(scaled.local_rope.scaling, NoScaling)
+
+
+def test_shares_of_a_head_that_rotate():
+    glm = read("Glm", num_key_value_heads=2, head_dim=8)
+    assert (glm.rope.rotated, glm.rope.mode, glm.qkv_bias) == (4, RopeMode.INTERLEAVED, True)
+    assert read("StableLm", num_key_value_heads=2, hidden_size=48).rope.rotated == 2
 
 
 def test_null_heads_take_the_families_rule():

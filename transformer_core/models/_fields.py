@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
+from transformer_core._feed_forward import Activation
 from transformer_core._rope_config import DEFAULT_BASE, RopeConfig
 from transformer_core.models._config import DecoderConfig
 
@@ -12,6 +13,13 @@ _SLIDING: Final = "sliding_attention"
 _FULL: Final = "full_attention"
 _LAYER_TYPES: Final = (_FULL, _SLIDING)
 _WINDOW: Final = "sliding_window"
+_ACTIVATIONS: Final = {
+    "silu": Activation.SILU,
+    "swish": Activation.SILU,
+    "gelu": Activation.GELU,
+    "gelu_new": Activation.GELU_TANH,
+    "gelu_pytorch_tanh": Activation.GELU_TANH,
+}
 _DEFAULT_WINDOW: Final = 4096  # transformers' where the field is absent
 
 
@@ -90,6 +98,18 @@ def whole_rope(
             f"below 1 and no mrope_section; found {rope.rotated} of {head_size} dims, sections {list(rope.sections)}"
         )
     return rope
+
+
+def activation_of(fields: ConfigFields, name: str = "hidden_act", default: str | None = None) -> Activation:
+    """The activation that a field names as transformers does."""
+    return _ACTIVATIONS[fields.choice(name, _ACTIVATIONS, default)]
+
+
+def optional_number(fields: ConfigFields, name: str, default: float | None) -> float | None:
+    """A number above 0, ``default`` where it is absent, None where it is null."""
+    if name in fields.values and fields.values[name] is None:
+        return None
+    return default if default is None and not fields.has(name) else fields.number(name, default)
 
 
 def one_window(fields: ConfigFields, *, default: int | None = _DEFAULT_WINDOW) -> tuple[int | None, ...]:

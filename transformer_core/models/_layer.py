@@ -6,7 +6,7 @@ from typing import Any
 from lang_core import DType, ExecutionContext, Module, Tensor
 from transformer_core._attention import Attention
 from transformer_core._cache import Cache, CachedLayer, CacheLayout
-from transformer_core._feed_forward import SwiGLU
+from transformer_core._feed_forward import FeedForward, SwiGLU
 from transformer_core._gated_delta_net import GatedDeltaNet
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._moe import SparseFeedForward
@@ -165,4 +165,5 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
             shared_gate=experts.shared_gate,
             dtype=dtype,
         )
-    return SwiGLU(config.hidden, config.intermediate, activation=config.activation, bias=config.mlp_bias, dtype=dtype)
+    kind = SwiGLU if config.gated_mlp else FeedForward
+    return kind(config.hidden, config.intermediate, activation=config.activation, bias=config.mlp_bias, dtype=dtype)

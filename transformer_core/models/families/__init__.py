@@ -2,6 +2,11 @@
 
 from transformer_core.models._config import register
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
+from transformer_core.models.families._gemma import GEMMA
+from transformer_core.models.families._gemma2 import GEMMA2
+from transformer_core.models.families._gemma3 import GEMMA3
+from transformer_core.models.families._glm import GLM
+from transformer_core.models.families._glm4 import GLM4
 from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mistral import MISTRAL
@@ -13,6 +18,7 @@ from transformer_core.models.families._qwen3 import QWEN3
 from transformer_core.models.families._qwen3_moe import QWEN3_MOE
 from transformer_core.models.families._qwen3_next import QWEN3_NEXT
 from transformer_core.models.families._smollm3 import SMOLLM3
+from transformer_core.models.families._stablelm import STABLELM
 
 FAMILIES = (
     LLAMA,
@@ -27,6 +33,12 @@ FAMILIES = (
     GRANITE,
     SMOLLM3,
     OLMO2,
+    GEMMA,
+    GEMMA2,
+    GEMMA3,
+    GLM,
+    GLM4,
+    STABLELM,
 )
 
 for _family in FAMILIES:

@@ -1,0 +1,34 @@
+"""Parameters that checkpoints store under other names."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from lang_core import WeightSource
+from transformer_core.checkpoints._composed import RecipeOf
+from transformer_core.checkpoints._recipes import Recipe, Stored
+
+
+class RenamedKeys:
+    """Recipes of modules that are stored under other names.
+
+    Args:
+        renamed: from the last part of a module's path in the model to that in the checkpoint.
+    """
+
+    def __init__(self, renamed: Mapping[str, str]) -> None:
+        self._renamed: Final = renamed
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        """The recipe of a parameter of such a module; None for all others."""
+        *above, module, kind = ("", *name.split("."))
+        stored = self._renamed.get(module)
+        return None if stored is None else Stored(".".join([*filter(None, above), stored, kind]), shape)
+
+
+def first_of(*recipes: RecipeOf) -> RecipeOf:
+    """The recipe of the first that has one."""
+
+    def recipe_of(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        return next((found for each in recipes if (found := each(name, shape, source)) is not None), None)
+
+    return recipe_of

@@ -1,0 +1,36 @@
+"""StableLM: layer norms, a quarter of a head rotated; in some models attention and feed-forward side by side."""
+
+from typing import Final
+
+from lang_core import DType
+from transformer_core._config_fields import ConfigFields
+from transformer_core._rope_config import RopeConfig
+from transformer_core.models._config import DecoderConfig, Family, NormKind
+from transformer_core.models._fields import heads_of, llama_kind
+from transformer_core.models._layer import AttentionLayer, DecoderLayer
+from transformer_core.models._other_layers import ParallelLayer
+
+
+def _read(fields: ConfigFields) -> DecoderConfig:
+    if fields.boolean("qk_layernorm", False):
+        fields.refuse("qk_layernorm", "false: a norm of its own for each head is not supported")
+    heads, kv_heads, head_size = heads_of(fields)
+    return llama_kind(
+        fields,
+        STABLELM.architecture,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        rope=RopeConfig.from_hf(fields, head_size, default_share=0.25),
+        qkv_bias=fields.boolean("use_qkv_bias", False),
+        norm=NormKind.LAYER,
+        norm_eps=fields.number("layer_norm_eps", 1e-5),
+        parallel=fields.boolean("use_parallel_residual", False),
+    )
+
+
+def _layer(config: DecoderConfig, index: int, dtype: DType) -> AttentionLayer | DecoderLayer:
+    return ParallelLayer(config, index, dtype, one_norm=True) if config.parallel else DecoderLayer(config, index, dtype)
+
+
+STABLELM: Final = Family("StableLmForCausalLM", "stablelm", _read, _layer)
