@@ -14,6 +14,7 @@ from tools.exporting import (
     ExportOptions,
     choices,
     dry_run,
+    dump_tags,
     graph_forms,
     prediction_text,
     refuse_later,
@@ -66,7 +67,9 @@ _RESUME: Final = flags.DEFINE_bool(
     "resume", False, "Continue an interrupted export: do only what is missing or changed."
 )
 _REPORT: Final = flags.DEFINE_string("report", None, "Also write the JSON report here.")
-_DUMP_TAGS: Final = flags.DEFINE_string("dump_tags", "", "Tensor names to keep dumpable.")
+_DUMP_TAGS: Final = flags.DEFINE_string(
+    "dump_tags", "", "A comma list of tags, or globs of them, that a dump is to show: builds the debug module."
+)
 _GRAPH: Final = flags.DEFINE_string(
     "graph", "", "A comma list of dot, svg, json: the graph, repeated blocks collapsed."
 )
@@ -74,7 +77,6 @@ _GRAPH: Final = flags.DEFINE_string(
 
 def _options() -> ExportOptions:
     refuse_later("quantize", _QUANTIZE.value)
-    refuse_later("dump_tags", _DUMP_TAGS.value)
     return ExportOptions(
         model=_MODEL.value,
         output=cli.user_path(_OUTPUT.value),
@@ -89,6 +91,7 @@ def _options() -> ExportOptions:
         targets=targets(_TARGET.value),
         verify=_VERIFY.value,
         graph=graph_forms(_GRAPH.value),
+        dump_tags=dump_tags(_DUMP_TAGS.value),
         report=cli.user_path(_REPORT.value) if _REPORT.value else None,
         max_memory=cli.parse_size("max_memory", _MAX_MEMORY.value) if _MAX_MEMORY.value is not None else None,
         resume=_RESUME.value,

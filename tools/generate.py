@@ -16,7 +16,7 @@ from compile_hlo.bundle import Bundle
 from compile_hlo.iree import DEVICES
 from lang_core import InputError
 from tools import cli
-from tools.running import BundleModel, GenerationStats
+from tools.running import BundleModel, GenerationStats, dumper_of
 from tools.text import IdStream, TextStream, Tokenizer, find_tokenizer, parse_token_ids
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate, load_eos_ids
 
@@ -34,6 +34,13 @@ _IGNORE_EOS: Final = flags.DEFINE_bool("ignore_eos", False, "Go on after an end-
 _DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.")
 _STATS: Final = flags.DEFINE_string("stats", None, "Write figures to this JSON file.")
 _LOGITS: Final = flags.DEFINE_string("logits", None, "Write the logits, f32 [steps, V], to this .npy file.")
+_DUMP: Final = flags.DEFINE_string("dump", None, "Dump tensors into this directory, new or empty (docs/dump.md).")
+_DUMP_LEVEL: Final = flags.DEFINE_integer(
+    "dump_level", None, "0 nothing, 1 tags (the default), 2 also arguments and results, 3 figures of all of them."
+)
+_DUMP_LIMIT: Final = flags.DEFINE_string(
+    "dump_limit", "256MiB,16GiB", "The largest tensor that is written, and how much in all; none is no limit."
+)
 
 
 def _prompt_ids(tokenizer: Tokenizer | None, vocabulary: int) -> Sequence[int]:
@@ -65,7 +72,10 @@ def main() -> None:
     sampling = _sampling()
     stop = StopRule(load_eos_ids(bundle.path), _MAX_NEW_TOKENS.value, _IGNORE_EOS.value)
     tokenizer = find_tokenizer(bundle.path)
-    with bundle.session(_DEVICE.value) as session:
+    with (
+        dumper_of(bundle, _DEVICE.value, _DUMP.value, _DUMP_LEVEL.value, _DUMP_LIMIT.value) as dumper,
+        bundle.session(_DEVICE.value, dumper) as session,
+    ):
         model = BundleModel(bundle, session)
         prompt = _prompt_ids(tokenizer, model.vocabulary)
         sampler = Sampler(sampling, model.vocabulary)

@@ -1,6 +1,7 @@
 """Bundles: the directory that an export writes and everything else reads. docs/bundle.md describes the files."""
 
 from compile_hlo.bundle._bundle import ARCHIVE, ARTIFACT, MODULE, SCOPE, Bundle, executable_name, signature
+from compile_hlo.bundle._debug import DEBUG_MODULE, DebugConfig, debug_config, debug_executable_name, dumping
 from compile_hlo.bundle._kernel_config import (
     ArgumentConfig,
     EntryPointConfig,
@@ -18,12 +19,14 @@ from compile_hlo.bundle._steps import Steps
 __all__ = [
     "ARCHIVE",
     "ARTIFACT",
+    "DEBUG_MODULE",
     "MARK",
     "MODULE",
     "REPORT",
     "SCOPE",
     "ArgumentConfig",
     "Bundle",
+    "DebugConfig",
     "EntryPointConfig",
     "KernelConfig",
     "KernelRecord",
@@ -33,6 +36,9 @@ __all__ = [
     "ResultConfig",
     "Steps",
     "check_output",
+    "debug_config",
+    "debug_executable_name",
+    "dumping",
     "entry_point_config",
     "executable_name",
     "kernel_record",

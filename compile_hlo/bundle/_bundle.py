@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from compile_hlo.archive import read_archive_index
+from compile_hlo.bundle._debug import debug_executable_name
 from compile_hlo.bundle._kernel_config import ArgumentConfig, EntryPointConfig, KernelConfig
 from compile_hlo.bundle._staging import MARK
+from compile_hlo.dump import Dumper
 from compile_hlo.iree import ArgumentSpec, Device, ResultSpec, Session, Signature, host_cpu, target_of_device
 from lang_core import InputError, TensorSpec, near_names
 
@@ -51,16 +53,22 @@ class Bundle:
             )
         return self.config.entry_points[known.index(name)]
 
-    def session(self, device: str) -> Session:
+    def session(self, device: str, dumper: Dumper | None = None) -> Session:
         """Opens the bundle on a device. Close the session when done.
+
+        Args:
+            device: its name.
+            dumper: is given the tensors of every call (see ``dumping``); the session then runs the debug module, where
+                there is one.
 
         Raises:
             InputError: the bundle was not compiled for the device, or for a CPU that is not this one.
             DeviceError: the device is not there, or a file is damaged.
         """
         target = target_of_device(device)
-        executable = self.path / executable_name(target)
-        self._check_files(executable_name(target), ARCHIVE)
+        debug = dumper is not None and self.config.debug is not None
+        executable = self.path / (debug_executable_name if debug else executable_name)(target)
+        self._check_files(executable.name, ARCHIVE)
         if not executable.is_file():
             compiled = ", ".join(self.config.targets) or "no target"
             raise InputError(
@@ -76,7 +84,8 @@ class Bundle:
             Device(device),
             parameters=archive if archive.is_file() else None,
             scope=SCOPE,
-            signatures={each.name: signature(each) for each in self.config.entry_points},
+            signatures={each.name: signature(each, guarded=debug) for each in self.config.entry_points},
+            dumper=dumper,
         )
 
     def _check_files(self, *names: str) -> None:
@@ -109,8 +118,11 @@ class Bundle:
             )
 
 
-def signature(entry_point: EntryPointConfig) -> Signature:
-    """What a session has to know of an entry point."""
+def signature(entry_point: EntryPointConfig, *, guarded: bool = False) -> Signature:
+    """What a session has to know of an entry point; ``guarded`` copies every tensor that the call may not change.
+
+    A debug module needs that: what nothing but a tag uses is pruned from the module that directions are told of.
+    """
     results = [result.name for result in entry_point.results]
     return Signature(
         tuple(
@@ -120,7 +132,7 @@ def signature(entry_point: EntryPointConfig) -> Signature:
                 argument.kind,
                 donated=argument.donated,
                 alias_result=_taking_over(argument, results),
-                hazard=argument.kind == "tensor" and argument.guarded and not argument.donated,
+                hazard=argument.kind == "tensor" and (argument.guarded or guarded) and not argument.donated,
             )
             for argument in entry_point.args
         ),

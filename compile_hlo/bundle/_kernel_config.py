@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from compile_hlo.bundle._debug import DebugConfig
 from compile_hlo.directions import ArgumentDirection, Direction, Kernel
 from lang_core import Argument, InputError, TapelineError, TensorSpec
 
@@ -109,6 +110,7 @@ class KernelConfig:
         model: family, sizes, RoPE layout and scaling, tied weights.
         producer: versions of what made the bundle.
         sha256: of every other file but the report.
+        debug: the debug module; None where the bundle was exported without ``--dump_tags``.
         schema: the version of this file's form.
     """
 
@@ -119,6 +121,7 @@ class KernelConfig:
     model: dict[str, Any] = field(default_factory=dict)
     producer: dict[str, str] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
+    debug: DebugConfig | None = None
     schema: int = SCHEMA
 
     def text(self) -> str:
@@ -152,7 +155,9 @@ class KernelConfig:
                 if not isinstance(fields.get(name), dict):
                     raise TypeError(f"{name} is no object")
             _check_parts(fields)
-            return cls(entry_points=entry_points, kernels=kernels, **fields)
+            debug = fields.pop("debug", None)
+            debug = None if debug is None else DebugConfig.from_json(debug)
+            return cls(entry_points=entry_points, kernels=kernels, debug=debug, **fields)
         except (AttributeError, KeyError, TypeError, TapelineError) as error:
             raise InputError(f"{path}: damaged ({error}): export the bundle again") from None
 

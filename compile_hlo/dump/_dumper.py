@@ -7,7 +7,7 @@ import numpy as np
 
 from compile_dag import TagInfo
 from compile_hlo.dump._record import TensorLabel
-from compile_hlo.dump._writer import DumpWriter
+from compile_hlo.dump._writer import DumpTotals, DumpWriter
 
 Array = np.ndarray[Any, Any]
 
@@ -29,6 +29,11 @@ class Dumper:
         self._writer: Final = writer
         self._tags: Final = {name: {tag.name: tag for tag in found} for name, found in tags.items()}
         self._step = 0
+
+    @property
+    def totals(self) -> DumpTotals:
+        """What was dumped so far."""
+        return self._writer.totals
 
     def call(self, entry_point: str) -> "DumpedCall":
         """Begins the next call."""

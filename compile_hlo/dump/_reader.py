@@ -17,6 +17,7 @@ _HEAD: Final[Mapping[str, tuple[type, ...]]] = {
     "source": (dict,),
     "level": (int,),
     "tags": (list, type(None)),
+    "order": (dict,),
     "limits": (dict,),
     "records": (list,),
     "totals": (dict,),
@@ -34,6 +35,7 @@ class Dump:
         source: what computed: ``context`` (``eager`` or ``device``), and what else was noted.
         level: 1 tags alone, 2 all, 3 figures of all and elements of tags.
         tags: the globs that chose the tags; None where there were none to choose from.
+        order: the tags' names by entry point, in the order in which the model makes them.
         limits: ``tensor_bytes`` and ``total_bytes`` of payloads; None is no limit.
         records: the tensors, in the order in which they were met.
         totals: ``records``, ``payloads``, ``payload_bytes``, and ``dropped``: per reason ``count`` and ``bytes``.
@@ -45,6 +47,7 @@ class Dump:
     source: dict[str, Any]
     level: int
     tags: list[str] | None
+    order: dict[str, list[str]]
     limits: dict[str, int | None]
     records: list[DumpRecord]
     totals: dict[str, Any]

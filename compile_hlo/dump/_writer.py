@@ -1,5 +1,6 @@
 """Writes a dump: a directory with a manifest and payloads."""
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -79,6 +80,7 @@ class DumpWriter:
         level: int,
         source: Mapping[str, Any],
         tags: Sequence[str] | None = None,
+        order: Mapping[str, Sequence[str]] | None = None,
         limits: DumpLimits | None = None,
     ) -> None:
         """Makes the directory.
@@ -88,6 +90,8 @@ class DumpWriter:
             level: of the dump, for the reader.
             source: what computed: ``context`` (``eager`` or ``device``), and what else is known of it, as JSON.
             tags: the globs that chose the tags; None where there were none to choose from.
+            order: the tags' names by entry point, in the order in which the model makes them; a device may deliver
+                them in another.
             limits: of payloads.
 
         Raises:
@@ -109,6 +113,7 @@ class DumpWriter:
             "source": dict(source),
             "level": level,
             "tags": None if tags is None else list(tags),
+            "order": {name: list(tags) for name, tags in (order or {}).items()},
             "limits": asdict(self._limits),
         }
         self._write(f'{json.dumps(head)[:-1]}, "records": [')
@@ -183,7 +188,7 @@ class DumpWriter:
         return InputError(f"--dump {self.directory}: cannot be written: {error.strerror}: choose another directory")
 
     def close(self, error: BaseException | None = None) -> None:
-        """Ends the manifest and puts it in its place.
+        """Ends the manifest and puts it in its place; a dump that failed before its first tensor goes.
 
         Args:
             error: what ended the dump before its time.
@@ -197,11 +202,22 @@ class DumpWriter:
             "error": None if error is None else f"{type(error).__name__}: {error}",
         }
         try:
+            if error is not None and not self.totals.records:
+                self._undo()
+                return
             with self._manifest:
                 self._manifest.write(f"\n], {json.dumps(tail)[1:]}\n")
             (self.directory / PARTIAL).replace(self.directory / MANIFEST)
         except OSError as refused:
             raise self._refused(refused) from error
+
+    def _undo(self) -> None:
+        """Removes what was made, and nothing that somebody else put beside it."""
+        self._manifest.close()
+        (self.directory / PARTIAL).unlink()
+        for directory in (*self.directory.glob("step*"), self.directory):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
 
     def __enter__(self) -> Self:
         return self

@@ -64,7 +64,9 @@ def lowered(device: str, folder: Path, point: EntryPoint, tags: Sequence[str] | 
     pieces: list[str] = []
     selection = None if tags is None else TagSelection(tags)
     module = lower_module([point], pieces.append, ExternalParameters(), tags=selection, block_functions=False)
-    config = entry_point_config(point.name, point.arguments, module.functions[0].results)
+    config = entry_point_config(
+        point.name, point.arguments, module.functions[0].results, module.functions[0].directions
+    )
     return compiled("".join(pieces), device, folder, name), {"main": signature(config)}
 
 

@@ -72,7 +72,11 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--max_memory=-1GiB"], "--max_memory=-1GiB: a size is wanted"),
         (["--max_memory=100KiB"], "--max_memory=0.10 MiB: the phase '"),
         (["--max_memory=100KiB", "--dry_run"], "--max_memory=0.10 MiB: the phase '"),
-        (["--dump_tags=layers.*"], "--dump_tags=layers.*: not supported yet: leave the flag out"),
+        (["--dump_tags=layers.*,"], "--dump_tags=layers.*,: a comma list of names or globs is wanted, each once"),
+        (
+            ["--dump_tags=*.outptu", "--dry_run"],
+            "tags '*.outptu': no tensor of the model has such a name; did you mean",
+        ),
         (["--graph=dott"], "--graph=dott: unknown 'dott': known are dot, svg, json; did you mean 'dot'?"),
         (["--sequence=dynamic"], "--sequence=dynamic: entry points of dynamic length are not supported yet"),
         (["--sequence=0"], "--sequence=0: a number of tokens above 0 is wanted"),

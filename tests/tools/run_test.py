@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from compile_hlo.bundle import Bundle
+from compile_hlo.dump import read_dump
 from tests.goldens.cases import CASES
 from tests.tools._bundles import Finished, export_case, invoke
 from tools import cli
@@ -62,7 +63,19 @@ def running(
 
 def test_every_flag_of_the_contract_is_there() -> None:
     ours = {flag.name for flag in program.flags.FLAGS.flags_by_module_dict()[program.__name__]}
-    assert ours == {"bundle", "entry_point", "input", "output_dir", "device"}
+    assert ours == {"bundle", "entry_point", "input", "output_dir", "device", "dump", "dump_level", "dump_limit"}
+
+
+def test_a_dump_of_one_call(running: Run, inputs: dict[str, Path], tmp_path: Path) -> None:
+    done = running(inputs, "--dump=dump", "--dump_level=2")
+    assert done.code == 0
+    dump = read_dump(tmp_path / "dump")
+    assert {(record.step, record.entry_point) for record in dump.records} == {(0, "prefill")}
+    given = {record.name: dump.load(record) for record in dump.records if record.when == "before"}
+    assert set(given) == set(inputs)
+    np.testing.assert_array_equal(given["token_ids"], np.load(inputs["token_ids"]))
+    (logits,) = [dump.load(record) for record in dump.records if (record.name, record.direction) == ("logits", "OUT")]
+    np.testing.assert_array_equal(logits, np.load(tmp_path / "results" / "logits.npy"))
 
 
 def test_results_land_under_their_names(running: Run, inputs: dict[str, Path], tmp_path: Path, bundle: Path) -> None:

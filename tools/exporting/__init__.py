@@ -1,5 +1,6 @@
 """What tools:export does, step by step."""
 
+from tools.exporting._debug import dump_tags
 from tools.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tools.exporting._export import run_export
 from tools.exporting._options import (
@@ -19,6 +20,7 @@ __all__ = [
     "TARGETS",
     "ExportOptions",
     "choices",
+    "dump_tags",
     "dry_run",
     "graph_forms",
     "open_source",

@@ -40,6 +40,7 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
         model=_model(export),
         producer=producer(),
         sha256=hashes,
+        debug=export.debug,
     )
 
 

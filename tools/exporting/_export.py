@@ -11,6 +11,7 @@ from compile_hlo.archive import WrittenArchive
 from compile_hlo.bundle import (
     ARCHIVE,
     ARTIFACT,
+    DEBUG_MODULE,
     MARK,
     MODULE,
     REPORT,
@@ -18,6 +19,7 @@ from compile_hlo.bundle import (
     PhaseMeter,
     Steps,
     check_output,
+    debug_executable_name,
     executable_name,
     staged,
 )
@@ -26,6 +28,7 @@ from compile_hlo.portable import verify_text
 from lang_core import CompileError, VerificationError
 from tools.cli import say
 from tools.exporting._budget import check_budget
+from tools.exporting._debug import lower_debug
 from tools.exporting._describe import described, write_description
 from tools.exporting._load import Export, load
 from tools.exporting._options import ExportOptions, check_options
@@ -81,6 +84,7 @@ class _Run:
         self._steps.begin(UNFINISHED)
         with meter.phase("lower"):
             self._lower()
+            self._lower_debug()
         with meter.phase("parameters"):
             self._write_weights()
         with meter.phase("compile"):
@@ -113,6 +117,21 @@ class _Run:
             export.lowered = lower_module(export.entry_points, text.write, form, streaming=streaming)
         self._steps.finish("lower", key, {MODULE: None}, {"nonfinite": export.nonfinite})
 
+    def _lower_debug(self) -> None:
+        export, options = self._export, self._export.options
+        if export.debug is None:
+            return
+        key = {"text": self._prediction.debug_sha256, "weights": options.weights}
+        if options.weights == "inline":
+            key["source"] = self._source.identity
+
+        def make() -> None:
+            form = form_of(options.weights, export.weights, {})
+            with (self._staging / DEBUG_MODULE).open("w") as text:
+                lower_debug(export.entry_points, text.write, form, options.dump_tags)
+
+        self._steps.run("lower.debug", key, [DEBUG_MODULE], make)
+
     @property
     def _archive_key(self) -> dict[str, Any]:
         return {"layout": self._prediction.archive_sha256, "source": self._source.identity}
@@ -142,13 +161,18 @@ class _Run:
         return self._steps.sha256[MODULE]
 
     def _compile(self, name: str) -> None:
-        target, file = target_named(name), executable_name(name)
-        key = {"module": self._module_sha256, "flags": list(target.flags), "producer": producer()}
+        self._export.targets[name] = self._compiled(f"compile.{name}", name, MODULE, executable_name(name))
+        if self._export.debug is not None:
+            self._compiled(f"compile.debug.{name}", name, DEBUG_MODULE, debug_executable_name(name))
+
+    def _compiled(self, step: str, name: str, module: str, file: str) -> dict[str, Any]:
+        target = target_named(name)
+        key = {"module": self._steps.sha256[module], "flags": list(target.flags), "producer": producer()}
 
         def make() -> dict[str, Any]:
-            say(f"compiling for {name} ...")
+            say(f"compiling {module} for {name} ...")
             try:
-                report = compile_module(self._staging / MODULE, self._staging / file, target)
+                report = compile_module(self._staging / module, self._staging / file, target)
             except CompileError as error:
                 if shutil.disk_usage(self._staging).free < _ROOM_FOR_MODULE:  # the compiler does not say so clearly
                     raise OSError(errno.ENOSPC, str(error), str(self._staging / file)) from error
@@ -162,16 +186,18 @@ class _Run:
                 "compiler_peak_rss_bytes": report.peak_rss_bytes,
             }
 
-        self._export.targets[name] = self._steps.run(f"compile.{name}", key, [file], make)
+        return self._steps.run(step, key, [file], make)
 
     def _verify_text(self) -> None:
         export, verify = self._export, self._export.options.verify != "none"
-        key = {"module": self._module_sha256, "verify": verify, "producer": producer()}
+        modules = [MODULE] if export.debug is None else [MODULE, DEBUG_MODULE]
+        key = {"modules": [self._steps.sha256[each] for each in modules], "verify": verify, "producer": producer()}
 
         def make() -> None:
             if verify:
                 say("verifying ...")
-                verify_text(self._staging / MODULE)
+                for module in modules:
+                    verify_text(self._staging / module)
             write_portable(
                 export.entry_points, export.lowered, self._staging, streaming=export.options.lowering == "streaming"
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from compile_hlo import LoweredModule
-from compile_hlo.bundle import PhaseMeter
+from compile_hlo.bundle import DebugConfig, PhaseMeter
 from lang_core import EntryPoint, WeightSource
 from tools.exporting._options import ExportOptions
 from tools.exporting._source import ModelSource
@@ -32,6 +32,7 @@ class Export:
         targets: for kernel_config.json.
         verification: for the report.
         hashes: sha256 per file, once the description is written.
+        debug: the debug module, for kernel_config.json; None where none was asked for.
     """
 
     options: ExportOptions
@@ -45,6 +46,7 @@ class Export:
     targets: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     verification: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     hashes: dict[str, str] = dataclasses.field(default_factory=dict)
+    debug: DebugConfig | None = None
 
 
 def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Export:

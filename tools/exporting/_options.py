@@ -32,6 +32,7 @@ class ExportOptions:
     graph: tuple[str, ...] = ()
     max_memory: int | None = None
     resume: bool = False
+    dump_tags: tuple[str, ...] = ()
 
 
 def check_options(options: ExportOptions) -> None:
@@ -98,7 +99,6 @@ def sequence(text: str) -> int:
 # Flags of the contract whose capability comes later: the values that work today.
 _LATER: Final[dict[str, tuple[str, ...]]] = {
     "quantize": ("none",),
-    "dump_tags": ("",),
 }
 
 

@@ -8,10 +8,22 @@ from typing import Any, Final
 import numpy as np
 
 from compile_hlo import LoweredModule, lower_module
-from compile_hlo.bundle import ARCHIVE, ARTIFACT, MARK, MODULE, REPORT, SCOPE, executable_name
+from compile_hlo.bundle import (
+    ARCHIVE,
+    ARTIFACT,
+    DEBUG_MODULE,
+    MARK,
+    MODULE,
+    REPORT,
+    SCOPE,
+    debug_config,
+    debug_executable_name,
+    executable_name,
+)
 from compile_hlo.directions import check_declared
 from compile_hlo.emit import ExternalParameters, Form, InlineParameters
 from lang_core import TensorSpec, bool_
+from tools.exporting._debug import lower_debug
 from tools.exporting._describe import description
 from tools.exporting._load import Export
 from tools.exporting._memory import (
@@ -47,6 +59,7 @@ class Prediction:
     Attributes:
         lowered: the module's functions and parameters.
         text_sha256: of the module's text, without the data of inline weights.
+        debug_sha256: the same of the debug module; empty where none is asked for.
         archive_sha256: of the archive's form: names, specs, places.
         chunk_bytes: rows of weights that are read at a time.
         files: bytes per file; those of ``estimated`` are about so many.
@@ -57,6 +70,7 @@ class Prediction:
 
     lowered: LoweredModule
     text_sha256: str
+    debug_sha256: str
     archive_sha256: str
     chunk_bytes: int
     files: dict[str, int]
@@ -91,9 +105,10 @@ def node_counts(lowered: LoweredModule) -> dict[str, int]:
 
 
 def predict(export: Export, source: ModelSource) -> Prediction:
-    """Predicts an export: records the model, reads no weight, writes nothing.
+    """Predicts an export: records the model, reads no weight, writes nothing; notes in the export what is tagged.
 
     Raises:
+        InputError: a glob of ``--dump_tags`` matches no tag.
         GraphError: an entry point writes an argument that it does not declare as written.
     """
     lowered, module_bytes, sha256 = _lower(export)
@@ -103,15 +118,23 @@ def predict(export: Export, source: ModelSource) -> Prediction:
     layout = layout_of(lowered)
     keys = repr([storage.key for storage in layout.storages]).encode()
     files = {MODULE: module_bytes}
+    debug_nodes, debug_sha256 = 0, ""
+    if options.dump_tags:
+        debug, files[DEBUG_MODULE], debug_sha256 = _lower(export, tags=options.dump_tags)
+        debug_nodes = node_counts(debug)["emitted"]
+        tags = {function.name: function.tags for function in debug.functions}
+        export.debug = debug_config(options.dump_tags, options.targets, tags)
+    largest = max(counts["emitted"], debug_nodes), max(module_bytes, files.get(DEBUG_MODULE, 0))
     if options.weights == "external":
         files[ARCHIVE] = layout.total_bytes
     for name in BUNDLED_FILES:
         if (source.directory / name).is_file():
             files[name] = (source.directory / name).stat().st_size
-    guesses = _guessed_files(export, lowered, [*files])
+    guesses = _guessed_files(export, lowered, debug_nodes, [*files])
     return Prediction(
         lowered,
         sha256,
+        debug_sha256,
         hashlib.sha256(layout.head + keys).hexdigest(),
         chunk_bytes(options.max_memory),
         files | guesses,
@@ -123,14 +146,18 @@ def predict(export: Export, source: ModelSource) -> Prediction:
             "verify": verification_memory(options, export.entry_points, lowered, export.weights),
         },
         {
-            "compile": max((compiler_memory(t, counts["emitted"], module_bytes) for t in options.targets), default=0),
-            "verify": stablehlo_memory(module_bytes),
+            "compile": max((compiler_memory(target, *largest) for target in options.targets), default=0),
+            "verify": stablehlo_memory(largest[1]),
         },
     )
 
 
-def _lower(export: Export) -> tuple[LoweredModule, int, str]:
-    """Lowers into nothing: the module, the bytes that its text would have, and the hash of the text without weights."""
+def _lower(export: Export, tags: Sequence[str] = ()) -> tuple[LoweredModule, int, str]:
+    """Lowers the module, or with tags the debug module, into nothing.
+
+    Returns:
+        The module, the bytes that its text would have, and the hash of the text without weights.
+    """
     digest, data = hashlib.sha256(), 0
     text_bytes = 0
 
@@ -148,14 +175,22 @@ def _lower(export: Export) -> tuple[LoweredModule, int, str]:
             data += 2 * spec.nbytes  # in hexadecimal
 
     form: Form = InlineParameters(no_data) if export.options.weights == "inline" else ExternalParameters(SCOPE)
-    lowered = lower_module(export.entry_points, write, form, streaming=True)
+    if tags:
+        lowered = lower_debug(export.entry_points, write, form, tags)
+    else:
+        lowered = lower_module(export.entry_points, write, form, streaming=True)
     return lowered, text_bytes + data, digest.hexdigest()
 
 
-def _guessed_files(export: Export, lowered: LoweredModule, known: Sequence[str]) -> dict[str, int]:
+def _guessed_files(export: Export, lowered: LoweredModule, debug_nodes: int, known: Sequence[str]) -> dict[str, int]:
     """Files whose bytes depend on what libraries and compilers write."""
     options, nodes = export.options, node_counts(lowered)["emitted"]
-    modules = {executable_name(name): _EXECUTABLE[name][0] + _EXECUTABLE[name][1] * nodes for name in options.targets}
+    modules: dict[str, int] = {}
+    for target in options.targets:
+        least, per_node = _EXECUTABLE[target]
+        modules[executable_name(target)] = least + per_node * nodes
+        if debug_nodes:
+            modules[debug_executable_name(target)] = least + per_node * debug_nodes
     names = [*known, ARTIFACT, *modules]
     text = description(export, lowered, dict.fromkeys(names, "0" * 64)).text()
     report = 3000 + sum(len(path) + 10 for path in lowered.parameters()) + 220 * len(names)

@@ -1,7 +1,8 @@
 """What tools:run and tools:generate do with a bundle."""
 
 from tools.running._arrays import read_inputs, write_results
+from tools.running._dump import dumper_of
 from tools.running._model import BundleModel
 from tools.running._stats import GenerationStats
 
-__all__ = ["BundleModel", "GenerationStats", "read_inputs", "write_results"]
+__all__ = ["BundleModel", "GenerationStats", "dumper_of", "read_inputs", "write_results"]
