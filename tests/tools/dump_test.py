@@ -221,3 +221,20 @@ def test_globs_that_are_no_list(text: str) -> None:
         dump_tags(text)
     assert dump_tags(" *.q , logits") == ("*.q", "logits")
     assert dump_tags("") == ()
+
+
+def test_the_debug_module_is_predicted_and_resumed(bundle: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(bundle, tmp_path / "bundle")
+    report = json.loads((copy / "report.json").read_text())
+    assert report["predicted"]["files"][DEBUG_MODULE] == (bundle / DEBUG_MODULE).stat().st_size
+    assert debug_executable_name("llvm-cpu") in report["predicted"]["estimated"]
+    model = bundle.parent / "model"
+    export(model, copy, dump_tags=_GLOBS, resume=True, **_SIZES)
+    steps = json.loads((copy / "report.json").read_text())["steps"]
+    assert steps["lower.debug"]["reused"]
+    assert steps["compile.debug.llvm-cpu"]["reused"]
+    export(model, copy, dump_tags=("logits",), resume=True, **_SIZES)
+    steps = json.loads((copy / "report.json").read_text())["steps"]
+    assert steps["compile.llvm-cpu"]["reused"]
+    assert not steps["compile.debug.llvm-cpu"]["reused"]
+    assert (copy / DEBUG_MODULE).read_text().count("flow.tensor.trace") == 2

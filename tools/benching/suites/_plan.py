@@ -42,6 +42,8 @@ class Plan:
         experts: models with mixtures of experts by name, as config.json has them, that are lowered likewise.
         capacity: of its caches.
         archive: the model whose checkpoint becomes an archive.
+        dump_tensors: how many tensors go into a dump.
+        dump_tensor_bytes: of each.
         chain: ops of the plainest recording.
         calls: of an op in a row.
         repeats: of what is repeated inside a process.
@@ -58,6 +60,8 @@ class Plan:
     experts: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _EXPERTS)
     capacity: int = 2048
     archive: LlamaSizes = _ARCHIVED
+    dump_tensors: int = 64
+    dump_tensor_bytes: int = 8 << 20
     chain: int = 20_000
     calls: int = 2000
     repeats: int = 15
@@ -77,6 +81,8 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         experts={"tiny": TINY_EXPERTS},
         capacity=16,
         archive=TINY,
+        dump_tensors=2,
+        dump_tensor_bytes=4096,
         chain=20,
         calls=3,
         repeats=2,

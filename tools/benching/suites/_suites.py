@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tools.benching.suites._archive_suite import archive
+from tools.benching.suites._dump_suite import dump
 from tools.benching.suites._eager_suite import eager
 from tools.benching.suites._figures import SuiteResult
 from tools.benching.suites._lowering_suite import lowering
@@ -21,6 +22,7 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "eager": eager,
     "archive": archive,
     "streaming": streaming,
+    "dump": dump,
 }
 
 
