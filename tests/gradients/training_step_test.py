@@ -9,10 +9,10 @@ import pytest
 from compile_dag import record
 from compile_hlo import LoweredModule, lower_module, record_entry_point
 from compile_hlo.emit import ExternalParameters
-from compile_hlo.iree import Session, compile_module
-from lang_core import EagerExecutionContext, EntryPoint
+from compile_hlo.iree import target_named
+from lang_core import EagerExecutionContext, EntryPoint, Tensor
 from tests.gradients import _tiny
-from tools.training import training_step
+from tools.training import open_step, training_step
 from transformer_core.training import AdamW
 
 
@@ -80,27 +80,20 @@ def test_an_eager_step_is_adamw_of_jax_gradients() -> None:
         np.testing.assert_allclose(found[path].numpy()[clear], wanted[clear], atol=2e-5, err_msg=path)
 
 
-@pytest.fixture(scope="module")
-def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("step")
-    (folder / "step.mlir").write_text(lowered(step_of(), streaming=True)[0])
-    compile_module(folder / "step.mlir", folder / "step.vmfb", "llvm-cpu")
-    return folder / "step.vmfb"
-
-
-def test_steps_on_a_device_are_eager_steps(executable: Path) -> None:
+def test_steps_on_a_device_are_eager_steps(tmp_path: Path) -> None:
     """Three steps; parameters and moments are donated and nothing is copied to guard one."""
     ctx = EagerExecutionContext()
     point, ids = step_of(), _tiny.token_ids()
     state = state_of(_tiny.weights(_tiny.model()))
     eager = [ctx.constant(array) for array in state]
+    wanted: dict[str, Tensor] = {}
     losses: list[tuple[float, float]] = []
-    with Session(executable, "local-task") as session:
-        train = session.function("train")
+    with open_step(point, tmp_path, target_named("llvm-cpu"), "local-task") as session:
+        step_on_device = session.function("train")
         device = [session.upload(array) for array in state]
         for step in (1, 2, 3):
-            loss, *device = train(ids, 0.02, step, *device)
-            wanted = point(ctx, ctx.constant(ids), ctx.constant(0.02), ctx.constant(step), *eager)
+            loss, *device = step_on_device(ids, 0.02, step, *device)
+            wanted = dict(point(ctx, ctx.constant(ids), ctx.constant(0.02), ctx.constant(step), *eager))
             eager = list(wanted.values())[1:]
             losses.append((float(loss.numpy()), float(wanted["loss"])))
         assert session.counters.bytes_guarded == 0

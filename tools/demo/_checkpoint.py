@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from lang_core import InputError
 from tools.demo._config import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
-from tools.demo._weights import write_safetensors
+from tools.demo._weights import WEIGHTS
 
 _TOKENIZER = Path(__file__).with_name("tokenizer.json")
 
@@ -26,7 +26,7 @@ def write_demo_checkpoint(directory: Path) -> None:
         "tokenizer.json": lambda file: file.write(_TOKENIZER.read_bytes()),
         "tokenizer_config.json": lambda file: file.write(_json(TOKENIZER_CONFIG)),
         "generation_config.json": lambda file: file.write(_json(GENERATION_CONFIG)),
-        "model.safetensors": write_safetensors,
+        "model.safetensors": lambda file: file.write(WEIGHTS.read_bytes()),
         "config.json": lambda file: file.write(_json(CONFIG)),  # last: without it there is no model
     }
     try:
