@@ -196,7 +196,15 @@ def _select(e: Emitter, node: Node) -> None:
     pred, on_true, on_false = node.inputs
     condition = e.operand(pred, spec.shape, pred.dtype)
     x, y = (e.operand(value, spec.shape, spec.dtype) for value in (on_true, on_false))
-    e.alias(node, e.select(condition, x, y, spec))
+    if spec.dtype.itemsize != 2:
+        e.alias(node, e.select(condition, x, y, spec))
+        return
+    # As bits: a constant among the operands becomes a 16-bit float constant, which IREE's vmvx does not have.
+    kind, flags = tensor_type(spec), tensor_type(TensorSpec(spec.shape, "bool"))
+    bits = kind.replace(f"{spec.dtype.name}>", "i16>")
+    x, y = (e.new(f"stablehlo.bitcast_convert {name} : ({kind}) -> {bits}") for name in (x, y))
+    chosen = e.new(f"stablehlo.select {condition}, {x}, {y} : {flags}, {bits}")
+    e.define(node, f"stablehlo.bitcast_convert {chosen} : ({bits}) -> {kind}")
 
 
 @emits("clamp")

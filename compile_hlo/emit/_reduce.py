@@ -44,11 +44,18 @@ def _reduce(e: Emitter, node: Node) -> None:
 
 
 def reduced(e: Emitter, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]) -> str:
-    """Reduces a value of a spec over axes, which go."""
+    """Reduces a value of a spec over axes, which go.
+
+    Over others than the last ones, nothing is to be fused with it: IREE 3.13 fuses what broadcasts the result over
+    x again, such as ``x - max(x)``, and what comes of that is wrong on Vulkan.
+    """
     kept = TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), spec.dtype)
     initial = e.scalar(_initial(op_name, spec.dtype), spec.dtype)
-    return e.new(
+    result = e.new(
         f"stablehlo.reduce({operand} init: {initial}) applies stablehlo.{_REDUCTIONS[op_name]} "
         f"across dimensions = {integers(axes)} : ({tensor_type(spec)}, {tensor_type(TensorSpec((), spec.dtype))}) "
         f"-> {tensor_type(kept)}"
     )
+    if not axes or sorted(axes) == list(range(spec.ndim - len(axes), spec.ndim)):
+        return result
+    return e.new(f"stablehlo.optimization_barrier {result} : {tensor_type(kept)}")

@@ -1,6 +1,7 @@
 """The ways in which a case is run."""
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from compile_dag import evaluate
 from lang_core import EagerExecutionContext, TapelineError
@@ -26,6 +27,9 @@ def run_recorded(case: Case) -> list[Array]:
 def run_in_interpreter(case: Case) -> list[Array]:
     """Emitted, then StableHLO's reference interpreter."""
     return interpret(case.graph(), list(case.arguments.values()))
+
+
+MODES: Final[dict[str, Run]] = {"eager": run_eagerly, "recorded": run_recorded, "interpreter": run_in_interpreter}
 
 
 def failures(cases: Iterable[Case], run: Run) -> list[str]:

@@ -125,6 +125,8 @@ def _elementwise(dtype: DType) -> Iterator[Case]:
     yield Case("select", "select", dtype, lambda c, p, x, y: c.ops.select(p, x, y), (pred, x, x[::-1].copy()))
     one = np.array(True)
     yield Case("select", "select_scalar", dtype, lambda c, p, x, y: c.ops.select(p, x, y), (one, x, x[::-1].copy()))
+    zero = np.zeros((), dtype.numpy)
+    yield Case("select", "select_constant", dtype, lambda c, p, x: c.ops.select(p, x, c.ops.constant(zero)), (pred, x))
     if dtype is not bool_:
         low, high = x[2:3].reshape(()), small(dtype, 1)
         yield Case("clamp", "clamp", dtype, lambda c, x, a, b: c.ops.clamp(x, a, b), (x, low, high))
@@ -186,6 +188,11 @@ def _reductions(dtype: DType) -> Iterator[Case]:
             label = f"{op}_{'all' if axis is None else ''.join(map(str, axis))}"
             fn = lambda c, x, op=op, axis=axis, keep=keep: getattr(c.ops, op)(x, axis, keep)  # noqa: E731
             yield Case(op, label, dtype, fn, (x,))
+    if dtype.name == "f32":  # beside what was reduced, over other axes than the last: IREE fuses the two
+        long = np.random.default_rng(_RNG_SEED).random((3, 5, 14), np.float32)
+        for axis in (0, 1):
+            beside = lambda c, x, axis=axis: c.ops.sub(x, c.ops.max(x, axis, True))  # noqa: E731
+            yield Case("max", f"max_beside_{axis}", dtype, beside, (long,))
     if dtype is bool_:
         return
     tied = np.stack([special(dtype), special(dtype)[::-1], np.roll(special(dtype), 3)])

@@ -10,6 +10,7 @@ import onnx
 
 from tests.conformance._onnx_cases import Case, onnx_cases
 from tests.conformance._onnx_kinds import TRANSFORMER_OPS
+from tests.conformance._onnx_selection import LIMITS, limit_of
 
 _HEADER: Final = """\
 # ONNX operator cases
@@ -26,7 +27,10 @@ reference rounds after each step, ours once), all others exactly.
 - **not expressible**: the op table cannot say it, or nobody has adapted it; the reason stands beside it. Inputs that
   decide a result's shape (`shape`, `axes`, `k`, ...) are compile-time values; other inputs are arguments.
 
-A case that is expressible and wrong in any mode fails a test: there is none.
+A case that is expressible and wrong in one of these modes fails a test: there is none. On IREE's devices
+`tests/conformance:devices_test` runs some cases of each op that a transformer uses, and with `TAPELINE_ONNX=all` in its
+environment every case; what IREE 3.13's compiler refuses stands below. Models of your own, in ONNX's form on disk:
+`bazel run //tests/conformance:onnx_model -- --model DIR`.
 
 """
 
@@ -35,7 +39,18 @@ def render() -> str:
     """The page."""
     cases = onnx_cases()
     lines = [_HEADER.format(version=onnx.__version__, count=len(cases))]
-    lines += ["## In short\n", *_summary(cases), "", "## By op\n", *_by_op(cases), "", "## Every case\n"]
+    lines += [
+        "## In short\n",
+        *_summary(cases),
+        "",
+        "## What devices cannot run\n",
+        *_limits(cases),
+        "",
+        "## By op\n",
+        *_by_op(cases),
+        "",
+        "## Every case\n",
+    ]
     return "\n".join([*lines, *_each(cases)]) + "\n"
 
 
@@ -52,6 +67,15 @@ def _summary(cases: tuple[Case, ...]) -> Iterator[str]:
     reasons = Counter(case.reason for case in cases if case.reason)
     for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
         yield f"- {count}: {reason}"
+
+
+def _limits(cases: tuple[Case, ...]) -> Iterator[str]:
+    yield "| devices | cases | why |"
+    yield "|---|---|---|"
+    for limit in LIMITS:
+        count = sum(case.reason is None and limit_of(case, limit.devices[0]) is limit for case in cases)
+        text = limit.cases.replace("|", "\\|")
+        yield f"| {', '.join(limit.devices)} | {count}: `{text}` | {limit.why} |"
 
 
 def _by_op(cases: tuple[Case, ...]) -> Iterator[str]:

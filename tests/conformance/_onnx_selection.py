@@ -1,0 +1,51 @@
+"""Which cases run on which devices, and what devices cannot run."""
+
+import os
+import re
+from typing import Final
+
+from tests.conformance._onnx_cases import Case, expressible_cases
+from tests.conformance._onnx_kinds import TRANSFORMER_OPS
+from tests.emission._device_cases import Limit
+
+# Every case on every device takes half an hour of two cores; TAPELINE_ONNX=all asks for it.
+EVERYTHING: Final = os.environ.get("TAPELINE_ONNX") == "all"
+# With a device, those that run the same module.
+SHARED: Final = {"local-task": ("local-task", "local-sync")}
+# How many cases of an op run, spread over all of them in the order of their names: the devices differ in speed.
+_OF_AN_OP: Final = {"local-task": 3, "local-sync": 3}
+_OF_ATTENTION: Final = {"local-task": 40, "local-sync": 40}
+
+# Of IREE 3.13: in each of these the compiler refuses the module.
+LIMITS: Final = (
+    Limit(("local-task", "local-sync"), r"test_mod_.*float64.*", "the linker finds no fmod of f64"),
+    Limit(("vulkan",), r"test_reduce_log_sum_exp_.*(example|random).*", "SPIR-V has exp and log for 16 and 32 bits"),
+    Limit(("vulkan",), r"test_(nllloss|sce)_NCd1d2d3d4d5_mean_weight.*", "two sums of five axes are fused into one"),
+    Limit(("vmvx",), r"test_.*(float16|fp16|FLOAT16).*", "f16 can be moved, not computed with"),
+    Limit(("vmvx",), r"test_attention_24_qk_matmul_output_mode3_softmax_precision.*", "f16 can be moved only"),
+    Limit(("vmvx",), r"test_(cast|castlike)_DOUBLE_to_FLOAT.*", "f64 cannot be made anything else"),
+    Limit(("vmvx",), r"test_attention_local_window_gqa_rank4_mask_expanded", "f64 cannot be made anything else"),
+    Limit(("vmvx",), r"test_eyelike_with_dtype", "bool cannot be made f64"),
+    Limit(("vmvx",), r"test_cumprod_(1d|2d_axis_1|2d_negative_axis).*", "a chain of slices, pads and products"),
+)
+
+
+def device_cases(device: str) -> list[Case]:
+    """Some cases of each op that a transformer uses; or all that the device can run."""
+    chosen = [case for case in expressible_cases() if limit_of(case, device) is None]
+    if EVERYTHING:
+        return chosen
+    of_op: dict[str, list[Case]] = {}
+    for case in chosen:
+        if case.kind in TRANSFORMER_OPS and "_expanded" not in case.name:
+            of_op.setdefault(case.kind, []).append(case)
+    found: list[Case] = []
+    for kind, cases in of_op.items():
+        most = (_OF_ATTENTION if kind == "Attention" else _OF_AN_OP).get(device, 1)
+        found += cases[:: -(-len(cases) // most)]
+    return found
+
+
+def limit_of(case: Case, device: str) -> Limit | None:
+    """Why a device cannot run a case; None where it can."""
+    return next((limit for limit in LIMITS if device in limit.devices and re.fullmatch(limit.cases, case.name)), None)
