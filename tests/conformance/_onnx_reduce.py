@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from lang_core import Tensor, bool_, i64, u8
-from tests.conformance._onnx_elementwise import floating_operand, wide
+from tests.conformance._onnx_elementwise import floating_operand
 from tests.conformance._onnx_node import Node, NotExpressible, adapts, axis_of
 
 
@@ -110,13 +110,12 @@ def moved(node: Node, x: Tensor, axis: int, by: int, filler: int) -> Tensor:
 
 
 def _products(node: Node, x: Tensor, axis: int) -> Tensor:
-    """Running products by doubling (Hillis, Steele 1986): log2 of the size steps."""
-    by = 1
-    result = node.ops.cast(x, wide(x.dtype))
-    while by < x.shape[axis]:
-        result = node.ops.mul(result, moved(node, result, axis, by, 1))
-        by *= 2
-    return node.ops.cast(result, x.dtype)
+    """Running products: for each place the product over all places, of which later ones count as 1."""
+    ops, size = node.ops, x.shape[axis]
+    square = (*x.shape[:axis], size, size, *x.shape[axis + 1 :])
+    earlier = ops.less_equal(ops.iota(square, axis + 1), ops.iota(square, axis))
+    row = ops.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
+    return ops.prod(ops.select(earlier, row, ops.ones((), x.dtype)), axis + 1)
 
 
 @adapts("TopK")

@@ -26,7 +26,6 @@ LIMITS: Final = (
     Limit(("vmvx",), r"test_(cast|castlike)_DOUBLE_to_FLOAT.*", "f64 cannot be made anything else"),
     Limit(("vmvx",), r"test_attention_local_window_gqa_rank4_mask_expanded", "f64 cannot be made anything else"),
     Limit(("vmvx",), r"test_eyelike_with_dtype", "bool cannot be made f64"),
-    Limit(("vmvx",), r"test_cumprod_(1d|2d_axis_1|2d_negative_axis).*", "a chain of slices, pads and products"),
 )
 
 
