@@ -98,3 +98,15 @@ def test_a_module_for_another_device(device: str, tmp_path: Path) -> None:
     compile_module(source, tmp_path / "m.vmfb", "vulkan-spirv" if device != "vulkan" else "vmvx")
     with pytest.raises(DeviceError, match=f"cannot load '.*m.vmfb' on {device} with parameters .*: .*HAL device"):
         Session(tmp_path / "m.vmfb", device, parameters=archive(tmp_path, {"w": _W}))
+
+
+def test_more_tensors_than_a_device_passes_to_one_op(device: str, tmp_path: Path) -> None:
+    """IREE 3.13 fuses the chain whole, and refuses it when the module is loaded."""
+    count, kind = 40, "tensor<7x5xf32>"
+    heads = ", ".join(f"%a{i}: {kind}" for i in range(count))
+    lines = [f"    %s{i} = stablehlo.add %{'a0' if i == 1 else f's{i - 1}'}, %a{i} : {kind}" for i in range(1, count)]
+    body = "\n".join(lines)
+    text = f"module {{\n  func.func public @main({heads}) -> {kind} {{\n{body}\n    return %s39 : {kind}\n  }}\n}}\n"
+    module = compiled(text, device, tmp_path)
+    with pytest.raises(DeviceError, match="into one that takes 41 tensors, and the device passes 32 at most: stack"):
+        Session(module, device)

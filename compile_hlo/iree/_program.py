@@ -3,6 +3,7 @@
 import atexit
 import itertools
 import os
+import re
 import threading
 import weakref
 import zipfile
@@ -17,11 +18,11 @@ from lang_core import DeviceError, InputError
 
 # What the runtime's binding raises, by the status code of the failure.
 IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, MemoryError, TypeError)
-
-
 _ZIP_END: Final = b"PK\x05\x06"  # begins the last record of a ZIP file
 _ZIP_END_BYTES: Final = 22  # of that record, without a comment
-
+_TOO_MANY_BUFFERS: Final = re.compile(
+    r"binding count (\d+) > (\d+)|declares (\d+) storage buffers, exceeding device limit (\d+)"
+)
 
 Tracer = Callable[[str, Sequence[runtime.HalBufferView]], None]
 
@@ -85,7 +86,7 @@ class Program:
         if failure:
             archive = f"parameters {str(parameters)!r}, scope {scope!r}" if parameters else "no parameter archive"
             kind = InputError if "parameter" in failure else DeviceError
-            raise kind(f"cannot load {str(vmfb_path)!r} on {device.name} with {archive}: {failure}")
+            raise kind(f"cannot load {str(vmfb_path)!r} on {device.name} with {archive}: {failure}{_hint(failure)}")
 
     @property
     def closed(self) -> bool:
@@ -200,3 +201,15 @@ def _close_all() -> None:
     """At the interpreter's exit modules are torn down in any order, and a device may go before its buffers."""
     for program in list(_OPEN):
         program.close()
+
+
+def _hint(failure: str) -> str:
+    """What to do about a limit of a device, which the compiler does not know."""
+    match = _TOO_MANY_BUFFERS.search(failure)
+    if match is None:
+        return ""
+    count, cap = (int(number) for number in match.groups() if number)
+    return (
+        f": the compiler fused a chain of ops into one that takes {count} tensors, and the device passes {cap} at "
+        f"most: stack tensors that are used alike into one"
+    )
