@@ -189,3 +189,98 @@ def stablelm5(*, K: int, sizes: Config, **changes: Any) -> Config:
         "use_qkv_bias": False,
     }
     return _form5("stablelm", "StableLmForCausalLM", K, sizes, "rms_norm_eps") | own | changes
+
+
+def gpt_neox5(*, sizes: Config, **changes: Any) -> Config:
+    """``GPTNeoXConfig`` of transformers 5."""
+    own = {
+        "attention_bias": True,
+        "classifier_dropout": 0.1,
+        "hidden_act": "gelu",
+        "hidden_dropout": 0.0,
+        "is_decoder": False,
+        "layer_norm_eps": 1e-05,
+        "rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "rope_type": "default"},
+        "use_parallel_residual": True,
+    }
+    form = _form5("gpt_neox", "GPTNeoXForCausalLM", 1, sizes, "num_key_value_heads", "rms_norm_eps")
+    return form | own | changes
+
+
+def gpt_neox_4_24(*, sizes: Config, **changes: Any) -> Config:
+    """EleutherAI/pythia-160m: ``rotary_pct``, ``rotary_emb_base``."""
+    own = {
+        "architectures": ["GPTNeoXForCausalLM"],
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-05,
+        "model_type": "gpt_neox",
+        "pad_token_id": None,
+        "rotary_emb_base": 500,
+        "rotary_pct": 0.5,
+        "transformers_version": "4.24.0",
+        "use_parallel_residual": True,
+    }
+    absent = ("num_key_value_heads", "rms_norm_eps", "rope_theta", "rope_scaling", "attention_bias")
+    form = {key: value for key, value in llama_4_35(K=1, sizes=sizes).items() if key not in absent}
+    return form | own | changes
+
+
+def gpt2_5(*, D: int, V: int, L: int, N: int, positions: int, **changes: Any) -> Config:
+    """``GPT2Config`` of transformers 5."""
+    return {
+        "activation_function": "gelu_new",
+        "add_cross_attention": False,
+        "architectures": ["GPT2LMHeadModel"],
+        "attn_pdrop": 0.1,
+        "bos_token_id": 1,
+        "dtype": "float32",
+        "embd_pdrop": 0.1,
+        "eos_token_id": 2,
+        "initializer_range": 0.02,
+        "layer_norm_epsilon": 1e-05,
+        "model_type": "gpt2",
+        "n_embd": D,
+        "n_head": N,
+        "n_inner": None,
+        "n_layer": L,
+        "n_positions": positions,
+        "pad_token_id": None,
+        "reorder_and_upcast_attn": False,
+        "resid_pdrop": 0.1,
+        "scale_attn_by_inverse_layer_idx": False,
+        "scale_attn_weights": True,
+        "summary_activation": None,
+        "summary_first_dropout": 0.1,
+        "summary_proj_to_labels": True,
+        "summary_type": "cls_index",
+        "summary_use_proj": True,
+        "tie_word_embeddings": True,
+        "transformers_version": "5.23.0",
+        "use_cache": True,
+        "vocab_size": V,
+        **changes,
+    }
+
+
+def gpt2_4_0(*, D: int, V: int, L: int, N: int, positions: int, **changes: Any) -> Config:
+    """openai-community/gpt2: ``n_ctx``; it does not say whether embeddings are tied."""
+    return {
+        "activation_function": "gelu_new",
+        "architectures": ["GPT2LMHeadModel"],
+        "attn_pdrop": 0.1,
+        "bos_token_id": 1,
+        "embd_pdrop": 0.1,
+        "eos_token_id": 2,
+        "initializer_range": 0.02,
+        "layer_norm_epsilon": 1e-05,
+        "model_type": "gpt2",
+        "n_ctx": positions,
+        "n_embd": D,
+        "n_head": N,
+        "n_layer": L,
+        "n_positions": positions,
+        "resid_pdrop": 0.1,
+        "torch_dtype": "float32",
+        "vocab_size": V,
+        **changes,
+    }

@@ -6,12 +6,16 @@ Matrices are ``[out, in]``, as torch's Linear has them.
 from collections.abc import Iterator
 
 from tests.goldens._case_types import Config
+from tests.goldens._gpt_shapes import gpt2_shapes, gpt_neox_shapes
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
 
 def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of a checkpoint, in the order of the model; no ``lm_head.weight`` where tied."""
+    own = {"gpt_neox": gpt_neox_shapes, "gpt2": gpt2_shapes}.get(config["model_type"])
+    if own is not None:
+        return dict(own(config))
     d, v, n = (config[k] for k in ("hidden_size", "vocab_size", "num_attention_heads"))
     family = config["model_type"]
     attention = {"deepseek_v3": _latent_attention, "phi3": _fused_attention}.get(family, _attention)
@@ -30,6 +34,15 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (v, d)
     return shapes
+
+
+def sizes_of(config: Config) -> tuple[int, int, int, int]:
+    """L, D, F and V."""
+    if config["model_type"] == "gpt2":
+        d = config["n_embd"]
+        return config["n_layer"], d, config.get("n_inner") or 4 * d, config["vocab_size"]
+    layers, d, f, v = (config[k] for k in ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size"))
+    return layers, d, f, v
 
 
 def is_zero_centred(config: Config, key: str) -> bool:

@@ -11,6 +11,7 @@ from tests.goldens._case_types import Config, GoldenCase, RopeCase, StoredDType
 from tests.goldens._family_cases import (
     GEMMA_CASES,
     GLM_CASES,
+    GPT_CASES,
     GRANITE_CASES,
     OLMO2_CASES,
     PHI3_CASES,
@@ -44,6 +45,7 @@ CASES: dict[str, GoldenCase] = {
         *GEMMA_CASES,
         *GLM_CASES,
         *STABLELM_CASES,
+        *GPT_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

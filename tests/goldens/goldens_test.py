@@ -9,7 +9,7 @@ import safetensors.numpy
 
 from tests.goldens.cases import CASES, ROPE_CASES, GoldenCase
 from tests.goldens.golden_files import DATA, read_golden, read_manifest, read_rope_golden
-from tests.goldens.weights import checksum, random_weights, stored_weights, weight_shapes, write_checkpoint
+from tests.goldens.weights import checksum, random_weights, sizes_of, stored_weights, weight_shapes, write_checkpoint
 
 _ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 _NUMPY = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
@@ -40,7 +40,7 @@ def test_manifest_and_data_name_the_cases_and_no_others():
 def test_golden_arrays_have_the_promised_shapes_and_fit_together(case: GoldenCase):
     golden = read_golden(case.name)
     batch, length = np.shape(case.prompt)
-    layers, width, vocab = (case.config[k] for k in ("num_hidden_layers", "hidden_size", "vocab_size"))
+    layers, width, _, vocab = sizes_of(case.config)
     assert golden.prompt.tolist() == [list(row) for row in case.prompt]
     assert golden.tokens.shape == (batch, case.steps)
     assert golden.logits.shape == (batch, case.steps, vocab)
@@ -56,7 +56,7 @@ def test_golden_arrays_have_the_promised_shapes_and_fit_together(case: GoldenCas
 
 @_ALL
 def test_sizes_differ_from_one_another(case: GoldenCase):
-    sizes = [case.config[k] for k in ("hidden_size", "intermediate_size", "vocab_size", "num_hidden_layers")]
+    sizes = sizes_of(case.config)
     assert len(set(sizes)) == len(sizes)
 
 

@@ -91,10 +91,16 @@ def _load(case: GoldenCase, change: Mapping[str, Any] | None = None) -> Any:
 def _prompt_forward(model: Any, prompt: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Logits ``[B, T, V]`` and the residual stream after each block ``[L, B, T, D]``."""
     hidden: list[np.ndarray] = []
-    for layer in model.model.layers:
-        layer.register_forward_hook(lambda module, inputs, output: hidden.append(output.numpy().copy()))
+    base = model.base_model
+    for layer in base.h if hasattr(base, "h") else base.layers:
+        layer.register_forward_hook(lambda module, inputs, output: hidden.append(_tensor(output).numpy().copy()))
     logits = model(torch.from_numpy(prompt), use_cache=False).logits.numpy()
     return logits, np.stack(hidden)
+
+
+def _tensor(output: Any) -> torch.Tensor:
+    """What a layer gives: the residual stream, in some families with other things after it."""
+    return output[0] if isinstance(output, tuple) else output
 
 
 def _generate(model: Any, prompt: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,9 +16,9 @@ import numpy as np
 import safetensors.numpy
 
 from tests.goldens._case_types import Config, GoldenCase, StoredDType
-from tests.goldens._shapes import is_zero_centred, weight_shapes
+from tests.goldens._shapes import is_zero_centred, sizes_of, weight_shapes
 
-__all__ = ["checksum", "random_weights", "stored_weights", "weight_shapes", "write_checkpoint"]
+__all__ = ["checksum", "random_weights", "sizes_of", "stored_weights", "weight_shapes", "write_checkpoint"]
 
 Layout = Literal["sequential", "round_robin"]
 
@@ -28,6 +28,10 @@ _NUMPY_DTYPES: dict[StoredDType, np.dtype] = {
     "f16": np.dtype(np.float16),
 }
 _TORCH_NAMES: dict[StoredDType, str] = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+
+
+_NORMS = ("norm.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight")
+_EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "wte.weight", "wpe.weight")
 
 
 def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:
@@ -42,7 +46,7 @@ def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:
         seed: the case's seed.
     """
     return {
-        key: _random_tensor(key, shape, seed, config["hidden_size"], 0.0 if is_zero_centred(config, key) else 1.0)
+        key: _random_tensor(key, shape, seed, sizes_of(config)[1], 0.0 if is_zero_centred(config, key) else 1.0)
         for key, shape in weight_shapes(config).items()
     }
 
@@ -53,15 +57,16 @@ def _random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: 
     # 24 bits fill an f32's significand: the integer, its conversion and the scaling by 2**-23 are all exact.
     integers = (bits >> np.uint64(40)).astype(np.int64) - (1 << 23)
     unit = (integers.astype(np.float32) * np.float32(2.0**-23)).reshape(shape)
-    if key.endswith("norm.weight"):
+    if key.endswith(_NORMS):
         return np.float32(centre) + np.float32(0.25) * unit
     if key.endswith(".bias"):
         return np.float32(0.5) * unit
-    if key == "model.embed_tokens.weight":
+    if key.endswith(_EMBEDDINGS):
         return unit * np.float32(np.sqrt(3.0 * 4.0 / d))
-    picky = any(name in key for name in ("q_proj", "k_proj", "qkv_proj"))
-    gain_squared = 3.0 if picky else 4.0 if key == "lm_head.weight" else 1.5
-    return unit * np.float32(np.sqrt(3.0 * gain_squared / shape[-1]))
+    picky = any(name in key for name in ("q_proj", "k_proj", "qkv_proj", "query_key_value", "c_attn"))
+    gain_squared = 3.0 if picky else 4.0 if key in ("lm_head.weight", "embed_out.weight") else 1.5
+    inputs = shape[0] if ".c_" in key else shape[-1]
+    return unit * np.float32(np.sqrt(3.0 * gain_squared / inputs))
 
 
 def stored_weights(case: GoldenCase, dtype: StoredDType | None = None) -> dict[str, np.ndarray]:
@@ -104,7 +109,7 @@ def write_checkpoint(
     """
     dtype = dtype or case.stored
     weights = stored_weights(case, dtype)
-    if stored_head and case.config["tie_word_embeddings"]:
+    if stored_head and case.config.get("tie_word_embeddings", False):
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
     (directory / "config.json").write_text(_config_text(case.config, dtype))
     files = _assign_files(weights, shards, layout)

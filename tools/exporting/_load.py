@@ -10,7 +10,15 @@ from lang_core import EntryPoint, WeightSource
 from tools.exporting._options import ExportOptions
 from tools.exporting._source import ModelSource
 from transformer_core.checkpoints import IGNORABLE, Audit, audit
-from transformer_core.models import DecoderLM, entry_points, load_config, stored_specs, weights_of
+from transformer_core.models import (
+    DecoderLM,
+    entry_points,
+    load_config,
+    stored_specs,
+    tied_keys,
+    unused_layers,
+    weights_of,
+)
 
 # Positions that caches hold where nobody says how many, if the model was trained on as many.
 DEFAULT_CAPACITY: Final = 2048
@@ -71,7 +79,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
     if source.weights is not None:
         weights = weights_of(model, source.weights)
         wanted = stored_specs(model, source.weights)
-        tied = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
-        beyond = [f"model.layers.{i}.*" for i in range(model.config.layers, config.layers + config.extra_layers)]
+        tied = tied_keys(model, source.weights)
+        beyond = unused_layers(model, config)
         found = audit(source.weights, wanted, tied=tied, ignorable=[*IGNORABLE, *beyond])
     return Export(options, model, points, weights, found, meter)

@@ -24,7 +24,7 @@ from transformer_core.checkpoints._random_llama import (
     llama_specs,
     write_random_llama,
 )
-from transformer_core.checkpoints._recipes import Cut, Recipe, Stacked, Stored
+from transformer_core.checkpoints._recipes import Cut, Interleaved, Recipe, Stacked, Stored, Transposed
 from transformer_core.checkpoints._renamed_keys import RenamedKeys, first_of
 from transformer_core.checkpoints._writer import write_safetensors, write_sharded_safetensors
 
@@ -36,6 +36,7 @@ __all__ = [
     "Cut",
     "ExpertKeys",
     "FusedKeys",
+    "Interleaved",
     "LlamaSizes",
     "Recipe",
     "RecipeOf",
@@ -44,6 +45,7 @@ __all__ = [
     "SafetensorsFile",
     "Stacked",
     "Stored",
+    "Transposed",
     "audit",
     "first_of",
     "llama_config",

@@ -6,7 +6,16 @@ from typing import Final, NamedTuple
 
 from lang_core import CheckpointError, DType, TensorSpec, WeightSource, near_names
 
-IGNORABLE: Final = ("*rotary_emb.inv_freq", "*rotary_emb.cos_cached", "*rotary_emb.sin_cached", "mtp.*")
+IGNORABLE: Final = (
+    "*rotary_emb.inv_freq",
+    "*rotary_emb.cos_cached",
+    "*rotary_emb.sin_cached",
+    "mtp.*",
+    "*.attn.bias",  # the causal masks of GPT-2 and GPT-NeoX
+    "*.attn.masked_bias",
+    "*.attention.bias",
+    "*.attention.masked_bias",
+)
 """Buffers that old checkpoints store although a model computes them, and heads that predict further tokens."""
 
 _SHOWN: Final = 8

@@ -35,6 +35,10 @@ class ComposedWeights:
                 specs[key] = made.setdefault(shape, TensorSpec(shape, spec.dtype))
         return specs
 
+    def stored_key(self, name: str) -> str:
+        """The first of the stored tensors that a parameter is made of."""
+        return next(iter(self._recipe(name).stored()))
+
     def keys(self) -> Iterator[str]:
         """The model's parameters of which everything is stored."""
         return (name for name in self._wanted if self.has(name))

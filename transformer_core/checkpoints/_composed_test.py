@@ -7,7 +7,7 @@ from lang_core import CheckpointError, TensorSpec, WeightSource, as_dtype
 from transformer_core.checkpoints._audit import audit
 from transformer_core.checkpoints._composed import ComposedWeights
 from transformer_core.checkpoints._expert_keys import ExpertKeys
-from transformer_core.checkpoints._recipes import Cut, Recipe, Stacked, Stored
+from transformer_core.checkpoints._recipes import Cut, Interleaved, Recipe, Stacked, Stored, Transposed
 
 PLAIN = ExpertKeys()
 MIXTRAL = ExpertKeys(layer="block_sparse_moe", gate="w1", up="w3", down="w2")
@@ -127,6 +127,9 @@ def test_a_part_of_a_fused_tensor_is_a_view():
         (Cut("x", (6, 4), 0, 2, 5), np.arange(24).reshape(6, 4)[2:5]),
         (Cut("x", (6, 4), 1, 1, 3), np.arange(24).reshape(6, 4)[:, 1:3]),
         (Stacked(["x", "x"], (6, 4)), np.stack([np.arange(24).reshape(6, 4)] * 2)),
+        (Interleaved("x", (6, 4), 3, 2, 1), np.arange(24).reshape(6, 4)[1::2]),
+        (Interleaved("x", (6, 4), 1, 3, 1), np.arange(24).reshape(6, 4)[2:4]),
+        (Transposed("x", (6, 4), 1, 3), np.arange(24).reshape(6, 4).T[1:3]),
     ],
 )
 def test_recipes_row_by_row(recipe: Recipe, expected: np.ndarray):
@@ -135,6 +138,18 @@ def test_recipes_row_by_row(recipe: Recipe, expected: np.ndarray):
     np.testing.assert_array_equal(recipe.rows(source, 0, len(expected)), expected)
     rows = [recipe.rows(source, i, i + 1) for i in range(len(expected))]
     np.testing.assert_array_equal(np.concatenate(rows), expected)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_interleaved_rows_begin_and_end_anywhere(groups: int, part: int):
+    whole = np.arange(24 * 2).reshape(24, 2)
+    source = Memory({"x": whole})
+    recipe = Interleaved("x", (24, 2), groups, 3, part)
+    expected = whole.reshape(groups, 3, -1, 2)[:, part].reshape(8, 2)
+    for start in range(8):
+        for stop in range(start, 9):
+            np.testing.assert_array_equal(recipe.rows(source, start, stop), expected[start:stop])
 
 
 def test_the_audit_names_the_stored_keys():

@@ -90,6 +90,62 @@ class Cut:
         return source.read_rows(self._key, start, stop)[(*before, slice(self._start, self._stop))]
 
 
+class Interleaved:
+    """Every so many groups of rows of a stored tensor: of each head its queries, say, where its keys and values follow.
+
+    Args:
+        key: of the whole.
+        shape: of the whole: [groups * parts * rows, ..].
+        groups: how many times all parts follow each other.
+        parts: how many there are in a group.
+        part: which of them this is.
+    """
+
+    def __init__(self, key: str, shape: Shape, groups: int, parts: int, part: int) -> None:
+        self._key: Final = key
+        self._shape: Final = shape
+        self._rows: Final = shape[0] // (groups * parts)
+        self._parts: Final = parts
+        self._part: Final = part
+
+    def stored(self) -> dict[str, Shape]:
+        """The whole's key and shape."""
+        return {self._key: self._shape}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """A copy, of these rows only."""
+        first, last, group = start // self._rows, -(-stop // self._rows), self._parts * self._rows
+        read = source.read_rows(self._key, first * group, last * group)
+        mine = read.reshape(last - first, self._parts, self._rows, *read.shape[1:])[:, self._part]
+        begin = start - first * self._rows
+        return mine.reshape(-1, *read.shape[1:])[begin : begin + stop - start]
+
+
+class Transposed:
+    """Columns of a stored matrix, as rows.
+
+    Args:
+        key: of the whole.
+        shape: of the whole: [inputs, outputs].
+        start: of the columns.
+        stop: of the columns.
+    """
+
+    def __init__(self, key: str, shape: Shape, start: int, stop: int) -> None:
+        self._key: Final = key
+        self._shape: Final = shape
+        self._start: Final = start
+        self._stop: Final = stop
+
+    def stored(self) -> dict[str, Shape]:
+        """The whole's key and shape."""
+        return {self._key: self._shape}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """A view."""
+        return source.read_rows(self._key, 0, self._shape[0])[:, self._start + start : self._start + stop].T
+
+
 def common_dtype(source: WeightSource, recipe: Recipe) -> DType:
     """The dtype of all the tensors that a recipe reads.
 

@@ -27,7 +27,7 @@ from transformer_core.models._config import (
 from transformer_core.models._decoder import Caches, Decoder, DecoderLM
 from transformer_core.models._entry_points import ENTRY_POINTS, entry_points
 from transformer_core.models._layer import DecoderLayer
-from transformer_core.models._weights import stored_specs, weights_of
+from transformer_core.models._weights import stored_specs, tied_keys, unused_layers, weights_of
 from transformer_core.models.families import FAMILIES
 
 __all__ = [
@@ -49,5 +49,7 @@ __all__ = [
     "load_config",
     "register",
     "stored_specs",
+    "tied_keys",
+    "unused_layers",
     "weights_of",
 ]

@@ -203,6 +203,7 @@ class Family:
         read: makes the configuration of a config.json; raises ConfigError.
         layer: makes layer ``index``.
         stored: how checkpoints of a configuration store parameters that they do not store as the model has them.
+        layer_key: what the keys of a layer's stored tensors begin with, as a glob pattern with ``{}`` for its number.
     """
 
     architecture: str
@@ -210,6 +211,7 @@ class Family:
     read: Callable[[ConfigFields], DecoderConfig]
     layer: Callable[[DecoderConfig, int, DType], CachedLayer]
     stored: Callable[[DecoderConfig], RecipeOf] | None = None
+    layer_key: str = "model.layers.{}"
 
 
 _FAMILIES: Final[dict[str, Family]] = {}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lang_core import ConfigError
+from transformer_core._feed_forward import Activation
 from transformer_core._moe import Routing, Scoring
 from transformer_core._rope_config import RopeKind, RopeMode
 from transformer_core._rope_scaling import LinearScaling, NoScaling, YarnScaling
@@ -255,6 +256,43 @@ def test_shares_of_a_head_that_rotate():
     glm = read("Glm", num_key_value_heads=2, head_dim=8)
     assert (glm.rope.rotated, glm.rope.mode, glm.qkv_bias) == (4, RopeMode.INTERLEAVED, True)
     assert read("StableLm", num_key_value_heads=2, hidden_size=48).rope.rotated == 2
+
+
+def test_gpt_neox_takes_the_first_names_of_its_fields():
+    config = read("GPTNeoX", hidden_size=48, rotary_pct=0.5, rotary_emb_base=500, hidden_act="gelu")
+    assert (config.rope.rotated, config.rope.base, config.activation) == (4, 500.0, Activation.GELU)
+    assert (config.parallel, config.gated_mlp, config.qkv_bias, config.kv_heads) == (True, False, True, 6)
+    assert read("GPTNeoX", hidden_size=48).rope.rotated == 2
+
+
+GPT2 = {
+    "architectures": ["GPT2LMHeadModel"],
+    "n_embd": 24,
+    "n_head": 6,
+    "n_layer": 2,
+    "n_positions": 32,
+    "vocab_size": 50,
+}
+
+
+def test_gpt2():
+    config = DecoderConfig.from_hf(GPT2)
+    assert (config.hidden, config.intermediate, config.head_size, config.learned_positions) == (24, 96, 4, 32)
+    assert (config.tied, config.activation, config.rope.reach) == (True, Activation.GELU_TANH, 32)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_embd": 25}, r"'n_embd': expected an even multiple of n_head \(6\); found 25"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "'scale_attn_by_inverse_layer_idx': expected false, or no such"),
+        ({"scale_attn_weights": False}, "'scale_attn_weights': expected true, or no such field; found False"),
+        ({"activation_function": "mish"}, "'activation_function': expected one of silu, .*; found 'mish'"),
+    ],
+)
+def test_what_gpt2_cannot_be(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        DecoderConfig.from_hf({**GPT2, **changes})
 
 
 def test_null_heads_take_the_families_rule():

@@ -53,8 +53,7 @@ def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> Decoder
             **({} if "norm_eps" in known else {"norm_eps": fields.number("rms_norm_eps")}),
             "windows": (None,) * layers,
             "tied": fields.boolean("tie_word_embeddings", False),
-            "bos_token_id": fields.integer("bos_token_id", minimum=0) if fields.has("bos_token_id") else None,
-            "eos_token_ids": _eos_token_ids(fields),
+            **token_ids_of(fields),
             **sizes,
         }
     )
@@ -147,6 +146,12 @@ def layer_types(fields: ConfigFields, default: Sequence[str]) -> list[str]:
     if not isinstance(kinds, list) or len(kinds) < layers or any(kind not in _LAYER_TYPES for kind in kinds):
         fields.refuse("layer_types", f"a list of {layers} (num_hidden_layers) of {' or '.join(_LAYER_TYPES)}")
     return kinds[:layers]
+
+
+def token_ids_of(fields: ConfigFields) -> dict[str, Any]:
+    """``bos_token_id`` and ``eos_token_ids`` of a ``DecoderConfig``."""
+    first = fields.integer("bos_token_id", minimum=0) if fields.has("bos_token_id") else None
+    return {"bos_token_id": first, "eos_token_ids": _eos_token_ids(fields)}
 
 
 def _eos_token_ids(fields: ConfigFields) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from lang_core import Module, TensorSpec, WeightSource
 from transformer_core.checkpoints import ComposedWeights
-from transformer_core.models._config import family_of
+from transformer_core.models._config import DecoderConfig, family_of
 from transformer_core.models._decoder import DecoderLM
 
 
@@ -15,6 +15,20 @@ def stored_specs(model: DecoderLM, source: WeightSource) -> dict[str, TensorSpec
     """The checkpoint's own keys that the model needs, with the specs that it needs: what ``audit`` compares."""
     composed = _composed(model, source)
     return _wanted(model) if composed is None else composed.stored()
+
+
+def tied_keys(model: DecoderLM, source: WeightSource) -> dict[str, str]:
+    """What checkpoints may store twice, and the key that is read: for ``audit``."""
+    if model.lm_head is not None:
+        return {}
+    embedding, composed = model.model.embed_tokens.weight.path, _composed(model, source)
+    return {"lm_head.weight": embedding if composed is None else composed.stored_key(embedding)}
+
+
+def unused_layers(model: DecoderLM, config: DecoderConfig) -> list[str]:
+    """Glob patterns of stored keys of the layers of ``config`` that come after the model's last: for ``audit``."""
+    key = family_of(config).layer_key
+    return [f"{key.format(index)}.*" for index in range(model.config.layers, config.layers + config.extra_layers)]
 
 
 def _composed(model: DecoderLM, source: WeightSource) -> ComposedWeights | None:

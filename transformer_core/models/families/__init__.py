@@ -7,6 +7,8 @@ from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3
 from transformer_core.models.families._glm import GLM
 from transformer_core.models.families._glm4 import GLM4
+from transformer_core.models.families._gpt2 import GPT2
+from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mistral import MISTRAL
@@ -39,6 +41,8 @@ FAMILIES = (
     GLM,
     GLM4,
     STABLELM,
+    GPT_NEOX,
+    GPT2,
 )
 
 for _family in FAMILIES:

@@ -1,0 +1,81 @@
+"""GPT-2: learned positions, layer norms, biases everywhere; checkpoints store matrices input-major."""
+
+from typing import Final
+
+from lang_core import WeightSource
+from transformer_core._config_fields import ConfigFields
+from transformer_core._rope_config import RopeConfig, RopeKind
+from transformer_core.checkpoints import Cut, Recipe, RecipeOf, Stored, Transposed
+from transformer_core.models._config import DecoderConfig, Family, NormKind
+from transformer_core.models._fields import activation_of, token_ids_of
+from transformer_core.models._layer import DecoderLayer
+
+_STORED: Final = {
+    "model.embed_tokens": "wte",
+    "model.embed_positions": "wpe",
+    "model.norm": "ln_f",
+    "input_layernorm": "ln_1",
+    "post_attention_layernorm": "ln_2",
+    "self_attn.o_proj": "attn.c_proj",
+    "mlp.up_proj": "mlp.c_fc",
+    "mlp.down_proj": "mlp.c_proj",
+}
+_PARTS: Final = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+
+
+def _read(fields: ConfigFields) -> DecoderConfig:
+    for name, value in {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}.items():
+        if fields.boolean(name, value) is not value:
+            fields.refuse(name, f"{str(value).lower()}, or no such field")
+    size, heads, layers = fields.integer("n_embd"), fields.integer("n_head"), fields.integer("n_layer")
+    if size % heads or size // heads % 2:
+        fields.refuse("n_embd", f"an even multiple of n_head ({heads})")
+    positions = fields.integer("n_positions")
+    return DecoderConfig(
+        architecture=GPT2.architecture,
+        vocabulary=fields.integer("vocab_size"),
+        hidden=size,
+        intermediate=fields.integer("n_inner", 4 * size),
+        layers=layers,
+        heads=heads,
+        kv_heads=heads,
+        head_size=size // heads,
+        norm=NormKind.LAYER,
+        norm_eps=fields.number("layer_norm_epsilon", 1e-5),
+        rope=RopeConfig(rotated=size // heads, trained_length=positions),
+        rope_kinds=(RopeKind.NONE,) * layers,
+        learned_positions=positions,
+        windows=(None,) * layers,
+        activation=activation_of(fields, "activation_function", "gelu_new"),
+        gated_mlp=False,
+        tied=fields.boolean("tie_word_embeddings", True),
+        qkv_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        **token_ids_of(fields),
+    )
+
+
+def _stored(config: DecoderConfig) -> RecipeOf:
+    """Names of GPT-2, with ``transformer.`` before them in some files."""
+
+    def recipe_of(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        if name == "lm_head.weight":
+            return None
+        above = "transformer." if source.has("transformer.wte.weight") else ""
+        module, _, kind = name.rpartition(".")
+        if module in _STORED:
+            return Stored(f"{above}{_STORED[module]}.{kind}", shape)
+        _, _, layer, part = module.split(".", 3)
+        if part in _PARTS:
+            key, start = f"{above}h.{layer}.attn.c_attn.{kind}", _PARTS.index(part) * shape[0]
+            if kind == "bias":
+                return Cut(key, (3 * shape[0],), 0, start, start + shape[0])
+            return Transposed(key, (shape[1], 3 * shape[0]), start, start + shape[0])
+        key = f"{above}h.{layer}.{_STORED[part]}.{kind}"
+        return Transposed(key, shape[::-1], 0, shape[0]) if len(shape) == 2 else Stored(key, shape)
+
+    return recipe_of
+
+
+GPT2: Final = Family("GPT2LMHeadModel", "gpt2", _read, DecoderLayer, _stored, "*h.{}")
