@@ -20,6 +20,7 @@ from tools.exporting import (
     refuse_later,
     run_export,
     sequence,
+    stablehlo_version,
     targets,
     write_prediction,
 )
@@ -59,6 +60,9 @@ _VERIFY: Final = flags.DEFINE_enum(
     ["auto", "none", "parse", "interpreter", "iree"],
     "parse: StableHLO's verifier. interpreter, iree: also results against the eager context. auto: as iree.",
 )
+_STABLEHLO: Final = flags.DEFINE_string(
+    "stablehlo_target_version", "1.0.0", "Consumers of StableHLO from this version on read module.vhlo."
+)
 _DRY_RUN: Final = flags.DEFINE_bool("dry_run", False, "Say what would be done; write nothing.")
 _MAX_MEMORY: Final = flags.DEFINE_string(
     "max_memory", None, "A budget such as 1GiB: work in chunks that fit, or refuse before any work."
@@ -93,6 +97,7 @@ def _options() -> ExportOptions:
         graph=graph_forms(_GRAPH.value),
         dump_tags=dump_tags(_DUMP_TAGS.value),
         report=cli.user_path(_REPORT.value) if _REPORT.value else None,
+        stablehlo_version=stablehlo_version(_STABLEHLO.value),
         max_memory=cli.parse_size("max_memory", _MAX_MEMORY.value) if _MAX_MEMORY.value is not None else None,
         resume=_RESUME.value,
     )

@@ -30,7 +30,11 @@ def write_artifact(text: Path, artifact: Path, version: str) -> None:
         try:
             data = stablehlo.serialize_portable_artifact(module, version)
         except (RuntimeError, ValueError) as error:
-            raise VerificationError(f"{text}: cannot become a StableHLO {version} artifact: {error}") from None
+            oldest, newest = stablehlo.get_minimum_version(), stablehlo.get_current_version()
+            raise VerificationError(
+                f"{text}: cannot become a StableHLO {version} artifact: {error}: take a version from {oldest} to "
+                f"{newest} (--stablehlo_target_version) that has all its ops; what lacks stands above"
+            ) from None
     artifact.write_bytes(data)
 
 

@@ -56,7 +56,7 @@ def _json(path: Path) -> Any:
 def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
-        "verify dry_run max_memory resume report dump_tags graph"
+        "verify dry_run max_memory resume report dump_tags graph stablehlo_target_version"
     )
     ours = {flag.name for flag in program.flags.FLAGS.flags_by_module_dict()[program.__name__]}
     assert ours == set(promised.split())
@@ -68,6 +68,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--quantize=q8_0"], "--quantize=q8_0: not supported yet: only --quantize=none is"),
         (["--quantize=q9"], "--quantize=q9: value should be one of <none|q8_0|q4_0>"),
         (["--max_memory=lots"], "--max_memory=lots: a size is wanted, such as 512MiB, 1GiB or 2.5GB"),
+        (["--stablehlo_target_version=new"], "--stablehlo_target_version=new: a version is wanted, such as 1.0.0"),
         (["--max_memory=0"], "--max_memory=0: a size is wanted"),
         (["--max_memory=-1GiB"], "--max_memory=-1GiB: a size is wanted"),
         (["--max_memory=100KiB"], "--max_memory=0.10 MiB: the phase '"),

@@ -18,9 +18,9 @@ from lang_core import InputError
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
 from tests.tools._bundles import export, tree
-from tools.exporting import _export, _weights
 
 _ALL = {"lower", "parameters", "compile.vmvx", "portable", "verify"}
+_EXPORTING = "tools.exporting._export."
 _EXPORT = "from tools.export import main; from tools import cli; cli.run(main)"
 _OPTIONS: dict[str, Any] = {"sequence": 6, "max_sequence": 16, "targets": ("vmvx",), "verify": "iree"}
 _UNVERIFIED: dict[str, Any] = _OPTIONS | {"targets": (), "verify": "none"}
@@ -80,7 +80,7 @@ def test_only_what_is_missing_is_done(
     model: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_in: str, done: set[str]
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(_export, stopped_in, stop)
+        patched.setattr(_EXPORTING + stopped_in, stop)
         with pytest.raises(KeyboardInterrupt):
             export(model, tmp_path / "bundle", **_OPTIONS)
     assert os.listdir(tmp_path) == [".bundle.partial"]
@@ -116,7 +116,7 @@ def test_an_archive_goes_on_where_it_stopped(
         def __exit__(self, *_: object) -> None:
             """Nothing is to be ended."""
 
-    monkeypatch.setattr(_weights, "ByteProgress", Stopping)
+    monkeypatch.setattr("tools.exporting._weights.ByteProgress", Stopping)
     with pytest.raises(KeyboardInterrupt):
         export(model, tmp_path / "bundle", **_UNVERIFIED)
     monkeypatch.setattr(Stopping, "stop_at", 10**9)
@@ -213,7 +213,7 @@ def test_the_earlier_bundle_is_never_written_into(
     before = tree(tmp_path / "bundle")
     for changes in ({}, {"dtype": "bf16"}, {}):  # the first links the bundle's files
         with monkeypatch.context() as patched:
-            patched.setattr(_export, "write_report", stop)
+            patched.setattr(_EXPORTING + "write_report", stop)
             with pytest.raises(KeyboardInterrupt):
                 export(model, tmp_path / "bundle", resume=True, **(_UNVERIFIED | changes))
         assert tree(tmp_path / "bundle") == before

@@ -11,6 +11,7 @@ from tools.exporting._options import (
     graph_forms,
     refuse_later,
     sequence,
+    stablehlo_version,
     targets,
 )
 from tools.exporting._source import open_source
@@ -28,6 +29,7 @@ __all__ = [
     "refuse_later",
     "run_export",
     "sequence",
+    "stablehlo_version",
     "targets",
     "write_prediction",
 ]

@@ -199,7 +199,11 @@ class _Run:
                 for module in modules:
                     verify_text(self._staging / module)
             write_portable(
-                export.entry_points, export.lowered, self._staging, streaming=export.options.lowering == "streaming"
+                export.entry_points,
+                export.lowered,
+                self._staging,
+                streaming=export.options.lowering == "streaming",
+                version=export.options.stablehlo_version,
             )
 
         self._steps.run("portable", key, [ARTIFACT], make)

@@ -1,13 +1,16 @@
 """What an export was asked for, checked before any work."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from compile_hlo.portable import ARTIFACT_VERSION
 from lang_core import InputError, near_names
 from tools.inspecting import GRAPH_FORMATS
 
+_VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda")
 ENTRY_POINTS: Final = ("forward", "prefill", "decode")
 
@@ -30,6 +33,7 @@ class ExportOptions:
     verify: str = "auto"
     report: Path | None = None
     graph: tuple[str, ...] = ()
+    stablehlo_version: str = ARTIFACT_VERSION
     max_memory: int | None = None
     resume: bool = False
     dump_tags: tuple[str, ...] = ()
@@ -82,6 +86,17 @@ def targets(text: str) -> tuple[str, ...]:
 def graph_forms(text: str) -> tuple[str, ...]:
     """The forms of ``--graph``."""
     return choices("graph", text, GRAPH_FORMATS) if text else ()
+
+
+def stablehlo_version(text: str) -> str:
+    """The version of ``--stablehlo_target_version``; whether it can be written, StableHLO itself says.
+
+    Raises:
+        InputError: it is no version.
+    """
+    if not _VERSION.fullmatch(text):
+        raise InputError(f"--stablehlo_target_version={text}: a version is wanted, such as {ARTIFACT_VERSION}")
+    return text
 
 
 def sequence(text: str) -> int:

@@ -24,7 +24,7 @@ _NOTHING_FOUND: Final = (
 
 
 def write_portable(
-    entry_points: Sequence[EntryPoint], lowered: LoweredModule, staging: Path, *, streaming: bool
+    entry_points: Sequence[EntryPoint], lowered: LoweredModule, staging: Path, *, streaming: bool, version: str
 ) -> None:
     """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
 
@@ -37,7 +37,7 @@ def write_portable(
     with text.open("w") as file:
         known = {function.name: function.parameters for function in lowered.functions}
         lower_module(entry_points, file.write, ArgumentParameters(lowered.parameters(), known), streaming=streaming)
-    write_artifact(text, staging / ARTIFACT)
+    write_artifact(text, staging / ARTIFACT, version)
     text.unlink()
 
 
