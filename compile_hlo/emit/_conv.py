@@ -22,9 +22,9 @@ def _conv(e: Emitter, node: Node) -> None:
         return
     source, taps, target = (TensorSpec(spec.shape, wide_dtype(result.dtype)) for spec in (x.spec, kernel.spec, result))
     left, right = e.operand(x, x.shape, source.dtype), e.operand(kernel, kernel.shape, taps.dtype)
-    if groups > 1 and target.dtype is not result.dtype:
-        # IREE 3.13 fuses the conversion into the convolution, and then fails to compile it or gives wrong numbers.
-        right = e.new(f"stablehlo.optimization_barrier {right} : {tensor_type(taps)}")
+    # IREE 3.13 fuses conversions that come before it, and then fails to compile or, on Vulkan, gives wrong numbers.
+    left = e.new(f"stablehlo.optimization_barrier {left} : {tensor_type(source)}")
+    right = e.new(f"stablehlo.optimization_barrier {right} : {tensor_type(taps)}")
     by_group = groups > 1 and taps.shape[-2] > 1
     convolve = _by_group if by_group else _convolution
     name = convolve(e, node.attributes, left, right, (source, taps, target))

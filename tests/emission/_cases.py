@@ -229,6 +229,8 @@ def _products(dtype: DType) -> Iterator[Case]:
     yield Case("conv", "conv_1d", dtype, one, (small(dtype, 2, 9, 3), small(dtype, 3, 3, 4)))
     causal = lambda c, x, k: c.ops.conv(x, k, None, ((3, 0),), None, 6)  # noqa: E731
     yield Case("conv", "conv_depthwise", dtype, causal, (small(dtype, 2, 7, 6), small(dtype, 4, 1, 6)))
+    turned = lambda c, x, k: c.ops.conv(c.ops.transpose(x, (0, 2, 1)), k)  # noqa: E731
+    yield Case("conv", "conv_turned", dtype, turned, (small(dtype, 2, 4, 11), small(dtype, 4, 4, 6)))
     two = lambda c, x, k: c.ops.conv(x, k, (1, 2), ((1, 0), (0, 1)), (1, 2), 2)  # noqa: E731
     yield Case("conv", "conv_2d_groups", dtype, two, (small(dtype, 1, 5, 7, 4), small(dtype, 2, 3, 2, 6)))
     without = lambda c, x, k: c.ops.conv(x, k, None, ((1, 1),))  # noqa: E731
