@@ -28,6 +28,8 @@ _MORE = [
     ("qwen2_window_layers", 3, 1),
     ("mixtral_window_tied_4x", 4, 1),
     ("deepseek_v3", 5, 2),
+    ("gemma2", 3, 1),
+    ("gpt2_4x", 5, 1),
     ("qwen3_next", 34, 2),
     ("qwen3_next_mixed_4x", 4, 1),
 ]

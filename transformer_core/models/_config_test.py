@@ -3,13 +3,17 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lang_core import ConfigError
+from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._moe import Routing, Scoring
 from transformer_core._rope_config import RopeKind, RopeMode
 from transformer_core._rope_scaling import LinearScaling, NoScaling, YarnScaling
+from transformer_core._weights_for_tests import context_of
+from transformer_core.models import _config
 from transformer_core.models._config import (
     DecoderConfig,
     DeltaConfig,
@@ -21,6 +25,8 @@ from transformer_core.models._config import (
     load_config,
     register,
 )
+from transformer_core.models._decoder import DecoderLM
+from transformer_core.models._fields import llama_kind
 from transformer_core.models.families import FAMILIES
 
 MINIMAL = {
@@ -90,6 +96,18 @@ def test_a_family_is_registered_once():
     ):
         register(family)
     assert architectures() == tuple(family.architecture for family in FAMILIES)
+
+
+def test_a_package_of_ones_own_may_add_a_family(monkeypatch):
+    def read_fields(fields: ConfigFields) -> DecoderConfig:
+        return llama_kind(fields, "OwnForCausalLM", mlp_bias=True)
+
+    monkeypatch.setattr(_config, "_FAMILIES", dict(_config._FAMILIES))
+    register(Family("OwnForCausalLM", "own", read_fields, FAMILIES[0].layer))
+    config = read("Own", num_key_value_heads=2)
+    model = DecoderLM(config)
+    assert model(context_of(model), np.array([[1, 2, 3]], np.int32)).shape == (1, 3, 50)
+    assert "model.layers.2.mlp.up_proj.bias" in dict(model.named_parameters())
 
 
 def test_a_configuration_of_no_family_is_refused():
