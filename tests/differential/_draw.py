@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lang_core import DTYPES, DType, bool_
-from tests.differential._trial import Array, Draw
+from tests.differential._trial import Array, Draw, Serial
 
 FLOATING: Final = tuple(t for t in DTYPES if t.is_floating)
 INTEGERS: Final = tuple(t for t in DTYPES if t.is_integer)
@@ -25,7 +25,8 @@ _FLOATS: Final = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 0.1, -7.
 
 def generator(draw: Draw) -> np.random.Generator:
     """The source of a trial's values."""
-    return np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    Serial.number += 1
+    return np.random.default_rng([draw(st.integers(0, 2**32 - 1)), Serial.number])
 
 
 def dtype_of(draw: Draw, domain: str) -> DType:
@@ -35,7 +36,7 @@ def dtype_of(draw: Draw, domain: str) -> DType:
 
 def shape_of(draw: Draw, rank: int | None = None, least: int = 0, most: int = 5) -> tuple[int, ...]:
     """A shape of rank 0 to 4, or of the given rank; dimensions from ``least`` to ``most``."""
-    dims = st.integers(least, most)
+    dims = st.sampled_from([*range(max(least, 1), most + 1)] * 2 + [0] * (least == 0))  # empty ones, but not often
     wanted = draw(st.integers(0, 4)) if rank is None else rank
     return tuple(draw(st.lists(dims, min_size=wanted, max_size=wanted)))
 
@@ -93,7 +94,15 @@ def _mixed(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, subno
         of_any_size[np.isnan(wide) | ((np.abs(wide) < tiny_of(dtype)) & (not subnormal))] = 1
     kind = rng.integers(0, 3, count)
     found = np.where(kind == 0, rng.choice(pool, count), np.where(kind == 1, of_any_size, tame(rng, (count,), dtype)))
-    return found.astype(dtype.numpy).reshape(shape)
+    return _unusual(rng, found, dtype).astype(dtype.numpy).reshape(shape)
+
+
+def _unusual(rng: np.random.Generator, found: Array, dtype: DType) -> Array:
+    """With a NaN, an infinity and a zero in it, as a rule."""
+    if dtype.is_floating and found.size and rng.random() < 0.8:
+        for value in (np.nan, rng.choice([np.inf, -np.inf]), rng.choice([0.0, -0.0])):
+            found[rng.integers(found.size)] = value
+    return found
 
 
 def tame(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, unusual: bool = False) -> Array:
@@ -107,6 +116,7 @@ def tame(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, unusual
     if unusual:
         odd = rng.choice(np.array([np.nan, np.inf, -np.inf]), shape)
         found = np.where(rng.random(shape) < 0.1, odd, found)
+        found = _unusual(rng, np.array(found).reshape(-1), dtype).reshape(shape)
     return np.asarray(found).astype(dtype.numpy)
 
 

@@ -60,6 +60,12 @@ class Trial:
         return f"{self.name}({operands}{'; ' if self.what else ''}{self.what})"
 
 
+class Serial:
+    """Numbers the generators of one op's trials, for hypothesis likes to draw the seed 0."""
+
+    number = 0
+
+
 Strategy = st.SearchStrategy[Trial]
 STRATEGIES: Final[dict[str, Strategy]] = {}
 
@@ -78,11 +84,14 @@ def trials(*names: str) -> Callable[[Callable[[Draw, str], Trial]], Callable[[Dr
 
 
 def drawn(name: str, count: int) -> list[Trial]:
-    """Up to ``count`` trials, the same ones on every call."""
-    found: list[Trial] = []
+    """Up to ``count`` trials that differ in dtypes, shapes or attributes; the same ones on every call.
+
+    Few examples of hypothesis are alike, small or empty; so more are drawn, and the empty ones come last.
+    """
+    found: dict[str, Trial] = {}
 
     @settings(
-        max_examples=count,
+        max_examples=4 * count,
         derandomize=True,
         database=None,
         deadline=None,
@@ -91,7 +100,11 @@ def drawn(name: str, count: int) -> list[Trial]:
     )
     @given(STRATEGIES[name])
     def collect(trial: Trial) -> None:
-        found.append(trial)
+        found.setdefault(str(trial), trial)
 
+    Serial.number = 0
     collect()
-    return found
+    empty = [trial for trial in found.values() if not all(x.size for x in trial.inputs)]
+    full = [trial for trial in found.values() if all(x.size for x in trial.inputs)]
+    few = min(len(empty), count // 6)
+    return full[: count - few] + empty[:few]

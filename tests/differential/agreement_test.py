@@ -10,10 +10,10 @@ import pytest
 from compile_hlo.iree import Session, compile_module, target_of_device
 from lang_core import OPS, EagerExecutionContext
 from tests.differential._graphs import Checked, graph_of, sample
-from tests.differential.strategies import STRATEGIES, difference, drawn, eagerly, truths
+from tests.differential.strategies import STRATEGIES, Trial, difference, drawn, eagerly, truths
 from tests.emission._support import interpret, text_of
 
-_COUNT: Final = 36
+_COUNT: Final = 28
 _INTERPRETED: Final = 6
 _COMPILED: Final = 1
 _DEVICE: Final = "local-task"
@@ -72,4 +72,10 @@ def test_device_agrees_with_jax(tmp_path: Path):
 
 
 def _compilable(name: str) -> list[Checked]:
-    return [(t, truth) for t, truth in _checked(name) if not (name in _UNLINKED and t.dtypes == ("f64",))]
+    return [(trial, truth) for trial, truth in _checked(name) if not _refused(trial)]
+
+
+def _refused(trial: Trial) -> bool:
+    """Whether IREE 3.13 refuses it: three functions of f64, and strides along a padded axis of one element."""
+    unlinked = trial.name in _UNLINKED and trial.dtypes == ("f64",)
+    return unlinked or (trial.name == "conv" and 1 in trial.inputs[0].shape[1:-1])
