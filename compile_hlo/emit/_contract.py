@@ -4,7 +4,7 @@ from compile_dag import Node, Value
 from compile_hlo.emit._elementwise import low_bits
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import DType, TensorSpec, f32, i32, u8
+from lang_core import DType, TensorSpec, f32, i32, i64, u8
 
 
 @emits("dot_general")
@@ -19,6 +19,12 @@ def _dot_general(e: Emitter, node: Node) -> None:
         return
     batching = f"batching_dims = {integers(x_batch)} x {integers(y_batch)}, " if x_batch else ""
     left, right, operand = _operand(e, x, dtype), _operand(e, y, dtype), dtype if x.dtype is u8 else x.dtype
+    if operand in (i32, i64):
+        # IREE 3.13 fuses conversions from 8 bits into it, and what comes of two is wrong on Vulkan.
+        left, right = (
+            e.new(f"stablehlo.optimization_barrier {name} : {tensor_type(TensorSpec(value.shape, operand))}")
+            for name, value in ((left, x), (right, y))
+        )
     kinds = ", ".join([tensor_type(TensorSpec(value.shape, operand)) for value in (x, y)])
     name = e.new(
         f"stablehlo.dot_general {left}, {right}, {batching}"

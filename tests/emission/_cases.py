@@ -223,6 +223,10 @@ def _products(dtype: DType) -> Iterator[Case]:
         big = special(dtype)[np.isfinite(special(dtype).astype(np.float64))]
         widening = lambda c, x, y: c.ops.dot_general(x, y, ((0,), (0,)), dtype=wide)  # noqa: E731
         yield Case("dot_general", "dot_general_wide", dtype, widening, (big, big))
+    if dtype.name in ("i8", "u8"):
+        moved = lambda c, x: c.ops.sub(c.ops.cast(x, "i32"), 3)  # noqa: E731
+        both = lambda c, x, y: c.ops.dot_general(moved(c, x), moved(c, y), ((1,), (0,)))  # noqa: E731
+        yield Case("dot_general", "dot_general_casts", dtype, both, (small(dtype, 4, 3), small(dtype, 3, 2)))
     if not dtype.is_floating:
         return
     one = lambda c, x, k: c.ops.conv(x, k, (2,), ((2, 0),), (2,))  # noqa: E731

@@ -11,7 +11,7 @@ _WHOLE: Final = ("f32", "i32", "bf16")
 _SELECTED: Final = re.compile(
     r"(logical_.*|negate|abs|sign|exp|tanh|erf|log|sqrt|sin|round|add|mul|div|quotient|rem|pow|maximum|less|equal|bitwise_xor|"
     r"shift_.*|select|clamp|cast_.*|reverse|concat|pad|constant|while|cond_true|iota|sum_1|max_1|any_1|all_02|"
-    r"argmax|argmax_nan|sort|sort_descending|cumsum_2|dot_general|dot_general_wide|conv_depthwise|conv_turned|conv_2d_groups|"
+    r"argmax|argmax_nan|sort|sort_descending|cumsum_2|dot_general|dot_general_wide|dot_general_casts|conv_depthwise|conv_turned|conv_2d_groups|"
     r"take_int32|gather_int32|dynamic_slice_int32|update_int32|scatter_(set|add|max)_int32)_[a-z0-9]+\Z"
 )
 
