@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from compile_dag import evaluate, record
-from compile_dag.gradient._api import gradient, value_and_gradient
+from compile_dag.gradient import gradient, value_and_gradient
 from lang_core import EagerExecutionContext, ExecutionContext, Tensor, TensorSpec, as_dtype
 
 jax.config.update("jax_enable_x64", True)

@@ -80,4 +80,4 @@ def test_calls_are_steps_and_levels_choose(tmp_path: Path, level: int) -> None:
     tagged = next(record for record in dump.records if record.direction == "TAG")
     np.testing.assert_array_equal(dump.load(tagged), _INPUTS["x"] * np.array([1, 4, 9], np.float32))
     assert (tagged.module_path, tagged.op, tagged.iteration) == ("layers.1", "mul", 0)
-    assert (tagged.line or "").startswith("compile_hlo/dump/_eager_test.py:")
+    assert "compile_hlo/dump/_eager_test.py:" in (tagged.line or "")
