@@ -73,8 +73,8 @@ def test_dry_run_predicts_the_files(model: Path, tmp_path: Path, weights: str) -
     predicted = dry_run(options, model, PhaseMeter())
     report = export(model, options.output, weights=weights)
     assert predicted["nodes"] == report["nodes"]
-    for name, size in predicted["files"].items():
-        assert (options.output / name).stat().st_size == size, name
+    for name in set(predicted["files"]) - set(predicted["estimated"]):
+        assert (options.output / name).stat().st_size == predicted["files"][name], name
 
 
 def test_what_is_wrong_with_an_expert_is_said_of_its_own_tensor(model: Path, tmp_path: Path) -> None:
