@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lang_core import EagerExecutionContext, OpError, Tensor
+from lang_core import OPS, EagerExecutionContext, OpError, Tensor, TensorSpec
 from lang_core.ops._samples import CTX, OPS_NOW, assert_same
 
 
@@ -92,3 +92,34 @@ def test_errors_inside_a_region_name_the_op_inside() -> None:
     ops = EagerExecutionContext().ops
     with pytest.raises(OpError, match=r"^add\(f32\[2\], f32\[3\]\): add_c1"):
         ops.while_loop(_always, lambda x: (ops.add(x, np.zeros(3, np.float32)),), (ops.zeros((2,), "f32"),))
+
+
+class _Function:
+    """Python code as a region."""
+
+    def __init__(self, function: Any, *result_specs: TensorSpec) -> None:
+        self.function, self.result_specs = function, result_specs
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        return tuple(map(np.asarray, self.function(*arrays)))
+
+
+_ODD = np.array([1.5, -2.0, np.nan, np.inf])
+
+
+def test_rule_of_while_replaces_the_carried_values() -> None:
+    x, step = np.zeros(4), _ODD
+    count, none = np.array(0, np.int32), TensorSpec((), "i32")
+    cond = _Function(lambda i, x, step: (i < 2,), TensorSpec((), "bool"))
+    body = _Function(lambda i, x, step: (i + np.int32(1), x + step), none, TensorSpec((4,), "f64"))
+    last, found = CTX.apply(OPS["while"], (count, x, step), (cond, body, 2))
+    assert int(CTX.constant(last)) == 2
+    np.testing.assert_array_equal(CTX.constant(found).numpy(), [3.0, -4.0, np.nan, np.inf])
+
+
+@pytest.mark.parametrize("pred", [True, False])
+def test_rule_of_cond_runs_the_branch(pred: bool) -> None:
+    spec = TensorSpec((4,), "f64")
+    branches = _Function(lambda x: (x,), spec), _Function(lambda x: (x * 3,), spec)
+    (found,) = CTX.apply(OPS["cond"], (np.array(pred), _ODD), branches)
+    np.testing.assert_array_equal(CTX.constant(found).numpy(), _ODD if pred else [4.5, -6.0, np.nan, np.inf])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lang_core import DTYPES, DType, OpError, bool_, f32
+from lang_core import DTYPES, OPS, DType, Literal, OpError, bool_, f32
 from lang_core.ops._samples import CTX, DRAWN, NUMBERS, OPS_NOW, SEEDS, SHAPES, assert_same, generator, values
 
 ANY_DTYPE = st.sampled_from(DTYPES)
@@ -196,3 +196,9 @@ def test_moving_elements_leaves_the_operand_as_it_is() -> None:
     OPS_NOW.pad(x, (1, 0), (0, 0), 7)
     OPS_NOW.reverse(x, (0,))
     np.testing.assert_array_equal(x, before)
+
+
+def test_rule_of_constant_gives_the_value() -> None:
+    wanted = np.array([1.5, -2.0, np.nan, np.inf])
+    (found,) = CTX.apply(OPS["constant"], (), (Literal(wanted.copy()),))
+    np.testing.assert_array_equal(CTX.constant(found).numpy(), wanted)

@@ -73,6 +73,11 @@ def special(dtype: DType) -> Array:
     return np.array((info.min, info.min + 1, *near, info.max - 1, info.max), dtype.numpy)
 
 
+def filled(dtype: DType, *shape: int) -> Array:
+    """The special values again and again."""
+    return np.resize(special(dtype), shape)
+
+
 def small(dtype: DType, *shape: int) -> Array:
     """Small numbers with ties, the same ones on every call."""
     rng = np.random.default_rng(_RNG_SEED)
@@ -114,11 +119,12 @@ def _elementwise(dtype: DType) -> Iterator[Case]:
             yield Case(op, op, dtype, lambda c, x, op=op: getattr(c.ops, op)(x), (np.concatenate([x, more]),))
     for op in _BINARY:
         if _takes(op, dtype, dtype):
-            y = _second(op, dtype, x)
+            left, right = x, _second(op, dtype, x)
             if op == "pow":  # devices differ at the special values
-                yield Case(op, "pow_special", dtype, lambda c, x, y: c.ops.pow(x, y), (x[:, None].copy(), y))
-                x, y = np.array([0.1, 1, 1.5, 20, 1000], x.dtype), np.array([0, 1, -1, 0.5, 2.25], x.dtype)
-            yield Case(op, op, dtype, lambda c, x, y, op=op: getattr(c.ops, op)(x, y), (x[:, None].copy(), y))
+                yield Case(op, "pow_special", dtype, lambda c, x, y: c.ops.pow(x, y), (x[:, None].copy(), right))
+                left, right = np.array([0.1, 1, 1.5, 20, 1000], x.dtype), np.array([0, 1, -1, 0.5, 2.25], x.dtype)
+            fn = lambda c, x, y, op=op: getattr(c.ops, op)(x, y)  # noqa: E731
+            yield Case(op, op, dtype, fn, (left[:, None].copy(), right))
     for op in ("equal", "not_equal"):
         yield Case(op, f"{op}_itself", dtype, lambda c, x, op=op: getattr(c.ops, op)(x, x), (x,))
     pred = np.array([[True], [False]])
@@ -153,7 +159,8 @@ def _moves(dtype: DType) -> Iterator[Case]:
     yield Case("reshape", "reshape", dtype, lambda c, x: c.ops.reshape(x, (5, 6)), (x,))
     yield Case("transpose", "transpose", dtype, lambda c, x: c.ops.transpose(x, (2, 0, 1)), (x,))
     yield Case("concat", "concat", dtype, lambda c, x, y: c.ops.concat((x, y, x), 1), (x, y))
-    yield Case("slice", "slice", dtype, lambda c, x: c.ops.slice(x, (0, 1, 0), (2, 3, 4), (1, 1, 3)), (x,))
+    part = lambda c, x: c.ops.slice(x, (0, 1, 0), (2, 3, 4), (1, 1, 3))  # noqa: E731
+    yield Case("slice", "slice", dtype, part, (filled(dtype, 2, 3, 5),))
     yield Case("pad", "pad", dtype, lambda c, x, v: c.ops.pad(x, (0, 1, 2), (1, 0, 0), v, (0, 2, 1)), (x, filler))
     yield Case("reverse", "reverse", dtype, lambda c, x: c.ops.reverse(x, (0, 2)), (x,))
     yield Case("constant", "constant", dtype, lambda c, x: (c.ops.constant(small(dtype, 3, 2)), x), (filler,))
@@ -201,7 +208,7 @@ def _reductions(dtype: DType) -> Iterator[Case]:
         for label, keys, axis in (("", without_nan, 1), ("_nan", tied, 1), ("_down", tied, 0)):
             fn = lambda c, x, op=op, axis=axis: getattr(c.ops, op)(x, axis, axis == 0)  # noqa: E731
             yield Case(op, op + label, dtype, fn, (keys,))
-    for op in ("max", "min"):
+    for op in ("max", "min", "sum", "prod"):
         yield Case(op, f"{op}_nan", dtype, lambda c, x, op=op: getattr(c.ops, op)(x, 0), (tied,))
     for descending in (False, True):
         label = "sort_descending" if descending else "sort"
@@ -239,8 +246,9 @@ def _products(dtype: DType) -> Iterator[Case]:
     yield Case("conv", "conv_2d_groups", dtype, two, (small(dtype, 1, 5, 7, 4), small(dtype, 2, 3, 2, 6)))
     without = lambda c, x, k: c.ops.conv(x, k, None, ((1, 1),))  # noqa: E731
     yield Case("conv", "conv_no_channels", dtype, without, (small(dtype, 2, 5, 0), small(dtype, 3, 0, 4)))
-    three = lambda c, x, k: c.ops.conv(x, k)  # noqa: E731
-    yield Case("conv", "conv_3d", dtype, three, (small(dtype, 1, 3, 4, 5, 2), small(dtype, 2, 1, 2, 2, 3)))
+    plain = lambda c, x, k: c.ops.conv(x, k)  # noqa: E731
+    yield Case("conv", "conv_nan", dtype, plain, (filled(dtype, 1, 14, 1), small(dtype, 1, 1, 1)))
+    yield Case("conv", "conv_3d", dtype, plain, (small(dtype, 1, 3, 4, 5, 2), small(dtype, 2, 1, 2, 2, 3)))
 
 
 def _indexing(dtype: DType) -> Iterator[Case]:
@@ -249,14 +257,15 @@ def _indexing(dtype: DType) -> Iterator[Case]:
         tag = np.dtype(index).name
         at = (np.array(4, index), np.array(-7, index))
         part = lambda c, x, i, j: c.ops.dynamic_slice(x, (i, j), (2, 2))  # noqa: E731
-        yield Case("dynamic_slice", f"dynamic_slice_{tag}", dtype, part, (x, *at))
+        yield Case("dynamic_slice", f"dynamic_slice_{tag}", dtype, part, (filled(dtype, 5, 3), *at))
         write = lambda c, x, u, i, j: c.ops.dynamic_update_slice(c.ops.reverse(x, (0,)), u, (i, j))  # noqa: E731
         yield Case("dynamic_update_slice", f"update_{tag}", dtype, write, (x, small(dtype, 2, 1), *at))
         rows = np.array([[4, 0], [-3, 9], [2, 2]], index)
         yield Case("take", f"take_{tag}", dtype, lambda c, x, i: c.ops.take(x, i, 0), (x, rows))
         yield Case("take", f"take_1_{tag}", dtype, lambda c, x, i: c.ops.take(x, i, 1), (x, rows))
-        past = np.array(100, index)
-        yield Case("take", f"take_rank0_{tag}", dtype, lambda c, x, i: c.ops.take(x, i, 0), (x, past))
+        places = [np.array(i, index) for i in (100, -7, 1)]
+        one = lambda c, x, *at: [c.ops.take(x, i, 0) for i in at]  # noqa: E731
+        yield Case("take", f"take_rank0_{tag}", dtype, one, (x, *places))
         lines = np.array([[0, 4, 2], [-1, 7, 2], [100, 1, -50], [4, 4, 2]], index)
         yield Case("gather", f"gather_{tag}", dtype, lambda c, x, i: c.ops.gather(x, i, 0), (x, lines))
         across = np.array([[0, 2], [-1, 7], [100, 1], [2, 2], [1, 0]], index)

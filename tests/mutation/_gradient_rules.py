@@ -10,8 +10,6 @@ from tests.mutation._mutant import Mutant, Replaced
 TABLES: Final = (("gradient", RULES), ("composite", COMPOSITE_RULES))
 # Operands beyond these are rare, and the rules give the same to each of them.
 _MOST: Final = 3
-# Rules that belong to packages above; their tests stand in tests/gradients.
-_ELSEWHERE: Final = ("grouped_attention",)
 
 
 class Listening:
@@ -48,8 +46,6 @@ def gradient_mutants(asked: dict[str, set[int]], tests: dict[str, tuple[str, ...
         for name, rule in table.items():
             key = f"{kind}/{name}"
             changes = {f"operand {i} {what}": (i, what) for i in sorted(asked[key]) if i < _MOST for what in _WHATS}
-            if not changes and name in _ELSEWHERE:
-                continue
             if not changes:  # no test has asked: say so, by a change that nothing can notice
                 changes = {"never asked": (0, "left out")}
             for text, (index, what) in changes.items():

@@ -10,8 +10,11 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 FILES: Final = (
+    "lang_core/ops/_control_test.py",
     "lang_core/ops/_refusals_math_test.py",
     "lang_core/ops/_refusals_moves_test.py",
+    "lang_core/ops/_shape_test.py",
+    "tests/emission/devices_test.py",
     "tests/emission/interpreter_test.py",
     "tests/differential/agreement_test.py",
     "compile_dag/gradient/_api_test.py",
@@ -19,9 +22,11 @@ FILES: Final = (
     "compile_dag/gradient/_contract_test.py",
     "compile_dag/gradient/_control_test.py",
     "compile_dag/gradient/_elementwise_test.py",
+    "compile_dag/gradient/_gated_delta_test.py",
     "compile_dag/gradient/_indexing_test.py",
     "compile_dag/gradient/_reduce_test.py",
     "compile_dag/gradient/_shape_test.py",
+    "tests/gradients/attention_test.py",
 )
 
 
@@ -102,6 +107,6 @@ class _Plugin:
 
 def with_tests(main: Callable[[Runner], None], files: Iterable[str] = FILES) -> int:
     """Collects the tests of the files and calls ``main`` with them; returns pytest's exit code."""
-    arguments = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    arguments = ["-p", "no:terminal", "-p", "no:faulthandler", "-p", "no:cacheprovider", "--import-mode=importlib"]
     arguments += ["--rootdir", str(ROOT), "--capture=no", *(str(ROOT / file) for file in files)]
     return int(pytest.main(arguments, plugins=[_Plugin(main)]))

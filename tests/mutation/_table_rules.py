@@ -167,7 +167,7 @@ def eager_mutants() -> Iterator[Mutant]:
     for name, op in OPS.items():
         if name in _LEAVES:
             continue
-        tests = (f"eager_agrees_with_jax[{name}]",)
+        tests = (f"eager_agrees_with_jax[{name}]", f"interpreter_agrees_with_eager[{name}-", f"test_rule_of_{name}")
         bools = "any" in name or "all" in name or name.startswith(("logical", "bitwise", "shift"))
         for what, change in _ARRAYS.items():
             if what in _FLOATS_ONLY and (bools or name in _NEVER_FLOATS or name.startswith("arg")):
@@ -198,5 +198,7 @@ def _changed_arrays(rule: Callable[..., Any], change: Callable[[Any], Any], floa
     return tuple(map(changed, found)) if isinstance(found, tuple) else changed(found)
 
 
-def _swapped(rule: Callable[..., Any], x: Any, y: Any, *rest: Any) -> Any:
-    return rule(y, x, *rest)
+def _swapped(rule: Callable[..., Any], *operands: Any) -> Any:
+    """The last two change places."""
+    *first, x, y = operands
+    return rule(*first, y, x)

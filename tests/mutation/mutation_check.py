@@ -6,21 +6,26 @@ it, ``--every N`` each N-th.
 """
 
 import argparse
+import itertools
 import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+from tests.emission._device_cases import DEVICE_CASES
+from tests.mutation._children import SURVIVOR, TRYING, survivors
 from tests.mutation._emission_rules import emission_mutants
 from tests.mutation._equivalent import reason
 from tests.mutation._gradient_rules import TABLES, Listening, gradient_mutants
 from tests.mutation._mutant import Mutant, Replaced
 from tests.mutation._runner import Runner, with_tests
 from tests.mutation._table_rules import constraint_mutants, eager_mutants, shape_mutants
+
+_CHILD: Final = (sys.executable, "-m", "tests.mutation.mutation_check", "--named")
+# What the compiler makes of a rule, where the interpreter cannot tell.
+_DEVICES: Final = ("local-task", "vmvx")
+_DEVICE_DTYPES: Final = ("f32", "i32", "bool")
 
 
 class Check:
@@ -40,42 +45,50 @@ class Check:
 
     def attempt(self, mutant: Mutant) -> None:
         """Runs a mutant's tests until one fails."""
-        self.total += 1
-        if reason(mutant.name) is not None:
-            self.equivalent += 1
-        elif not (self._dies if _may_die(mutant) else self._killed)(mutant):
-            self.survivors.append(mutant.name)
-            print("survivor:", mutant.name, flush=True)
+        if self._counted(mutant) and not self._killed(mutant):
+            self._survives(mutant.name)
 
-    def _dies(self, mutant: Mutant) -> bool:
-        """Tries it in a process of its own."""
-        command = [
-            sys.executable,
-            "-m",
-            "tests.mutation.mutation_check",
-            "--alone",
-            "--only",
-            f"^{re.escape(mutant.name)}$",
-        ]
-        path = os.pathsep.join(filter(None, sys.path))
-        child = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False)
-        if child.returncode not in (0, 1, -signal.SIGFPE):
-            raise RuntimeError(f"{mutant.name}: {child.stderr.decode()[-2000:]}")
-        return child.returncode != 1
+    def attempt_in_children(self, mutants: Sequence[Mutant]) -> None:
+        """Tries mutants that may end the process."""
+        names = [mutant.name for mutant in mutants if self._counted(mutant)]
+        for name in survivors(names, _CHILD):
+            self._survives(name)
+
+    def _counted(self, mutant: Mutant) -> bool:
+        """Whether it can be noticed at all."""
+        self.total += 1
+        if reason(mutant.name) is None:
+            return True
+        self.equivalent += 1
+        return False
+
+    def _survives(self, name: str) -> None:
+        self.survivors.append(name)
+        print(SURVIVOR + name, flush=True)
 
     def _killed(self, mutant: Mutant) -> bool:
         for test in self._runner.ids(*mutant.tests, *_wider(mutant)):
-            if not self._runner.passes_unbroken(test):
-                raise RuntimeError(f"{test} fails although nothing is broken")
-            with mutant.applied():
-                if not self._runner.passes(test):
-                    return True
+            if self._noticed_by(test, mutant, once=True):
+                return True
+        return mutant.name.startswith("emission/") and self._killed_on_device(mutant)
+
+    def _noticed_by(self, test: str, mutant: Mutant, once: bool) -> bool:
+        if not (self._runner.passes_unbroken(test) if once else self._runner.passes(test)):
+            raise RuntimeError(f"{test} fails although nothing is broken")
+        with mutant.applied():
+            return not self._runner.passes(test)
+
+    def _killed_on_device(self, mutant: Mutant) -> bool:
+        """Whether the tests on a device notice, of which only the op's cases are compiled."""
+        _, op, _ = mutant.name.split("/", 2)
+        holder: Any = sys.modules["tests.emission.devices_test"]
+        for device, dtype in itertools.product(_DEVICES, _DEVICE_DTYPES):
+            cases = tuple(case for case in DEVICE_CASES if (case.op, case.dtype.name) == (op, dtype))
+            with Replaced([(holder, "DEVICE_CASES", cases)]):
+                for test in self._runner.ids(f"test_ops_run_right[{device}-{dtype}]" if cases else "no test"):
+                    if self._noticed_by(test, mutant, once=False):
+                        return True
         return False
-
-
-def _may_die(mutant: Mutant) -> bool:
-    """Whether the reference interpreter may divide integers by 0, which ends its process."""
-    return mutant.name.startswith("emission/rem/") and "--alone" not in sys.argv
 
 
 def _wider(mutant: Mutant) -> Sequence[str]:
@@ -92,7 +105,7 @@ def listen(runner: Runner) -> tuple[dict[str, set[int]], dict[str, tuple[str, ..
     """Runs the tests of gradients, and notes which of them ask which rules."""
     asked: dict[str, set[int]] = {f"{kind}/{name}": set() for kind, table in TABLES for name in table}
     tests: dict[str, list[str]] = {}
-    for test in runner.ids("compile_dag/gradient"):
+    for test in runner.ids("compile_dag/gradient", "tests/gradients"):
         listeners = {
             f"{kind}/{name}": (table, name, Listening(rule)) for kind, table in TABLES for name, rule in table.items()
         }
@@ -106,27 +119,49 @@ def listen(runner: Runner) -> tuple[dict[str, set[int]], dict[str, tuple[str, ..
     return asked, {key: tuple(sorted(found, key=runner.seconds.__getitem__)) for key, found in tests.items()}
 
 
+def _named() -> list[Mutant]:
+    known = {mutant.name: mutant for mutant in emission_mutants()}
+    return [known[line.rstrip("\n")] for line in sys.stdin]
+
+
+def _chosen(only: str, runner: Runner) -> list[Mutant]:
+    """The mutants whose name holds the regular expression."""
+    makers = [shape_mutants, constraint_mutants, eager_mutants, emission_mutants]
+    mutants = [mutant for maker in makers for mutant in maker()]
+    if not only or re.search(only, "gradient/composite"):
+        mutants += gradient_mutants(*listen(runner))
+    return [mutant for mutant in mutants if re.search(only, mutant.name)]
+
+
+def _processor_seconds() -> float:
+    """Of this process and its children."""
+    return sum(os.times()[:4])
+
+
 def main(argv: Sequence[str]) -> int:
     """Runs the check; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a regular expression that a mutant's name holds")
     parser.add_argument("--every", type=int, default=1, help="each N-th mutant")
-    parser.add_argument("--alone", action="store_true", help="let a mutant that may end the process do so")
+    parser.add_argument("--here", action="store_true", help="start no child, so that a mutant may end the process")
+    parser.add_argument(
+        "--named", action="store_true", help="read the mutants' names, of emission rules; implies --here"
+    )
     flags = parser.parse_args(argv)
     result: list[Any] = []
 
     def run(runner: Runner) -> None:
         check = Check(runner)
         result.append(check)
-        makers = [shape_mutants, constraint_mutants, eager_mutants, emission_mutants]
-        mutants = [mutant for maker in makers for mutant in maker()]
-        if not flags.only or re.search(flags.only, "gradient/composite"):
-            mutants += gradient_mutants(*listen(runner))
-        chosen = [mutant for mutant in mutants if re.search(flags.only, mutant.name)][:: flags.every]
+        chosen = _named() if flags.named else _chosen(flags.only, runner)[:: flags.every]
+        elsewhere = [] if flags.named or flags.here else [each for each in chosen if each.name.startswith("emission/")]
         for mutant in chosen:
-            check.attempt(mutant)
+            if flags.named:
+                print(TRYING + mutant.name, flush=True)
+            if mutant not in elsewhere:
+                check.attempt(mutant)
+        check.attempt_in_children(elsewhere)
 
-    began = time.process_time()
     status = with_tests(run)
     if not result:
         return status or 1
@@ -134,7 +169,7 @@ def main(argv: Sequence[str]) -> int:
     killed = check.total - check.equivalent - len(check.survivors)
     print(
         f"{check.total} mutants: {killed} killed, {check.equivalent} equivalent, {len(check.survivors)} survivors, "
-        f"{time.process_time() - began:.0f} s"
+        f"{_processor_seconds():.0f} s of a processor"
     )
     return 1 if check.survivors or not check.total else 0
 
