@@ -208,11 +208,14 @@ def _reductions(dtype: DType) -> Iterator[Case]:
         for label, keys, axis in (("", without_nan, 1), ("_nan", tied, 1), ("_down", tied, 0)):
             fn = lambda c, x, op=op, axis=axis: getattr(c.ops, op)(x, axis, axis == 0)  # noqa: E731
             yield Case(op, op + label, dtype, fn, (keys,))
+    for op, best in (("argmax", 120), ("argmin", 90)):
+        far = np.where(np.arange(20) == 17, best, 110).astype(dtype.numpy)
+        yield Case(op, f"{op}_far", dtype, lambda c, x, op=op: getattr(c.ops, op)(x, 0), (far,))
     for op in ("max", "min", "sum", "prod"):
         yield Case(op, f"{op}_nan", dtype, lambda c, x, op=op: getattr(c.ops, op)(x, 0), (tied,))
     for descending in (False, True):
         label = "sort_descending" if descending else "sort"
-        yield Case("sort", label, dtype, lambda c, x, d=descending: c.ops.sort(x, 1, d), (tied,))
+        yield Case("sort", label, dtype, lambda c, x, d=descending: c.ops.sort(x, 1, d), (np.tile(tied, 2),))
     yield Case("sort", "sort_down", dtype, lambda c, x: c.ops.sort(x, 0), (x,))
     for axis in (0, 2):
         yield Case("cumsum", f"cumsum_{axis}", dtype, lambda c, x, a=axis: c.ops.cumsum(x, a), (x,))

@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -159,13 +160,22 @@ def opcode_of(text: str) -> str:
 
 
 def _written(cases: Iterable[Case], op: str) -> Iterator[tuple[str, int, str, Case]]:
-    """What the op's rule writes for its cases: opcode, ordinal, line."""
-    lines: list[str] = []
+    """What the op's rule writes for its cases: opcode, ordinal within one call of the rule, line."""
+    lines: list[tuple[str, int, str]] = []
     rule = RULES[op]
 
     def listen(emitter: Any, node: Any) -> None:
         before = emitter._write
-        emitter._write = lambda text: (lines.append(text), before(text))
+        seen: Counter[str] = Counter()
+
+        def write(text: str) -> object:
+            opcode = opcode_of(text)
+            if opcode:
+                seen[opcode] += 1
+                lines.append((opcode, seen[opcode], text))
+            return before(text)
+
+        emitter._write = write
         try:
             rule(emitter, node)
         finally:
@@ -175,12 +185,8 @@ def _written(cases: Iterable[Case], op: str) -> Iterator[tuple[str, int, str, Ca
         lines.clear()
         with Replaced([(RULES, op, listen)]):
             text_of([graph_of(case)])
-        seen: dict[str, int] = {}
-        for line in lines:
-            opcode = opcode_of(line)
-            if opcode:
-                seen[opcode] = seen.get(opcode, 0) + 1
-                yield opcode, seen[opcode], line, case
+        for opcode, ordinal, line in lines:
+            yield opcode, ordinal, line, case
 
 
 def emission_mutants() -> Iterator[Mutant]:
