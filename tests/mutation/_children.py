@@ -36,9 +36,9 @@ def survivors(names: Sequence[str], command: Sequence[str], seconds: float = _SE
                 elif line.startswith(SURVIVOR):
                     yield line.removeprefix(SURVIVOR)
             code = child.ended()
-        if code in (0, 1):
+        if code in (0, 1) and current == names[-1]:
             return
-        if code > 0 or not current:
+        if code >= 0 or not current:
             raise RuntimeError(f"the child that tries {current or names[0]} exits with {code}: see its output above")
         names = names[names.index(current) + 1 :]
 
@@ -62,7 +62,8 @@ class _Child:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise RuntimeError("a child has no pipes")
-        threading.Thread(target=self._read, args=(stdout,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(stdout,), daemon=True)
+        self._reader.start()
         with stdin:
             stdin.write("".join(f"{name}\n" for name in self._names))
         return self
@@ -70,10 +71,12 @@ class _Child:
     def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._process.wait()
+        self._reader.join()
 
     def _read(self, stream: IO[str]) -> None:
-        for line in stream:
-            self._lines.put(line.rstrip("\n"))
+        with stream:
+            for line in stream:
+                self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
     def lines(self, seconds: float) -> Iterator[str]:

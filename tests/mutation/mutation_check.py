@@ -163,7 +163,7 @@ def main(argv: Sequence[str]) -> int:
         check.attempt_in_children(elsewhere)
 
     status = with_tests(run)
-    if not result:
+    if not result or status not in (0, 5):
         return status or 1
     check = result[0]
     killed = check.total - check.equivalent - len(check.survivors)
