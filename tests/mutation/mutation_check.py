@@ -13,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+import pytest
+
 from tests.emission._device_cases import DEVICE_CASES
 from tests.mutation._children import SURVIVOR, TRYING, survivors
 from tests.mutation._emission_rules import emission_mutants
@@ -163,7 +165,7 @@ def main(argv: Sequence[str]) -> int:
         check.attempt_in_children(elsewhere)
 
     status = with_tests(run)
-    if not result or status not in (0, 5):
+    if not result or status in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR):
         return status or 1
     check = result[0]
     killed = check.total - check.equivalent - len(check.survivors)
