@@ -26,7 +26,11 @@ from transformer_core.checkpoints._random_llama import (
 )
 from transformer_core.checkpoints._recipes import Cut, Interleaved, Recipe, Stacked, Stored, Transposed
 from transformer_core.checkpoints._renamed_keys import RenamedKeys, first_of
-from transformer_core.checkpoints._writer import write_safetensors, write_sharded_safetensors
+from transformer_core.checkpoints._writer import (
+    write_safetensors,
+    write_sharded_safetensors,
+    write_sparse_safetensors,
+)
 
 __all__ = [
     "IGNORABLE",
@@ -53,4 +57,5 @@ __all__ = [
     "write_random_llama",
     "write_safetensors",
     "write_sharded_safetensors",
+    "write_sparse_safetensors",
 ]

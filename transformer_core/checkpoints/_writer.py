@@ -60,6 +60,26 @@ def write_safetensors(
     return total
 
 
+def write_sparse_safetensors(path: str | os.PathLike[str], specs: Mapping[str, TensorSpec]) -> int:
+    """Writes one file whose tensors are zeros that take no room on the disk: a hole. For trials and measurements.
+
+    Returns:
+        The number of bytes of the file.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    header = _header(sorted(specs.items(), key=lambda item: -item[1].dtype.itemsize), None)
+    total = len(header) + sum(spec.nbytes for spec in specs.values())
+    try:
+        with open(path, "wb") as file:
+            file.write(header)
+            file.truncate(total)
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: cannot write the checkpoint: {error.strerror or error}") from None
+    return total
+
+
 def write_sharded_safetensors(
     directory: str | os.PathLike[str], specs: Mapping[str, TensorSpec], chunks: Chunks, shards: int
 ) -> list[str]:

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from lang_core import DTYPES, InputError, TensorSpec
 from transformer_core.checkpoints._checkpoint import SafetensorsCheckpoint
-from transformer_core.checkpoints._writer import write_safetensors, write_sharded_safetensors
+from transformer_core.checkpoints._writer import (
+    write_safetensors,
+    write_sharded_safetensors,
+    write_sparse_safetensors,
+)
 
 SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 
@@ -92,3 +96,12 @@ def test_wrong_chunks_leave_no_file(tmp_path: Path) -> None:
 def test_unwritable_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"absent/w.safetensors: cannot write the checkpoint: No such file"):
         write_safetensors(tmp_path / "absent" / "w.safetensors", {"w": TensorSpec((), "f32")}, row_chunks)
+
+
+def test_a_sparse_file_reads_as_zeros_and_takes_no_room(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    size = write_sparse_safetensors(path, {"a": TensorSpec((3, 1 << 20), "f32"), "b": TensorSpec((5,), "bf16")})
+    assert path.stat().st_size == size > 12 << 20
+    assert path.stat().st_blocks * 512 < 1 << 20
+    with safetensors.safe_open(path, framework="np") as file:
+        assert not file.get_slice("a")[1].any()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from tools.benching.suites._dry_runs import dry_runs
 from tools.benching.suites._exports import exports
 from tools.benching.suites._figures import Goal, SuiteResult, Table
 from tools.benching.suites._lowerings import growth, jax_export, ours, row, same_text
@@ -21,6 +22,7 @@ def streaming(runner: Runner, plan: Plan) -> SuiteResult:
     _blocks(runner, plan, result)
     _large(runner, plan, result)
     _experts(runner, plan, result)
+    dry_runs(runner, plan, _rounds(runner), result)
     if plan.checkpoint is not None:
         exports(runner, plan, plan.checkpoint, result)
     return result
