@@ -9,6 +9,7 @@ False
 [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]
 """
 
+from lang_core._cached_weights import CachedWeights
 from lang_core._context import ExecutionContext
 from lang_core._dtypes import DTYPES, DType, as_dtype, bf16, bool_, f16, f32, f64, i8, i32, i64, promote, u8
 from lang_core._eager import EagerExecutionContext, as_array
@@ -27,17 +28,19 @@ from lang_core._errors import (
     VerificationError,
     near_names,
 )
+from lang_core._mapping_weights import MappingWeights
 from lang_core._module import Module, Parameter, Repeated
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
 from lang_core._tensor import EagerTensor, Tensor
-from lang_core._weights import WeightSource
+from lang_core._weights import WeightSource, check_rows, rows_of
 from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
 
 __all__ = [
     "DTYPES",
     "OPS",
     "Argument",
+    "CachedWeights",
     "CheckpointError",
     "CompileError",
     "ConfigError",
@@ -50,6 +53,7 @@ __all__ = [
     "GraphError",
     "InputError",
     "Literal",
+    "MappingWeights",
     "Module",
     "Op",
     "OpError",
@@ -70,6 +74,7 @@ __all__ = [
     "as_dtype",
     "bf16",
     "bool_",
+    "check_rows",
     "f16",
     "f32",
     "f64",
@@ -78,6 +83,7 @@ __all__ = [
     "i64",
     "near_names",
     "promote",
+    "rows_of",
     "tag_name",
     "u8",
 ]

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,41 +8,14 @@ from lang_core import (
     CheckpointError,
     EagerExecutionContext,
     EagerTensor,
+    MappingWeights,
     Module,
     OpError,
     Parameter,
     Tensor,
     TensorSpec,
     WeightSource,
-    as_dtype,
 )
-
-
-class Weights:
-    """A weight source in memory."""
-
-    def __init__(self, **arrays: Any) -> None:
-        self._arrays = arrays
-
-    def keys(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def has(self, key: str) -> bool:
-        return key in self._arrays
-
-    def spec(self, key: str) -> TensorSpec:
-        if key not in self._arrays:
-            raise CheckpointError(f"memory: there is no tensor {key!r}")
-        return TensorSpec(self._arrays[key].shape, as_dtype(self._arrays[key].dtype))
-
-    def read(self, key: str) -> Any:
-        return self._arrays[key]
-
-    def read_rows(self, key: str, start: int, stop: int) -> Any:
-        return self._arrays[key][start:stop]
-
-    def origin(self, key: str) -> str:
-        return "memory"
 
 
 class Scale(Module):
@@ -64,8 +36,8 @@ class Model(Module):
         return x
 
 
-def weights_of(*values: Any) -> Weights:
-    return Weights(**{f"layers.{i}.weight": np.asarray(value, np.float32) for i, value in enumerate(values)})
+def weights_of(*values: Any) -> MappingWeights:
+    return MappingWeights({f"layers.{i}.weight": np.asarray(value, np.float32) for i, value in enumerate(values)})
 
 
 def test_a_model_runs_on_its_weights() -> None:
@@ -89,7 +61,7 @@ def test_parameter_errors_name_the_parameter() -> None:
         CheckpointError, match=r"parameter 'layers.1.weight': this context has no weights: pass a WeightS"
     ):
         EagerExecutionContext().parameter(parameter)
-    with pytest.raises(CheckpointError, match=r"there is no tensor 'layers\.1\.weight'"):
+    with pytest.raises(CheckpointError, match=r"memory: no tensor 'layers\.1\.weight'; did you mean"):
         EagerExecutionContext(weights_of([1])).parameter(parameter)
     with pytest.raises(CheckpointError, match=r"'layers.1.weight': the model wants f32\[4\], memory has f32\[3\]"):
         EagerExecutionContext(weights_of([1], [1, 2, 3])).parameter(parameter)
@@ -166,7 +138,7 @@ def test_errors_say_at_which_module_path(operand: Any) -> None:
         def forward(self, ctx: Any, x: Any) -> Any:
             return self.parts[1](ctx, x)
 
-    weights = Weights(**{"parts.1.inner.weight": np.ones(3, np.float32)})
+    weights = MappingWeights({"parts.1.inner.weight": np.ones(3, np.float32)})
     ctx = EagerExecutionContext(weights)
     with pytest.raises(OpError, match=r" \(at parts\.1\)$"):
         Root()(ctx, np.ones(3, np.float32))

@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from lang_core._errors import CheckpointError
 from lang_core._spec import TensorSpec
 
 
@@ -12,7 +13,8 @@ from lang_core._spec import TensorSpec
 class WeightSource(Protocol):
     """Named tensors that are read when asked for, and only then.
 
-    Reading changes nothing: the same key can be read again. Arrays are read-only where they are views.
+    Reading changes nothing: the same key can be read again. Arrays are read-only where they are views. A source that
+    wraps another one says of a tensor what the other says, but for what it changes.
     """
 
     def keys(self) -> Iterator[str]:
@@ -24,7 +26,11 @@ class WeightSource(Protocol):
         ...
 
     def spec(self, key: str) -> TensorSpec:
-        """The stored shape and dtype. Raises CheckpointError where there is no such key."""
+        """The shape and the dtype that reading gives. Raises CheckpointError where there is no such key."""
+        ...
+
+    def encoding(self, key: str) -> str | None:
+        """How the tensor is packed where it lies, e.g. ``"q8_0"``; None where it lies there in its spec's dtype."""
         ...
 
     def read(self, key: str) -> np.ndarray:
@@ -38,3 +44,29 @@ class WeightSource(Protocol):
     def origin(self, key: str) -> str:
         """Where the tensor lies, for messages: a file's path."""
         ...
+
+
+def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> np.ndarray:
+    """Rows ``start`` to ``stop`` of the first axis, a view; a rank-0 array is its own only row.
+
+    Args:
+        array: the whole tensor.
+        start: the first row.
+        stop: the row after the last.
+        key: the tensor's, for the message.
+        origin: where it lies, for the message.
+
+    Raises:
+        CheckpointError: the tensor has no such rows.
+    """
+    check_rows(array.shape, start, stop, key, origin)
+    if array.ndim:
+        return array[start:stop]
+    return array if stop > start else array.reshape(1)[:0]
+
+
+def check_rows(shape: tuple[int, ...], start: int, stop: int, key: str, origin: str) -> None:
+    """Checks that a tensor of this shape has rows ``start`` to ``stop``; as ``rows_of``."""
+    count = shape[0] if shape else 1
+    if not 0 <= start <= stop <= count:
+        raise CheckpointError(f"{origin}: rows {start} to {stop} of tensor {key!r} asked, it has {count}")

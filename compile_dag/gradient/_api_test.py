@@ -4,7 +4,7 @@ import pytest
 from compile_dag import evaluate, record
 from compile_dag.gradient import RULES, gradient, gradient_of, value_and_gradient
 from compile_dag.gradient._checks import normal
-from lang_core import EagerExecutionContext, GraphError, Module, Op, Parameter, TensorSpec
+from lang_core import EagerExecutionContext, GraphError, MappingWeights, Module, Op, Parameter, TensorSpec
 
 VECTOR = TensorSpec((3,), "f32")
 
@@ -19,26 +19,7 @@ class Scale(Module):
             return ctx.ops.mul(ctx.parameter(self.weight), x)
 
 
-class Twos:
-    """Every weight is 2 throughout."""
-
-    def keys(self):
-        return iter(["weight"])
-
-    def has(self, key):
-        return key == "weight"
-
-    def spec(self, key):
-        return VECTOR
-
-    def read(self, key):
-        return np.full(3, 2.0, np.float32)
-
-    def read_rows(self, key, start, stop):
-        return self.read(key)[start:stop]
-
-    def origin(self, key):
-        return "here"
+TWOS = MappingWeights({"weight": np.full(3, 2.0, np.float32)})
 
 
 def tied(ctx, x):
@@ -51,14 +32,14 @@ def test_of_a_graph_with_respect_to_inputs_and_parameters() -> None:
     graph = gradient(record(tied, VECTOR, name="f"), "loss", ["x", "weight"])
     assert list(graph.outputs) == ["loss", "twice", "gradient.x", "gradient.weight"]
     graph.verify()
-    ctx = EagerExecutionContext(Twos())
+    ctx = EagerExecutionContext(TWOS)
     found = evaluate(graph, ctx, {"x": ctx.constant(np.array([1, 2, 3], np.float32))})
     assert found["gradient.x"].numpy().tolist() == [4, 4, 4]
     assert found["gradient.weight"].numpy().tolist() == [4, 8, 12]
 
 
 def test_of_a_function_with_respect_to_parameters() -> None:
-    ctx = EagerExecutionContext(Twos())
+    ctx = EagerExecutionContext(TWOS)
     found, (of_weight, of_x) = value_and_gradient(tied, wrt=("weight", 0), of="loss")(
         ctx, ctx.constant(np.array([1, 2, 3], np.float32))
     )
@@ -158,7 +139,7 @@ def test_what_cannot_be_asked_of_a_graph(of: str, wrt: list[str], message: str) 
     ],
 )
 def test_what_cannot_be_asked_of_a_function(of, wrt, message: str) -> None:
-    ctx = EagerExecutionContext(Twos())
+    ctx = EagerExecutionContext(TWOS)
     with pytest.raises(GraphError, match=message):
         value_and_gradient(tied, wrt, of)(ctx, ctx.ops.ones((3,), "f32"))
 

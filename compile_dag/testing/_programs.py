@@ -4,15 +4,25 @@ A program is data: steps of small numbers, each of which picks an op and operand
 then. What it picks depends on specs alone, so that a program computes the same eagerly and recorded.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from lang_core import DTYPES, EagerExecutionContext, ExecutionContext, Module, Parameter, Tensor, TensorSpec, promote
+from lang_core import (
+    DTYPES,
+    EagerExecutionContext,
+    ExecutionContext,
+    MappingWeights,
+    Module,
+    Parameter,
+    Tensor,
+    TensorSpec,
+    promote,
+)
 
 # A busy machine must not fail a property test, and the same commit must always draw the same examples.
 DRAWN: Final = settings(deadline=None, derandomize=True, max_examples=150, database=None)
@@ -57,37 +67,10 @@ class Model(Module):
         self.inner = Weights()
 
 
-class Stored:
-    """The weights of Model."""
-
-    def __init__(self) -> None:
-        self._arrays = {"inner.scale": np.array([1, -0.5, 3], "f4"), "inner.shift": np.array([[2], [-7]], "f2")}
-
-    def keys(self) -> Iterator[str]:
-        """The paths."""
-        return iter(self._arrays)
-
-    def has(self, key: str) -> bool:
-        """Whether there is such a path."""
-        return key in self._arrays
-
-    def spec(self, key: str) -> TensorSpec:
-        """The spec of one."""
-        return TensorSpec(self._arrays[key].shape, "f32" if key == "inner.scale" else "f16")
-
-    def read(self, key: str) -> np.ndarray[Any, Any]:
-        """The data of one."""
-        return self._arrays[key]
-
-    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray[Any, Any]:
-        """Rows of one."""
-        return self._arrays[key][start:stop]
-
-    def origin(self, key: str) -> str:
-        """Where it lies."""
-        return f"memory:{key}"
-
-
+_STORED: Final = {
+    "inner.scale": np.array([1, -0.5, 3], "f4"),
+    "inner.shift": np.array([[2], [-7]], "f2"),
+}
 _MODEL: Final = Model()
 _CONSTANTS: Final = (
     np.array([np.nan, -0.0, 1.5], np.float32),
@@ -99,7 +82,7 @@ _CONSTANTS: Final = (
 
 def eager() -> EagerExecutionContext:
     """A context in which programs run."""
-    return EagerExecutionContext(weights=Stored())
+    return EagerExecutionContext(weights=MappingWeights(_STORED))
 
 
 def input_tensors(ctx: ExecutionContext) -> dict[str, Tensor]:

@@ -37,6 +37,9 @@ class Source:
     def spec(self, key: str) -> TensorSpec:
         return _SPECS[key]
 
+    def encoding(self, key: str) -> None:
+        return None
+
     def read(self, key: str) -> np.ndarray:
         return self.read_rows(key, 0, _ROWS)
 

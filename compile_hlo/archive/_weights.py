@@ -8,7 +8,7 @@ from typing import Final, Self
 import numpy as np
 
 from compile_hlo.archive._reader import ArchiveRecord, read_archive_index
-from lang_core import CheckpointError, TensorSpec, near_names
+from lang_core import CheckpointError, TensorSpec, near_names, rows_of
 
 
 class ArchiveWeights:
@@ -44,6 +44,10 @@ class ArchiveWeights:
         """
         return self._found(key)[1]
 
+    def encoding(self, key: str) -> None:
+        """None: tensors lie in the archive in their spec's dtype."""
+        self._found(key)
+
     def read(self, key: str) -> np.ndarray:
         """The whole tensor."""
         record, spec = self._found(key)
@@ -52,8 +56,7 @@ class ArchiveWeights:
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Rows of the first axis; a rank-0 tensor is its own only row."""
-        whole = self.read(key)
-        return whole[start:stop] if whole.ndim else whole.reshape(1)[start:stop]
+        return rows_of(self.read(key), start, stop, key, str(self._path))
 
     def origin(self, key: str) -> str:
         """The archive's path."""

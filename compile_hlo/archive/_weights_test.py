@@ -1,6 +1,5 @@
 """An archive read as a source of weights."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import ml_dtypes
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 
 from compile_hlo.archive import ArchiveEntry, ArchiveWeights, write_archive
-from lang_core import CheckpointError, InputError, TensorSpec, WeightSource
+from lang_core import CheckpointError, InputError, MappingWeights, WeightSource
 
 _ARRAYS = {
     "a.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -18,30 +17,9 @@ _ARRAYS = {
 }
 
 
-class _Source:
-    def keys(self) -> Iterator[str]:
-        return iter(_ARRAYS)
-
-    def has(self, key: str) -> bool:
-        return key in _ARRAYS
-
-    def spec(self, key: str) -> TensorSpec:
-        array = _ARRAYS[key]
-        return TensorSpec(array.shape, {"float32": "f32", "bfloat16": "bf16", "int32": "i32"}[array.dtype.name])
-
-    def read(self, key: str) -> np.ndarray:
-        return _ARRAYS[key]
-
-    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        return np.atleast_1d(_ARRAYS[key])[start:stop]
-
-    def origin(self, key: str) -> str:
-        return "memory"
-
-
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    source = _Source()
+    source = MappingWeights(_ARRAYS)
     write_archive(tmp_path / "w.irpa", [ArchiveEntry(name, name, source.spec(name)) for name in _ARRAYS], source)
     return tmp_path / "w.irpa"
 
@@ -52,7 +30,7 @@ def test_it_gives_what_was_written(archive: Path) -> None:
         assert list(weights.keys()) == list(_ARRAYS)
         for name, array in _ARRAYS.items():
             assert weights.has(name)
-            assert weights.spec(name) == _Source().spec(name)
+            assert weights.spec(name) == MappingWeights(_ARRAYS).spec(name)
             np.testing.assert_array_equal(weights.read(name), array)
             assert weights.read(name).dtype == array.dtype
             assert not weights.read(name).flags.writeable

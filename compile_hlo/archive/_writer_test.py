@@ -3,7 +3,7 @@ import gc
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import iree.runtime as rt
@@ -18,38 +18,26 @@ from compile_hlo.archive._layout import ArchiveEntry, archive_layout
 from compile_hlo.archive._reader import read_archive_index
 from compile_hlo.archive._values import NonFinite
 from compile_hlo.archive._writer import write_archive
-from lang_core import DTYPES, CheckpointError, InputError, TensorSpec, as_dtype
+from lang_core import DTYPES, CheckpointError, InputError, MappingWeights, TensorSpec, as_dtype, rows_of
 
 BF16 = ml_dtypes.bfloat16
 
 
-class Arrays:
-    """A WeightSource on arrays that remembers how much was asked for at once."""
+class Arrays(MappingWeights):
+    """Remembers how much was asked for at once."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        super().__init__(arrays, "arrays.safetensors")
         self.arrays = arrays
         self.most_bytes = 0
-
-    def keys(self) -> Iterator[str]:
-        return iter(self.arrays)
-
-    def has(self, key: str) -> bool:
-        return key in self.arrays
-
-    def spec(self, key: str) -> TensorSpec:
-        return TensorSpec(self.arrays[key].shape, as_dtype(self.arrays[key].dtype))
 
     def read(self, key: str) -> np.ndarray:
         raise AssertionError("the whole tensor was read")
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        array = self.arrays[key]
-        rows = array[start:stop] if array.ndim else array
+        rows = rows_of(self.arrays[key], start, stop, key, "arrays.safetensors")
         self.most_bytes = max(self.most_bytes, rows.nbytes)
         return rows
-
-    def origin(self, key: str) -> str:
-        return "arrays.safetensors"
 
 
 def same(arrays: Mapping[str, np.ndarray]) -> list[ArchiveEntry]:

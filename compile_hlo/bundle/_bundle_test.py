@@ -8,25 +8,9 @@ import pytest
 
 from compile_hlo.archive import ArchiveEntry, write_archive
 from compile_hlo.bundle import ARCHIVE, MARK, Bundle, EntryPointConfig, KernelConfig, executable_name
-from lang_core import InputError, TensorSpec
+from lang_core import InputError, MappingWeights, TensorSpec
 
 SPEC = TensorSpec((2, 3), "f32")
-
-
-class Weights:
-    """One weight of six numbers."""
-
-    def has(self, key: str) -> bool:
-        return True
-
-    def spec(self, key: str) -> TensorSpec:
-        return SPEC
-
-    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        return np.ones((stop - start, 3), np.float32)
-
-    def origin(self, key: str) -> str:
-        return "here"
 
 
 def make(directory: Path, **fields: Any) -> Bundle:
@@ -34,7 +18,9 @@ def make(directory: Path, **fields: Any) -> Bundle:
     config = KernelConfig([EntryPointConfig("main", [], [])], **(described | fields))
     config.write(directory / MARK)
     (directory / executable_name("llvm-cpu")).write_bytes(b"no module")
-    write_archive(directory / ARCHIVE, [ArchiveEntry("w", "w", SPEC)], Weights())  # pyright: ignore[reportArgumentType]
+    write_archive(
+        directory / ARCHIVE, [ArchiveEntry("w", "w", SPEC)], MappingWeights({"w": np.ones((2, 3), np.float32)})
+    )
     return Bundle(directory)
 
 

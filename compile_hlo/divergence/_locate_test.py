@@ -1,6 +1,5 @@
 """A fault in one place of a lowering is named by that place."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from compile_hlo.compare import Comparison
 from compile_hlo.divergence import DeviceRunner, EagerReference, InterpreterRunner, Runner, RunnerReference, locate
 from compile_hlo.divergence import _locate as implementation
 from compile_hlo.emit import RULES, Emitter
-from lang_core import Argument, EntryPoint, Module, Parameter, TensorSpec
+from lang_core import Argument, EntryPoint, MappingWeights, Module, Parameter, TensorSpec
 
 _SPEC = TensorSpec((2, 3), "f32")
 _LAYERS = 3
@@ -40,29 +39,10 @@ class _Model(Module):
         return {"y": ctx.tag(ctx.ops.negate(x), "y"), "cache": ctx.ops.add(cache, x)}
 
 
-class _Weights:
+def _weights(other: int | None = None) -> MappingWeights:
     """One for all, or another for one layer."""
-
-    def __init__(self, other: int | None = None) -> None:
-        self._other = f"layers.{other}.weight"
-
-    def keys(self) -> Iterator[str]:
-        return (f"layers.{i}.weight" for i in range(_LAYERS))
-
-    def has(self, key: str) -> bool:
-        return key in set(self.keys())
-
-    def spec(self, key: str) -> TensorSpec:
-        return TensorSpec((3,), "f32")
-
-    def read(self, key: str) -> np.ndarray:
-        return np.array([0.5, 1.5, -2.0], np.float32) * (2 if key == self._other else 1)
-
-    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        return self.read(key)[start:stop]
-
-    def origin(self, key: str) -> str:
-        return "memory"
+    row = np.array([0.5, 1.5, -2.0], np.float32)
+    return MappingWeights({f"layers.{i}.weight": row * np.float32(2 if i == other else 1) for i in range(_LAYERS)})
 
 
 def _point() -> EntryPoint:
@@ -72,12 +52,12 @@ def _point() -> EntryPoint:
 def _located(runner: Runner, reference: Any = None) -> Comparison:
     random = np.random.default_rng(0)
     inputs = {name: random.standard_normal(_SPEC.shape).astype(np.float32) for name in ("x", "cache")}
-    return locate(_point(), inputs, runner, reference or EagerReference(_point(), _Weights()), 1e-4, step=4)
+    return locate(_point(), inputs, runner, reference or EagerReference(_point(), _weights()), 1e-4, step=4)
 
 
 @pytest.fixture(params=["local-sync", "interpreter"])
 def runner(request: pytest.FixtureRequest) -> Runner:
-    return InterpreterRunner(_Weights()) if request.param == "interpreter" else DeviceRunner(request.param, _Weights())
+    return InterpreterRunner(_weights()) if request.param == "interpreter" else DeviceRunner(request.param, _weights())
 
 
 def _break(monkeypatch: pytest.MonkeyPatch, op: str, path: str) -> None:
@@ -129,10 +109,10 @@ def test_what_no_block_holds_is_named_too(runner: Runner, monkeypatch: pytest.Mo
 
 def test_a_wrong_weight_is_named(tmp_path: Path) -> None:
     archives = [tmp_path / "right.irpa", tmp_path / "wrong.irpa"]
-    entries = [ArchiveEntry(key, key, TensorSpec((3,), "f32")) for key in _Weights().keys()]  # noqa: SIM118
-    for path, weights in zip(archives, (_Weights(), _Weights(other=2)), strict=True):
+    entries = [ArchiveEntry(key, key, TensorSpec((3,), "f32")) for key in _weights().keys()]  # noqa: SIM118
+    for path, weights in zip(archives, (_weights(), _weights(other=2)), strict=True):
         write_archive(path, entries, weights)
-    comparison = _located(DeviceRunner("local-sync", archives[1]), EagerReference(_point(), _Weights()))
+    comparison = _located(DeviceRunner("local-sync", archives[1]), EagerReference(_point(), _weights()))
     assert comparison.first is not None
     assert comparison.first.label.name == "layers.2.parameter"
     other = RunnerReference(_point(), DeviceRunner("local-task", archives[0]))
@@ -152,7 +132,7 @@ def test_many_values_take_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     _break(monkeypatch, "tanh", "layers.1")
     monkeypatch.setattr(implementation, "_BATCH_BYTES", 2 * _SPEC.nbytes)
-    comparison = _located(Counting("local-sync", _Weights()))
+    comparison = _located(Counting("local-sync", _weights()))
     assert comparison.first is not None
     assert comparison.first.label.op == "tanh"
     assert runs[:2] == [2, 2]  # the four tags

@@ -1,6 +1,6 @@
 """Loops and branches: what their regions capture, how they nest, and what blocks share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 
 from compile_dag import Node, record
 from compile_hlo.emit import ArgumentParameters, Emitter
-from lang_core import OPS, EagerExecutionContext, GraphError, Module, Op, Parameter, TensorSpec
+from lang_core import OPS, EagerExecutionContext, GraphError, MappingWeights, Module, Op, Parameter, TensorSpec
 from tests.emission._support import interpret, text_of
 
 _X = np.array([[1.0, -2.0, 0.5], [4.0, 0.25, -1.0]], np.float32)
@@ -18,28 +18,6 @@ _W = np.array([[0.5, 2.0, -1.0], [1.0, 0.0, 3.0]], np.float32)
 class _Weight(Module):
     def __init__(self) -> None:
         self.w = Parameter((2, 3), "f32")
-
-
-class _Source:
-    """One weight, whatever it is called."""
-
-    def keys(self) -> Iterator[str]:
-        return iter(("w",))
-
-    def has(self, key: str) -> bool:
-        return True
-
-    def spec(self, key: str) -> TensorSpec:
-        return TensorSpec(_W.shape, "f32")
-
-    def read(self, key: str) -> np.ndarray:
-        return _W
-
-    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        return _W[start:stop]
-
-    def origin(self, key: str) -> str:
-        return "this test"
 
 
 _MODEL = _Weight()
@@ -120,7 +98,7 @@ _ALL = [_captured_leaves, _made_inside, _nested, _branches, _passes_through, _bl
 @pytest.mark.parametrize("fn", _ALL, ids=lambda fn: fn.__name__)
 def test_regions_mean_what_the_eager_context_does(fn: Callable[..., Any]):
     graph = record(fn, TensorSpec(_X.shape, "f32"), input_names=["x"], name="f")
-    ctx = EagerExecutionContext(_Source())
+    ctx = EagerExecutionContext(MappingWeights({"w": _W}))
     wanted = fn(ctx, ctx.constant(_X)).numpy()
     found = interpret(graph, [_X], [_W] * len(graph.parameters()))[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -48,6 +48,10 @@ class SafetensorsCheckpoint:
         """The stored shape and dtype. Raises CheckpointError: no such key, or a dtype that cannot be read."""
         return self._file(key).spec(key)
 
+    def encoding(self, key: str) -> None:
+        """None: the format packs nothing."""
+        self._file(key).encoding(key)
+
     def read(self, key: str) -> np.ndarray:
         """The whole tensor, a read-only view onto the map. Raises CheckpointError as ``SafetensorsFile.read``."""
         return self._file(key).read(key)

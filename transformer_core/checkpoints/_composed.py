@@ -57,6 +57,11 @@ class ComposedWeights:
             return self._source.spec(key)
         return TensorSpec(self._wanted[key].shape, common_dtype(self._source, self._recipe(key)))
 
+    def encoding(self, key: str) -> str | None:
+        """How the first of the stored tensors that it is made of and that are packed is packed."""
+        encodings = map(self._source.encoding, self._recipe(key).stored())
+        return next(filter(None, encodings), None)
+
     def read(self, key: str) -> np.ndarray:
         """The whole parameter."""
         shape = self.spec(key).shape

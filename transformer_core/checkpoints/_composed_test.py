@@ -1,9 +1,9 @@
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
-from lang_core import CheckpointError, TensorSpec, WeightSource, as_dtype
+from lang_core import CachedWeights, CheckpointError, MappingWeights, TensorSpec, WeightSource
 from transformer_core.checkpoints._audit import audit
 from transformer_core.checkpoints._composed import ComposedWeights
 from transformer_core.checkpoints._expert_keys import ExpertKeys
@@ -21,34 +21,16 @@ WANTED = {
 }
 
 
-class Memory:
-    """A WeightSource that remembers how many rows of what were read."""
+class Memory(MappingWeights):
+    """Remembers how many rows of what were read."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self.arrays = dict(arrays)
+        super().__init__(arrays, "model.safetensors")
         self.reads: list[tuple[str, int, int]] = []
-
-    def keys(self) -> Iterator[str]:
-        return iter(self.arrays)
-
-    def has(self, key: str) -> bool:
-        return key in self.arrays
-
-    def spec(self, key: str) -> TensorSpec:
-        if key not in self.arrays:
-            raise CheckpointError(f"no tensor {key!r}")
-        return TensorSpec(self.arrays[key].shape, as_dtype(self.arrays[key].dtype))
-
-    def read(self, key: str) -> np.ndarray:
-        return self.read_rows(key, 0, self.arrays[key].shape[0])
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         self.reads.append((key, start, stop))
-        return self.arrays[key][start:stop]
-
-    def origin(self, key: str) -> str:
-        self.spec(key)
-        return "model.safetensors"
+        return super().read_rows(key, start, stop)
 
 
 def values() -> dict[str, np.ndarray]:
@@ -200,3 +182,25 @@ def test_a_name_that_is_not_the_models_is_looked_up_as_it_is():
     assert weights.read("other").shape == (2, 2)
     with pytest.raises(CheckpointError, match="no tensor 'absent'"):
         weights.spec("absent")
+
+
+def test_wrappers_are_transparent():
+    """What a source says of a tensor comes through renaming and through a cache."""
+
+    class Packed(Memory):
+        def encoding(self, key: str) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return "q4_0" if key == "norm" else super().encoding(key)
+
+    source = Packed({"norm": np.arange(3, dtype=np.float16), "other": np.ones(2, np.float32)})
+    renamed = {"model.norm.weight": "norm", "absent": "nowhere"}
+    wanted = {"model.norm.weight": TensorSpec((3,), "f32"), "absent": TensorSpec((1,), "f32")}
+    for inner in (source, CachedWeights(source, 100)):
+        weights = ComposedWeights(inner, wanted, lambda name, shape, _: Stored(renamed.get(name, name), shape))
+        assert list(weights.keys()) == ["model.norm.weight"]
+        assert weights.encoding("model.norm.weight") == "q4_0"
+        assert weights.encoding("other") is None
+        assert weights.spec("model.norm.weight") == TensorSpec((3,), "f16")
+        assert weights.origin("model.norm.weight") == "model.safetensors (norm)"
+        assert weights.read("model.norm.weight").tolist() == [0, 1, 2]
+        with pytest.raises(CheckpointError, match="no tensor 'nowhere'"):
+            weights.spec("absent")

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from lang_core import CheckpointError, TensorSpec, near_names
+from lang_core import CheckpointError, TensorSpec, near_names, rows_of
 from transformer_core.checkpoints._header import DTYPES, Header, HeaderEntry, read_header
 
 
@@ -62,6 +62,10 @@ class SafetensorsFile:
         entry = self._entry(key)
         return TensorSpec(entry.shape, DTYPES[entry.dtype])
 
+    def encoding(self, key: str) -> None:
+        """None: the format packs nothing."""
+        self._found(key)
+
     def read(self, key: str) -> np.ndarray:
         """The whole tensor, as a read-only view onto the map.
 
@@ -79,11 +83,7 @@ class SafetensorsFile:
         Raises:
             CheckpointError: as ``read``, or the tensor has no such rows.
         """
-        array = self.read(key)
-        count = array.shape[0] if array.ndim else 1
-        if not 0 <= start <= stop <= count:
-            raise CheckpointError(f"{self.path}: rows {start} to {stop} of tensor {key!r} asked, it has {count}")
-        rows = array[start:stop] if array.ndim else array if stop > start else array.reshape(1)[:0]
+        rows = rows_of(self.read(key), start, stop, key, self.path)
         self._will_read(key, start, rows.nbytes)
         return rows
 

@@ -1,0 +1,74 @@
+"""Weights in memory."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from lang_core._dtypes import as_dtype
+from lang_core._errors import CheckpointError, near_names
+from lang_core._spec import TensorSpec
+from lang_core._weights import rows_of
+
+
+class MappingWeights:
+    """Arrays by name, as a ``WeightSource``. What is read is a read-only view; nothing is copied.
+
+    Args:
+        arrays: by key, in the order of the keys.
+        where: what ``origin`` says.
+
+    >>> weights = MappingWeights({"norm.weight": np.ones(3, np.float32)})
+    >>> weights.spec("norm.weight"), weights.read_rows("norm.weight", 1, 3).tolist()
+    (f32[3], [1.0, 1.0])
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], where: str = "memory") -> None:
+        self._arrays: Final = arrays
+        self._where: Final = where
+
+    def keys(self) -> Iterator[str]:
+        """The keys, in the order of the mapping."""
+        return iter(self._arrays)
+
+    def has(self, key: str) -> bool:
+        """Whether there is such an array."""
+        return key in self._arrays
+
+    def spec(self, key: str) -> TensorSpec:
+        """The array's shape and dtype.
+
+        Raises:
+            CheckpointError: there is no such array.
+        """
+        array = self._found(key)
+        return TensorSpec(array.shape, as_dtype(array.dtype))
+
+    def encoding(self, key: str) -> None:
+        """None: arrays are what they are."""
+        self._found(key)
+
+    def read(self, key: str) -> np.ndarray:
+        """The array."""
+        view = self._found(key).view()
+        view.flags.writeable = False
+        return view
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the first axis.
+
+        Raises:
+            CheckpointError: there is no such array, or it has no such rows.
+        """
+        return rows_of(self.read(key), start, stop, key, self._where)
+
+    def origin(self, key: str) -> str:
+        """The same for every array."""
+        self._found(key)
+        return self._where
+
+    def _found(self, key: str) -> np.ndarray:
+        array = self._arrays.get(key)
+        if array is None:
+            raise CheckpointError(f"{self._where}: no tensor {key!r}{near_names(key, self._arrays)}")
+        return array
