@@ -70,6 +70,20 @@ def _scatter(step: Step, g: Tensor) -> Sequence[Thunk]:
     return of_x, None, lambda: step.ops.select(inside, of_updates(), 0.0)
 
 
+@gradient_of("put")
+def _put_rows(step: Step, g: Tensor) -> Sequence[Thunk]:
+    """The indices of a row are distinct: no update hides another one."""
+    (axis,) = step.attributes
+    _, indices, updates = step.inputs
+    ops = step.ops
+
+    def of_updates() -> Tensor:
+        along = [dim if i in (0, axis) else 1 for i, dim in enumerate(updates.shape)]
+        return ops.gather(g, ops.broadcast(ops.reshape(indices, along), updates.shape), axis)
+
+    return lambda: ops.put(g, indices, step.zeros_like(updates), axis), None, of_updates
+
+
 def _at(step: Step, x: Tensor) -> Tensor:
     """What stands in x where the updates went."""
     axis = step.attributes[0]

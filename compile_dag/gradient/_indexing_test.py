@@ -29,6 +29,25 @@ def test_dynamic_update_slice(at) -> None:
     )
 
 
+@pytest.mark.parametrize("axis", [1, 2])
+def test_put(axis: int) -> None:
+    indices = np.array([[2, -4], [9, 1], [0, 1]], np.int32)  # of a row distinct, clamped too
+    shape = [3, 4, 5]
+    shape[axis] = 2
+
+    def wanted(x, updates):
+        turned, rows = jnp.moveaxis(x, axis, 1), np.arange(3)[:, None]
+        put = turned.at[rows, np.clip(indices, 0, x.shape[axis] - 1)].set(jnp.moveaxis(updates, axis, 1))
+        return jnp.moveaxis(put, 1, axis)
+
+    check(
+        lambda ctx, x, updates: ctx.ops.put(x, ctx.ops.constant(indices), updates, axis),
+        wanted,
+        normal(3, 4, 5),
+        normal(*shape, seed=1),
+    )
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_take_with_repeats_and_clamped_indices(axis: int) -> None:
     indices = np.array([[0, 2, 2], [-5, 9, 1]], np.int32)

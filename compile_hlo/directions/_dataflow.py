@@ -124,7 +124,7 @@ def _is_same(node: Node) -> bool:
 
 
 def _update(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
-    """``dynamic_update_slice`` and ``scatter`` write into their first operand, and that is the result."""
+    """``dynamic_update_slice``, ``put`` and ``scatter`` write into their first operand, and that is the result."""
     target = origins(node.inputs[0])
     if node.op.name == "dynamic_update_slice" and node.inputs[1].spec == node.inputs[0].spec:
         return (origins(node.inputs[1]),)  # all of it: nothing is written, the result is the update
@@ -229,6 +229,7 @@ def note(written: Written, root: int, place: WrittenAt, certain: bool) -> None:
 
 _RULES: Final[dict[str, Callable[[Node, OriginsOf, Written], Sequence[Origins]]]] = {
     "dynamic_update_slice": _update,
+    "put": _update,
     "scatter": _update,
     "sort": _sort,
     "while": _while,

@@ -40,7 +40,7 @@ def test_an_argument_that_is_updated(name: str) -> None:
     assert (found.declared, found.effective, found.guarded) == ("IN", "INOUT", True)
     assert found.written is not None
     assert found.written.certain
-    assert found.written.op == ("scatter" if name == "scatter" else "dynamic_update_slice")
+    assert found.written.op == (name if name in ("put", "scatter") else "dynamic_update_slice")
     assert "_programs_testing.py:" in found.written.line
 
 
@@ -118,7 +118,14 @@ def test_call_sites_of_one_kernel_pass_the_same_tensors() -> None:
 
 @pytest.mark.parametrize(
     ("name", "in_place"),
-    [("directly", True), ("twice", True), ("scatter", False), ("carried by a loop", False), ("one branch", False)],
+    [
+        ("directly", True),
+        ("twice", True),
+        ("put", True),
+        ("scatter", False),
+        ("carried by a loop", False),
+        ("one branch", False),
+    ],
 )
 def test_only_an_update_comes_back_in_the_buffer(name: str, in_place: bool) -> None:
     assert direction(UPDATED[name], alias_result="y").in_place == in_place

@@ -29,6 +29,12 @@ def update(ctx: Any, x: Any, row: Any, position: Any) -> Any:
     return ctx.ops.dynamic_update_slice(x, row, [position] + [0] * (rank - 1))
 
 
+def _put(ctx: Any, x: Any, row: Any, position: Any) -> Any:
+    rows = ctx.ops.reshape(x, (1, 4, 6))
+    rows = ctx.ops.put(rows, ctx.ops.reshape(position, (1, 1)), ctx.ops.reshape(row, (1, 1, 6)), 1)
+    return ctx.ops.reshape(rows, (4, 6))
+
+
 def _cond(ctx: Any, x: Any, position: Any) -> Any:
     return ctx.ops.cond(ctx.ops.less(position, 2), lambda: (x,), lambda: (ctx.ops.negate(x),))[0]
 
@@ -58,6 +64,7 @@ UPDATED: Final[dict[str, Body]] = {
     "the whole slice": lambda c, x, r, p: update(c, c.ops.slice(x, (0, 0), (4, 6)), r, p),
     "twice": lambda c, x, r, p: update(c, update(c, x, r, p), c.ops.negate(r), 0),
     "scatter": lambda c, x, r, p: c.ops.scatter(x, c.ops.broadcast(p, (1, 6)), r, 0, "add"),
+    "put": _put,
     "carried by a loop": lambda c, x, r, p: c.ops.fori_loop(2, lambda i, v: (update(c, v, r, i),), (x,))[0],
     "captured by a loop": lambda c, x, r, p: c.ops.fori_loop(
         2, lambda i, v: (c.ops.add(v, update(c, x, r, i)),), (c.ops.exp(x),)

@@ -1,5 +1,6 @@
 """Emission of ops that read or write at run-time positions."""
 
+import math
 from typing import Final
 
 import numpy as np
@@ -125,6 +126,64 @@ def _scatter(e: Emitter, node: Node) -> None:
     )
     ranges = ", ".join([f"0:{dim}" for dim in x.shape])
     e.define(node, f"stablehlo.slice {result} [{ranges}] : ({tensor_type(room)}) -> {tensor_type(x.spec)}")
+
+
+@emits("put")
+def _put(e: Emitter, node: Node) -> None:
+    """A scatter of slices into x as a matrix of them: IREE 3.13 makes one dispatch of it that writes in place.
+
+    Scatters with batching dimensions, or into an axis that is not the first, get copies and loops around them, and one
+    dynamic_update_slice per row reads its start back to the host, wrongly on Vulkan.
+    """
+    x, indices, updates = node.inputs
+    axis = node.attributes[0]
+    if not updates.spec.size:
+        e.alias(node, e.name(x))
+        return
+    between, size, width = math.prod(x.shape[1:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    lines = TensorSpec((x.shape[0], between, indices.shape[1]), indices.dtype)
+    first, last = (e.scalar(number, indices.dtype) for number in (0, size - 1))
+    inside = e.new(
+        f"stablehlo.clamp {first}, {e.name(indices)}, {last} : ({tensor_type(TensorSpec((), indices.dtype))}, "
+        f"{tensor_type(indices.spec)}, {tensor_type(TensorSpec((), indices.dtype))}) -> {tensor_type(indices.spec)}"
+    )
+    spread = e.new(
+        f"stablehlo.broadcast_in_dim {inside}, dims = [0, 2] : ({tensor_type(indices.spec)}) -> {tensor_type(lines)}"
+    )
+    begins = (np.arange(x.shape[0] * between) * size).astype(indices.dtype.numpy).reshape(lines.shape[:2])
+    begin = e.constant(begins)
+    begin = e.new(
+        f"stablehlo.broadcast_in_dim {begin}, dims = [0, 1] : "
+        f"({tensor_type(TensorSpec(begins.shape, indices.dtype))}) -> {tensor_type(lines)}"
+    )
+    places = e.new(f"stablehlo.add {begin}, {spread} : {tensor_type(lines)}")
+    matrix = TensorSpec((begins.size * size, width), x.dtype)
+    rows = TensorSpec((lines.size, width), x.dtype)
+    column = TensorSpec((lines.size, 1), indices.dtype)
+    into, what, where = (
+        _reshaped(e, name, old, new)
+        for name, old, new in (
+            (e.name(x), x.spec, matrix),
+            (e.name(updates), updates.spec, rows),
+            (places, lines, column),
+        )
+    )
+    element = tensor_type(TensorSpec((), x.dtype))
+    result, old, new = e.fresh(), e.fresh(), e.fresh()
+    e.line(
+        f'{result} = "stablehlo.scatter"({into}, {where}, {what}) '
+        f"<{{indices_are_sorted = false, unique_indices = true, scatter_dimension_numbers = #stablehlo.scatter<"
+        f"update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
+        f"index_vector_dim = 1>}}> ({{"
+    )
+    e.line(f"^bb0({old}: {element}, {new}: {element}):")
+    e.line(f"stablehlo.return {new} : {element}")
+    e.line(f"}}) : ({tensor_type(matrix)}, {tensor_type(column)}, {tensor_type(rows)}) -> {tensor_type(matrix)}")
+    e.define(node, f"stablehlo.reshape {result} : ({tensor_type(matrix)}) -> {tensor_type(x.spec)}")
+
+
+def _reshaped(e: Emitter, name: str, old: TensorSpec, new: TensorSpec) -> str:
+    return e.new(f"stablehlo.reshape {name} : ({tensor_type(old)}) -> {tensor_type(new)}")
 
 
 def _combined(e: Emitter, reduction: str, old: str, new: str, dtype: DType) -> str:

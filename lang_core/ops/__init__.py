@@ -20,12 +20,13 @@ Where these ops differ from NumPy, on purpose:
 - Reductions and ``cumsum`` keep the operand's dtype: sums of i8 wrap in i8. f16 and bf16 are accumulated in f32
   and rounded once; so are their functions and composites computed.
 - ``argmax``, ``argmin`` and the indices of ``sort`` and ``top_k`` are i32.
-- Run-time positions are never counted from the end. ``take``, ``gather`` and the starts of ``dynamic_slice`` and
-  ``dynamic_update_slice`` are clamped into range; ``scatter`` drops what is outside.
+- Run-time positions are never counted from the end. ``take``, ``gather``, ``put`` and the starts of ``dynamic_slice``
+  and ``dynamic_update_slice`` are clamped into range; ``scatter`` drops what is outside.
 - Python floats become f32 and ints i32 where there is no tensor beside them.
 - Unspecified: integer ``rem`` by 0, shifts by a negative number or by more bits than there are, casts of floats to
   integers that cannot represent them, which of 0.0 and -0.0 is the larger, which of several updates of one
-  element wins in a ``scatter`` that sets, and whether a NaN or infinity of a ``conv``'s kernel meets its padding.
+  element wins in a ``put`` or a ``scatter`` that sets, and whether a NaN or infinity of a ``conv``'s kernel meets its
+  padding.
 - Subnormal numbers are kept here; a device may flush them to 0.
 """
 

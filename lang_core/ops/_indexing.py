@@ -168,6 +168,42 @@ _SCATTER = define(
 )
 
 
+def _infer_put(x: TensorSpec, indices: TensorSpec, updates: TensorSpec, axis: int) -> Specs:
+    require_axis(axis, x.ndim, "put_c1")
+    require(axis > 0, "put_c1", "axis 0 is that of the rows")
+    rows = indices.dtype in _INDEX_DTYPES and indices.ndim == 2 and indices.shape[0] == x.shape[0]
+    require(rows, "put_c2", f"indices are {indices!r} for {x.shape[0]} rows")
+    wanted = (*x.shape[:axis], indices.shape[1], *x.shape[axis + 1 :])
+    fits = updates.shape == wanted and updates.dtype is x.dtype
+    require(fits, "put_c3", f"updates are {updates!r} where {x.dtype}{list(wanted)} is wanted")
+    require(indices.shape[1] <= x.shape[axis], "put_c4", f"{indices.shape[1]} places in {x.shape[axis]}")
+    return (x,)
+
+
+def _eager_put(x: Array, indices: Array, updates: Array, axis: int) -> Array:
+    result = x.copy()
+    rows = np.arange(x.shape[0])[:, None]
+    places = np.clip(indices, 0, max(x.shape[axis] - 1, 0))
+    np.moveaxis(result, axis, 1)[rows, places] = np.moveaxis(updates, axis, 1)
+    return result
+
+
+_PUT = define(
+    "put",
+    attributes=("axis",),
+    summary="x with x[b, .., indices[b, t], ..] set to updates[b, .., t, ..] along axis, for every b of the first "
+    "axis. Indices are clamped; those of one b are to be distinct then.",
+    constraints=(
+        "axis is one of x's, and not the first",
+        "indices is i32 or i64 [B, T], B being x's first dimension",
+        "updates has x's shape with T along axis, and x's dtype",
+        "T is not more than x has along axis",
+    ),
+    shape_rule=_infer_put,
+    eager_rule=_eager_put,
+)
+
+
 class IndexingOps(OpsBase):
     """Ops that read or write at run-time positions."""
 
@@ -200,3 +236,7 @@ class IndexingOps(OpsBase):
     def scatter(self, x: Tensor, indices: Operand, updates: Tensor, axis: int, reduction: str = "set") -> Tensor:
         """x with its elements at ``indices`` along ``axis`` set to, or combined with, ``updates``."""
         return self._apply(_SCATTER, (x, indices, updates), (positive_axis(axis, x.ndim), reduction))
+
+    def put(self, x: Tensor, indices: Operand, updates: Tensor, axis: int) -> Tensor:
+        """x with ``x[b, .., indices[b, t], ..] = updates[b, .., t, ..]`` along ``axis``."""
+        return self._apply(_PUT, (x, indices, updates), (positive_axis(axis, x.ndim),))

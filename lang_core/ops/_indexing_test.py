@@ -100,6 +100,27 @@ def test_nothing_may_be_taken_from_nothing() -> None:
     assert OPS_NOW.scatter(np.zeros(0), np.array([0], np.int32), np.ones(1), 0).shape == (0,)
 
 
+@given(before=FILLED, after=FILLED, dtype=ANY_DTYPE, seed=SEEDS)
+@DRAWN
+def test_put_writes_each_row_at_its_own_places(
+    before: tuple[int, ...], after: tuple[int, ...], dtype: DType, seed: int
+) -> None:
+    rng = generator(seed)
+    count, size, rows = 3, 7, 2
+    x = values(rng, (rows, *before, size, *after), dtype)
+    updates = values(rng, (rows, *before, count, *after), dtype)
+    places = np.stack([rng.permutation(size)[:count] for _ in range(rows)])
+    axis, wanted, kept = 1 + len(before), x.copy(), x.copy()
+    for row, place in np.ndindex(places.shape):
+        at = (row, *[slice(None)] * len(before), places[row, place])
+        wanted[at] = updates[(row, *[slice(None)] * len(before), place)]
+    outside = np.where(places == 0, -5, np.where(places == size - 1, size + 5, places))  # are clamped
+    indices = outside.astype(INDEX_DTYPES[rng.integers(0, 2)])
+    assert_same(OPS_NOW.put(x, indices, updates, axis), wanted)
+    assert_same(OPS_NOW.put(x, indices, updates, axis - x.ndim), wanted)
+    np.testing.assert_array_equal(x, kept)
+
+
 def test_embedding_reads_rows() -> None:
     table = np.arange(15, dtype=np.float32).reshape(5, 3)
     token_ids = np.array([[4, 0], [2, 2]], np.int32)

@@ -157,6 +157,27 @@ def test_scatter_c6() -> None:
     refused("scatter_c6", "bool[2,3] i32[2,3] bool[2,3]", (0, "max"), "max of bool")
 
 
+def test_put_c1() -> None:
+    refused("put_c1", "f32[2,3] i32[2,1] f32[2,1]", (2,), "axis 2 is outside a tensor of 2 dimensions")
+    refused("put_c1", "f32[2,3] i32[2,1] f32[1,3]", (0,), "axis 0 is that of the rows")
+
+
+def test_put_c2() -> None:
+    for indices in ("f32[2,1]", "i32[2]", "i32[3,1]"):
+        found = indices.replace("[", r"\[").replace("]", r"\]")
+        refused("put_c2", f"f32[2,3] {indices} f32[2,1]", (1,), f"indices are {found} for 2 rows")
+
+
+def test_put_c3() -> None:
+    wanted = r"where f32\[2, 1, 5\] is wanted"
+    refused("put_c3", "f32[2,3,5] i32[2,1] f32[2,2,5]", (1,), rf"updates are f32\[2,2,5\] {wanted}")
+    refused("put_c3", "f32[2,3,5] i32[2,1] f16[2,1,5]", (1,), rf"updates are f16\[2,1,5\] {wanted}")
+
+
+def test_put_c4() -> None:
+    refused("put_c4", "f32[2,3] i32[2,4] f32[2,4]", (1,), "4 places in 3")
+
+
 def test_while_c1() -> None:
     cond = Returning(spec("bool[1]"))
     refused("while_c1", "f32[2]", (cond, Returning(spec("f32[2]")), 1), r"cond returns \(bool\[1\],\)")

@@ -104,13 +104,12 @@ def _tensor_scatter(node: Node) -> Tensor:
     """Writes each batch's update at its own position along an axis: what a cache does."""
     ops, x, update = node.ops, node.tensor(0), node.tensor(1)
     axis = axis_of(node.attribute("axis", -2), x.ndim)
-    places = ops.iota(update.shape, axis, i64)
+    places = ops.iota((x.shape[0], update.shape[axis]), 1, i64)
     if node.has(2):
-        first = ops.reshape(node.tensor(2), (-1, *[1] * (x.ndim - 1)))
-        places = ops.add(places, ops.cast(first, i64))
+        places = ops.add(places, ops.cast(ops.reshape(node.tensor(2), (-1, 1)), i64))
     if node.attribute("mode", "linear") == "circular":
         places = ops.rem(places, x.shape[axis])
-    return ops.scatter(x, places, update, axis)
+    return ops.put(x, places, update, axis)
 
 
 @adapts("ReverseSequence")

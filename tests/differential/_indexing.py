@@ -73,6 +73,34 @@ def _gather(draw: Draw, name: str) -> Trial:
     return Trial(name, f"axis={said}", fn, (x, places), wanted, (dtype.name,), exact=True)
 
 
+@trials("put")
+def _put(draw: Draw, name: str) -> Trial:
+    dtype, rng = dtype_of(draw, "any"), generator(draw)
+    shape = shape_of(draw, draw(st.integers(2, 4)))
+    axis = draw(st.integers(1, len(shape) - 1))
+    said, count = draw(st.sampled_from((axis, axis - len(shape)))), draw(st.integers(0, shape[axis]))
+    # Distinct after clamping: what is below 0 stands for 0, what is above for the last one.
+    places = np.argsort(rng.random((shape[0], shape[axis])), 1)[:, :count].astype(
+        draw(st.sampled_from((np.int32, np.int64)))
+    )
+    places = np.where(places == 0, -draw(st.integers(0, 9)), places)
+    places = np.where(places == shape[axis] - 1, places + draw(st.integers(0, 9)), places).astype(places.dtype)
+    if shape[axis] == 1:
+        places = rng.integers(-9, 9, places.shape).astype(places.dtype)
+    at = tuple(count if i == axis else dim for i, dim in enumerate(shape))
+    x, updates = wild(rng, shape, dtype, True), wild(rng, at, dtype, True)
+    fn = lambda c, x, i, u: c.ops.put(x, i, u, said)  # noqa: E731
+    wanted = lambda x, i, u: _put_by_jax(x, jnp.clip(i, 0, max(shape[axis] - 1, 0)), u, axis)  # noqa: E731
+    return Trial(name, f"axis={said}", fn, (x, places, updates), wanted, (dtype.name,), exact=True)
+
+
+def _put_by_jax(x: Any, places: Any, updates: Any, axis: int) -> Any:
+    if not updates.size:
+        return x
+    rows = jnp.arange(x.shape[0])[:, None]
+    return jnp.moveaxis(jnp.moveaxis(x, axis, 1).at[rows, places].set(jnp.moveaxis(updates, axis, 1)), 1, axis)
+
+
 @trials("scatter")
 def _scatter(draw: Draw, name: str) -> Trial:
     reduction = draw(st.sampled_from(("set", "add", "mul", "max", "min")))

@@ -273,6 +273,11 @@ def _indexing(dtype: DType) -> Iterator[Case]:
         yield Case("gather", f"gather_{tag}", dtype, lambda c, x, i: c.ops.gather(x, i, 0), (x, lines))
         across = np.array([[0, 2], [-1, 7], [100, 1], [2, 2], [1, 0]], index)
         yield Case("gather", f"gather_1_{tag}", dtype, lambda c, x, i: c.ops.gather(x, i, 1), (x, across))
+        own = np.array([[4, -3], [0, 9], [2, 1]], index)
+        put = lambda c, x, i, u: c.ops.put(c.ops.reverse(x, (0,)), i, u, 2)  # noqa: E731
+        yield Case("put", f"put_{tag}", dtype, put, (small(dtype, 3, 2, 5, 3), own, small(dtype, 3, 2, 2, 3)))
+        last = lambda c, x, i, u: c.ops.put(c.ops.reverse(x, (0,)), i, u, 1)  # noqa: E731
+        yield Case("put", f"put_last_{tag}", dtype, last, (small(dtype, 3, 5), own, small(dtype, 3, 2)))
         for reduction in ("set", "add", "mul", "max", "min"):
             if reduction != "set" and dtype is bool_:
                 continue

@@ -12,7 +12,7 @@ _SELECTED: Final = re.compile(
     r"(logical_.*|negate|abs|sign|exp|tanh|erf|log|sqrt|sin|round|add|mul|div|quotient|rem|pow|maximum|less|equal|bitwise_xor|"
     r"shift_.*|select|clamp|cast_.*|reverse|concat|pad|constant|while|cond_true|iota|sum_1|max_1|any_1|all_02|"
     r"argmax|argmax_nan|sort|sort_descending|cumsum_2|dot_general|dot_general_wide|dot_general_casts|conv_depthwise|conv_turned|conv_2d_groups|"
-    r"take_int32|gather_int32|dynamic_slice_int32|update_int32|scatter_(set|add|max)_int32)_[a-z0-9]+\Z"
+    r"take_int32|gather_int32|dynamic_slice_int32|update_int32|put_int32|scatter_(set|add|max)_int32)_[a-z0-9]+\Z"
 )
 
 
@@ -42,7 +42,7 @@ class Limit:
 
 
 _CPU: Final = ("local-task", "local-sync")
-_MOVES: Final = "reverse|concat|pad|constant|while|cond|take|gather|dynamic_slice|update|select|scatter_set"
+_MOVES: Final = "reverse|concat|pad|constant|while|cond|take|gather|dynamic_slice|update|put|select|scatter_set"
 
 # Of IREE 3.13. The first three give wrong numbers; the compiler refuses the others.
 LIMITS: Final = (
