@@ -78,7 +78,7 @@ def _compared() -> Comparison:
         reference = _reference_side(bundle, stack)
         side = DeviceSide(bundle, stack.enter_context(bundle.session(_DEVICE.value)))
         calls, given = _calls(bundle)
-        vocabulary = int(bundle.config.model["vocabulary"])
+        vocabulary = int(bundle.config.model.get("vocabulary", 0))
         options = {"tolerance": _TOLERANCE.value, "inside": _INSIDE.value}
         return compare_runs(side, reference, calls, vocabulary, given=given, **options)
 

@@ -10,11 +10,10 @@ from absl import flags
 from compile_hlo.bundle import PhaseMeter
 from tools import cli
 from tools.exporting import (
-    ENTRY_POINTS,
     ExportOptions,
-    choices,
     dry_run,
     dump_tags,
+    entry_point_names,
     graph_forms,
     prediction_text,
     refuse_later,
@@ -27,9 +26,15 @@ from tools.exporting import (
 
 _MODEL: Final = flags.DEFINE_string("model", "demo", "A Hugging Face directory, or demo.")
 _OUTPUT: Final = flags.DEFINE_string("output", "tapeline-demo", "The bundle's directory.")
-_ENTRY_POINTS: Final = flags.DEFINE_string("entry_points", "prefill,decode", "forward, or prefill,decode.")
+_ENTRY_POINTS: Final = flags.DEFINE_string(
+    "entry_points", None, "A comma list; by default prefill,decode of causal language models, forward of encoders."
+)
 _BATCH: Final = flags.DEFINE_integer("batch", 1, "Sequences per call.", lower_bound=1)
-_SEQUENCE: Final = flags.DEFINE_string("sequence", "64", "Tokens that one call of forward or prefill takes.")
+_SEQUENCE: Final = flags.DEFINE_string(
+    "sequence",
+    None,
+    "Tokens that one call of forward or prefill takes; by default 64, or fewer where the model can less.",
+)
 _MAX_SEQUENCE: Final = flags.DEFINE_integer(
     "max_sequence",
     None,
@@ -84,9 +89,9 @@ def _options() -> ExportOptions:
     return ExportOptions(
         model=_MODEL.value,
         output=cli.user_path(_OUTPUT.value),
-        entry_points=choices("entry_points", _ENTRY_POINTS.value, ENTRY_POINTS),
+        entry_points=entry_point_names(_ENTRY_POINTS.value) if _ENTRY_POINTS.value is not None else None,
         batch=_BATCH.value,
-        sequence=sequence(_SEQUENCE.value),
+        sequence=sequence(_SEQUENCE.value) if _SEQUENCE.value is not None else None,
         max_sequence=_MAX_SEQUENCE.value,
         dtype=_DTYPE.value,
         weights=_WEIGHTS.value,

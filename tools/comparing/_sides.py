@@ -12,7 +12,7 @@ from compile_hlo.divergence import DeviceRunner, EagerReference, Reference, Runn
 from compile_hlo.iree import Session
 from lang_core import EagerExecutionContext, EntryPoint, InputError, WeightSource
 from tools.comparing._inputs import Arrays
-from transformer_core.models import DecoderLM, entry_points, load_config, weights_of
+from transformer_core.models import Model, entry_points, load_model, weights_of
 
 
 class Side(Protocol):
@@ -108,7 +108,7 @@ def _dtype(bundle: Bundle) -> str:
     return str(bundle.config.model.get("dtype", "f32"))
 
 
-def model_of(bundle: Bundle) -> tuple[DecoderLM, tuple[EntryPoint, ...]]:
+def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
     """The model that was exported, and its entry points at the exported sizes; no weight is read.
 
     Raises:
@@ -116,7 +116,7 @@ def model_of(bundle: Bundle) -> tuple[DecoderLM, tuple[EntryPoint, ...]]:
     """
     fields = bundle.config.model
     try:
-        model = DecoderLM(load_config(bundle.path, weights=False), fields["dtype"], fields["layers"])
+        model = load_model(bundle.path, fields["dtype"], fields["layers"], weights=False)
         names = [each.name for each in bundle.config.entry_points]
         sizes = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
     except KeyError as error:

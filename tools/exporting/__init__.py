@@ -4,10 +4,9 @@ from tools.exporting._debug import dump_tags
 from tools.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tools.exporting._export import run_export
 from tools.exporting._options import (
-    ENTRY_POINTS,
     TARGETS,
     ExportOptions,
-    choices,
+    entry_point_names,
     graph_forms,
     refuse_later,
     sequence,
@@ -17,12 +16,11 @@ from tools.exporting._options import (
 from tools.exporting._source import open_source
 
 __all__ = [
-    "ENTRY_POINTS",
     "TARGETS",
     "ExportOptions",
-    "choices",
     "dump_tags",
     "dry_run",
+    "entry_point_names",
     "graph_forms",
     "open_source",
     "prediction_text",

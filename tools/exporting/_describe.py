@@ -1,6 +1,5 @@
 """``kernel_config.json`` of an export."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ from compile_hlo import LoweredModule
 from compile_hlo.bundle import MARK, EntryPointConfig, KernelConfig, entry_point_config, kernel_record
 from tools.exporting._load import Export
 from tools.exporting._producer import producer
-from transformer_core import RopeScaling
 
 
 def write_description(export: Export, staging: Path) -> None:
@@ -45,36 +43,13 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
 
 
 def _model(export: Export) -> dict[str, Any]:
-    config, options = export.model.config, export.options
-    rope = config.rope
+    options = export.options
     return {
-        "family": config.architecture,
+        "family": export.model.config.architecture,
         "name": options.model,
         "dtype": options.dtype,
-        "batch": options.batch,
-        "sequence": options.sequence,
-        "max_sequence": options.max_sequence,
-        "vocabulary": config.vocabulary,
-        "hidden": config.hidden,
-        "intermediate": config.intermediate,
-        "layers": config.layers,
-        "heads": config.heads,
-        "kv_heads": config.kv_heads,
-        "head_size": config.head_size,
-        "windows": list(config.windows),
-        "tied": config.tied,
-        "rope": {
-            "layout": rope.mode.value,
-            "base": rope.base,
-            "rotated": rope.rotated,
-            "trained_length": rope.trained_length,
-            "scaling": {"type": _scaling_name(rope.scaling)}
-            | (dataclasses.asdict(rope.scaling) if dataclasses.is_dataclass(rope.scaling) else {}),
-        },
+        "batch": export.sizes.batch,
+        "sequence": export.sizes.sequence,
+        "max_sequence": export.sizes.max_sequence,
+        **export.model.config.facts(),
     }
-
-
-def _scaling_name(scaling: RopeScaling) -> str:
-    """As ``rope_type`` in config.json."""
-    name = type(scaling).__name__.removesuffix("Scaling").lower()
-    return "default" if name == "no" else name

@@ -246,9 +246,11 @@ class _Run:
     def _results(self) -> dict[str, Any]:
         export, options, weights = self._export, self._export.options, self._export.weights
         assert weights is not None
-        references = References(export.entry_points, weights, export.model.config.vocabulary)
+        references = References(export.entry_points, weights, export.vocabulary)
         if options.verify == "interpreter":
             return {"rows": check_interpreter(export.entry_points, references, weights, options.dtype, self._staging)}
-        work = sum(spec.size for spec in export.lowered.parameters().values()) * options.batch * options.sequence
+        work = (
+            sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
+        )
         devices = devices_of(options.targets)
         return {"rows": check_devices(Bundle(self._staging), references, options.dtype, devices, work)}

@@ -2,26 +2,24 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from compile_hlo import LoweredModule
 from compile_hlo.bundle import DebugConfig, PhaseMeter
 from lang_core import EntryPoint, WeightSource
-from tools.exporting._options import ExportOptions
+from tools.exporting._options import ExportOptions, checked_entry_points
 from tools.exporting._source import ModelSource
-from transformer_core.checkpoints import IGNORABLE, Audit, audit
+from transformer_core.checkpoints import Audit, audit
 from transformer_core.models import (
-    DecoderLM,
+    Model,
+    Sizes,
     entry_points,
-    load_config,
+    load_model,
     stored_specs,
     tied_keys,
-    unused_layers,
+    unused_keys,
     weights_of,
 )
-
-# Positions that caches hold where nobody says how many, if the model was trained on as many.
-DEFAULT_CAPACITY: Final = 2048
 
 
 @dataclass(slots=True)
@@ -31,6 +29,7 @@ class Export:
     Attributes:
         options: what was asked for.
         model: the modules.
+        sizes: those that were asked for, the others filled in.
         entry_points: what the bundle will offer.
         weights: the checkpoint under the model's names; None where none is wanted.
         audit: the checkpoint's keys; None without weights.
@@ -44,7 +43,8 @@ class Export:
     """
 
     options: ExportOptions
-    model: DecoderLM
+    model: Model[Any]
+    sizes: Sizes
     entry_points: tuple[EntryPoint, ...]
     weights: WeightSource | None
     audit: Audit | None
@@ -56,6 +56,11 @@ class Export:
     hashes: dict[str, str] = dataclasses.field(default_factory=dict)
     debug: DebugConfig | None = None
 
+    @property
+    def vocabulary(self) -> int:
+        """V; 0 of a model that takes no tokens."""
+        return self.model.config.facts().get("vocabulary", 0)
+
 
 def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Export:
     """Reads the configuration, makes the modules and checks the checkpoint's keys; reads no weight.
@@ -63,23 +68,19 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
     Raises:
         InputError: configuration, checkpoint and sizes do not fit each other.
     """
-    config = load_config(source.directory, weights=source.weights is not None)
-    model = DecoderLM(config, options.dtype, options.num_layers)
-    if options.max_sequence is None:
-        capacity = max(options.sequence, min(config.rope.trained_length, DEFAULT_CAPACITY))
-        options = dataclasses.replace(options, max_sequence=capacity)
+    model = load_model(source.directory, options.dtype, options.num_layers, weights=source.weights is not None)
+    sizes = model.sizes(options.batch, options.sequence, options.max_sequence)
     points = entry_points(
         model,
-        names=options.entry_points,
-        batch=options.batch,
-        sequence=options.sequence,
-        max_sequence=options.max_sequence,
+        names=checked_entry_points(options.entry_points, model),
+        batch=sizes.batch,
+        sequence=sizes.sequence,
+        max_sequence=sizes.max_sequence,
     )
     found = weights = None
     if source.weights is not None:
         weights = weights_of(model, source.weights)
         wanted = stored_specs(model, source.weights)
         tied = tied_keys(model, source.weights)
-        beyond = unused_layers(model, config)
-        found = audit(source.weights, wanted, tied=tied, ignorable=[*IGNORABLE, *beyond])
-    return Export(options, model, points, weights, found, meter)
+        found = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model))
+    return Export(options, model, sizes, points, weights, found, meter)

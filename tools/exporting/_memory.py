@@ -8,6 +8,7 @@ from typing import Final
 from compile_hlo import LoweredModule
 from lang_core import EntryPoint, TensorSpec, WeightSource
 from tools.exporting._options import ExportOptions
+from transformer_core.models import Sizes
 
 _MIB: Final = 1 << 20
 
@@ -47,7 +48,11 @@ def stablehlo_memory(module_bytes: int) -> int:
 
 
 def verification_memory(
-    options: ExportOptions, points: tuple[EntryPoint, ...], lowered: LoweredModule, weights: WeightSource | None
+    options: ExportOptions,
+    sizes: Sizes,
+    points: tuple[EntryPoint, ...],
+    lowered: LoweredModule,
+    weights: WeightSource | None,
 ) -> int:
     """Anonymous bytes while results are compared: caches of every entry point, the widest activations, a weight."""
     if weights is None or options.verify in ("none", "parse"):
@@ -56,7 +61,7 @@ def verification_memory(
     caches = sum(a.spec.nbytes for point in points for a in point.arguments if a.alias_result is not None)
     results = sum(spec.nbytes for function in lowered.functions for spec in function.results.values())
     width = max((spec.shape[0] for _, spec in lowered.parameters().items() if spec.ndim == 2), default=1)
-    activations = 4 * options.batch * options.sequence * width
+    activations = 4 * sizes.batch * sizes.sequence * width
     copies = sum(spec.nbytes for _, spec in lowered.parameters().items()) if "vulkan-spirv" in options.targets else 0
     return 24 * _MIB + widened + caches + results + 6 * activations + copies
 

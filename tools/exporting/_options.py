@@ -4,15 +4,15 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from compile_hlo.portable import ARTIFACT_VERSION
 from lang_core import InputError, near_names
 from tools.inspecting import GRAPH_FORMATS
+from transformer_core.models import Model
 
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda")
-ENTRY_POINTS: Final = ("forward", "prefill", "decode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class ExportOptions:
 
     model: str
     output: Path
-    entry_points: tuple[str, ...] = ("prefill", "decode")
+    entry_points: tuple[str, ...] | None = None
     batch: int = 1
-    sequence: int = 64
+    sequence: int | None = None
     max_sequence: int | None = None
     dtype: str = "f32"
     weights: str = "external"
@@ -73,6 +73,22 @@ def choices(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     if not parts or len(set(parts)) != len(parts):
         raise InputError(f"--{flag}={text}: name each of {', '.join(known)} at most once, and at least one")
     return parts
+
+
+def entry_point_names(text: str) -> tuple[str, ...]:
+    """The names of ``--entry_points``; which there are, the model says (``checked_entry_points``)."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def checked_entry_points(names: tuple[str, ...] | None, model: Model[Any]) -> tuple[str, ...]:
+    """The names of entry points that a model has; its default where None.
+
+    Raises:
+        InputError: the model has no such entry point, or one is named twice.
+    """
+    if names is None:
+        return model.DEFAULT_ENTRY_POINTS
+    return choices("entry_points", ",".join(names), model.ENTRY_POINTS)
 
 
 def targets(text: str) -> tuple[str, ...]:

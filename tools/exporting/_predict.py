@@ -143,7 +143,7 @@ def predict(export: Export, source: ModelSource) -> Prediction:
             "lower": lowering_memory(options, counts["recorded"]),
             "parameters": weights_memory(options),
             "compile": weights_memory(options),
-            "verify": verification_memory(options, export.entry_points, lowered, export.weights),
+            "verify": verification_memory(options, export.sizes, export.entry_points, lowered, export.weights),
         },
         {
             "compile": max((compiler_memory(target, *largest) for target in options.targets), default=0),

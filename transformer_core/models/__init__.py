@@ -1,4 +1,4 @@
-"""Models: configurations, decoders and their entry points.
+"""Models: configurations, decoders and others, and their entry points.
 
 >>> from transformer_core.models import DecoderConfig, DecoderLM, entry_points
 >>> config = DecoderConfig.from_hf({
@@ -13,26 +13,24 @@
 """
 
 from transformer_core.models._config import (
-    CONFIG_FILE,
     DecoderConfig,
     DeltaConfig,
     ExpertsConfig,
     Family,
     LatentConfig,
     NormKind,
-    architectures,
     load_config,
-    register,
 )
 from transformer_core.models._decoder import Caches, Decoder, DecoderLM
-from transformer_core.models._entry_points import ENTRY_POINTS, entry_points
 from transformer_core.models._layer import DecoderLayer
-from transformer_core.models._weights import stored_specs, tied_keys, unused_layers, weights_of
+from transformer_core.models._load import load_model
+from transformer_core.models._model import Model, ModelConfig, ModelFamily, Sizes, entry_points
+from transformer_core.models._registry import CONFIG_FILE, architectures, register
+from transformer_core.models._weights import stored_specs, tied_keys, unused_keys, weights_of
 from transformer_core.models.families import FAMILIES
 
 __all__ = [
     "CONFIG_FILE",
-    "ENTRY_POINTS",
     "FAMILIES",
     "Caches",
     "Decoder",
@@ -43,13 +41,18 @@ __all__ = [
     "ExpertsConfig",
     "Family",
     "LatentConfig",
+    "Model",
+    "ModelConfig",
+    "ModelFamily",
     "NormKind",
+    "Sizes",
     "architectures",
     "entry_points",
     "load_config",
+    "load_model",
     "register",
     "stored_specs",
     "tied_keys",
-    "unused_layers",
+    "unused_keys",
     "weights_of",
 ]

@@ -1,21 +1,20 @@
 """What a decoder is made of, read from Hugging Face's config.json by the family that its architecture names."""
 
 import enum
-import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from typing import Any
 
-from lang_core import ConfigError, DType, near_names
+from lang_core import ConfigError, DType
 from transformer_core._cache import CachedLayer
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._moe import Routing
 from transformer_core._rope_config import RopeConfig, RopeKind
+from transformer_core._rope_scaling import RopeScaling
 from transformer_core.checkpoints import RecipeOf
-
-CONFIG_FILE: Final = "config.json"
+from transformer_core.models._registry import CONFIG_FILE, AnyFamily, config_values, family_in, family_named
 
 
 class NormKind(enum.Enum):
@@ -185,12 +184,39 @@ class DecoderConfig:
                 in contradiction to another one.
         """
         config = ConfigFields(values, where)
-        family = _family_named(config)
-        if weights and config.has("quantization_config"):
-            config.refuse(
-                "quantization_config", "none: only f32, f16 and bf16 weights are read; take the original model"
-            )
-        return family.read(config)
+        return _decoder_family(family_in(config, weights=weights), f"{where}: ").read(config)
+
+    @property
+    def stored_layers(self) -> int:
+        """L, and the layers after the last that are not run."""
+        return self.layers + self.extra_layers
+
+    def first_layers(self, count: int) -> "DecoderConfig":
+        """The configuration of a model of the first layers only."""
+        return replace(self, layers=count, windows=self.windows[:count])
+
+    def facts(self) -> dict[str, Any]:
+        """What the description of a bundle says of the model."""
+        rope = self.rope
+        return {
+            "vocabulary": self.vocabulary,
+            "hidden": self.hidden,
+            "intermediate": self.intermediate,
+            "layers": self.layers,
+            "heads": self.heads,
+            "kv_heads": self.kv_heads,
+            "head_size": self.head_size,
+            "windows": list(self.windows),
+            "tied": self.tied,
+            "rope": {
+                "layout": rope.mode.value,
+                "base": rope.base,
+                "rotated": rope.rotated,
+                "trained_length": rope.trained_length,
+                "scaling": {"type": _scaling_name(rope.scaling)}
+                | (asdict(rope.scaling) if is_dataclass(rope.scaling) else {}),
+            },
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +230,7 @@ class Family:
         layer: makes layer ``index``.
         stored: how checkpoints of a configuration store parameters that they do not store as the model has them.
         layer_key: what the keys of a layer's stored tensors begin with, as a glob pattern with ``{}`` for its number.
+        ignorable: glob patterns of stored keys that the model does without.
     """
 
     architecture: str
@@ -212,29 +239,7 @@ class Family:
     layer: Callable[[DecoderConfig, int, DType], CachedLayer]
     stored: Callable[[DecoderConfig], RecipeOf] | None = None
     layer_key: str = "model.layers.{}"
-
-
-_FAMILIES: Final[dict[str, Family]] = {}
-
-
-def register(family: Family) -> None:
-    """Makes a family known. A package of one's own may register further ones.
-
-    Raises:
-        ConfigError: the architecture or the model type is taken.
-    """
-    for known in _FAMILIES.values():
-        if family.architecture == known.architecture or family.model_type == known.model_type:
-            raise ConfigError(
-                f"family {family.architecture} ({family.model_type}): {known.architecture} ({known.model_type}) is "
-                "registered already: a name stands for one family"
-            )
-    _FAMILIES[family.architecture] = family
-
-
-def architectures() -> tuple[str, ...]:
-    """The architectures of all registered families."""
-    return tuple(_FAMILIES)
+    ignorable: tuple[str, ...] = ()
 
 
 def family_of(config: DecoderConfig) -> Family:
@@ -243,52 +248,26 @@ def family_of(config: DecoderConfig) -> Family:
     Raises:
         ConfigError: none is registered for its architecture.
     """
-    found = _FAMILIES.get(config.architecture)
-    if found is None:
-        raise ConfigError(_unsupported(config.architecture))
-    return found
+    return _decoder_family(family_named(config.architecture), "")
 
 
 def load_config(directory: str | os.PathLike[str], *, weights: bool = True) -> DecoderConfig:
-    """Reads ``config.json`` of a Hugging Face directory; ``weights`` as for ``DecoderConfig.from_hf``.
+    """Reads ``config.json`` of a decoder's directory; ``weights`` as for ``DecoderConfig.from_hf``.
 
     Raises:
         ConfigError: the file is missing, unreadable or no JSON object, or as ``DecoderConfig.from_hf``.
     """
-    path = os.path.join(os.fspath(directory), CONFIG_FILE)
-    try:
-        with open(path, encoding="utf-8") as file:
-            values = json.load(file)
-    except FileNotFoundError:
-        remedy = "give the directory of a Hugging Face model, with config.json beside its *.safetensors"
-        raise ConfigError(f"{path}: no such file: {remedy}") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:  # json.JSONDecodeError and UnicodeDecodeError are ValueErrors
-        raise ConfigError(f"{path}: is no JSON: {error}: fetch the file again") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: expected a JSON object; found {type(values).__name__}: fetch the file again")
-    return DecoderConfig.from_hf(values, path, weights=weights)
+    config = config_values(directory)
+    return DecoderConfig.from_hf(config.values, config.where, weights=weights)
 
 
-def _family_named(config: ConfigFields) -> Family:
-    model_type = config.values.get("model_type")
-    if not config.has("architectures") and isinstance(model_type, str):
-        found = next((family for family in _FAMILIES.values() if family.model_type == model_type), None)
-        if found is None:
-            kinds = [family.model_type for family in _FAMILIES.values()]
-            raise ConfigError(
-                f"{config.where}: field 'architectures' is missing, and field 'model_type': expected one of "
-                f"{', '.join(kinds)}; found {model_type!r}{near_names(model_type, kinds)}"
-            )
-        return found
-    names = config.values.get("architectures")
-    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
-        config.refuse("architectures", f"a list of one of {', '.join(_FAMILIES)}")
-    if names[0] not in _FAMILIES:
-        raise ConfigError(f"{config.where}: field 'architectures': {_unsupported(names[0])}")
-    return _FAMILIES[names[0]]
+def _decoder_family(family: AnyFamily, where: str) -> Family:
+    if not isinstance(family, Family):
+        raise ConfigError(f"{where}{family.architecture} is no decoder: take load_model, which reads any model")
+    return family
 
 
-def _unsupported(name: str) -> str:
-    return f"expected one of {', '.join(_FAMILIES)}; found {name!r}{near_names(name, _FAMILIES)}"
+def _scaling_name(scaling: RopeScaling) -> str:
+    """As ``rope_type`` in config.json."""
+    name = type(scaling).__name__.removesuffix("Scaling").lower()
+    return "default" if name == "no" else name

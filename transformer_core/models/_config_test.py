@@ -13,20 +13,19 @@ from transformer_core._moe import Routing, Scoring
 from transformer_core._rope_config import RopeKind, RopeMode
 from transformer_core._rope_scaling import LinearScaling, NoScaling, YarnScaling
 from transformer_core._weights_for_tests import context_of
-from transformer_core.models import _config
+from transformer_core.models import _registry
 from transformer_core.models._config import (
     DecoderConfig,
     DeltaConfig,
     ExpertsConfig,
     Family,
     LatentConfig,
-    architectures,
     family_of,
     load_config,
-    register,
 )
 from transformer_core.models._decoder import DecoderLM
 from transformer_core.models._fields import llama_kind
+from transformer_core.models._registry import architectures, register
 from transformer_core.models.families import FAMILIES
 
 MINIMAL = {
@@ -102,7 +101,7 @@ def test_a_package_of_ones_own_may_add_a_family(monkeypatch):
     def read_fields(fields: ConfigFields) -> DecoderConfig:
         return llama_kind(fields, "OwnForCausalLM", mlp_bias=True)
 
-    monkeypatch.setattr(_config, "_FAMILIES", dict(_config._FAMILIES))
+    monkeypatch.setattr(_registry, "_FAMILIES", dict(_registry._FAMILIES))
     register(Family("OwnForCausalLM", "own", read_fields, FAMILIES[0].layer))
     config = read("Own", num_key_value_heads=2)
     model = DecoderLM(config)

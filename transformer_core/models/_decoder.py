@@ -1,10 +1,9 @@
 """Decoders: embedding, layers of the family's kind, final norm and head."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Repeated, Tensor, as_dtype, f32
+from lang_core import DType, EntryPoint, ExecutionContext, Module, OpError, Repeated, Tensor, f32
 from transformer_core._attention import soft_capped
 from transformer_core._cache import Cache, CacheLayout
 from transformer_core._embedding import Embedding
@@ -13,7 +12,9 @@ from transformer_core._kv_cache import KVCache
 from transformer_core._linear import Linear
 from transformer_core._step import Step, make_step
 from transformer_core.models._config import DecoderConfig, family_of
+from transformer_core.models._entry_points import ENTRY_POINTS, decoder_entry_point, decoder_sizes
 from transformer_core.models._layer import norm
+from transformer_core.models._model import Model, Sizes
 
 Caches = tuple[Cache, ...]
 
@@ -66,7 +67,7 @@ class Decoder(Module):
         return tuple(self._make(index).cache_layout(batch, capacity) for index in range(self._count))
 
 
-class DecoderLM(Module):
+class DecoderLM(Model[DecoderConfig]):
     """A decoder with a language-model head. Parameter paths are the keys of Hugging Face's checkpoints.
 
     Args:
@@ -79,19 +80,12 @@ class DecoderLM(Module):
         ConfigError: there are not so many layers, or the dtype is no floating one.
     """
 
+    ENTRY_POINTS = ENTRY_POINTS
+    DEFAULT_ENTRY_POINTS = ("prefill", "decode")
+
     def __init__(self, config: DecoderConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
-        if num_layers is not None:
-            if not 1 <= num_layers <= config.layers:
-                raise ConfigError(
-                    f"num_layers: expected 1 to {config.layers}, the layers of the model; found {num_layers}"
-                )
-            config = replace(config, layers=num_layers, windows=config.windows[:num_layers])
-        self.config = config
-        self.dtype = as_dtype(dtype)
-        if not self.dtype.is_floating:
-            raise ConfigError(
-                f"dtype: expected f32, bf16, f16 or f64, for activations are fractions; found {self.dtype}"
-            )
+        super().__init__(config, dtype, num_layers)
+        config = self.config
         self.model = Decoder(config, self.dtype)
         self.lm_head = (
             None if config.tied else Linear(config.hidden, config.vocabulary, bias=config.head_bias, dtype=self.dtype)
@@ -169,3 +163,15 @@ class DecoderLM(Module):
     def cache_layouts(self, batch: int, capacity: int) -> tuple[CacheLayout, ...]:
         """Of each layer's cache, for B sequences of up to S tokens."""
         return self.model.cache_layouts(batch, capacity)
+
+    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
+        """As ``decoder_sizes`` says."""
+        return decoder_sizes(self, batch, sequence, max_sequence)
+
+    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
+        """As ``decoder_entry_point`` says."""
+        return decoder_entry_point(self, name, sizes)
+
+    def tied(self) -> dict[str, str]:
+        """The head, where it is the embedding."""
+        return {} if self.lm_head is not None else {"lm_head.weight": self.model.embed_tokens.weight.path}

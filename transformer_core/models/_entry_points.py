@@ -1,24 +1,23 @@
 """The functions that a causal language model offers."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
-from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec, near_names
-from transformer_core.models._decoder import DecoderLM
+from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec
+from transformer_core.models._model import DEFAULT_SEQUENCE, Sizes, check_size
+
+if TYPE_CHECKING:
+    from transformer_core.models._decoder import DecoderLM
 
 ENTRY_POINTS: Final = ("forward", "prefill", "decode")
 
+# Positions that caches hold where nobody says how many, if the model was trained on as many.
+DEFAULT_CAPACITY: Final = 2048
 
-def entry_points(
-    model: DecoderLM,
-    *,
-    names: Sequence[str] = ("prefill", "decode"),
-    batch: int = 1,
-    sequence: int,
-    max_sequence: int | None = None,
-) -> tuple[EntryPoint, ...]:
-    """The entry points of a model at fixed sizes.
+
+def decoder_entry_point(model: "DecoderLM", name: str, sizes: Sizes) -> EntryPoint:
+    """An entry point of a causal language model.
 
     ``forward(token_ids [B,T])`` gives logits [B,T,V] of whole sequences.
 
@@ -37,58 +36,47 @@ def entry_points(
 
     Args:
         model: the model.
-        names: of the wanted ones, each once.
-        batch: B.
-        sequence: T of forward and prefill.
-        max_sequence: S, the capacity of the caches; ``sequence`` where None.
-
-    Raises:
-        ConfigError: a name is unknown or repeated, or a size is out of range: 1 <= T <= S <= what RoPE reaches.
+        name: of ``ENTRY_POINTS``.
+        sizes: B; T of forward and prefill; S, the capacity of the caches.
     """
-    capacity = sequence if max_sequence is None else max_sequence
-    _check_sizes(model, batch, sequence, capacity)
-    _check_names(names)
+    batch, sequence, capacity = sizes.batch, sizes.sequence, sizes.max_sequence
     makers: dict[str, Callable[[], EntryPoint]] = {
         "forward": lambda: _forward(model, batch, sequence),
         "prefill": lambda: _extend(model, "prefill", batch, sequence, capacity),
         "decode": lambda: _extend(model, "decode", batch, 1, capacity),
     }
-    return tuple(makers[name]() for name in names)
+    return makers[name]()
 
 
-def _check_names(names: Sequence[str]) -> None:
-    for name in names:
-        if name not in ENTRY_POINTS:
-            known = ", ".join(ENTRY_POINTS)
-            raise ConfigError(f"entry point {name!r} is unknown: there are {known}{near_names(name, ENTRY_POINTS)}")
-    if not names or len(set(names)) != len(names):
-        raise ConfigError(f"entry points: expected at least one, each once; found {', '.join(names) or 'none'}")
+def decoder_sizes(model: "DecoderLM", batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
+    """T is 64 where it is not said, S what the model was trained on, 2048 at most; neither more than S can be.
 
-
-def _check_sizes(model: DecoderLM, batch: int, sequence: int, capacity: int) -> None:
+    Raises:
+        ConfigError: a size is out of range: 1 <= T <= S <= what RoPE reaches.
+    """
+    reach, trained = model.config.rope.reach, model.config.rope.trained_length
+    if sequence is None:
+        sequence = min(DEFAULT_SEQUENCE, max_sequence or trained)
+    capacity = max(sequence, min(trained, DEFAULT_CAPACITY)) if max_sequence is None else max_sequence
     for name, size in (("batch", batch), ("sequence", sequence), ("max_sequence", capacity)):
-        if size < 1:
-            raise ConfigError(f"{name}: expected 1 or more; found {size}")
+        check_size(name, size)
     if sequence > capacity:
         raise ConfigError(
             f"sequence: expected at most max_sequence ({capacity}); found {sequence}: lower one or raise the other"
         )
-    reach = model.config.rope.reach
-    if reach is not None and capacity > reach:
-        raise ConfigError(
-            f"max_sequence: expected at most {reach}, the positions that the model's RoPE reaches "
-            f"(max_position_embeddings and its scaling); found {capacity}: lower it"
-        )
+    why = "the positions that the model's RoPE reaches (max_position_embeddings and its scaling)"
+    check_size("max_sequence", capacity, reach, why)
+    return Sizes(batch, sequence, capacity)
 
 
-def _forward(model: DecoderLM, batch: int, sequence: int) -> EntryPoint:
+def _forward(model: "DecoderLM", batch: int, sequence: int) -> EntryPoint:
     def forward(ctx: ExecutionContext, token_ids: Tensor) -> Mapping[str, Tensor]:
         return {"logits": model(ctx, token_ids)}
 
     return EntryPoint("forward", forward, (_token_ids(batch, sequence),))
 
 
-def _extend(model: DecoderLM, name: str, batch: int, tokens: int, capacity: int) -> EntryPoint:
+def _extend(model: "DecoderLM", name: str, batch: int, tokens: int, capacity: int) -> EntryPoint:
     """``prefill``, with the scalar ``last``, or ``decode``, without."""
     scalars = ("position", "last") if name == "prefill" else ("position",)
     layouts = model.cache_layouts(batch, capacity)

@@ -10,7 +10,7 @@ from transformer_core._rope_scaling import DynamicScaling, LinearScaling
 from transformer_core._weights_for_tests import context_of
 from transformer_core.models import DecoderConfig, ExpertsConfig, LatentConfig
 from transformer_core.models._decoder import DecoderLM
-from transformer_core.models._entry_points import entry_points
+from transformer_core.models._model import entry_points
 
 LLAMA = DecoderConfig(
     architecture="LlamaForCausalLM",

@@ -66,7 +66,7 @@ def test_padded_pieces_and_decode_give_what_forward_gives(chunk):
 
 def test_arguments_are_named_by_what_a_layer_keeps():
     model = DecoderLM(CONFIG, "bf16")
-    decode = entry_points(model, names=["decode"], sequence=9)[0]
+    decode = entry_points(model, names=["decode"], sequence=9, max_sequence=9)[0]
     assert {a.name: repr(a.spec) for a in decode.arguments[2:]} == {
         "layers.0.conv_state": "bf16[1,2,32]",
         "layers.0.delta_state": "f32[1,4,5,3]",

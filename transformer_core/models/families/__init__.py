@@ -1,6 +1,6 @@
 """Families of decoders, one per file: what differs from a Llama."""
 
-from transformer_core.models._config import register
+from transformer_core.models._registry import register
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2

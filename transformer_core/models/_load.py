@@ -1,0 +1,38 @@
+"""Models of any family, read from their directories."""
+
+import os
+from typing import Any
+
+from lang_core import ConfigError, DType
+from transformer_core.models._config import Family
+from transformer_core.models._decoder import DecoderLM
+from transformer_core.models._model import Model, ModelFamily
+from transformer_core.models._registry import config_values, family_in
+
+
+def load_model(
+    directory: str | os.PathLike[str],
+    dtype: DType | str = "f32",
+    num_layers: int | None = None,
+    *,
+    weights: bool = True,
+) -> Model[Any]:
+    """The model that ``config.json`` of a Hugging Face directory describes; no weight is read.
+
+    Args:
+        directory: holds config.json.
+        dtype: as for ``Model``.
+        num_layers: as for ``Model``.
+        weights: whether the checkpoint's weights are wanted: quantised ones are refused.
+
+    Raises:
+        ConfigError: the file is missing or damaged, or describes no model that is supported.
+    """
+    fields = config_values(directory)
+    family = family_in(fields, weights=weights)
+    config = family.read(fields)
+    if isinstance(family, Family):
+        return DecoderLM(config, dtype, num_layers)
+    if isinstance(family, ModelFamily):
+        return family.make(config, dtype, num_layers)
+    raise ConfigError(f"{fields.where}: {family.architecture} is registered as a {type(family).__name__}, not a family")

@@ -1,0 +1,175 @@
+"""What every model is, decoder or not: parameters, and entry points at fixed sizes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+
+from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
+from transformer_core._config_fields import ConfigFields
+from transformer_core.checkpoints import RecipeOf
+
+# Tokens that one call takes where nobody says how many.
+DEFAULT_SEQUENCE: Final = 64
+
+
+class ModelConfig(Protocol):
+    """What a model is made of.
+
+    Attributes:
+        architecture: that of a registered family.
+        layers: L.
+        stored_layers: how many checkpoints store, those that are not run included.
+    """
+
+    @property
+    def architecture(self) -> str: ...
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def stored_layers(self) -> int: ...
+
+    def first_layers(self, count: int) -> Self:
+        """The configuration of a model of the first layers only."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """What the description of a bundle says of the model."""
+        ...
+
+
+ConfigT = TypeVar("ConfigT", bound=ModelConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """At which sizes a model is exported.
+
+    Attributes:
+        batch: B.
+        sequence: T, the tokens that one call takes.
+        max_sequence: S, the positions that caches hold; T where there are none.
+    """
+
+    batch: int
+    sequence: int
+    max_sequence: int
+
+
+class Model(Module, ABC, Generic[ConfigT]):
+    """A model: its parameters' paths are what its family's checkpoints are read into.
+
+    Args:
+        config: what it is made of.
+        dtype: of parameters and activations. With f16 and bf16, norms and softmax are computed in f32.
+        num_layers: only so many of the first layers; all where None.
+
+    Attributes:
+        config: of the layers that it has.
+        dtype: of parameters and activations.
+        stored_layers: of its checkpoints.
+        ENTRY_POINTS: the names of those that there are.
+        DEFAULT_ENTRY_POINTS: of those that an export has where nobody says which.
+
+    Raises:
+        ConfigError: there are not so many layers, or the dtype is no floating one.
+    """
+
+    ENTRY_POINTS: ClassVar[tuple[str, ...]] = ("forward",)
+    DEFAULT_ENTRY_POINTS: ClassVar[tuple[str, ...]] = ("forward",)
+
+    def __init__(self, config: ConfigT, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
+        self.stored_layers = config.stored_layers
+        if num_layers is not None:
+            if not 1 <= num_layers <= config.layers:
+                raise ConfigError(
+                    f"num_layers: expected 1 to {config.layers}, the layers of the model; found {num_layers}"
+                )
+            config = config.first_layers(num_layers)
+        self.config: ConfigT = config
+        self.dtype = as_dtype(dtype)
+        if not self.dtype.is_floating:
+            raise ConfigError(
+                f"dtype: expected f32, bf16, f16 or f64, for activations are fractions; found {self.dtype}"
+            )
+
+    @abstractmethod
+    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
+        """What is not said filled in.
+
+        Raises:
+            ConfigError: a size is out of the model's range.
+        """
+
+    @abstractmethod
+    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
+        """One of ``ENTRY_POINTS``."""
+
+    def tied(self) -> dict[str, str]:
+        """Names under which checkpoints may store a parameter once more, and its path."""
+        return {}
+
+
+def entry_points(
+    model: Model[Any],
+    *,
+    names: Sequence[str] | None = None,
+    batch: int = 1,
+    sequence: int | None = None,
+    max_sequence: int | None = None,
+) -> tuple[EntryPoint, ...]:
+    """The entry points of a model at fixed sizes; its class says which there are, and what they take and give.
+
+    Args:
+        model: the model.
+        names: of the wanted ones, each once; the model's default where None.
+        batch: B.
+        sequence: T, the tokens that one call takes; the model's default where None.
+        max_sequence: S, the capacity of caches; the model's default where None.
+
+    Raises:
+        ConfigError: a name is unknown or repeated, or a size is out of range.
+    """
+    sizes = model.sizes(batch, sequence, max_sequence)
+    chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
+    _check_names(model.ENTRY_POINTS, chosen)
+    return tuple(model.entry_point(name, sizes) for name in chosen)
+
+
+def check_size(name: str, size: int, most: int | None = None, why: str = "") -> None:
+    """Checks that a size is 1 or more, and ``most`` at most, which is the reason.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if size < 1:
+        raise ConfigError(f"{name}: expected 1 or more; found {size}")
+    if most is not None and size > most:
+        raise ConfigError(f"{name}: expected at most {most}, {why}; found {size}: lower it")
+
+
+def _check_names(known: Sequence[str], names: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"entry point {name!r} is unknown: there are {', '.join(known)}{near_names(name, known)}")
+    if not names or len(set(names)) != len(names):
+        raise ConfigError(f"entry points: expected at least one, each once; found {', '.join(names) or 'none'}")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFamily(Generic[ConfigT]):
+    """A kind of model with modules of its own: encoders; attributes otherwise as ``Family``, that of decoders.
+
+    Attributes:
+        make: the model of a configuration, in a dtype, with so many of its layers.
+    """
+
+    architecture: str
+    model_type: str
+    read: Callable[[ConfigFields], ConfigT]
+    make: Callable[[ConfigT, DType | str, int | None], Model[ConfigT]]
+    stored: Callable[[ConfigT], RecipeOf] | None = None
+    layer_key: str = "*layer.{}"
+    ignorable: tuple[str, ...] = ()

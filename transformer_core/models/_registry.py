@@ -1,0 +1,154 @@
+"""Families of models by the architecture that config.json names."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from lang_core import ConfigError, near_names
+from transformer_core._config_fields import ConfigFields
+from transformer_core.checkpoints import RecipeOf
+
+CONFIG_FILE: Final = "config.json"
+
+
+class AnyFamily(Protocol):
+    """A kind of model: ``Family`` of decoders, ``ModelFamily`` of all others.
+
+    Attributes:
+        architecture: as ``architectures`` in config.json says it.
+        model_type: of files without ``architectures``.
+        read: makes the configuration of a config.json; raises ConfigError.
+        stored: how checkpoints of a configuration store parameters that they do not store as the model has them.
+        layer_key: what the keys of a layer's stored tensors begin with, as a glob pattern with ``{}`` for its number.
+        ignorable: glob patterns of stored keys that the model does without.
+    """
+
+    @property
+    def architecture(self) -> str: ...
+
+    @property
+    def model_type(self) -> str: ...
+
+    @property
+    def read(self) -> Callable[[ConfigFields], Any]: ...
+
+    @property
+    def stored(self) -> Callable[[Any], RecipeOf] | None: ...
+
+    @property
+    def layer_key(self) -> str: ...
+
+    @property
+    def ignorable(self) -> tuple[str, ...]: ...
+
+
+_FAMILIES: Final[dict[str, AnyFamily]] = {}
+
+
+def register(family: AnyFamily) -> None:
+    """Makes a family known. A package of one's own may register further ones.
+
+    Where several architectures share a model type, files without ``architectures`` are of the first.
+
+    Raises:
+        ConfigError: the architecture is taken.
+    """
+    known = _FAMILIES.get(family.architecture)
+    if known is not None:
+        raise ConfigError(
+            f"family {family.architecture} ({family.model_type}): {known.architecture} ({known.model_type}) is "
+            "registered already: a name stands for one family"
+        )
+    _FAMILIES[family.architecture] = family
+
+
+def architectures() -> tuple[str, ...]:
+    """The architectures of all registered families."""
+    return tuple(_FAMILIES)
+
+
+def family_named(architecture: str) -> AnyFamily:
+    """The family of an architecture.
+
+    Raises:
+        ConfigError: none is registered for it; lists those that are.
+    """
+    found = _FAMILIES.get(architecture)
+    if found is None:
+        raise ConfigError(_unsupported(architecture))
+    return found
+
+
+def family_in(config: ConfigFields, *, weights: bool = True) -> AnyFamily:
+    """The family that a config.json names.
+
+    Args:
+        config: its fields.
+        weights: whether the checkpoint's weights are wanted: quantised ones are refused.
+
+    Raises:
+        ConfigError: it names none that is supported.
+    """
+    family = _named(config)
+    if weights and config.has("quantization_config"):
+        config.refuse("quantization_config", "none: only f32, f16 and bf16 weights are read; take the original model")
+    return family
+
+
+def config_values(directory: str | os.PathLike[str]) -> ConfigFields:
+    """The fields of ``config.json`` of a Hugging Face directory.
+
+    Raises:
+        ConfigError: the file is missing, unreadable or no JSON object.
+    """
+    remedy = "give the directory of a Hugging Face model, with config.json beside its *.safetensors"
+    path = os.path.join(os.fspath(directory), CONFIG_FILE)
+    return ConfigFields(json_object(path, remedy), path)
+
+
+def json_object(path: str, remedy: str) -> Mapping[str, Any]:
+    """The object in a JSON file.
+
+    Args:
+        path: of the file.
+        remedy: what to do where there is none.
+
+    Raises:
+        ConfigError: the file is missing, unreadable or no JSON object.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            values = json.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file: {remedy}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:  # json.JSONDecodeError and UnicodeDecodeError are ValueErrors
+        raise ConfigError(f"{path}: is no JSON: {error}: fetch the file again") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: expected a JSON object; found {type(values).__name__}: fetch the file again")
+    return values
+
+
+def _named(config: ConfigFields) -> AnyFamily:
+    model_type = config.values.get("model_type")
+    if not config.has("architectures") and isinstance(model_type, str):
+        found = next((family for family in _FAMILIES.values() if family.model_type == model_type), None)
+        if found is None:
+            kinds = list(dict.fromkeys(family.model_type for family in _FAMILIES.values()))
+            raise ConfigError(
+                f"{config.where}: field 'architectures' is missing, and field 'model_type': expected one of "
+                f"{', '.join(kinds)}; found {model_type!r}{near_names(model_type, kinds)}"
+            )
+        return found
+    names = config.values.get("architectures")
+    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
+        config.refuse("architectures", f"a list of one of {', '.join(_FAMILIES)}")
+    if names[0] not in _FAMILIES:
+        raise ConfigError(f"{config.where}: field 'architectures': {_unsupported(names[0])}")
+    return _FAMILIES[names[0]]
+
+
+def _unsupported(name: str) -> str:
+    return f"expected one of {', '.join(_FAMILIES)}; found {name!r}{near_names(name, _FAMILIES)}"
