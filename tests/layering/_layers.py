@@ -24,7 +24,7 @@ LAYERS: Final = {
     "lang_core": _layer("", "ml_dtypes numpy"),
     "compile_dag": _layer("lang_core", "ml_dtypes numpy"),
     "compile_hlo": _layer("compile_dag lang_core", "iree_base_compiler iree_base_runtime jax jaxlib ml_dtypes numpy"),
-    "transformer_core": _layer("lang_core", "numpy"),
+    "transformer_core": _layer("lang_core", "gguf numpy"),
 }
 
 # What a test, and a testonly module, may import in any package, over and above its layer.

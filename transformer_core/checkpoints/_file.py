@@ -1,9 +1,6 @@
 """One safetensors file as a source of weights: views onto a lazily made map of the file."""
 
-import contextlib
-import mmap
 import os
-import stat
 from collections.abc import Iterator
 from typing import Final, Self
 
@@ -11,15 +8,7 @@ import numpy as np
 
 from lang_core import CheckpointError, TensorSpec, near_names, rows_of
 from transformer_core.checkpoints._header import DTYPES, Header, HeaderEntry, read_header
-
-
-class _Identity(tuple[int, int, int, int]):
-    """Device, inode, size and time of change: a file that was replaced or rewritten differs in one of them."""
-
-    @classmethod
-    def of(cls, descriptor: int) -> Self:
-        now = os.fstat(descriptor)
-        return cls((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+from transformer_core.checkpoints._mapped import MappedFile
 
 
 class SafetensorsFile:
@@ -33,12 +22,10 @@ class SafetensorsFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path: Final = os.fspath(path)
-        self._map: mmap.mmap | None = None
-        self._closed = False
-        with self._opened() as descriptor:
+        self._file: Final = MappedFile(path, "safetensors file")
+        self.path: Final = self._file.path
+        with self._file.opened() as descriptor:
             self._header: Final[Header] = read_header(descriptor, self.path)
-            self._identity: Final = _Identity.of(descriptor)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -74,7 +61,7 @@ class SafetensorsFile:
         """
         entry = self._entry(key)
         dtype = DTYPES[entry.dtype]
-        flat = np.frombuffer(self._mapped(), np.uint8, entry.nbytes, entry.begin)
+        flat = np.frombuffer(self._file.mapped(), np.uint8, entry.nbytes, entry.begin)
         return flat.view(dtype.numpy).reshape(entry.shape)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
@@ -94,11 +81,7 @@ class SafetensorsFile:
 
     def close(self) -> None:
         """Lets go of the map. Live views keep it, and it goes with the last of them. Closing twice is harmless."""
-        self._closed = True
-        mapped, self._map = self._map, None
-        if mapped is not None:
-            with contextlib.suppress(BufferError):  # a view is alive
-                mapped.close()
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -126,32 +109,4 @@ class SafetensorsFile:
         entry = self._header.entries[key]
         rows = entry.shape[0] if entry.shape else 1
         begin = entry.begin + (entry.nbytes // rows * start if rows else 0)
-        page = begin - begin % mmap.PAGESIZE
-        if nbytes and self._map is not None and hasattr(mmap, "MADV_WILLNEED"):
-            self._map.madvise(mmap.MADV_WILLNEED, page, begin + nbytes - page)
-
-    def _mapped(self) -> mmap.mmap:
-        if self._closed:
-            raise CheckpointError(f"{self.path}: a tensor was asked of a closed checkpoint: open it again")
-        if self._map is None:
-            with self._opened() as descriptor:
-                if _Identity.of(descriptor) != self._identity:
-                    raise CheckpointError(f"{self.path}: the file changed since its header was read: open it again")
-                self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        return self._map
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO must not block us
-            try:
-                if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
-                    kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
-                    raise CheckpointError(f"{self.path}: is {kind}, expected a safetensors file")
-                yield descriptor
-            finally:
-                os.close(descriptor)
-        except FileNotFoundError:
-            raise CheckpointError(f"{self.path}: no such file, expected a safetensors file") from None
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the path, a file that cannot be mapped
-            raise CheckpointError(f"{self.path}: cannot read the safetensors file: {error}") from None
+        self._file.will_read(begin, nbytes)

@@ -1,0 +1,87 @@
+"""A file that is mapped at the first read, and checked to be the one whose header was read."""
+
+import contextlib
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final, Self
+
+from lang_core import CheckpointError
+
+
+class _Identity(tuple[int, int, int, int]):
+    """Device, inode, size and time of change: a file that was replaced or rewritten differs in one of them."""
+
+    @classmethod
+    def of(cls, descriptor: int) -> Self:
+        now = os.fstat(descriptor)
+        return cls((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+
+
+class MappedFile:
+    """A regular file, read-only.
+
+    Args:
+        path: of the file.
+        kind: what the file should be, for messages, e.g. ``"safetensors file"``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
+        self.path: Final = os.fspath(path)
+        self._kind: Final = kind
+        self._map: mmap.mmap | None = None
+        self._closed = False
+        self._identity: _Identity | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of the file, which is to be the same at each call.
+
+        Raises:
+            CheckpointError: the file is absent, no regular file, unreadable, or changed.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO must not block us
+            try:
+                if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
+                    found = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+                    raise CheckpointError(f"{self.path}: is {found}, expected a {self._kind}")
+                if self._identity is None:
+                    self._identity = _Identity.of(descriptor)
+                elif _Identity.of(descriptor) != self._identity:
+                    raise CheckpointError(f"{self.path}: the file changed since its header was read: open it again")
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            raise CheckpointError(f"{self.path}: no such file, expected a {self._kind}") from None
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path, a file that cannot be mapped
+            raise CheckpointError(f"{self.path}: cannot read the {self._kind}: {error}") from None
+
+    def mapped(self) -> mmap.mmap:
+        """The whole file.
+
+        Raises:
+            CheckpointError: it was closed, or as ``opened``.
+        """
+        if self._closed:
+            raise CheckpointError(f"{self.path}: a tensor was asked of a closed checkpoint: open it again")
+        if self._map is None:
+            with self.opened() as descriptor:
+                self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        return self._map
+
+    def will_read(self, begin: int, nbytes: int) -> None:
+        """Starts reading these bytes from the disk, if the file is mapped."""
+        page = begin - begin % mmap.PAGESIZE
+        if nbytes and self._map is not None and hasattr(mmap, "MADV_WILLNEED"):
+            self._map.madvise(mmap.MADV_WILLNEED, page, begin + nbytes - page)
+
+    def close(self) -> None:
+        """Lets go of the map. Live views keep it, and it goes with the last of them. Closing twice is harmless."""
+        self._closed = True
+        mapped, self._map = self._map, None
+        if mapped is not None:
+            with contextlib.suppress(BufferError):  # a view is alive
+                mapped.close()

@@ -1,0 +1,9 @@
+"""GGUF files as sources of weights; docs/gguf.md has what is read and what is refused.
+
+A package of its own, because it imports the ``gguf`` package, which nothing else of ``transformer_core`` needs.
+"""
+
+from transformer_core.checkpoints.gguf._file import PACKED, PLAIN, GgufFile
+from transformer_core.checkpoints.gguf._metadata import Value
+
+__all__ = ["PACKED", "PLAIN", "GgufFile", "Value"]

@@ -1,0 +1,159 @@
+"""A GGUF file as a source of weights: views onto its map, and packed tensors unpacked a few rows at a time."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final, Self
+
+import numpy as np
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
+
+from lang_core import CheckpointError, DType, TensorSpec, bf16, check_rows, f16, f32, f64, i8, i32, i64, near_names
+from transformer_core.checkpoints._mapped import MappedFile
+from transformer_core.checkpoints.gguf._header import GgufTensor, read_header
+from transformer_core.checkpoints.gguf._metadata import Value
+
+_Type = GGMLQuantizationType
+
+PLAIN: Final[dict[GGMLQuantizationType, DType]] = {
+    _Type.F32: f32, _Type.F16: f16, _Type.BF16: bf16, _Type.F64: f64, _Type.I8: i8, _Type.I32: i32, _Type.I64: i64,
+}  # fmt: skip
+"""The types that are read as they are stored."""
+
+PACKED: Final = (
+    _Type.Q4_0, _Type.Q4_1, _Type.Q5_0, _Type.Q5_1, _Type.Q8_0, _Type.Q4_K, _Type.Q5_K, _Type.Q6_K,
+)  # fmt: skip
+"""The types that are unpacked to f32, by the gguf package's reference."""
+
+
+class GgufFile:
+    """A GGUF file. The header is checked on opening; the file is mapped at the first read.
+
+    Implements ``lang_core.WeightSource``. Tensors of plain types are read-only views, which stay valid after
+    ``close()``; of packed ones just the rows that are asked for are unpacked. The file must not be truncated while it
+    is read: no process survives reading a map beyond the end of its file.
+
+    Raises:
+        CheckpointError: the file is absent, unreadable, or not a consistent GGUF file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file: Final = MappedFile(path, "GGUF file")
+        self.path: Final = self._file.path
+        with self._file.opened() as descriptor:
+            header = read_header(descriptor, self.path)
+        self.metadata: Final[Mapping[str, Value]] = header.metadata
+        self._tensors: Final = header.tensors
+
+    def keys(self) -> Iterator[str]:
+        """The names, in the order of the data."""
+        return iter(self._tensors)
+
+    def has(self, key: str) -> bool:
+        """Whether the file has this tensor."""
+        return key in self._tensors
+
+    def spec(self, key: str) -> TensorSpec:
+        """The shape, and the dtype that reading gives: f32 for packed tensors.
+
+        Raises:
+            CheckpointError: no such tensor, or a type that is not read.
+        """
+        tensor = self._readable(key)
+        return TensorSpec(tensor.shape, PLAIN.get(tensor.type, f32))
+
+    def encoding(self, key: str) -> str | None:
+        """The packed type, e.g. ``"q8_0"``; None for plain ones."""
+        tensor = self._found(key)
+        return None if tensor.type in PLAIN else tensor.type.name.lower()
+
+    def read(self, key: str) -> np.ndarray:
+        """The whole tensor. Raises CheckpointError as ``spec``, or for a closed or changed file."""
+        tensor = self._readable(key)
+        if not tensor.shape:
+            return self._plain(tensor)
+        return self.read_rows(key, 0, tensor.shape[0])
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop`` of the first axis; of a packed tensor these and no others are unpacked.
+
+        Raises:
+            CheckpointError: as ``read``, or the tensor has no such rows.
+        """
+        tensor = self._readable(key)
+        check_rows(tensor.shape, start, stop, key, self.path)
+        if not tensor.shape:
+            whole = self._plain(tensor)
+            return whole if stop > start else whole.reshape(1)[:0]
+        if tensor.type in PLAIN:
+            rows = self._plain(tensor)[start:stop]
+            each = tensor.nbytes // tensor.shape[0] if tensor.shape[0] else 0
+            self._file.will_read(tensor.begin + each * start, rows.nbytes)
+            return rows
+        return self._unpacked(tensor, start, stop)
+
+    def read_packed(self, key: str) -> np.ndarray:
+        """The bytes of a tensor as they are stored, u8 [.., bytes of a row], a read-only view.
+
+        Raises:
+            CheckpointError: as ``read``.
+        """
+        tensor = self._readable(key)
+        flat = self._bytes(tensor.begin, tensor.nbytes)
+        if not tensor.nbytes:
+            return flat.reshape(*tensor.shape[:-1], 0)
+        return flat.reshape(*tensor.shape[:-1], tensor.nbytes // max(1, int(np.prod(tensor.shape[:-1]))))
+
+    def origin(self, key: str) -> str:
+        """The file's path."""
+        self._found(key)
+        return self.path
+
+    def close(self) -> None:
+        """Lets go of the map. Live views keep it, and it goes with the last of them. Closing twice is harmless."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _found(self, key: str) -> GgufTensor:
+        tensor = self._tensors.get(key)
+        if tensor is None:
+            raise CheckpointError(f"{self.path}: no tensor {key!r}{near_names(key, self._tensors)}")
+        return tensor
+
+    def _readable(self, key: str) -> GgufTensor:
+        tensor = self._found(key)
+        if tensor.type not in PLAIN and tensor.type not in PACKED:
+            known = ", ".join(kind.name for kind in (*PLAIN, *PACKED))
+            raise CheckpointError(
+                f"{self.path}: tensor {key!r} has type {tensor.type.name}, readable are {known}: "
+                "take a file in one of these, or convert the model again"
+            )
+        return tensor
+
+    def _bytes(self, begin: int, count: int) -> np.ndarray:
+        return np.frombuffer(self._file.mapped(), np.uint8, count, begin)
+
+    def _plain(self, tensor: GgufTensor) -> np.ndarray:
+        flat = self._bytes(tensor.begin, tensor.nbytes)
+        return flat.view(PLAIN[tensor.type].numpy).reshape(tensor.shape)
+
+    def _unpacked(self, tensor: GgufTensor, start: int, stop: int) -> np.ndarray:
+        """Rows of a packed tensor, f32."""
+        block, block_bytes = GGML_QUANT_SIZES[tensor.type]
+        row = int(np.prod(tensor.shape[1:]))
+        # Rows of a matrix are whole blocks; those of a vector, its elements, are not.
+        first, last = start * row // block, -(-stop * row // block)
+        begin, nbytes = tensor.begin + first * block_bytes, (last - first) * block_bytes
+        packed = self._bytes(begin, nbytes)
+        self._file.will_read(begin, nbytes)
+        if not packed.size:
+            return np.zeros((stop - start, *tensor.shape[1:]), np.float32)
+        inner = tensor.shape[-1] // block * block_bytes if len(tensor.shape) > 1 else nbytes
+        with np.errstate(all="ignore"):  # a scale may be infinite or NaN: what comes of it is counted and told
+            flat = quants.dequantize(packed.reshape(-1, inner), tensor.type).reshape(-1)
+        skipped = start * row - first * block
+        return flat[skipped : skipped + (stop - start) * row].reshape(stop - start, *tensor.shape[1:])
