@@ -1,14 +1,14 @@
 """A team that wants only the models installs two wheels into an empty environment, and they work."""
 
+import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import venv
 from pathlib import Path
 from types import ModuleType
 
-import ml_dtypes
-import numpy as np
 import pip
 import pytest
 
@@ -38,14 +38,27 @@ def site_of(package: ModuleType) -> str:
     return str(Path(str(package.__file__)).parents[1])
 
 
+def sites_of(*names: str) -> set[str]:
+    """The folders of distributions of the lock, and of all that they require everywhere."""
+    found: dict[str, str] = {}
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            distribution = importlib.metadata.distribution(name)
+            found[name] = str(distribution.locate_file(""))
+            left += [re.split(r"[^\w.-]", each)[0] for each in distribution.requires or [] if ";" not in each]
+    return set(found.values())
+
+
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a new environment: lang_core, transformer_core, NumPy and ml_dtypes."""
+    """The interpreter of a new environment: lang_core, transformer_core, and what these require."""
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin/python"
     (site,) = (folder / "lib").glob("python3.*/site-packages")
-    (site / "third_party.pth").write_text(f"{site_of(np)}\n{site_of(ml_dtypes)}\n")
+    (site / "third_party.pth").write_text("".join(f"{site}\n" for site in sites_of("numpy", "ml_dtypes", "gguf")))
     wheels = [wheel_path("lang_core"), wheel_path("transformer_core")]
     run_pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
     done = run(*run_pip, "install", "--no-index", "--no-deps", *wheels, PYTHONPATH=site_of(pip))
