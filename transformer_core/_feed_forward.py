@@ -7,16 +7,16 @@ from transformer_core._linear import Linear
 
 
 class Activation(enum.Enum):
-    """What is applied inside of a feed-forward layer."""
+    """What is applied inside of a feed-forward layer; the values are names of ops."""
 
     SILU = "silu"
     GELU = "gelu"
     GELU_TANH = "gelu_tanh"
+    RELU = "relu"
 
     def __call__(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """x [..]: [..]."""
-        ops = ctx.ops
-        return {Activation.SILU: ops.silu, Activation.GELU: ops.gelu, Activation.GELU_TANH: ops.gelu_tanh}[self](x)
+        return getattr(ctx.ops, self.value)(x)
 
 
 class SwiGLU(Module):

@@ -32,6 +32,7 @@ JAX = {
     Activation.SILU: jax.nn.silu,
     Activation.GELU: partial(jax.nn.gelu, approximate=False),
     Activation.GELU_TANH: partial(jax.nn.gelu, approximate=True),
+    Activation.RELU: jax.nn.relu,
 }
 
 

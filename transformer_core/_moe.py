@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, f32
-from transformer_core._feed_forward import SwiGLU
+from transformer_core._feed_forward import Activation, SwiGLU
 from transformer_core._linear import Linear
 
 # Rows that one round of the loop over experts takes: few are free, for the weights are what costs; beyond the upper
@@ -109,7 +109,7 @@ class Router(Module):
 
 
 class Experts(Module):
-    """E feed-forward layers ``down(silu(gate(x)) * up(x))``, each projection of all of them in one parameter.
+    """E feed-forward layers as ``SwiGLU``, each projection of all of them in one parameter.
 
     Pairs of token and expert are sorted by expert; a loop then takes up to some rows of one expert in each round, so
     that work is proportional to the pairs, each chosen expert's weights are read once per round and the others' never,
@@ -118,7 +118,16 @@ class Experts(Module):
     per token (A copies of a weight, too much for a prefill).
     """
 
-    def __init__(self, experts: int, size: int, inner: int, *, dtype: DType | str = "f32") -> None:
+    def __init__(
+        self,
+        experts: int,
+        size: int,
+        inner: int,
+        *,
+        activation: Activation = Activation.SILU,
+        dtype: DType | str = "f32",
+    ) -> None:
+        self.activation = activation
         self.gate_proj = Parameter((experts, inner, size), dtype)
         self.up_proj = Parameter((experts, inner, size), dtype)
         self.down_proj = Parameter((experts, size, inner), dtype)
@@ -150,7 +159,7 @@ class Experts(Module):
             taken = ops.sum(ops.cast(ops.equal(ops.dynamic_slice(of_pair, (first,), (rows,)), expert), "i32"))
             gate, up, down = (_of_expert(ctx, weight, expert) for weight in stacked)
             mine = ops.take(x, ops.dynamic_slice(token, (first,), (rows,)))  # [rows, D]
-            hidden = ops.mul(ops.silu(ops.linear(mine, gate)), ops.linear(mine, up))
+            hidden = ops.mul(self.activation(ctx, ops.linear(mine, gate)), ops.linear(mine, up))
             # Rows beyond the expert's own are written too, and overwritten by the rounds of the experts they belong to.
             return ops.add(first, taken), ops.dynamic_update_slice(made, ops.linear(hidden, down), (first, 0))
 
@@ -172,6 +181,7 @@ class SparseFeedForward(Module):
         routing: how tokens choose.
         shared: F of the shared experts together; there are none where 0.
         shared_gate: whether there is one shared expert, multiplied by a logistic gate of the token (Qwen3-Next).
+        activation: of all experts.
         dtype: of the parameters.
     """
 
@@ -183,12 +193,13 @@ class SparseFeedForward(Module):
         *,
         shared: int = 0,
         shared_gate: bool = False,
+        activation: Activation = Activation.SILU,
         dtype: DType | str = "f32",
     ) -> None:
         self.gate = Router(size, routing, dtype=dtype)
-        self.experts = Experts(routing.experts, size, inner, dtype=dtype)
-        self.shared_experts = SwiGLU(size, shared, dtype=dtype) if shared and not shared_gate else None
-        self.shared_expert = SwiGLU(size, shared, dtype=dtype) if shared_gate else None
+        self.experts = Experts(routing.experts, size, inner, activation=activation, dtype=dtype)
+        common = SwiGLU(size, shared, activation=activation, dtype=dtype) if shared else None
+        self.shared_experts, self.shared_expert = (None, common) if shared_gate else (common, None)
         self.shared_expert_gate = Linear(size, 1, dtype=dtype) if shared_gate else None
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:

@@ -244,6 +244,14 @@ def test_layers_of_smollm3_that_do_not_rotate(changes, rotates):
         "SmolLM3", num_key_value_heads=2, no_rope_layers=[0, 1, 0], use_sliding_window=True, sliding_window=7
     ).windows
     assert windows == (7, None, 7)
+    named = ["full_attention", "sliding_attention", "full_attention"]
+    assert read("SmolLM3", num_key_value_heads=2, layer_types=named, sliding_window=7).windows == (None, 7, None)
+
+
+@pytest.mark.parametrize("architecture", ["Llama", "Mixtral"])
+def test_other_activations(architecture):
+    sizes = {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
+    assert read(architecture, hidden_act="relu", **sizes).activation is Activation.RELU
 
 
 def test_granites_scales():
@@ -263,6 +271,7 @@ def test_gemmas():
     assert third.rope_kinds == (RopeKind.LOCAL, RopeKind.LOCAL, RopeKind.MODEL)
     assert third.local_rope is not None
     assert (third.rope.base, third.local_rope.base, third.softcap) == (1e6, 1e4, None)
+    assert read("Gemma3", num_key_value_heads=2, head_dim=10, attn_logit_softcapping=5.0).softcap is None
     scaled = read("Gemma3", num_key_value_heads=2, head_dim=10, rope_scaling={"rope_type": "linear", "factor": 8.0})
     assert isinstance(scaled.rope.scaling, LinearScaling)
     assert scaled.local_rope is not None
@@ -366,7 +375,7 @@ def test_a_field_of_a_wrong_kind_is_named(name, value):
         ),
         ({"hidden_size": 25}, r"'hidden_size': expected a multiple of num_attention_heads \(6\), or a field head_dim"),
         ({"head_dim": 3}, "expected an even number of rotated dims; found 3"),
-        ({"hidden_act": "gelu"}, "'hidden_act': expected one of silu, swish; found 'gelu'"),
+        ({"hidden_act": "mish"}, "'hidden_act': expected one of silu, swish, gelu, .*, relu; .*found 'mish'"),
         ({"tie_word_embeddings": "yes"}, "'tie_word_embeddings': expected true or false; found 'yes'"),
         ({"quantization_config": {"bits": 4}}, "'quantization_config': expected none: only f32, f16 and bf16"),
         ({"partial_rotary_factor": 0.5}, "LlamaForCausalLM rotates whole heads by one position: .* found 2 of 4 dims"),

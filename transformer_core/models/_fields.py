@@ -19,6 +19,7 @@ _ACTIVATIONS: Final = {
     "gelu": Activation.GELU,
     "gelu_new": Activation.GELU_TANH,
     "gelu_pytorch_tanh": Activation.GELU_TANH,
+    "relu": Activation.RELU,
 }
 _DEFAULT_WINDOW: Final = 4096  # transformers' where the field is absent
 
@@ -34,8 +35,6 @@ def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> Decoder
     Raises:
         ConfigError: a field is missing, of the wrong type, out of range, or contradicts another.
     """
-    if "activation" not in known:
-        fields.choice("hidden_act", ("silu", "swish"), "silu")
     layers = fields.integer("num_hidden_layers")
     sizes: dict[str, Any] = known
     if "heads" not in known:
@@ -52,6 +51,7 @@ def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> Decoder
             "layers": layers,
             **({} if "norm_eps" in known else {"norm_eps": fields.number("rms_norm_eps")}),
             "windows": (None,) * layers,
+            **({} if "activation" in known else {"activation": activation_of(fields, default="silu")}),
             "tied": fields.boolean("tie_word_embeddings", False),
             **token_ids_of(fields),
             **sizes,

@@ -163,6 +163,7 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
             experts.routing,
             shared=experts.shared,
             shared_gate=experts.shared_gate,
+            activation=config.activation,
             dtype=dtype,
         )
     kind = SwiGLU if config.gated_mlp else FeedForward

@@ -4,18 +4,18 @@ from typing import Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core.models._config import DecoderConfig, Family
-from transformer_core.models._fields import optional_number, windows_by_type
+from transformer_core.models._fields import activation_of, optional_number, windows_by_type
 from transformer_core.models._other_layers import SandwichLayer
 from transformer_core.models.families._gemma import gemma_kind
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
-    fields.choice("hidden_activation", ("gelu_pytorch_tanh",), "gelu_pytorch_tanh")
     layers = fields.integer("num_hidden_layers")
     types = ["full_attention" if index % 2 else "sliding_attention" for index in range(layers)]
     return gemma_kind(
         fields,
         GEMMA2.architecture,
+        activation=activation_of(fields, "hidden_activation", "gelu_pytorch_tanh"),
         windows=windows_by_type(fields, types),
         scale=fields.number("query_pre_attn_scalar", 256.0) ** -0.5,
         softcap=optional_number(fields, "attn_logit_softcapping", 50.0),

@@ -5,7 +5,7 @@ from typing import Any, Final
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core.models._config import DecoderConfig, Family
-from transformer_core.models._fields import heads_of, layer_types, optional_number, windows_by_type
+from transformer_core.models._fields import activation_of, heads_of, layer_types, optional_number, windows_by_type
 from transformer_core.models._other_layers import SandwichLayer
 from transformer_core.models.families._gemma import gemma_kind
 
@@ -16,7 +16,6 @@ _SLIDING: Final = "sliding_attention"
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
-    fields.choice("hidden_activation", ("gelu_pytorch_tanh",), "gelu_pytorch_tanh")
     layers = fields.integer("num_hidden_layers")
     every = fields.integer("sliding_window_pattern", 6)
     types = layer_types(fields, [_SLIDING if (index + 1) % every else _FULL for index in range(layers)])
@@ -28,9 +27,10 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         rope=RopeConfig.from_hf(_rope_fields(fields, _FULL), head_size, _GLOBAL_BASE),
         local_rope=RopeConfig.from_hf(_rope_fields(fields, _SLIDING), head_size, _LOCAL_BASE),
         rope_kinds=tuple(RopeKind.LOCAL if kind == _SLIDING else RopeKind.MODEL for kind in types),
+        activation=activation_of(fields, "hidden_activation", "gelu_pytorch_tanh"),
         windows=windows_by_type(fields, types),
         scale=fields.number("query_pre_attn_scalar", 256.0) ** -0.5,
-        softcap=optional_number(fields, "attn_logit_softcapping", None),
+        # attn_logit_softcapping is Gemma 2's: transformers reads the field here too, and caps nothing.
         logits_softcap=optional_number(fields, "final_logit_softcapping", None),
     )
 

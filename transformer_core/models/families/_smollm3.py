@@ -15,8 +15,9 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     heads, kv_heads, head_size = heads_of(fields)
     biased = fields.boolean("attention_bias", False)
     kinds = _rope_kinds(fields)
-    types = ["full_attention" if kind is RopeKind.MODEL else "sliding_attention" for kind in kinds]
     slides = fields.boolean("use_sliding_window", False) and fields.has("sliding_window")
+    # Where layer_types says which layers slide, transformers does not ask use_sliding_window.
+    types = ["sliding_attention" if slides and kind is RopeKind.NONE else "full_attention" for kind in kinds]
     return llama_kind(
         fields,
         SMOLLM3.architecture,
@@ -25,7 +26,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         head_size=head_size,
         rope=whole_rope(fields, SMOLLM3.architecture, head_size, default_base=_ROPE_BASE),
         rope_kinds=kinds,
-        windows=windows_by_type(fields, types) if slides else (None,) * len(kinds),
+        windows=windows_by_type(fields, types),
         tied=fields.boolean("tie_word_embeddings", True),
         qkv_bias=biased,
         output_bias=biased,
