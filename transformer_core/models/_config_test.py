@@ -166,6 +166,11 @@ def test_qwen3_nexts_layers_must_be_of_known_kinds(kinds):
         read("Qwen3Next", **QWEN3_NEXT, layer_types=kinds)
 
 
+def test_a_hybrid_has_one_activation():
+    with pytest.raises(ConfigError, match="'hidden_act': expected one of silu, swish; found 'gelu'"):
+        read("Qwen3Next", **QWEN3_NEXT, hidden_act="gelu")
+
+
 QWEN3_MOE = {"num_key_value_heads": 2, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 16}
 
 

@@ -15,6 +15,7 @@ _ROTATED_SHARE: Final = 0.25  # transformers' where the field is absent
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
+    fields.choice("hidden_act", ("silu", "swish"), "silu")  # of the convolution too
     biased = fields.boolean("attention_bias", False)
     heads, kv_heads, head_size = heads_of(fields, head_dim_needed=True)
     return llama_kind(
