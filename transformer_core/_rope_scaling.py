@@ -185,8 +185,8 @@ class LongropeScaling(RopeScaling):
 
     @property
     def depends_on_length(self) -> bool:
-        """Yes: the long factors hold once the length exceeds the original one."""
-        return True
+        """Yes, unless both sets are one: the long factors hold once the length exceeds the original one."""
+        return self.short_factors != self.long_factors
 
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
         """The plain ones divided by the set for this length."""

@@ -82,5 +82,5 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
         weights = weights_of(model, source.weights)
         wanted = stored_specs(model, source.weights)
         tied = tied_keys(model, source.weights)
-        found = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model))
+        found = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model, source.weights))
     return Export(options, model, sizes, points, weights, found, meter)

@@ -1,11 +1,31 @@
 """A checkpoint as the weights of a model."""
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from lang_core import Module, TensorSpec, WeightSource
-from transformer_core.checkpoints import IGNORABLE, ComposedWeights
+from transformer_core.checkpoints import IGNORABLE, ComposedWeights, RecipeOf
 from transformer_core.models._model import Model
 from transformer_core.models._registry import family_named
+
+
+@runtime_checkable
+class OwnLayout(Protocol):
+    """A source that stores a family's parameters otherwise than Hugging Face's checkpoints of the family.
+
+    Attributes:
+        layer_key: what the keys of a layer's stored tensors begin with, as a glob pattern with ``{}`` for its number.
+        ignorable: glob patterns of stored keys that models do without.
+    """
+
+    @property
+    def layer_key(self) -> str: ...
+
+    @property
+    def ignorable(self) -> tuple[str, ...]: ...
+
+    def recipe_of(self, config: Any) -> RecipeOf:
+        """Of what the parameters of a configuration are made."""
+        ...
 
 
 def weights_of(model: Model[Any], source: WeightSource) -> WeightSource:
@@ -25,14 +45,16 @@ def tied_keys(model: Model[Any], source: WeightSource) -> dict[str, str]:
     return {alias: path if composed is None else composed.stored_key(path) for alias, path in model.tied().items()}
 
 
-def unused_keys(model: Model[Any]) -> list[str]:
+def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
     """Glob patterns of stored keys that the model does without, those of layers after its last: for ``audit``."""
-    family = family_named(model.config.architecture)
+    family = source if isinstance(source, OwnLayout) else family_named(model.config.architecture)
     beyond = range(model.config.layers, model.stored_layers)
     return [*IGNORABLE, *family.ignorable, *(f"{family.layer_key.format(index)}.*" for index in beyond)]
 
 
 def _composed(model: Model[Any], source: WeightSource) -> ComposedWeights | None:
+    if isinstance(source, OwnLayout):
+        return ComposedWeights(source, _wanted(model), source.recipe_of(model.config))
     stored = family_named(model.config.architecture).stored
     return None if stored is None else ComposedWeights(source, _wanted(model), stored(model.config))
 

@@ -1,0 +1,248 @@
+"""Golden cases as GGUF files, made as llama.cpp's convert_hf_to_gguf.py makes them, with the gguf package's writer.
+
+Names of tensors come from the package's own ``TensorNameMap``, packed rows from its quantisers. What the converter does
+to tensors and metadata is written down here once more, from its source: ``LlamaModel.permute``, Gemma's ``norm + 1``,
+GPT-2's transposed matrices, stacked experts, ``rope_freqs`` (Llama 3) and ``rope_factors`` (Phi-3).
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import (
+    MODEL_ARCH,
+    MODEL_ARCH_NAMES,
+    GGMLQuantizationType,
+    GGUFWriter,
+    RopeScalingType,
+    get_tensor_name_map,
+    quants,
+)
+
+from tests.goldens._case_types import Config, GoldenCase
+from tests.goldens._shapes import sizes_of
+from tests.goldens.weights import stored_weights
+
+ARCHITECTURES = {
+    "llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
+    "qwen3_moe": "qwen3moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3",
+    "gpt2": "gpt2", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
+}  # fmt: skip
+_PERMUTED = ("llama", "granite", "smollm3")
+_EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
+_EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+
+Pack = Callable[[str, tuple[int, ...]], GGMLQuantizationType | None]
+
+
+def write_gguf(
+    path: Path, case: GoldenCase, *, pack: Pack | None = None, tokenizer: Callable[[GGUFWriter], None] | None = None
+) -> dict[str, np.ndarray]:
+    """Writes a case's model.
+
+    Args:
+        path: of the new file.
+        case: the model.
+        pack: the type of a matrix, by its name in the file and its shape; as stored in the checkpoint where None.
+        tokenizer: adds the tokenizer's fields; only ids that begin and end sequences where None.
+
+    Returns:
+        The tensors in the file, by name: what packed ones unpack to.
+    """
+    config, name = case.config, ARCHITECTURES[case.config["model_type"]]
+    writer = GGUFWriter(path, name)
+    _add_fields(writer, config, name)
+    (tokenizer or _add_tokens(config))(writer)
+    tensors = {**_converted(case, name), **_rope_tensors(config, name)}
+    found: dict[str, np.ndarray] = {}
+    for key, array in tensors.items():
+        kind = pack(key, array.shape) if pack and array.ndim > 1 else None
+        found[key] = _add(writer, key, array, kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return found
+
+
+def head_size(config: Config) -> int:
+    """H."""
+    if config["model_type"] == "gpt2":
+        return config["n_embd"] // config["n_head"]
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
+def _add(writer: GGUFWriter, key: str, array: np.ndarray, kind: GGMLQuantizationType | None) -> np.ndarray:
+    if array.ndim == 1:
+        array = array.astype(np.float32)  # as the converter keeps all vectors
+    if kind is not None:
+        packed = quants.quantize(array.astype(np.float32), kind)
+        writer.add_tensor(key, packed, raw_dtype=kind)
+        return quants.dequantize(packed, kind)
+    if array.dtype.name == "bfloat16":
+        writer.add_tensor(key, array.view(np.uint8), raw_dtype=GGMLQuantizationType.BF16)
+    else:
+        writer.add_tensor(key, array)
+    return array
+
+
+def _converted(case: GoldenCase, name: str) -> dict[str, np.ndarray]:
+    config = case.config
+    arch = next(arch for arch, known in MODEL_ARCH_NAMES.items() if known == name)
+    layers = sizes_of(config)[0]
+    names = get_tensor_name_map(MODEL_ARCH(arch), layers)
+    made: dict[str, np.ndarray] = {}
+    for key, array in _stacked(stored_weights(case)).items():
+        found = names.get_name(key, try_suffixes=(".weight", ".bias"))
+        assert found is not None, key
+        made[found] = _changed(key, array, config, name)
+    return made
+
+
+def _stacked(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Experts of one projection in one tensor, under the key that the converter makes up for it."""
+    made: dict[str, Any] = {}
+    for key, array in weights.items():
+        found = _EXPERT.fullmatch(key)
+        if found is None:
+            made[key] = array
+        else:
+            projection = _EXPERT_NAMES.get(found[3], found[3])
+            made.setdefault(f"{found[1]}.mlp.experts.{projection}.weight", []).append(array)
+    return {key: np.stack(value) if isinstance(value, list) else value for key, value in made.items()}
+
+
+def _changed(key: str, array: np.ndarray, config: Config, name: str) -> np.ndarray:
+    if name in _PERMUTED and ".self_attn.q_proj." in key:
+        return _permuted(array, config["num_attention_heads"])
+    if name in _PERMUTED and ".self_attn.k_proj." in key:
+        return _permuted(array, config.get("num_key_value_heads") or config["num_attention_heads"])
+    if name.startswith("gemma") and key.endswith("norm.weight"):
+        return array.astype(np.float32) + np.float32(1)
+    if name == "gpt2" and key.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")):
+        return np.ascontiguousarray(array.T)
+    return array
+
+
+def _permuted(array: np.ndarray, heads: int) -> np.ndarray:
+    halves = array.reshape(heads, 2, array.shape[0] // heads // 2, *array.shape[1:])
+    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(array.shape))
+
+
+def rope_of(config: Config) -> dict[str, Any]:
+    """RoPE's fields in either form."""
+    rope = config.get("rope_parameters") or {}
+    rope = rope.get("full_attention", rope)
+    local = (config.get("rope_parameters") or {}).get("sliding_attention", {}).get("rope_theta")
+    scaling = config.get("rope_scaling") or {}
+    kind = rope.get("rope_type") or scaling.get("rope_type") or scaling.get("type") or "default"
+    return {"rope_theta": config.get("rope_theta", 10000.0), "local": local, **scaling, **rope, "rope_type": kind}
+
+
+def _rope_tensors(config: Config, name: str) -> dict[str, np.ndarray]:
+    rope = rope_of(config)
+    if rope["rope_type"] == "llama3":
+        return {"rope_freqs.weight": _llama3_divisors(rope, head_size(config))}
+    if name == "phi3" and rope["rope_type"] in ("longrope", "su"):
+        both = {"short": rope["short_factor"], "long": rope["long_factor"]}
+        return {f"rope_factors_{which}.weight": np.array(found, np.float32) for which, found in both.items()}
+    return {}
+
+
+def _llama3_divisors(rope: Mapping[str, Any], size: int) -> np.ndarray:
+    low, high, factor = rope["low_freq_factor"], rope["high_freq_factor"], rope["factor"]
+    original, divisors = rope["original_max_position_embeddings"], []
+    for exponent in np.arange(0, size, 2) / size:
+        length = 2 * math.pi * rope["rope_theta"] ** exponent
+        if length < original / high:
+            divisors.append(1.0)
+        elif length > original / low:
+            divisors.append(factor)
+        else:
+            smooth = (original / length - low) / (high - low)
+            divisors.append(1 / ((1 - smooth) / factor + smooth))
+    return np.array(divisors, np.float32)
+
+
+def _add_tokens(config: Config) -> Callable[[GGUFWriter], None]:
+    def add(writer: GGUFWriter) -> None:
+        end = config.get("eos_token_id")
+        if isinstance(end, int):
+            writer.add_eos_token_id(end)
+        if isinstance(config.get("bos_token_id"), int):
+            writer.add_bos_token_id(config["bos_token_id"])
+
+    return add
+
+
+def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
+    layers, hidden, inner, _ = sizes_of(config)
+    heads = config["n_head"] if name == "gpt2" else config["num_attention_heads"]
+    writer.add_block_count(layers)
+    writer.add_embedding_length(hidden)
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(heads)
+    writer.add_context_length(config["n_positions"] if name == "gpt2" else config["max_position_embeddings"])
+    if name == "gpt2":
+        writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+        return
+    writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if config.get("head_dim"):
+        writer.add_key_length(config["head_dim"])
+        writer.add_value_length(config["head_dim"])
+    _add_rope(writer, config, name)
+    _add_experts(writer, config)
+    window = config.get("sliding_window")
+    if window and (name in ("gemma2", "gemma3", "phi3") or config["model_type"] in ("mistral", "mixtral")):
+        writer.add_sliding_window(window)
+    if name == "gemma3" and "layer_types" in config:
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
+    for key, add in {
+        "attn_logit_softcapping": writer.add_attn_logit_softcapping,
+        "final_logit_softcapping": writer.add_final_logit_softcapping,
+        "attention_multiplier": writer.add_attention_scale,
+        "embedding_multiplier": writer.add_embedding_scale,
+        "residual_multiplier": writer.add_residual_scale,
+        "logits_scaling": writer.add_logit_scale,
+    }.items():
+        if config.get(key):
+            add(config[key])
+
+
+def _add_experts(writer: GGUFWriter, config: Config) -> None:
+    count = config.get("num_local_experts") or config.get("num_experts")
+    if count:
+        writer.add_expert_count(count)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if config.get("moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+
+
+def _add_rope(writer: GGUFWriter, config: Config, name: str) -> None:
+    rope, size = rope_of(config), head_size(config)
+    share = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(int(size * share))
+    if rope["local"]:
+        writer.add_rope_freq_base_swa(rope["local"])
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_beta_fast(rope.get("beta_fast", 32.0))
+        writer.add_rope_scaling_yarn_beta_slow(rope.get("beta_slow", 1.0))
+    if name == "phi3":
+        original = rope.get("original_max_position_embeddings") or config["original_max_position_embeddings"]
+        writer.add_rope_scaling_orig_ctx_len(original)
+        scale = config["max_position_embeddings"] / original
+        if rope["rope_type"] in ("longrope", "su"):
+            writer.add_rope_scaling_attn_factors(
+                math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 else 1.0
+            )

@@ -1,0 +1,301 @@
+"""The config.json of a model in a GGUF file: its metadata in Hugging Face's words.
+
+What the metadata mean is defined by llama.cpp, by what convert_hf_to_gguf.py writes and llama-model.cpp makes of it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from lang_core import ConfigError, near_names
+from transformer_core._config_fields import ConfigFields
+from transformer_core.checkpoints.gguf import GgufFile
+from transformer_core.models.gguf._metadata_fields import architecture_of, model_fields, tokenizer_fields
+from transformer_core.models.gguf._rope import FREQUENCIES, rope_values
+
+_EMBEDDING: Final = "token_embd.weight"
+_HEAD: Final = "output.weight"
+_WINDOW: Final = "attention.sliding_window"
+_PATTERN: Final = "attention.sliding_window_pattern"
+
+_MORE: Final = (
+    "attention.clamp_kqv", "attention.max_alibi_bias", "attention.output_scale", "attention.scale",
+    "attention.shared_kv_layers", "attn_logit_softcapping", "embedding_scale", "expert_count", "expert_group_count",
+    "expert_shared_count", "expert_weights_scale", "final_logit_softcapping", "leading_dense_block_count",
+    "logit_scale", "nextn_predict_layers", "residual_scale", "use_parallel_residual", _WINDOW,
+)  # fmt: skip
+"""Fields that change what a model computes; one that an architecture does not read must not be there."""
+
+Values = dict[str, Any]
+
+
+class _Source(NamedTuple):
+    file: GgufFile
+    fields: ConfigFields
+
+
+class _Architecture(NamedTuple):
+    """How the models of one ``general.architecture`` are described.
+
+    Attributes:
+        read: the fields of config.json.
+        reads: those of ``_MORE`` that it takes into account.
+        permuted: whether rows of queries and keys are stored as INTERLEAVED RoPE wants them.
+    """
+
+    read: Callable[[_Source], Values]
+    reads: frozenset[str] = frozenset()
+    permuted: bool = False
+
+
+def config_values_of(file: GgufFile) -> Values:
+    """What config.json would say of the model.
+
+    Raises:
+        ConfigError: the architecture is not supported, or a field is missing, of the wrong type or out of range;
+            names it.
+    """
+    name = architecture_of(file)
+    known = _known(file, name)
+    fields = model_fields(file, name)
+    for key in _MORE:
+        if key not in known.reads and fields.values.get(key):
+            fields.refuse(key, f"no such field, or 0: {name} files are read without it")
+    return {**_tokens(file), **known.read(_Source(file, fields))}
+
+
+def is_permuted(file: GgufFile) -> bool:
+    """Whether rows of queries and keys are stored as INTERLEAVED RoPE wants them.
+
+    Raises:
+        ConfigError: as ``config_values_of``.
+    """
+    return _known(file, architecture_of(file)).permuted
+
+
+def _known(file: GgufFile, name: str) -> _Architecture:
+    found = _ARCHITECTURES.get(name)
+    if found is None:
+        raise ConfigError(
+            f"{file.path}: general.architecture: expected one of {', '.join(_ARCHITECTURES)}; "
+            f"found {name!r}{near_names(name, _ARCHITECTURES)}: take the model's safetensors, if its family is one of "
+            "those in README.md"
+        )
+    return found
+
+
+def _tokens(file: GgufFile) -> Values:
+    fields = tokenizer_fields(file)
+    ends = [
+        fields.integer(key, minimum=0) for key in ("eos_token_id", "eot_token_id", "eom_token_id") if fields.has(key)
+    ]
+    values: Values = {"eos_token_id": list(dict.fromkeys(ends))} if ends else {}
+    if fields.has("bos_token_id"):
+        values["bos_token_id"] = fields.integer("bos_token_id", minimum=0)
+    return values
+
+
+def _vocabulary(source: _Source) -> int:
+    return source.file.spec(_EMBEDDING).shape[0]
+
+
+def _common(source: _Source, architecture: str, model_type: str, **more: Any) -> Values:
+    """What nearly all architectures have."""
+    file, fields = source
+    heads, hidden = fields.integer("attention.head_count"), fields.integer("embedding_length")
+    if not fields.has("attention.key_length") and hidden % heads:
+        fields.refuse("embedding_length", f"a multiple of attention.head_count ({heads}), or a field key_length")
+    head_size = fields.integer("attention.key_length", hidden // heads)
+    if fields.integer("attention.value_length", head_size) != head_size:
+        fields.refuse("attention.value_length", f"the same as attention.key_length ({head_size})")
+    return {
+        "architectures": [architecture],
+        "model_type": model_type,
+        "vocab_size": _vocabulary(source),
+        "hidden_size": hidden,
+        "intermediate_size": fields.integer("feed_forward_length"),
+        "num_hidden_layers": fields.integer("block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": fields.integer("attention.head_count_kv", heads),
+        "head_dim": head_size,
+        "rms_norm_eps": fields.number("attention.layer_norm_rms_epsilon"),
+        "tie_word_embeddings": not file.has(_HEAD),
+        **rope_values(file, fields, head_size),
+        **more,
+    }
+
+
+def _biased(source: _Source, part: str) -> bool:
+    return source.file.has(f"blk.0.{part}.bias")
+
+
+def _biases(source: _Source) -> Values:
+    return {"attention_bias": _biased(source, "attn_q"), "mlp_bias": _biased(source, "ffn_up")}
+
+
+def _llama(source: _Source) -> Values:
+    """Llama, and what llama.cpp calls so: Mistral, Mixtral."""
+    fields = source.fields
+    if fields.values.get("expert_count"):
+        experts = {
+            "num_local_experts": fields.integer("expert_count"),
+            "num_experts_per_tok": fields.integer("expert_used_count"),
+            "sliding_window": _window(fields),
+        }
+        return _common(source, "MixtralForCausalLM", "mixtral", **experts)
+    if _window(fields):
+        return _common(source, "MistralForCausalLM", "mistral", sliding_window=_window(fields))
+    return _common(source, "LlamaForCausalLM", "llama", **_biases(source))
+
+
+def _window(fields: ConfigFields) -> int | None:
+    return fields.integer(_WINDOW, 0, minimum=0) or None
+
+
+def _qwen2(source: _Source) -> Values:
+    return _common(source, "Qwen2ForCausalLM", "qwen2", use_sliding_window=False)
+
+
+def _qwen3(source: _Source) -> Values:
+    biased = {"attention_bias": _biased(source, "attn_q"), "use_sliding_window": False}
+    return _common(source, "Qwen3ForCausalLM", "qwen3", **biased)
+
+
+def _qwen3_moe(source: _Source) -> Values:
+    fields = source.fields
+    inner = fields.integer("expert_feed_forward_length")
+    dense = {"feed_forward_length": inner, **fields.values}
+    return _common(
+        _Source(source.file, ConfigFields(dense, fields.where)),
+        "Qwen3MoeForCausalLM",
+        "qwen3_moe",
+        attention_bias=_biased(source, "attn_q"),
+        use_sliding_window=False,
+        moe_intermediate_size=inner,
+        num_experts=fields.integer("expert_count"),
+        num_experts_per_tok=fields.integer("expert_used_count"),
+        norm_topk_prob=fields.boolean("expert_weights_norm", True),  # llama.cpp does it without asking
+        decoder_sparse_step=1,
+        mlp_only_layers=[],
+    )
+
+
+def _gemma(source: _Source) -> Values:
+    return _common(source, "GemmaForCausalLM", "gemma", hidden_act="gelu_pytorch_tanh")
+
+
+def _query_scalar(source: _Source, largest: int) -> float:
+    """What scores are divided by the root of: H, but D / N in the model of that many layers (27B)."""
+    fields = source.fields
+    heads, hidden = fields.integer("attention.head_count"), fields.integer("embedding_length")
+    if fields.integer("block_count") == largest:
+        return hidden / heads
+    return float(fields.integer("attention.key_length", hidden // heads))
+
+
+def _caps(fields: ConfigFields) -> Values:
+    names = ("attn_logit_softcapping", "final_logit_softcapping")
+    return {name: fields.number(name) if fields.has(name) else None for name in names}
+
+
+def _gemma2(source: _Source) -> Values:
+    return _common(
+        source,
+        "Gemma2ForCausalLM",
+        "gemma2",
+        hidden_activation="gelu_pytorch_tanh",
+        sliding_window=source.fields.integer(_WINDOW),
+        query_pre_attn_scalar=_query_scalar(source, 46),
+        **_caps(source.fields),
+    )
+
+
+def _gemma3(source: _Source) -> Values:
+    fields = source.fields
+    return _common(
+        source,
+        "Gemma3ForCausalLM",
+        "gemma3_text",
+        hidden_activation="gelu_pytorch_tanh",
+        sliding_window=fields.integer(_WINDOW),
+        query_pre_attn_scalar=_query_scalar(source, 62),
+        rope_local_base_freq=fields.number("rope.freq_base_swa", 10000.0, above=1.0),
+        **_layer_types(fields, 6),
+        **_caps(fields),
+    )
+
+
+def _layer_types(fields: ConfigFields, every: int) -> Values:
+    """Which layers have windows: all but every so manieth, or as the file lists them."""
+    layers, found = fields.integer("block_count"), fields.values.get(_PATTERN, every)
+    if isinstance(found, list):
+        if len(found) != layers or not all(isinstance(each, bool) for each in found):
+            fields.refuse(_PATTERN, f"a number, or {layers} (block_count) of true and false")
+        slides = found
+    else:
+        every = fields.integer(_PATTERN, every)
+        slides = [bool((index + 1) % every) for index in range(layers)]
+    return {"layer_types": ["sliding_attention" if each else "full_attention" for each in slides]}
+
+
+def _phi3(source: _Source) -> Values:
+    return _common(source, "Phi3ForCausalLM", "phi3", sliding_window=_window(source.fields))
+
+
+def _granite(source: _Source) -> Values:
+    fields = source.fields
+    scales = {
+        "embedding_multiplier": fields.number("embedding_scale", 1.0),
+        "residual_multiplier": fields.number("residual_scale", 1.0),
+        "attention_multiplier": fields.number("attention.scale"),
+        "logits_scaling": fields.number("logit_scale", 1.0),
+    }
+    return _common(source, "GraniteForCausalLM", "granite", **scales, **_biases(source))
+
+
+def _smollm3(source: _Source) -> Values:
+    return _common(source, "SmolLM3ForCausalLM", "smollm3", no_rope_layer_interval=4, **_biases(source))
+
+
+def _olmo2(source: _Source) -> Values:
+    return _common(source, "Olmo2ForCausalLM", "olmo2", attention_bias=_biased(source, "attn_q"))
+
+
+def _gpt2(source: _Source) -> Values:
+    file, fields = source
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": _vocabulary(source),
+        "n_embd": fields.integer("embedding_length"),
+        "n_inner": fields.integer("feed_forward_length"),
+        "n_layer": fields.integer("block_count"),
+        "n_head": fields.integer("attention.head_count"),
+        "n_positions": fields.integer("context_length"),
+        "layer_norm_epsilon": fields.number("attention.layer_norm_epsilon"),
+        "activation_function": "gelu_new",
+        "tie_word_embeddings": not file.has(_HEAD),
+    }
+
+
+_CAPS: Final = frozenset({"attn_logit_softcapping", "final_logit_softcapping", _WINDOW})
+_SCALES: Final = frozenset({"embedding_scale", "residual_scale", "attention.scale", "logit_scale"})
+_ARCHITECTURES: Final = {
+    "llama": _Architecture(_llama, frozenset({"expert_count", _WINDOW}), permuted=True),
+    "qwen2": _Architecture(_qwen2),
+    "qwen3": _Architecture(_qwen3),
+    "qwen3moe": _Architecture(_qwen3_moe, frozenset({"expert_count"})),
+    "gemma": _Architecture(_gemma),
+    "gemma2": _Architecture(_gemma2, _CAPS),
+    "gemma3": _Architecture(_gemma3, _CAPS),
+    "phi3": _Architecture(_phi3, frozenset({_WINDOW})),
+    "granite": _Architecture(_granite, _SCALES, permuted=True),
+    "smollm3": _Architecture(_smollm3, permuted=True),
+    "olmo2": _Architecture(_olmo2),
+    "gpt2": _Architecture(_gpt2),
+}
+
+ARCHITECTURES: Final = tuple(_ARCHITECTURES)
+"""What ``general.architecture`` may be."""
+
+IGNORABLE: Final = (*FREQUENCIES, "blk.*.attn_rot_embd.weight", "blk.*.rope_freqs.weight", "blk.*.attn.bias")
+"""Tensors that the model does without: what the configuration already has of them."""

@@ -1,0 +1,198 @@
+"""Metadata of GGUF files as configurations: what is read, and what is refused by name."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf import GGUFWriter
+
+from lang_core import ConfigError
+from transformer_core import RopeMode
+from transformer_core.models.gguf import ARCHITECTURES, GgufModel
+
+LLAMA: dict[str, Any] = {
+    "block_count": 2, "context_length": 64, "embedding_length": 32, "feed_forward_length": 48,
+    "attention.head_count": 4, "attention.head_count_kv": 2, "attention.layer_norm_rms_epsilon": 1e-5,
+}  # fmt: skip
+GEMMA: dict[str, Any] = {
+    **LLAMA,
+    "attention.key_length": 16,
+    "attention.value_length": 16,
+    "attention.sliding_window": 8,
+}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., GgufModel]:
+    """Writes a file without layers: enough for its configuration."""
+
+    def make(
+        architecture: str = "llama", fields: dict[str, Any] = LLAMA, *names: str, general: Any = None, **tensors: Any
+    ) -> GgufModel:
+        path = tmp_path / "some.gguf"
+        writer = GGUFWriter(path, architecture)
+        if general:
+            writer.add_string("general.type", general)
+        for key, value in fields.items():
+            add = {int: writer.add_uint32, float: writer.add_float32, bool: writer.add_bool, str: writer.add_string}
+            add.get(type(value), writer.add_array)(
+                key if key.startswith("tokenizer") else f"{architecture}.{key}", value
+            )
+        writer.add_tensor("token_embd.weight", np.zeros((7, 32), np.float32))
+        for name in names:
+            writer.add_tensor(name, np.zeros((2, 2), np.float32))
+        for name, value in tensors.items():
+            writer.add_tensor(f"{name}.weight", np.array(value, np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return GgufModel(path)
+
+    return make
+
+
+def test_a_llama(made: Callable[..., GgufModel]) -> None:
+    tokens = {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.eot_token_id": 6}
+    file = made("llama", {**LLAMA, **tokens})
+    assert file.config_values["rms_norm_eps"] == 1e-5
+    config = file.config()
+    assert (config.vocabulary, config.layers, config.head_size, config.kv_heads) == (7, 2, 8, 2)
+    assert (config.bos_token_id, config.eos_token_ids, config.tied) == (1, (2, 6), True)
+    assert not made("llama", LLAMA, "output.weight").config().tied
+
+
+def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]) -> None:
+    rest = {"attention.scale": 0.25, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
+    for name in ARCHITECTURES:
+        wanted = {"granite": ["attention.scale"], "qwen3moe": [key for key in rest if key.startswith("expert")]}
+        fields = {**(GEMMA if name in ("gemma2", "gemma3") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
+        fields |= {key: rest[key] for key in wanted.get(name, [])}
+        fields |= {"attention.key_length": 16, "attention.value_length": 16}
+        file = made(name, fields)
+        if file.permuted:
+            assert file.config(RopeMode.INTERLEAVED).rope.mode is RopeMode.INTERLEAVED
+        else:
+            with pytest.raises(ConfigError, match="rows of queries and keys are stored for split_half RoPE only"):
+                file.config(RopeMode.INTERLEAVED)
+    assert made("llama").permuted
+
+
+def test_gemmas_of_27b_scale_scores_otherwise(made: Callable[..., GgufModel]) -> None:
+    for name, layers in (("gemma2", 46), ("gemma3", 62)):
+        assert made(name, GEMMA).config().scale == 16**-0.5
+        assert made(name, {**GEMMA, "block_count": layers}).config().scale == 8**-0.5
+
+
+def test_windows_of_gemma3(made: Callable[..., GgufModel]) -> None:
+    fields = {**GEMMA, "block_count": 7}
+    assert made("gemma3", fields).config().windows == (8,) * 5 + (None, 8)
+    assert made("gemma3", {**fields, "attention.sliding_window_pattern": 3}).config().windows[:4] == (8, 8, None, 8)
+    flags = [True, False, False, True, True, True, False]
+    listed = made("gemma3", {**fields, "attention.sliding_window_pattern": flags}).config()
+    assert listed.windows == tuple(8 if flag else None for flag in flags)
+    assert listed.local_rope is not None
+    assert (listed.local_rope.base, listed.rope.base) == (10000.0, 10000.0)
+    with pytest.raises(
+        ConfigError, match=r"'attention.sliding_window_pattern': expected a number, or 7 \(block_count\)"
+    ):
+        made("gemma3", {**fields, "attention.sliding_window_pattern": flags[:3]})
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "lama",
+        LLAMA,
+        r"general.architecture: expected one of llama, qwen2, .*; found 'lama'; did you mean 'llama'.*: take",
+    ),
+    ("mamba", LLAMA, "found 'mamba'"),
+    (
+        "llama",
+        {**LLAMA, "general": "x", "block_count": 0},
+        "field 'block_count': expected an integer of at least 1; found 0",
+    ),
+    (
+        "llama",
+        {k: v for k, v in LLAMA.items() if k != "context_length"},
+        r"metadata llama\.\*: field 'context_length' is",
+    ),
+    (
+        "llama",
+        {**LLAMA, "attention.head_count": [4, 4]},
+        r"'attention.head_count': expected an integer .*found \[4, 4\]",
+    ),
+    (
+        "llama",
+        {**LLAMA, "attention.head_count": 5},
+        r"'embedding_length': expected a multiple of attention.head_count \(5\)",
+    ),
+    (
+        "llama",
+        {**LLAMA, "attention.key_length": 8, "attention.value_length": 4},
+        "'attention.value_length': expected the",
+    ),
+    (
+        "llama",
+        {**LLAMA, "logit_scale": 2.0},
+        "'logit_scale': expected no such field, or 0: llama files are read without",
+    ),
+    (
+        "qwen2",
+        {**LLAMA, "attention.sliding_window": 8},
+        "'attention.sliding_window': expected no such field, or 0: qwen2",
+    ),
+    (
+        "llama",
+        {**LLAMA, "rope.scaling.type": "ntk"},
+        "'rope.scaling.type': expected one of none, linear, yarn; found 'ntk'",
+    ),
+    ("llama", {**LLAMA, "rope.scaling.type": "linear"}, "'rope.scaling.factor' is missing"),
+    (
+        "llama",
+        {**LLAMA, "rope.scaling.type": "yarn", "rope.scaling.attn_factor": 1.5},
+        "'rope.scaling.attn_factor': expected 1",
+    ),
+    (
+        "llama",
+        {**LLAMA, "rope.scaling.type": "yarn", "rope.scaling.yarn_log_multiplier": 0.1},
+        "multiplier': expected 0",
+    ),
+    ("gemma2", {k: v for k, v in GEMMA.items() if "window" not in k}, "'attention.sliding_window' is missing"),
+]
+
+
+@pytest.mark.parametrize(("architecture", "fields", "message"), REFUSED, ids=[message[:40] for *_, message in REFUSED])
+def test_refusals(architecture: str, fields: dict[str, Any], message: str, made: Callable[..., GgufModel]) -> None:
+    with pytest.raises(ConfigError, match=message) as found:
+        made(architecture, fields)
+    assert "some.gguf: " in str(found.value)
+
+
+def test_files_that_hold_no_model(made: Callable[..., GgufModel], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"general.type is 'adapter', expected 'model': give the file of the model"):
+        made(general="adapter")
+    made()
+    path = tmp_path / "some.gguf"
+    path.write_bytes(path.read_bytes().replace(b"general.architecture", b"general.architectura"))
+    with pytest.raises(
+        ConfigError, match=r"general.architecture: expected a name; found None: convert the model again"
+    ):
+        GgufModel(path)
+
+
+def test_early_names_of_linear_scaling(made: Callable[..., GgufModel]) -> None:
+    rope = made("llama", {**LLAMA, "rope.scale_linear": 4.0}).config_values["rope_scaling"]
+    assert rope == {"rope_type": "linear", "factor": 4.0}
+    assert "rope_scaling" not in made("llama", {**LLAMA, "rope.scale_linear": 1.0}).config_values
+
+
+def test_divisors_do_not_depend_on_the_length(made: Callable[..., GgufModel]) -> None:
+    rope = made("llama", LLAMA, rope_freqs=[1.0, 1.0, 2.5, 8.0]).config().rope
+    assert not rope.scaling.depends_on_length
+    plain = made("llama", LLAMA).config().rope
+    ratio = plain.scaling.frequencies(10000.0, 8, 64) / rope.scaling.frequencies(10000.0, 8, 64)
+    np.testing.assert_allclose(ratio, [1.0, 1.0, 2.5, 8.0])
+    with pytest.raises(ConfigError, match=r"'short_factor': expected a list of 4 finite numbers above 0"):
+        made("llama", LLAMA, rope_freqs=[1.0, 0.0, 2.5, 8.0]).config()

@@ -1,0 +1,102 @@
+"""Which tensors of a GGUF file a decoder's parameters are made of."""
+
+import re
+from typing import Final
+
+from lang_core import WeightSource
+from transformer_core._rope_config import RopeMode
+from transformer_core.checkpoints import Cut, Recipe, Stored
+from transformer_core.models import DecoderConfig
+from transformer_core.models.gguf._recipes import LessOne, SplitHalves
+
+_WHOLE: Final = {
+    "model.embed_tokens": "token_embd",
+    "model.embed_positions": "position_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+}
+_IN_LAYERS: Final = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+}
+_AFTER_PARTS: Final = {  # of layers that norm what attention and feed-forward give
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+_EXPERTS: Final = {
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+}
+_SANDWICHES: Final = ("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Olmo2ForCausalLM")
+_QKV: Final = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+_GATE_UP: Final = ("mlp.gate_proj", "mlp.up_proj")
+_LAYER: Final = re.compile(r"model\.layers\.(\d+)\.(.+)")
+
+
+class GgufKeys:
+    """The recipes of a decoder's parameters; a ``RecipeOf``.
+
+    Args:
+        config: the decoder's.
+        permuted: whether rows of queries and keys are stored for INTERLEAVED RoPE; they become what the
+            configuration's layout wants.
+    """
+
+    def __init__(self, config: DecoderConfig, permuted: bool) -> None:
+        self._config: Final = config
+        self._turned: Final = permuted and config.rope.mode is RopeMode.SPLIT_HALF
+        norms = _AFTER_PARTS if config.architecture in _SANDWICHES else {}
+        self._names: Final = {**_IN_LAYERS, **norms}
+        q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
+        parts: dict[str, tuple[str, tuple[int, ...], int]] = {}
+        parts |= {part: ("attn_qkv", (q, kv, kv), index) for index, part in enumerate(_QKV)}
+        if config.gated_mlp:
+            parts |= {part: ("ffn_up", (config.intermediate,) * 2, index) for index, part in enumerate(_GATE_UP)}
+        self._parts: Final = parts
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
+        """The recipe of a parameter."""
+        found = _LAYER.fullmatch(name)
+        if found is None:
+            module, _, kind = name.rpartition(".")
+            return self._stored(f"{_WHOLE.get(module, module)}.{kind}", shape, name)
+        layer, path = found[1], found[2]
+        if path in _EXPERTS:
+            return Stored(f"blk.{layer}.{_EXPERTS[path]}.weight", shape)
+        module, _, kind = path.rpartition(".")
+        key = f"blk.{layer}.{self._names.get(module, module)}.{kind}"
+        fused = self._parts.get(module)
+        if fused is not None and (cut := _cut(f"blk.{layer}", fused, kind, shape, source)) is not None:
+            return cut
+        if self._turned and module in _QKV[:2]:
+            heads = self._config.heads if module == _QKV[0] else self._config.kv_heads
+            return SplitHalves(key, shape, heads)
+        return self._stored(key, shape, name)
+
+    def _stored(self, key: str, shape: tuple[int, ...], name: str) -> Recipe:
+        sums = self._config.zero_centred and name.endswith("norm.weight")
+        return LessOne(key, shape) if sums else Stored(key, shape)
+
+
+def _cut(
+    layer: str, fused: tuple[str, tuple[int, ...], int], kind: str, shape: tuple[int, ...], source: WeightSource
+) -> Recipe | None:
+    """The part of a fused projection, where the file has it fused."""
+    whole, sizes, index = fused
+    alone = {"attn_qkv": "attn_q", "ffn_up": "ffn_gate"}[whole]
+    if source.has(f"{layer}.{alone}.weight") or not source.has(f"{layer}.{whole}.weight"):
+        return None
+    start = sum(sizes[:index])
+    return Cut(f"{layer}.{whole}.{kind}", (sum(sizes), *shape[1:]), 0, start, start + sizes[index])

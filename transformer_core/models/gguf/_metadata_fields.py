@@ -1,0 +1,57 @@
+"""What a GGUF file says of its model, as checked fields."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from lang_core import ConfigError
+from transformer_core._config_fields import ConfigFields
+from transformer_core.checkpoints.gguf import GgufFile
+
+ARCHITECTURE: Final = "general.architecture"
+TOKENIZER: Final = "tokenizer.ggml."
+
+
+def architecture_of(file: GgufFile) -> str:
+    """llama.cpp's name of the kind of model.
+
+    Raises:
+        ConfigError: the file has no model.
+    """
+    kind = file.metadata.get("general.type", "model")
+    if kind != "model":
+        raise ConfigError(f"{file.path}: general.type is {kind!r}, expected 'model': give the file of the model itself")
+    found = file.metadata.get(ARCHITECTURE)
+    if not isinstance(found, str):
+        raise ConfigError(f"{file.path}: {ARCHITECTURE}: expected a name; found {found!r:.80}: convert the model again")
+    return found
+
+
+def model_fields(file: GgufFile, architecture: str) -> ConfigFields:
+    """The fields ``<architecture>.*``, under their names without that.
+
+    A number that is stored in f32 is the shortest decimal that it stands for: 1e-05, not 9.999999747378752e-06.
+    """
+    prefix = f"{architecture}."
+    values = {key[len(prefix) :]: _plain(value) for key, value in file.metadata.items() if key.startswith(prefix)}
+    return ConfigFields(values, f"{file.path}: metadata {prefix}*")
+
+
+def tokenizer_fields(file: GgufFile) -> ConfigFields:
+    """The fields ``tokenizer.ggml.*``, under their names without that."""
+    values = {key[len(TOKENIZER) :]: value for key, value in file.metadata.items() if key.startswith(TOKENIZER)}
+    return ConfigFields(values, f"{file.path}: metadata {TOKENIZER}*")
+
+
+def vector(file: GgufFile, key: str) -> list[float]:
+    """A stored vector of f32, as the shortest decimals."""
+    return [_decimal(value) for value in file.read(key).reshape(-1).tolist()]
+
+
+def _plain(value: Any) -> Any:
+    return _decimal(value) if isinstance(value, float) else value
+
+
+def _decimal(value: float) -> float:
+    short = float(str(np.float32(value)))
+    return short if np.float32(value) == value else value  # a NaN, or an f64, stays what it is

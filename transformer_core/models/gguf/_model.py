@@ -1,0 +1,56 @@
+"""A GGUF file as a model's checkpoint."""
+
+import dataclasses
+import os
+from typing import Any, Final
+
+from lang_core import ConfigError
+from transformer_core._rope_config import RopeMode
+from transformer_core.checkpoints import RecipeOf
+from transformer_core.checkpoints.gguf import GgufFile
+from transformer_core.models import CONFIG_FILE, DecoderConfig
+from transformer_core.models.gguf._config import IGNORABLE, config_values_of, is_permuted
+from transformer_core.models.gguf._keys import GgufKeys
+
+
+class GgufModel(GgufFile):
+    """A GGUF file that says of which model it has the weights.
+
+    Weights become those of the Hugging Face checkpoint that the file was made from: names, fused and permuted rows and
+    norms are undone as they are read. ``weights_of`` and its kin take it as any other source.
+
+    Raises:
+        CheckpointError: the file is absent, unreadable, or not a consistent GGUF file.
+        ConfigError: the architecture is not supported, or the metadata lack something.
+    """
+
+    layer_key: Final = "blk.{}"
+    ignorable: Final = IGNORABLE
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self.config_values: Final[dict[str, Any]] = config_values_of(self)
+        self.permuted: Final = is_permuted(self)
+
+    def config(self, mode: RopeMode = RopeMode.SPLIT_HALF) -> DecoderConfig:
+        """The decoder's configuration.
+
+        Args:
+            mode: the layout of RoPE's pairs. With INTERLEAVED, rows of queries and keys stay as they are stored, where
+                they are stored for it; SPLIT_HALF is that of Hugging Face's models.
+
+        Raises:
+            ConfigError: a value contradicts another, or the file's rows are not stored for this layout.
+        """
+        config = DecoderConfig.from_hf(self.config_values, f"{self.path}: as {CONFIG_FILE}")
+        if mode is config.rope.mode:
+            return config
+        if not self.permuted:
+            raise ConfigError(
+                f"{self.path}: rows of queries and keys are stored for {config.rope.mode.value} RoPE only"
+            )
+        return dataclasses.replace(config, rope=dataclasses.replace(config.rope, mode=mode))
+
+    def recipe_of(self, config: DecoderConfig) -> RecipeOf:
+        """Of what the parameters of a configuration are made in this file."""
+        return GgufKeys(config, self.permuted)

@@ -1,0 +1,48 @@
+"""What llama.cpp does to tensors when it converts a model, undone as they are read."""
+
+from typing import Final
+
+import numpy as np
+
+from lang_core import WeightSource
+from transformer_core.checkpoints import Stored
+
+Shape = tuple[int, ...]
+
+
+class SplitHalves(Stored):
+    """Rows of queries or keys as SPLIT_HALF RoPE pairs them, of a tensor that is stored for INTERLEAVED.
+
+    The converter (``LlamaModel.permute``) views the rows of a head as [2, H/2] and swaps the two axes, so that row
+    ``2 i + part`` in the file is row ``part H/2 + i`` of the model.
+
+    Args:
+        key: of the stored tensor.
+        shape: [heads * H, ..], stored and made.
+        heads: N or K.
+    """
+
+    def __init__(self, key: str, shape: Shape, heads: int) -> None:
+        super().__init__(key, shape)
+        self._size: Final = shape[0] // heads
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """A copy of these rows; the heads that they are of are read."""
+        size = self._size
+        first, last = start // size, -(-stop // size)
+        read = super().rows(source, first * size, last * size)
+        pairs = read.reshape(last - first, size // 2, 2, *read.shape[1:])
+        begin = start - first * size
+        return pairs.swapaxes(1, 2).reshape(read.shape)[begin : begin + stop - start]
+
+
+class LessOne(Stored):
+    """The weight of a norm that adds 1 to it; what is stored is the sum (Gemma).
+
+    The difference is exact for sums of 1/2 and more, so that the norm finds the very sum again.
+    """
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """A copy, in the stored dtype."""
+        stored = super().rows(source, start, stop)
+        return (stored.astype(np.float32) - np.float32(1)).astype(stored.dtype)
