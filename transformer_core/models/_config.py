@@ -197,7 +197,6 @@ class DecoderConfig:
 
     def facts(self) -> dict[str, Any]:
         """What the description of a bundle says of the model."""
-        rope = self.rope
         return {
             "vocabulary": self.vocabulary,
             "hidden": self.hidden,
@@ -208,14 +207,8 @@ class DecoderConfig:
             "head_size": self.head_size,
             "windows": list(self.windows),
             "tied": self.tied,
-            "rope": {
-                "layout": rope.mode.value,
-                "base": rope.base,
-                "rotated": rope.rotated,
-                "trained_length": rope.trained_length,
-                "scaling": {"type": _scaling_name(rope.scaling)}
-                | (asdict(rope.scaling) if is_dataclass(rope.scaling) else {}),
-            },
+            "rope": None if self.learned_positions else _rope_facts(self.rope),
+            "local_rope": None if self.local_rope is None else _rope_facts(self.local_rope),
         }
 
 
@@ -265,6 +258,17 @@ def _decoder_family(family: AnyFamily, where: str) -> Family:
     if not isinstance(family, Family):
         raise ConfigError(f"{where}{family.architecture} is no decoder: take load_model, which reads any model")
     return family
+
+
+def _rope_facts(rope: RopeConfig) -> dict[str, Any]:
+    return {
+        "layout": rope.mode.value,
+        "base": rope.base,
+        "rotated": rope.rotated,
+        "trained_length": rope.trained_length,
+        "scaling": {"type": _scaling_name(rope.scaling)}
+        | (asdict(rope.scaling) if is_dataclass(rope.scaling) else {}),
+    }
 
 
 def _scaling_name(scaling: RopeScaling) -> str:

@@ -283,6 +283,15 @@ def test_gemmas():
     assert isinstance(scaled.local_rope.scaling, NoScaling)
 
 
+def test_the_description_has_the_ropes_that_a_model_uses():
+    plain = read("Gemma3", num_key_value_heads=2, head_dim=10).facts()
+    assert (plain["rope"]["base"], plain["local_rope"]["base"]) == (1e6, 1e4)
+    assert read().facts()["local_rope"] is None
+    sizes = {"n_embd": 24, "n_head": 6, "n_layer": 2, "n_positions": 32, "vocab_size": 50}
+    learned = DecoderConfig.from_hf({"architectures": ["GPT2LMHeadModel"], "layer_norm_epsilon": 1e-5, **sizes})
+    assert learned.facts()["rope"] is None
+
+
 def test_shares_of_a_head_that_rotate():
     glm = read("Glm", num_key_value_heads=2, head_dim=8)
     assert (glm.rope.rotated, glm.rope.mode, glm.qkv_bias) == (4, RopeMode.INTERLEAVED, True)
