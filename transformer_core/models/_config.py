@@ -266,8 +266,7 @@ def _rope_facts(rope: RopeConfig) -> dict[str, Any]:
         "base": rope.base,
         "rotated": rope.rotated,
         "trained_length": rope.trained_length,
-        "scaling": {"type": _scaling_name(rope.scaling)}
-        | (asdict(rope.scaling) if is_dataclass(rope.scaling) else {}),
+        "scaling": {"type": _scaling_name(rope.scaling)} | (asdict(rope.scaling) if is_dataclass(rope.scaling) else {}),
     }
 
 
