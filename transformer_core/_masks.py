@@ -55,3 +55,17 @@ def mask_bias(ctx: ExecutionContext, mask: Tensor) -> Tensor:
     spread evenly. ``ctx.ops.attention`` with the mask itself gives zeros there.
     """
     return ctx.ops.select(mask, ctx.ops.constant(0.0, "f32"), ctx.ops.constant(_HIDDEN, "f32"))
+
+
+def padding_bias(ctx: ExecutionContext, mask: Tensor) -> Tensor:
+    """What keys that are padding add to scores.
+
+    Args:
+        ctx: where to compute.
+        mask: integers [B, S], 0 where a key is padding. In every row some key must count.
+
+    Returns:
+        f32 [B, 1, 1, 1, S], for ``grouped_attention``.
+    """
+    counts = ctx.ops.not_equal(mask, 0)
+    return mask_bias(ctx, ctx.ops.reshape(counts, (mask.shape[0], 1, 1, 1, mask.shape[1])))

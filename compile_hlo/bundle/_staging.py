@@ -91,7 +91,7 @@ def _check(output: Path) -> None:
 def _check_strangers(output: Path) -> None:
     """Refuses to replace a bundle's directory in which somebody put files of his own."""
     try:
-        own = {MARK, REPORT, *KernelConfig.read(output / MARK).sha256}
+        own = {Path(name).parts[0] for name in (MARK, REPORT, *KernelConfig.read(output / MARK).sha256)}
     except InputError:
         return  # a bundle that cannot be read is replaced
     strangers = sorted(path.name for path in output.iterdir() if path.name not in own)

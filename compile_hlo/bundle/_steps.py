@@ -112,7 +112,8 @@ class Steps:
         """Removes what is of no step of this run and not to be kept."""
         self._remove_but({*keep, *self.sha256})
 
-    def _remove_but(self, names: set[str]) -> None:
+    def _remove_but(self, files: set[str]) -> None:
+        names = {Path(file).parts[0] for file in files}
         for path in self._directory.iterdir():
             if path.name not in names and path.name != self.FILE:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

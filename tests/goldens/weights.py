@@ -18,7 +18,15 @@ import safetensors.numpy
 from tests.goldens._case_types import Config, GoldenCase, StoredDType
 from tests.goldens._shapes import is_zero_centred, sizes_of, weight_shapes
 
-__all__ = ["checksum", "random_weights", "sizes_of", "stored_weights", "weight_shapes", "write_checkpoint"]
+__all__ = [
+    "checksum",
+    "random_weights",
+    "sizes_of",
+    "stored_weights",
+    "unit_values",
+    "weight_shapes",
+    "write_checkpoint",
+]
 
 Layout = Literal["sequential", "round_robin"]
 
@@ -51,12 +59,17 @@ def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def _random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: float) -> np.ndarray:
+def unit_values(key: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """f32 in ``[-1, 1)``, the same on every machine, other ones for every key and seed."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     bits = np.random.PCG64(int.from_bytes(digest[:16], "little")).random_raw(int(np.prod(shape)))
     # 24 bits fill an f32's significand: the integer, its conversion and the scaling by 2**-23 are all exact.
     integers = (bits >> np.uint64(40)).astype(np.int64) - (1 << 23)
-    unit = (integers.astype(np.float32) * np.float32(2.0**-23)).reshape(shape)
+    return (integers.astype(np.float32) * np.float32(2.0**-23)).reshape(shape)
+
+
+def _random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: float) -> np.ndarray:
+    unit = unit_values(key, shape, seed)
     if key.endswith(_NORMS):
         return np.float32(centre) + np.float32(0.25) * unit
     if key.endswith(".bias"):

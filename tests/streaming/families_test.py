@@ -1,4 +1,7 @@
-"""Streamed text is buffered text for every family of decoders."""
+"""Streamed text is buffered text for every family of models."""
+
+import json
+from pathlib import Path
 
 import pytest
 
@@ -6,9 +9,13 @@ from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
 from lang_core import EntryPoint
 from tests.goldens.cases import CASES, GoldenCase
-from transformer_core.models import DecoderConfig, DecoderLM, architectures, entry_points
+from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
+from tests.goldens.encoders.files import write_config
+from transformer_core.models import architectures, entry_points, load_model
 
-_ONE_EACH = {case.config["architectures"][0]: case for case in reversed(CASES.values())}
+_ONE_EACH: dict[str, GoldenCase | EncoderCase] = {
+    case.config["architectures"][0]: case for case in reversed((*CASES.values(), *ENCODER_CASES.values()))
+}
 
 
 def _lowered(points: tuple[EntryPoint, ...], streaming: bool, block_functions: bool) -> str:
@@ -19,9 +26,15 @@ def _lowered(points: tuple[EntryPoint, ...], streaming: bool, block_functions: b
 
 @pytest.mark.parametrize("block_functions", [False, True])
 @pytest.mark.parametrize("case", _ONE_EACH.values(), ids=_ONE_EACH)
-def test_a_familys_entry_points(case: GoldenCase, block_functions: bool) -> None:
-    model = DecoderLM(DecoderConfig.from_hf(case.config))
-    points = entry_points(model, names=("forward", "prefill", "decode"), sequence=6, max_sequence=16)
+def test_a_familys_entry_points(case: GoldenCase | EncoderCase, block_functions: bool, tmp_path: Path) -> None:
+    if isinstance(case, EncoderCase):
+        write_config(tmp_path, case)
+        model = load_model(tmp_path)
+        points = entry_points(model, names=model.ENTRY_POINTS, batch=2)
+    else:
+        (tmp_path / "config.json").write_text(json.dumps(case.config))
+        model = load_model(tmp_path)
+        points = entry_points(model, names=model.ENTRY_POINTS, sequence=6, max_sequence=16)
     assert _lowered(points, True, block_functions) == _lowered(points, False, block_functions)
 
 

@@ -1,6 +1,7 @@
 """Inputs that exercise an entry point."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
@@ -8,16 +9,20 @@ from lang_core import TensorSpec
 
 Arrays = dict[str, np.ndarray]
 
+# Arguments that are pictures and sound.
+_NUMBERS: Final = ("pixel_values", "input_features")
+_NO_TOKENS: Final = TensorSpec((1, 0), "i32")
+
 
 def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
-    """Varied tokens, and the caches of ``state`` where it has them.
+    """Varied tokens with padding after them, varied numbers, and the caches of ``state`` where it has them.
 
     Args:
         arguments: specs by name.
         vocabulary: V.
         state: results of the calls before, and their ``next_position``.
     """
-    tokens = arguments["token_ids"]
+    tokens = arguments.get("token_ids", _NO_TOKENS)
     capacity = max((s.shape[2] for name, s in arguments.items() if name.endswith("_cache")), default=tokens.shape[1])
     begin = min(int(state.get("next_position", np.int32(0))), capacity - tokens.shape[1])
     inputs: Arrays = {}
@@ -29,6 +34,14 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
             inputs["position"] = np.asarray(begin, np.int32)
         elif name == "last":
             inputs["last"] = np.asarray(tokens.shape[1] - 1, np.int32)
+        elif name == "attention_mask":
+            lengths = [max(1, spec.shape[1] * (4 - row % 4) // 4 - 1) for row in range(spec.shape[0])]
+            inputs[name] = (np.arange(spec.shape[1]) < np.array(lengths)[:, None]).astype(spec.dtype.numpy)
+        elif name == "token_type_ids":
+            inputs[name] = np.tile(np.arange(spec.shape[1]) * 2 // spec.shape[1], (spec.shape[0], 1)).astype(np.int32)
+        elif name in _NUMBERS:
+            waves = np.sin(np.arange(spec.size, dtype=np.float64) * 0.37) * 1.5
+            inputs[name] = waves.reshape(spec.shape).astype(spec.dtype.numpy)
         else:
             inputs[name] = _cached(spec, state.get(name))
     return inputs
@@ -36,7 +49,8 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
 
 def next_state(inputs: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> Arrays:
     """What the next call starts from."""
-    position = inputs.get("position", np.int32(0)) + inputs["token_ids"].shape[1]
+    tokens = inputs.get("token_ids")
+    position = inputs.get("position", np.int32(0)) + (0 if tokens is None else tokens.shape[1])
     return {**results, "next_position": np.asarray(position)}
 
 

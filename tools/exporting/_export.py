@@ -224,6 +224,7 @@ class _Run:
         copied = [name for name in BUNDLED_FILES if (self._source.directory / name).is_file()]
         for name in copied:
             (self._staging / name).unlink(missing_ok=True)
+            (self._staging / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(self._source.directory / name, self._staging / name)
         self._steps.end([*copied, MARK, REPORT])
         self._export.hashes = hashes_of(self._staging, copied, self._steps.sha256)

@@ -37,9 +37,16 @@ from tools.exporting._memory import (
 from tools.exporting._source import ModelSource
 from tools.exporting._weights import layout_of
 from tools.text import TOKENIZER_FILES
+from transformer_core.models import CONFIG_FILE, SENTENCE_FILES
 
 # What a bundle takes over from the model's directory, where it is there.
-BUNDLED_FILES: Final = ("config.json", "generation_config.json", *TOKENIZER_FILES)
+BUNDLED_FILES: Final = (
+    CONFIG_FILE,
+    "generation_config.json",
+    *SENTENCE_FILES,
+    "preprocessor_config.json",
+    *TOKENIZER_FILES,
+)
 
 # Bytes of what libraries write: at least so many, and so many per emitted node (docs/benchmarks.md).
 _ARTIFACT: Final = 7_500, 3

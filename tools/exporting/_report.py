@@ -66,7 +66,7 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
 
 def _actual(export: Export, staging: Path) -> dict[str, Any]:
     """What came of the prediction, in its form. The report's own bytes are not known yet."""
-    files = {path.name: path.stat().st_size for path in staging.iterdir() if path.name in {MARK, *export.hashes}}
+    files = {name: (staging / name).stat().st_size for name in sorted({MARK, *export.hashes})}
     compilers = [target["compiler_peak_rss_bytes"] for target in export.targets.values()]
     return {
         "nodes": node_counts(export.lowered),

@@ -26,6 +26,7 @@ from transformer_core.checkpoints._random_llama import (
 )
 from transformer_core.checkpoints._recipes import Cut, Interleaved, Recipe, Stacked, Stored, Transposed
 from transformer_core.checkpoints._renamed_keys import RenamedKeys, first_of
+from transformer_core.checkpoints._renamed_modules import RenamedModules
 from transformer_core.checkpoints._writer import (
     write_safetensors,
     write_sharded_safetensors,
@@ -45,6 +46,7 @@ __all__ = [
     "Recipe",
     "RecipeOf",
     "RenamedKeys",
+    "RenamedModules",
     "SafetensorsCheckpoint",
     "SafetensorsFile",
     "Stacked",

@@ -26,12 +26,16 @@ from transformer_core.models._layer import DecoderLayer
 from transformer_core.models._load import load_model
 from transformer_core.models._model import Model, ModelConfig, ModelFamily, Sizes, entry_points
 from transformer_core.models._registry import CONFIG_FILE, architectures, register
+from transformer_core.models._sentence import SENTENCE_FILES, Pooling, PoolingMode, read_pooling
 from transformer_core.models._weights import stored_specs, tied_keys, unused_keys, weights_of
+from transformer_core.models.encoders import ENCODERS
 from transformer_core.models.families import FAMILIES
 
 __all__ = [
     "CONFIG_FILE",
+    "ENCODERS",
     "FAMILIES",
+    "SENTENCE_FILES",
     "Caches",
     "Decoder",
     "DecoderConfig",
@@ -45,11 +49,14 @@ __all__ = [
     "ModelConfig",
     "ModelFamily",
     "NormKind",
+    "Pooling",
+    "PoolingMode",
     "Sizes",
     "architectures",
     "entry_points",
     "load_config",
     "load_model",
+    "read_pooling",
     "register",
     "stored_specs",
     "tied_keys",

@@ -4,10 +4,12 @@ import os
 from typing import Any
 
 from lang_core import ConfigError, DType
+from transformer_core._config_fields import ConfigFields
 from transformer_core.models._config import Family
 from transformer_core.models._decoder import DecoderLM
 from transformer_core.models._model import Model, ModelFamily
 from transformer_core.models._registry import config_values, family_in
+from transformer_core.models._sentence import Pooling, read_pooling
 
 
 def load_model(
@@ -18,6 +20,8 @@ def load_model(
     weights: bool = True,
 ) -> Model[Any]:
     """The model that ``config.json`` of a Hugging Face directory describes; no weight is read.
+
+    One that modules.json of sentence-transformers stands beside embeds sentences.
 
     Args:
         directory: holds config.json.
@@ -34,5 +38,17 @@ def load_model(
     if isinstance(family, Family):
         return DecoderLM(config, dtype, num_layers)
     if isinstance(family, ModelFamily):
+        pooling = read_pooling(directory)
+        if pooling is not None:
+            config = _embedding(family, fields, config, pooling)
         return family.make(config, dtype, num_layers)
     raise ConfigError(f"{fields.where}: {family.architecture} is registered as a {type(family).__name__}, not a family")
+
+
+def _embedding(family: ModelFamily[Any], fields: ConfigFields, config: Any, pooling: Pooling) -> Any:
+    if family.embedding is None:
+        raise ConfigError(
+            f"{fields.where}: {family.architecture} embeds no sentences, and modules.json beside it says that it does: "
+            "remove that file to export the model without"
+        )
+    return family.embedding(config, pooling)

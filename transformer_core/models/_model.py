@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf
+from transformer_core.models._sentence import Pooling
 
 # Tokens that one call takes where nobody says how many.
 DEFAULT_SEQUENCE: Final = 64
@@ -164,6 +165,7 @@ class ModelFamily(Generic[ConfigT]):
 
     Attributes:
         make: the model of a configuration, in a dtype, with so many of its layers.
+        embedding: the configuration of a model that embeds sentences so; None of a family that cannot.
     """
 
     architecture: str
@@ -173,3 +175,4 @@ class ModelFamily(Generic[ConfigT]):
     stored: Callable[[ConfigT], RecipeOf] | None = None
     layer_key: str = "*layer.{}"
     ignorable: tuple[str, ...] = ()
+    embedding: Callable[[ConfigT, Pooling], ConfigT] | None = None

@@ -117,18 +117,30 @@ def json_object(path: str, remedy: str) -> Mapping[str, Any]:
     Raises:
         ConfigError: the file is missing, unreadable or no JSON object.
     """
+    values = _json(path, remedy)
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: expected a JSON object; found {type(values).__name__}: fetch the file again")
+    return values
+
+
+def json_array(path: str, remedy: str) -> list[Any]:
+    """The array in a JSON file; otherwise as ``json_object``."""
+    values = _json(path, remedy)
+    if not isinstance(values, list):
+        raise ConfigError(f"{path}: expected a JSON array; found {type(values).__name__}: fetch the file again")
+    return values
+
+
+def _json(path: str, remedy: str) -> Any:
     try:
         with open(path, encoding="utf-8") as file:
-            values = json.load(file)
+            return json.load(file)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file: {remedy}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:  # json.JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise ConfigError(f"{path}: is no JSON: {error}: fetch the file again") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: expected a JSON object; found {type(values).__name__}: fetch the file again")
-    return values
 
 
 def _named(config: ConfigFields) -> AnyFamily:

@@ -1,0 +1,98 @@
+"""Tiny encoders, as plain data: nothing here imports torch or transformers.
+
+``make_encoder_goldens.py`` computed the files in ``data/`` from these cases, ``files.py`` reads them.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class EncoderCase:
+    """One tiny random encoder, and what makes it worth testing.
+
+    Attributes:
+        name: the case's name and the stem of its file in ``data/``.
+        twist: what this case covers that the others do not, in one line.
+        config: ``config.json``.
+        seed: of weights and inputs.
+        lengths: of the rows of text, the longest being T; empty of a model that takes none.
+        must_matter: config changes, each of which must move the results visibly.
+        pooling: sentence-transformers' mode, for a model with modules.json beside its config.json.
+    """
+
+    name: str
+    twist: str
+    config: Mapping[str, Any]
+    seed: int
+    lengths: tuple[int, ...] = ()
+    must_matter: tuple[Mapping[str, Any], ...] = ()
+    pooling: str = ""
+
+    @property
+    def architecture(self) -> str:
+        """The first of ``architectures``."""
+        return self.config["architectures"][0]
+
+    def digest(self) -> str:
+        """SHA-256 of everything the golden file depends on."""
+        facts = [dict(self.config), self.seed, self.lengths, self.pooling]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+_BERT = {
+    "architectures": ["BertModel"],
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 24,
+    "initializer_range": 0.02,
+    "intermediate_size": 41,
+    "layer_norm_eps": 1e-3,
+    "max_position_embeddings": 19,
+    "model_type": "bert",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "pad_token_id": 0,
+    "position_embedding_type": "absolute",
+    "type_vocab_size": 3,
+    "vocab_size": 67,
+}
+BERT_CASES = (
+    EncoderCase(
+        "bert",
+        "the pooler, three types of tokens, rows of unequal length",
+        _BERT,
+        seed=1,
+        lengths=(9, 5),
+        must_matter=({"layer_norm_eps": 1e-1}, {"hidden_act": "relu"}),
+    ),
+    EncoderCase(
+        "bert_masked_lm",
+        "the head of masked language models, over odd heads, with the other gelu",
+        {**_BERT, "architectures": ["BertForMaskedLM"], "hidden_act": "gelu_new", "num_attention_heads": 8},
+        seed=2,
+        lengths=(4, 11, 7),
+        must_matter=({"hidden_act": "relu"}, {"num_attention_heads": 4}),
+    ),
+    EncoderCase(
+        "bert_sentence",
+        "sentences: the mean over what is no padding, of length 1",
+        {**_BERT, "hidden_size": 20, "num_hidden_layers": 2},
+        seed=3,
+        lengths=(6, 13, 2),
+        pooling="mean",
+    ),
+    EncoderCase(
+        "bert_sentence_max",
+        "sentences: the greatest of what is no padding",
+        {**_BERT, "num_hidden_layers": 1},
+        seed=4,
+        lengths=(3, 8),
+        pooling="max",
+    ),
+)
+ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in BERT_CASES}

@@ -1,0 +1,85 @@
+"""Read the golden files in ``data/``, and write checkpoints of their cases. No weight is stored."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from tests.goldens.encoders.cases import EncoderCase
+from tests.goldens.weights import unit_values
+
+DATA = Path(__file__).parent / "data"
+_PICKY = ("query", "key", "q_proj", "k_proj", "in_proj")
+
+
+@dataclass(frozen=True)
+class EncoderGolden:
+    """What transformers computed for an ``EncoderCase``, in f32 with eager attention.
+
+    Attributes:
+        inputs: by the names of our entry points' arguments.
+        outputs: by the names of our entry points' results, and others that ``make_encoder_goldens.py`` names.
+        hidden: ``[L, B, T, D]``, the encoder's states after each layer.
+    """
+
+    inputs: dict[str, np.ndarray]
+    outputs: dict[str, np.ndarray]
+    hidden: np.ndarray
+
+
+def read_encoder_golden(name: str) -> EncoderGolden:
+    """The golden arrays of the case called ``name``."""
+    with np.load(DATA / f"{name}.npz", allow_pickle=False) as file:
+        arrays = {key: file[key] for key in file.files}
+    hidden = arrays.pop("hidden")
+    inputs = {key.removeprefix("input."): array for key, array in arrays.items() if key.startswith("input.")}
+    outputs = {key.removeprefix("output."): array for key, array in arrays.items() if key.startswith("output.")}
+    return EncoderGolden(inputs, outputs, hidden)
+
+
+def read_encoder_manifest() -> dict[str, Any]:
+    """Versions, and per case its digest and the keys and shapes that transformers stores."""
+    return json.loads((DATA / "manifest.json").read_text())
+
+
+def random_encoder_weights(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
+    """f32 weights; those of norms lie around 1, attention is picky."""
+    return {key: _tensor(key, tuple(shape), seed) for key, shape in shapes.items()}
+
+
+def _tensor(key: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    unit = unit_values(key, shape, seed)
+    if len(shape) == 1:
+        return np.float32(0.5) * unit if key.endswith("bias") else np.float32(1.0) + np.float32(0.25) * unit
+    embeds = len(shape) == 2 and ("embedding" in key or ".embed_" in key)
+    if embeds or shape[0] == 1:
+        return unit * np.float32(np.sqrt(3.0 * 4.0 / shape[-1]))
+    gain = 3.0 if any(name in key for name in _PICKY) else 1.5
+    return unit * np.float32(np.sqrt(3.0 * gain / np.prod(shape[1:])))
+
+
+def encoder_weights(case: EncoderCase) -> dict[str, np.ndarray]:
+    """The case's weights, under the keys that transformers stores."""
+    return random_encoder_weights(read_encoder_manifest()["cases"][case.name]["shapes"], case.seed)
+
+
+def write_encoder_checkpoint(directory: Path, case: EncoderCase) -> None:
+    """Writes the case's files into an empty directory, as transformers and sentence-transformers do."""
+    write_config(directory, case)
+    safetensors.numpy.save_file(encoder_weights(case), directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def write_config(directory: Path, case: EncoderCase) -> None:
+    """Writes ``config.json``, and what makes a model one of sentence-transformers."""
+    (directory / "config.json").write_text(json.dumps(dict(case.config), indent=2))
+    if case.pooling:
+        kinds = ["Transformer", "Pooling", "Normalize"]
+        modules = [{"idx": i, "type": f"sentence_transformers.models.{kind}"} for i, kind in enumerate(kinds)]
+        (directory / "modules.json").write_text(json.dumps(modules))
+        (directory / "1_Pooling").mkdir()
+        modes = {f"pooling_mode_{mode}_tokens": mode == case.pooling for mode in ("mean", "max")}
+        (directory / "1_Pooling" / "config.json").write_text(json.dumps(modes))

@@ -1,0 +1,156 @@
+"""Compute the golden files of encoders with transformers: run by hand, outside Bazel (see ../README.md).
+
+    python -m tests.goldens.encoders.make_encoder_goldens [--only NAME ...]
+
+Each case is checked while it is made: transformers uses every key of the checkpoint and misses none, each change in
+``must_matter`` moves the results, and so does padding that is not masked.
+"""
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import sentence_transformers
+import torch
+import transformers
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
+from tests.goldens.encoders.files import DATA, random_encoder_weights, read_encoder_manifest, write_config
+
+_VISIBLE = 1e-2
+Arrays = dict[str, np.ndarray]
+Shapes = dict[str, list[int]]
+
+
+def main() -> int:
+    """Make the files asked for; a case that fails a check raises, and leaves its file as it was."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=sorted(ENCODER_CASES), default=sorted(ENCODER_CASES))
+    names = parser.parse_args().only
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    DATA.mkdir(exist_ok=True)
+    made = {}
+    for name in names:
+        case = ENCODER_CASES[name]
+        shapes = _shapes(case)
+        inputs = _inputs(case)
+        model = _load(case, shapes)
+        outputs, hidden = _run(case, model, inputs)
+        _check(case, shapes, inputs, outputs)
+        arrays = {f"input.{key}": value for key, value in inputs.items()}
+        arrays |= {f"output.{key}": value for key, value in outputs.items()}
+        np.savez_compressed(DATA / f"{name}.npz", hidden=hidden, **arrays)
+        made[name] = {"case": case.digest(), "shapes": shapes}
+        print(f"{name}: {(DATA / f'{name}.npz').stat().st_size} bytes; {[(k, v.shape) for k, v in outputs.items()]}")
+    _write_manifest(made)
+    return 0
+
+
+def _class(case: EncoderCase) -> Any:
+    return getattr(transformers, case.architecture)
+
+
+def _shapes(case: EncoderCase, change: Mapping[str, Any] | None = None) -> Shapes:
+    """Keys and shapes that transformers stores of such a model."""
+    with tempfile.TemporaryDirectory() as name:
+        write_config(Path(name), case)
+        config = transformers.AutoConfig.from_pretrained(name, **(change or {}))
+        _class(case)(config).save_pretrained(name)
+        with safetensors.safe_open(Path(name) / "model.safetensors", "np") as file:
+            return {key: list(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+
+
+def _load(case: EncoderCase, shapes: Shapes, change: Mapping[str, Any] | None = None) -> Any:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        write_config(directory, case)
+        config = {**case.config, **(change or {})}
+        (directory / "config.json").write_text(json.dumps(config))
+        weights = random_encoder_weights({key: tuple(shape) for key, shape in shapes.items()}, case.seed)
+        safetensors.numpy.save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+        model, info = _class(case).from_pretrained(
+            directory, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+        )
+    problems = {kind: keys for kind, keys in info.items() if keys}
+    if problems:
+        raise RuntimeError(f"{case.name}: transformers does not take the checkpoint as it is: {problems}")
+    return model.eval()
+
+
+def _inputs(case: EncoderCase) -> Arrays:
+    random = np.random.default_rng(case.seed)
+    batch, longest = len(case.lengths), max(case.lengths)
+    mask = (np.arange(longest) < np.array(case.lengths)[:, None]).astype(np.int32)
+    return {
+        "token_ids": random.integers(1, case.config["vocab_size"], (batch, longest)).astype(np.int32),
+        "attention_mask": mask,
+        "token_type_ids": random.integers(0, case.config["type_vocab_size"], (batch, longest)).astype(np.int32),
+    }
+
+
+_NAMES = {"token_ids": "input_ids"}
+
+
+def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndarray]:
+    tensors = {_NAMES.get(name, name): torch.from_numpy(array) for name, array in inputs.items()}
+    tensors = {name: each.long() if not each.is_floating_point() else each for name, each in tensors.items()}
+    found = model(**tensors, output_hidden_states=True)
+    names = ("last_hidden_state", "pooler_output", "logits")
+    outputs = {name: found[name].numpy() for name in names if name in found}
+    if case.pooling:
+        del outputs["pooler_output"]
+        outputs["sentence_embedding"] = _embedded(case, found["last_hidden_state"], tensors["attention_mask"])
+    return outputs, torch.stack(found["hidden_states"][1:]).numpy()
+
+
+def _embedded(case: EncoderCase, states: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
+    features = {"token_embeddings": states, "attention_mask": mask}
+    pooled = Pooling(states.shape[-1], case.pooling)(features)
+    return Normalize()(pooled)["sentence_embedding"].numpy()
+
+
+def _check(case: EncoderCase, shapes: Shapes, inputs: Arrays, outputs: Arrays) -> None:
+    last = list(outputs)[-1]
+    if not 0.05 < outputs[last].std() < 10:
+        raise RuntimeError(f"{case.name}: {last} has a standard deviation of {outputs[last].std():.3g}")
+    moves = {str(change): _run(case, _load(case, shapes, change), inputs)[0] for change in case.must_matter}
+    if "attention_mask" in inputs:
+        seen = {**inputs, "attention_mask": np.ones_like(inputs["attention_mask"])}
+        moves["no mask"] = _run(case, _load(case, shapes), seen)[0]
+    for change, found in moves.items():
+        moved = float(np.abs(found[last] - outputs[last]).max())
+        print(f"    {case.name}: {change} moves {last} by {moved:.3g}")
+        if moved < _VISIBLE:
+            raise RuntimeError(f"{case.name}: {change} moves {last} by {moved:.2g} only; the case does not see it")
+
+
+def _write_manifest(made: dict[str, Any]) -> None:
+    known = read_encoder_manifest()["cases"] if (DATA / "manifest.json").exists() else {}
+    manifest = {
+        "script": "tests/goldens/encoders/make_encoder_goldens.py",
+        "versions": {
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            "sentence-transformers": sentence_transformers.__version__,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        "cases": {name: entry for name, entry in sorted({**known, **made}.items()) if name in ENCODER_CASES},
+    }
+    (DATA / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

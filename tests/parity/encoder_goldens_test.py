@@ -1,0 +1,89 @@
+"""Results and hidden states of every golden encoder against transformers'."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compile_dag import evaluate, record
+from lang_core import Module
+from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
+from tests.goldens.encoders.files import encoder_weights, read_encoder_golden, write_encoder_checkpoint
+from tests.parity._golden_encoders import forward_of, opened_encoder
+from tests.parity._golden_models import relative_error
+from transformer_core.checkpoints import SafetensorsCheckpoint, audit
+from transformer_core.models import load_model, stored_specs, tied_keys, unused_keys, weights_of
+
+TOLERANCE = 2e-4
+_ALL = pytest.mark.parametrize("case", ENCODER_CASES.values(), ids=ENCODER_CASES)
+
+
+@_ALL
+def test_the_checkpoint_has_what_the_model_needs(case: EncoderCase, tmp_path: Path) -> None:
+    write_encoder_checkpoint(tmp_path, case)
+    model = load_model(tmp_path)
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        wanted, tied = stored_specs(model, checkpoint), tied_keys(model, checkpoint)
+        found = audit(checkpoint, wanted, tied=tied, ignorable=unused_keys(model))
+        left = set(encoder_weights(case)) - set(found.used)
+        assert left == ({"pooler.dense.weight", "pooler.dense.bias"} if case.pooling else set())
+        weights = weights_of(model, checkpoint)
+        assert all(weights.spec(path).shape == p.spec.shape for path, p in model.named_parameters())
+
+
+@_ALL
+def test_forward(case: EncoderCase, tmp_path: Path) -> None:
+    golden = read_encoder_golden(case.name)
+    with opened_encoder(case, tmp_path) as (model, ctx):
+        point = forward_of(model, golden.inputs)
+        assert [each.name for each in point.arguments] == list(golden.inputs)
+        results = point(ctx, *map(ctx.constant, golden.inputs.values()))
+        assert set(results) == set(golden.outputs)
+        for name, expected in golden.outputs.items():
+            assert results[name].dtype.name == "f32"
+            assert relative_error(results[name], expected) < TOLERANCE, name
+
+
+@_ALL
+def test_hidden_states_after_every_layer(case: EncoderCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = read_encoder_golden(case.name)
+    states: list[np.ndarray] = []
+    call = Module.__call__
+
+    def noted(self: Module, ctx: Any, *inputs: Any, **named: Any) -> Any:
+        result = call(self, ctx, *inputs, **named)
+        if type(self).__name__ == "EncoderLayer":
+            states.append(result.numpy())
+        return result
+
+    monkeypatch.setattr(Module, "__call__", noted)
+    with opened_encoder(case, tmp_path) as (model, ctx):
+        forward_of(model, golden.inputs)(ctx, *map(ctx.constant, golden.inputs.values()))
+    for found, expected in zip(states, golden.hidden, strict=True):
+        assert relative_error(found, expected) < TOLERANCE
+
+
+@_ALL
+def test_recorded_entry_points_give_the_bits_of_eager_ones(case: EncoderCase, tmp_path: Path) -> None:
+    golden = read_encoder_golden(case.name)
+    with opened_encoder(case, tmp_path) as (model, ctx):
+        point = forward_of(model, golden.inputs)
+        inputs = {name: ctx.constant(array) for name, array in golden.inputs.items()}
+        graph = record(point.fn, *[a.spec for a in point.arguments], input_names=list(inputs), name=point.name)
+        found, eager = evaluate(graph, ctx, inputs), point(ctx, *inputs.values())
+        assert list(found) == list(eager)
+        for name in eager:
+            assert found[name].numpy().tobytes() == eager[name].numpy().tobytes(), name
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("bf16", 3e-2), ("f16", 1e-2)])
+@_ALL
+def test_short_dtypes(case: EncoderCase, dtype: str, tolerance: float, tmp_path: Path) -> None:
+    golden = read_encoder_golden(case.name)
+    with opened_encoder(case, tmp_path) as (_, ctx):
+        model = load_model(tmp_path, dtype)
+        results = forward_of(model, golden.inputs)(ctx, *map(ctx.constant, golden.inputs.values()))
+        for name, expected in golden.outputs.items():
+            error = np.linalg.norm(results[name].numpy() - expected) / np.linalg.norm(expected)
+            assert error < tolerance, name

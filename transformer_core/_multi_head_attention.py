@@ -1,0 +1,67 @@
+"""Attention with a key/value head for each query head, over tokens of its own or of elsewhere."""
+
+from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor
+from transformer_core._attention import grouped_attention
+from transformer_core._kv_cache import KVCache
+from transformer_core._linear import Linear
+
+
+class MultiHeadAttention(Module):
+    """Attention without rotation (Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2).
+
+    Self-attention is ``attention(ctx, x, bias)``. For cross-attention, ``keys_values`` of the other sequence is
+    computed once and ``attend`` called as often as need be.
+
+    Args:
+        size: D.
+        heads: N, a divisor of D.
+        bias: whether the projections have biases.
+        key_bias: whether that of the keys has one, where it has not ``bias`` (Whisper).
+        dtype: of the parameters.
+
+    Raises:
+        ConfigError: N does not divide D.
+    """
+
+    def __init__(
+        self, size: int, heads: int, *, bias: bool = True, key_bias: bool | None = None, dtype: DType | str = "f32"
+    ) -> None:
+        if size % heads:
+            raise ConfigError(f"attention: {heads} heads do not divide the model size {size}")
+        self.heads, self.head_size = heads, size // heads
+        self.q_proj = Linear(size, size, bias=bias, dtype=dtype)
+        self.k_proj = Linear(size, size, bias=bias if key_bias is None else key_bias, dtype=dtype)
+        self.v_proj = Linear(size, size, bias=bias, dtype=dtype)
+        self.o_proj = Linear(size, size, bias=bias, dtype=dtype)
+
+    def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """x [B, T, D] over itself; ``bias`` broadcast to [B, N, 1, T, T]: [B, T, D]."""
+        return self.attend(ctx, x, self.keys_values(ctx, x), bias)
+
+    def keys_values(self, ctx: ExecutionContext, memory: Tensor) -> KVCache:
+        """Keys and values [B, N, S, H] of ``memory`` [B, S, D]."""
+        return KVCache(self._heads(ctx, self.k_proj(ctx, memory)), self._heads(ctx, self.v_proj(ctx, memory)))
+
+    def attend(self, ctx: ExecutionContext, x: Tensor, seen: KVCache, bias: Tensor | None = None) -> Tensor:
+        """What the tokens x [B, T, D] see of keys and values [B, N, S, H].
+
+        Args:
+            ctx: where to compute.
+            x: [B, T, D].
+            seen: of ``keys_values``.
+            bias: added to the scores, broadcast to [B, N, 1, T, S]; see ``mask_bias``.
+
+        Returns:
+            [B, T, D].
+        """
+        ops = ctx.ops
+        batch, queries, size = x.shape
+        q = ops.reshape(self._heads(ctx, self.q_proj(ctx, x)), (batch, self.heads, 1, queries, self.head_size))
+        heads = grouped_attention(ctx, q, seen.key, seen.value, bias)  # [B, N, 1, T, H]
+        heads = ops.transpose(ops.reshape(heads, (batch, self.heads, queries, self.head_size)), (0, 2, 1, 3))
+        return self.o_proj(ctx, ops.reshape(heads, (batch, queries, size)))
+
+    def _heads(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """x [B, T, D]: [B, N, T, H]."""
+        apart = ctx.ops.reshape(x, (*x.shape[:2], self.heads, self.head_size))
+        return ctx.ops.transpose(apart, (0, 2, 1, 3))

@@ -1,0 +1,112 @@
+"""Embeddings of sentences, as the sentence-transformers library makes them of a model's last states."""
+
+import enum
+import os
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lang_core import ConfigError, ExecutionContext, Tensor
+from transformer_core._config_fields import ConfigFields
+from transformer_core.models._registry import json_array, json_object
+
+#: What says so, beside config.json.
+SENTENCE_FILES: Final = ("modules.json", "1_Pooling/config.json")
+
+# Of which module in modules.json which kind is; old files say sentence_transformers.models.Pooling.
+_TRANSFORMER: Final = "Transformer"
+_POOLING: Final = "Pooling"
+_NORMALIZE: Final = "Normalize"
+
+
+class PoolingMode(enum.Enum):
+    """How the states of a sentence's tokens become one vector."""
+
+    MEAN = "mean"
+    CLS = "cls"
+    MAX = "max"
+
+
+# As 1_Pooling/config.json says it, one field per mode; new files have pooling_mode.
+_FLAGS: Final = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+
+# Shorter vectors are divided by this, as torch's normalize does.
+_SHORTEST: Final = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """One vector of many (Reimers, Gurevych 2019, arXiv:1908.10084, section 3).
+
+    Attributes:
+        mode: which.
+        normalize: whether it is brought to length 1.
+    """
+
+    mode: PoolingMode
+    normalize: bool
+
+    def __call__(self, ctx: ExecutionContext, x: Tensor, mask: Tensor) -> Tensor:
+        """x f32 [B, T, D], mask i32 [B, T], 0 where padding: f32 [B, D]."""
+        ops = ctx.ops
+        batch, tokens, size = x.shape
+        counts = ops.reshape(ops.not_equal(mask, 0), (batch, tokens, 1))
+        if self.mode is PoolingMode.CLS:
+            pooled = ops.reshape(ops.slice_axis(x, 1, 0, 1), (batch, size))
+        elif self.mode is PoolingMode.MAX:
+            pooled = ops.max(ops.select(counts, x, float("-inf")), 1)
+        else:
+            total = ops.sum(ops.select(counts, x, 0.0), 1)
+            pooled = ops.div(total, ops.maximum(ops.sum(ops.cast(counts, "f32"), 1), 1e-9))
+        if not self.normalize:
+            return pooled
+        length = ops.sqrt(ops.sum(ops.mul(pooled, pooled), -1, keepdims=True))
+        return ops.div(pooled, ops.maximum(length, _SHORTEST))
+
+    def facts(self) -> dict[str, Any]:
+        """For descriptions."""
+        return {"mode": self.mode.value, "normalize": self.normalize}
+
+
+def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
+    """How a directory of sentence-transformers embeds sentences; None of a directory without modules.json.
+
+    Raises:
+        ConfigError: a file is missing or damaged, or says what is not supported; names file and field.
+    """
+    path = os.path.join(os.fspath(directory), "modules.json")
+    if not os.path.exists(path):
+        return None
+    kinds: list[str] = []
+    for entry in json_array(path, "fetch the file again"):
+        kind = entry.get("type") if isinstance(entry, dict) else None
+        if not isinstance(kind, str):
+            raise ConfigError(f"{path}: expected objects with a field 'type'; found {entry!r}: fetch the file again")
+        kinds.append(kind.rpartition(".")[2])
+    if kinds not in ([_TRANSFORMER, _POOLING], [_TRANSFORMER, _POOLING, _NORMALIZE]):
+        raise ConfigError(
+            f"{path}: expected the modules {_TRANSFORMER}, {_POOLING} and perhaps {_NORMALIZE}; found "
+            f"{', '.join(kinds) or 'none'}: others are not supported"
+        )
+    where = os.path.join(os.fspath(directory), "1_Pooling", "config.json")
+    fields = ConfigFields(json_object(where, "modules.json names a module Pooling, which it describes"), where)
+    return Pooling(_mode(fields), _NORMALIZE in kinds)
+
+
+def _mode(fields: ConfigFields) -> PoolingMode:
+    known = tuple(mode.value for mode in PoolingMode)
+    if fields.has("pooling_mode"):
+        return PoolingMode(fields.choice("pooling_mode", known))
+    chosen = [name for name in _FLAGS if fields.boolean(name, False)] or ["pooling_mode_mean_tokens"]
+    if len(chosen) > 1:
+        fields.refuse(chosen[1], f"false, for {chosen[0]} is true: several modes at once are not supported")
+    if _FLAGS[chosen[0]] not in known:
+        supported = ", ".join(name for name, mode in _FLAGS.items() if mode in known)
+        fields.refuse(chosen[0], f"false: supported are {supported}")
+    return PoolingMode(_FLAGS[chosen[0]])

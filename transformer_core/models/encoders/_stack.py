@@ -1,0 +1,122 @@
+"""Layers in which every token sees every other."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from lang_core import DType, ExecutionContext, Module, Repeated, Tensor
+from transformer_core._feed_forward import Activation, FeedForward
+from transformer_core._multi_head_attention import MultiHeadAttention
+from transformer_core._norm import LayerNorm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackConfig:
+    """What the layers of an encoder are made of.
+
+    Attributes:
+        hidden: D.
+        intermediate: F.
+        layers: L.
+        heads: N.
+        norm_eps: of every norm.
+        activation: of the feed-forward.
+        post_norm: whether norms come after what is added (BERT), not before what is computed.
+        bias: whether attention's projections have biases.
+        key_bias: whether that of the keys has one, where it has not ``bias``.
+    """
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    norm_eps: float
+    activation: Activation
+    post_norm: bool = False
+    bias: bool = True
+    key_bias: bool | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """What the description of a bundle says."""
+        return {
+            "hidden": self.hidden,
+            "intermediate": self.intermediate,
+            "layers": self.layers,
+            "heads": self.heads,
+            "head_size": self.hidden // self.heads,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderConfig:
+    """What every encoder has.
+
+    Attributes:
+        architecture: that of a registered family.
+        stack: its layers.
+    """
+
+    architecture: str
+    stack: StackConfig
+
+    @property
+    def layers(self) -> int:
+        """L."""
+        return self.stack.layers
+
+    @property
+    def stored_layers(self) -> int:
+        """L: no layer is stored that is not run."""
+        return self.stack.layers
+
+    def first_layers(self, count: int) -> Self:
+        """The configuration of a model of the first layers only."""
+        return replace(self, stack=replace(self.stack, layers=count))
+
+    def facts(self) -> dict[str, Any]:
+        """What the description of a bundle says of the model."""
+        return self.stack.facts()
+
+
+def layer_norm(config: StackConfig, dtype: DType) -> LayerNorm:
+    """A norm over D."""
+    return LayerNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
+
+
+class EncoderLayer(Module):
+    """Attention and a feed-forward, each with its norm, and what they compute added to what they got."""
+
+    def __init__(self, config: StackConfig, dtype: DType) -> None:
+        self.self_attn = MultiHeadAttention(
+            config.hidden, config.heads, bias=config.bias, key_bias=config.key_bias, dtype=dtype
+        )
+        self.attention_norm = layer_norm(config, dtype)
+        self.mlp = FeedForward(config.hidden, config.intermediate, activation=config.activation, dtype=dtype)
+        self.mlp_norm = layer_norm(config, dtype)
+        self.post_norm = config.post_norm
+
+    def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """x [B, T, D], ``bias`` broadcast to [B, N, 1, T, T]: [B, T, D]."""
+        x = ctx.tag(x, "input")
+        if self.post_norm:
+            attended = ctx.tag(self.self_attn(ctx, x, bias), "self_attn.output")
+            x = self.attention_norm(ctx, ctx.ops.add(x, attended))
+            forwarded = ctx.tag(self.mlp(ctx, x), "mlp.output")
+            return ctx.tag(self.mlp_norm(ctx, ctx.ops.add(x, forwarded)), "output")
+        attended = ctx.tag(self.self_attn(ctx, self.attention_norm(ctx, x), bias), "self_attn.output")
+        x = ctx.ops.add(x, attended)
+        forwarded = ctx.tag(self.mlp(ctx, self.mlp_norm(ctx, x)), "mlp.output")
+        return ctx.tag(ctx.ops.add(x, forwarded), "output")
+
+
+class EncoderStack(Module):
+    """The layers, one after the other, each in a block of its own."""
+
+    def __init__(self, config: StackConfig, dtype: DType) -> None:
+        self.layers = Repeated(config.layers, lambda index: EncoderLayer(config, dtype))
+
+    def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """x [B, T, D], ``bias`` broadcast to [B, N, 1, T, T]: [B, T, D]."""
+        for layer in self.layers:
+            with ctx.block(layer.path):
+                x = layer(ctx, x, bias)
+        return x
