@@ -28,8 +28,9 @@ from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrd
 from transformer_core._kv_cache import KVCache, cache_spec, cache_starts, kv_layout
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import Linear
-from transformer_core._masks import causal_mask, mask_bias
+from transformer_core._masks import causal_mask, mask_bias, padding_bias
 from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
+from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
 from transformer_core._rope import apply_rope, inverse_frequencies, rope, rope_tables
 from transformer_core._rope_config import RopeConfig, RopeKind, RopeMode, rope_config_from_hf
@@ -66,6 +67,7 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "LongropeScaling",
+    "MultiHeadAttention",
     "NoScaling",
     "RMSNorm",
     "RopeConfig",
@@ -88,6 +90,7 @@ __all__ = [
     "kv_layout",
     "make_step",
     "mask_bias",
+    "padding_bias",
     "repeat_heads",
     "rope",
     "rope_config_from_hf",

@@ -1,10 +1,8 @@
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from lang_core import CheckpointError, TensorSpec, WeightSource
-from transformer_core.checkpoints import ComposedWeights, MemoryWeights, RenamedModules
+from lang_core import MappingWeights, TensorSpec, WeightSource
+from transformer_core.checkpoints import ComposedWeights, RenamedModules
 
 KEYS = RenamedModules(
     {"tokens": "words", "layers.{}.norm": "layer.{}.LayerNorm", "head.bias": "cls.bias"}, above=("bert.",)
@@ -12,7 +10,7 @@ KEYS = RenamedModules(
 
 
 def names(*keys: str) -> WeightSource:
-    return MemoryWeights({key: np.zeros((2, 3), np.float32) for key in keys})
+    return MappingWeights({key: np.zeros((2, 3), np.float32) for key in keys})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +35,7 @@ def test_what_is_missing_is_named_as_the_checkpoint_would() -> None:
 
 
 def test_as_weights() -> None:
-    source = MemoryWeights({"bert.layer.1.LayerNorm.gamma": np.array([1, 2, 3], np.float32)})
+    source = MappingWeights({"bert.layer.1.LayerNorm.gamma": np.array([1, 2, 3], np.float32)})
     weights = ComposedWeights(source, {"layers.1.norm.weight": TensorSpec((3,), "f32")}, KEYS)
     assert weights.read("layers.1.norm.weight").tolist() == [1, 2, 3]
     assert list(weights.keys()) == ["layers.1.norm.weight"]

@@ -138,7 +138,7 @@ def _check(case: EncoderCase, shapes: Shapes, inputs: Arrays, outputs: Arrays) -
 
 def _write_manifest(made: dict[str, Any]) -> None:
     known = read_encoder_manifest()["cases"] if (DATA / "manifest.json").exists() else {}
-    manifest = {
+    head = {
         "script": "tests/goldens/encoders/make_encoder_goldens.py",
         "versions": {
             "numpy": np.__version__,
@@ -147,9 +147,11 @@ def _write_manifest(made: dict[str, Any]) -> None:
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         },
-        "cases": {name: entry for name, entry in sorted({**known, **made}.items()) if name in ENCODER_CASES},
     }
-    (DATA / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    cases = {name: entry for name, entry in sorted({**known, **made}.items()) if name in ENCODER_CASES}
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in cases.items())
+    text = f'{json.dumps(head, indent=1)[:-2]},\n "cases": {{\n{lines}\n }}\n}}\n'
+    (DATA / "manifest.json").write_text(text)
 
 
 if __name__ == "__main__":

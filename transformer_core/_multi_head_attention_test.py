@@ -1,0 +1,57 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lang_core import ConfigError
+from transformer_core._masks import padding_bias
+from transformer_core._multi_head_attention import MultiHeadAttention
+from transformer_core._weights_for_tests import RandomWeights, context_of
+
+ATTENTION = MultiHeadAttention(12, 3, key_bias=False)
+CTX = context_of(ATTENTION)
+WEIGHTS = RandomWeights(ATTENTION)
+RANDOM = np.random.default_rng(0)
+X, MEMORY = (RANDOM.standard_normal((2, length, 12)).astype(np.float32) for length in (5, 7))
+
+
+def expected(x: np.ndarray, memory: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
+    """jax's attention, [B, T, N, H]; ``counts`` bool [B, S]."""
+
+    def heads(name: str, y: np.ndarray) -> jax.Array:
+        bias = WEIGHTS.read(f"{name}.bias") if WEIGHTS.has(f"{name}.bias") else 0.0
+        return jnp.reshape(y @ WEIGHTS.read(f"{name}.weight").T + bias, (*y.shape[:2], 3, 4))
+
+    mask = None if counts is None else jnp.asarray(counts)[:, None, None, :]
+    seen = jax.nn.dot_product_attention(heads("q_proj", x), heads("k_proj", memory), heads("v_proj", memory), mask=mask)
+    return np.asarray(seen.reshape(*x.shape)) @ WEIGHTS.read("o_proj.weight").T + WEIGHTS.read("o_proj.bias")
+
+
+def test_over_itself():
+    np.testing.assert_allclose(ATTENTION(CTX, CTX.constant(X)).numpy(), expected(X, X), rtol=1e-5, atol=1e-5)
+
+
+def test_over_others_whose_keys_are_made_once():
+    seen = ATTENTION.keys_values(CTX, CTX.constant(MEMORY))
+    assert seen.key.shape == seen.value.shape == (2, 3, 7, 4)
+    found = ATTENTION.attend(CTX, CTX.constant(X), seen).numpy()
+    np.testing.assert_allclose(found, expected(X, MEMORY), rtol=1e-5, atol=1e-5)
+
+
+def test_padding_is_not_seen():
+    mask = np.array([[1, 1, 0, 0, 1], [1, 1, 1, 1, 0]], np.int32)
+    bias = padding_bias(CTX, CTX.constant(mask))
+    assert bias.shape == (2, 1, 1, 1, 5)
+    found = ATTENTION(CTX, CTX.constant(X), bias).numpy()
+    np.testing.assert_allclose(found, expected(X, X, mask != 0), rtol=1e-5, atol=1e-5)
+
+
+def test_biases():
+    paths = [path for path, _ in ATTENTION.named_parameters() if path.endswith("bias")]
+    assert paths == ["q_proj.bias", "v_proj.bias", "o_proj.bias"]
+    assert [path for path, _ in MultiHeadAttention(4, 2, bias=False).named_parameters() if path.endswith("bias")] == []
+
+
+def test_heads_divide_the_size():
+    with pytest.raises(ConfigError, match="attention: 5 heads do not divide the model size 12"):
+        MultiHeadAttention(12, 5)

@@ -1,0 +1,96 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import ConfigError
+from transformer_core._config_fields import ConfigFields
+from transformer_core._feed_forward import Activation
+from transformer_core._weights_for_tests import context_of
+from transformer_core.models._model import Sizes, entry_points
+from transformer_core.models.encoders._bert import BERT, BERT_FOR_MASKED_LM, BertConfig, BertForMaskedLM, BertModel
+
+MINIMAL = {
+    "architectures": ["BertModel"],
+    "hidden_size": 12,
+    "intermediate_size": 20,
+    "max_position_embeddings": 9,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "vocab_size": 31,
+}
+
+
+def read(**changes: Any) -> BertConfig:
+    """A ``None`` takes a field away."""
+    values = {name: value for name, value in {**MINIMAL, **changes}.items() if value is not None}
+    return BERT.read(ConfigFields(values, "dir/config.json"))
+
+
+def test_what_is_not_said_is_as_transformers_has_it():
+    config = read()
+    assert (config.types, config.stack.norm_eps, config.stack.activation) == (2, 1e-12, Activation.GELU)
+    assert (config.layers, config.stored_layers, config.pooler, config.pooling) == (2, 2, True, None)
+    assert config.facts()["positions"] == 9
+    assert BERT_FOR_MASKED_LM.read(ConfigFields(MINIMAL, "")).architecture == "BertForMaskedLM"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"is_decoder": True}, "field 'is_decoder': expected false, or no such field; found True"),
+        ({"add_cross_attention": True}, "field 'add_cross_attention': expected false"),
+        ({"tie_word_embeddings": False}, "field 'tie_word_embeddings': expected true"),
+        ({"position_embedding_type": "relative_key"}, "'position_embedding_type': expected one of absolute"),
+        ({"num_attention_heads": 5}, r"'hidden_size': expected a multiple of num_attention_heads \(5\)"),
+        ({"hidden_act": "sine"}, "'hidden_act': expected one of silu"),
+        ({"vocab_size": None}, "'vocab_size' is missing"),
+        ({"type_vocab_size": 0}, "'type_vocab_size': expected an integer of at least 1"),
+    ],
+)
+def test_what_is_not_supported_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        read(**changes)
+
+
+def test_sizes():
+    model = BertModel(read())
+    assert model.sizes(2, None, None) == Sizes(2, 9, 9)
+    assert BertModel(read(max_position_embeddings=512)).sizes(1, None, None) == Sizes(1, 64, 64)
+    with pytest.raises(ConfigError, match="sequence: expected at most 9, the positions that have embeddings"):
+        entry_points(model, sequence=10)
+    with pytest.raises(ConfigError, match="batch: expected 1 or more; found 0"):
+        entry_points(model, batch=0)
+    with pytest.raises(ConfigError, match="entry point 'prefill' is unknown: there are forward"):
+        entry_points(model, names=["prefill"])
+
+
+def test_arguments_and_results():
+    for model, results in ((BertModel(read()), ["last_hidden_state", "pooler_output"]), (lm(), ["logits"])):
+        (point,) = entry_points(model, batch=2, sequence=5)
+        assert [each.name for each in point.arguments] == ["token_ids", "attention_mask", "token_type_ids"]
+        ones = np.ones((2, 5), np.int32)
+        assert list(point(context_of(model), *[ones] * 3)) == results  # pyright: ignore[reportArgumentType]
+
+
+def lm() -> BertForMaskedLM:
+    return BertForMaskedLM(BERT_FOR_MASKED_LM.read(ConfigFields(MINIMAL, "")), num_layers=1)
+
+
+def test_the_heads_matrix_is_the_embedding():
+    model = lm()
+    assert model.tied() == {
+        "cls.predictions.decoder.weight": "embeddings.tokens.weight",
+        "cls.predictions.decoder.bias": "head.bias",
+    }
+    assert [path for path, p in model.named_parameters() if p.spec.shape == (31, 12)] == ["embeddings.tokens.weight"]
+
+
+def test_padding_changes_nothing_for_the_others():
+    model = BertModel(read())
+    ctx, ids = context_of(model), np.arange(1, 9, dtype=np.int32).reshape(1, 8)
+    types = np.zeros_like(ids)
+    mask = (np.arange(8) < 5).astype(np.int32)[None]
+    padded = model(ctx, ids, mask, types).numpy()[:, :5]  # pyright: ignore[reportArgumentType]
+    short = model(ctx, ids[:, :5], mask[:, :5], types[:, :5]).numpy()  # pyright: ignore[reportArgumentType]
+    np.testing.assert_allclose(padded, short, rtol=1e-5, atol=1e-5)
