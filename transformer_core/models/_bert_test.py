@@ -91,6 +91,6 @@ def test_padding_changes_nothing_for_the_others():
     ctx, ids = context_of(model), np.arange(1, 9, dtype=np.int32).reshape(1, 8)
     types = np.zeros_like(ids)
     mask = (np.arange(8) < 5).astype(np.int32)[None]
-    padded = model(ctx, ids, mask, types).numpy()[:, :5]  # pyright: ignore[reportArgumentType]
-    short = model(ctx, ids[:, :5], mask[:, :5], types[:, :5]).numpy()  # pyright: ignore[reportArgumentType]
+    padded = model(ctx, ids, mask, types).numpy()[:, :5]
+    short = model(ctx, ids[:, :5], mask[:, :5], types[:, :5]).numpy()
     np.testing.assert_allclose(padded, short, rtol=1e-5, atol=1e-5)
