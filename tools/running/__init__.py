@@ -1,8 +1,9 @@
-"""What tools:run and tools:generate do with a bundle."""
+"""What tools:run, tools:generate and tools:embed do with a bundle."""
 
 from tools.running._arrays import read_inputs, write_results
 from tools.running._dump import dumper_of
+from tools.running._embedder import SentenceEmbedder
 from tools.running._model import BundleModel
 from tools.running._stats import GenerationStats
 
-__all__ = ["BundleModel", "GenerationStats", "dumper_of", "read_inputs", "write_results"]
+__all__ = ["BundleModel", "GenerationStats", "SentenceEmbedder", "dumper_of", "read_inputs", "write_results"]

@@ -1,0 +1,52 @@
+"""all-MiniLM-L6-v2, the real model: tokenizer, export, a device, and sentence-transformers' own embeddings.
+
+The model (87 MB) is not in the repository: docs/encoders.md says where it comes from. TAPELINE_MINILM is its directory.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compile_hlo.bundle import Bundle
+from tests.tools._bundles import export
+from tools.running import SentenceEmbedder
+from tools.text import Tokenizer
+
+_MODEL = os.environ.get("TAPELINE_MINILM", "")
+_DEVICE = "local-task"
+pytestmark = pytest.mark.skipif(not _MODEL, reason="TAPELINE_MINILM does not name the model's directory")
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, np.ndarray]:
+    with np.load(Path(__file__).parent / "data" / "minilm.npz", allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def test_it_is_the_model_of_the_reference(golden: dict[str, np.ndarray]) -> None:
+    found = hashlib.sha256((Path(_MODEL) / "model.safetensors").read_bytes()).hexdigest()
+    assert found == str(golden["model_sha256"])
+
+
+def test_token_ids(golden: dict[str, np.ndarray]) -> None:
+    tokenizer = Tokenizer.load(Path(_MODEL))
+    for text, expected in zip(golden["texts"], golden["token_ids"], strict=True):
+        ids = tokenizer.encode(str(text))
+        assert ids == expected[: len(ids)].tolist()
+        assert not expected[len(ids) :].any()
+
+
+def test_embeddings(golden: dict[str, np.ndarray], tmp_path: Path) -> None:
+    """In batches of two, the last of one sentence; the export verifies itself against the eager context."""
+    bundle = Bundle(export(_MODEL, tmp_path / "bundle", batch=2, sequence=64, verify="auto"))
+    with bundle.session(_DEVICE) as session:
+        embed = SentenceEmbedder(bundle, session, Tokenizer.load(bundle.path))
+        found = embed([str(text) for text in golden["texts"]])
+    expected = golden["embeddings"]
+    cosines = (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+    print(f"smallest cosine {cosines.min():.8f}, largest difference {np.abs(found - expected).max():.2g}")
+    assert cosines.min() >= 0.9999
+    assert np.abs(found - expected).max() < 1e-5
