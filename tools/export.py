@@ -24,7 +24,7 @@ from tools.exporting import (
     write_prediction,
 )
 
-_MODEL: Final = flags.DEFINE_string("model", "demo", "A Hugging Face directory, or demo.")
+_MODEL: Final = flags.DEFINE_string("model", "demo", "A Hugging Face directory, a .gguf file, or demo.")
 _OUTPUT: Final = flags.DEFINE_string("output", "tapeline-demo", "The bundle's directory.")
 _ENTRY_POINTS: Final = flags.DEFINE_string(
     "entry_points", None, "A comma list; by default prefill,decode of causal language models, forward of encoders."

@@ -47,6 +47,7 @@ def _model(export: Export) -> dict[str, Any]:
     return {
         "family": export.model.config.architecture,
         "name": options.model,
+        "source": export.source,
         "dtype": options.dtype,
         "batch": export.sizes.batch,
         "sequence": export.sizes.sequence,

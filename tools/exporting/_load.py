@@ -1,12 +1,14 @@
 """What an export knows: the model it was asked for, and what came of it so far."""
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from compile_hlo import LoweredModule
 from compile_hlo.bundle import DebugConfig, PhaseMeter
 from lang_core import EntryPoint, WeightSource
+from tools.cli import say
 from tools.exporting._options import ExportOptions, checked_entry_points
 from tools.exporting._source import ModelSource
 from transformer_core.checkpoints import Audit, audit
@@ -39,6 +41,8 @@ class Export:
         targets: for kernel_config.json.
         verification: for the report.
         hashes: sha256 per file, once the description is written.
+        source: the form of the model's files, for kernel_config.json.
+        dequantised: how many tensors of the checkpoint are packed, per encoding: the bundle has them unpacked.
         debug: the debug module, for kernel_config.json; None where none was asked for.
     """
 
@@ -54,6 +58,8 @@ class Export:
     targets: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     verification: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     hashes: dict[str, str] = dataclasses.field(default_factory=dict)
+    source: dict[str, Any] = dataclasses.field(default_factory=dict)
+    dequantised: dict[str, int] = dataclasses.field(default_factory=dict)
     debug: DebugConfig | None = None
 
     @property
@@ -78,9 +84,22 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
         max_sequence=sizes.max_sequence,
     )
     found = weights = None
+    dequantised: dict[str, int] = {}
     if source.weights is not None:
         weights = weights_of(model, source.weights)
         wanted = stored_specs(model, source.weights)
         tied = tied_keys(model, source.weights)
         found = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model, source.weights))
-    return Export(options, model, sizes, points, weights, found, meter)
+        dequantised = _dequantised(source.weights, found)
+    export = Export(options, model, sizes, points, weights, found, meter)
+    export.source, export.dequantised = source.facts, dequantised
+    return export
+
+
+def _dequantised(source: WeightSource, audited: Audit) -> dict[str, int]:
+    """Counts the packed tensors, and says that they are unpacked."""
+    encodings = Counter(kind for key in audited.used if (kind := source.encoding(key)) is not None)
+    if encodings:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in encodings.most_common())
+        say(f"packed weights ({kinds} tensors) are dequantised: the bundle holds them unpacked")
+    return dict(encodings)

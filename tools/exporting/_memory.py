@@ -16,6 +16,9 @@ _MIB: Final = 1 << 20
 CHUNK_BYTES: Final = 8 * _MIB
 _LEAST_CHUNK_BYTES: Final = _MIB // 4
 
+# Times the f32 bytes of packed rows that unpacking them holds: groups of rows, all of them, and in the model's order.
+_UNPACKING: Final = 3
+
 
 def chunk_bytes(budget: int | None) -> int:
     """The rows of weights to read at a time: a hundredth of the budget, within reason."""
@@ -29,9 +32,21 @@ def lowering_memory(options: ExportOptions, nodes: int) -> int:
     return 4 * _MIB + kept + inline
 
 
-def weights_memory(options: ExportOptions) -> int:
+def weights_memory(options: ExportOptions, lowered: LoweredModule, weights: WeightSource | None) -> int:
     """Anonymous bytes while the archive is written."""
-    return 4 * _MIB + chunk_bytes(options.max_memory) if options.weights == "external" else 0
+    if options.weights != "external":
+        return 0
+    chunk = chunk_bytes(options.max_memory)
+    unpacked = 0
+    if weights is not None:
+        rows = (_row_bytes(spec) for path, spec in lowered.parameters().items() if weights.encoding(path) is not None)
+        unpacked = max((_UNPACKING * max(chunk, row) for row in rows), default=0)
+    return 4 * _MIB + chunk + unpacked
+
+
+def _row_bytes(spec: TensorSpec) -> int:
+    """One row of the first axis in f32: the least that is unpacked at a time."""
+    return 4 * spec.size // max(1, spec.shape[0] if spec.shape else 1)
 
 
 def compiler_memory(target: str, nodes: int, module_bytes: int) -> int:
@@ -57,7 +72,7 @@ def verification_memory(
     """Anonymous bytes while results are compared: caches of every entry point, the widest activations, a weight."""
     if weights is None or options.verify in ("none", "parse"):
         return 4 * _MIB
-    widened = max(_widened_bytes(spec, weights.spec(path)) for path, spec in lowered.parameters().items())
+    widened = max(_widened_bytes(spec, weights, path) for path, spec in lowered.parameters().items())
     caches = sum(a.spec.nbytes for point in points for a in point.arguments if a.alias_result is not None)
     results = sum(spec.nbytes for function in lowered.functions for spec in function.results.values())
     width = max((spec.shape[0] for _, spec in lowered.parameters().items() if spec.ndim == 2), default=1)
@@ -66,6 +81,9 @@ def verification_memory(
     return 24 * _MIB + widened + caches + results + 6 * activations + copies
 
 
-def _widened_bytes(spec: TensorSpec, stored: TensorSpec) -> int:
-    """What the eager context copies of a weight: one in another dtype, or one that NumPy multiplies in f32."""
-    return 4 * spec.size if spec.dtype.itemsize == 2 else spec.nbytes if stored.dtype is not spec.dtype else 0
+def _widened_bytes(spec: TensorSpec, weights: WeightSource, path: str) -> int:
+    """What the eager context copies of a weight: one in another dtype, one that NumPy multiplies in f32, or packed."""
+    copied = (
+        4 * spec.size if spec.dtype.itemsize == 2 else spec.nbytes if weights.spec(path).dtype is not spec.dtype else 0
+    )
+    return copied + (_UNPACKING * 4 * spec.size if weights.encoding(path) is not None else 0)

@@ -148,8 +148,8 @@ def predict(export: Export, source: ModelSource) -> Prediction:
         tuple(guesses),
         {
             "lower": lowering_memory(options, counts["recorded"]),
-            "parameters": weights_memory(options),
-            "compile": weights_memory(options),
+            "parameters": weights_memory(options, lowered, export.weights),
+            "compile": weights_memory(options, lowered, export.weights),
             "verify": verification_memory(options, export.sizes, export.entry_points, lowered, export.weights),
         },
         {

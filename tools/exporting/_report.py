@@ -55,6 +55,7 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
             "missing": list(audit.missing) if audit else [],
             "bytes": sum(spec.nbytes for spec in lowered.parameters().values()),
             "nonfinite": export.nonfinite,
+            "dequantised": export.dequantised,
         },
         "predicted": prediction.as_json(),
         "actual": _actual(export, staging),

@@ -1,16 +1,20 @@
-"""Where a model comes from: a Hugging Face directory, or the built-in demo."""
+"""Where a model comes from: a Hugging Face directory, a GGUF file, or the built-in demo."""
 
 import contextlib
 import hashlib
+import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from compile_hlo.bundle import sha256_of
 from lang_core import InputError, WeightSource
 from tools.demo import write_demo_checkpoint
 from transformer_core.checkpoints import SafetensorsCheckpoint
+from transformer_core.models import CONFIG_FILE
+from transformer_core.models.gguf import GgufModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +26,14 @@ class ModelSource:
         directory: holds config.json, and the tokenizer's files if there are any.
         weights: the checkpoint; None where none was asked for.
         identity: tells its files from others, and from themselves once they are changed.
+        facts: in which form its files are, for the bundle's description.
     """
 
     name: str
     directory: Path
     weights: WeightSource | None
     identity: str
+    facts: dict[str, Any]
 
 
 @contextlib.contextmanager
@@ -46,15 +52,35 @@ def open_source(model: str, path: Path, with_weights: bool) -> Iterator[ModelSou
         if model == "demo":
             path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-demo-")))
             write_demo_checkpoint(path)
-        elif path.suffix == ".gguf":
-            raise InputError(f"--model={model}: GGUF files are not supported yet: give a Hugging Face directory")
+        elif path.is_file():
+            yield _gguf_source(model, stack.enter_context(GgufModel(path)), stack, with_weights)
+            return
         elif not path.is_dir():
             raise InputError(
-                f"--model={model}: there is no directory {path}: give a Hugging Face directory (config.json and "
-                f"*.safetensors) or demo"
+                f"--model={model}: there is no directory or file {path}: give a Hugging Face directory (config.json "
+                "and *.safetensors), a .gguf file, or demo"
             )
+        _check_no_gguf(model, path)
         weights = stack.enter_context(SafetensorsCheckpoint(path)) if with_weights else None
-        yield ModelSource(model, path, weights, _identity(path, contents=model == "demo"))
+        facts = {"format": "safetensors"}
+        yield ModelSource(model, path, weights, _identity(path, contents=model == "demo"), facts)
+
+
+def _gguf_source(model: str, file: GgufModel, stack: contextlib.ExitStack, with_weights: bool) -> ModelSource:
+    """A GGUF file, and a directory with what it says beside its weights."""
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-gguf-")))
+    (directory / CONFIG_FILE).write_text(json.dumps(file.config_values, indent=2) + "\n")
+    status = Path(file.path).stat()
+    identity = f"{_identity(directory, contents=True)} {status.st_size} {status.st_mtime_ns}"
+    return ModelSource(model, directory, file if with_weights else None, identity, file.facts())
+
+
+def _check_no_gguf(model: str, directory: Path) -> None:
+    files = sorted(path.name for path in directory.glob("*.gguf"))
+    if files and not (directory / CONFIG_FILE).exists():
+        raise InputError(
+            f"--model={model}: {directory} has no {CONFIG_FILE}, but {', '.join(files[:4])}: give the file"
+        )
 
 
 def _identity(directory: Path, *, contents: bool) -> str:

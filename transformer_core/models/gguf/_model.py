@@ -11,6 +11,7 @@ from transformer_core.checkpoints.gguf import GgufFile
 from transformer_core.models import CONFIG_FILE, DecoderConfig
 from transformer_core.models.gguf._config import IGNORABLE, config_values_of, is_permuted
 from transformer_core.models.gguf._keys import GgufKeys
+from transformer_core.models.gguf._metadata_fields import architecture_of
 
 
 class GgufModel(GgufFile):
@@ -50,6 +51,11 @@ class GgufModel(GgufFile):
                 f"{self.path}: rows of queries and keys are stored for {config.rope.mode.value} RoPE only"
             )
         return dataclasses.replace(config, rope=dataclasses.replace(config.rope, mode=mode))
+
+    def facts(self) -> dict[str, Any]:
+        """What the description of a bundle says of the file: its format, and the layout in which rows were stored."""
+        layout = RopeMode.INTERLEAVED if self.permuted else RopeMode.SPLIT_HALF
+        return {"format": "gguf", "architecture": architecture_of(self), "rope_layout": layout.value}
 
     def recipe_of(self, config: DecoderConfig) -> RecipeOf:
         """Of what the parameters of a configuration are made in this file."""

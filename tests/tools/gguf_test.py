@@ -1,0 +1,119 @@
+"""A GGUF file, exported and run on a device, says what the checkpoint says that it was made from."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType
+
+from compile_hlo.archive import ArchiveWeights
+from compile_hlo.bundle import ARCHIVE, PhaseMeter
+from compile_hlo.iree import target_of_device
+from lang_core import CheckpointError, ConfigError, InputError
+from tests.goldens.cases import CASES
+from tests.goldens.gguf_files import write_gguf
+from tests.goldens.golden_files import read_golden
+from tests.tools._bundles import export, export_case, greedy, tree
+from tools.exporting import ExportOptions, dry_run
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+
+
+@pytest.mark.parametrize(("name", "chunk"), [("llama_gqa", 4), ("phi3_window_4x", 7)])
+def test_tokens_and_weights_are_the_checkpoints(name: str, chunk: int, tmp_path: Path) -> None:
+    case, golden = CASES[name], read_golden(name)
+    prompt = list(case.prompt[0])
+    sizes = {"sequence": chunk, "max_sequence": max(chunk, len(prompt) + case.steps), "verify": "iree"}
+    write_gguf(tmp_path / "model.gguf", case)
+    bundle = export(tmp_path / "model.gguf", tmp_path / "bundle", targets=(target_of_device(_DEVICE),), **sizes)
+    tokens, logits = greedy(bundle, _DEVICE, prompt, case.steps)
+    assert tokens == golden.tokens[0].tolist()
+    error = np.abs(logits - golden.logits[0]).max(axis=-1) / np.abs(golden.logits[0]).max(axis=-1)
+    assert error.max() < 2e-4, error
+    other = export_case(case, tmp_path / "other", targets=(), **{**sizes, "verify": "none"})
+    assert (bundle / ARCHIVE).read_bytes() == (other / ARCHIVE).read_bytes()
+    assert (bundle / "module.mlir").read_bytes() == (other / "module.mlir").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+    """A Llama with packed matrices; norms stay f32."""
+    path = tmp_path_factory.mktemp("gguf") / "packed.gguf"
+    case = CASES["llama_gqa"]
+    config = {**case.config, "hidden_size": 64, "intermediate_size": 96, "head_dim": 16, "num_attention_heads": 4}
+    kinds = GGMLQuantizationType
+    small = dataclasses.replace(case, config={**config, "num_key_value_heads": 2})
+
+    def pack(key: str, shape: tuple[int, ...]) -> GGMLQuantizationType | None:
+        return kinds.Q8_0 if "ffn" in key else kinds.Q4_0 if "attn_" in key else None
+
+    stored = write_gguf(path, small, pack=pack)
+    return path, stored
+
+
+def test_packed_weights_are_unpacked_and_it_is_said(
+    packed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, stored = packed
+    bundle = export(path, tmp_path / "bundle", targets=(target_of_device(_DEVICE),), sequence=8, verify="iree")
+    said = capfd.readouterr().err
+    assert "packed weights (8 q4_0, 6 q8_0 tensors) are dequantised: the bundle holds them unpacked\n" in said
+    report = json.loads((bundle / "report.json").read_text())
+    assert report["parameters"]["dequantised"] == {"q4_0": 8, "q8_0": 6}
+    assert "blk.1.ffn_down.weight" in report["parameters"]["used"]
+    model = json.loads((bundle / "kernel_config.json").read_text())["model"]
+    assert model["source"] == {"format": "gguf", "architecture": "llama", "rope_layout": "interleaved"}
+    assert model["rope"]["layout"] == "split_half"
+    with ArchiveWeights(bundle / ARCHIVE) as weights:
+        found = weights.read("model.layers.1.mlp.down_proj.weight")
+        np.testing.assert_array_equal(found, stored["blk.1.ffn_down.weight"])
+        turned = weights.read("model.layers.0.self_attn.q_proj.weight").reshape(4, 2, 8, 64)
+        np.testing.assert_array_equal(turned.swapaxes(1, 2).reshape(64, 64), stored["blk.0.attn_q.weight"])
+
+
+def test_a_dry_run_writes_nothing(packed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    options = ExportOptions(model=str(packed[0]), output=tmp_path / "bundle", targets=(), sequence=8)
+    prediction = dry_run(options, packed[0], PhaseMeter())
+    bundle = export(packed[0], tmp_path / "other", targets=(), sequence=8)
+    assert prediction["files"][ARCHIVE] == (bundle / ARCHIVE).stat().st_size
+    assert prediction["files"]["config.json"] == (bundle / "config.json").stat().st_size
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_an_export_without_weights_needs_the_header_only(
+    packed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    bundle = export(packed[0], tmp_path / "bundle", targets=(), sequence=8, weights="none")
+    assert ARCHIVE not in tree(bundle)
+
+
+def test_an_export_goes_on_where_it_was(packed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(packed[0].read_bytes())
+    for resume in (False, True):
+        bundle = export(model, tmp_path / "bundle", targets=(), sequence=8, resume=resume)
+        steps = json.loads((bundle / "report.json").read_text())["steps"]
+        assert steps["parameters"]["reused"] is resume
+    write_gguf(model, CASES["llama_gqa"])
+    bundle = export(model, tmp_path / "bundle", targets=(), sequence=8, resume=True)
+    assert json.loads((bundle / "report.json").read_text())["steps"]["parameters"]["reused"] is False
+
+
+def test_what_cannot_be_exported_is_named(packed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    content = packed[0].read_bytes()
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(content[:-4000])
+    with pytest.raises(CheckpointError, match=r"damaged\.gguf: truncated: tensor '.*' ends at byte"):
+        export(damaged, tmp_path / "bundle", targets=())
+    damaged.write_bytes(content.replace(b"blk.1.attn_q.weight", b"blk.1.attn_x.weight"))
+    with pytest.raises(CheckpointError, match=r"'blk.1.attn_q.weight' is missing; did you mean 'blk.1.attn_x.weight'"):
+        export(damaged, tmp_path / "bundle", targets=())
+    damaged.write_bytes(content.replace(b"\5\0\0\0\0\0\0\0llama", b"\5\0\0\0\0\0\0\0lama3", 1))
+    with pytest.raises(ConfigError, match=r"general\.architecture: expected one of llama, .*; found 'lama3'"):
+        export(damaged, tmp_path / "bundle", targets=())
+    with pytest.raises(InputError, match=rf"{tmp_path} has no config\.json, but damaged\.gguf: give the file"):
+        export(tmp_path, tmp_path / "bundle", targets=())
+    assert not (tmp_path / "bundle").exists()
