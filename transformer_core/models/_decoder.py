@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lang_core import DType, EntryPoint, ExecutionContext, Module, OpError, Repeated, Tensor, f32
-from transformer_core._attention import soft_capped
+from lang_core import DType, EntryPoint, ExecutionContext, Module, OpError, Repeated, Tensor
 from transformer_core._cache import Cache, CacheLayout
 from transformer_core._embedding import Embedding
 from transformer_core._gated_delta_net import DeltaState
 from transformer_core._kv_cache import KVCache
 from transformer_core._linear import Linear
+from transformer_core._logits import logits_of
 from transformer_core._step import Step, make_step
 from transformer_core.models._config import DecoderConfig, family_of
 from transformer_core.models._entry_points import ENTRY_POINTS, decoder_entry_point, decoder_sizes
@@ -150,15 +150,8 @@ class DecoderLM(Model[DecoderConfig]):
         """The residual stream [.., D]: normed, times the head, f32 [.., V]."""
         normed = ctx.tag(self.model.norm(ctx, x), "model.norm.output")
         weight = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
-        wide = f32 if self.dtype.itemsize == 2 else self.dtype
-        product = ctx.ops.dot_general(normed, ctx.parameter(weight), ((normed.ndim - 1,), (1,)), dtype=wide)
-        if self.lm_head is not None and self.lm_head.bias is not None:
-            product = ctx.ops.add(product, ctx.ops.cast(ctx.parameter(self.lm_head.bias), wide))
-        if self.config.logits_scale != 1.0:
-            product = ctx.ops.mul(product, self.config.logits_scale)
-        if self.config.logits_softcap is not None:
-            product = soft_capped(ctx, product, self.config.logits_softcap)
-        return ctx.tag(ctx.ops.cast(product, f32), "logits")
+        bias = None if self.lm_head is None else self.lm_head.bias
+        return logits_of(ctx, normed, weight, bias, scale=self.config.logits_scale, softcap=self.config.logits_softcap)
 
     def cache_layouts(self, batch: int, capacity: int) -> tuple[CacheLayout, ...]:
         """Of each layer's cache, for B sequences of up to S tokens."""

@@ -1,0 +1,210 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import CheckpointError, ConfigError, EagerExecutionContext, OpError, TensorSpec, as_dtype
+from transformer_core._linear import Linear
+from transformer_core.flow import CompileProfile, FlowContext, FlowModel, FlowValue, ModelFlow
+
+PROFILE = CompileProfile.preset("encoder", sequence=3)
+INPUT = ModelFlow("m").input("x", ("T", 4))
+X = np.arange(12, dtype=np.float32).reshape(3, 4) / 7
+
+
+class Arrays:
+    """A WeightSource of arrays that counts what is read."""
+
+    def __init__(self, **arrays: np.ndarray) -> None:
+        self.arrays = {name.replace("__", "."): array for name, array in arrays.items()}
+        self.reads: list[str] = []
+
+    def keys(self) -> Any:
+        return iter(self.arrays)
+
+    def has(self, key: str) -> bool:
+        return key in self.arrays
+
+    def spec(self, key: str) -> TensorSpec:
+        return TensorSpec(self.arrays[key].shape, as_dtype(self.arrays[key].dtype))
+
+    def read(self, key: str) -> np.ndarray:
+        self.reads.append(key)
+        return self.arrays[key]
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        self.reads.append(key)
+        return self.arrays[key][start:stop]
+
+    def origin(self, key: str) -> str:
+        return "arrays.bin"
+
+
+def _weights() -> Arrays:
+    return Arrays(
+        a__w=np.arange(20, dtype=np.float32).reshape(5, 4) / 10,
+        a__square=np.eye(4, dtype=np.float32),
+        a__ids=np.array([2, 0, 1], np.int32),
+        a__unused=np.zeros((2,), np.float32),
+    )
+
+
+def _model(function: Any, weights: Any = None, profile: CompileProfile = PROFILE) -> FlowModel:
+    return INPUT.custom("load", function).build(profile, _weights() if weights is None else weights)
+
+
+def _run(model: FlowModel) -> np.ndarray:
+    return model(EagerExecutionContext(model.weights), X)["output"].numpy()
+
+
+def test_a_key_is_one_parameter_however_often_it_is_loaded():
+    loads: list[FlowValue] = []
+
+    def load(flow: FlowContext, x: FlowValue) -> FlowValue:
+        loads.extend([flow.load_param("a.w"), flow.load_param("a.w", transpose=True), flow.load_param("a.w")])
+        loads.append(flow.load_param("a.w", transpose=True, shape=(4, 5)))
+        return flow.emit("dot_general", x, loads[1], contract=((1,), (0,)))
+
+    model = _model(load)
+    np.testing.assert_allclose(_run(model), X @ _weights().read("a.w").T, rtol=1e-6)
+    assert loads[0] is loads[2]
+    assert loads[1] is loads[3]
+    assert loads[0] is not loads[1]
+    assert [path for path, _ in model.named_parameters()] == ["a.w"]
+    loaded = model.trace().loaded
+    assert [(each.parameter.path, each.key) for each in loaded] == [("a.w", "a.w")]
+
+
+def test_two_orientations_are_two_names_over_one_tensor():
+    def load(flow: FlowContext, x: FlowValue) -> FlowValue:
+        for transpose in (False, True):
+            flow.load_param("a.w", transpose)
+        names.extend(loaded.name for loaded, _ in flow.state.parameters.values())
+        paths.extend(loaded.parameter.path for loaded, _ in flow.state.parameters.values())
+        return x
+
+    names: list[str] = []
+    paths: list[str] = []
+    model = _model(load)
+    assert model.weights is not None
+    _run(model)
+    assert names == ["a.w", "a.w.transposed"]
+    assert paths == ["a.w", "a.w"]
+
+
+def test_nothing_is_read_before_the_model_runs():
+    weights = _weights()
+    model = _model(lambda flow, x: flow.emit("add", x, flow.load_param("a.square", shape=(4, 4)), spec=None), weights)
+    with pytest.raises(OpError):
+        model.trace()  # [3, 4] + [4, 4]
+    assert weights.reads == []
+
+
+def test_dtypes_are_the_profiles_and_integers_stay():
+    specs: list[TensorSpec] = []
+
+    def load(flow: FlowContext, x: FlowValue) -> FlowValue:
+        specs.extend(flow.load_param(key).spec for key in ("a.w", "a.ids"))
+        specs.append(flow.load_param("a.w", dtype="f32").spec)
+        return flow.emit("take", flow.load_param("a.w", dtype="f32"), flow.load_param("a.ids"))
+
+    model = _model(load, profile=CompileProfile.preset("encoder", sequence=3, dtype="bf16"))
+    assert dict(model.named_parameters()).keys() == {"a.w", "a.ids", "a.w.as_f32"}
+    assert specs == [TensorSpec((5, 4), "bf16"), TensorSpec((3,), "i32"), TensorSpec((5, 4), "f32")]
+    assert model.weights is not None
+    found = model(EagerExecutionContext(model.weights), X.astype(model.profile.dtype.numpy))["output"].numpy()
+    np.testing.assert_array_equal(found, _weights().read("a.w")[[2, 0, 1]])
+    assert model.weights.spec("a.w.as_f32") == TensorSpec((5, 4), "f32")
+    np.testing.assert_array_equal(model.weights.read_rows("a.w.as_f32", 1, 3), _weights().read("a.w")[1:3])
+    assert model.weights.origin("a.w.as_f32") == "arrays.bin"
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (
+            lambda flow: flow.load_param("a.ww"),
+            r"load_param\('a.ww'\) at load: the weights have no such key; did you mean",
+        ),
+        (
+            lambda flow: flow.load_param("a.w", shape=(4, 5)),
+            r"load_param\('a.w'\) at load: expected shape \[4, 5\], found \[5, 4\] \(stored as f32\[5,4\] in arrays.bin\)",
+        ),
+        (
+            lambda flow: flow.load_param("a.w", transpose=True, shape=(5, 4)),
+            r"at load, transposed: expected shape \[5, 4\], found \[4, 5\] \(stored as f32\[5,4\]",
+        ),
+        (
+            lambda flow: flow.load_param("a.ids", True),
+            r"load_param\('a.ids'\) at load, transposed: expected a matrix; arra",
+        ),
+    ],
+)
+def test_what_cannot_be_loaded_names_key_shapes_and_place(load: Any, message: str):
+    with pytest.raises(CheckpointError, match=message):
+        _model(lambda flow, x: load(flow)).trace()
+
+
+def test_a_synthesised_parameter_is_a_weight_of_the_flow():
+    array = np.arange(4, dtype=np.float32)
+    model = _model(lambda flow, x: flow.emit("mul", x, flow.synth_param("ramp", array)))
+    np.testing.assert_array_equal(_run(model), X * array)
+    np.testing.assert_array_equal(_run(model), X * array)  # the second run makes it again
+    assert [path for path, _ in model.named_parameters()] == ["ramp"]
+    weights = model.weights
+    assert weights is not None
+    assert list(weights.keys())[-1] == "ramp"
+    assert weights.origin("ramp") == "synthesised by the flow"
+    np.testing.assert_array_equal(weights.read_rows("ramp", 1, 3), array[1:3])
+    with pytest.raises(ValueError, match="read-only"):
+        weights.read("ramp")[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.w", r"synth_param\('a.w'\) at load: the name is taken by a tensor of the weights: choose another"),
+        ("twice", "the name is taken by a synthesised parameter"),
+        ("layers.1.weight", "the name is taken by a module's parameter"),
+    ],
+)
+def test_a_name_stands_for_one_parameter(name: str, message: str):
+    def load(flow: FlowContext, x: FlowValue) -> FlowValue:
+        flow.synth_param("twice", np.zeros(3, np.float32))
+        return flow.synth_param(name, np.zeros(3, np.float32))
+
+    recipe = INPUT.repeat_layers(2, lambda build: Linear(4, 4)).custom("load", load)
+    with pytest.raises(ConfigError, match=message):
+        recipe.build(PROFILE, _weights()).trace()
+
+
+def test_a_key_of_a_modules_parameter_is_that_parameter():
+    def load(flow: FlowContext, x: FlowValue) -> FlowValue:
+        return flow.emit("linear", x, flow.load_param("proj.weight"))
+
+    weights = Arrays(proj__weight=np.arange(16, dtype=np.float32).reshape(4, 4))
+    model = INPUT.stage("proj", lambda build: Linear(4, 4)).custom("load", load).build(PROFILE, weights)
+    assert [path for path, _ in model.named_parameters()] == ["proj.weight"]
+    matrix = weights.arrays["proj.weight"]
+    np.testing.assert_allclose(_run(model), X @ matrix.T @ matrix.T, rtol=1e-6)
+
+
+def test_what_the_model_does_not_use_is_reported():
+    model = _model(lambda flow, x: flow.emit("add", flow.load_param("a.w"), flow.load_param("a.w", dtype="bf16")))
+    found = model.audit(strict=False)
+    assert found.used == ("a.w",)
+    assert found.unexpected == ("a.square", "a.ids", "a.unused")
+    with pytest.raises(CheckpointError, match=r"'a.square' in arrays\.bin is not the model's"):
+        model.audit()
+    with pytest.raises(ConfigError, match=r"flow 'm': it was built without weights: pass build\(\.\., weights=\.\.\)"):
+        INPUT.build(PROFILE).audit()
+    with pytest.raises(ConfigError, match=r"synth_param\('s'\) at load: the flow was built without weights"):
+        INPUT.custom("load", lambda flow, x: flow.synth_param("s", X)).build(PROFILE).trace()
+
+
+def test_modules_of_another_shape_than_the_weights():
+    recipe = INPUT.stage("a.w", lambda build: Linear(4, 3))
+    with pytest.raises(
+        CheckpointError, match=r"'a.w.weight' in arrays.bin has shape \[7, 4\], the model needs \[3, 4\]"
+    ):
+        recipe.build(PROFILE, Arrays(a__w__weight=np.zeros((7, 4), np.float32))).audit()

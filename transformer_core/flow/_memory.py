@@ -1,0 +1,177 @@
+"""Caches, states, taps and bindings: what comes in and goes out besides inputs and outputs."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from lang_core import Argument, ConfigError, ExecutionContext, Module, Repeated, Tensor, TensorSpec
+from transformer_core._cache import Cache, CacheLayout
+from transformer_core.flow._profile import CompileProfile, Memory
+
+_CACHE = "_cache"
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A module with a cache or a state."""
+
+    @property
+    def path(self) -> str:
+        """The module's."""
+        ...
+
+    def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
+        """Of which tensors it is made."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """A cache that keeps nothing: it takes new keys and values, and gives them.
+
+    Attributes:
+        key: [B, K, T, H]; None before the run.
+        value: as key.
+        past_key: [B, K, P, H], of the tokens before; None where there are none.
+        past_value: as past_key.
+        tensors: the new keys and values.
+    """
+
+    key: Tensor | None = None
+    value: Tensor | None = None
+    past_key: Tensor | None = None
+    past_value: Tensor | None = None
+    tensors: tuple[Tensor, ...] = ()
+
+    def updated(self, ctx: ExecutionContext, key: Tensor, value: Tensor, starts: object) -> "Tap":
+        """New keys and values [B, K, T, H], behind those of the past."""
+        del starts
+        whole = key, value
+        if self.past_key is not None and self.past_value is not None:
+            whole = ctx.ops.concat((self.past_key, key), 2), ctx.ops.concat((self.past_value, value), 2)
+        return Tap(*whole, tensors=(key, value))
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What one module keeps.
+
+    Attributes:
+        path: of the module.
+        name: before the names of its tensors: ``layers.3``.
+        layout: its tensors.
+    """
+
+    path: str
+    name: str
+    layout: CacheLayout
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether it is a state."""
+        return self.layout.recurrent
+
+
+def slots_of(root: Module, profile: CompileProfile) -> tuple[Slot, ...]:
+    """What the modules of a tree keep, in the order of the tree; nothing where the profile keeps nothing."""
+    if profile.memory is Memory.NONE:
+        return ()
+    found = [
+        (repeat, index, module.path, module.cache_layout(profile.batch, profile.capacity))
+        for repeat, index, module in _remembering(root, "", "")
+    ]
+    short = Counter(repeat.rpartition(".")[2] for repeat in {repeat for repeat, *_ in found if repeat})
+    per_layer = Counter((repeat, index) for repeat, index, *_ in found)
+    slots = []
+    for repeat, index, path, layout in found:
+        name = path
+        if repeat:
+            last = repeat.rpartition(".")[2]
+            begin = last if short[last] == 1 else repeat
+            name = f"{begin}.{index}"
+            if per_layer[repeat, index] > 1:
+                name += path.removeprefix(f"{repeat}.{index}")
+        slots.append(Slot(path, name, layout))
+    return tuple(slots)
+
+
+def _remembering(module: Module, repeat: str, index: str) -> Iterator[tuple[str, str, Remembering]]:
+    """Each module with a cache, with the outermost repetition around it and its place there."""
+    if isinstance(module, Remembering):
+        yield repeat, index, module
+        return
+    for name, value in vars(module).items():
+        if name.startswith("_"):
+            continue
+        for place, child in enumerate(value if isinstance(value, list | tuple | Repeated) else (value,)):
+            if isinstance(child, Module):
+                repeated = isinstance(value, Repeated) and not repeat
+                below = (child.path.rpartition(".")[0], str(place)) if repeated else (repeat, index)
+                yield from _remembering(child, *below)
+
+
+def memory_arguments(slots: tuple[Slot, ...], profile: CompileProfile) -> tuple[Argument, ...]:
+    """The arguments that hold what was kept."""
+    if profile.memory is Memory.TAPS:
+        return ()
+    arguments = []
+    for slot in slots:
+        for part, spec in slot.layout.specs.items():
+            if profile.memory is Memory.CACHES or slot.recurrent:
+                arguments.append(Argument(f"{slot.name}.{part}", spec, alias_result=f"{slot.name}.{part}"))
+            else:
+                arguments.append(Argument(f"{slot.name}.past_{_kept(slot, part)}", spec))
+    return tuple(arguments)
+
+
+def _kept(slot: Slot, part: str) -> str:
+    if not part.endswith(_CACHE):
+        raise ConfigError(f"memory: the cache of {slot.path!r} has a part {part!r}, which is neither keys nor values")
+    return part.removesuffix(_CACHE)
+
+
+def incoming(
+    ctx: ExecutionContext, slots: tuple[Slot, ...], profile: CompileProfile, tensors: Iterator[Tensor]
+) -> dict[str, Cache]:
+    """What modules find in their slots, by path; ``tensors`` are those of ``memory_arguments``."""
+    caches: dict[str, Cache] = {}
+    for slot in slots:
+        specs = slot.layout.specs.values()
+        if profile.memory is Memory.CACHES or (profile.memory is Memory.BINDINGS and slot.recurrent):
+            caches[slot.path] = slot.layout.make(*[next(tensors) for _ in specs])
+        elif slot.recurrent:
+            caches[slot.path] = slot.layout.make(*[ctx.ops.zeros(spec.shape, spec.dtype) for spec in specs])
+        elif profile.memory is Memory.TAPS:
+            caches[slot.path] = Tap()
+        else:
+            key, value = (next(tensors) for _ in specs)
+            caches[slot.path] = Tap(past_key=key, past_value=value)
+    return caches
+
+
+def outgoing(slots: tuple[Slot, ...], profile: CompileProfile, caches: Mapping[str, Cache]) -> dict[str, Tensor]:
+    """The results that hold what is kept, by name."""
+    results: dict[str, Tensor] = {}
+    for slot in slots:
+        whole = profile.memory is Memory.CACHES or slot.recurrent
+        for part, tensor in zip(slot.layout.specs, caches[slot.path].tensors, strict=True):
+            results[f"{slot.name}.{part if whole else _kept(slot, part)}"] = tensor
+    return results
+
+
+def binding_arguments(
+    windows: tuple[int | None, ...], rotated: int, local: int | None, profile: CompileProfile
+) -> tuple[Argument, ...]:
+    """cos, sin and masks, where the caller computes them. ``rotated`` is R, ``local`` that of a second RoPE."""
+    tokens, keys = profile.sequence, profile.capacity + profile.sequence
+    specs = {name: TensorSpec((tokens, rotated), "f32") for name in ("cos", "sin")}
+    if local is not None:
+        specs |= {name: TensorSpec((tokens, local), "f32") for name in ("local_cos", "local_sin")}
+    specs |= {mask_name(window): TensorSpec((tokens, keys), "f32") for window in windows}
+    return tuple(Argument(name, spec) for name, spec in specs.items())
+
+
+def mask_name(window: int | None) -> str:
+    """Of the argument with the mask of a window."""
+    return "mask" if window is None else f"mask_{window}"

@@ -1,0 +1,254 @@
+"""A recipe that was built."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lang_core import (
+    Argument,
+    ConfigError,
+    EntryPoint,
+    ExecutionContext,
+    OpError,
+    Parameter,
+    Tensor,
+    TensorSpec,
+    WeightSource,
+    near_names,
+)
+from transformer_core.checkpoints import Audit, audit
+from transformer_core.flow._build import BuildContext, Group, Registry, Stage
+from transformer_core.flow._context import FlowContext
+from transformer_core.flow._memory import (
+    Slot,
+    binding_arguments,
+    incoming,
+    mask_name,
+    memory_arguments,
+    outgoing,
+    slots_of,
+)
+from transformer_core.flow._profile import CompileProfile, Memory, Rows
+from transformer_core.flow._stages import build_group
+from transformer_core.flow._state import DecodeBindings, FlowState
+from transformer_core.flow._trace import SpecContext, SpecTensor
+from transformer_core.flow._value import FlowValue, bind, sized
+from transformer_core.flow._weights import FlowWeights, LoadedParameter
+
+_SCALAR = TensorSpec((), "i32")
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTrace:
+    """What a run on specs showed.
+
+    Attributes:
+        results: specs by name, in order.
+        loaded: the parameters that stages loaded or synthesised.
+    """
+
+    results: Mapping[str, TensorSpec]
+    loaded: tuple[LoadedParameter, ...]
+
+
+class FlowModel(Group):
+    """A flow for one profile. Called with a context and a tensor per argument, it gives its results by name.
+
+    Attributes:
+        profile: what it is built for.
+        weights: the weights that it was built with, and what the flow adds to them; None where there were none.
+    """
+
+    def __init__(
+        self, name: str, stages: Sequence[Stage], profile: CompileProfile, weights: WeightSource | None
+    ) -> None:
+        super().__init__()
+        self._flow_name, self._registry = name, Registry()
+        self.profile = profile
+        self.weights = None if weights is None else FlowWeights(weights)
+        build_group(self, stages, BuildContext(profile, self, self._registry))
+        if not self._registry.inputs:
+            raise ConfigError(f"flow {name!r}: no stage is an input: begin with .input(..)")
+        self._slots: tuple[Slot, ...] | None = None
+        self._traced: FlowTrace | None = None
+
+    def entry_point(self) -> EntryPoint:
+        """The model as a function that can be recorded, lowered and exported; its name is the profile's."""
+        return EntryPoint(self.profile.name, self.__call__, self.arguments())
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """Inputs; ``position`` and ``last``; cos, sin and masks where they are bound; caches, states or pasts."""
+        profile = self.profile
+        inputs = [
+            Argument(each.name, sized(f"input {each.name!r}", each.dims, each.dtype, profile.sizes))
+            for each in self._registry.inputs.values()
+        ]
+        scalars = [Argument(name, _SCALAR, kind="scalar") for name in self._scalars()]
+        found = (*inputs, *scalars, *self._binding_arguments(), *memory_arguments(self._kept_slots(), profile))
+        names = [argument.name for argument in found]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"flow {self._flow_name!r}: two arguments are called {twice!r}: rename an input")
+        return found
+
+    def _scalars(self) -> list[str]:
+        profile = self.profile
+        position = ["position"] if profile.memory is Memory.CACHES else []
+        padded = self._registry.takes_last and profile.rows is Rows.LAST and profile.sequence > 1
+        return [*position, "last"] if padded else position
+
+    def _binding_arguments(self) -> tuple[Argument, ...]:
+        step = self._registry.step
+        if self.profile.memory is not Memory.BINDINGS:
+            return ()
+        if step is None:
+            raise ConfigError(f"flow {self._flow_name!r}: memory bindings: no .rope_tables(..) takes cos, sin and mask")
+        local = None if step.local_rope is None else step.local_rope.rotated
+        return binding_arguments(step.windows, step.rope.rotated, local, self.profile)
+
+    def _kept_slots(self) -> tuple[Slot, ...]:
+        if self._slots is None:
+            self._slots = slots_of(self, self.profile)
+        return self._slots
+
+    def forward(self, ctx: ExecutionContext, *tensors: Any) -> Mapping[str, Tensor]:
+        """Runs the stages.
+
+        Args:
+            ctx: where to compute.
+            tensors: one per argument, in order. Sizes that are letters may be others than the profile's.
+
+        Returns:
+            The result, the side outputs, and what is kept: by name.
+
+        Raises:
+            OpError: an input does not fit, or a stage hands on what it should not.
+        """
+        flow, result = self._run(ctx, tensors)
+        results = {self._registry.result: result.tensor, **self._side_outputs(flow.state)}
+        kept = outgoing(self._kept_slots(), self.profile, flow.state.slots)
+        for name, tensor in kept.items():
+            if name in results:
+                raise OpError(f"flow {self._flow_name!r}: two results are called {name!r}: rename the side output")
+            results[name] = tensor
+        return results
+
+    def _run(self, ctx: ExecutionContext, tensors: Sequence[Any]) -> tuple[FlowContext, FlowValue]:
+        flow = FlowContext(ctx, self, self.profile, self.weights)
+        self._begin(flow, tensors)
+        result = self._run_parts(flow, None)
+        if result is None:
+            raise OpError(f"flow {self._flow_name!r}: no stage gives a value")
+        if flow.state.residual is not None:
+            raise OpError(f"flow {self._flow_name!r}: a residual is stored and never added: put .add_residual()")
+        for slot in self._kept_slots():
+            if slot.path not in flow.state.written:
+                raise OpError(f"flow {self._flow_name!r}: {slot.path} has a cache, and no stage has run it")
+        return flow, result
+
+    def _begin(self, flow: FlowContext, tensors: Sequence[Any]) -> None:
+        """Puts the arguments into the state."""
+        ctx, state = flow.ctx, flow.state
+        known = [argument.name for argument in self.arguments()]
+        if len(tensors) != len(known):
+            raise OpError(
+                f"flow {self._flow_name!r}: expected {len(known)} tensors ({', '.join(known[:8])}"
+                f"{', ..' if len(known) > 8 else ''}); found {len(tensors)}"
+            )
+        rest = iter([_tensor(ctx, tensor) for tensor in tensors])
+        for each, tensor in zip(self._registry.inputs.values(), rest, strict=False):
+            bind(f"input {each.name!r}", each.dims, each.dtype, tensor.spec, state.sizes)
+            state.inputs[each.name] = FlowValue.of(tensor)
+        scalars = dict(zip(self._scalars(), rest, strict=False))
+        state.position, state.last = scalars.get("position"), scalars.get("last")
+        bound = {argument.name: next(rest) for argument in self._binding_arguments()}
+        state.slots = incoming(ctx, self._kept_slots(), self.profile, rest)
+        if bound and self._registry.step is not None:
+            masks = {window: bound[mask_name(window)] for window in self._registry.step.windows}
+            local = bound.get("local_cos"), bound.get("local_sin")
+            state.bindings = DecodeBindings(bound["cos"], bound["sin"], masks, dict(state.slots), *local)
+
+    def _side_outputs(self, state: FlowState) -> dict[str, Tensor]:
+        wanted = tuple(state.outputs) if self.profile.outputs is None else self.profile.outputs
+        for name in wanted:
+            if name not in state.outputs:
+                there = ", ".join(state.outputs) or "none"
+                raise OpError(
+                    f"outputs of profile {self.profile.name!r}: {name!r} is no side output of flow "
+                    f"{self._flow_name!r}: there are {there}{near_names(name, state.outputs)}"
+                )
+            if name == self._registry.result:
+                raise OpError(f"side output {name!r}: the model's result has this name: rename one")
+        return {name: state.outputs[name].tensor for name in wanted}
+
+    def trace(self) -> FlowTrace:
+        """Runs the model on specs of the profile's sizes: every contract is checked, no weight is read."""
+        if self._traced is None:
+            tensors = [SpecTensor(argument.spec) for argument in self.arguments()]
+            flow, result = self._run(SpecContext(), tensors)
+            side = self._side_outputs(flow.state)
+            kept = outgoing(self._kept_slots(), self.profile, flow.state.slots)
+            results = {self._registry.result: result.tensor, **side, **kept}
+            loaded = {each.parameter.path: each for each, _ in flow.state.parameters.values()}
+            loaded |= flow.state.synthesised
+            self._traced = FlowTrace({name: tensor.spec for name, tensor in results.items()}, tuple(loaded.values()))
+        return self._traced
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Those of the modules, then those that stages load by key, where the model was built with weights."""
+        yield from super().named_parameters()
+        if self.weights is not None:
+            yield from self._loaded()
+
+    def _loaded(self) -> Iterator[tuple[str, Parameter]]:
+        loaded = self.trace().loaded
+        own = {path for path, _ in super().named_parameters()} if loaded else set()
+        for each in loaded:
+            if each.parameter.path not in own:
+                yield each.parameter.path, each.parameter
+
+    def audit(self, *, strict: bool = True) -> Audit:
+        """Compares what the model needs with the weights that it was built with: missing, unused, of another shape.
+
+        Raises:
+            ConfigError: it was built without.
+            CheckpointError: see ``transformer_core.checkpoints.audit``.
+        """
+        weights = self.weights
+        if weights is None or weights.source is None:
+            raise ConfigError(f"flow {self._flow_name!r}: it was built without weights: pass build(.., weights=..)")
+        keys = {each.parameter.path: each.key for each in self.trace().loaded}
+        wanted: dict[str, TensorSpec] = {}
+        for path, parameter in self.named_parameters():
+            key = keys.get(path, path)
+            if key is not None:
+                wanted.setdefault(key, parameter.spec)
+        return audit(weights.source, wanted, strict=strict)
+
+
+def _tensor(ctx: ExecutionContext, value: Any) -> Tensor:
+    """An argument as a tensor: an eager context is given arrays, too."""
+    if isinstance(value, Tensor):
+        return value
+    return ctx.constant(value)
+
+
+def entry_points(models: Sequence[FlowModel]) -> tuple[EntryPoint, ...]:
+    """The entry points of builds of one recipe, for one module and one archive.
+
+    Raises:
+        ConfigError: two have one name, or a parameter of one path has two specs.
+    """
+    names = [model.profile.name for model in models]
+    if not names or len(set(names)) != len(names):
+        raise ConfigError(f"entry points: expected at least one, each once; found {', '.join(names) or 'none'}")
+    for first, other in itertools.pairwise(models):
+        specs = {path: parameter.spec for path, parameter in first.named_parameters()}
+        for path, parameter in other.named_parameters():
+            if specs.get(path, parameter.spec) != parameter.spec:
+                raise ConfigError(
+                    f"parameter {path!r}: {first.profile.name} has {specs[path]!r}, {other.profile.name} "
+                    f"{parameter.spec!r}: entry points share weights, so their profiles need one dtype"
+                )
+    return tuple(model.entry_point() for model in models)

@@ -1,0 +1,91 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from lang_core import ConfigError, bf16, f32
+from transformer_core.flow._profile import PRESETS, CompileProfile, Memory, Rows
+from transformer_core.flow._profile_file import load_profiles
+
+
+def test_presets_differ_in_what_they_are_for():
+    prefill = CompileProfile.preset("prefill", sequence=8, max_sequence=32)
+    decode = CompileProfile.preset("decode", max_sequence=32, dtype="bf16")
+    assert (prefill.memory, prefill.rows, prefill.capacity) == (Memory.CACHES, Rows.LAST, 32)
+    assert (decode.sequence, decode.dtype) == (1, bf16)
+    encoder = CompileProfile.preset("encoder", sequence=5)
+    assert (encoder.causal, encoder.rows, encoder.memory, encoder.capacity) == (False, Rows.ALL, Memory.NONE, 5)
+    assert CompileProfile.preset("training", sequence=5).causal
+    assert prefill.sizes == {"B": 1, "T": 8, "S": 32}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dtype": "bf17"}, r"dtype: unknown dtype 'bf17'.*did you mean 'bf16'"),
+        ({"dtype": "i32"}, "dtype: expected f32, bf16, f16 or f64, for activations are fractions; found 'i32'"),
+        ({"batch": 0}, "batch: expected an integer of 1 or more; found 0"),
+        ({"batch": True}, "batch: expected an integer of 1 or more; found True"),
+        ({"sequence": "8"}, "sequence: expected an integer of 1 or more; found '8'"),
+        ({"max_sequence": 2.0}, "max_sequence: expected an integer of 1 or more; found 2.0"),
+        ({"max_sequence": 7, "sequence": 8}, r"sequence: expected at most max_sequence \(7\); found 8"),
+        ({"memory": "cache"}, "memory: expected one of none, taps, caches, bindings; found 'cache'; did you mean 'cac"),
+        ({"rows": 1}, "rows: expected one of all, last; found 1"),
+        ({"causal": 1}, "causal: expected true or false; found 1"),
+        ({"name": "a b"}, "name: expected the name of a function; found 'a b'"),
+        ({"outputs": "hidden"}, "outputs: expected names, each once; found 'hidden'"),
+        ({"outputs": ["a", "a"]}, "outputs: expected names, each once"),
+        ({"sequnce": 3}, "profile prefill: unknown key 'sequnce'; did you mean 'sequence'"),
+    ],
+)
+def test_nothing_falls_back(changes: dict[str, object], message: str):
+    with pytest.raises(ConfigError, match=message):
+        CompileProfile.preset("prefill", **{"sequence": 4, **changes})
+
+
+def test_what_a_preset_leaves_open_must_be_given():
+    with pytest.raises(ConfigError, match="'sequence' is missing"):
+        CompileProfile.preset("prefill")
+    with pytest.raises(ConfigError, match=r"preset 'decoder' is unknown: there are .*; did you mean 'decode'"):
+        CompileProfile.preset("decoder")
+
+
+def test_a_file_of_profiles(tmp_path: Path):
+    path = tmp_path / "profiles.toml"
+    path.write_text(
+        '[prefill]\nsequence = 16\nmax_sequence = 64\ndtype = "bf16"\n\n[embed]\npreset = "encoder"\nsequence = 9\n'
+        'outputs = ["hidden"]\n[training]\nsequence = 3\n'
+    )
+    prefill, embed, training = load_profiles(path)
+    assert prefill == CompileProfile.preset("prefill", sequence=16, max_sequence=64, dtype=bf16)
+    assert (embed.name, embed.causal, embed.outputs, embed.dtype) == ("embed", False, ("hidden",), f32)
+    assert training == CompileProfile(name=str(PRESETS["training"]["name"]), sequence=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[prefill]\nbatch = 2\nsequnce = 3\n", ":3: [prefill]: profile prefill: unknown key 'sequnce'; did you mean"),
+        ('[decode]\n\ndtype = "bf61"\n', ":3: [decode]: dtype: unknown dtype 'bf61'"),
+        ("[decode]\nsequence = 1\n[prefill]\nsequence = 0\n", ":4: [prefill]: sequence: expected an integer of 1"),
+        ("[prefill]\nbatch = 2\n", ":1: [prefill]: profile prefill: 'sequence' is missing"),
+        ("[chat]\nsequence = 2\n", ":1: [chat]: expected a key 'preset', one of prefill, decode"),
+        ("[chat]\nsequence = 2\npreset = 3\n", ":3: [chat]: expected a key 'preset', one of prefill"),
+        ('[chat]\npreset = "decoder"\n', ":2: [chat]: preset 'decoder' is unknown"),
+        ("sequence = 2\n", ":1: key 'sequence' stands in no table"),
+        ("", ": expected a table per profile, such as [prefill]; found none"),
+        ("[prefill\n", ": is no TOML: Expected ']' at the end of a table declaration (at line 1"),
+    ],
+)
+def test_a_wrong_file_says_the_line(tmp_path: Path, text: str, message: str):
+    path = tmp_path / "profiles.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(f"profiles.toml{message}")):
+        load_profiles(path)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"absent\.toml: no such file"):
+        load_profiles(tmp_path / "absent.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_profiles(tmp_path)

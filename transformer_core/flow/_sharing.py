@@ -1,0 +1,110 @@
+"""The stage that computes what all layers of a run share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lang_core import ConfigError, Tensor
+from transformer_core._gated_delta_net import DeltaState
+from transformer_core._kv_cache import KVCache, cache_starts
+from transformer_core._rope_config import RopeConfig
+from transformer_core._step import Step, make_step
+from transformer_core.flow._build import BuildContext, Part, SharedStep
+from transformer_core.flow._profile import Memory
+from transformer_core.flow._stages import needed
+from transformer_core.flow._state import DecodeBindings
+from transformer_core.flow._value import FlowValue
+
+if TYPE_CHECKING:
+    from transformer_core.flow._context import FlowContext
+
+
+@dataclass(frozen=True, slots=True)
+class RopeTables:
+    """RoPE's cos and sin, the mask of each window, and where caches are written. The value stays what it is.
+
+    Attributes:
+        rope: of the model.
+        windows: of the layers.
+        local_rope: of the layers with a second RoPE.
+        name: of the stage.
+    """
+
+    rope: RopeConfig
+    windows: tuple[int | None, ...] = (None,)
+    local_rope: RopeConfig | None = None
+    name: str = ""
+
+    def build(self, build: BuildContext) -> Sequence[Part]:
+        """Checks the profile.
+
+        Raises:
+            ConfigError: the sequence is longer than RoPE reaches, or a window is not causal.
+        """
+        profile, reach = build.profile, self.rope.reach
+        if reach is not None and profile.reach > reach:
+            raise ConfigError(
+                f"profile {profile.name!r}: expected at most {reach} positions, which the model's RoPE reaches; "
+                f"found {profile.reach}: lower {'max_sequence' if profile.keeps else 'sequence'}"
+            )
+        if not profile.causal and any(window is not None for window in self.windows):
+            raise ConfigError(f"windows: a window looks back, and profile {profile.name!r} is not causal")
+        if not profile.causal and profile.keeps:
+            raise ConfigError(
+                f"causal: profile {profile.name!r} keeps keys and values of tokens that did not see those after them: "
+                f"memory must be none or taps; found {profile.memory.value}"
+            )
+        build.registry.step = SharedStep(self.rope, tuple(dict.fromkeys(self.windows)), self.local_rope)
+        return (self,)
+
+    def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue:
+        """Computes the step for as many tokens as the value has."""
+        x = needed(x, self.name or "rope_tables")
+        flow.state.step = self._step(flow, x.shape[1])
+        return x
+
+    def _step(self, flow: "FlowContext", queries: int) -> Step:
+        ctx, state, ops = flow.ctx, flow.state, flow.ctx.ops
+        if state.bindings is not None:
+            return self._bound(flow, state.bindings, queries)
+        position, last, length = state.position, state.last, None
+        if self.rope.scaling.depends_on_length and (position is not None or last is not None):
+            end: Tensor | int = queries - 1 if last is None else last
+            length = ops.add(end if position is None else ops.add(position, end), 1)
+        capacity = next((cache.capacity for cache in state.slots.values() if isinstance(cache, KVCache)), queries)
+        step = make_step(
+            ctx,
+            self.rope,
+            self.windows,
+            queries,
+            keys=capacity,
+            position=position,
+            length=length,
+            count=self._count(flow),
+            local_rope=self.local_rope,
+        )
+        if not flow.profile.causal:
+            step = replace(step, biases=dict.fromkeys(self.windows, ops.constant(0.0, "f32")))
+        if flow.profile.memory is Memory.TAPS:
+            step = replace(step, starts=cache_starts(ctx, ops.constant(0, "i32")))
+        return step
+
+    def _count(self, flow: "FlowContext") -> Tensor | None:
+        """How many tokens count, where a state would be changed by those that do not."""
+        last = flow.state.last
+        if last is None or not any(isinstance(cache, DeltaState) for cache in flow.state.slots.values()):
+            return None
+        return flow.ctx.ops.add(last, 1)
+
+    def _bound(self, flow: "FlowContext", bound: DecodeBindings, queries: int) -> Step:
+        """What the caller computed. He alone knows the positions; nothing may ask the step for them."""
+        return Step(
+            bound.cos,
+            bound.sin,
+            flow.ctx.ops.iota((queries,)),
+            bound.masks,
+            cache_starts(flow.ctx, flow.ctx.ops.constant(0, "i32")),
+            self._count(flow),
+            bound.local_cos,
+            bound.local_sin,
+        )

@@ -1,0 +1,72 @@
+"""What the stages of one run know of one another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lang_core import Parameter, Tensor, TensorSpec
+from transformer_core._cache import Cache
+from transformer_core._step import Step
+from transformer_core.flow._value import FlowValue
+from transformer_core.flow._weights import LoadedParameter, ParameterKey
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeBindings:
+    """What a caller computes who keeps positions, masks, keys and values himself.
+
+    Attributes:
+        cos: f32 [T, R], as ``rope_tables`` gives it for the positions of the new tokens.
+        sin: f32 [T, R].
+        masks: f32 [T, P + T] per window, added to scores: of the past's P keys, then of the new ones.
+        past: keys and values (or states) of the tokens before, by the path of the module that reads them.
+        local_cos: of the second RoPE, where the model has one.
+        local_sin: as local_cos.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    masks: Mapping[int | None, Tensor]
+    past: Mapping[str, Cache]
+    local_cos: Tensor | None = None
+    local_sin: Tensor | None = None
+
+
+@dataclass(slots=True)
+class FlowState:
+    """New for every run.
+
+    Attributes:
+        sizes: of the axis letters, as the inputs have them.
+        inputs: by name.
+        position: rank-0 i32, that of the first token; None without caches.
+        last: rank-0 i32, the row of the last token that counts; None where all do.
+        bindings: what the caller computed; None where ``rope_tables`` computes it.
+        step: RoPE's cos and sin, the masks and where caches are written: from ``rope_tables``.
+        embedding: the weight [V, D] of ``token_embed``, for a tied head.
+        hidden: the spec of the residual stream, from ``token_embed``.
+        residual: between ``store_residual`` and ``add_residual``.
+        streams: by name.
+        named: values kept under a name; each is written once.
+        outputs: side outputs, by full name, in order.
+        slots: caches, states and taps, by module path: those that came in, then those that go out.
+        written: the module paths of the slots that were written.
+        parameters: what was loaded.
+        synthesised: what was synthesised, by name.
+    """
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, FlowValue] = field(default_factory=dict)
+    position: Tensor | None = None
+    last: Tensor | None = None
+    bindings: DecodeBindings | None = None
+    step: Step | None = None
+    embedding: Parameter | None = None
+    hidden: TensorSpec | None = None
+    residual: FlowValue | None = None
+    streams: dict[str, FlowValue] = field(default_factory=dict)
+    named: dict[str, FlowValue] = field(default_factory=dict)
+    outputs: dict[str, FlowValue] = field(default_factory=dict)
+    slots: dict[str, Cache] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    parameters: dict[ParameterKey, tuple[LoadedParameter, FlowValue]] = field(default_factory=dict)
+    synthesised: dict[str, LoadedParameter] = field(default_factory=dict)
