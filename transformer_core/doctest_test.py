@@ -4,10 +4,13 @@ from types import ModuleType
 import pytest
 
 import transformer_core
-from transformer_core import checkpoints, models
+from transformer_core import checkpoints, flow, models
+from transformer_core.flow import _block, _profile
+
+_MODULES = [transformer_core, checkpoints, flow, _block, _profile, models]
 
 
-@pytest.mark.parametrize("module", [transformer_core, checkpoints, models], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", _MODULES, ids=lambda module: module.__name__)
 def test_examples(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted

@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.flow._support import eager, inputs_of, lowered, recorded
+from tests.flow._support import RandomWeights, eager, inputs_of, lowered, recorded
 from tests.goldens.cases import CASES
 from transformer_core import RMSNorm
-from transformer_core._weights_for_tests import RandomWeights
 from transformer_core.flow import BuildContext, CompileProfile, FlowModel, ModelFlow
 from transformer_core.flow import entry_points as flow_entry_points
 from transformer_core.models import FAMILIES, DecoderConfig, DecoderLM, entry_points

