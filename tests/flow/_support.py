@@ -1,7 +1,7 @@
 """Ways to run a flow besides the eager one."""
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,39 +10,19 @@ from compile_dag import evaluate
 from compile_hlo import lower_module, record_entry_point
 from compile_hlo.emit import ArgumentParameters, ExternalParameters
 from compile_hlo.portable import interpret
-from lang_core import EagerExecutionContext, EntryPoint, Module, TensorSpec, WeightSource, as_dtype
+from lang_core import EagerExecutionContext, EntryPoint, MappingWeights, Module, WeightSource
 
 Arrays = Sequence[np.ndarray]
 
 
-class RandomWeights:
+def random_weights(module: Module) -> MappingWeights:
     """Weights of a module: the norms' lie around 1. They depend on the parameter's path only."""
-
-    def __init__(self, module: Module) -> None:
-        self._arrays: dict[str, np.ndarray] = {}
-        for path, parameter in module.named_parameters():
-            random = np.random.default_rng(zlib.crc32(path.encode()))
-            values = random.standard_normal(parameter.spec.shape)
-            values = 1 + values / 8 if parameter.spec.ndim == 1 else values / np.sqrt(parameter.spec.shape[-1])
-            self._arrays[path] = values.astype(parameter.spec.dtype.numpy)
-
-    def keys(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def has(self, key: str) -> bool:
-        return key in self._arrays
-
-    def spec(self, key: str) -> TensorSpec:
-        return TensorSpec(self._arrays[key].shape, as_dtype(self._arrays[key].dtype))
-
-    def read(self, key: str) -> np.ndarray:
-        return self._arrays[key]
-
-    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        return self._arrays[key][start:stop]
-
-    def origin(self, key: str) -> str:
-        return "memory"
+    arrays: dict[str, np.ndarray] = {}
+    for path, parameter in module.named_parameters():
+        values = np.random.default_rng(zlib.crc32(path.encode())).standard_normal(parameter.spec.shape)
+        values = 1 + values / 8 if parameter.spec.ndim == 1 else values / np.sqrt(parameter.spec.shape[-1])
+        arrays[path] = values.astype(parameter.spec.dtype.numpy)
+    return MappingWeights(arrays)
 
 
 def lowered(points: Sequence[EntryPoint], *, streaming: bool = False, block_functions: bool = True) -> str:

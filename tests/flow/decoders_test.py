@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.flow._support import RandomWeights, eager, inputs_of, lowered, recorded
+from tests.flow._support import eager, inputs_of, lowered, random_weights, recorded
 from tests.goldens.cases import CASES
 from transformer_core import RMSNorm
 from transformer_core.flow import BuildContext, CompileProfile, FlowModel, ModelFlow
@@ -85,7 +85,7 @@ def test_in_bf16_too():
 def test_results_are_the_same_eagerly_and_recorded(architecture: str):
     config = DecoderConfig.from_hf(_CASES[architecture].config)
     reference = DecoderLM(config)
-    weights = RandomWeights(reference)
+    weights = random_weights(reference)
     points = entry_points(reference, names=("forward", "prefill", "decode"), sequence=6, **_SIZES)
     for point, flow in zip(points, flow_entry_points(_models(_flow(config))), strict=True):
         inputs = inputs_of(point)
@@ -104,7 +104,7 @@ def test_taps_and_bindings_are_streamed_too(memory: str):
     point = model.entry_point()
     text = lowered([point])
     assert lowered([point], streaming=True) == text
-    inputs, weights = inputs_of(point), RandomWeights(model)
+    inputs, weights = inputs_of(point), random_weights(model)
     expected, again = eager(point, weights, inputs), recorded(point, weights, inputs)
     assert [name for name in expected if name.endswith(".key")]
     for name, array in expected.items():

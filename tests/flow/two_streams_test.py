@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lang_core import ExecutionContext, Module, Tensor
-from tests.flow._support import RandomWeights, eager, inputs_of, interpreted, lowered, recorded
+from lang_core import ExecutionContext, Module, Tensor, WeightSource
+from tests.flow._support import eager, inputs_of, interpreted, lowered, random_weights, recorded
 from transformer_core import Activation, FeedForward, Linear, RMSNorm, grouped_attention
 from transformer_core.flow import Block, BuildContext, CompileProfile, FlowContext, FlowModel, FlowValue, ModelFlow
 
@@ -96,7 +96,7 @@ def _model(names: tuple[str, ...] = ("img", "txt")) -> FlowModel:
     return _recipe(names).build(CompileProfile.preset("encoder", sequence=1))
 
 
-def _expected(read: RandomWeights, inputs: list[np.ndarray], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _expected(read: WeightSource, inputs: list[np.ndarray], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """The same by the formulas, in float64."""
     vector, *streams = (array.astype(np.float64)[0] for array in inputs)
 
@@ -132,7 +132,7 @@ def _expected(read: RandomWeights, inputs: list[np.ndarray], names: tuple[str, .
 @pytest.mark.parametrize("names", [("img", "txt"), ("img", "txt", "audio")])
 def test_streams_meet_in_attention_and_keep_what_is_their_own(names: tuple[str, ...]):
     model = _model(names)
-    weights, inputs = RandomWeights(model), inputs_of(model.entry_point())
+    weights, inputs = random_weights(model), inputs_of(model.entry_point())
     found = eager(model.entry_point(), weights, inputs)
     velocity, text = _expected(weights, inputs, names)
     np.testing.assert_allclose(found["velocity"][0], velocity, rtol=2e-5, atol=2e-5)
@@ -140,7 +140,7 @@ def test_streams_meet_in_attention_and_keep_what_is_their_own(names: tuple[str, 
 
 
 def test_recorded_streamed_and_interpreted_it_is_the_same(tmp_path: Path):
-    point, weights = _model().entry_point(), RandomWeights(_model())
+    point, weights = _model().entry_point(), random_weights(_model())
     text = lowered([point])
     assert lowered([point], streaming=True) == text
     assert lowered([point], streaming=True, block_functions=False) == lowered([point], block_functions=False)

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lang_core import CheckpointError, ConfigError, EagerExecutionContext, OpError, TensorSpec, as_dtype
+from lang_core import CheckpointError, ConfigError, EagerExecutionContext, MappingWeights, OpError, TensorSpec
 from transformer_core._linear import Linear
 from transformer_core.flow import CompileProfile, FlowContext, FlowModel, FlowValue, ModelFlow
 
@@ -12,32 +12,16 @@ INPUT = ModelFlow("m").input("x", ("T", 4))
 X = np.arange(12, dtype=np.float32).reshape(3, 4) / 7
 
 
-class Arrays:
-    """A WeightSource of arrays that counts what is read."""
+class Arrays(MappingWeights):
+    """Remembers what was read."""
 
     def __init__(self, **arrays: np.ndarray) -> None:
-        self.arrays = {name.replace("__", "."): array for name, array in arrays.items()}
+        super().__init__({name.replace("__", "."): array for name, array in arrays.items()}, "arrays.bin")
         self.reads: list[str] = []
-
-    def keys(self) -> Any:
-        return iter(self.arrays)
-
-    def has(self, key: str) -> bool:
-        return key in self.arrays
-
-    def spec(self, key: str) -> TensorSpec:
-        return TensorSpec(self.arrays[key].shape, as_dtype(self.arrays[key].dtype))
 
     def read(self, key: str) -> np.ndarray:
         self.reads.append(key)
-        return self.arrays[key]
-
-    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        self.reads.append(key)
-        return self.arrays[key][start:stop]
-
-    def origin(self, key: str) -> str:
-        return "arrays.bin"
+        return super().read(key)
 
 
 def _weights() -> Arrays:
@@ -117,6 +101,7 @@ def test_dtypes_are_the_profiles_and_integers_stay():
     assert model.weights.spec("a.w.as_f32") == TensorSpec((5, 4), "f32")
     np.testing.assert_array_equal(model.weights.read_rows("a.w.as_f32", 1, 3), _weights().read("a.w")[1:3])
     assert model.weights.origin("a.w.as_f32") == "arrays.bin"
+    assert model.weights.encoding("a.w.as_f32") is None
 
 
 @pytest.mark.parametrize(
@@ -185,7 +170,7 @@ def test_a_key_of_a_modules_parameter_is_that_parameter():
     weights = Arrays(proj__weight=np.arange(16, dtype=np.float32).reshape(4, 4))
     model = INPUT.stage("proj", lambda build: Linear(4, 4)).custom("load", load).build(PROFILE, weights)
     assert [path for path, _ in model.named_parameters()] == ["proj.weight"]
-    matrix = weights.arrays["proj.weight"]
+    matrix = weights.read("proj.weight")
     np.testing.assert_allclose(_run(model), X @ matrix.T @ matrix.T, rtol=1e-6)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import CheckpointError, DType, Module, Parameter, TensorSpec, WeightSource, as_dtype, near_names
+from lang_core import CheckpointError, DType, MappingWeights, Module, Parameter, TensorSpec, WeightSource, near_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,12 @@ class FlowWeights:
     def __init__(self, source: WeightSource | None) -> None:
         self.source: Final = source
         self._arrays: Final[dict[str, np.ndarray]] = {}
+        self._made: Final = MappingWeights(self._arrays, "synthesised by the flow")
         self._keys: Final[dict[str, str]] = {}
 
     def synthesise(self, name: str, array: np.ndarray) -> None:
         """Adds an array; the same name again takes the old one's place."""
-        kept = np.array(array, order="C")
-        kept.flags.writeable = False
-        self._arrays[name] = kept
+        self._arrays[name] = array
 
     def rename(self, name: str, key: str) -> None:
         """Lets ``name`` read the source's ``key``."""
@@ -69,34 +68,27 @@ class FlowWeights:
         return key in self._arrays or (self.source is not None and self.source.has(self._keys.get(key, key)))
 
     def spec(self, key: str) -> TensorSpec:
-        """The stored shape and dtype."""
-        array = self._arrays.get(key)
-        if array is not None:
-            return TensorSpec(array.shape, as_dtype(array.dtype))
-        return self._stored(key).spec(self._keys.get(key, key))
+        """The shape and the dtype that reading gives."""
+        return self._of(key).spec(self._keys.get(key, key))
+
+    def encoding(self, key: str) -> str | None:
+        """How the tensor is packed where it lies."""
+        return self._of(key).encoding(self._keys.get(key, key))
 
     def read(self, key: str) -> np.ndarray:
         """The whole tensor."""
-        array = self._arrays.get(key)
-        return self._stored(key).read(self._keys.get(key, key)) if array is None else array
+        return self._of(key).read(self._keys.get(key, key))
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop`` of the first axis."""
-        array = self._arrays.get(key)
-        if array is None:
-            return self._stored(key).read_rows(self._keys.get(key, key), start, stop)
-        return array[start:stop] if array.ndim else array
+        return self._of(key).read_rows(self._keys.get(key, key), start, stop)
 
     def origin(self, key: str) -> str:
         """Where the tensor lies."""
-        if key in self._arrays:
-            return "synthesised by the flow"
-        return self._stored(key).origin(self._keys.get(key, key))
+        return self._of(key).origin(self._keys.get(key, key))
 
-    def _stored(self, key: str) -> WeightSource:
-        if self.source is None:
-            raise CheckpointError(f"parameter {key!r}: the flow was built without weights: pass build(.., weights=..)")
-        return self.source
+    def _of(self, key: str) -> WeightSource:
+        return self._made if key in self._arrays or self.source is None else self.source
 
 
 class _Root(Module):
