@@ -32,6 +32,7 @@ from transformer_core._masks import causal_mask, mask_bias, padding_bias
 from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
+from transformer_core._patch_embedding import PatchEmbedding, patch_count
 from transformer_core._rope import apply_rope, inverse_frequencies, rope, rope_tables
 from transformer_core._rope_config import RopeConfig, RopeKind, RopeMode, rope_config_from_hf
 from transformer_core._rope_scaling import (
@@ -69,6 +70,7 @@ __all__ = [
     "LongropeScaling",
     "MultiHeadAttention",
     "NoScaling",
+    "PatchEmbedding",
     "RMSNorm",
     "RopeConfig",
     "RopeKind",
@@ -91,6 +93,7 @@ __all__ = [
     "make_step",
     "mask_bias",
     "padding_bias",
+    "patch_count",
     "repeat_heads",
     "rope",
     "rope_config_from_hf",

@@ -15,8 +15,9 @@ class MultiHeadAttention(Module):
     Args:
         size: D.
         heads: N, a divisor of D.
-        bias: whether the projections have biases.
-        key_bias: whether that of the keys has one, where it has not ``bias`` (Whisper).
+        qkv_bias: whether the projections of queries, keys and values have biases.
+        key_bias: whether that of the keys has one, where that differs (Whisper).
+        output_bias: whether the output projection has one.
         dtype: of the parameters.
 
     Raises:
@@ -24,15 +25,22 @@ class MultiHeadAttention(Module):
     """
 
     def __init__(
-        self, size: int, heads: int, *, bias: bool = True, key_bias: bool | None = None, dtype: DType | str = "f32"
+        self,
+        size: int,
+        heads: int,
+        *,
+        qkv_bias: bool = True,
+        key_bias: bool | None = None,
+        output_bias: bool = True,
+        dtype: DType | str = "f32",
     ) -> None:
         if size % heads:
             raise ConfigError(f"attention: {heads} heads do not divide the model size {size}")
         self.heads, self.head_size = heads, size // heads
-        self.q_proj = Linear(size, size, bias=bias, dtype=dtype)
-        self.k_proj = Linear(size, size, bias=bias if key_bias is None else key_bias, dtype=dtype)
-        self.v_proj = Linear(size, size, bias=bias, dtype=dtype)
-        self.o_proj = Linear(size, size, bias=bias, dtype=dtype)
+        self.q_proj = Linear(size, size, bias=qkv_bias, dtype=dtype)
+        self.k_proj = Linear(size, size, bias=qkv_bias if key_bias is None else key_bias, dtype=dtype)
+        self.v_proj = Linear(size, size, bias=qkv_bias, dtype=dtype)
+        self.o_proj = Linear(size, size, bias=output_bias, dtype=dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """x [B, T, D] over itself; ``bias`` broadcast to [B, N, 1, T, T]: [B, T, D]."""

@@ -49,7 +49,8 @@ def test_padding_is_not_seen():
 def test_biases():
     paths = [path for path, _ in ATTENTION.named_parameters() if path.endswith("bias")]
     assert paths == ["q_proj.bias", "v_proj.bias", "o_proj.bias"]
-    assert [path for path, _ in MultiHeadAttention(4, 2, bias=False).named_parameters() if path.endswith("bias")] == []
+    bare = MultiHeadAttention(4, 2, qkv_bias=False, output_bias=False)
+    assert [path for path, _ in bare.named_parameters() if path.endswith("bias")] == []
 
 
 def test_heads_divide_the_size():

@@ -20,7 +20,7 @@ _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _TOLERANCE = 2e-4
 _MARKS = () if available(_DEVICE)[0] else pytest.mark.skip(reason=available(_DEVICE)[1])
 _HERE = [pytest.param(_DEVICE, marks=_MARKS)]
-_CASES = [ENCODER_CASES[name] for name in ("bert", "bert_sentence")]
+_CASES = [ENCODER_CASES[name] for name in ("bert_sentence", "vit", "siglip_vision")]
 Run = Callable[..., Finished]
 
 

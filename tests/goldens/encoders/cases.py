@@ -95,4 +95,77 @@ BERT_CASES = (
         pooling="max",
     ),
 )
-ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in BERT_CASES}
+_VIT = {
+    "architectures": ["ViTModel"],
+    "hidden_act": "gelu",
+    "hidden_size": 20,
+    "image_size": [8, 13],
+    "intermediate_size": 37,
+    "layer_norm_eps": 1e-3,
+    "model_type": "vit",
+    "num_attention_heads": 5,
+    "num_channels": 2,
+    "num_hidden_layers": 3,
+    "patch_size": [2, 3],
+    "pooler_act": "tanh",
+    "pooler_output_size": 20,
+    "qkv_bias": True,
+}
+_LABELS = {str(label): f"class {label}" for label in range(7)}
+VIT_CASES = (
+    EncoderCase(
+        "vit",
+        "pictures and patches that are no squares, with pixels that fill no patch",
+        _VIT,
+        seed=11,
+        must_matter=({"layer_norm_eps": 1e-1}, {"hidden_act": "relu"}, {"num_attention_heads": 4}),
+    ),
+    EncoderCase(
+        "vit_classifier",
+        "seven classes, no biases of queries, keys and values, three channels",
+        {
+            **_VIT,
+            "architectures": ["ViTForImageClassification"],
+            "id2label": _LABELS,
+            "image_size": 9,
+            "label2id": {label: int(number) for number, label in _LABELS.items()},
+            "num_channels": 3,
+            "num_hidden_layers": 2,
+            "patch_size": 3,
+            "qkv_bias": False,
+        },
+        seed=12,
+        must_matter=({"layer_norm_eps": 1e-1},),
+    ),
+)
+_SIGLIP = {
+    "architectures": ["SiglipVisionModel"],
+    "attention_dropout": 0.0,
+    "hidden_act": "gelu_pytorch_tanh",
+    "hidden_size": 24,
+    "image_size": 14,
+    "intermediate_size": 43,
+    "layer_norm_eps": 1e-3,
+    "model_type": "siglip_vision_model",
+    "num_attention_heads": 3,
+    "num_channels": 3,
+    "num_hidden_layers": 2,
+    "patch_size": 4,
+    "vision_use_head": True,
+}
+SIGLIP_CASES = (
+    EncoderCase(
+        "siglip_vision",
+        "no class token, a head that attends with one learned token, pixels that fill no patch",
+        _SIGLIP,
+        seed=21,
+        must_matter=({"layer_norm_eps": 1e-1}, {"hidden_act": "relu"}, {"num_attention_heads": 4}),
+    ),
+    EncoderCase(
+        "siglip_vision_headless",
+        "no head",
+        {**_SIGLIP, "num_hidden_layers": 1, "vision_use_head": False},
+        seed=22,
+    ),
+)
+ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in (*BERT_CASES, *VIT_CASES, *SIGLIP_CASES)}

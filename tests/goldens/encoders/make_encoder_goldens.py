@@ -91,6 +91,10 @@ def _load(case: EncoderCase, shapes: Shapes, change: Mapping[str, Any] | None = 
 
 def _inputs(case: EncoderCase) -> Arrays:
     random = np.random.default_rng(case.seed)
+    if "image_size" in case.config:
+        side = case.config["image_size"]
+        image = side if isinstance(side, list) else [side, side]
+        return {"pixel_values": random.standard_normal((2, case.config["num_channels"], *image)).astype(np.float32)}
     batch, longest = len(case.lengths), max(case.lengths)
     mask = (np.arange(longest) < np.array(case.lengths)[:, None]).astype(np.int32)
     return {
@@ -108,7 +112,7 @@ def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndar
     tensors = {name: each.long() if not each.is_floating_point() else each for name, each in tensors.items()}
     found = model(**tensors, output_hidden_states=True)
     names = ("last_hidden_state", "pooler_output", "logits")
-    outputs = {name: found[name].numpy() for name in names if name in found}
+    outputs = {name: found[name].numpy() for name in names if found.get(name) is not None}
     if case.pooling:
         del outputs["pooler_output"]
         outputs["sentence_embedding"] = _embedded(case, found["last_hidden_state"], tensors["attention_mask"])

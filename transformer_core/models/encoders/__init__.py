@@ -2,9 +2,17 @@
 
 from transformer_core.models._registry import register
 from transformer_core.models.encoders._bert import BERT, BERT_FOR_MASKED_LM, BertConfig, BertForMaskedLM, BertModel
+from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
+from transformer_core.models.encoders._vision import VisionConfig, VisionModel
+from transformer_core.models.encoders._vit import (
+    VIT,
+    VIT_FOR_IMAGE_CLASSIFICATION,
+    ViTForImageClassification,
+    ViTModel,
+)
 
-ENCODERS = (BERT, BERT_FOR_MASKED_LM)
+ENCODERS = (BERT, BERT_FOR_MASKED_LM, VIT, VIT_FOR_IMAGE_CLASSIFICATION, SIGLIP_VISION)
 
 for _family in ENCODERS:
     register(_family)
@@ -17,5 +25,10 @@ __all__ = [
     "EncoderConfig",
     "EncoderLayer",
     "EncoderStack",
+    "SiglipVisionModel",
     "StackConfig",
+    "ViTForImageClassification",
+    "ViTModel",
+    "VisionConfig",
+    "VisionModel",
 ]

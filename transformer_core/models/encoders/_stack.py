@@ -21,8 +21,8 @@ class StackConfig:
         norm_eps: of every norm.
         activation: of the feed-forward.
         post_norm: whether norms come after what is added (BERT), not before what is computed.
-        bias: whether attention's projections have biases.
-        key_bias: whether that of the keys has one, where it has not ``bias``.
+        qkv_bias: whether the projections of queries, keys and values have biases; all others have.
+        key_bias: whether that of the keys has one, where that differs.
     """
 
     hidden: int
@@ -32,7 +32,7 @@ class StackConfig:
     norm_eps: float
     activation: Activation
     post_norm: bool = False
-    bias: bool = True
+    qkv_bias: bool = True
     key_bias: bool | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class EncoderLayer(Module):
 
     def __init__(self, config: StackConfig, dtype: DType) -> None:
         self.self_attn = MultiHeadAttention(
-            config.hidden, config.heads, bias=config.bias, key_bias=config.key_bias, dtype=dtype
+            config.hidden, config.heads, qkv_bias=config.qkv_bias, key_bias=config.key_bias, dtype=dtype
         )
         self.attention_norm = layer_norm(config, dtype)
         self.mlp = FeedForward(config.hidden, config.intermediate, activation=config.activation, dtype=dtype)

@@ -1,0 +1,46 @@
+"""Pictures as rows of tokens."""
+
+import math
+
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
+
+Size = tuple[int, int]
+
+
+class PatchEmbedding(Module):
+    """One token for each patch of a picture (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1).
+
+    A convolution whose strides are its kernel's size, done as one product of matrices. Pixels at the lower and the
+    right edge that fill no patch are left out.
+
+    Args:
+        channels: C of the picture.
+        size: D.
+        patch: height and width of a patch.
+        bias: whether there is one.
+        dtype: of the parameters.
+    """
+
+    def __init__(self, channels: int, size: int, patch: Size, *, bias: bool = True, dtype: DType | str = "f32") -> None:
+        self.patch = patch
+        self.weight = Parameter((size, channels, *patch), dtype)
+        self.bias = Parameter((size,), dtype) if bias else None
+
+    def forward(self, ctx: ExecutionContext, pixels: Tensor) -> Tensor:
+        """pixels [B, C, height, width]: [B, T, D], patches row by row."""
+        ops = ctx.ops
+        batch, channels, height, width = pixels.shape
+        down, across = self.patch
+        rows, columns = height // down, width // across
+        whole = ops.slice_axis(ops.slice_axis(pixels, 2, 0, rows * down), 3, 0, columns * across)
+        apart = ops.reshape(whole, (batch, channels, rows, down, columns, across))
+        patches = ops.transpose(apart, (0, 2, 4, 1, 3, 5))  # [B, rows, columns, C, down, across]
+        length = channels * down * across
+        patches = ops.reshape(patches, (batch, rows * columns, length))
+        weight = ops.reshape(ctx.parameter(self.weight), (self.weight.spec.shape[0], length))
+        return ops.linear(patches, weight, None if self.bias is None else ctx.parameter(self.bias))
+
+
+def patch_count(image: Size, patch: Size) -> int:
+    """How many whole patches a picture has."""
+    return math.prod(pixels // each for pixels, each in zip(image, patch, strict=True))

@@ -1,0 +1,22 @@
+import jax
+import numpy as np
+import pytest
+
+from transformer_core._patch_embedding import PatchEmbedding, patch_count
+from transformer_core._weights_for_tests import RandomWeights, context_of
+
+
+@pytest.mark.parametrize("image", [(6, 12), (7, 14)])
+def test_a_convolution(image):
+    embedding = PatchEmbedding(3, 5, (2, 4))
+    pixels = np.random.default_rng(0).standard_normal((2, 3, *image)).astype(np.float32)
+    ctx, weights = context_of(embedding), RandomWeights(embedding)
+    found = embedding(ctx, ctx.constant(pixels)).numpy()
+    expected = jax.lax.conv(pixels, weights.read("weight"), (2, 4), "VALID")  # [B, D, 3, 3]
+    expected = np.asarray(expected).reshape(2, 5, 9).transpose(0, 2, 1) + weights.read("bias")
+    assert found.shape == (2, patch_count(image, (2, 4)), 5) == (2, 9, 5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_without_a_bias():
+    assert [path for path, _ in PatchEmbedding(1, 2, (3, 3), bias=False).named_parameters()] == ["weight"]

@@ -1,0 +1,89 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import ConfigError
+from transformer_core._config_fields import ConfigFields
+from transformer_core._feed_forward import Activation
+from transformer_core._weights_for_tests import context_of
+from transformer_core.models._model import Sizes, entry_points
+from transformer_core.models.encoders import SiglipVisionModel, VisionConfig, ViTForImageClassification, ViTModel
+from transformer_core.models.encoders._siglip import SIGLIP_VISION
+from transformer_core.models.encoders._vit import VIT, VIT_FOR_IMAGE_CLASSIFICATION
+
+MINIMAL = {
+    "hidden_size": 12,
+    "image_size": 9,
+    "intermediate_size": 20,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "patch_size": 4,
+}
+
+
+def read(family: Any = VIT, **changes: Any) -> VisionConfig:
+    """A ``None`` takes a field away."""
+    values = {name: value for name, value in {**MINIMAL, **changes}.items() if value is not None}
+    return family.read(ConfigFields(values, "dir/config.json"))
+
+
+def test_what_is_not_said_is_as_transformers_has_it():
+    vit, siglip, classifier = read(), read(SIGLIP_VISION), read(VIT_FOR_IMAGE_CLASSIFICATION)
+    assert (vit.channels, vit.pooled, vit.labels, vit.tokens, vit.stack.norm_eps) == (3, 12, 0, 5, 1e-12)
+    assert (siglip.tokens, siglip.pooled, siglip.stack.norm_eps) == (4, 12, 1e-6)
+    assert (vit.stack.activation, siglip.stack.activation) == (Activation.GELU, Activation.GELU_TANH)
+    assert (classifier.labels, classifier.pooled) == (2, 0)
+    assert read(VIT_FOR_IMAGE_CLASSIFICATION, num_labels=5).labels == 5
+    assert read(VIT_FOR_IMAGE_CLASSIFICATION, num_labels=5, id2label={"0": "a", "1": "b", "2": "c"}).labels == 3
+    assert read(image_size=[8, 13], patch_size=[2, 3]).tokens == 17
+    assert vit.facts()["image"] == [9, 9]
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [
+        (VIT, {"image_size": [9]}, "'image_size': expected an integer of at least 1, or height and width"),
+        (VIT, {"image_size": [9, "9"]}, "'image_size': expected .* as a list of two"),
+        (VIT, {"patch_size": [3, 0]}, "'patch_size': expected .* as a list of two"),
+        (VIT, {"patch_size": None}, "'patch_size' is missing"),
+        (VIT, {"patch_size": 10}, r"'patch_size': expected at most image_size \(\[9, 9\]\); found 10"),
+        (VIT, {"pooler_act": "relu"}, "'pooler_act': expected one of tanh"),
+        (VIT, {"num_attention_heads": 5}, r"'hidden_size': expected a multiple of num_attention_heads \(5\)"),
+        (VIT_FOR_IMAGE_CLASSIFICATION, {"id2label": {}}, "'id2label': expected one name at least"),
+        (SIGLIP_VISION, {"vision_use_head": 1}, "'vision_use_head': expected true or false"),
+        (SIGLIP_VISION, {"num_channels": 0}, "'num_channels': expected an integer of at least 1"),
+    ],
+)
+def test_what_is_not_supported_is_refused(family, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        read(family, **changes)
+
+
+@pytest.mark.parametrize(
+    ("model", "results"),
+    [
+        (ViTModel(read(image_size=[9, 13])), {"last_hidden_state": (2, 7, 12), "pooler_output": (2, 12)}),
+        (
+            ViTModel(read(pooler_output_size=6), num_layers=1),
+            {"last_hidden_state": (2, 5, 12), "pooler_output": (2, 6)},
+        ),
+        (ViTForImageClassification(read(VIT_FOR_IMAGE_CLASSIFICATION)), {"logits": (2, 2)}),
+        (SiglipVisionModel(read(SIGLIP_VISION, vision_use_head=False)), {"last_hidden_state": (2, 4, 12)}),
+    ],
+)
+def test_arguments_and_results(model, results):
+    (point,) = entry_points(model, batch=2)
+    (argument,) = point.arguments
+    assert (argument.name, argument.spec.shape) == ("pixel_values", (2, 3, *model.config.image))
+    found = point(context_of(model), np.ones(argument.spec.shape, np.float32))  # pyright: ignore[reportArgumentType]
+    assert {name: tensor.shape for name, tensor in found.items()} == results
+
+
+def test_sizes():
+    model = ViTModel(read())
+    assert model.sizes(3, None, None) == model.sizes(3, 5, 5) == Sizes(3, 5, 5)
+    with pytest.raises(ConfigError, match="sequence: pictures of 9 x 9 pixels have 5 tokens; found 64: leave it out"):
+        entry_points(model, sequence=64)
+    with pytest.raises(ConfigError, match="max_sequence: pictures of 9 x 9 pixels have 5 tokens; found 6"):
+        entry_points(model, max_sequence=6)

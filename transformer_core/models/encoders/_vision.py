@@ -1,0 +1,108 @@
+"""What models that see pictures share."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec
+from transformer_core._config_fields import ConfigFields
+from transformer_core._patch_embedding import Size, patch_count
+from transformer_core.models._fields import activation_of
+from transformer_core.models._model import Model, Sizes, check_size
+from transformer_core.models.encoders._stack import EncoderConfig, StackConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisionConfig(EncoderConfig):
+    """A model that sees pictures; attributes otherwise as ``EncoderConfig``.
+
+    Attributes:
+        image: height and width, in pixels.
+        patch: of a patch.
+        channels: of the picture.
+        first_tokens: how many tokens stand before those of the patches.
+        pooled: the size of ``pooler_output``; 0 of a model without.
+        labels: how many classes it tells apart; 0 of a model without a classifier.
+    """
+
+    image: Size
+    patch: Size
+    channels: int
+    first_tokens: int = 0
+    pooled: int = 0
+    labels: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """T."""
+        return self.first_tokens + patch_count(self.image, self.patch)
+
+    def facts(self) -> dict[str, Any]:
+        """What the description of a bundle says of the model."""
+        seen = {"image": list(self.image), "patch": list(self.patch), "channels": self.channels}
+        return {**self.stack.facts(), **seen, "labels": self.labels}
+
+
+class VisionModel(Model[VisionConfig]):
+    """A model whose ``forward(pixel_values f32 [B,C,height,width])`` gives ``results``, in f32."""
+
+    @abstractmethod
+    def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
+        """Those of the entry point ``forward``."""
+
+    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
+        """T is that of the pictures.
+
+        Raises:
+            ConfigError: another is asked for.
+        """
+        check_size("batch", batch)
+        config = self.config
+        for name, size in (("sequence", sequence), ("max_sequence", max_sequence)):
+            if size is not None and size != config.tokens:
+                height, width = config.image
+                raise ConfigError(
+                    f"{name}: pictures of {height} x {width} pixels have {config.tokens} tokens; found {size}: leave "
+                    "it out"
+                )
+        return Sizes(batch, config.tokens, config.tokens)
+
+    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
+        """``forward``."""
+        spec = TensorSpec((sizes.batch, self.config.channels, *self.config.image), "f32")
+        return EntryPoint(name, self.results, (Argument("pixel_values", spec),))
+
+
+def read_stack(fields: ConfigFields, *, norm_eps: float, activation: str, qkv_bias: bool = True) -> StackConfig:
+    """The layers of a model whose norms stand before what is computed; defaults are transformers' of the family."""
+    hidden, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
+    if hidden % heads:
+        fields.refuse("hidden_size", f"a multiple of num_attention_heads ({heads})")
+    return StackConfig(
+        hidden=hidden,
+        intermediate=fields.integer("intermediate_size"),
+        layers=fields.integer("num_hidden_layers"),
+        heads=heads,
+        norm_eps=fields.number("layer_norm_eps", norm_eps),
+        activation=activation_of(fields, default=activation),
+        qkv_bias=qkv_bias,
+    )
+
+
+def read_picture(fields: ConfigFields) -> dict[str, Any]:
+    """``image``, ``patch`` and ``channels`` of a ``VisionConfig``."""
+    image, patch = (_height_and_width(fields, name) for name in ("image_size", "patch_size"))
+    if any(each > whole for each, whole in zip(patch, image, strict=True)):
+        fields.refuse("patch_size", f"at most image_size ({list(image)})")
+    return {"image": image, "patch": patch, "channels": fields.integer("num_channels", 3)}
+
+
+def _height_and_width(fields: ConfigFields, name: str) -> Size:
+    value = fields.values.get(name)
+    if not isinstance(value, list):
+        side = fields.integer(name)
+        return side, side
+    if len(value) != 2 or any(not isinstance(each, int) or isinstance(each, bool) or each < 1 for each in value):
+        fields.refuse(name, "an integer of at least 1, or height and width as a list of two")
+    return value[0], value[1]
