@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lang_core import ConfigError, DType, Module, Parameter, TensorSpec, as_array, as_dtype
+from lang_core import DTYPES, ConfigError, DType, Module, Parameter, TensorSpec, as_array, as_dtype
 from transformer_core.flow._value import FlowValue
 from transformer_core.flow._weights import LoadedParameter, ParameterKey, parameter_at, stored_spec
 
@@ -19,31 +19,34 @@ def load_param(
     floating = flow.profile.dtype if stored.dtype.is_floating else stored.dtype
     wanted = floating if dtype is None else as_dtype(dtype)
     which = ParameterKey(key, transpose, wanted)
-    found = flow.state.parameters.get(which)
+    found = flow.state.loaded.get(which)
     if found is not None:
-        return found[1]
-    loaded = _parameter(flow, key, TensorSpec(stored.shape, wanted))
-    value = FlowValue.of(flow.ctx.parameter(loaded.parameter))
-    if transpose:
-        loaded = LoadedParameter(f"{loaded.name}.transposed", loaded.parameter, key)
-        value = FlowValue.of(flow.ctx.ops.transpose(value.tensor))
-    flow.state.parameters[which] = loaded, value
+        return found
+    loaded = flow.state.parameters.get(which)
+    if loaded is None:
+        parameter = _parameter(flow, key, TensorSpec(stored.shape, wanted))
+        loaded = LoadedParameter(f"{parameter.path}.transposed" if transpose else parameter.path, parameter, key)
+        flow.state.parameters[which] = loaded
+    tensor = flow.ctx.parameter(loaded.parameter)
+    value = flow.state.loaded[which] = FlowValue.of(flow.ctx.ops.transpose(tensor) if transpose else tensor)
     return value
 
 
-def _parameter(flow: "FlowContext", key: str, spec: TensorSpec) -> LoadedParameter:
+def _parameter(flow: "FlowContext", key: str, spec: TensorSpec) -> Parameter:
     """The parameter of a key in a dtype: under the key itself for the first dtype that is asked for."""
-    others = {known.dtype: loaded for known, (loaded, _) in flow.state.parameters.items() if known.key == key}
-    if spec.dtype in others:
-        parameter = others[spec.dtype].parameter
-        return LoadedParameter(parameter.path, parameter, key)
+    known = flow.state.parameters
+    for transpose in (False, True):
+        same = known.get(ParameterKey(key, transpose, spec.dtype))
+        if same is not None:
+            return same.parameter
     taken = parameter_of(flow.model, key)
-    if not others and (taken is None or taken.spec == spec):
-        return LoadedParameter(key, parameter_at(key, spec), key)
+    other = taken is not None and taken.spec != spec
+    if not other and not any(ParameterKey(key, t, dtype) in known for t in (False, True) for dtype in DTYPES):
+        return parameter_at(key, spec)
     path = f"{key}.as_{spec.dtype}"
     if flow.weights is not None:
         flow.weights.rename(path, key)
-    return LoadedParameter(path, parameter_at(path, spec), key)
+    return parameter_at(path, spec)
 
 
 def synth_param(flow: "FlowContext", name: str, array: Any) -> FlowValue:

@@ -63,8 +63,8 @@ def test_two_orientations_are_two_names_over_one_tensor():
     def load(flow: FlowContext, x: FlowValue) -> FlowValue:
         for transpose in (False, True):
             flow.load_param("a.w", transpose)
-        names.extend(loaded.name for loaded, _ in flow.state.parameters.values())
-        paths.extend(loaded.parameter.path for loaded, _ in flow.state.parameters.values())
+        names.extend(loaded.name for loaded in flow.state.parameters.values())
+        paths.extend(loaded.parameter.path for loaded in flow.state.parameters.values())
         return x
 
     names: list[str] = []

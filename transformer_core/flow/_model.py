@@ -190,7 +190,7 @@ class FlowModel(Group):
             side = self._side_outputs(flow.state)
             kept = outgoing(self._kept_slots(), self.profile, flow.state.slots)
             results = {self._registry.result: result.tensor, **side, **kept}
-            loaded = {each.parameter.path: each for each, _ in flow.state.parameters.values()}
+            loaded = {each.parameter.path: each for each in flow.state.parameters.values()}
             loaded |= flow.state.synthesised
             self._traced = FlowTrace({name: tensor.spec for name, tensor in results.items()}, tuple(loaded.values()))
         return self._traced

@@ -155,7 +155,9 @@ class _RepeatPart:
     stage: RepeatStage
 
     def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue | None:
+        outside = dict(flow.state.loaded)
         for layer in self.layers:
+            flow.state.loaded = dict(outside)
             with flow.ctx.block(layer.path):
                 lanes = self.stage.lanes
                 before = [flow.stream(name).spec for name in lanes.streams] or [needed(x, self.stage.name).spec]
@@ -167,6 +169,7 @@ class _RepeatPart:
                         f"found {result.spec!r}"
                     )
             x = results[0]
+        flow.state.loaded = outside
         return x
 
 

@@ -51,6 +51,8 @@ class FlowState:
         slots: caches, states and taps, by module path: those that came in, then those that go out.
         written: the module paths of the slots that were written.
         parameters: what was loaded.
+        loaded: the values of those that were loaded outside of a repeated layer, or in the present one. A value of one
+            layer would else become a result of that layer's block, and an argument of the next one's.
         synthesised: what was synthesised, by name.
     """
 
@@ -68,5 +70,6 @@ class FlowState:
     outputs: dict[str, FlowValue] = field(default_factory=dict)
     slots: dict[str, Cache] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
-    parameters: dict[ParameterKey, tuple[LoadedParameter, FlowValue]] = field(default_factory=dict)
+    parameters: dict[ParameterKey, LoadedParameter] = field(default_factory=dict)
+    loaded: dict[ParameterKey, FlowValue] = field(default_factory=dict)
     synthesised: dict[str, LoadedParameter] = field(default_factory=dict)

@@ -1,0 +1,70 @@
+"""Weights that stages load by key or synthesise go the way of all weights: text, archive, device."""
+
+from pathlib import Path
+
+import numpy as np
+
+from compile_hlo import lower_module
+from compile_hlo.archive import ArchiveEntry, write_archive
+from compile_hlo.emit import ExternalParameters
+from compile_hlo.iree import Session, compile_module
+from lang_core import MappingWeights
+from tests.flow._support import eager, inputs_of, lowered, recorded
+from transformer_core import RMSNorm
+from transformer_core.flow import Block, BuildContext, CompileProfile, FlowContext, FlowModel, FlowValue, ModelFlow
+
+
+class Folded(Block):
+    """``x W^T W / 8``: both orientations of a matrix that is stored once."""
+
+    def __init__(self, build: BuildContext) -> None:
+        self.norm = RMSNorm(6, dtype=build.dtype)
+
+    def run(self, flow: FlowContext, *values: FlowValue) -> FlowValue:
+        (x,) = values
+        key = f"{flow.module_path}.w"
+        axes = ((1,), (0,))
+        low = flow.emit("dot_general", flow.run(self.norm, x), flow.load_param(key, True, shape=(6, 3)), contract=axes)
+        high = flow.emit("dot_general", low, flow.load_param(key), contract=axes, spec=x.spec)
+        return flow.emit("add", x, flow.emit("mul", high, 0.125))
+
+
+def _ramp(flow: FlowContext, x: FlowValue) -> FlowValue:
+    return flow.emit("add", x, flow.synth_param("ramp", np.linspace(-1, 1, 6, dtype=np.float32)))
+
+
+def _model() -> FlowModel:
+    random = np.random.default_rng(8)
+    stored = {f"layers.{i}.w": random.standard_normal((3, 6)).astype(np.float32) for i in range(3)}
+    stored |= {f"layers.{i}.norm.weight": 1 + random.standard_normal(6).astype(np.float32) / 8 for i in range(3)}
+    recipe = ModelFlow("m").input("x", ("T", 6)).custom("positions", _ramp).repeat_layers(3, Folded)
+    return recipe.build(CompileProfile.preset("encoder", sequence=4), MappingWeights(stored))
+
+
+def test_loads_in_layers_leave_the_layers_alike() -> None:
+    point = _model().entry_point()
+    text = lowered([point])
+    assert lowered([point], streaming=True) == text
+    assert text.count("func.func private") == 1
+    assert text.count("call @block.layers.N(") == 3
+    assert text.count("util.global.load") == 7  # a norm and a matrix per layer, and the ramp
+    assert _model().audit().used[-1] == "layers.2.w"
+
+
+def test_a_device_finds_them_in_the_archive(tmp_path: Path) -> None:
+    model = _model()
+    point = model.entry_point()
+    with open(tmp_path / "module.mlir", "w", encoding="utf-8") as file:
+        module = lower_module([point], file.write, ExternalParameters(), streaming=True)
+    assert model.weights is not None
+    names = module.parameters()
+    assert set(names) == {path for path, _ in model.named_parameters()}
+    entries = [ArchiveEntry(path, path, spec) for path, spec in names.items()]
+    write_archive(tmp_path / "weights.irpa", entries, model.weights)
+    compile_module(tmp_path / "module.mlir", tmp_path / "module.vmfb", target="llvm-cpu")
+    inputs = inputs_of(point)
+    expected = eager(point, model.weights, inputs)["output"]
+    with Session(tmp_path / "module.vmfb", "local-task", parameters=tmp_path / "weights.irpa") as session:
+        (result,) = session.function("forward")(*inputs)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(recorded(point, model.weights, inputs)["output"], expected, rtol=1e-5, atol=1e-5)
