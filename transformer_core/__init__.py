@@ -25,7 +25,7 @@ from transformer_core._causal_conv import CausalConv
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, repeat_heads
-from transformer_core._kv_cache import KVCache, cache_spec, cache_starts, kv_layout
+from transformer_core._kv_cache import KVCache, RingCache, cache_spec, kv_layout, ring_layout
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import Linear
 from transformer_core._masks import causal_mask, mask_bias, padding_bias
@@ -33,6 +33,7 @@ from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedF
 from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
 from transformer_core._patch_embedding import PatchEmbedding, patch_count
+from transformer_core._places import Places, RowPlaces, Starts, cache_starts, row_places
 from transformer_core._rope import apply_rope, inverse_frequencies, rope, rope_tables
 from transformer_core._rope_config import RopeConfig, RopeKind, RopeMode, rope_config_from_hf
 from transformer_core._rope_scaling import (
@@ -44,7 +45,7 @@ from transformer_core._rope_scaling import (
     RopeScaling,
     YarnScaling,
 )
-from transformer_core._step import Step, make_step
+from transformer_core._step import Step, for_heads, make_step
 
 __all__ = [
     "Activation",
@@ -71,15 +72,19 @@ __all__ = [
     "MultiHeadAttention",
     "NoScaling",
     "PatchEmbedding",
+    "Places",
     "RMSNorm",
+    "RingCache",
     "RopeConfig",
     "RopeKind",
     "RopeMode",
     "RopeScaling",
     "Router",
     "Routing",
+    "RowPlaces",
     "Scoring",
     "SparseFeedForward",
+    "Starts",
     "Step",
     "SwiGLU",
     "YarnScaling",
@@ -87,6 +92,7 @@ __all__ = [
     "cache_spec",
     "cache_starts",
     "causal_mask",
+    "for_heads",
     "grouped_attention",
     "inverse_frequencies",
     "kv_layout",
@@ -95,7 +101,9 @@ __all__ = [
     "padding_bias",
     "patch_count",
     "repeat_heads",
+    "ring_layout",
     "rope",
     "rope_config_from_hf",
     "rope_tables",
+    "row_places",
 ]

@@ -7,7 +7,7 @@ from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._rope import apply_rope
 from transformer_core._rope_config import RopeKind, RopeMode
-from transformer_core._step import Step
+from transformer_core._step import Step, for_heads
 
 
 def grouped_attention(
@@ -139,7 +139,7 @@ class Attention(Module):
         Args:
             ctx: where to compute.
             x: [B, T, D].
-            step: what the layers share; with ``starts`` where there is a cache.
+            step: what the layers share; with ``places`` where there is a cache.
             cache: of this layer, or None.
 
         Returns:
@@ -161,10 +161,11 @@ class Attention(Module):
         k = self._rotated(ctx, ops.transpose(k, (0, 2, 1, 3)), step)  # [B, K, T, H]
         v = ops.transpose(v, (0, 2, 1, 3))
         q, k, v = ctx.tag(q, "q"), ctx.tag(k, "k"), ctx.tag(v, "v")
-        if cache is not None and step.starts is not None:
-            cache = cache.updated(ctx, k, v, step.starts)
+        if cache is not None and step.places:
+            cache = cache.updated(ctx, k, v, step.places[self.window])
             k, v = cache.key, cache.value
-        heads = grouped_attention(ctx, q, k, v, step.biases[self.window], self.scale, self.softcap)
+        bias = for_heads(ctx, step.biases[self.window], 5)
+        heads = grouped_attention(ctx, q, k, v, bias, self.scale, self.softcap)
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
         if gate is not None:
             heads = ops.mul(heads, ops.logistic(gate))
@@ -186,7 +187,7 @@ class Attention(Module):
         cos, sin = (step.cos, step.sin) if self.rope is RopeKind.MODEL else (step.local_cos, step.local_sin)
         if cos is None or sin is None:
             raise OpError(f"attention at {self.path!r}: the step has no local RoPE: pass local_rope to make_step")
-        return apply_rope(ctx, x, cos, sin, self.rope_mode)
+        return apply_rope(ctx, x, for_heads(ctx, cos, x.ndim), for_heads(ctx, sin, x.ndim), self.rope_mode)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
         """Keys and values [B, K, S, H]."""

@@ -122,8 +122,8 @@ class GatedDeltaNet(Module):
             ctx: where to compute.
             x: [B, T, D].
             state: of this layer, or None.
-            count: rank-0 i32, how many of the T tokens count: those after them leave no trace in the state. T where
-                None.
+            count: i32 of rank 0 or [B], how many of the T tokens count: those after them leave no trace in the state.
+                T where None.
 
         Returns:
             [B, T, D], and the new state (None without one).
@@ -143,7 +143,8 @@ class GatedDeltaNet(Module):
         g = ops.negate(ops.mul(ops.exp(ctx.parameter(self.A_log)), rate))
         beta = ops.logistic(ops.cast(b, self.wide))
         if count is not None:
-            counts = ops.less(ops.iota((tokens, 1)), count)
+            each = ops.reshape(count, (batch, 1, 1)) if count.ndim else count
+            counts = ops.less(ops.iota((tokens, 1)), each)
             g, beta = ops.select(counts, g, 0.0), ops.select(counts, beta, 0.0)
         o, delta = ops.gated_delta_rule(q, k, v, g, beta, None if state is None else state.delta)
         gate = ops.reshape(z, (batch, tokens, self.value_heads, self.value_size))

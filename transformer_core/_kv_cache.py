@@ -1,16 +1,16 @@
 """The cache of keys and values of one layer."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from lang_core import DType, ExecutionContext, OpError, Tensor, TensorSpec
 from transformer_core._cache import CacheLayout
-
-Starts = tuple[Tensor, Tensor, Tensor, Tensor]
+from transformer_core._places import Places
 
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
-    """Keys and values at fixed capacity S.
+    """Keys and values at fixed capacity S. The entry of a position lies at that place.
 
     Attributes:
         key: [B, K, S, H].
@@ -30,23 +30,32 @@ class KVCache:
         """S."""
         return self.key.shape[2]
 
-    def updated(self, ctx: ExecutionContext, key: Tensor, value: Tensor, starts: Starts) -> "KVCache":
+    def updated(self, ctx: ExecutionContext, key: Tensor, value: Tensor, places: Places) -> Self:
         """The cache with T new entries.
 
         Args:
             ctx: where to compute.
             key: [B, K, T, H].
             value: [B, K, T, H].
-            starts: of the position they begin at, from ``cache_starts``. ``position + T`` must not exceed S: a
-                position that does is moved down, and older entries are overwritten.
+            places: where they go, from ``cache_starts`` or ``row_places``.
 
         Raises:
             OpError: there are more new entries than the cache can hold.
         """
         if key.shape[2] > self.capacity:
             raise OpError(f"a KV cache of capacity {self.capacity} cannot take {key.shape[2]} entries at once")
-        update = ctx.ops.dynamic_update_slice
-        return KVCache(update(self.key, key, starts), update(self.value, value, starts))
+        return type(self)(places.written(ctx, self.key, key), places.written(ctx, self.value, value))
+
+
+class RingCache(KVCache):
+    """The last entries alone, for a layer with a window: that of a position lies at position mod capacity.
+
+    With a window of W keys, calls that append up to T tokens need W + T - 1 places: the first of the new tokens sees W
+    keys, and those of the T - 1 after it must not take the places of these. No call may begin more than T positions
+    before the end of what was written, padding included, unless it begins at 0.
+    """
+
+    __slots__ = ()
 
 
 def kv_layout(key: TensorSpec, value: TensorSpec) -> CacheLayout:
@@ -54,12 +63,26 @@ def kv_layout(key: TensorSpec, value: TensorSpec) -> CacheLayout:
     return CacheLayout(KVCache, {"key_cache": key, "value_cache": value})
 
 
+def ring_layout(layout: CacheLayout, window: int | None, tokens: int) -> CacheLayout:
+    """That of a ring in place of a whole cache, where the ring is smaller.
+
+    Args:
+        layout: of a layer's cache.
+        window: W of the layer.
+        tokens: T, how many tokens calls append at most.
+    """
+    if window is None or layout.make is not KVCache:
+        return layout
+    capacity = window + tokens - 1
+    if any(spec.shape[2] <= capacity for spec in layout.specs.values()):
+        return layout
+    specs = {
+        name: TensorSpec((*spec.shape[:2], capacity, *spec.shape[3:]), spec.dtype)
+        for name, spec in layout.specs.items()
+    }
+    return CacheLayout(RingCache, specs)
+
+
 def cache_spec(batch: int, kv_heads: int, capacity: int, head_size: int, dtype: DType | str) -> TensorSpec:
     """Of the keys and of the values of one layer: [B, K, S, H]."""
     return TensorSpec((batch, kv_heads, capacity, head_size), dtype)
-
-
-def cache_starts(ctx: ExecutionContext, position: Tensor) -> Starts:
-    """Where entries from ``position`` (rank-0 i32) on lie in a cache; made once, for all layers."""
-    zero = ctx.ops.constant(0, position.dtype)
-    return zero, zero, position, zero

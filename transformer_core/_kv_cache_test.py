@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lang_core import EagerExecutionContext, OpError
-from transformer_core._kv_cache import KVCache, cache_starts
+from transformer_core._kv_cache import KVCache
+from transformer_core._places import cache_starts
 
 CTX = EagerExecutionContext()
 

@@ -7,7 +7,7 @@ from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._rope import apply_rope
 from transformer_core._rope_config import RopeMode
-from transformer_core._step import Step
+from transformer_core._step import Step, for_heads
 
 
 class LatentAttention(Module):
@@ -70,7 +70,7 @@ class LatentAttention(Module):
         Args:
             ctx: where to compute.
             x: [B, T, D].
-            step: what the layers share; with ``starts`` where there is a cache.
+            step: what the layers share; with ``places`` where there is a cache.
             cache: of this layer, or None: as key the rotated part [B, 1, S, R], as value the compressed one
                 [B, 1, S, rank].
 
@@ -83,14 +83,15 @@ class LatentAttention(Module):
         q = ops.reshape(self._queries(ctx, x), (batch, queries, self.heads, sum(split)))
         q_plain, q_rotated = ops.split(q, split, 3)
         compressed, k = ops.split(self.kv_a_proj_with_mqa(ctx, x), (self.rank, self.rotated_size), 2)
-        q_rotated = apply_rope(ctx, ops.transpose(q_rotated, (0, 2, 1, 3)), step.cos, step.sin, self.rope_mode)
-        k = apply_rope(ctx, ops.reshape(k, (batch, 1, queries, -1)), step.cos, step.sin, self.rope_mode)
+        cos, sin = for_heads(ctx, step.cos, 4), for_heads(ctx, step.sin, 4)
+        q_rotated = apply_rope(ctx, ops.transpose(q_rotated, (0, 2, 1, 3)), cos, sin, self.rope_mode)
+        k = apply_rope(ctx, ops.reshape(k, (batch, 1, queries, -1)), cos, sin, self.rope_mode)
         v = ops.reshape(self.kv_a_layernorm(ctx, compressed), (batch, 1, queries, self.rank))
         q_rotated, k, v = ctx.tag(q_rotated, "q_rotated"), ctx.tag(k, "k_rotated"), ctx.tag(v, "kv_compressed")
-        if cache is not None and step.starts is not None:
-            cache = cache.updated(ctx, k, v, step.starts)
+        if cache is not None and step.places:
+            cache = cache.updated(ctx, k, v, step.places[None])
             k, v = cache.key, cache.value
-        heads = self._attended(ctx, q_plain, q_rotated, k, v, step.biases[None])
+        heads = self._attended(ctx, q_plain, q_rotated, k, v, for_heads(ctx, step.biases[None], 4))
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:

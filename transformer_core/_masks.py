@@ -15,6 +15,7 @@ def causal_mask(
     *,
     position: Tensor | int | None = None,
     window: int | None = None,
+    ring: bool = False,
 ) -> Tensor:
     """True where a query may look at a key: at itself and before, within the window.
 
@@ -22,12 +23,13 @@ def causal_mask(
         ctx: where the mask is computed.
         queries: T.
         keys: S.
-        position: of the first query among the keys, an int or a rank-0 i32 tensor; ``S - T`` where None, so that
-            the last query stands at the last key.
+        position: of the first query among the keys, an int, a rank-0 i32 tensor, or i32 [B] for sequences of different
+            lengths; ``S - T`` where None, so that the last query stands at the last key.
         window: a query sees this many keys at most, itself included; all that came before where None.
+        ring: whether a key lies at its position mod S, and S keys up to the last query's are there.
 
     Returns:
-        bool [T, S].
+        bool [T, S]; [B, T, S] where each sequence has its own position.
 
     Raises:
         OpError: there are more queries than keys and no position, or the window is below 1.
@@ -39,13 +41,25 @@ def causal_mask(
         raise OpError(f"causal_mask: a window holds 1 key or more, the query itself; found {window}")
     rows = ops.iota((queries, 1), 0)
     first = keys - queries if position is None else position
+    if isinstance(first, Tensor) and first.ndim:
+        first = ops.reshape(first, (*first.shape, 1, 1))
     if not isinstance(first, int) or first:
         rows = ops.add(rows, first)
     columns = ops.iota((1, keys), 1)
+    if ring:
+        columns = _ring_positions(ctx, columns, ops.add(first, queries - 1), keys)
     visible = ops.less_equal(columns, rows)
-    if window is None or window >= keys:
+    if ring:
+        visible = ops.logical_and(visible, ops.greater_equal(columns, 0))
+    if window is None or (window >= keys and not ring):
         return visible
     return ops.logical_and(visible, ops.greater(columns, ops.sub(rows, window)))
+
+
+def _ring_positions(ctx: ExecutionContext, places: Tensor, last: Tensor, capacity: int) -> Tensor:
+    """The positions of the keys in places [1, S]: the greatest p <= last with ``p mod S = place``; below 0 if none."""
+    ops = ctx.ops
+    return ops.sub(last, ops.rem(ops.add(ops.sub(last, places), capacity), capacity))
 
 
 def mask_bias(ctx: ExecutionContext, mask: Tensor) -> Tensor:

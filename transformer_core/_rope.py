@@ -36,8 +36,8 @@ def rope_tables(
         ctx: where the tables are computed; nothing is cached between calls.
         config: what the tables depend on.
         positions: i32 [..]; [3, ..] with sections (time, height, width).
-        length: of the sequence so far, an int or a rank-0 i32 tensor known at run time. Needed for the scalings
-            ``dynamic`` and ``longrope``.
+        length: of the sequence so far, an int or an i32 tensor known at run time: of rank 0, or [B] for positions
+            [B, T]. Needed for the scalings ``dynamic`` and ``longrope``.
 
     Returns:
         Two f32 [.., R]. Both members of a pair have their angle's cos; the first one has -sin and the second one
@@ -76,12 +76,14 @@ def _signs(config: RopeConfig) -> Array:
 
 
 def _frequencies(ctx: ExecutionContext, config: RopeConfig, length: Tensor | int | None) -> Tensor:
-    """f32 [R]: a constant where the length is known now or does not matter, else computed from it."""
+    """f32 [R]: a constant where the length is known now or does not matter, else computed from it: [B, 1, R] of [B]."""
     ops, scaling = ctx.ops, config.scaling
     if not scaling.depends_on_length or length is None:
         return ops.constant(_both(config, inverse_frequencies(config)))
     if isinstance(length, int):
         return ops.constant(_both(config, inverse_frequencies(config, length)))
+    if length.ndim:
+        length = ops.reshape(length, (*length.shape, 1, 1))
     if isinstance(scaling, DynamicScaling):
         beyond = ops.cast(ops.maximum(ops.sub(length, scaling.trained), 0), "f32")
         ratio = ops.add(ops.mul(beyond, scaling.factor / scaling.trained), 1.0)

@@ -3,6 +3,7 @@ import pytest
 
 from lang_core import EagerExecutionContext, OpError
 from transformer_core._masks import causal_mask, mask_bias
+from transformer_core._places import Starts
 from transformer_core._rope import rope_tables
 from transformer_core._rope_config import RopeConfig
 from transformer_core._rope_scaling import DynamicScaling
@@ -14,7 +15,7 @@ DYNAMIC = RopeConfig(rotated=6, trained_length=4, scaling=DynamicScaling(3.0, 4)
 
 def test_without_caches_the_sequence_begins_at_zero_and_has_its_own_length():
     step = make_step(CTX, DYNAMIC, [None], 7)
-    assert step.starts is None
+    assert not step.places
     expected = rope_tables(CTX, DYNAMIC, CTX.ops.iota((7,)), 7)
     np.testing.assert_array_equal(step.cos.numpy(), expected[0].numpy())
     np.testing.assert_array_equal(step.sin.numpy(), expected[1].numpy())
@@ -27,8 +28,9 @@ def test_with_caches_positions_and_masks_begin_at_the_position():
     for window in (None, 3):
         mask = causal_mask(CTX, 2, 9, position=5, window=window)
         np.testing.assert_array_equal(step.biases[window].numpy(), mask_bias(CTX, mask).numpy())
-    assert step.starts is not None
-    assert [int(start) for start in step.starts] == [0, 0, 5, 0]
+    starts = step.places[None]
+    assert isinstance(starts, Starts)
+    assert [int(start) for start in starts.at] == [0, 0, 5, 0]
 
 
 def test_one_bias_per_window_that_differs():

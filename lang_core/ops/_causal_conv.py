@@ -27,7 +27,7 @@ class CausalConvOps(CompositeOps, IndexingOps):
             weight: [C, W], of W taps; the last one is for the token itself.
             bias: [C].
             state: [B, W - 1, C], the tokens before x; zeros where None. It is not changed.
-            count: rank-0 i32, how many of x's tokens count: the state goes on from there; T where None.
+            count: i32 of rank 0 or [B], how many of x's tokens count: the state goes on from there; T where None.
 
         Returns:
             y [B, T, C] and the new state [B, W - 1, C], both in x's dtype.
@@ -50,6 +50,16 @@ class CausalConvOps(CompositeOps, IndexingOps):
             shifted = self.slice_axis(taken, 1, tap, tap + tokens)
             y = self.add(y, self.mul(shifted, self.slice_axis(rows, 0, tap, tap + 1)))
         after = self.slice_axis(whole, 1, tokens, tokens + taps - 1)
-        if count is not None:
+        if count is not None and count.ndim:
+            after = self._from_each(whole, count, past)
+        elif count is not None:
             after = self.dynamic_slice(whole, (0, count, 0), past)
         return self.cast(y, x.dtype), after
+
+    def _from_each(self, whole: Tensor, count: Tensor, past: tuple[int, int, int]) -> Tensor:
+        """[B, W - 1, C] of whole [B, T + W - 1, C], from row count [B] of each batch on."""
+        batch, kept, channels = past
+        rows = whole.shape[1]
+        begins = self.add(self.clamp(count, 0, rows - kept), self.mul(self.iota((batch,)), rows))
+        places = self.add(self.reshape(begins, (batch, 1)), self.iota((1, kept), 1))
+        return self.take(self.reshape(whole, (batch * rows, channels)), places)

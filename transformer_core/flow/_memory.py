@@ -44,9 +44,9 @@ class Tap:
     past_value: Tensor | None = None
     tensors: tuple[Tensor, ...] = ()
 
-    def updated(self, ctx: ExecutionContext, key: Tensor, value: Tensor, starts: object) -> "Tap":
+    def updated(self, ctx: ExecutionContext, key: Tensor, value: Tensor, places: object) -> "Tap":
         """New keys and values [B, K, T, H], behind those of the past."""
-        del starts
+        del places
         whole = key, value
         if self.past_key is not None and self.past_value is not None:
             whole = ctx.ops.concat((self.past_key, key), 2), ctx.ops.concat((self.past_value, value), 2)

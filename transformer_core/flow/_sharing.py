@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from lang_core import ConfigError, Tensor
 from transformer_core._gated_delta_net import DeltaState
-from transformer_core._kv_cache import KVCache, cache_starts
+from transformer_core._kv_cache import KVCache
+from transformer_core._places import cache_starts
 from transformer_core._rope_config import RopeConfig
 from transformer_core._step import Step, make_step
 from transformer_core.flow._build import BuildContext, Part, SharedStep
@@ -86,7 +87,7 @@ class RopeTables:
         if not flow.profile.causal:
             step = replace(step, biases=dict.fromkeys(self.windows, ops.constant(0.0, "f32")))
         if flow.profile.memory is Memory.TAPS:
-            step = replace(step, starts=cache_starts(ctx, ops.constant(0, "i32")))
+            step = replace(step, places=dict.fromkeys(step.biases, cache_starts(ctx, ops.constant(0, "i32"))))
         return step
 
     def _count(self, flow: "FlowContext") -> Tensor | None:
@@ -103,7 +104,7 @@ class RopeTables:
             bound.sin,
             flow.ctx.ops.iota((queries,)),
             bound.masks,
-            cache_starts(flow.ctx, flow.ctx.ops.constant(0, "i32")),
+            dict.fromkeys(bound.masks, cache_starts(flow.ctx, flow.ctx.ops.constant(0, "i32"))),
             self._count(flow),
             bound.local_cos,
             bound.local_sin,

@@ -24,7 +24,15 @@ from transformer_core.models._config import (
 from transformer_core.models._decoder import Caches, Decoder, DecoderLM
 from transformer_core.models._layer import DecoderLayer
 from transformer_core.models._load import load_model
-from transformer_core.models._model import Model, ModelConfig, ModelFamily, Sizes, entry_points
+from transformer_core.models._model import (
+    POSITIONS,
+    WINDOW_CACHES,
+    Model,
+    ModelConfig,
+    ModelFamily,
+    Sizes,
+    entry_points,
+)
 from transformer_core.models._registry import CONFIG_FILE, architectures, register
 from transformer_core.models._sentence import SENTENCE_FILES, Pooling, PoolingMode, read_pooling
 from transformer_core.models._weights import stored_specs, tied_keys, unused_keys, weights_of
@@ -35,7 +43,9 @@ __all__ = [
     "CONFIG_FILE",
     "ENCODERS",
     "FAMILIES",
+    "POSITIONS",
     "SENTENCE_FILES",
+    "WINDOW_CACHES",
     "Caches",
     "Decoder",
     "DecoderConfig",

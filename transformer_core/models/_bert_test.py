@@ -94,3 +94,12 @@ def test_padding_changes_nothing_for_the_others():
     padded = model(ctx, ids, mask, types).numpy()[:, :5]
     short = model(ctx, ids[:, :5], mask[:, :5], types[:, :5]).numpy()
     np.testing.assert_allclose(padded, short, rtol=1e-5, atol=1e-5)
+
+
+def test_forms_of_caches_are_refused():
+    for asked in ({"positions": "per_row"}, {"window_caches": "ring"}, {"score_tokens": 3}):
+        (name,) = asked
+        with pytest.raises(
+            ConfigError, match=f"{name}: expected none, for BertModel has no caches of this kind; found"
+        ):
+            entry_points(BertModel(read()), sequence=5, **asked)  # pyright: ignore[reportArgumentType]

@@ -7,14 +7,14 @@ from lang_core import DType, EntryPoint, ExecutionContext, Module, OpError, Repe
 from transformer_core._cache import Cache, CacheLayout
 from transformer_core._embedding import Embedding
 from transformer_core._gated_delta_net import DeltaState
-from transformer_core._kv_cache import KVCache
+from transformer_core._kv_cache import KVCache, RingCache, ring_layout
 from transformer_core._linear import Linear
 from transformer_core._logits import logits_of
 from transformer_core._step import Step, make_step
 from transformer_core.models._config import DecoderConfig, family_of
 from transformer_core.models._entry_points import ENTRY_POINTS, decoder_entry_point, decoder_sizes
 from transformer_core.models._layer import norm
-from transformer_core.models._model import Model, Sizes
+from transformer_core.models._model import Model, Sizes, check_size
 
 Caches = tuple[Cache, ...]
 
@@ -26,6 +26,7 @@ class Decoder(Module):
         self.embed_tokens = Embedding(config.vocabulary, config.hidden, dtype=dtype)
         make = family_of(config).layer
         self._make, self._count = lambda index: make(config, index, dtype), config.layers
+        self._windows = config.windows
         self.layers = Repeated(self._count, self._make)
         self.norm = norm(config, dtype)
         self.embedding_scale = config.embedding_scale
@@ -62,9 +63,13 @@ class Decoder(Module):
             x = ctx.ops.mul(x, self.embedding_scale)
         return x if self.embed_positions is None else ctx.ops.add(x, self.embed_positions(ctx, step.positions))
 
-    def cache_layouts(self, batch: int, capacity: int) -> tuple[CacheLayout, ...]:
-        """One per layer."""
-        return tuple(self._make(index).cache_layout(batch, capacity) for index in range(self._count))
+    def cache_layouts(self, batch: int, capacity: int, ring_tokens: int | None = None) -> tuple[CacheLayout, ...]:
+        """One per layer; see ``DecoderLM.cache_layouts``."""
+        layouts = tuple(self._make(index).cache_layout(batch, capacity) for index in range(self._count))
+        if ring_tokens is None:
+            return layouts
+        both = zip(layouts, self._windows, strict=True)
+        return tuple(ring_layout(layout, window, ring_tokens) for layout, window in both)
 
 
 class DecoderLM(Model[DecoderConfig]):
@@ -103,18 +108,23 @@ class DecoderLM(Model[DecoderConfig]):
         position: Tensor,
         caches: Sequence[Cache],
         last: Tensor | None = None,
+        *,
+        every_row: bool = False,
     ) -> tuple[Tensor, Caches]:
         """Appends tokens to the sequences in the caches.
 
         Args:
             ctx: where to compute.
             token_ids: i32 [B, T].
-            position: rank-0 i32, that of the first token. ``position + T`` must not exceed the caches' capacity.
+            position: i32 of rank 0, that of the first token: ``position + T`` must not exceed the caches' capacity. Or
+                i32 [B], for sequences of different lengths: ``position + last`` must be below the capacity then.
             caches: one per layer. Entries from ``position`` on are written before they are read.
-            last: rank-0 i32, the row of the last token that counts; rows after it are padding. T - 1 where None.
+            last: as position, the row of the last token that counts; rows after it are padding. T - 1 where None. With
+                a position per sequence padding leaves the caches alone, and -1 says that no token counts.
+            every_row: whether logits of all rows are wanted.
 
         Returns:
-            Logits f32 [B, V] of row ``last``, and the updated caches.
+            Logits f32 [B, V] of row ``last``, or [B, T, V] of every row; and the updated caches.
 
         Raises:
             OpError: there is not one cache per layer.
@@ -126,20 +136,21 @@ class DecoderLM(Model[DecoderConfig]):
         length = None
         if config.rope.scaling.depends_on_length:
             length = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
-        capacity = next((cache.capacity for cache in caches if isinstance(cache, KVCache)), queries)
+        per_row = position.ndim > 0
         remembers = any(isinstance(cache, DeltaState) for cache in caches)
         step = self.step(
             ctx,
             queries,
-            keys=capacity,
+            **_capacities(config.windows, caches),
+            batch=batch,
             position=position,
             length=length,
-            count=ops.add(last, 1) if last is not None and remembers else None,
+            count=ops.add(last, 1) if last is not None and (remembers or per_row) else None,
         )
         x, updated = self.model(ctx, token_ids, step, caches)
-        if queries > 1:
-            x = ops.dynamic_slice(x, (0, queries - 1 if last is None else last, 0), (batch, 1, config.hidden))
-        return self.logits(ctx, ops.reshape(x, (batch, config.hidden))), updated
+        if not every_row:
+            x = _row(ctx, x, last)
+        return self.logits(ctx, x), updated
 
     def step(self, ctx: ExecutionContext, queries: int, **known: Any) -> Step:
         """What the layers share for T new tokens; ``known`` as for ``make_step``."""
@@ -153,9 +164,16 @@ class DecoderLM(Model[DecoderConfig]):
         bias = None if self.lm_head is None else self.lm_head.bias
         return logits_of(ctx, normed, weight, bias, scale=self.config.logits_scale, softcap=self.config.logits_softcap)
 
-    def cache_layouts(self, batch: int, capacity: int) -> tuple[CacheLayout, ...]:
-        """Of each layer's cache, for B sequences of up to S tokens."""
-        return self.model.cache_layouts(batch, capacity)
+    def cache_layouts(self, batch: int, capacity: int, ring_tokens: int | None = None) -> tuple[CacheLayout, ...]:
+        """Of each layer's cache, for B sequences of up to S tokens.
+
+        Args:
+            batch: B.
+            capacity: S.
+            ring_tokens: where given, layers with a window have rings (``RingCache``) for calls that append up to so
+                many tokens, if these are smaller.
+        """
+        return self.model.cache_layouts(batch, capacity, ring_tokens)
 
     def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
         """As ``decoder_sizes`` says."""
@@ -168,3 +186,33 @@ class DecoderLM(Model[DecoderConfig]):
     def tied(self) -> dict[str, str]:
         """The head, where it is the embedding."""
         return {} if self.lm_head is not None else {"lm_head.weight": self.model.embed_tokens.weight.path}
+
+    def check_caches(self, sizes: Sizes) -> None:
+        """Every form of them is there.
+
+        Raises:
+            ConfigError: there are fewer places than a call of ``score`` takes tokens.
+        """
+        if sizes.score_tokens is not None:
+            check_size("score_tokens", sizes.score_tokens, sizes.max_sequence, "the positions that caches hold")
+
+
+def _capacities(windows: Sequence[int | None], caches: Sequence[Cache]) -> dict[str, Any]:
+    """What ``make_step`` is to know of the caches."""
+    kept = [(window, each) for window, each in zip(windows, caches, strict=True) if isinstance(each, KVCache)]
+    rings = {window: each.capacity for window, each in kept if isinstance(each, RingCache) and window is not None}
+    whole = next((each.capacity for _, each in kept if not isinstance(each, RingCache)), None)
+    return {"keys": whole, "rings": rings}
+
+
+def _row(ctx: ExecutionContext, x: Tensor, last: Tensor | None) -> Tensor:
+    """x [B, T, D]: its row ``last``, one for all sequences or one for each, [B, D]."""
+    ops = ctx.ops
+    batch, queries, size = x.shape
+    if queries == 1:
+        return ops.reshape(x, (batch, size))
+    if last is None or not last.ndim:
+        x = ops.dynamic_slice(x, (0, queries - 1 if last is None else last, 0), (batch, 1, size))
+        return ops.reshape(x, (batch, size))
+    rows = ops.add(ops.clamp(last, 0, queries - 1), ops.mul(ops.iota((batch,)), queries))
+    return ops.take(ops.reshape(x, (batch * queries, size)), rows)

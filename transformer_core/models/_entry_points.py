@@ -1,16 +1,18 @@
 """The functions that a causal language model offers."""
 
+import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec
+from transformer_core._cache import CacheLayout
 from transformer_core.models._model import DEFAULT_SEQUENCE, Sizes, check_size
 
 if TYPE_CHECKING:
     from transformer_core.models._decoder import DecoderLM
 
-ENTRY_POINTS: Final = ("forward", "prefill", "decode")
+ENTRY_POINTS: Final = ("forward", "prefill", "decode", "score")
 
 # Positions that caches hold where nobody says how many, if the model was trained on as many.
 DEFAULT_CAPACITY: Final = 2048
@@ -32,18 +34,33 @@ def decoder_entry_point(model: "DecoderLM", name: str, sizes: Sizes) -> EntryPoi
 
     ``decode(token_ids [B,1], position, caches)`` appends one token.
 
+    ``score(token_ids [B,T'], position, last, caches)`` is as prefill, but gives logits [B,T',V] of every row: what
+    verifies a draft. Tokens that are turned down are taken back by going on from an earlier position.
+
     Token ids, ``position`` and ``last`` are i32, logits f32.
+
+    With ``positions="per_row"``, ``position`` and ``last`` are i32 [B]: sequences of different lengths in one batch.
+    Padding leaves caches alone then, so that ``position + last`` below S is enough, and a row whose ``last`` is -1 is
+    left as it is.
+
+    With ``window_caches="ring"``, a layer whose queries see W keys keeps no more than the last ``W + max(T, T') - 1``
+    entries, if that is less than S, each at its position mod that number. A call may then begin at 0, or at
+    most ``max(T, T')`` positions before the end of what was written, padding included.
 
     Args:
         model: the model.
         name: of ``ENTRY_POINTS``.
-        sizes: B; T of forward and prefill; S, the capacity of the caches.
+        sizes: B; T of forward and prefill; S, the capacity of the caches; T' of score.
     """
-    batch, sequence, capacity = sizes.batch, sizes.sequence, sizes.max_sequence
+    batch, sequence, scored = sizes.batch, sizes.sequence, sizes.score_tokens or sizes.sequence
+    most = max(sequence, scored)  # whatever the name: entry points made apart have the same caches
+    layouts = model.cache_layouts(batch, sizes.max_sequence, most if sizes.window_caches == "ring" else None)
+    extend = functools.partial(_extend, model, layouts, batch=batch, per_row=sizes.positions == "per_row")
     makers: dict[str, Callable[[], EntryPoint]] = {
         "forward": lambda: _forward(model, batch, sequence),
-        "prefill": lambda: _extend(model, "prefill", batch, sequence, capacity),
-        "decode": lambda: _extend(model, "decode", batch, 1, capacity),
+        "prefill": lambda: extend("prefill", sequence),
+        "decode": lambda: extend("decode", 1),
+        "score": lambda: extend("score", scored),
     }
     return makers[name]()
 
@@ -76,26 +93,34 @@ def _forward(model: "DecoderLM", batch: int, sequence: int) -> EntryPoint:
     return EntryPoint("forward", forward, (_token_ids(batch, sequence),))
 
 
-def _extend(model: "DecoderLM", name: str, batch: int, tokens: int, capacity: int) -> EntryPoint:
-    """``prefill``, with the scalar ``last``, or ``decode``, without."""
-    scalars = ("position", "last") if name == "prefill" else ("position",)
-    layouts = model.cache_layouts(batch, capacity)
+def _extend(
+    model: "DecoderLM", layouts: Sequence[CacheLayout], name: str, tokens: int, *, batch: int, per_row: bool
+) -> EntryPoint:
+    """``prefill`` and ``score``, with ``last``, or ``decode``, without."""
+    places = ("position",) if name == "decode" else ("position", "last")
     specs = {f"layers.{i}.{part}": spec for i, layout in enumerate(layouts) for part, spec in layout.specs.items()}
 
     def extend(ctx: ExecutionContext, token_ids: Tensor, *others: Tensor) -> Mapping[str, Tensor]:
-        position, *last = others[: len(scalars)]
-        parts = iter(others[len(scalars) :])
+        position, *last = others[: len(places)]
+        parts = iter(others[len(places) :])
         caches = [layout.make(*itertools.islice(parts, len(layout.specs))) for layout in layouts]
-        logits, updated = model.extend(ctx, token_ids, position, caches, *last)
+        logits, updated = model.extend(ctx, token_ids, position, caches, *last, every_row=name == "score")
         tensors = [tensor for cache in updated for tensor in cache.tensors]
         return {"logits": logits, **dict(zip(specs, tensors, strict=True))}
 
     arguments = (
         _token_ids(batch, tokens),
-        *(Argument(scalar, TensorSpec((), "i32"), kind="scalar") for scalar in scalars),
+        *(_place(place, batch if per_row else None) for place in places),
         *(Argument(cache, spec, alias_result=cache) for cache, spec in specs.items()),
     )
     return EntryPoint(name, extend, arguments)
+
+
+def _place(name: str, rows: int | None) -> Argument:
+    """A position for all rows, or one for each."""
+    if rows is None:
+        return Argument(name, TensorSpec((), "i32"), kind="scalar")
+    return Argument(name, TensorSpec((rows,), "i32"))
 
 
 def _token_ids(batch: int, tokens: int) -> Argument:

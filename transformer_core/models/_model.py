@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
@@ -12,6 +12,9 @@ from transformer_core.models._sentence import Pooling
 
 # Tokens that one call takes where nobody says how many.
 DEFAULT_SEQUENCE: Final = 64
+# Positions of all sequences of a batch, or of each; caches of layers with windows (see ``decoder_entry_point``).
+POSITIONS: Final = ("shared", "per_row")
+WINDOW_CACHES: Final = ("whole", "ring")
 
 
 class ModelConfig(Protocol):
@@ -52,11 +55,17 @@ class Sizes:
         batch: B.
         sequence: T, the tokens that one call takes.
         max_sequence: S, the positions that caches hold; T where there are none.
+        positions: one of ``POSITIONS``.
+        window_caches: one of ``WINDOW_CACHES``.
+        score_tokens: the tokens that one call of ``score`` takes; T where None.
     """
 
     batch: int
     sequence: int
     max_sequence: int
+    positions: str = POSITIONS[0]
+    window_caches: str = WINDOW_CACHES[0]
+    score_tokens: int | None = None
 
 
 class Model(Module, ABC, Generic[ConfigT]):
@@ -104,6 +113,20 @@ class Model(Module, ABC, Generic[ConfigT]):
             ConfigError: a size is out of the model's range.
         """
 
+    def check_caches(self, sizes: Sizes) -> None:
+        """Checks the forms of positions and caches; a model without caches has none.
+
+        Raises:
+            ConfigError: the model does not have what is asked for.
+        """
+        plain = Sizes(sizes.batch, sizes.sequence, sizes.max_sequence)
+        for name in ("positions", "window_caches", "score_tokens"):
+            if getattr(sizes, name) != getattr(plain, name):
+                raise ConfigError(
+                    f"{name}: expected none, for {self.config.architecture} has no caches of this kind; found "
+                    f"{getattr(sizes, name)!r}: leave it out"
+                )
+
     @abstractmethod
     def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
         """One of ``ENTRY_POINTS``."""
@@ -120,6 +143,9 @@ def entry_points(
     batch: int = 1,
     sequence: int | None = None,
     max_sequence: int | None = None,
+    positions: str = "shared",
+    window_caches: str = "whole",
+    score_tokens: int | None = None,
 ) -> tuple[EntryPoint, ...]:
     """The entry points of a model at fixed sizes; its class says which there are, and what they take and give.
 
@@ -129,11 +155,18 @@ def entry_points(
         batch: B.
         sequence: T, the tokens that one call takes; the model's default where None.
         max_sequence: S, the capacity of caches; the model's default where None.
+        positions: ``shared`` by all sequences of a batch, or ``per_row``.
+        window_caches: of layers with windows, ``whole`` or ``ring``.
+        score_tokens: the tokens that one call of ``score`` takes; T where None.
 
     Raises:
-        ConfigError: a name is unknown or repeated, or a size is out of range.
+        ConfigError: a name is unknown or repeated, a size is out of range, or the model has no such caches.
     """
+    _check_choice("positions", positions, POSITIONS)
+    _check_choice("window_caches", window_caches, WINDOW_CACHES)
     sizes = model.sizes(batch, sequence, max_sequence)
+    sizes = replace(sizes, positions=positions, window_caches=window_caches, score_tokens=score_tokens)
+    model.check_caches(sizes)
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)
     return tuple(model.entry_point(name, sizes) for name in chosen)
@@ -149,6 +182,11 @@ def check_size(name: str, size: int, most: int | None = None, why: str = "") -> 
         raise ConfigError(f"{name}: expected 1 or more; found {size}")
     if most is not None and size > most:
         raise ConfigError(f"{name}: expected at most {most}, {why}; found {size}: lower it")
+
+
+def _check_choice(what: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ConfigError(f"{what}: expected {' or '.join(known)}; found {value!r}{near_names(value, known)}")
 
 
 def _check_names(known: Sequence[str], names: Sequence[str]) -> None:

@@ -1,0 +1,165 @@
+"""Sequences of different lengths in one batch, against whole sequences at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lang_core import ConfigError, EagerExecutionContext, TensorSpec
+from transformer_core._rope_config import RopeConfig, RopeKind
+from transformer_core._rope_scaling import DynamicScaling, LongropeScaling
+from transformer_core._weights_for_tests import context_of
+from transformer_core.models import DecoderLM, entry_points
+from transformer_core.models._entry_points_test import VARIANTS, changed
+from transformer_core.models._hybrid_test import CONFIG as HYBRID
+
+_ROPES = {
+    "dynamic": RopeConfig(rotated=6, trained_length=5, scaling=DynamicScaling(4.0, 5)),
+    "longrope": RopeConfig(
+        rotated=6, trained_length=24, scaling=LongropeScaling((1.0, 1.5, 2.0), (2.0, 3.0, 5.0), 9, 1.1)
+    ),
+}
+CONFIGS = {name: changed(**changes) for name, changes in VARIANTS.items()}
+CONFIGS |= {name: changed(rope=rope) for name, rope in _ROPES.items()}
+CONFIGS["learned"] = changed(rope_kinds=(RopeKind.NONE,) * 2, learned_positions=24)
+CONFIGS["hybrid"] = HYBRID
+MODELS = {name: DecoderLM(config) for name, config in CONFIGS.items()}
+IDS = np.random.default_rng(6).integers(0, 31, (3, 18)).astype(np.int32)
+DRAWN = settings(deadline=None, derandomize=True, max_examples=8, database=None)
+
+
+class Batch:
+    """Runs entry points with a position per row, and carries the caches along."""
+
+    def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, fill: float = 0.0, **sizes: Any) -> None:
+        self.ctx = ctx
+        self.entries = {
+            each.name: each
+            for each in entry_points(
+                model, names=("prefill", "decode", "score"), batch=len(IDS), positions="per_row", **sizes
+            )
+        }
+        caches = [a for a in self.entries["decode"].arguments if a.alias_result]
+        self.names = [a.name for a in caches]
+        self.caches = [np.full(a.spec.shape, fill, a.spec.dtype.numpy) for a in caches]
+
+    def run(self, name: str, tokens: np.ndarray, *places: Sequence[int]) -> np.ndarray:
+        arrays: Any = (tokens.astype(np.int32), *[np.asarray(place, np.int32) for place in places], *self.caches)
+        logits, *caches = self.entries[name](self.ctx, *[self.ctx.constant(each) for each in arrays]).values()
+        self.caches = [cache.numpy() for cache in caches]
+        return logits.numpy()
+
+
+def expected_of(model: DecoderLM, ctx: EagerExecutionContext, length: int = 18) -> np.ndarray:
+    """Logits [B, T, V] of the whole sequences; of a RoPE that depends on the length, every row at its own length."""
+    if not model.config.rope.scaling.depends_on_length:
+        return model(ctx, IDS[:, :length]).numpy()  # pyright: ignore[reportArgumentType]
+    each = [model(ctx, IDS[:, : end + 1]).numpy()[:, end] for end in range(length)]  # pyright: ignore[reportArgumentType]
+    return np.stack(each, 1)
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)  # of up to 6
+
+
+@pytest.mark.parametrize("name", [n for n in CONFIGS if n not in _ROPES])
+@given(data=st.data())
+@DRAWN
+def test_any_pieces_of_any_rows_give_what_the_whole_sequences_give(name: str, data: st.DataObject) -> None:
+    """Every call takes 0 to T tokens of every row; caches hold what is no number at first where they may."""
+    model = MODELS[name]
+    ctx = context_of(model)
+    expected = expected_of(model, ctx)
+    batch = Batch(model, ctx, fill=0.0 if name == "hybrid" else 1e3, sequence=5, max_sequence=18)
+    done = np.zeros(3, np.int32)
+    while (done < 18).any():
+        left = 18 - done
+        if data.draw(st.booleans()) and (left > 0).all():
+            tokens = IDS[range(3), done][:, None]
+            close(batch.run("decode", tokens, done), expected[range(3), done])
+            done = done + 1
+            continue
+        counts = np.array([data.draw(st.integers(0, min(5, int(n)))) for n in left], np.int32)
+        counts[int(left.argmax())] = max(counts[int(left.argmax())], 1)  # some row goes on
+        padded = np.full((3, 5), 30, np.int32)
+        for row, count in enumerate(counts):
+            padded[row, :count] = IDS[row, done[row] : done[row] + count]
+        positions = np.where(left > 0, done, data.draw(st.integers(0, 17)))
+        found = batch.run("prefill", padded, positions, counts - 1)
+        done = done + counts
+        for row in np.flatnonzero(counts):
+            close(found[row], expected[row, done[row] - 1])
+
+
+@pytest.mark.parametrize("name", list(_ROPES))
+def test_a_rope_that_depends_on_the_length_goes_by_each_rows_own(name: str) -> None:
+    """Prefilled at once, for keys in the cache keep the RoPE that they were written with."""
+    model = MODELS[name]
+    ctx = context_of(model)
+    ends = np.array([3, 12, 7])
+    found = Batch(model, ctx, sequence=14, max_sequence=18).run("prefill", IDS[:, :14], [0, 0, 0], ends)
+    close(found, expected_of(model, ctx, 14)[range(3), ends])
+
+
+@pytest.mark.parametrize("name", ["llama", "mixed", "latent", "hybrid", "learned"])
+def test_rows_at_equal_positions_give_what_a_shared_position_gives(name: str) -> None:
+    model = MODELS[name]
+    ctx = context_of(model)
+    sizes: Any = {"batch": 3, "sequence": 5, "max_sequence": 18}
+    shared = entry_points(model, names=("prefill",), **sizes)[0]
+    rows = Batch(model, ctx, sequence=5, max_sequence=18)
+    given = [np.zeros(a.spec.shape, a.spec.dtype.numpy) for a in shared.arguments if a.alias_result]
+    arrays: Any = (IDS[:, :5], np.int32(0), np.int32(4), *given)
+    logits, *caches = shared(ctx, *[ctx.constant(each) for each in arrays]).values()
+    close(rows.run("prefill", IDS[:, :5], [0] * 3, [4] * 3), logits.numpy())
+    for mine, theirs in zip(rows.caches, caches, strict=True):
+        close(mine, theirs.numpy())
+
+
+@pytest.mark.parametrize("name", ["llama", "mixed", "latent", "hybrid"])
+def test_padding_and_rows_at_rest_leave_no_trace(name: str) -> None:
+    model = MODELS[name]
+    batch = Batch(model, context_of(model), sequence=5, max_sequence=18)
+    batch.run("prefill", IDS[:, :5], [0] * 3, [4] * 3)
+    before = [cache.copy() for cache in batch.caches]
+    batch.run("prefill", IDS[:, 5:10], [16, 5, 0], [0, -1, -1])
+    for cache, mine, was in zip(batch.names, batch.caches, before, strict=True):
+        np.testing.assert_array_equal(mine[1:], was[1:], err_msg=cache)
+        if cache.endswith("_cache"):
+            changed_at = np.flatnonzero((mine[0] != was[0]).any((0, 2)))
+            assert changed_at.tolist() == [16]
+        else:
+            assert (mine[0] != was[0]).any()
+
+
+def test_signatures() -> None:
+    sizes: Any = {"batch": 3, "sequence": 5, "max_sequence": 9, "score_tokens": 4}
+    prefill, decode, score = entry_points(
+        DecoderLM(changed()), names=("prefill", "decode", "score"), positions="per_row", **sizes
+    )
+    for entry in (prefill, score):
+        assert [a.name for a in entry.arguments[:3]] == ["token_ids", "position", "last"]
+        assert [a.kind for a in entry.arguments[:3]] == ["tensor"] * 3
+        assert {a.spec for a in entry.arguments[1:3]} == {TensorSpec((3,), "i32")}
+    assert score.arguments[0].spec.shape == (3, 4)
+    assert [a.name for a in decode.arguments[:3]] == ["token_ids", "position", "layers.0.key_cache"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"positions": "per_rows"},
+            r"positions: expected shared or per_row; found 'per_rows'; did you mean 'per_row'\?",
+        ),
+        ({"window_caches": "rings"}, r"window_caches: expected whole or ring; found 'rings'; did you mean 'ring'\?"),
+        ({"score_tokens": 0}, "score_tokens: expected 1 or more; found 0"),
+        ({"score_tokens": 9}, r"score_tokens: expected at most 8, the positions that caches hold; found 9"),
+    ],
+)
+def test_what_is_asked_for_is_checked(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        entry_points(DecoderLM(changed()), sequence=4, max_sequence=8, **asked)
