@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from lang_core import TensorSpec
+from lang_core import GraphError, TensorSpec
 
 _INDEX: Final = re.compile(r"(?<=\.)\d+(?=\.)")
 _PLACE: Final = "\0"
@@ -31,9 +31,18 @@ class ParameterTable(Mapping[str, TensorSpec]):
         self._specs: dict[str, list[TensorSpec]] = {}
 
     def add(self, path: str, spec: TensorSpec) -> None:
-        """Adds a parameter, unless it is there."""
+        """Adds a parameter, unless it is there.
+
+        Raises:
+            GraphError: it is there with another spec.
+        """
         template, number = _split(path)
         numbers = self._rows.get((template, spec))
+        for other in self._specs.get(template, ()):
+            if other != spec and number in self._rows[template, other]:
+                raise GraphError(
+                    f"parameter {path!r}: the model reads it as {other!r} and as {spec!r}: a path stands for one weight"
+                )
         if numbers is None:
             numbers = self._rows[template, spec] = _Numbers()
             self._specs.setdefault(template, []).append(spec)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compile_hlo.emit._parameter_table import ParameterTable
-from lang_core import TensorSpec
+from lang_core import GraphError, TensorSpec
 
 SPECS = [TensorSpec((2,), "f32"), TensorSpec((3, 4), "bf16")]
 PATHS = st.one_of(
@@ -45,3 +45,11 @@ def test_an_unknown_path_is_no_key() -> None:
     assert "layers.4.w" not in table
     with pytest.raises(KeyError, match=r"layers\.4\.w"):
         table["layers.4.w"]
+
+
+def test_a_path_with_two_specs_is_refused() -> None:
+    table = ParameterTable()
+    table.add("layers.3.w", SPECS[0])
+    table.add("layers.4.w", SPECS[1])
+    with pytest.raises(GraphError, match=r"parameter 'layers\.3\.w': the model reads it as f32\[2\] and as bf16\[3,4\]"):
+        table.add("layers.3.w", SPECS[1])
