@@ -73,6 +73,9 @@ class BlockFunctions:
         nodes, results = site.nodes, site.results
         body = _BlockEmitter(emitter, nodes[0].block)
         body.nodes(nodes)
+        for value in results:
+            if body.is_widened(value):  # the function that it goes to does not know, and IREE inlines this one
+                body.bind(value, body.barrier(body.name(value), value.spec))
         body.end("return", results)
         given = body.arguments()
         heads = ", ".join([f"{each.inside}: {tensor_type(each.spec)}" for each in given])

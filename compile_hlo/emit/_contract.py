@@ -19,13 +19,14 @@ def _dot_general(e: Emitter, node: Node) -> None:
         return
     batching = f"batching_dims = {integers(x_batch)} x {integers(y_batch)}, " if x_batch else ""
     left, right, operand = _operand(e, x, dtype), _operand(e, y, dtype), dtype if x.dtype is u8 else x.dtype
+    factors = TensorSpec(x.shape, operand), TensorSpec(y.shape, operand)
+    # IREE 3.13 fuses conversions into the product. Of two integer ones, and of a right operand that is computed from
+    # what it converts, Vulkan makes wrong numbers.
     if operand in (i32, i64):
-        # IREE 3.13 fuses conversions from 8 bits into it, and what comes of two is wrong on Vulkan.
-        left, right = (
-            e.new(f"stablehlo.optimization_barrier {name} : {tensor_type(TensorSpec(value.shape, operand))}")
-            for name, value in ((left, x), (right, y))
-        )
-    kinds = ", ".join([tensor_type(TensorSpec(value.shape, operand)) for value in (x, y)])
+        left, right = e.barrier(left, factors[0]), e.barrier(right, factors[1])
+    elif e.is_widened(y) or (y.dtype is u8 and dtype is not u8):
+        right = e.barrier(right, factors[1])
+    kinds = ", ".join(map(tensor_type, factors))
     name = e.new(
         f"stablehlo.dot_general {left}, {right}, {batching}"
         f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : ({kinds}) -> {tensor_type(wide)}"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from compile_dag import Node
+from compile_hlo.emit._aligned import cut, joined
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
@@ -23,8 +24,8 @@ def _conv(e: Emitter, node: Node) -> None:
     source, taps, target = (TensorSpec(spec.shape, wide_dtype(result.dtype)) for spec in (x.spec, kernel.spec, result))
     left, right = e.operand(x, x.shape, source.dtype), e.operand(kernel, kernel.shape, taps.dtype)
     # IREE 3.13 fuses conversions that come before it, and then fails to compile or, on Vulkan, gives wrong numbers.
-    left = e.new(f"stablehlo.optimization_barrier {left} : {tensor_type(source)}")
-    right = e.new(f"stablehlo.optimization_barrier {right} : {tensor_type(taps)}")
+    left = e.barrier(left, source)
+    right = e.barrier(right, taps)
     by_group = groups > 1 and taps.shape[-2] > 1
     convolve = _by_group if by_group else _convolution
     name = convolve(e, node.attributes, left, right, (source, taps, target))
@@ -37,27 +38,20 @@ def _by_group(
     """One convolution per group: IREE 3.13 gives wrong numbers for groups of several channels on Vulkan."""
     source, taps, target = specs
     strides, padding, dilation, groups = attributes
-    parts: list[str] = []
-    kinds: list[str] = []
+    parts: list[tuple[str, TensorSpec]] = []
     for group in range(groups):
         left, left_spec = _channels(e, x, source, group, groups)
         right, right_spec = _channels(e, kernel, taps, group, groups)
         part = TensorSpec((*target.shape[:-1], target.shape[-1] // groups), target.dtype)
         one = (strides, padding, dilation, 1)
-        parts.append(_convolution(e, one, left, right, (left_spec, right_spec, part)))
-        kinds.append(tensor_type(part))
-    return e.new(
-        f"stablehlo.concatenate {', '.join(parts)}, dim = {len(target.shape) - 1} : ({', '.join(kinds)}) -> "
-        f"{tensor_type(target)}"
-    )
+        parts.append((_convolution(e, one, left, right, (left_spec, right_spec, part)), part))
+    return joined(e, parts, target.ndim - 1)[0]
 
 
 def _channels(e: Emitter, name: str, spec: TensorSpec, group: int, groups: int) -> tuple[str, TensorSpec]:
     """The channels of one group: the last axis."""
     size = spec.shape[-1] // groups
-    part = TensorSpec((*spec.shape[:-1], size), spec.dtype)
-    ranges = ", ".join([*(f"0:{dim}" for dim in spec.shape[:-1]), f"{group * size}:{(group + 1) * size}"])
-    return e.new(f"stablehlo.slice {name} [{ranges}] : ({tensor_type(spec)}) -> {tensor_type(part)}"), part
+    return cut(e, name, spec, [*((0, dim) for dim in spec.shape[:-1]), (group * size, (group + 1) * size)])
 
 
 def _convolution(

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 from compile_dag import ComputeGraph, Node, Scope, Value
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, integers, tensor_type
+from compile_hlo.emit._widened import WidenedValues
 from lang_core import DType, GraphError, TensorSpec, as_dtype, bf16, f32, i32, u8
 
 Write = Callable[[str], object]
@@ -72,6 +73,7 @@ class Emitter:
         self._path = ""
         self._block: Scope | None = None
         self.parameters = ParameterTable()
+        self._widened = WidenedValues()
 
     def bind(self, value: Value, name: str) -> None:
         """Names a value that exists already, such as an argument."""
@@ -82,6 +84,7 @@ class Emitter:
         for value in values:
             self._names.pop(id(value), None)
             self.leaves.pop(id(value), None)
+            self._widened.forget(value)
 
     def fresh(self) -> str:
         """A name that is not taken."""
@@ -184,7 +187,7 @@ class Emitter:
             name = self.convert(name, spec, between)
             if dtype is bf16 and not spec.dtype.is_floating:
                 # IREE 3.13 fuses the steps into one that vmvx and Vulkan cannot compile.
-                name = self.new(f"stablehlo.optimization_barrier {name} : {tensor_type(step)}")
+                name = self.barrier(name, step)
             return self.convert(name, step, dtype)
         if dtype.name == "bool":
             zero = self.constant(spec.dtype.numpy.type(0), spec)
@@ -209,6 +212,8 @@ class Emitter:
         """Compares two values of one spec."""
         if x == y and direction in ("EQ", "NE") and spec.dtype.is_floating:
             return self._number(x, direction, spec)
+        if direction == "GE" and spec.dtype.is_floating:  # IREE's vmvx takes NaN >= y for true, y <= NaN not
+            direction, x, y = "LE", y, x
         kind = "FLOAT" if spec.dtype.is_floating else "UNSIGNED" if spec.dtype.name in ("u8", "bool") else "SIGNED"
         source, target = tensor_type(spec), tensor_type(TensorSpec(spec.shape, "bool"))
         return self.new(f"stablehlo.compare {direction}, {x}, {y}, {kind} : ({source}, {source}) -> {target}")
@@ -254,6 +259,15 @@ class Emitter:
             if rule is None:
                 raise GraphError(f"{node!r}: the op has no emission rule")
             rule(self, node)
+            self._widened.follow(node)
+
+    def barrier(self, name: str, spec: TensorSpec) -> str:
+        """The value once more; IREE fuses nothing across it."""
+        return self.new(f"stablehlo.optimization_barrier {name} : {tensor_type(spec)}")
+
+    def is_widened(self, value: Value) -> bool:
+        """Whether a value is arithmetic on a conversion from fewer bytes: see ``_widened.py``."""
+        return self._widened.has(value)
 
     def enter(self, block: Scope) -> None:
         """Another stretch begins: nothing is ready."""
@@ -284,7 +298,7 @@ class Emitter:
             f"stablehlo.pad {name}, {filler}, low = {none}, high = {high}, interior = {none} : "
             f"({source}, {scalar}) -> {target}"
         )
-        name = self.new(f"stablehlo.optimization_barrier {name} : {target}")
+        name = self.barrier(name, longer)
         ranges = ", ".join([f"0:{dim}" for dim in line.shape])
         return self.reshape(self.new(f"stablehlo.slice {name} [{ranges}] : ({target}) -> {source}"), line, spec.shape)
 

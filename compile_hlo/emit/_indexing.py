@@ -1,11 +1,13 @@
 """Emission of ops that read or write at run-time positions."""
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from compile_dag import Node, Value
+from compile_hlo.emit._aligned import begins_off, somewhere
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
@@ -14,26 +16,36 @@ from lang_core import DType, TensorSpec
 _COMBINES: Final = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
 
-def _call(e: Emitter, node: Node, name: str, attributes: str = "") -> None:
-    operands = ", ".join([e.name(value) for value in node.inputs])
+def _call(e: Emitter, node: Node, name: str, operands: Sequence[str], attributes: str = "") -> str:
     types = ", ".join([tensor_type(value.spec) for value in node.inputs])
-    e.define(node, f"stablehlo.{name} {operands}{attributes} : ({types}) -> {tensor_type(node.results[0].spec)}")
+    result = tensor_type(node.results[0].spec)
+    return e.new(f"stablehlo.{name} {', '.join(operands)}{attributes} : ({types}) -> {result}")
 
 
 @emits("dynamic_slice")
 def _dynamic_slice(e: Emitter, node: Node) -> None:
-    if node.results[0].spec == node.inputs[0].spec:  # starts are clamped to 0; IREE 3.13 crashes on rank 0
-        e.alias(node, e.name(node.inputs[0]))
+    x, part = node.inputs[0].spec, node.results[0].spec
+    operands = [e.name(value) for value in node.inputs]
+    if part == x:  # starts are clamped to 0; IREE 3.13 crashes on rank 0
+        e.alias(node, operands[0])
         return
-    _call(e, node, "dynamic_slice", f", sizes = {integers(node.attributes[0])}")
+    off = begins_off(x.shape, somewhere(x.shape, part.shape), part)
+    if off:
+        operands[0] = e.barrier(operands[0], x)
+    found = _call(e, node, "dynamic_slice", operands, f", sizes = {integers(node.attributes[0])}")
+    e.alias(node, e.barrier(found, part) if off else found)
 
 
 @emits("dynamic_update_slice")
 def _dynamic_update_slice(e: Emitter, node: Node) -> None:
-    if node.inputs[1].spec == node.inputs[0].spec:
+    x, part = node.inputs[0].spec, node.inputs[1].spec
+    if part == x:
         e.alias(node, e.name(node.inputs[1]))
         return
-    _call(e, node, "dynamic_update_slice")
+    operands = [e.name(value) for value in node.inputs]
+    if begins_off(x.shape, somewhere(x.shape, part.shape), part):
+        operands[1] = e.barrier(operands[1], part)
+    e.alias(node, _call(e, node, "dynamic_update_slice", operands))
 
 
 def _is_empty(e: Emitter, node: Node) -> bool:

@@ -3,6 +3,7 @@
 import math
 
 from compile_dag import Node
+from compile_hlo.emit._aligned import cut, joined
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._reduce import reduced
@@ -90,18 +91,13 @@ def _cumsum(e: Emitter, node: Node) -> None:
 def _plus_shifted(e: Emitter, name: str, spec: TensorSpec, axis: int, shift: int) -> str:
     """To each element along an axis the one ``shift`` before it added, where there is one."""
     size = spec.shape[axis]
-    first, first_type = _part(e, name, spec, axis, (0, shift))
-    above, kind = _part(e, name, spec, axis, (shift, size))
-    below, _ = _part(e, name, spec, axis, (0, size - shift))
-    total = e.new(f"stablehlo.add {above}, {below} : {kind}")
-    return e.new(
-        f"stablehlo.concatenate {first}, {total}, dim = {axis} : ({first_type}, {kind}) -> {tensor_type(spec)}"
+    first, above, below = (
+        _part(e, name, spec, axis, bounds) for bounds in ((0, shift), (shift, size), (0, size - shift))
     )
+    total = e.new(f"stablehlo.add {above[0]}, {below[0]} : {tensor_type(above[1])}")
+    return joined(e, [first, (total, above[1])], axis)[0]
 
 
-def _part(e: Emitter, name: str, spec: TensorSpec, axis: int, bounds: tuple[int, int]) -> tuple[str, str]:
-    """The elements between two places of one axis, and their type."""
-    ranges = [bounds if i == axis else (0, dim) for i, dim in enumerate(spec.shape)]
-    kind = tensor_type(TensorSpec(tuple(stop - start for start, stop in ranges), spec.dtype))
-    text = ", ".join([f"{start}:{stop}" for start, stop in ranges])
-    return e.new(f"stablehlo.slice {name} [{text}] : ({tensor_type(spec)}) -> {kind}"), kind
+def _part(e: Emitter, name: str, spec: TensorSpec, axis: int, bounds: tuple[int, int]) -> tuple[str, TensorSpec]:
+    """The elements between two places of one axis."""
+    return cut(e, name, spec, [bounds if i == axis else (0, dim) for i, dim in enumerate(spec.shape)])

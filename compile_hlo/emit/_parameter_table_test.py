@@ -51,5 +51,7 @@ def test_a_path_with_two_specs_is_refused() -> None:
     table = ParameterTable()
     table.add("layers.3.w", SPECS[0])
     table.add("layers.4.w", SPECS[1])
-    with pytest.raises(GraphError, match=r"parameter 'layers\.3\.w': the model reads it as f32\[2\] and as bf16\[3,4\]"):
+    with pytest.raises(
+        GraphError, match=r"parameter 'layers\.3\.w': the model reads it as f32\[2\] and as bf16\[3,4\]"
+    ):
         table.add("layers.3.w", SPECS[1])

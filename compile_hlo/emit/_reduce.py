@@ -58,4 +58,4 @@ def reduced(e: Emitter, op_name: str, operand: str, spec: TensorSpec, axes: tupl
     )
     if not axes or sorted(axes) == list(range(spec.ndim - len(axes), spec.ndim)):
         return result
-    return e.new(f"stablehlo.optimization_barrier {result} : {tensor_type(kept)}")
+    return e.barrier(result, kept)

@@ -1,6 +1,7 @@
 """Emission of ops that move elements, and of iota."""
 
 from compile_dag import Node
+from compile_hlo.emit._aligned import begins_off, cut, joined
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
 from lang_core import TensorSpec, i8, i32, u8
@@ -29,23 +30,27 @@ def _transpose(e: Emitter, node: Node) -> None:
 
 @emits("concat")
 def _concat(e: Emitter, node: Node) -> None:
-    operands = ", ".join([e.name(value) for value in node.inputs])
-    e.define(node, f"stablehlo.concatenate {operands}, dim = {node.attributes[0]} : {_to_result(node)}")
+    e.alias(node, joined(e, [(e.name(value), value.spec) for value in node.inputs], node.attributes[0])[0])
 
 
 @emits("slice")
 def _slice(e: Emitter, node: Node) -> None:
+    (x,) = node.inputs
     start, stop, step = node.attributes
-    ranges = [f"{a}:{b}" if s == 1 else f"{a}:{b}:{s}" for a, b, s in zip(start, stop, step, strict=True)]
-    e.define(node, f"stablehlo.slice {e.name(node.inputs[0])} [{', '.join(ranges)}] : {_to_result(node)}")
+    e.alias(node, cut(e, e.name(x), x.spec, list(zip(start, stop, strict=True)), step)[0])
 
 
 @emits("pad")
 def _pad(e: Emitter, node: Node) -> None:
     x, value = map(e.name, node.inputs)
-    low, high, interior = map(integers, node.attributes)
+    spec = node.inputs[0].spec
+    low, high, interior = node.attributes
+    if begins_off(node.results[0].shape, low, spec):
+        x = e.barrier(x, spec)
     e.define(
-        node, f"stablehlo.pad {x}, {value}, low = {low}, high = {high}, interior = {interior} : {_to_result(node)}"
+        node,
+        f"stablehlo.pad {x}, {value}, low = {integers(low)}, high = {integers(high)}, "
+        f"interior = {integers(interior)} : {_to_result(node)}",
     )
 
 

@@ -48,6 +48,12 @@ def device_cases(device: str) -> list[Case]:
     return found
 
 
+def limited_cases(limit: Limit, device: str) -> list[Case]:
+    """One case that the device cannot run for a limit's reason; or all of them."""
+    chosen = [case for case in expressible_cases() if limit_of(case, device) is limit]
+    return chosen if EVERYTHING else chosen[:1]
+
+
 def limit_of(case: Case, device: str) -> Limit | None:
     """Why a device cannot run a case; None where it can."""
     return next((limit for limit in LIMITS if device in limit.devices and re.fullmatch(limit.cases, case.name)), None)

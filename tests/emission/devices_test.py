@@ -2,15 +2,17 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from compile_dag import record
-from compile_hlo.emit import InlineParameters
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters, InlineParameters
 from compile_hlo.iree import DEVICES, Session, available, compile_module, target_of_device
-from lang_core import CompileError, DeviceError, as_dtype
-from tests.emission._cases import Array, Case
+from lang_core import Argument, CompileError, DeviceError, EntryPoint, TensorSpec, as_dtype, f32, i8
+from tests.emission._cases import Array, Case, small
 from tests.emission._device_cases import DEVICE_CASES, LIMITS, limit_of
 from tests.emission._support import EITHER_ZERO, assert_agrees, eager_results, graph_of, text_of
 
@@ -74,7 +76,7 @@ def test_what_the_table_leaves_out_cannot_run(device: str, tmp_path: Path):
         with Session(path, device) as session:
             if _failure(session, case) is None:
                 running.append(case.name)
-    assert not running
+    assert not running, "these limits are gone, remove them"
 
 
 def test_every_limit_leaves_something_out():
@@ -82,6 +84,28 @@ def test_every_limit_leaves_something_out():
         used = {limit_of(case, device) for case in DEVICE_CASES}
         for limit in LIMITS:
             assert device not in limit.devices or limit in used, (device, limit)
+
+
+def _scaled_elsewhere(ctx: Any, x: Any, w: Any) -> dict[str, Any]:
+    with ctx.block("layers.0"):
+        wide = ctx.ops.mul(ctx.ops.cast(w, "f32"), 3.0)
+    with ctx.block("layers.1"):
+        return {"y": ctx.ops.dot_general(x, wide, ((1,), (0,)))}
+
+
+@pytest.mark.parametrize("device", _device_params())
+def test_products_of_what_another_function_converts(device: str, tmp_path: Path):
+    """IREE inlines both functions and fuses them."""
+    x, w = small(f32, 7, 33), small(i8, 33, 5)
+    point = EntryPoint(
+        "main", _scaled_elsewhere, (Argument("x", TensorSpec(x.shape, f32)), Argument("w", TensorSpec(w.shape, i8)))
+    )
+    source, output = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    with source.open("w") as text:
+        lower_module([point], text.write, ExternalParameters())
+    compile_module(source, output, target_of_device(device))
+    with Session(output, device) as session:
+        np.testing.assert_allclose(session.function("main")(x, w)[0].numpy(), x @ (w * 3.0), rtol=1e-5)
 
 
 def _constants() -> dict[str, Array]:

@@ -14,11 +14,13 @@ from compile_hlo.emit import RULES
 from lang_core import DTYPES, OPS, DType, bool_
 from tests.emission import _cases
 from tests.emission._cases import CASES, Case
+from tests.emission._fusion_cases import FUSION_CASES
 from tests.emission._support import assert_agrees, eager_results, graph_of, interpret, parsed, text_of
 
 _DRAWN = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 _SHAPES = st.lists(st.sampled_from((0, 1, 2, 3, 5)), max_size=4).map(tuple)
 _LEAVES = {"constant", "parameter"}
+_ALL = (*CASES, *FUSION_CASES)
 
 
 def test_every_op_has_a_rule_and_every_rule_an_op():
@@ -30,17 +32,17 @@ def test_every_op_has_a_case():
 
 
 def test_the_names_of_the_cases_are_unique():
-    assert len({case.name for case in CASES}) == len(CASES)
+    assert len({case.name for case in _ALL}) == len(_ALL)
 
 
 def test_the_cases_in_one_module_verify():
-    parsed(text_of(map(graph_of, CASES)))
+    parsed(text_of(map(graph_of, _ALL)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=repr)
 @pytest.mark.parametrize("op", sorted(OPS))
 def test_interpreter_agrees_with_eager(op: str, dtype: DType):
-    for case in CASES:
+    for case in _ALL:
         if case.op == op and case.dtype is dtype:
             assert_agrees(interpret(graph_of(case), case.inputs), eager_results(case), case)
 
