@@ -3,11 +3,12 @@
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGMLQuantizationType
+from gguf import GGMLQuantizationType, GGUFWriter
 
 from compile_hlo.archive import ArchiveWeights
 from compile_hlo.bundle import ARCHIVE, PhaseMeter
@@ -18,6 +19,8 @@ from tests.goldens.gguf_files import write_gguf
 from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import export, export_case, greedy, tree
 from tools.exporting import ExportOptions, dry_run
+from tools.text import find_tokenizer
+from transformer_core.generation import load_eos_ids
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 
@@ -117,3 +120,39 @@ def test_what_cannot_be_exported_is_named(packed: tuple[Path, dict[str, np.ndarr
     with pytest.raises(InputError, match=rf"{tmp_path} has no config\.json, but damaged\.gguf: give the file"):
         export(tmp_path, tmp_path / "bundle", targets=())
     assert not (tmp_path / "bundle").exists()
+
+
+def _letters(model: str) -> Callable[[GGUFWriter], None]:
+    """A tokenizer of letters, with a chat template."""
+    tokens = ["<unk>", "<s>", "</s>", "▁", *map(chr, range(33, 127))]
+
+    def add(writer: GGUFWriter) -> None:
+        writer.add_tokenizer_model(model)
+        writer.add_token_list(tokens)
+        writer.add_token_scores([0.0] * len(tokens))
+        writer.add_token_types([2, 3, 3] + [1] * (len(tokens) - 3))
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+        writer.add_chat_template("{{ messages[0].content }}")
+
+    return add
+
+
+def test_the_tokenizer_comes_with_the_bundle(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "model.gguf", CASES["llama_gqa"], tokenizer=_letters("llama"))
+    bundle = export(tmp_path / "model.gguf", tmp_path / "bundle", targets=(), sequence=8)
+    tokenizer = find_tokenizer(bundle)
+    assert tokenizer is not None
+    assert tokenizer.encode("a b") == [1, 3, 68, 3, 69]
+    assert tokenizer.decode([1, 3, 68, 3, 69]) == "a b"
+    config = json.loads((bundle / "tokenizer_config.json").read_text())
+    assert (config["chat_template"], config["eos_token"]) == ("{{ messages[0].content }}", "</s>")
+    assert load_eos_ids(bundle) == {2}
+
+
+def test_a_tokenizer_that_is_not_read_is_said_and_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_gguf(tmp_path / "model.gguf", CASES["llama_gqa"], tokenizer=_letters("rwkv"))
+    bundle = export(tmp_path / "model.gguf", tmp_path / "bundle", targets=(), sequence=8)
+    said = capfd.readouterr().err
+    assert "model.gguf: tokenizer.ggml.model: expected one of gpt2, llama; found 'rwkv': the bundle will have no" in said
+    assert find_tokenizer(bundle) is None

@@ -11,7 +11,9 @@ from typing import Any
 
 from compile_hlo.bundle import sha256_of
 from lang_core import InputError, WeightSource
+from tools.cli import say
 from tools.demo import write_demo_checkpoint
+from tools.text import UnreadTokenizerError, write_gguf_tokenizer
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import CONFIG_FILE
 from transformer_core.models.gguf import GgufModel
@@ -70,6 +72,10 @@ def _gguf_source(model: str, file: GgufModel, stack: contextlib.ExitStack, with_
     """A GGUF file, and a directory with what it says beside its weights."""
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-gguf-")))
     (directory / CONFIG_FILE).write_text(json.dumps(file.config_values, indent=2) + "\n")
+    try:
+        write_gguf_tokenizer(file.metadata, file.path, directory)
+    except UnreadTokenizerError as error:
+        say(f"warning: {error}: the bundle will have no tokenizer; put one beside it, or work with --token_ids")
     status = Path(file.path).stat()
     identity = f"{_identity(directory, contents=True)} {status.st_size} {status.st_mtime_ns}"
     return ModelSource(model, directory, file if with_weights else None, identity, file.facts())

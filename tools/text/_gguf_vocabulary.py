@@ -1,0 +1,125 @@
+"""The vocabulary in a GGUF file's metadata: tokens and what they are."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tokenizers import AddedToken
+
+from lang_core import CheckpointError
+
+PREFIX: Final = "tokenizer.ggml."
+
+
+class TokenType(enum.IntEnum):
+    """``llama_token_type`` of llama.cpp."""
+
+    UNDEFINED = 0
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The fields ``tokenizer.ggml.*`` of a file.
+
+    Attributes:
+        path: the file, for messages.
+        fields: under their names without the prefix.
+        tokens: by id.
+        types: by id.
+    """
+
+    path: str
+    fields: Mapping[str, Any]
+    tokens: list[str]
+    types: list[TokenType]
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, Any], path: str) -> "Vocabulary":
+        """Reads and checks tokens and types.
+
+        Raises:
+            CheckpointError: there are none, or they are of the wrong kind or number.
+        """
+        fields = {key[len(PREFIX) :]: value for key, value in metadata.items() if key.startswith(PREFIX)}
+        tokens = fields.get("tokens")
+        if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
+            raise CheckpointError(
+                f"{path}: {PREFIX}tokens: expected a list of strings; found {_short(tokens)}: convert the model again"
+            )
+        made = cls(path, fields, tokens, [])
+        numbers = made.listed("token_type", int) or [TokenType.NORMAL] * len(tokens)
+        known = {each.value for each in TokenType}
+        made.types.extend(TokenType(each) if each in known else TokenType.NORMAL for each in numbers)
+        return made
+
+    def listed(self, name: str, kind: type) -> list[Any] | None:
+        """A field with one value per token; None where there is no such field.
+
+        Raises:
+            CheckpointError: it is no such list.
+        """
+        found = self.fields.get(name)
+        if found is None:
+            return None
+        if not isinstance(found, list) or len(found) != len(self.tokens) or not all(isinstance(x, kind) for x in found):
+            raise CheckpointError(
+                f"{self.path}: {PREFIX}{name}: expected {len(self.tokens)} values, one per token; found "
+                f"{_short(found)}: convert the model again"
+            )
+        return found
+
+    def token(self, name: str) -> str | None:
+        """The token whose id is in a field; None where there is no such field.
+
+        Raises:
+            CheckpointError: the field holds no id.
+        """
+        found = self.fields.get(name)
+        if found is None:
+            return None
+        if not isinstance(found, int) or not 0 <= found < len(self.tokens):
+            raise CheckpointError(
+                f"{self.path}: {PREFIX}{name}: expected an id below {len(self.tokens)}; found {_short(found)}: convert "
+                "the model again"
+            )
+        return self.tokens[found]
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A field that is true or false.
+
+        Raises:
+            CheckpointError: it is neither.
+        """
+        found = self.fields.get(name, default)
+        if not isinstance(found, bool):
+            raise CheckpointError(
+                f"{self.path}: {PREFIX}{name}: expected true or false; found {_short(found)}: convert the model again"
+            )
+        return found
+
+    def ids(self) -> dict[str, int]:
+        """The id of each token; the first of those that are there twice."""
+        ids: dict[str, int] = {}
+        for index, token in enumerate(self.tokens):
+            ids.setdefault(token, index)
+        return ids
+
+    def added(self) -> list[AddedToken]:
+        """Tokens that are matched whole in the text: control tokens, which decoding drops, and user-defined ones."""
+        whole = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}
+        return [
+            AddedToken(token, special=whole[kind], normalized=False)
+            for token, kind in zip(self.tokens, self.types, strict=True)
+            if kind in whole and token
+        ]
+
+
+def _short(value: Any) -> str:
+    return f"a list of {len(value)}" if isinstance(value, list) else f"{value!r:.80}"
