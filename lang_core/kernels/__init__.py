@@ -1,0 +1,148 @@
+"""Kernels: implementations with a configuration, which is chosen, tuned, remembered and explained.
+
+>>> import numpy as np
+>>> from lang_core.kernels import ConfigSelectorChain, Executor, Kernel
+>>> class Twice(Kernel[int, np.ndarray]):
+...     op_id = "twice"
+...     def run(self, x, *, cfg):
+...         return np.concatenate([part * 2 for part in np.array_split(x, cfg)])
+...     def heuristic_cfg(self, inv):
+...         return 1
+>>> executor = Executor(ConfigSelectorChain(policy="heuristics"))
+>>> executor(Twice(), np.arange(3)).tolist()
+[0, 2, 4]
+>>> executor.explain(Twice(), np.arange(3)).tier
+'memory'
+"""
+
+from lang_core.kernels._cache import ConfigCache, overlay_cache
+from lang_core.kernels._codec import decode as from_json
+from lang_core.kernels._codec import encode as to_json
+from lang_core.kernels._compiler import (
+    CompiledKernel,
+    CompileRequest,
+    KernelCompiler,
+    compiler_named,
+    register_compiler,
+)
+from lang_core.kernels._entry import (
+    HEURISTIC,
+    OVERRIDE,
+    PINNED,
+    TUNED,
+    AutotuneData,
+    CacheEntry,
+    Key,
+    Measurement,
+    Selection,
+    cfg_name,
+)
+from lang_core.kernels._environment import (
+    Environment,
+    compile_environment,
+    cpu_model,
+    device_fingerprint,
+    flags_of,
+    get_device_platform,
+    host_environment,
+)
+from lang_core.kernels._errors import CacheWarning, ConfigSelectionError, KernelError, TuningError
+from lang_core.kernels._executor import Executor
+from lang_core.kernels._gradient import COMPOSITE, KernelCall
+from lang_core.kernels._invocation import Cfg, Invocation, Out
+from lang_core.kernels._kernel import Kernel
+from lang_core.kernels._labels import extract_labels_from_hlo_text, find_labels_in_lowered, label
+from lang_core.kernels._offline import (
+    AutotuningResult,
+    Entry,
+    autotune_lowered,
+    autotune_recorded,
+    default_chooser,
+    labels_to_configs,
+)
+from lang_core.kernels._persistent import PersistentCache, cache_directory
+from lang_core.kernels._policy import POLICIES, AutotunePolicy, policy_override
+from lang_core.kernels._profile import ProfiledCall, profile
+from lang_core.kernels._registry import (
+    RecordedCall,
+    forget_invocations,
+    get_invocations,
+    read_record,
+    record_file,
+    record_invocation,
+    recorded_calls,
+)
+from lang_core.kernels._selection import ConfigChooser, ConfigSelectorChain
+from lang_core.kernels._specs import ArraySpec, abstractify, powers_of_two, short_hash, stable_json
+from lang_core.kernels._tuner import Tuner
+
+__all__ = [
+    "COMPOSITE",
+    "HEURISTIC",
+    "OVERRIDE",
+    "PINNED",
+    "POLICIES",
+    "TUNED",
+    "ArraySpec",
+    "AutotuneData",
+    "AutotunePolicy",
+    "AutotuningResult",
+    "CacheEntry",
+    "CacheWarning",
+    "Cfg",
+    "CompileRequest",
+    "CompiledKernel",
+    "ConfigCache",
+    "ConfigChooser",
+    "ConfigSelectionError",
+    "ConfigSelectorChain",
+    "Entry",
+    "Environment",
+    "Executor",
+    "Invocation",
+    "Kernel",
+    "KernelCall",
+    "KernelCompiler",
+    "KernelError",
+    "Key",
+    "Measurement",
+    "Out",
+    "PersistentCache",
+    "ProfiledCall",
+    "RecordedCall",
+    "Selection",
+    "Tuner",
+    "TuningError",
+    "abstractify",
+    "autotune_lowered",
+    "autotune_recorded",
+    "cache_directory",
+    "cfg_name",
+    "compile_environment",
+    "compiler_named",
+    "cpu_model",
+    "default_chooser",
+    "device_fingerprint",
+    "extract_labels_from_hlo_text",
+    "find_labels_in_lowered",
+    "flags_of",
+    "forget_invocations",
+    "from_json",
+    "get_device_platform",
+    "get_invocations",
+    "host_environment",
+    "label",
+    "labels_to_configs",
+    "overlay_cache",
+    "policy_override",
+    "powers_of_two",
+    "profile",
+    "read_record",
+    "record_file",
+    "record_invocation",
+    "recorded_calls",
+    "register_compiler",
+    "short_hash",
+    "stable_json",
+    "to_json",
+]
