@@ -22,6 +22,7 @@ Besides these, R is the number of rotated dims of a head and G = N / K the query
 from transformer_core._attention import Attention, grouped_attention
 from transformer_core._cache import Cache, CachedLayer, CacheLayout
 from transformer_core._causal_conv import CausalConv
+from transformer_core._conv1d import Conv1d
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, repeat_heads
@@ -54,6 +55,7 @@ __all__ = [
     "CacheLayout",
     "CachedLayer",
     "CausalConv",
+    "Conv1d",
     "DeltaState",
     "DynamicScaling",
     "Embedding",

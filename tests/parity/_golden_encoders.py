@@ -25,6 +25,6 @@ def opened_encoder(case: EncoderCase, directory: Path) -> Iterator[tuple[Model[A
 
 def forward_of(model: Model[Any], inputs: Mapping[str, np.ndarray]) -> EntryPoint:
     """``forward`` at the sizes of golden inputs."""
-    shape = next(iter(inputs.values())).shape
-    sequence = shape[1] if len(shape) == 2 else None
-    return entry_points(model, names=("forward",), batch=shape[0], sequence=sequence)[0]
+    ids = inputs.get("token_ids")
+    batch = len(next(iter(inputs.values())))
+    return entry_points(model, names=("forward",), batch=batch, sequence=None if ids is None else ids.shape[1])[0]

@@ -22,6 +22,7 @@ class EncoderCase:
         lengths: of the rows of text, the longest being T; empty of a model that takes none.
         must_matter: config changes, each of which must move the results visibly.
         pooling: sentence-transformers' mode, for a model with modules.json beside its config.json.
+        steps: of greedy decoding, for a model that generates.
     """
 
     name: str
@@ -31,6 +32,7 @@ class EncoderCase:
     lengths: tuple[int, ...] = ()
     must_matter: tuple[Mapping[str, Any], ...] = ()
     pooling: str = ""
+    steps: int = 0
 
     @property
     def architecture(self) -> str:
@@ -39,7 +41,7 @@ class EncoderCase:
 
     def digest(self) -> str:
         """SHA-256 of everything the golden file depends on."""
-        facts = [dict(self.config), self.seed, self.lengths, self.pooling]
+        facts = [dict(self.config), self.seed, self.lengths, self.pooling, self.steps]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -168,4 +170,37 @@ SIGLIP_CASES = (
         seed=22,
     ),
 )
-ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in (*BERT_CASES, *VIT_CASES, *SIGLIP_CASES)}
+_WHISPER = {
+    "activation_function": "gelu",
+    "architectures": ["WhisperForConditionalGeneration"],
+    "bos_token_id": 1,
+    "d_model": 24,
+    "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 41,
+    "decoder_layers": 3,
+    "decoder_start_token_id": 3,
+    "encoder_attention_heads": 3,
+    "encoder_ffn_dim": 35,
+    "encoder_layers": 2,
+    "eos_token_id": 2,
+    "max_source_positions": 13,
+    "max_target_positions": 21,
+    "model_type": "whisper",
+    "num_mel_bins": 10,
+    "pad_token_id": 2,
+    "scale_embedding": False,
+    "vocab_size": 71,
+}
+WHISPER_CASES = (
+    EncoderCase(
+        "whisper",
+        "speech to text: more layers in the decoder than in the encoder, heads that differ, two sequences",
+        _WHISPER,
+        seed=31,
+        lengths=(4, 4),
+        steps=12,
+        must_matter=({"activation_function": "relu"}, {"encoder_attention_heads": 6}, {"decoder_attention_heads": 2}),
+    ),
+)
+_ALL = (*BERT_CASES, *VIT_CASES, *SIGLIP_CASES, *WHISPER_CASES)
+ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in _ALL}

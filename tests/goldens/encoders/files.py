@@ -55,7 +55,9 @@ def _tensor(key: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
     unit = unit_values(key, shape, seed)
     if len(shape) == 1:
         return np.float32(0.5) * unit if key.endswith("bias") else np.float32(1.0) + np.float32(0.25) * unit
-    embeds = len(shape) == 2 and ("embedding" in key or ".embed_" in key)
+    if ".embed_" in key:  # tokens' are a head, too: without positions that stand out it repeats one token for ever
+        return unit * np.float32(np.sqrt(3.0 * (1.0 if "tokens" in key else 36.0) / shape[-1]))
+    embeds = len(shape) == 2 and "embedding" in key
     if embeds or shape[0] == 1:
         return unit * np.float32(np.sqrt(3.0 * 4.0 / shape[-1]))
     gain = 3.0 if any(name in key for name in _PICKY) else 1.5

@@ -95,6 +95,10 @@ def _inputs(case: EncoderCase) -> Arrays:
         side = case.config["image_size"]
         image = side if isinstance(side, list) else [side, side]
         return {"pixel_values": random.standard_normal((2, case.config["num_channels"], *image)).astype(np.float32)}
+    if "num_mel_bins" in case.config:
+        shape = (len(case.lengths), case.config["num_mel_bins"], 2 * case.config["max_source_positions"])
+        ids = random.integers(4, case.config["vocab_size"], (len(case.lengths), max(case.lengths)))
+        return {"input_features": random.standard_normal(shape).astype(np.float32), "token_ids": ids.astype(np.int32)}
     batch, longest = len(case.lengths), max(case.lengths)
     mask = (np.arange(longest) < np.array(case.lengths)[:, None]).astype(np.int32)
     return {
@@ -105,11 +109,15 @@ def _inputs(case: EncoderCase) -> Arrays:
 
 
 _NAMES = {"token_ids": "input_ids"}
+_CLEAR_MARGIN = 1e-3
+_DISTINCT_TOKENS = 5
 
 
 def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndarray]:
     tensors = {_NAMES.get(name, name): torch.from_numpy(array) for name, array in inputs.items()}
     tensors = {name: each.long() if not each.is_floating_point() else each for name, each in tensors.items()}
+    if case.steps:
+        return _transcribed(case, model, tensors["input_features"], tensors["input_ids"])
     found = model(**tensors, output_hidden_states=True)
     names = ("last_hidden_state", "pooler_output", "logits")
     outputs = {name: found[name].numpy() for name in names if found.get(name) is not None}
@@ -117,6 +125,32 @@ def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndar
         del outputs["pooler_output"]
         outputs["sentence_embedding"] = _embedded(case, found["last_hidden_state"], tensors["attention_mask"])
     return outputs, torch.stack(found["hidden_states"][1:]).numpy()
+
+
+def _transcribed(case: EncoderCase, model: Any, features: torch.Tensor, ids: torch.Tensor) -> tuple[Arrays, np.ndarray]:
+    """The encoder's states, the prompt's logits, greedy steps with a cache: tokens [B, steps], logits [B, steps, V]."""
+    hidden: list[torch.Tensor] = []
+    for layer in model.model.encoder.layers:
+        layer.register_forward_hook(lambda module, inputs, output: hidden.append(output.clone()))
+    encoded = model.model.encoder(features)
+    whole = model(encoder_outputs=encoded, decoder_input_ids=ids, use_cache=False).logits
+    cache, steps, tokens = None, [], []
+    new = ids
+    for _ in range(case.steps):
+        found = model(encoder_outputs=encoded, decoder_input_ids=new, past_key_values=cache, use_cache=True)
+        cache = found.past_key_values
+        steps.append(found.logits[:, -1])
+        new = steps[-1].argmax(-1, keepdim=True)
+        tokens.append(new)
+    logits, chosen = torch.stack(steps, 1).numpy(), torch.cat(tokens, 1).numpy()
+    top = np.sort(logits, axis=-1)
+    margin, fewest = (top[..., -1] - top[..., -2]).min(), min(len(set(row)) for row in chosen.tolist())
+    if margin < _CLEAR_MARGIN or fewest < _DISTINCT_TOKENS:
+        raise RuntimeError(f"{case.name}: margin {margin:.2g}, {fewest} distinct tokens; take another seed")
+    together = model(encoder_outputs=encoded, decoder_input_ids=torch.cat([ids, torch.from_numpy(chosen)], 1)).logits
+    np.testing.assert_allclose(together[:, ids.shape[1] - 1 : -1].numpy(), logits, rtol=1e-4, atol=1e-4)
+    outputs = {"encoded": encoded[0].numpy(), "tokens": chosen, "step_logits": logits, "logits": whole.numpy()}
+    return outputs, torch.stack(hidden).numpy()
 
 
 def _embedded(case: EncoderCase, states: torch.Tensor, mask: torch.Tensor) -> np.ndarray:

@@ -11,8 +11,10 @@ from transformer_core.models.encoders._vit import (
     ViTForImageClassification,
     ViTModel,
 )
+from transformer_core.models.encoders._whisper import WHISPER, WhisperForConditionalGeneration
+from transformer_core.models.encoders._whisper_config import WhisperConfig
 
-ENCODERS = (BERT, BERT_FOR_MASKED_LM, VIT, VIT_FOR_IMAGE_CLASSIFICATION, SIGLIP_VISION)
+ENCODERS = (BERT, BERT_FOR_MASKED_LM, VIT, VIT_FOR_IMAGE_CLASSIFICATION, SIGLIP_VISION, WHISPER)
 
 for _family in ENCODERS:
     register(_family)
@@ -31,4 +33,6 @@ __all__ = [
     "ViTModel",
     "VisionConfig",
     "VisionModel",
+    "WhisperConfig",
+    "WhisperForConditionalGeneration",
 ]

@@ -9,6 +9,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import Activation
 from transformer_core._linear import Linear
+from transformer_core._logits import logits_of
 from transformer_core._masks import padding_bias
 from transformer_core._norm import LayerNorm
 from transformer_core.checkpoints import RenamedModules
@@ -73,9 +74,7 @@ class Head(Module):
     def forward(self, ctx: ExecutionContext, x: Tensor, embedding: Parameter) -> Tensor:
         """x [B, T, D]: logits f32 [B, T, V]."""
         x = self.norm(ctx, self.activation(ctx, self.dense(ctx, x)))
-        wide = f32 if x.dtype.itemsize == 2 else x.dtype
-        logits = ctx.ops.dot_general(x, ctx.parameter(embedding), ((x.ndim - 1,), (1,)), dtype=wide)
-        return ctx.ops.cast(ctx.ops.add(logits, ctx.ops.cast(ctx.parameter(self.bias), wide)), f32)
+        return logits_of(ctx, x, embedding, self.bias)
 
 
 class BertModel(Model[BertConfig]):

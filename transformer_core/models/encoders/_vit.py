@@ -1,7 +1,7 @@
 """The vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929)."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Parameter, Tensor, f32
 from transformer_core._config_fields import ConfigFields
@@ -59,7 +59,9 @@ class ViTForImageClassification(ViTModel):
 def _read(fields: ConfigFields, architecture: str, *, classifies: bool) -> VisionConfig:
     bias = fields.boolean("qkv_bias", True)
     stack = read_stack(fields, norm_eps=1e-12, activation="gelu", qkv_bias=bias)
-    head = {"labels": _labels(fields)} if classifies else {"pooled": fields.integer("pooler_output_size", stack.hidden)}
+    head: dict[str, Any] = (
+        {"labels": _labels(fields)} if classifies else {"pooled": fields.integer("pooler_output_size", stack.hidden)}
+    )
     if not classifies:
         fields.choice("pooler_act", ("tanh",), "tanh")
     return VisionConfig(architecture=architecture, stack=stack, first_tokens=1, **read_picture(fields), **head)
