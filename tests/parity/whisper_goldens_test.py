@@ -54,8 +54,8 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Model[Any
 def test_greedy_steps(opened: tuple[Model[Any], EagerExecutionContext], chunk: int, recorded: bool) -> None:
     model, ctx = opened
     prompt = _GOLDEN.inputs["token_ids"]
-    sizes = {"batch": 2, "sequence": chunk, "max_sequence": _LENGTH + _CASE.steps}
-    points = {point.name: point for point in entry_points(model, **sizes)}
+    made = entry_points(model, batch=2, sequence=chunk, max_sequence=_LENGTH + _CASE.steps)
+    points = {point.name: point for point in made}
     whisper = Transcriber(points, ctx, recorded=recorded)
     encoded = whisper.run("encode", input_features=_GOLDEN.inputs["input_features"])
     assert relative_error(encoded["last_hidden_state"], _GOLDEN.outputs["encoded"]) < TOLERANCE

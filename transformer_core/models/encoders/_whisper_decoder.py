@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from lang_core import DType, ExecutionContext, Module, Repeated, Tensor
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import FeedForward
-from transformer_core._kv_cache import KVCache, cache_starts
+from transformer_core._kv_cache import KVCache
 from transformer_core._masks import causal_mask, mask_bias
 from transformer_core._multi_head_attention import MultiHeadAttention
+from transformer_core._places import cache_starts
 from transformer_core.models.encoders._stack import StackConfig, layer_norm
 from transformer_core.models.encoders._whisper_config import WhisperConfig
 
