@@ -1,12 +1,14 @@
 """Generates text with a bundle.
 
 generate --bundle DIR (--prompt TEXT | --token_ids 1,2,3) --max_new_tokens N
+generate --bundle DIR --chat --prompt TEXT            the model's answer to one turn of a user's
+generate --bundle DIR --chat                          a conversation: each line of stdin is a turn
 """
 
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,12 +19,14 @@ from compile_hlo.iree import DEVICES
 from lang_core import InputError
 from tools import cli
 from tools.running import BundleModel, GenerationStats, dumper_of
-from tools.text import IdStream, TextStream, Tokenizer, find_tokenizer, parse_token_ids
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate, load_eos_ids
+from tools.text import Chat, IdStream, TextStream, Tokenizer, find_tokenizer, parse_token_ids
+from transformer_core.generation import Sampler, SamplingConfig, Step, StopRule, generate, load_eos_ids
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True)
 _PROMPT: Final = flags.DEFINE_string("prompt", None, "The text to go on from.")
 _TOKEN_IDS: Final = flags.DEFINE_string("token_ids", None, "The same as token ids: 1,2,3.")
+_CHAT: Final = flags.DEFINE_bool("chat", False, "The prompt is a user's turn, put into the model's chat template.")
+_SYSTEM: Final = flags.DEFINE_string("system", None, "With --chat: what the model is told before everything else.")
 _MAX_NEW_TOKENS: Final = flags.DEFINE_integer("max_new_tokens", 64, "How many tokens at most.")
 _TEMPERATURE: Final = flags.DEFINE_float("temperature", 0.0, "0 takes the likeliest token.")
 _TOP_K: Final = flags.DEFINE_integer("top_k", 0, "Only the k likeliest tokens; 0 is all.")
@@ -64,42 +68,86 @@ def _sampling() -> SamplingConfig:
     )
 
 
+def _check_flags() -> None:
+    if not _CHAT.value:
+        if _SYSTEM.value is not None:
+            raise InputError("--system goes with --chat")
+    elif _TOKEN_IDS.value is not None:
+        raise InputError("--chat takes text: give --prompt, or lines on stdin, instead of --token_ids")
+    elif _PROMPT.value is None and (_STATS.value or _LOGITS.value or _DUMP.value):
+        raise InputError("--stats, --logits and --dump are of one answer: give --prompt")
+
+
+def _turns() -> Iterator[str]:
+    """What the user says: the prompt, or line after line of stdin."""
+    if _PROMPT.value is not None:
+        yield _PROMPT.value
+        return
+    if sys.stdin.isatty():
+        cli.say("one turn per line; the end of the input (Ctrl-D) ends the conversation")
+    yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
+
+
+def _prompts(chat: Chat | None, tokenizer: Tokenizer | None, vocabulary: int) -> Iterator[Sequence[int]]:
+    if chat is None:
+        yield _prompt_ids(tokenizer, vocabulary)
+    else:
+        yield from (chat.ask(turn, vocabulary) for turn in _turns())
+
+
 def main() -> None:
     """Streams the generated text to stdout."""
     began = time.perf_counter()
+    _check_flags()
     stats_file, logits_file = cli.output_file("stats", _STATS.value), cli.output_file("logits", _LOGITS.value)
     bundle = Bundle(cli.user_path(_BUNDLE.value))
-    sampling = _sampling()
-    stop = StopRule(load_eos_ids(bundle.path), _MAX_NEW_TOKENS.value, _IGNORE_EOS.value)
     tokenizer = find_tokenizer(bundle.path)
+    chat = Chat.of(bundle.path, tokenizer, _SYSTEM.value) if _CHAT.value else None
+    ends = load_eos_ids(bundle.path) | (chat.end_ids() if chat else frozenset())
+    sampling, stop = _sampling(), StopRule(ends, _MAX_NEW_TOKENS.value, _IGNORE_EOS.value)
     with (
         dumper_of(bundle, _DEVICE.value, _DUMP.value, _DUMP_LEVEL.value, _DUMP_LIMIT.value) as dumper,
         bundle.session(_DEVICE.value, dumper) as session,
     ):
         model = BundleModel(bundle, session)
-        prompt = _prompt_ids(tokenizer, model.vocabulary)
-        sampler = Sampler(sampling, model.vocabulary)
-        stream: TextStream | IdStream = tokenizer.stream() if tokenizer else IdStream()
-        stats, rows = GenerationStats(len(prompt)), []
-        load_seconds = stats.started - began
-        for step in generate(model, prompt, sampler, stop):
-            stats.token(session.counters)
+        for prompt in _prompts(chat, tokenizer, model.vocabulary):
+            stats, rows = GenerationStats(len(prompt)), []
+            load_seconds = stats.started - began
+
+            def note(step: Step, stats: GenerationStats = stats, rows: list[np.ndarray] = rows) -> None:
+                stats.token(session.counters)
+                if logits_file:
+                    rows.append(step.logits)
+
+            steps = generate(model, prompt, Sampler(sampling, model.vocabulary), stop)
+            answer = _streamed(steps, tokenizer.stream() if tokenizer else IdStream(), note)
+            if chat is not None:
+                chat.answered(answer)
+                model = BundleModel(bundle, session)  # empty caches: the next turn's prompt is the whole conversation
             if logits_file:
-                rows.append(step.logits)
-            if step.ended != "eos":
-                _show(stream.push(step.token_id))
-        _show(stream.finish() + "\n")
-    if logits_file:
-        with logits_file.open("wb") as file:  # given a name, NumPy would add .npy
-            np.save(file, np.stack(rows))
-    if stats_file:
-        figures = stats.as_json(load_seconds, _DEVICE.value)
-        stats_file.write_text(json.dumps(figures, indent=2) + "\n")
+                with logits_file.open("wb") as file:  # given a name, NumPy would add .npy
+                    np.save(file, np.stack(rows))
+            if stats_file:
+                figures = stats.as_json(load_seconds, _DEVICE.value)
+                stats_file.write_text(json.dumps(figures, indent=2) + "\n")
 
 
-def _show(text: str) -> None:
+def _streamed(steps: Iterable[Step], stream: TextStream | IdStream, note: Callable[[Step], None]) -> str:
+    """Shows the steps' text as it comes; returns all of it."""
+    pieces: list[str] = []
+    for step in steps:
+        note(step)
+        if step.ended != "eos":
+            pieces.append(_show(stream.push(step.token_id)))
+    pieces.append(_show(stream.finish()))
+    _show("\n")
+    return "".join(pieces)
+
+
+def _show(text: str) -> str:
     sys.stdout.write(text)
     sys.stdout.flush()
+    return text
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Text to token ids and back, for the command-line tools."""
 
+from tools.text._chat import Chat
+from tools.text._chat_template import ChatTemplate, Message
 from tools.text._gguf_bpe import UnreadTokenizerError
 from tools.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
 from tools.text._ids import IdStream, parse_token_ids
@@ -8,7 +10,10 @@ from tools.text._tokenizer import TOKENIZER_FILES, Tokenizer, find_tokenizer
 
 __all__ = [
     "TOKENIZER_FILES",
+    "Chat",
+    "ChatTemplate",
     "IdStream",
+    "Message",
     "TextStream",
     "Tokenizer",
     "UnreadTokenizerError",

@@ -40,6 +40,8 @@ class Tokenizer:
         inner.no_truncation()
         self.path = path
         self._inner = inner
+        added = inner.get_added_tokens_decoder()
+        self._special = frozenset(one for one, token in added.items() if token.special)
         self.vocabulary_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     @classmethod
@@ -65,12 +67,13 @@ class Tokenizer:
             ) from error
         return cls(path, inner)
 
-    def encode(self, text: str, model_size: int | None = None) -> list[int]:
-        """Returns the ids of a text, with the special tokens that tokenizer.json adds (its post-processor).
+    def encode(self, text: str, model_size: int | None = None, *, special_tokens: bool = True) -> list[int]:
+        """Returns the ids of a text.
 
         Args:
             text: the prompt.
             model_size: the model's vocabulary V; where given, every id must be below it.
+            special_tokens: whether those are added that tokenizer.json wants around a text (its post-processor).
 
         Raises:
             InputError: the text holds what is no Unicode, gives no token, or gives an id that the model does not have.
@@ -82,7 +85,7 @@ class Tokenizer:
                 f"--prompt is not valid UTF-8 (character {error.start} is {text[error.start]!a}): "
                 "check the terminal's encoding"
             ) from error
-        ids = self._inner.encode(text).ids
+        ids = self._inner.encode(text, add_special_tokens=special_tokens).ids
         if not ids:
             raise InputError(f"--prompt={text!r} gives no token with {self.path}: give a longer text")
         if model_size is not None:
@@ -92,6 +95,16 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids, without special tokens. An id outside the vocabulary has no text."""
         return self._inner.decode(list(ids), skip_special_tokens=True)
+
+    def special_id(self, token: str) -> int | None:
+        """Returns the id of a special token; None where the text is none."""
+        found = self._inner.token_to_id(token)
+        return found if found in self._special else None
+
+    def first_special(self, text: str) -> int | None:
+        """Returns the id of the special token that a text begins with; None where it begins with none."""
+        first = next(iter(self._inner.encode(text, add_special_tokens=False).ids), None)
+        return first if first in self._special else None
 
     def stream(self) -> TextStream:
         """Returns a new stream that turns ids into text one by one."""
