@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +18,10 @@ SCHEMA: Final = 1
 
 # The entries and failures of a file, by the text of their keys.
 Content = dict[str, dict[str, Any]]
+Change = Callable[[Content], None]
+
+# No file has it.
+_NEVER: Final = (-1,)
 
 
 def empty() -> Content:
@@ -37,8 +42,10 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, ...] | None = None
+        self._seen: tuple[int, ...] | None = _NEVER
         self._content = empty()
+        self._unwritten: list[Change] = []
+        self._lock = threading.RLock()
         self._silent = False
 
     def read(self) -> Content:
@@ -47,33 +54,47 @@ class Store:
         Raises:
             InputError: the file is of another schema.
         """
-        identity = self._identity()
-        if identity != self._seen:
-            self._content = self._parsed() if identity else empty()
-            self._seen = self._identity()
-        return self._content
+        with self._lock:
+            identity = self._identity()
+            if identity != self._seen:
+                content = self._parsed() if identity else empty()
+                for change in self._unwritten:
+                    change(content)
+                self._content, self._seen = content, identity
+            return self._content
 
-    def change(self, change: Callable[[Content], None]) -> bool:
-        """Changes the content; whether it is on the disk now. Where it cannot be written, a warning says so, once."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._locked():
-                self._seen = None  # another process may have written within one tick of the clock
-                content = self.read()
-                change(content)
-                self._replace(content)
-            return True
-        except OSError as error:
-            change(self._content)
-            if not self._silent:
-                self._silent = True
-                warnings.warn(
-                    f"{self.path}: cannot be written ({error}): what is tuned is remembered in this process only; set "
-                    f"TAPELINE_KERNEL_CACHE to a folder that can",
-                    CacheWarning,
-                    stacklevel=4,
-                )
-            return False
+    def change(self, change: Change) -> bool:
+        """Changes the content; whether it is on the disk now. Where it cannot be written, a warning says so, once.
+
+        Raises:
+            InputError: the file is of another schema.
+        """
+        with self._lock:
+            self._unwritten.append(change)
+            self._seen = _NEVER  # another process may have written within one tick of the clock
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self._locked():
+                    self._replace(self.read())
+                self._unwritten.clear()
+                return True
+            except InputError:
+                self._unwritten.remove(change)
+                raise
+            except OSError as error:
+                self._seen = _NEVER
+                self._warn(error)
+                return False
+
+    def _warn(self, error: OSError) -> None:
+        if not self._silent:
+            self._silent = True
+            warnings.warn(
+                f"{self.path}: cannot be written ({error}): what is tuned is remembered in this process only; set "
+                f"TAPELINE_KERNEL_CACHE to a folder that can",
+                CacheWarning,
+                stacklevel=5,
+            )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -95,7 +116,7 @@ class Store:
     def _identity(self) -> tuple[int, ...] | None:
         try:
             status = self.path.stat()
-        except FileNotFoundError:
+        except OSError:  # it is not there, or in no place where it could be
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -106,7 +127,7 @@ class Store:
             schema = found["schema"]
             if schema == SCHEMA and all(isinstance(found[part], dict) for part in empty()):
                 return {part: found[part] for part in empty()}
-        except FileNotFoundError:
+        except OSError:
             return empty()
         except (ValueError, TypeError, KeyError) as error:
             self._move_aside(str(error))
