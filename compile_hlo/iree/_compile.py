@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,7 @@ class CompileReport:
         seconds: of wall time.
         peak_rss_bytes: the compiler process's highest resident memory.
         vmfb_bytes: the size of the module written.
-        flags: of the compiler.
+        flags: of the compiler, but for the one that names the target's tuning spec, a passing file.
     """
 
     seconds: float
@@ -75,7 +75,9 @@ def compile_module(
     partial = Path(name)
     try:
         started = time.perf_counter()
-        status, peak, messages = _run([_compiler(), source.name, "-o", str(partial.absolute()), *flags], source.parent)
+        with _tuning_flags(chosen) as tuning:
+            command = [_compiler(), source.name, "-o", str(partial.absolute()), *flags, *tuning]
+            status, peak, messages = _run(command, source.parent)
         if status != 0:
             raise CompileError(_message(source, chosen.name, status, messages))
         partial.chmod(0o644)  # mkstemp's file is its owner's alone
@@ -83,6 +85,18 @@ def compile_module(
         return CompileReport(time.perf_counter() - started, peak, output.stat().st_size, flags)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _tuning_flags(target: Target) -> Iterator[tuple[str, ...]]:
+    """The flag that names a file with the target's tuning spec, while there is that file."""
+    if target.matvec_tiles is None:
+        yield ()
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="tapeline-tuning-", suffix=".mlir") as file:
+        file.write(target.matvec_tiles.tuning_spec())
+        file.flush()
+        yield (f"--iree-codegen-tuning-spec-path={file.name}",)
 
 
 def _compiler() -> str:

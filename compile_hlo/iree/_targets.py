@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from compile_hlo.iree._devices import LAVAPIPE, vulkan_device_name
+from compile_hlo.iree._matvec_tiles import MatvecTiles
 from lang_core import CompileError, near_names
 
 _LOCAL: Final = ("--iree-hal-target-device=local",)
@@ -54,12 +55,14 @@ class Target:
         flags: of the compiler.
         devices: names of the devices that run the result.
         cpu: the CPU it is for; None where that is of no matter.
+        matvec_tiles: of matrix-vector products; None where the compiler's own are taken.
     """
 
     name: str
     flags: tuple[str, ...]
     devices: tuple[str, ...]
     cpu: CpuRecord | None = None
+    matvec_tiles: MatvecTiles | None = None
 
 
 _DEVICES_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -92,7 +95,7 @@ def target_named(
     if name == "llvm-cpu":
         flags = (*_LOCAL, "--iree-hal-local-target-device-backends=llvm-cpu", f"--iree-llvmcpu-target-cpu={cpu}")
         record = host_cpu() if cpu == "host" else CpuRecord(cpu, cpu, ())
-        return Target(name, (*_INPUT, *flags, *_OPTIMISED), _DEVICES_OF[name], record)
+        return Target(name, (*_INPUT, *flags, *_OPTIMISED), _DEVICES_OF[name], record, MatvecTiles())
     if name == "vmvx":
         return Target(name, (*_INPUT, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"), _DEVICES_OF[name])
     if name == "vulkan-spirv":  # no optimisation level: O2 does not legalise there

@@ -167,7 +167,9 @@ class _Run:
 
     def _compiled(self, step: str, name: str, module: str, file: str) -> dict[str, Any]:
         target = target_named(name)
-        key = {"module": self._steps.sha256[module], "flags": list(target.flags), "producer": producer()}
+        tiles = dataclasses.asdict(target.matvec_tiles) if target.matvec_tiles else None
+        flags = list(target.flags)
+        key = {"module": self._steps.sha256[module], "flags": flags, "matvec_tiles": tiles, "producer": producer()}
 
         def make() -> dict[str, Any]:
             say(f"compiling {module} for {name} ...")
@@ -179,7 +181,8 @@ class _Run:
                 raise
             return {
                 "file": file,
-                "flags": list(target.flags),
+                "flags": flags,
+                "matvec_tiles": tiles,
                 "devices": list(target.devices),
                 "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
                 "seconds": report.seconds,
