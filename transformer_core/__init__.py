@@ -26,6 +26,7 @@ from transformer_core._conv1d import Conv1d
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, repeat_heads
+from transformer_core._joint_block import JointBlock, Modulation
 from transformer_core._kv_cache import KVCache, RingCache, cache_spec, kv_layout, ring_layout
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import Linear
@@ -64,6 +65,7 @@ __all__ = [
     "GatedDeltaNet",
     "GatedRMSNorm",
     "HeadOrder",
+    "JointBlock",
     "KVCache",
     "LatentAttention",
     "LayerNorm",
@@ -71,6 +73,7 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "LongropeScaling",
+    "Modulation",
     "MultiHeadAttention",
     "NoScaling",
     "PatchEmbedding",
