@@ -3,6 +3,7 @@
 What the metadata mean is defined by llama.cpp, by what convert_hf_to_gguf.py writes and llama-model.cpp makes of it.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +13,7 @@ from transformer_core.checkpoints.gguf import GgufFile
 from transformer_core.models.gguf._metadata_fields import architecture_of, model_fields, tokenizer_fields
 from transformer_core.models.gguf._rope import FREQUENCIES, rope_values
 
+_LAYER: Final = re.compile(r"blk\.[0-9]{1,6}\.")
 _EMBEDDING: Final = "token_embd.weight"
 _HEAD: Final = "output.weight"
 _WINDOW: Final = "attention.sliding_window"
@@ -60,6 +62,7 @@ def config_values_of(file: GgufFile) -> Values:
     for key in _MORE:
         if key not in known.reads and fields.values.get(key):
             fields.refuse(key, f"no such field, or 0: {name} files are read without it")
+    _check_layers(file, fields)
     return {**_tokens(file), **known.read(_Source(file, fields))}
 
 
@@ -70,6 +73,14 @@ def is_permuted(file: GgufFile) -> bool:
         ConfigError: as ``config_values_of``.
     """
     return _known(file, architecture_of(file)).permuted
+
+
+def _check_layers(file: GgufFile, fields: ConfigFields) -> None:
+    """A model of layers that are not there would be made before their weights are missed."""
+    found = [int(key.split(".", 2)[1]) for key in file.keys() if _LAYER.match(key)]  # noqa: SIM118
+    stored = max(found, default=-1) + 1
+    if fields.integer("block_count") > stored:
+        fields.refuse("block_count", f"at most {stored}, the layers that the file has tensors of")
 
 
 def _known(file: GgufFile, name: str) -> _Architecture:

@@ -41,7 +41,8 @@ def made(tmp_path: Path) -> Callable[..., GgufModel]:
                 key if key.startswith("tokenizer") else f"{architecture}.{key}", value
             )
         writer.add_tensor("token_embd.weight", np.zeros((7, 32), np.float32))
-        for name in names:
+        layers = fields.get("block_count") or 1
+        for name in [f"blk.{layers - 1}.attn_norm.weight", *names]:
             writer.add_tensor(name, np.zeros((2, 2), np.float32))
         for name, value in tensors.items():
             writer.add_tensor(f"{name}.weight", np.array(value, np.float32))
@@ -168,6 +169,17 @@ def test_refusals(architecture: str, fields: dict[str, Any], message: str, made:
     with pytest.raises(ConfigError, match=message) as found:
         made(architecture, fields)
     assert "some.gguf: " in str(found.value)
+
+
+def test_layers_that_are_not_there(made: Callable[..., GgufModel], tmp_path: Path) -> None:
+    """Millions of layers are refused before a list of them is made."""
+    made("llama", {**LLAMA, "block_count": 3})
+    path = tmp_path / "some.gguf"
+    field = b"llama.block_count" + (4).to_bytes(4, "little")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(field + b"\3\0\0\0", field + b"\xff\xff\xff\xff"))
+    with pytest.raises(ConfigError, match=r"'block_count': expected at most 3, the layers that .* found 4294967295"):
+        GgufModel(path)
 
 
 def test_files_that_hold_no_model(made: Callable[..., GgufModel], tmp_path: Path) -> None:
