@@ -47,6 +47,12 @@ class Plan:
         chain: ops of the plainest recording.
         calls: of an op in a row.
         repeats: of what is repeated inside a process.
+        decoder: the model that generates.
+        dtypes: of it.
+        prompt: of so many tokens.
+        steps: after it.
+        bandwidth_bytes: of the array that shows how fast memory is read.
+        bandwidth_repeats: how often it is read; the best counts.
         checkpoint: a Hugging Face directory for whole exports; none are measured without.
         export_layers: only so many of its layers.
     """
@@ -65,6 +71,12 @@ class Plan:
     chain: int = 20_000
     calls: int = 2000
     repeats: int = 15
+    decoder: LlamaSizes = TINYLLAMA
+    dtypes: tuple[str, ...] = ("f32", "bf16", "f16")
+    prompt: int = 128
+    steps: int = 32
+    bandwidth_bytes: int = 1 << 30
+    bandwidth_repeats: int = 5
     checkpoint: Path | None = None
     export_layers: int | None = None
 
@@ -86,6 +98,12 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         chain=20,
         calls=3,
         repeats=2,
+        decoder=TINY,
+        dtypes=("bf16",),
+        prompt=5,
+        steps=3,
+        bandwidth_bytes=1 << 16,
+        bandwidth_repeats=1,
         checkpoint=checkpoint,
     )
 

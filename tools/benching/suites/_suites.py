@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tools.benching.suites._archive_suite import archive
+from tools.benching.suites._decode_suite import decode
 from tools.benching.suites._dump_suite import dump
 from tools.benching.suites._eager_suite import eager
 from tools.benching.suites._figures import SuiteResult
@@ -23,6 +24,7 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "archive": archive,
     "streaming": streaming,
     "dump": dump,
+    "decode": decode,
 }
 
 
