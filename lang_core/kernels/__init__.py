@@ -42,6 +42,7 @@ from lang_core.kernels._environment import (
     compile_environment,
     cpu_model,
     device_fingerprint,
+    environment_of,
     flags_of,
     get_device_platform,
     host_environment,
@@ -73,7 +74,15 @@ from lang_core.kernels._registry import (
     recorded_calls,
 )
 from lang_core.kernels._selection import ConfigChooser, ConfigSelectorChain
-from lang_core.kernels._specs import ArraySpec, abstractify, powers_of_two, short_hash, stable_json
+from lang_core.kernels._specs import (
+    ArraySpec,
+    abstractify,
+    arrays_of,
+    map_arrays,
+    powers_of_two,
+    short_hash,
+    stable_json,
+)
 from lang_core.kernels._tuner import Tuner
 
 __all__ = [
@@ -114,6 +123,7 @@ __all__ = [
     "Tuner",
     "TuningError",
     "abstractify",
+    "arrays_of",
     "autotune_lowered",
     "autotune_recorded",
     "cache_directory",
@@ -123,6 +133,7 @@ __all__ = [
     "cpu_model",
     "default_chooser",
     "device_fingerprint",
+    "environment_of",
     "extract_labels_from_hlo_text",
     "find_labels_in_lowered",
     "flags_of",
@@ -133,6 +144,7 @@ __all__ = [
     "host_environment",
     "label",
     "labels_to_configs",
+    "map_arrays",
     "overlay_cache",
     "policy_override",
     "powers_of_two",

@@ -7,7 +7,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from lang_core._errors import near_names
 from lang_core.kernels._environment import Environment
 from lang_core.kernels._errors import KernelError
-from lang_core.kernels._gradient import KernelCall
+from lang_core.kernels._foreign import without_gradient
+from lang_core.kernels._gradient import KernelCall, run_in_jax
 from lang_core.kernels._invocation import Invocation
 from lang_core.kernels._kernel import Kernel, has_gradient, takes_context, variant
 from lang_core.kernels._scope import labelled
@@ -54,6 +55,14 @@ class CompileRequest:
         with labelled(self.label, ctx):
             return call.run(*args, ctx=ctx)
 
+    def run_in_jax(self, *arrays: Any) -> Any:
+        """The same on JAX's arrays, with the kernel's own gradient."""
+        args, kwargs = self.filled(arrays)
+        kwargs = map_arrays(without_gradient, kwargs)
+        call = KernelCall(self.call.kernel, self.call.cfg, self.call.platform, self.call.method, kwargs)
+        with labelled(self.label, jax=True):
+            return run_in_jax(call, args) if self.differentiable else call.run(*args)
+
 
 class KernelCompiler(Protocol):
     """Makes a function of arrays of a request."""
@@ -96,8 +105,8 @@ class CompiledKernel(Generic[Out]):
         """
         if self._plain and not kwargs and len(args) == self._count:
             return self.function(*args)
-        args, kwargs = self._kernel.prepare(*args, **kwargs)
         kwargs.pop("ctx", None)
+        args, kwargs = self._kernel.prepare(*args, **kwargs)
         if _statics_of((args, kwargs)) != self._statics:
             raise KernelError(
                 f"the compiled {self._kernel.op} was made for {self._statics}, with * for arrays; found "

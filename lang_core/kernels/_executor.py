@@ -83,7 +83,7 @@ class Executor:
             ConfigSelectionError: no configuration is to be had.
             KernelError: the arguments and the kernel do not go together.
         """
-        args, kwargs = kernel.prepare(*args, **kwargs)
+        args, kwargs = _prepared(kernel, args, kwargs)
         inv: Invocation[Cfg, Out] = Invocation(kernel.op_id, args, kwargs, batch_axes, cfg, stamp, method, mesh)
         chosen, key = self._chosen(kernel, inv)
         run = _Run(kernel, inv, chosen)
@@ -101,7 +101,7 @@ class Executor:
         self, kernel: Kernel[Cfg, Out], *args: Any, cfg: Cfg | None = None, method: str | None = None, **kwargs: Any
     ) -> Cfg:
         """The configuration that a call would run with. The kernel does not run, except to be tuned."""
-        args, kwargs = kernel.prepare(*args, **kwargs)
+        args, kwargs = _prepared(kernel, args, kwargs)
         return self.chooser.choose(Invocation(kernel.op_id, args, kwargs, None, cfg, False, method), kernel)
 
     def explain(
@@ -112,7 +112,7 @@ class Executor:
         Raises:
             KernelError: the chooser cannot tell.
         """
-        args, kwargs = kernel.prepare(*args, **kwargs)
+        args, kwargs = _prepared(kernel, args, kwargs)
         if not isinstance(self.chooser, ConfigSelectorChain):
             raise KernelError(f"{type(self.chooser).__name__} cannot explain a choice: use a ConfigSelectorChain")
         return self.chooser.select(Invocation(kernel.op_id, args, kwargs, None, cfg, False, method), kernel)
@@ -125,7 +125,7 @@ class Executor:
         Raises:
             KernelError: the kernel has no gradient of its own.
         """
-        args, kwargs = kernel.prepare(*args, **kwargs)
+        args, kwargs = _prepared(kernel, args, kwargs)
         inv: Invocation[Cfg, Out] = Invocation(kernel.op_id, args, kwargs, None, cfg, False, method)
         run = _Run(kernel, inv, self.chooser.choose(inv, kernel))
         if not run.differentiable:
@@ -155,8 +155,8 @@ class Executor:
             method: for variants.
             **kwargs: the kernel's.
         """
-        args, kwargs = kernel.prepare(*examples, **kwargs)
         kwargs.pop("ctx", None)
+        args, kwargs = _prepared(kernel, examples, kwargs)
         chosen = self._compiler_for(kernel, compiler, method)
         inv = compile_invocation(chosen, kernel, args, kwargs, cfg, method)
         best, key = self._chosen(kernel, inv)
@@ -186,6 +186,18 @@ class Executor:
 
     def _label(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any, key: Key) -> str:
         return stamp_of(stamp_mode(), self.stamp_prefix, key, inv, kernel, cfg) if inv.stamp else ""
+
+
+def _prepared(
+    kernel: Kernel[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What ``prepare`` makes of the arguments. It is given the context only where it asks for it."""
+    ctx = kwargs.pop("ctx", None)
+    if ctx is None:
+        return kernel.prepare(*args, **kwargs)
+    given = {"ctx": ctx} if takes_context(type(kernel).prepare) else {}
+    args, kwargs = kernel.prepare(*args, **given, **kwargs)
+    return args, {**kwargs, "ctx": ctx}
 
 
 class _Run:

@@ -1,0 +1,105 @@
+"""A StableHLO module on JAX's runtime."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import jax.extend.backend
+import jax.interpreters.mlir
+import ml_dtypes
+import numpy as np
+from jaxlib import _jax
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from lang_core import DeviceError, InputError, VerificationError, near_names
+
+_MAIN: Final = "main"
+_DTYPES: Final = {
+    "i1": "bool",
+    "i8": "int8",
+    "ui8": "uint8",
+    "i32": "int32",
+    "i64": "int64",
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+}
+
+
+class StableHloFunction:
+    """One public function of a module, compiled by XLA for the first device of JAX.
+
+    Args:
+        source: a path of text (``.mlir``) or of a portable artifact (``.vhlo``), or the text itself. It is pure
+            StableHLO: parameters are arguments or constants.
+        name: of the function; the module's only one if None.
+
+    Attributes:
+        name: of the function.
+        argument_specs: shape and NumPy dtype of each argument.
+    """
+
+    def __init__(self, source: Path | str, name: str | None = None) -> None:
+        context = jax.interpreters.mlir.make_ir_context()
+        where = str(source) if isinstance(source, Path) else "the module"
+        with context:
+            module = _parsed(source, where, context)
+            function = _public(module, where, name)
+            self.name: Final[str] = ir.StringAttr(function.attributes["sym_name"]).value
+            self.argument_specs: Final = [_spec(ir.RankedTensorType(kind)) for kind in function.type.inputs]
+            function.attributes["sym_name"] = ir.StringAttr.get(_MAIN)  # which of several functions XLA runs
+            options = jax.extend.backend.get_compile_options(num_replicas=1, num_partitions=1)
+            device = jax.devices()[0]
+            try:
+                self._loaded = device.client.compile_and_load(module, _jax.DeviceList((device,)), options)
+            except (RuntimeError, ValueError) as error:
+                raise VerificationError(f"{where}: XLA refuses {self.name!r}: {error}") from None
+
+    def __call__(self, *arrays: Any) -> tuple[np.ndarray[Any, Any], ...]:
+        """Runs it.
+
+        Raises:
+            DeviceError: the arrays are not those of the function.
+        """
+        given = [(tuple(np.shape(array)), np.asarray(array).dtype) for array in arrays]
+        if given != self.argument_specs:
+            raise DeviceError(f"{self.name!r} takes {self.argument_specs}, found {given}")
+        outputs = self._loaded.execute_sharded([jax.device_put(array) for array in arrays])
+        return tuple(np.asarray(each[0]) for each in outputs.disassemble_into_single_device_arrays())
+
+
+def _parsed(source: Path | str, where: str, context: Any) -> Any:
+    try:
+        if isinstance(source, Path) and source.suffix == ".vhlo":
+            return stablehlo.deserialize_portable_artifact(context, source.read_bytes())
+        module = ir.Module.parse(source.read_text() if isinstance(source, Path) else source)
+        module.operation.verify()
+        return module
+    except FileNotFoundError:
+        raise InputError(f"{where}: there is no such file") from None
+    except (ir.MLIRError, ValueError) as error:
+        raise VerificationError(f"{where}: no valid StableHLO: {error}") from None
+
+
+def _public(module: Any, where: str, name: str | None) -> Any:
+    """The function that is meant; all other public ones become private."""
+    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
+    private = {key for key, op in functions.items() if "private" in str(op.attributes.get("sym_visibility", ""))}
+    known = [key for key in functions if key not in private]
+    if name is None and len(known) == 1:
+        name = known[0]
+    if name not in known:
+        raise InputError(
+            f"{where}: has {', '.join(known)}, asked for {name!r}{near_names(name or '', known)}: name one"
+        )
+    for key in known:
+        if key != name:
+            functions[key].attributes["sym_visibility"] = ir.StringAttr.get("private")
+    return functions[name]
+
+
+def _spec(kind: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    name = _DTYPES[str(kind.element_type)]
+    return tuple(kind.shape), np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
