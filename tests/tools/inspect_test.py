@@ -1,5 +1,6 @@
 """tools:inspect on bundles, whole and damaged."""
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -8,9 +9,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from gguf import GGMLQuantizationType
 
 from compile_hlo.bundle import MARK, Bundle
 from tests.goldens.cases import CASES
+from tests.goldens.gguf_files import write_gguf
 from tests.tools._bundles import Finished, export_case, invoke
 from tools import cli
 from tools import inspect_bundle as program
@@ -42,7 +45,7 @@ def inspecting(capsys: pytest.CaptureFixture[str]) -> Inspect:
 
 def test_every_flag_is_there() -> None:
     ours = {flag.name for flag in program.flags.FLAGS.flags_by_module_dict()[program.__name__]}
-    assert ours == {"bundle", "format", "parameters", "graph", "hashes", "output"}
+    assert ours == {"bundle", "model", "format", "parameters", "graph", "hashes", "output"}
 
 
 def test_json_has_what_the_bundle_has(inspecting: Inspect, whole: Path) -> None:
@@ -191,3 +194,54 @@ def test_no_bundle_and_no_module(inspecting: Inspect, bundle: Path, tmp_path: Pa
     done = inspecting(bundle, "--graph=json")
     assert (done.code, done.out) == (2, "")
     assert "module.mlir: no function is in it: the file is damaged: export the bundle again" in done.err
+
+
+@pytest.fixture(scope="module")
+def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GGUF file with packed feed-forwards."""
+    path = tmp_path_factory.mktemp("gguf") / "model.gguf"
+    config = {**_CASE.config, "hidden_size": 64, "head_dim": 8, "num_attention_heads": 6}
+    case = dataclasses.replace(_CASE, config=config)
+    write_gguf(path, case, pack=lambda key, _: GGMLQuantizationType.Q8_0 if "ffn_up" in key else None)
+    return path
+
+
+@pytest.fixture
+def inspecting_models(capsys: pytest.CaptureFixture[str]) -> Inspect:
+    return lambda model, *flags: invoke(program.main, capsys, cli.run, f"--model={model}", *flags)
+
+
+def test_a_gguf_file_before_its_export(inspecting_models: Inspect, gguf: Path) -> None:
+    done = inspecting_models(gguf, "--format=json")
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)
+    assert found["source"] == {"format": "gguf", "architecture": "llama", "rope_layout": "interleaved"}
+    assert found["config"]["architectures"] == ["LlamaForCausalLM"]
+    assert found["tokenizer"] == []
+    packed = found["tensors"]["dtypes"]["q8_0"]
+    assert packed == {"count": 2, "bytes": 2 * 80 * 64 // 32 * 34}
+    listed = json.loads(inspecting_models(gguf, "--format=json", "--parameters=blk.1.ffn_up.*").out)
+    assert listed == [{"path": "blk.1.ffn_up.weight", "dtype": "q8_0", "shape": [80, 64], "bytes": 80 * 68}]
+
+
+def test_a_model_for_a_person(inspecting_models: Inspect, gguf: Path) -> None:
+    said = inspecting_models(gguf).out
+    assert said.startswith(f"{gguf} (format gguf, architecture llama, rope_layout interleaved)\nconfig.json:\n")
+    assert "tokenizer: none\nparameters: " in said
+    assert "q8_0[80,64]" in inspecting_models(gguf, "--parameters=*up*").out
+    demo = inspecting_models("demo").out
+    assert demo.startswith("demo (format safetensors)\n")
+    assert "tokenizer: tokenizer.json" in demo
+
+
+def test_what_goes_with_a_model(inspecting_models: Inspect, inspecting: Inspect, gguf: Path, whole: Path) -> None:
+    for done, message in (
+        (
+            inspecting_models(gguf, "--graph=dot"),
+            "error: --graph is of a bundle: give --bundle, or export with --graph",
+        ),
+        (inspecting_models(gguf, "--parameters=blk.7.*"), "none of the 21 tensors of"),
+        (inspecting_models(gguf, f"--bundle={whole}"), "error: give either --bundle or --model"),
+    ):
+        assert (done.code, done.out) == (2, "")
+        assert message in done.err

@@ -1,8 +1,9 @@
-"""What tools:inspect says of a bundle."""
+"""What tools:inspect says of a bundle, or of a model."""
 
 from tools.inspecting._facts import check_whole, facts, files, parameters
 from tools.inspecting._graph import GRAPH_FORMATS, graph_text, write_graphs
-from tools.inspecting._text import facts_text, parameters_text
+from tools.inspecting._model_facts import model_facts, stored_tensors
+from tools.inspecting._text import facts_text, model_text, parameters_text
 
 __all__ = [
     "GRAPH_FORMATS",
@@ -11,7 +12,10 @@ __all__ = [
     "facts_text",
     "files",
     "graph_text",
+    "model_facts",
+    "model_text",
     "parameters",
     "parameters_text",
+    "stored_tensors",
     "write_graphs",
 ]

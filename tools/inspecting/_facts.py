@@ -40,7 +40,7 @@ def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
         "files": files(bundle, hashes=hashes),
         "entry_points": [dataclasses.asdict(each) for each in config.entry_points],
         "kernels": [dataclasses.asdict(each) for each in config.kernels],
-        "parameters": _summary(parameters(bundle)),
+        "parameters": summary(parameters(bundle)),
         "targets": config.targets,
         "nodes": report.get("nodes"),
         "verification": report.get("verification"),
@@ -109,7 +109,8 @@ def _nbytes(bundle: Bundle, name: str) -> int:
     return TensorSpec(tuple(fields["shape"]), fields["dtype"]).nbytes
 
 
-def _summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How many there are, per dtype, and the largest."""
     dtypes: dict[str, dict[str, int]] = {}
     for each in found:
         total = dtypes.setdefault(each["dtype"], {"count": 0, "bytes": 0})

@@ -1,5 +1,6 @@
 """Facts of a bundle for a person."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -7,11 +8,25 @@ from compile_hlo.outline import without_numbers
 from tools.cli import size_text, table
 
 _INDENT: Final = "  "
+_WIDEST: Final = 80
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
     """All facts, in sections."""
     return "\n".join(_lines(facts)) + "\n"
+
+
+def model_text(facts: Mapping[str, Any]) -> str:
+    """Facts of a model, in sections."""
+    lines = [f"{facts['model']} ({', '.join(f'{name} {value}' for name, value in facts['source'].items())})"]
+    lines += ["config.json:", *table([(name, _short(value)) for name, value in facts["config"].items()])]
+    lines.append(f"tokenizer: {', '.join(facts['tokenizer']) or 'none'}")
+    return "\n".join([*lines, *_parameters(facts["tensors"])]) + "\n"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
 
 
 def parameters_text(found: Sequence[Mapping[str, Any]]) -> str:
