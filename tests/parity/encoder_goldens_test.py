@@ -60,7 +60,7 @@ def test_hidden_states_after_every_layer(case: EncoderCase, tmp_path: Path, monk
     monkeypatch.setattr(Module, "__call__", noted)
     with opened_encoder(case, tmp_path) as (model, ctx):
         forward_of(model, golden.inputs)(ctx, *map(ctx.constant, golden.inputs.values()))
-    for found, expected in zip(states, golden.hidden, strict=True):
+    for found, expected in zip(states[: len(golden.hidden)], golden.hidden, strict=True):  # of SigLIP, the pictures'
         assert relative_error(found, expected) < TOLERANCE
 
 

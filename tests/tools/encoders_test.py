@@ -15,6 +15,7 @@ from tests.goldens.encoders.files import read_encoder_golden, write_encoder_chec
 from tests.tools._bundles import Finished, export, invoke
 from tools import cli, run
 from tools.comparing import model_of
+from tools.inspecting import facts
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _TOLERANCE = 2e-4
@@ -58,6 +59,9 @@ def test_the_description_says_what_the_model_is(tmp_path: Path) -> None:
     assert described["model"]["pooling"] == {"mode": "mean", "normalize": True}
     assert (described["model"]["vocabulary"], described["model"]["layers"]) == (67, 1)
     assert "1_Pooling/config.json" in described["sha256"]
+    states = {each["name"]: each["state"] for each in facts(Bundle(bundle), hashes=True)["files"]}
+    assert states["1_Pooling/config.json"] == "ok"
+    assert set(states.values()) == {"ok"}
     model, points = model_of(Bundle(bundle))
     assert (model.config.layers, [point.name for point in points]) == (1, ["forward"])
     assert _exported_again(case, bundle)

@@ -50,7 +50,8 @@ def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
 def files(bundle: Bundle, *, hashes: bool) -> list[dict[str, Any]]:
     """Every file that is there or should be: name, bytes (None where it is missing), and state."""
     listed = bundle.config.sha256
-    present = {path.name: path for path in bundle.path.iterdir()}
+    paths = [path for path in bundle.path.rglob("*") if not path.is_dir() or path.is_symlink()]
+    present = {path.relative_to(bundle.path).as_posix(): path for path in paths}
     found = []
     for name in sorted({*listed, *present}):
         path = present.get(name)

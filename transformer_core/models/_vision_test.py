@@ -8,8 +8,16 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._weights_for_tests import context_of
 from transformer_core.models._model import Sizes, entry_points
-from transformer_core.models.encoders import SiglipVisionModel, VisionConfig, ViTForImageClassification, ViTModel
+from transformer_core.models.encoders import (
+    SiglipConfig,
+    SiglipModel,
+    SiglipVisionModel,
+    VisionConfig,
+    ViTForImageClassification,
+    ViTModel,
+)
 from transformer_core.models.encoders._siglip import SIGLIP_VISION
+from transformer_core.models.encoders._siglip_pair import SIGLIP
 from transformer_core.models.encoders._vit import VIT, VIT_FOR_IMAGE_CLASSIFICATION
 
 MINIMAL = {
@@ -87,3 +95,47 @@ def test_sizes():
         entry_points(model, sequence=64)
     with pytest.raises(ConfigError, match="max_sequence: pictures of 9 x 9 pixels have 5 tokens; found 6"):
         entry_points(model, max_sequence=6)
+
+
+def read_pair(text: Any = None, vision: Any = None) -> SiglipConfig:
+    sizes = {"num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 9, "hidden_size": 6}
+    values = {
+        "text_config": {**sizes, "projection_size": 12, "vocab_size": 31, **(text or {})},
+        "vision_config": {**MINIMAL, **(vision or {})},
+    }
+    return SIGLIP.read(ConfigFields(values, "dir/config.json"))
+
+
+def test_a_pairs_inner_configurations_leave_out_what_is_as_transformers_has_it():
+    config = SIGLIP.read(ConfigFields({"text_config": {}, "vision_config": {}}, ""))
+    assert (config.vocabulary, config.positions, config.stack.hidden, config.layers) == (32000, 64, 768, 12)
+    assert (config.vision.image, config.vision.patch, config.vision.tokens) == ((224, 224), (16, 16), 196)
+    small = read_pair()
+    assert (small.layers, small.first_layers(1).vision.layers, small.facts()["text_layers"]) == (2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "vision", "message"),
+    [
+        ({"projection_size": 6}, {}, r"text_config: field 'projection_size': expected hidden_size of vision_config"),
+        ({}, {"vision_use_head": False}, "vision_config: field 'vision_use_head': expected true"),
+        ({}, {"hidden_size": 13}, "vision_config: field 'hidden_size': expected a multiple"),
+        ({"vocab_size": "many"}, {}, "text_config: field 'vocab_size': expected an integer"),
+    ],
+)
+def test_pairs_that_are_refused(text, vision, message):
+    with pytest.raises(ConfigError, match=message):
+        read_pair(text, vision)
+
+
+def test_entry_points_of_a_pair():
+    model = SiglipModel(read_pair())
+    assert [point.name for point in entry_points(model)] == ["encode_image", "encode_text"]
+    assert model.sizes(1, None, None) == Sizes(1, 64, 64)
+    with pytest.raises(ConfigError, match="sequence: expected at most 64, the positions that have embeddings"):
+        entry_points(model, sequence=65)
+    ctx = context_of(model)
+    for point in entry_points(model, names=["encode_image", "encode_text"], batch=3):
+        inputs = [ctx.constant(np.ones(a.spec.shape, a.spec.dtype.numpy)) for a in point.arguments]
+        (vectors,) = (tensor.numpy() for tensor in point(ctx, *inputs).values())
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), np.ones(3), rtol=1e-5)

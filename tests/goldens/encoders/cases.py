@@ -169,6 +169,35 @@ SIGLIP_CASES = (
         {**_SIGLIP, "num_hidden_layers": 1, "vision_use_head": False},
         seed=22,
     ),
+    EncoderCase(
+        "siglip",
+        "pictures and texts, with layers and heads that differ, and fields of inner configurations left out",
+        {
+            "architectures": ["SiglipModel"],
+            "model_type": "siglip",
+            "text_config": {
+                "hidden_size": 20,
+                "intermediate_size": 31,
+                "max_position_embeddings": 9,
+                "model_type": "siglip_text_model",
+                "num_attention_heads": 5,
+                "num_hidden_layers": 2,
+                "projection_size": 24,
+                "vocab_size": 53,
+            },
+            "vision_config": {
+                "hidden_size": 24,
+                "image_size": 10,
+                "intermediate_size": 43,
+                "model_type": "siglip_vision_model",
+                "num_attention_heads": 3,
+                "num_hidden_layers": 3,
+                "patch_size": 4,
+            },
+        },
+        seed=23,
+        lengths=(9, 9),
+    ),
 )
 _WHISPER = {
     "activation_function": "gelu",

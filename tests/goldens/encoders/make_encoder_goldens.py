@@ -91,10 +91,15 @@ def _load(case: EncoderCase, shapes: Shapes, change: Mapping[str, Any] | None = 
 
 def _inputs(case: EncoderCase) -> Arrays:
     random = np.random.default_rng(case.seed)
-    if "image_size" in case.config:
-        side = case.config["image_size"]
+    vision = case.config.get("vision_config", case.config)
+    if "image_size" in vision:
+        side = vision["image_size"]
         image = side if isinstance(side, list) else [side, side]
-        return {"pixel_values": random.standard_normal((2, case.config["num_channels"], *image)).astype(np.float32)}
+        pixels = random.standard_normal((2, vision.get("num_channels", 3), *image)).astype(np.float32)
+        if vision is case.config:
+            return {"pixel_values": pixels}
+        ids = random.integers(1, case.config["text_config"]["vocab_size"], (2, max(case.lengths)))
+        return {"pixel_values": pixels, "token_ids": ids.astype(np.int32)}
     if "num_mel_bins" in case.config:
         shape = (len(case.lengths), case.config["num_mel_bins"], 2 * case.config["max_source_positions"])
         ids = random.integers(4, case.config["vocab_size"], (len(case.lengths), max(case.lengths)))
@@ -109,6 +114,7 @@ def _inputs(case: EncoderCase) -> Arrays:
 
 
 _NAMES = {"token_ids": "input_ids"}
+_LAYERS = ("BertLayer", "ViTLayer", "EncoderLayer")
 _CLEAR_MARGIN = 1e-3
 _DISTINCT_TOKENS = 5
 
@@ -118,20 +124,19 @@ def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndar
     tensors = {name: each.long() if not each.is_floating_point() else each for name, each in tensors.items()}
     if case.steps:
         return _transcribed(case, model, tensors["input_features"], tensors["input_ids"])
-    found = model(**tensors, output_hidden_states=True)
-    names = ("last_hidden_state", "pooler_output", "logits")
+    states = _states_of_layers(getattr(model, "vision_model", model))
+    found = model(**tensors)
+    names = ("last_hidden_state", "pooler_output", "logits", "image_embeds", "text_embeds", "logits_per_image")
     outputs = {name: found[name].numpy() for name in names if found.get(name) is not None}
     if case.pooling:
         del outputs["pooler_output"]
         outputs["sentence_embedding"] = _embedded(case, found["last_hidden_state"], tensors["attention_mask"])
-    return outputs, torch.stack(found["hidden_states"][1:]).numpy()
+    return outputs, torch.stack(states).numpy()
 
 
 def _transcribed(case: EncoderCase, model: Any, features: torch.Tensor, ids: torch.Tensor) -> tuple[Arrays, np.ndarray]:
     """The encoder's states, the prompt's logits, greedy steps with a cache: tokens [B, steps], logits [B, steps, V]."""
-    hidden: list[torch.Tensor] = []
-    for layer in model.model.encoder.layers:
-        layer.register_forward_hook(lambda module, inputs, output: hidden.append(output.clone()))
+    hidden = _states_of_layers(model.model.encoder)
     encoded = model.model.encoder(features)
     whole = model(encoder_outputs=encoded, decoder_input_ids=ids, use_cache=False).logits
     cache, steps, tokens = None, [], []
@@ -151,6 +156,15 @@ def _transcribed(case: EncoderCase, model: Any, features: torch.Tensor, ids: tor
     np.testing.assert_allclose(together[:, ids.shape[1] - 1 : -1].numpy(), logits, rtol=1e-4, atol=1e-4)
     outputs = {"encoded": encoded[0].numpy(), "tokens": chosen, "step_logits": logits, "logits": whole.numpy()}
     return outputs, torch.stack(hidden).numpy()
+
+
+def _states_of_layers(model: Any) -> list[torch.Tensor]:
+    """What the layers of the next call make."""
+    stacks = [each for each in model.modules() if type(each).__name__.endswith(_LAYERS)]
+    states: list[torch.Tensor] = []
+    for layer in stacks:
+        layer.register_forward_hook(lambda module, inputs, output: states.append(output.clone()))
+    return states
 
 
 def _embedded(case: EncoderCase, states: torch.Tensor, mask: torch.Tensor) -> np.ndarray:

@@ -3,6 +3,7 @@
 from transformer_core.models._registry import register
 from transformer_core.models.encoders._bert import BERT, BERT_FOR_MASKED_LM, BertConfig, BertForMaskedLM, BertModel
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
+from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipConfig, SiglipModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
 from transformer_core.models.encoders._vision import VisionConfig, VisionModel
 from transformer_core.models.encoders._vit import (
@@ -14,7 +15,7 @@ from transformer_core.models.encoders._vit import (
 from transformer_core.models.encoders._whisper import WHISPER, WhisperForConditionalGeneration
 from transformer_core.models.encoders._whisper_config import WhisperConfig
 
-ENCODERS = (BERT, BERT_FOR_MASKED_LM, VIT, VIT_FOR_IMAGE_CLASSIFICATION, SIGLIP_VISION, WHISPER)
+ENCODERS = (BERT, BERT_FOR_MASKED_LM, VIT, VIT_FOR_IMAGE_CLASSIFICATION, SIGLIP, SIGLIP_VISION, WHISPER)
 
 for _family in ENCODERS:
     register(_family)
@@ -27,6 +28,8 @@ __all__ = [
     "EncoderConfig",
     "EncoderLayer",
     "EncoderStack",
+    "SiglipConfig",
+    "SiglipModel",
     "SiglipVisionModel",
     "StackConfig",
     "ViTForImageClassification",

@@ -1,7 +1,7 @@
-"""SigLIP's vision model (Zhai et al. 2023, arXiv:2303.15343)."""
+"""SigLIP (Zhai et al. 2023, arXiv:2303.15343): its vision model, alone or as the half of a pair."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, WeightSource, f32
 from transformer_core._config_fields import ConfigFields
@@ -9,10 +9,16 @@ from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import FeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._patch_embedding import PatchEmbedding
-from transformer_core.checkpoints import Cut, Recipe, RenamedModules, first_of
+from transformer_core.checkpoints import Cut, Recipe, RecipeOf, RenamedModules, first_of
 from transformer_core.models._model import ModelFamily
 from transformer_core.models.encoders._stack import EncoderStack, StackConfig, layer_norm
-from transformer_core.models.encoders._vision import VisionConfig, VisionModel, read_picture, read_stack
+from transformer_core.models.encoders._vision import (
+    StackDefaults,
+    VisionConfig,
+    VisionModel,
+    read_picture,
+    read_stack,
+)
 
 
 class PoolingHead(Module):
@@ -32,6 +38,24 @@ class PoolingHead(Module):
         return ops.reshape(ops.add(seen, self.mlp(ctx, self.norm(ctx, seen))), (batch, size))
 
 
+class VisionTower(Module):
+    """Patches, positions, layers, a norm, and the head if the model has it."""
+
+    def __init__(self, config: VisionConfig, dtype: DType) -> None:
+        hidden = config.stack.hidden
+        self.patches = PatchEmbedding(config.channels, hidden, config.patch, dtype=dtype)
+        self.positions = Embedding(config.tokens, hidden, dtype=dtype)
+        self.encoder = EncoderStack(config.stack, dtype)
+        self.norm = layer_norm(config.stack, dtype)
+        self.head = PoolingHead(config.stack, dtype) if config.pooled else None
+
+    def forward(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
+        """pixel_values [B, C, height, width]: the normed states [B, T, D]."""
+        patches = self.patches(ctx, ctx.ops.cast(pixel_values, self.patches.weight.spec.dtype))
+        x = ctx.ops.add(patches, ctx.parameter(self.positions.weight))
+        return self.norm(ctx, self.encoder(ctx, x))
+
+
 class SiglipVisionModel(VisionModel):
     """SigLIP's vision model.
 
@@ -41,71 +65,89 @@ class SiglipVisionModel(VisionModel):
 
     def __init__(self, config: VisionConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
-        config, hidden = self.config, self.config.stack.hidden
-        self.patches = PatchEmbedding(config.channels, hidden, config.patch, dtype=self.dtype)
-        self.positions = Embedding(config.tokens, hidden, dtype=self.dtype)
-        self.encoder = EncoderStack(config.stack, self.dtype)
-        self.norm = layer_norm(config.stack, self.dtype)
-        self.head = PoolingHead(config.stack, self.dtype) if config.pooled else None
-
-    def forward(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
-        """pixel_values [B, C, height, width]: the normed states [B, T, D]."""
-        patches = self.patches(ctx, ctx.ops.cast(pixel_values, self.dtype))
-        x = ctx.ops.add(patches, ctx.parameter(self.positions.weight))
-        return self.norm(ctx, self.encoder(ctx, x))
+        self.vision_model = VisionTower(self.config, self.dtype)
 
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
         """Those of the entry point ``forward``."""
-        x = self(ctx, pixel_values)
+        x = self.vision_model(ctx, pixel_values)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
-        if self.head is not None:
-            results["pooler_output"] = ctx.ops.cast(self.head(ctx, x), f32)
+        if self.vision_model.head is not None:
+            results["pooler_output"] = ctx.ops.cast(self.vision_model.head(ctx, x), f32)
         return results
 
 
-def _read(fields: ConfigFields) -> VisionConfig:
-    stack = read_stack(fields, norm_eps=1e-6, activation="gelu_pytorch_tanh")
+# Of a config.json in which fields that are as transformers has them may be absent: those in a pair's.
+_DEFAULTS: Final = StackDefaults(1e-6, "gelu_pytorch_tanh", 768, 3072, 12, 12, 224, 16)
+
+
+def read_siglip_stack(fields: ConfigFields) -> StackConfig:
+    """The layers of the vision or of the text model."""
+    return read_stack(fields, _DEFAULTS)
+
+
+def read_siglip_vision(fields: ConfigFields, architecture: str) -> VisionConfig:
+    """The vision model of a config.json."""
+    stack = read_siglip_stack(fields)
     pooled = stack.hidden if fields.boolean("vision_use_head", True) else 0
-    return VisionConfig(architecture=SIGLIP_VISION.architecture, stack=stack, pooled=pooled, **read_picture(fields))
+    return VisionConfig(architecture=architecture, stack=stack, pooled=pooled, **read_picture(fields, _DEFAULTS))
 
 
-_LAYER: Final = "encoder.layers.{}."
-_KEYS: Final = RenamedModules(
-    {
-        "patches": "embeddings.patch_embedding",
-        "positions": "embeddings.position_embedding",
-        f"{_LAYER}self_attn.o_proj": "encoder.layers.{}.self_attn.out_proj",
-        f"{_LAYER}attention_norm": "encoder.layers.{}.layer_norm1",
-        f"{_LAYER}mlp.up_proj": "encoder.layers.{}.mlp.fc1",
-        f"{_LAYER}mlp.down_proj": "encoder.layers.{}.mlp.fc2",
-        f"{_LAYER}mlp_norm": "encoder.layers.{}.layer_norm2",
-        "norm": "post_layernorm",
-        "head.attention.o_proj": "head.attention.out_proj",
-        "head.norm": "head.layernorm",
-        "head.mlp.up_proj": "head.mlp.fc1",
-        "head.mlp.down_proj": "head.mlp.fc2",
-    },
-    above=("vision_model.",),
-)
-_FUSED: Final = {f"head.attention.{part}_proj": place for place, part in enumerate("qkv")}
+def stack_names(ours: str, stored: str) -> dict[str, str]:
+    """How the layers of a stack are stored."""
+    ours, stored = f"{ours}.layers.{{}}", f"{stored}.layers.{{}}"
+    return {
+        **{f"{ours}.self_attn.{part}_proj": f"{stored}.self_attn.{part}_proj" for part in "qkv"},
+        f"{ours}.self_attn.o_proj": f"{stored}.self_attn.out_proj",
+        f"{ours}.attention_norm": f"{stored}.layer_norm1",
+        f"{ours}.mlp.up_proj": f"{stored}.mlp.fc1",
+        f"{ours}.mlp.down_proj": f"{stored}.mlp.fc2",
+        f"{ours}.mlp_norm": f"{stored}.layer_norm2",
+    }
 
 
-def _fused(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
-    """The head's projections lie one after the other in ``in_proj_weight`` and ``in_proj_bias``, as torch has them."""
-    module, _, kind = name.rpartition(".")
-    if module not in _FUSED:
-        return None
-    start = _FUSED[module] * shape[0]
-    key = _KEYS.key(f"head.attention.in_proj_{kind}", source)
-    return Cut(key, (3 * shape[0], *shape[1:]), 0, start, start + shape[0])
+def vision_names(stored: str) -> dict[str, str]:
+    """How the vision model is stored, below a prefix."""
+    ours = "vision_model"
+    return {
+        **stack_names(f"{ours}.encoder", f"{stored}encoder"),
+        f"{ours}.patches": f"{stored}embeddings.patch_embedding",
+        f"{ours}.positions": f"{stored}embeddings.position_embedding",
+        f"{ours}.norm": f"{stored}post_layernorm",
+        f"{ours}.head.probe": f"{stored}head.probe",
+        f"{ours}.head.attention.o_proj": f"{stored}head.attention.out_proj",
+        f"{ours}.head.norm": f"{stored}head.layernorm",
+        f"{ours}.head.mlp.up_proj": f"{stored}head.mlp.fc1",
+        f"{ours}.head.mlp.down_proj": f"{stored}head.mlp.fc2",
+        f"{_FUSED}.weight": f"{stored}head.attention.in_proj_weight",
+        f"{_FUSED}.bias": f"{stored}head.attention.in_proj_bias",
+    }
 
 
-SIGLIP_VISION: Final = ModelFamily(
+_FUSED: Final = "vision_model.head.attention.in_proj"
+_PARTS: Final = {f"vision_model.head.attention.{part}_proj": place for place, part in enumerate("qkv")}
+
+
+def with_fused_head(keys: RenamedModules) -> RecipeOf:
+    """Names, and the head's projections, which torch stores one after the other."""
+
+    def fused(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        module, _, kind = name.rpartition(".")
+        if module not in _PARTS:
+            return None
+        start, key = _PARTS[module] * shape[0], keys.key(f"{_FUSED}.{kind}", source)
+        return Cut(key, (3 * shape[0], *shape[1:]), 0, start, start + shape[0])
+
+    return first_of(fused, keys)
+
+
+_VISION: Final = with_fused_head(RenamedModules(vision_names(""), above=("vision_model.",)))
+
+SIGLIP_VISION: Final[ModelFamily[Any]] = ModelFamily(
     "SiglipVisionModel",
     "siglip_vision_model",
-    _read,
+    lambda fields: read_siglip_vision(fields, "SiglipVisionModel"),
     SiglipVisionModel,
-    lambda config: first_of(_fused, _KEYS),
+    lambda config: _VISION,
     "*encoder.layers.{}",
     ("*embeddings.position_ids",),
 )

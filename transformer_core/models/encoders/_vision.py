@@ -74,34 +74,61 @@ class VisionModel(Model[VisionConfig]):
         return EntryPoint(name, self.results, (Argument("pixel_values", spec),))
 
 
-def read_stack(fields: ConfigFields, *, norm_eps: float, activation: str, qkv_bias: bool = True) -> StackConfig:
-    """The layers of a model whose norms stand before what is computed; defaults are transformers' of the family."""
-    hidden, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
+@dataclass(frozen=True, slots=True)
+class StackDefaults:
+    """What transformers takes for fields that are absent; None of those that always stand in config.json.
+
+    Attributes:
+        norm_eps: ``layer_norm_eps``.
+        activation: ``hidden_act``.
+        hidden: ``hidden_size``.
+        intermediate: ``intermediate_size``.
+        layers: ``num_hidden_layers``.
+        heads: ``num_attention_heads``.
+        image: ``image_size``.
+        patch: ``patch_size``.
+    """
+
+    norm_eps: float
+    activation: str
+    hidden: int | None = None
+    intermediate: int | None = None
+    layers: int | None = None
+    heads: int | None = None
+    image: int | None = None
+    patch: int | None = None
+
+
+def read_stack(fields: ConfigFields, default: StackDefaults, *, qkv_bias: bool = True) -> StackConfig:
+    """The layers of a model whose norms stand before what is computed."""
+    hidden = fields.integer("hidden_size", default.hidden)
+    heads = fields.integer("num_attention_heads", default.heads)
     if hidden % heads:
         fields.refuse("hidden_size", f"a multiple of num_attention_heads ({heads})")
     return StackConfig(
         hidden=hidden,
-        intermediate=fields.integer("intermediate_size"),
-        layers=fields.integer("num_hidden_layers"),
+        intermediate=fields.integer("intermediate_size", default.intermediate),
+        layers=fields.integer("num_hidden_layers", default.layers),
         heads=heads,
-        norm_eps=fields.number("layer_norm_eps", norm_eps),
-        activation=activation_of(fields, default=activation),
+        norm_eps=fields.number("layer_norm_eps", default.norm_eps),
+        activation=activation_of(fields, default=default.activation),
         qkv_bias=qkv_bias,
     )
 
 
-def read_picture(fields: ConfigFields) -> dict[str, Any]:
+def read_picture(fields: ConfigFields, default: StackDefaults) -> dict[str, Any]:
     """``image``, ``patch`` and ``channels`` of a ``VisionConfig``."""
-    image, patch = (_height_and_width(fields, name) for name in ("image_size", "patch_size"))
+    image = _height_and_width(fields, "image_size", default.image)
+    patch = _height_and_width(fields, "patch_size", default.patch)
     if any(each > whole for each, whole in zip(patch, image, strict=True)):
         fields.refuse("patch_size", f"at most image_size ({list(image)})")
     return {"image": image, "patch": patch, "channels": fields.integer("num_channels", 3)}
 
 
-def _height_and_width(fields: ConfigFields, name: str) -> Size:
+def _height_and_width(fields: ConfigFields, name: str, default: int | None) -> Size:
     value = fields.values.get(name)
     if not isinstance(value, list):
-        side = fields.integer(name)
+        side = fields.integer(name, default)
         return side, side
     if len(value) != 2 or any(not isinstance(each, int) or isinstance(each, bool) or each < 1 for each in value):
         fields.refuse(name, "an integer of at least 1, or height and width as a list of two")

@@ -10,7 +10,7 @@ from transformer_core._patch_embedding import PatchEmbedding
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.models._model import ModelFamily
 from transformer_core.models.encoders._stack import EncoderStack, layer_norm
-from transformer_core.models.encoders._vision import VisionConfig, VisionModel, read_picture, read_stack
+from transformer_core.models.encoders._vision import StackDefaults, VisionConfig, VisionModel, read_picture, read_stack
 
 
 class ViTModel(VisionModel):
@@ -56,15 +56,20 @@ class ViTForImageClassification(ViTModel):
     """A vision transformer that tells classes apart: ``forward`` gives ``logits`` [B,labels]."""
 
 
+_DEFAULTS: Final = StackDefaults(norm_eps=1e-12, activation="gelu")
+
+
 def _read(fields: ConfigFields, architecture: str, *, classifies: bool) -> VisionConfig:
     bias = fields.boolean("qkv_bias", True)
-    stack = read_stack(fields, norm_eps=1e-12, activation="gelu", qkv_bias=bias)
+    stack = read_stack(fields, _DEFAULTS, qkv_bias=bias)
     head: dict[str, Any] = (
         {"labels": _labels(fields)} if classifies else {"pooled": fields.integer("pooler_output_size", stack.hidden)}
     )
     if not classifies:
         fields.choice("pooler_act", ("tanh",), "tanh")
-    return VisionConfig(architecture=architecture, stack=stack, first_tokens=1, **read_picture(fields), **head)
+    return VisionConfig(
+        architecture=architecture, stack=stack, first_tokens=1, **read_picture(fields, _DEFAULTS), **head
+    )
 
 
 def _labels(fields: ConfigFields) -> int:
