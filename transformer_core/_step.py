@@ -76,7 +76,7 @@ def make_step(
     first = 0 if position is None else position
     biases: dict[int | None, Tensor] = {}
     for window in windows:
-        if window in rings:
+        if window is not None and window in rings:
             effective, size = window, rings[window]
         else:
             effective, size = None if window is None or window >= capacity else window, capacity

@@ -1,6 +1,5 @@
 """Sequences of different lengths in one batch, against whole sequences at once."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ class Batch:
         self.names = [a.name for a in caches]
         self.caches = [np.full(a.spec.shape, fill, a.spec.dtype.numpy) for a in caches]
 
-    def run(self, name: str, tokens: np.ndarray, *places: Sequence[int]) -> np.ndarray:
+    def run(self, name: str, tokens: np.ndarray, *places: Any) -> np.ndarray:
         arrays: Any = (tokens.astype(np.int32), *[np.asarray(place, np.int32) for place in places], *self.caches)
         logits, *caches = self.entries[name](self.ctx, *[self.ctx.constant(each) for each in arrays]).values()
         self.caches = [cache.numpy() for cache in caches]
@@ -56,8 +55,8 @@ class Batch:
 def expected_of(model: DecoderLM, ctx: EagerExecutionContext, length: int = 18) -> np.ndarray:
     """Logits [B, T, V] of the whole sequences; of a RoPE that depends on the length, every row at its own length."""
     if not model.config.rope.scaling.depends_on_length:
-        return model(ctx, IDS[:, :length]).numpy()  # pyright: ignore[reportArgumentType]
-    each = [model(ctx, IDS[:, : end + 1]).numpy()[:, end] for end in range(length)]  # pyright: ignore[reportArgumentType]
+        return model(ctx, IDS[:, :length]).numpy()
+    each = [model(ctx, IDS[:, : end + 1]).numpy()[:, end] for end in range(length)]
     return np.stack(each, 1)
 
 

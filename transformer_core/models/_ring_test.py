@@ -30,7 +30,7 @@ class Runner:
         specs = [a.spec for a in self.entries["decode"].arguments if a.alias_result]
         self.caches = [np.full(spec.shape, fill, spec.dtype.numpy) for spec in specs]
 
-    def run(self, name: str, tokens: np.ndarray, *places: int) -> np.ndarray:
+    def run(self, name: str, tokens: np.ndarray, *places: Any) -> np.ndarray:
         at = [np.full(2, each, np.int32) if self.per_row else np.int32(each) for each in places]
         given: Any = (tokens, *at, *self.caches)
         logits, *caches = self.entries[name](self.ctx, *[self.ctx.constant(each) for each in given]).values()
@@ -53,7 +53,7 @@ def test_any_pieces_give_what_whole_caches_give_past_every_wrap(
     windows, rng = (window, window if other == "same" else other), np.random.default_rng(seed)
     model = DecoderLM(changed(windows=windows, rope=ROPE))
     ctx = context_of(model)
-    expected = model(ctx, IDS).numpy()  # pyright: ignore[reportArgumentType]
+    expected = model(ctx, IDS).numpy()
     ring, whole = (
         Runner(model, ctx, fill, sequence=tokens, positions=positions, window_caches=kind)
         for kind, fill in (("ring", 1e3), ("whole", 0.0))
@@ -94,7 +94,7 @@ def test_tokens_that_are_turned_down_leave_no_trace_in_what_follows() -> None:
     model = DecoderLM(changed(windows=(5, 5), rope=ROPE))
     ctx = context_of(model)
     runner = Runner(model, ctx, sequence=2, score_tokens=6, window_caches="ring")
-    expected = model(ctx, IDS).numpy()  # pyright: ignore[reportArgumentType]
+    expected = model(ctx, IDS).numpy()
     for start in range(0, 24, 2):
         runner.run("prefill", IDS[:, start : start + 2], start, 1)
         draft = IDS[:, start + 2 : start + 8].copy()
