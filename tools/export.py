@@ -23,6 +23,7 @@ from tools.exporting import (
     targets,
     write_prediction,
 )
+from transformer_core.models import POSITIONS, WINDOW_CACHES
 
 _MODEL: Final = flags.DEFINE_string("model", "demo", "A Hugging Face directory, a .gguf file, or demo.")
 _OUTPUT: Final = flags.DEFINE_string("output", "tapeline-demo", "The bundle's directory.")
@@ -40,6 +41,15 @@ _MAX_SEQUENCE: Final = flags.DEFINE_integer(
     None,
     "Positions that the caches hold; by default what the model was trained on, 2048 at most.",
     lower_bound=1,
+)
+_POSITIONS: Final = flags.DEFINE_enum(
+    "positions", "shared", list(POSITIONS), "Of all sequences of a batch, or of each: sequences of different lengths."
+)
+_WINDOW_CACHES: Final = flags.DEFINE_enum(
+    "window_caches", "ring", list(WINDOW_CACHES), "Layers with a window keep what it needs, or every position."
+)
+_SCORE_TOKENS: Final = flags.DEFINE_integer(
+    "score_tokens", None, "Tokens that one call of score takes; by default as --sequence.", lower_bound=1
 )
 _DTYPE: Final = flags.DEFINE_enum("dtype", "f32", ["f32", "bf16", "f16"], "Of activations and unquantized weights.")
 _QUANTIZE: Final = flags.DEFINE_enum("quantize", "none", ["none", "q8_0", "q4_0"], "The weights' encoding.")
@@ -93,6 +103,9 @@ def _options() -> ExportOptions:
         batch=_BATCH.value,
         sequence=sequence(_SEQUENCE.value) if _SEQUENCE.value is not None else None,
         max_sequence=_MAX_SEQUENCE.value,
+        positions=_POSITIONS.value,
+        window_caches=_WINDOW_CACHES.value,
+        score_tokens=_SCORE_TOKENS.value,
         dtype=_DTYPE.value,
         weights=_WEIGHTS.value,
         lowering=_LOWERING.value,

@@ -3,12 +3,14 @@
 generate --bundle DIR (--prompt TEXT | --token_ids 1,2,3) --max_new_tokens N
 generate --bundle DIR --chat --prompt TEXT            the model's answer to one turn of a user's
 generate --bundle DIR --chat                          a conversation: each line of stdin is a turn
+
+A bundle that was exported with --positions=per_row takes several prompts, each with a flag of its own.
 """
 
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,13 +20,21 @@ from compile_hlo.bundle import Bundle
 from compile_hlo.iree import DEVICES
 from lang_core import InputError
 from tools import cli
-from tools.running import BundleModel, GenerationStats, dumper_of
-from tools.text import Chat, IdStream, TextStream, Tokenizer, find_tokenizer, parse_token_ids
-from transformer_core.generation import Sampler, SamplingConfig, Step, StopRule, generate, load_eos_ids
+from tools.running import BundleBatch, BundleModel, GenerationStats, dumper_of, has_row_positions
+from tools.text import Chat, IdStream, Tokenizer, find_tokenizer, parse_token_ids
+from transformer_core.generation import (
+    Sampler,
+    SamplingConfig,
+    Step,
+    StopRule,
+    generate,
+    generate_batch,
+    load_eos_ids,
+)
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True)
-_PROMPT: Final = flags.DEFINE_string("prompt", None, "The text to go on from.")
-_TOKEN_IDS: Final = flags.DEFINE_string("token_ids", None, "The same as token ids: 1,2,3.")
+_PROMPT: Final = flags.DEFINE_multi_string("prompt", None, "The text to go on from; several with several flags.")
+_TOKEN_IDS: Final = flags.DEFINE_multi_string("token_ids", None, "The same as token ids: 1,2,3.")
 _CHAT: Final = flags.DEFINE_bool("chat", False, "The prompt is a user's turn, put into the model's chat template.")
 _SYSTEM: Final = flags.DEFINE_string("system", None, "With --chat: what the model is told before everything else.")
 _MAX_NEW_TOKENS: Final = flags.DEFINE_integer("max_new_tokens", 64, "How many tokens at most.")
@@ -37,7 +47,9 @@ _SEED: Final = flags.DEFINE_integer("seed", 0, "Of the draws.")
 _IGNORE_EOS: Final = flags.DEFINE_bool("ignore_eos", False, "Go on after an end-of-sequence token.")
 _DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.")
 _STATS: Final = flags.DEFINE_string("stats", None, "Write figures to this JSON file.")
-_LOGITS: Final = flags.DEFINE_string("logits", None, "Write the logits, f32 [steps, V], to this .npy file.")
+_LOGITS: Final = flags.DEFINE_string(
+    "logits", None, "Write the logits, f32 [steps, V], or [prompts, steps, V] of several, to this .npy file."
+)
 _DUMP: Final = flags.DEFINE_string("dump", None, "Dump tensors into this directory, new or empty (docs/dump.md).")
 _DUMP_LEVEL: Final = flags.DEFINE_integer(
     "dump_level", None, "0 nothing, 1 tags (the default), 2 also arguments and results, 3 figures of all of them."
@@ -47,14 +59,12 @@ _DUMP_LIMIT: Final = flags.DEFINE_string(
 )
 
 
-def _prompt_ids(tokenizer: Tokenizer | None, vocabulary: int) -> Sequence[int]:
-    if (_PROMPT.value is None) == (_TOKEN_IDS.value is None):
-        raise InputError("give either --prompt or --token_ids")
+def _prompt_ids(tokenizer: Tokenizer | None, vocabulary: int) -> list[Sequence[int]]:
     if _TOKEN_IDS.value is not None:
-        return parse_token_ids(_TOKEN_IDS.value, vocabulary)
+        return [parse_token_ids(ids, vocabulary) for ids in _TOKEN_IDS.value]
     if tokenizer is None:
         raise InputError(f"--prompt: {_BUNDLE.value} has no tokenizer: give --token_ids")
-    return tokenizer.encode(_PROMPT.value or "", vocabulary)
+    return [tokenizer.encode(text, vocabulary) for text in _PROMPT.value or ()]
 
 
 def _sampling() -> SamplingConfig:
@@ -74,6 +84,8 @@ def _check_flags() -> None:
             raise InputError("--system goes with --chat")
     elif _TOKEN_IDS.value is not None:
         raise InputError("--chat takes text: give --prompt, or lines on stdin, instead of --token_ids")
+    elif len(_PROMPT.value or ()) > 1:
+        raise InputError("--chat takes one --prompt: give the turns of a conversation as lines on stdin")
     elif _PROMPT.value is None and (_STATS.value or _LOGITS.value or _DUMP.value):
         raise InputError("--stats, --logits and --dump are of one answer: give --prompt")
 
@@ -81,18 +93,20 @@ def _check_flags() -> None:
 def _turns() -> Iterator[str]:
     """What the user says: the prompt, or line after line of stdin."""
     if _PROMPT.value is not None:
-        yield _PROMPT.value
+        yield from _PROMPT.value
         return
     if sys.stdin.isatty():
         cli.say("one turn per line; the end of the input (Ctrl-D) ends the conversation")
     yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
 
 
-def _prompts(chat: Chat | None, tokenizer: Tokenizer | None, vocabulary: int) -> Iterator[Sequence[int]]:
+def _prompts(chat: Chat | None, tokenizer: Tokenizer | None, vocabulary: int) -> Iterator[list[Sequence[int]]]:
+    """What is answered together, one after the other."""
     if chat is None:
         yield _prompt_ids(tokenizer, vocabulary)
     else:
-        yield from (chat.ask(turn, vocabulary) for turn in _turns())
+        for turn in _turns():
+            yield [chat.ask(turn, vocabulary)]
 
 
 def main() -> None:
@@ -101,53 +115,96 @@ def main() -> None:
     _check_flags()
     stats_file, logits_file = cli.output_file("stats", _STATS.value), cli.output_file("logits", _LOGITS.value)
     bundle = Bundle(cli.user_path(_BUNDLE.value))
+    if not _CHAT.value and (_PROMPT.value is None) == (_TOKEN_IDS.value is None):
+        raise InputError("give either --prompt or --token_ids")
     tokenizer = find_tokenizer(bundle.path)
     chat = Chat.of(bundle.path, tokenizer, _SYSTEM.value) if _CHAT.value else None
     ends = load_eos_ids(bundle.path) | (chat.end_ids() if chat else frozenset())
     sampling, stop = _sampling(), StopRule(ends, _MAX_NEW_TOKENS.value, _IGNORE_EOS.value)
+    several = has_row_positions(bundle) or len(_PROMPT.value or _TOKEN_IDS.value or ()) > 1
+    kind = BundleBatch if several else BundleModel
     with (
         dumper_of(bundle, _DEVICE.value, _DUMP.value, _DUMP_LEVEL.value, _DUMP_LIMIT.value) as dumper,
         bundle.session(_DEVICE.value, dumper) as session,
     ):
-        model = BundleModel(bundle, session)
-        for prompt in _prompts(chat, tokenizer, model.vocabulary):
-            stats, rows = GenerationStats(len(prompt)), []
+        model = kind(bundle, session)
+        for prompts in _prompts(chat, tokenizer, model.vocabulary):
+            stats, output = GenerationStats(sum(map(len, prompts))), _Output(tokenizer, len(prompts))
             load_seconds = stats.started - began
-
-            def note(step: Step, stats: GenerationStats = stats, rows: list[np.ndarray] = rows) -> None:
+            for row, step in _steps(model, prompts, sampling, stop):
                 stats.token(session.counters)
-                if logits_file:
-                    rows.append(step.logits)
-
-            steps = generate(model, prompt, Sampler(sampling, model.vocabulary), stop)
-            answer = _streamed(steps, tokenizer.stream() if tokenizer else IdStream(), note)
+                output.push(row, step, keep=logits_file is not None)
+            answer = output.finish()
             if chat is not None:
                 chat.answered(answer)
-                model = BundleModel(bundle, session)  # empty caches: the next turn's prompt is the whole conversation
+                model = kind(bundle, session)  # empty caches: the next turn's prompt is the whole conversation
             if logits_file:
                 with logits_file.open("wb") as file:  # given a name, NumPy would add .npy
-                    np.save(file, np.stack(rows))
+                    np.save(file, output.logits())
             if stats_file:
                 figures = stats.as_json(load_seconds, _DEVICE.value)
                 stats_file.write_text(json.dumps(figures, indent=2) + "\n")
 
 
-def _streamed(steps: Iterable[Step], stream: TextStream | IdStream, note: Callable[[Step], None]) -> str:
-    """Shows the steps' text as it comes; returns all of it."""
-    pieces: list[str] = []
-    for step in steps:
-        note(step)
+def _steps(
+    model: BundleModel | BundleBatch, prompts: Sequence[Sequence[int]], sampling: SamplingConfig, stop: StopRule
+) -> Iterator[tuple[int, Step]]:
+    """The next tokens, each with the number of its prompt."""
+    samplers = [Sampler(sampling, model.vocabulary) for _ in prompts]
+    if isinstance(model, BundleBatch):
+        yield from generate_batch(model, prompts, samplers, stop)
+    else:
+        yield from ((0, step) for step in generate(model, prompts[0], samplers[0], stop))
+
+
+class _Output:
+    """What is generated.
+
+    The text of one prompt is written as it comes; those of several when all are done, each below its number.
+    """
+
+    def __init__(self, tokenizer: Tokenizer | None, prompts: int) -> None:
+        self._streams = [tokenizer.stream() if tokenizer else IdStream() for _ in range(prompts)]
+        self._pieces: list[list[str]] = [[] for _ in range(prompts)]
+        self._logits: list[list[np.ndarray]] = [[] for _ in range(prompts)]
+
+    def push(self, row: int, step: Step, *, keep: bool) -> None:
+        """Takes the next token of a prompt, and keeps its logits."""
+        if keep:
+            self._logits[row].append(step.logits)
         if step.ended != "eos":
-            pieces.append(_show(stream.push(step.token_id)))
-    pieces.append(_show(stream.finish()))
-    _show("\n")
-    return "".join(pieces)
+            self._take(row, self._streams[row].push(step.token_id))
+
+    def finish(self) -> str:
+        """Writes the rest; gives the text of the first prompt."""
+        for row, stream in enumerate(self._streams):
+            self._take(row, stream.finish())
+        texts = ["".join(pieces) for pieces in self._pieces]
+        if len(texts) == 1:
+            _show("\n")
+        else:
+            _show("".join(f"==> {row} <==\n{text}\n" for row, text in enumerate(texts, 1)))
+        return texts[0]
+
+    def logits(self) -> np.ndarray:
+        """f32 [steps, V]; of several prompts [prompts, steps, V], NaN where one had ended."""
+        if len(self._logits) == 1:
+            return np.stack(self._logits[0])
+        longest = max(map(len, self._logits))
+        stacked = np.full((len(self._logits), longest, *self._logits[0][0].shape), np.nan, np.float32)
+        for row, steps in enumerate(self._logits):
+            stacked[row, : len(steps)] = steps
+        return stacked
+
+    def _take(self, row: int, text: str) -> None:
+        self._pieces[row].append(text)
+        if len(self._pieces) == 1:
+            _show(text)
 
 
-def _show(text: str) -> str:
+def _show(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-    return text
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def _json(path: Path) -> Any:
 def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
-        "verify dry_run max_memory resume report dump_tags graph stablehlo_target_version"
+        "verify positions window_caches score_tokens dry_run max_memory resume report dump_tags graph stablehlo_target_version"
     )
     ours = {flag.name for flag in program.flags.FLAGS.flags_by_module_dict()[program.__name__]}
     assert ours == set(promised.split())
@@ -84,8 +84,8 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--sequence=many"], "--sequence=many: a number of tokens above 0 is wanted"),
         (["--model=some/model.gguf"], "--model=some/model.gguf: there is no directory or file"),
         (["--model=nowhere"], "--model=nowhere: there is no directory or file"),
-        (["--entry_points=prefil"], "unknown 'prefil': known are forward, prefill, decode; did you mean 'prefill'?"),
-        (["--entry_points=decode,decode"], "name each of forward, prefill, decode at most once"),
+        (["--entry_points=prefil"], "unknown 'prefil': known are forward, prefill, decode, score; did you mean 'prefill'?"),
+        (["--entry_points=decode,decode"], "name each of forward, prefill, decode, score at most once"),
         (["--target=llvm"], "--target=llvm: unknown 'llvm': known are none, llvm-cpu, vmvx"),
         (["--target=none,vmvx"], "--target=none,vmvx: none goes with no other target"),
         (["--target="], "at least one"),

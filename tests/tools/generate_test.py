@@ -209,6 +209,61 @@ def test_a_damaged_bundle(damage: str, golden_bundle: Path, tmp_path: Path, gene
     _refused(generating("bundle", "--token_ids=1", "--max_new_tokens=2"), message)
 
 
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's first layer for three prompts at once."""
+    folder = tmp_path_factory.mktemp("several")
+    options = {"num_layers": 1, "sequence": 8, "max_sequence": 40, "batch": 3, "positions": "per_row"}
+    return export("demo", folder / "bundle", **options)
+
+
+def test_several_prompts_are_answered_as_each_alone(
+    demo: Path, several: Path, generating: Generate, tmp_path: Path
+) -> None:
+    flags = ("--max_new_tokens=9", "--temperature=0.8", "--seed=5", "--logits=l.npy", "--stats=s.json")
+    texts = ("the tape", "a recorded operation and its shape", "x")
+    alone, counts = [], []
+    for text in texts:
+        done = generating(demo, f"--prompt={text}", *flags)
+        assert done == generating(several, f"--prompt={text}", *flags)
+        alone.append((done.out, np.load(tmp_path / "l.npy")))
+        counts.append(json.loads((tmp_path / "s.json").read_text()))
+    together = generating(several, *(f"--prompt={text}" for text in texts), *flags)
+    assert (together.code, together.err) == (0, "")
+    assert together.out == "".join(f"==> {i} <==\n{out}" for i, (out, _) in enumerate(alone, 1))
+    logits = np.load(tmp_path / "l.npy")
+    for (_, expected), found in zip(alone, logits, strict=True):
+        np.testing.assert_allclose(found[: len(expected)], expected, rtol=1e-4, atol=1e-4)
+        assert np.isnan(found[len(expected) :]).all()
+    stats = json.loads((tmp_path / "s.json").read_text())
+    assert stats["prompt_tokens"] == sum(each["prompt_tokens"] for each in counts)
+    assert stats["new_tokens"] == sum(each["new_tokens"] for each in counts)
+    assert stats["bytes_copied_per_step"] == 3 * (4 + 4 + 4 * logits.shape[-1])  # an id and a position in, logits out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--prompt=a"] * 4, "4 prompts, and the bundle takes 1 to 3 at once: give as many, or export with --batch=4"),
+        (["--prompt=a", "--prompt=b", "--token_ids=1"], "give either --prompt or --token_ids"),
+        (
+            ["--token_ids=1", "--token_ids=1,2", "--max_new_tokens=40"],
+            "a prompt (number 2) of 2 tokens and 40 new ones",
+        ),
+        (["--token_ids=1", "--token_ids=x"], "entry 0 is 'x', no token id"),
+    ],
+)
+def test_what_is_wrong_with_several(flags: Sequence[str], message: str, several: Path, generating: Generate) -> None:
+    _refused(generating(several, *flags), message)
+
+
+def test_several_prompts_need_a_bundle_for_them(demo: Path, generating: Generate) -> None:
+    _refused(
+        generating(demo, "--prompt=a", "--prompt=b"),
+        "takes one position for all its sequences: export with --positions=per_row, and --batch for as many prompts",
+    )
+
+
 def test_a_bundle_for_other_uses(tmp_path: Path, generating: Generate) -> None:
     case = CASES["llama_gqa"]
     forward = export_case(case, tmp_path / "f", entry_points=("forward",), sequence=3, num_layers=1)

@@ -24,16 +24,17 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
     """
     tokens = arguments.get("token_ids", _NO_TOKENS)
     capacity = max((s.shape[2] for name, s in arguments.items() if name.endswith("_cache")), default=tokens.shape[1])
-    begin = min(int(state.get("next_position", np.int32(0))), capacity - tokens.shape[1])
+    begin = np.minimum(state.get("next_position", np.int32(0)), capacity - tokens.shape[1])  # [] or [B]
     inputs: Arrays = {}
     for name, spec in arguments.items():
         if name == "token_ids":
-            ids = (np.arange(tokens.size, dtype=np.int64) * 7919 + 11 * (begin + 1)) % vocabulary
+            ids = (np.arange(tokens.size, dtype=np.int64) * 7919 + 11 * (int(begin.max()) + 1)) % vocabulary
             inputs["token_ids"] = ids.astype(np.int32).reshape(tokens.shape)
         elif name == "position":
-            inputs["position"] = np.asarray(begin, np.int32)
+            inputs["position"] = np.broadcast_to(begin, spec.shape).astype(np.int32)
         elif name == "last":
-            inputs["last"] = np.asarray(tokens.shape[1] - 1, np.int32)
+            fewer = np.arange(spec.size).reshape(spec.shape) % (tokens.shape[1] + 1)  # to -1, a row at rest
+            inputs["last"] = (tokens.shape[1] - 1 - fewer).astype(np.int32)
         elif name == "attention_mask":
             lengths = [max(1, spec.shape[1] * (4 - row % 4) // 4 - 1) for row in range(spec.shape[0])]
             inputs[name] = (np.arange(spec.shape[1]) < np.array(lengths)[:, None]).astype(spec.dtype.numpy)
@@ -50,8 +51,8 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
 def next_state(inputs: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> Arrays:
     """What the next call starts from."""
     tokens = inputs.get("token_ids")
-    position = inputs.get("position", np.int32(0)) + (0 if tokens is None else tokens.shape[1])
-    return {**results, "next_position": np.asarray(position)}
+    count = inputs["last"] + 1 if "last" in inputs else 0 if tokens is None else tokens.shape[1]
+    return {**results, "next_position": np.asarray(inputs.get("position", np.int32(0)) + count)}
 
 
 def _cached(spec: TensorSpec, known: np.ndarray | None) -> np.ndarray:

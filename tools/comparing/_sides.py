@@ -119,6 +119,8 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
         model = load_model(bundle.path, fields["dtype"], fields["layers"], weights=False)
         names = [each.name for each in bundle.config.entry_points]
         sizes = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
+        caching = fields.get("caching", {})
+        sizes |= {name: caching[name] for name in ("positions", "window_caches", "score_tokens") if name in caching}
     except KeyError as error:
         raise InputError(
             f"{bundle.path}: kernel_config.json does not say the model's {error}: export the bundle again"

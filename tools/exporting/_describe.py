@@ -52,5 +52,15 @@ def _model(export: Export) -> dict[str, Any]:
         "batch": export.sizes.batch,
         "sequence": export.sizes.sequence,
         "max_sequence": export.sizes.max_sequence,
+        **_caching(export),
         **export.model.config.facts(),
     }
+
+
+def _caching(export: Export) -> dict[str, Any]:
+    """The forms of positions and caches, where there are some."""
+    if not export.caches["bytes"]:
+        return {}
+    options = export.options
+    forms = {"positions": options.positions, "window_caches": options.window_caches}
+    return {"caching": {**forms, "score_tokens": options.score_tokens, **export.caches}}

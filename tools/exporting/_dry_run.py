@@ -40,11 +40,18 @@ def prediction_text(prediction: dict[str, Any]) -> str:
     lines = [
         f"nodes: {nodes['recorded']} recorded, {nodes['pruned']} pruned, {nodes['emitted']} emitted",
         f"parameters: {parameters['count']}, {size_text(parameters['bytes'])}",
+        *_caches(prediction["caches"]),
         *(f"{n}: {'about ' if n in guessed else ''}{size_text(size)}" for n, size in prediction["files"].items()),
         f"disk: {size_text(prediction['disk_bytes'])}",
         *(f"peak memory, {phase}: {size_text(size)}{_beside(child.get(phase))}" for phase, size in own.items()),
     ]
     return "\n".join(lines)
+
+
+def _caches(caches: dict[str, int]) -> list[str]:
+    size, whole = caches["bytes"], caches["bytes_if_whole"]
+    saved = f", {size_text(whole - size)} less than whole caches" if whole > size else ""
+    return [f"caches: {size_text(size)}{saved}"] if size else []
 
 
 def _beside(child: int | None) -> str:

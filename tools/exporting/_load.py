@@ -43,6 +43,7 @@ class Export:
         hashes: sha256 per file, once the description is written.
         source: the form of the model's files, for kernel_config.json.
         dequantised: how many tensors of the checkpoint are packed, per encoding: the bundle has them unpacked.
+        caches: bytes of caches and states, and what they would be if no cache were a ring.
         debug: the debug module, for kernel_config.json; None where none was asked for.
     """
 
@@ -61,6 +62,7 @@ class Export:
     source: dict[str, Any] = dataclasses.field(default_factory=dict)
     dequantised: dict[str, int] = dataclasses.field(default_factory=dict)
     debug: DebugConfig | None = None
+    caches: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def vocabulary(self) -> int:
@@ -76,12 +78,18 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
     """
     model = load_model(source.directory, options.dtype, options.num_layers, weights=source.weights is not None)
     sizes = model.sizes(options.batch, options.sequence, options.max_sequence)
-    points = entry_points(
-        model,
-        names=checked_entry_points(options.entry_points, model),
-        batch=sizes.batch,
-        sequence=sizes.sequence,
-        max_sequence=sizes.max_sequence,
+    forms = {"positions": options.positions, "score_tokens": options.score_tokens}
+    points, whole = (
+        entry_points(
+            model,
+            names=checked_entry_points(options.entry_points, model),
+            batch=sizes.batch,
+            sequence=sizes.sequence,
+            max_sequence=sizes.max_sequence,
+            window_caches=kind,
+            **forms,
+        )
+        for kind in (options.window_caches, "whole")
     )
     found = weights = None
     dequantised: dict[str, int] = {}
@@ -93,7 +101,13 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
         dequantised = _dequantised(source.weights, found)
     export = Export(options, model, sizes, points, weights, found, meter)
     export.source, export.dequantised = source.facts, dequantised
+    export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
     return export
+
+
+def _cache_bytes(points: tuple[EntryPoint, ...]) -> int:
+    """Of the caches and states of one session: every entry point has the same."""
+    return max(sum(a.spec.nbytes for a in point.arguments if a.alias_result is not None) for point in points)
 
 
 def _dequantised(source: WeightSource, audited: Audit) -> dict[str, int]:

@@ -25,6 +25,9 @@ class ExportOptions:
     batch: int = 1
     sequence: int | None = None
     max_sequence: int | None = None
+    positions: str = "shared"
+    window_caches: str = "ring"
+    score_tokens: int | None = None
     dtype: str = "f32"
     weights: str = "external"
     lowering: str = "streaming"

@@ -73,6 +73,7 @@ class Prediction:
         estimated: the files whose bytes follow from others' by experience.
         anonymous_bytes: per phase, the peak of this process's memory that no file backs, over that after imports.
         child_bytes: per phase, the resident peak of the process that it starts.
+        caches: bytes of caches and states, and what they would be if no cache were a ring.
     """
 
     lowered: LoweredModule
@@ -84,6 +85,7 @@ class Prediction:
     estimated: tuple[str, ...]
     anonymous_bytes: dict[str, int]
     child_bytes: dict[str, int]
+    caches: dict[str, int]
 
     @property
     def disk_bytes(self) -> int:
@@ -94,6 +96,7 @@ class Prediction:
         """For the report, beside what happened."""
         return {
             "nodes": node_counts(self.lowered),
+            "caches": self.caches,
             "files": self.files,
             "estimated": list(self.estimated),
             "disk_bytes": self.disk_bytes,
@@ -156,6 +159,7 @@ def predict(export: Export, source: ModelSource) -> Prediction:
             "compile": max((compiler_memory(target, *largest) for target in options.targets), default=0),
             "verify": stablehlo_memory(largest[1]),
         },
+        export.caches,
     )
 
 

@@ -57,6 +57,7 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
             "nonfinite": export.nonfinite,
             "dequantised": export.dequantised,
         },
+        "caches": export.caches,
         "predicted": prediction.as_json(),
         "actual": _actual(export, staging),
         "steps": steps.as_json(),

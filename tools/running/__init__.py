@@ -3,7 +3,16 @@
 from tools.running._arrays import read_inputs, write_results
 from tools.running._dump import dumper_of
 from tools.running._embedder import SentenceEmbedder
-from tools.running._model import BundleModel
+from tools.running._model import BundleBatch, BundleModel, has_row_positions
 from tools.running._stats import GenerationStats
 
-__all__ = ["BundleModel", "GenerationStats", "SentenceEmbedder", "dumper_of", "read_inputs", "write_results"]
+__all__ = [
+    "BundleBatch",
+    "BundleModel",
+    "GenerationStats",
+    "SentenceEmbedder",
+    "dumper_of",
+    "has_row_positions",
+    "read_inputs",
+    "write_results",
+]

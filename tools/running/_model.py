@@ -3,14 +3,15 @@
 import numpy as np
 
 from compile_hlo.bundle import Bundle
-from compile_hlo.iree import DeviceTensor, Session
+from compile_hlo.iree import DeviceTensor, Function, Session
 from lang_core import InputError
 
 
-class BundleModel:
+class _Cached:
     """Holds the caches on the device and hands them from call to call; they are donated, so nothing is copied.
 
     Attributes:
+        batch: B.
         chunk: tokens per call of prefill.
         capacity: positions in the caches.
         recurrent: whether some layer has a state in place of a cache.
@@ -21,7 +22,7 @@ class BundleModel:
         """Makes empty caches.
 
         Raises:
-            InputError: the bundle lacks prefill or decode, or is for several sequences at once.
+            InputError: the bundle lacks prefill or decode.
         """
         present = [each.name for each in bundle.config.entry_points]
         if not {"prefill", "decode"} <= set(present):
@@ -30,13 +31,8 @@ class BundleModel:
                 f"with --entry_points=prefill,decode"
             )
         prefill = bundle.entry_point("prefill")
-        tokens = prefill.args[0].spec
-        if tokens.shape[0] != 1:
-            raise InputError(
-                f"{bundle.path} was exported with --batch={tokens.shape[0]}: generation takes one sequence"
-            )
         caches = {argument.name: argument.spec for argument in prefill.args if argument.donated}
-        self.chunk = tokens.shape[1]
+        self.batch, self.chunk = prefill.args[0].spec.shape
         self.capacity = bundle.config.model["max_sequence"]
         self.recurrent = any(name.endswith("_state") for name in caches)
         self.vocabulary = prefill.results[0].shape[-1]
@@ -44,14 +40,69 @@ class BundleModel:
         self._decode = session.function("decode")
         self._caches: tuple[DeviceTensor, ...] = tuple(session.zeros(spec) for spec in caches.values())
 
+    def _run(self, function: Function, token_ids: np.ndarray, *places: np.ndarray | int) -> np.ndarray:
+        """Logits f32 [B, V]."""
+        logits, *caches = function(token_ids, *places, *self._caches)
+        self._caches = tuple(caches)
+        return logits.numpy()
+
+
+def has_row_positions(bundle: Bundle) -> bool:
+    """Whether each sequence of a batch has a position of its own."""
+    arguments = [argument for each in bundle.config.entry_points for argument in each.args]
+    return any(argument.name == "position" and argument.kind == "tensor" for argument in arguments)
+
+
+class BundleModel(_Cached):
+    """A bundle for one sequence."""
+
+    def __init__(self, bundle: Bundle, session: Session) -> None:
+        """Makes empty caches.
+
+        Raises:
+            InputError: the bundle lacks prefill or decode, or is for several sequences at once.
+        """
+        super().__init__(bundle, session)
+        if has_row_positions(bundle):
+            raise InputError(
+                f"{bundle.path} was exported with --positions=per_row, and here a bundle with one position is wanted: "
+                f"export without"
+            )
+        if self.batch != 1:
+            raise InputError(
+                f"{bundle.path} was exported with --batch={self.batch}: generation takes one sequence, or several from "
+                f"a bundle with --positions=per_row: export with one of these"
+            )
+
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> np.ndarray:
         """Appends tokens i32 [1, chunk]; logits f32 [V] of row ``last``."""
-        logits, *caches = self._prefill(token_ids, position, last, *self._caches)
-        self._caches = tuple(caches)
-        return logits.numpy()[0]
+        return self._run(self._prefill, token_ids, position, last)[0]
 
     def decode(self, token_id: int, position: int) -> np.ndarray:
         """Appends a token; its logits f32 [V]."""
-        logits, *caches = self._decode(np.array([[token_id]], np.int32), position, *self._caches)
-        self._caches = tuple(caches)
-        return logits.numpy()[0]
+        return self._run(self._decode, np.array([[token_id]], np.int32), position)[0]
+
+
+class BundleBatch(_Cached):
+    """A bundle for several sequences of different lengths."""
+
+    def __init__(self, bundle: Bundle, session: Session) -> None:
+        """Makes empty caches.
+
+        Raises:
+            InputError: the bundle lacks prefill or decode, or its sequences share one position.
+        """
+        super().__init__(bundle, session)
+        if not has_row_positions(bundle):
+            raise InputError(
+                f"{bundle.path} takes one position for all its sequences: export with --positions=per_row, and --batch "
+                f"for as many prompts as there may be"
+            )
+
+    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Appends rows 0 to ``last`` of tokens i32 [B, chunk]; logits f32 [B, V] of rows ``last``."""
+        return self._run(self._prefill, token_ids, position, last)
+
+    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Appends a token i32 [B] to each sequence; logits f32 [B, V]."""
+        return self._run(self._decode, token_ids[:, None], position)

@@ -8,12 +8,14 @@ Axes: V vocabulary, C candidates (the tokens that no filter has removed yet).
 1
 """
 
+from transformer_core.generation._batch import CachedBatch, generate_batch
 from transformer_core.generation._config import SamplingConfig
 from transformer_core.generation._loop import CachedModel, Step, generate, run_prompt
 from transformer_core.generation._sampler import Sampler
 from transformer_core.generation._stop import StopRule, eos_ids, load_eos_ids
 
 __all__ = [
+    "CachedBatch",
     "CachedModel",
     "Sampler",
     "SamplingConfig",
@@ -21,6 +23,7 @@ __all__ = [
     "StopRule",
     "eos_ids",
     "generate",
+    "generate_batch",
     "load_eos_ids",
     "run_prompt",
 ]

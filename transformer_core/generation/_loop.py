@@ -60,14 +60,7 @@ def generate(model: CachedModel, prompt: Sequence[int], sampler: Sampler, stop: 
     Raises:
         InputError: the prompt is empty, or it and the new tokens do not fit into the caches.
     """
-    wanted = len(prompt) + stop.max_new_tokens - 1  # the last new token is never fed back
-    if not prompt:
-        raise InputError("the prompt has no token: give --prompt or --token_ids at least one")
-    if wanted > model.capacity:
-        raise InputError(
-            f"a prompt of {len(prompt)} tokens and {stop.max_new_tokens} new ones need {wanted} positions, the "
-            f"bundle's caches hold {model.capacity}: ask for fewer, or export with --max_sequence={wanted} or more"
-        )
+    check_room(prompt, stop.max_new_tokens, model.capacity)
     history = list(prompt)
     logits = run_prompt(model, prompt)
     for count in range(1, stop.max_new_tokens + 1):
@@ -78,6 +71,22 @@ def generate(model: CachedModel, prompt: Sequence[int], sampler: Sampler, stop: 
         if ended:
             return
         logits = model.decode(token_id, len(history) - 1)
+
+
+def check_room(prompt: Sequence[int], new_tokens: int, capacity: int, which: str = "prompt") -> None:
+    """Checks that a prompt and what follows fit into caches of so many positions.
+
+    Raises:
+        InputError: they do not, or the prompt is empty; ``which`` says which one.
+    """
+    wanted = len(prompt) + new_tokens - 1  # the last new token is never fed back
+    if not prompt:
+        raise InputError(f"the {which} has no token: give --prompt or --token_ids at least one")
+    if wanted > capacity:
+        raise InputError(
+            f"a {which} of {len(prompt)} tokens and {new_tokens} new ones need {wanted} positions, the bundle's caches "
+            f"hold {capacity}: ask for fewer, or export with --max_sequence={wanted} or more"
+        )
 
 
 def run_prompt(model: CachedModel, prompt: Sequence[int]) -> np.ndarray:

@@ -97,9 +97,7 @@ def test_padding_changes_nothing_for_the_others():
 
 
 def test_forms_of_caches_are_refused():
-    for asked in ({"positions": "per_row"}, {"window_caches": "ring"}, {"score_tokens": 3}):
+    for asked, plain in (({"positions": "per_row"}, "shared"), ({"score_tokens": 3}, "None")):
         (name,) = asked
-        with pytest.raises(
-            ConfigError, match=f"{name}: expected none, for BertModel has no caches of this kind; found"
-        ):
+        with pytest.raises(ConfigError, match=f"{name}: expected {plain}, for BertModel has no caches; found"):
             entry_points(BertModel(read()), sequence=5, **asked)  # pyright: ignore[reportArgumentType]

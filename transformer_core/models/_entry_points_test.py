@@ -4,48 +4,14 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, EntryPoint, OpError, TensorSpec
-from transformer_core._moe import Routing
-from transformer_core._rope_config import RopeConfig, RopeMode
-from transformer_core._rope_scaling import DynamicScaling, LinearScaling
+from transformer_core._rope_config import RopeConfig
+from transformer_core._rope_scaling import DynamicScaling
 from transformer_core._weights_for_tests import context_of
-from transformer_core.models import DecoderConfig, ExpertsConfig, LatentConfig
 from transformer_core.models._decoder import DecoderLM
 from transformer_core.models._model import entry_points
+from transformer_core.models._tiny_for_tests import LLAMA, VARIANTS, changed
 
-LLAMA = DecoderConfig(
-    architecture="LlamaForCausalLM",
-    vocabulary=31,
-    hidden=20,
-    intermediate=28,
-    layers=2,
-    heads=4,
-    kv_heads=2,
-    head_size=6,
-    norm_eps=1e-5,
-    rope=RopeConfig(rotated=6, trained_length=24),
-    windows=(None, None),
-)
-VARIANTS = {
-    "llama": {},
-    "tied": {"tied": True},
-    "mistral": {"windows": (4, 4)},
-    "mixed": {"windows": (None, 3), "qkv_bias": True},
-    "qwen3": {"qk_norm": True, "output_bias": True, "mlp_bias": True, "kv_heads": 1},
-    "linear": {"rope": RopeConfig(rotated=6, scaling=LinearScaling(3.0))},
-    "experts": {
-        "experts": ExpertsConfig(routing=Routing(experts=5, chosen=2), inner=9, layers=(False, True), shared=7)
-    },
-    "latent": {
-        "rope": RopeConfig(rotated=4, mode=RopeMode.INTERLEAVED),
-        "latent": LatentConfig(rank=7, query_rank=5, plain_size=2, value_size=8, scale=0.4),
-    },
-}
 IDS = np.random.default_rng(5).integers(0, 31, (2, 17)).astype(np.int32)
-
-
-def changed(**changes: Any) -> DecoderConfig:
-    fields = {name: getattr(LLAMA, name) for name in DecoderConfig.__dataclass_fields__}
-    return DecoderConfig(**{**fields, **changes})
 
 
 class Runner:
@@ -57,7 +23,7 @@ class Runner:
         self.caches = [np.full(spec.shape, fill, spec.dtype.numpy) for spec in specs]
 
     def entry(self, name: str, tokens: int) -> EntryPoint:
-        sizes = {"batch": 2, "sequence": tokens, "max_sequence": self.capacity}
+        sizes: Any = {"batch": 2, "sequence": tokens, "max_sequence": self.capacity}
         return entry_points(self.model, names=[name], **sizes)[0]
 
     def run(self, name: str, tokens: np.ndarray, *scalars: int) -> np.ndarray:

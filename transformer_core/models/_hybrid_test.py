@@ -6,26 +6,10 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext
-from transformer_core._rope_config import RopeConfig
 from transformer_core._weights_for_tests import context_of
-from transformer_core.models import DecoderConfig, DecoderLM, DeltaConfig, entry_points
+from transformer_core.models import DecoderLM, entry_points
+from transformer_core.models._tiny_for_tests import HYBRID
 
-CONFIG = DecoderConfig(
-    architecture="Qwen3NextForCausalLM",
-    vocabulary=31,
-    hidden=20,
-    intermediate=28,
-    layers=3,
-    heads=4,
-    kv_heads=2,
-    head_size=6,
-    norm_eps=1e-5,
-    rope=RopeConfig(rotated=4, trained_length=64),
-    windows=(None, None, None),
-    gated=True,
-    zero_centred=True,
-    delta=DeltaConfig(layers=(True, False, True), key_heads=2, value_heads=4, key_size=5, value_size=3, taps=3),
-)
 IDS = np.random.default_rng(5).integers(0, 31, (2, 41)).astype(np.int32)
 
 
@@ -49,7 +33,7 @@ class _Runner:
 @pytest.mark.parametrize("chunk", [1, 6, 16, 40])
 def test_padded_pieces_and_decode_give_what_forward_gives(chunk):
     """Layers with a state must not see the padding, nor may those with a cache."""
-    model = DecoderLM(CONFIG)
+    model = DecoderLM(HYBRID)
     ctx = context_of(model)
     expected = model(ctx, IDS).numpy()
     runner = _Runner(model, ctx, 48)
@@ -65,7 +49,7 @@ def test_padded_pieces_and_decode_give_what_forward_gives(chunk):
 
 
 def test_arguments_are_named_by_what_a_layer_keeps():
-    model = DecoderLM(CONFIG, "bf16")
+    model = DecoderLM(HYBRID, "bf16")
     decode = entry_points(model, names=["decode"], sequence=9, max_sequence=9)[0]
     assert {a.name: repr(a.spec) for a in decode.arguments[2:]} == {
         "layers.0.conv_state": "bf16[1,2,32]",
@@ -79,7 +63,7 @@ def test_arguments_are_named_by_what_a_layer_keeps():
 
 
 def test_the_first_layers_alone_may_have_no_cache():
-    model = DecoderLM(CONFIG, num_layers=1)
+    model = DecoderLM(HYBRID, num_layers=1)
     ctx = context_of(model)
     expected = model(ctx, IDS[:, :5]).numpy()
     runner = _Runner(model, ctx, 8)

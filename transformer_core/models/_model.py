@@ -114,17 +114,18 @@ class Model(Module, ABC, Generic[ConfigT]):
         """
 
     def check_caches(self, sizes: Sizes) -> None:
-        """Checks the forms of positions and caches; a model without caches has none.
+        """Checks the forms of positions and caches; a model without caches has one only.
 
         Raises:
             ConfigError: the model does not have what is asked for.
         """
-        plain = Sizes(sizes.batch, sizes.sequence, sizes.max_sequence)
-        for name in ("positions", "window_caches", "score_tokens"):
-            if getattr(sizes, name) != getattr(plain, name):
+        for name, value, plain in (
+            ("positions", sizes.positions, POSITIONS[0]),
+            ("score_tokens", sizes.score_tokens, None),
+        ):
+            if value != plain:
                 raise ConfigError(
-                    f"{name}: expected none, for {self.config.architecture} has no caches of this kind; found "
-                    f"{getattr(sizes, name)!r}: leave it out"
+                    f"{name}: expected {plain}, for {self.config.architecture} has no caches; found {value}"
                 )
 
     @abstractmethod

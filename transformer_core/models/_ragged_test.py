@@ -12,8 +12,7 @@ from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core._rope_scaling import DynamicScaling, LongropeScaling
 from transformer_core._weights_for_tests import context_of
 from transformer_core.models import DecoderLM, entry_points
-from transformer_core.models._entry_points_test import VARIANTS, changed
-from transformer_core.models._hybrid_test import CONFIG as HYBRID
+from transformer_core.models._tiny_for_tests import HYBRID, VARIANTS, changed
 
 _ROPES = {
     "dynamic": RopeConfig(rotated=6, trained_length=5, scaling=DynamicScaling(4.0, 5)),

@@ -12,7 +12,7 @@ from transformer_core._kv_cache import KVCache, RingCache, kv_layout, ring_layou
 from transformer_core._rope_config import RopeConfig
 from transformer_core._weights_for_tests import context_of
 from transformer_core.models import DecoderLM, entry_points
-from transformer_core.models._entry_points_test import changed
+from transformer_core.models._tiny_for_tests import changed
 
 LENGTH = 40
 IDS = np.random.default_rng(7).integers(0, 31, (2, LENGTH)).astype(np.int32)

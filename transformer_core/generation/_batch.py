@@ -1,0 +1,110 @@
+"""Several prompts at once: every row of a batch has a position of its own, and stops by itself."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from lang_core import InputError
+from transformer_core.generation._loop import Step, check_room
+from transformer_core.generation._sampler import Sampler
+from transformer_core.generation._stop import StopRule
+
+
+class CachedBatch(Protocol):
+    """A causal language model that keeps keys and values of B sequences of different lengths.
+
+    Attributes:
+        batch: B.
+        chunk: how many tokens of each sequence one call of ``prefill`` takes.
+        capacity: how many positions the caches hold.
+    """
+
+    batch: int
+    chunk: int
+    capacity: int
+
+    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Appends rows 0 to ``last`` i32 [B] of ``token_ids`` i32 [B, chunk] at ``position`` i32 [B].
+
+        A sequence whose ``last`` is -1 stays as it is.
+
+        Returns:
+            The logits f32 [B, V] of rows ``last``.
+        """
+        ...
+
+    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Appends a token i32 [B] to each sequence at ``position`` i32 [B]; the logits f32 [B, V]."""
+        ...
+
+
+def generate_batch(
+    model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stop: StopRule
+) -> Iterator[tuple[int, Step]]:
+    """Yields new tokens of all prompts until the rule has said stop of each.
+
+    What a prompt gives does not depend on the others.
+
+    Args:
+        model: with empty caches; its caches are filled. Sequences without a prompt rest.
+        prompts: up to B of them, each of at least one token.
+        samplers: one per prompt.
+        stop: ends each by itself.
+
+    Yields:
+        The number of the prompt, and its next token.
+
+    Raises:
+        InputError: there is no prompt or there are more than B, or one of them is empty or does not fit into the
+            caches with its new tokens.
+    """
+    if not 0 < len(prompts) <= model.batch:
+        raise InputError(
+            f"{len(prompts)} prompts, and the bundle takes 1 to {model.batch} at once: give as many, or export with "
+            f"--batch={max(1, len(prompts))}"
+        )
+    for number, prompt in enumerate(prompts):
+        which = f"prompt (number {number + 1})" if len(prompts) > 1 else "prompt"
+        check_room(prompt, stop.max_new_tokens, model.capacity, which)
+    histories = [list(prompt) for prompt in prompts]
+    logits = _run_prompts(model, prompts)
+    running = set(range(len(prompts)))
+    count = 0
+    while running:
+        count += 1
+        for row in sorted(running):
+            token_id = samplers[row](logits[row], histories[row])
+            histories[row].append(token_id)
+            ended = stop.reason(token_id, count)
+            if ended:
+                running.remove(row)
+            yield row, Step(token_id, logits[row], ended)
+        if running:
+            logits = _step(model, histories)
+
+
+def _run_prompts(model: CachedBatch, prompts: Sequence[Sequence[int]]) -> np.ndarray:
+    """Fills the caches, piece by piece, shorter prompts resting; the logits f32 [B, V] of every prompt's last token."""
+    chunk, longest = model.chunk, max(map(len, prompts))
+    kept: np.ndarray | None = None
+    for start in range(0, longest, chunk):
+        token_ids = np.zeros((model.batch, chunk), np.int32)
+        position, last = np.zeros(model.batch, np.int32), np.full(model.batch, -1, np.int32)
+        for row, prompt in enumerate(prompts):
+            piece = prompt[start : start + chunk]
+            if piece:
+                token_ids[row, : len(piece)] = piece
+                position[row], last[row] = start, len(piece) - 1
+        logits = model.prefill(token_ids, position, last)
+        kept = logits.copy() if kept is None else np.where((last >= 0)[:, None], logits, kept)
+    assert kept is not None
+    return kept
+
+
+def _step(model: CachedBatch, histories: Sequence[Sequence[int]]) -> np.ndarray:
+    """Feeds the last token of every row. Those that have ended are fed too, and nobody looks at what comes of it."""
+    token_ids, position = np.zeros(model.batch, np.int32), np.zeros(model.batch, np.int32)
+    for row, history in enumerate(histories):
+        token_ids[row], position[row] = history[-1], len(history) - 1
+    return model.decode(token_ids, position)

@@ -1,0 +1,150 @@
+"""Several prompts at once against each alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lang_core import InputError
+from transformer_core._weights_for_tests import context_of
+from transformer_core.generation import Sampler, SamplingConfig, Step, StopRule, generate, generate_batch
+from transformer_core.generation._loop_test import _logits, _Model
+from transformer_core.models import DecoderLM, entry_points
+from transformer_core.models._tiny_for_tests import HYBRID, VARIANTS, changed
+
+_VOCABULARY = 23
+
+
+class _Batch:
+    """Keeps what every row has seen, and answers with what follows from all of it; padding must not be written."""
+
+    def __init__(self, batch: int, chunk: int, capacity: int) -> None:
+        self.batch, self.chunk, self.capacity = batch, chunk, capacity
+        self.caches = [[-1] * capacity for _ in range(batch)]
+        self.calls: list[str] = []
+
+    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> np.ndarray:
+        assert token_ids.shape == (self.batch, self.chunk)
+        assert {a.dtype for a in (token_ids, position, last)} == {np.dtype(np.int32)}
+        self.calls.append("prefill")
+        rows = range(self.batch)
+        return np.stack([self._append(row, token_ids[row], position[row], last[row] + 1) for row in rows])
+
+    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> np.ndarray:
+        assert token_ids.shape == position.shape == (self.batch,)
+        self.calls.append("decode")
+        return np.stack([self._append(row, [token_ids[row]], position[row], 1) for row in range(self.batch)])
+
+    def _append(self, row: int, token_ids: Any, position: int, count: int) -> np.ndarray:
+        assert 0 <= position <= self.capacity - count
+        self.caches[row][position : position + count] = [int(each) for each in token_ids[:count]]
+        return _logits(self.caches[row][: position + count])
+
+
+def _sampler(seed: int = 0, temperature: float = 0.0, vocabulary: int = _VOCABULARY) -> Sampler:
+    return Sampler(SamplingConfig(temperature=temperature, seed=seed), vocabulary)
+
+
+def _by_row(events: Any, rows: int) -> list[list[Step]]:
+    found: list[list[Step]] = [[] for _ in range(rows)]
+    for row, step in events:
+        found[row].append(step)
+    return found
+
+
+_PROMPT = st.lists(st.integers(0, _VOCABULARY - 1), min_size=1, max_size=13)
+
+
+@given(
+    prompts=st.lists(_PROMPT, min_size=1, max_size=4),
+    spare=st.integers(0, 2),
+    chunk=st.integers(1, 6),
+    steps=st.integers(1, 7),
+    eos=st.frozensets(st.integers(0, _VOCABULARY - 1), max_size=6),
+    temperature=st.sampled_from([0.0, 1.0]),
+)
+def test_every_row_gives_what_it_gives_alone(
+    prompts: list[list[int]], spare: int, chunk: int, steps: int, eos: frozenset[int], temperature: float
+) -> None:
+    stop = StopRule(eos, steps)
+    capacity = max(map(len, prompts)) + steps - 1
+    batch = _Batch(len(prompts) + spare, chunk, capacity)
+    events = generate_batch(batch, prompts, [_sampler(3, temperature) for _ in prompts], stop)
+    for prompt, found in zip(prompts, _by_row(events, len(prompts)), strict=True):
+        alone = list(generate(_Model(chunk, max(capacity, chunk)), prompt, _sampler(3, temperature), stop))
+        assert [(s.token_id, s.ended) for s in found] == [(s.token_id, s.ended) for s in alone]
+        for mine, theirs in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(mine.logits, theirs.logits)
+    assert batch.calls.count("prefill") == -(-max(map(len, prompts)) // chunk)
+
+
+def test_no_call_is_made_once_all_have_ended() -> None:
+    batch = _Batch(2, 4, 9)
+    assert len(list(generate_batch(batch, [[1, 2], [3]], [_sampler(), _sampler()], StopRule(frozenset(), 3)))) == 6
+    assert batch.calls == ["prefill", "decode", "decode"]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "message"),
+    [
+        ([], r"0 prompts, and the bundle takes 1 to 2 at once: give as many, or export with --batch=1"),
+        ([[1]] * 3, r"3 prompts, and the bundle takes 1 to 2 at once: give as many, or export with --batch=3"),
+        ([[1], []], r"the prompt \(number 2\) has no token: give --prompt or --token_ids at least one"),
+        ([[1] * 8, [1]], r"a prompt \(number 1\) of 8 tokens and 3 new ones need 10 positions, .* hold 9: .*=10"),
+        (
+            [[1] * 8],
+            r"a prompt of 8 tokens and 3 new ones need 10 positions, the bundle's caches hold 9: ask for fewer",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_any_call(prompts: list[list[int]], message: str) -> None:
+    batch = _Batch(2, 4, 9)
+    with pytest.raises(InputError, match=message):
+        list(generate_batch(batch, prompts, [_sampler() for _ in prompts], StopRule(frozenset(), 3)))
+    assert not batch.calls
+
+
+class _Eager:
+    """A model in the eager context: as a batch with a position per row, or as one sequence."""
+
+    def __init__(self, model: DecoderLM, batch: int, chunk: int, capacity: int, positions: str) -> None:
+        self.recurrent = bool(model.config.delta)
+        self.ctx, self.batch, self.chunk, self.capacity = context_of(model), batch, chunk, capacity
+        sizes: Any = {"batch": batch, "sequence": chunk, "max_sequence": capacity}
+        self._points = entry_points(model, positions=positions, window_caches="ring", **sizes)
+        self._caches: list[Any] = [
+            self.ctx.ops.zeros(a.spec.shape, a.spec.dtype) for a in self._points[0].arguments if a.alias_result
+        ]
+
+    def _run(self, point: int, *arrays: Any) -> np.ndarray:
+        given_ = [self.ctx.constant(np.asarray(each, np.int32)) for each in arrays]
+        logits, *self._caches = self._points[point](self.ctx, *given_, *self._caches).values()
+        return logits.numpy()
+
+    def prefill(self, token_ids: np.ndarray, position: Any, last: Any) -> Any:
+        logits = self._run(0, token_ids, position, last)
+        return logits if isinstance(position, np.ndarray) else logits[0]
+
+    def decode(self, token_ids: Any, position: Any) -> Any:
+        logits = self._run(1, np.reshape(token_ids, (-1, 1)), position)
+        return logits if isinstance(position, np.ndarray) else logits[0]
+
+
+@pytest.mark.parametrize("name", ["llama", "mixed", "latent", "experts", "hybrid"])
+def test_prompts_of_different_lengths_give_the_tokens_that_each_gives_alone(name: str) -> None:
+    model = DecoderLM(HYBRID if name == "hybrid" else changed(**VARIANTS[name]))
+    random = np.random.default_rng(9)
+    prompts: Sequence[list[int]] = [random.integers(0, 31, length).tolist() for length in (7, 1, 12)]
+    stop = StopRule(frozenset(), 10)
+    events = generate_batch(
+        _Eager(model, 4, 5, 21, "per_row"), prompts, [_sampler(vocabulary=31) for _ in prompts], stop
+    )
+    for prompt, found in zip(prompts, _by_row(events, 3), strict=True):
+        single: Any = _Eager(model, 1, 5, 21, "shared")
+        alone = list(generate(single, prompt, _sampler(vocabulary=31), stop))
+        assert [step.token_id for step in found] == [step.token_id for step in alone]
+        for mine, theirs in zip(found, alone, strict=True):
+            np.testing.assert_allclose(mine.logits, theirs.logits, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,59 @@
+"""Tiny configurations of every kind of layer, for tests."""
+
+from typing import Any
+
+from transformer_core._moe import Routing
+from transformer_core._rope_config import RopeConfig, RopeMode
+from transformer_core._rope_scaling import LinearScaling
+from transformer_core.models._config import DecoderConfig, DeltaConfig, ExpertsConfig, LatentConfig
+
+LLAMA = DecoderConfig(
+    architecture="LlamaForCausalLM",
+    vocabulary=31,
+    hidden=20,
+    intermediate=28,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    head_size=6,
+    norm_eps=1e-5,
+    rope=RopeConfig(rotated=6, trained_length=24),
+    windows=(None, None),
+)
+VARIANTS = {
+    "llama": {},
+    "tied": {"tied": True},
+    "mistral": {"windows": (4, 4)},
+    "mixed": {"windows": (None, 3), "qkv_bias": True},
+    "qwen3": {"qk_norm": True, "output_bias": True, "mlp_bias": True, "kv_heads": 1},
+    "linear": {"rope": RopeConfig(rotated=6, scaling=LinearScaling(3.0))},
+    "experts": {
+        "experts": ExpertsConfig(routing=Routing(experts=5, chosen=2), inner=9, layers=(False, True), shared=7)
+    },
+    "latent": {
+        "rope": RopeConfig(rotated=4, mode=RopeMode.INTERLEAVED),
+        "latent": LatentConfig(rank=7, query_rank=5, plain_size=2, value_size=8, scale=0.4),
+    },
+}
+HYBRID = DecoderConfig(
+    architecture="Qwen3NextForCausalLM",
+    vocabulary=31,
+    hidden=20,
+    intermediate=28,
+    layers=3,
+    heads=4,
+    kv_heads=2,
+    head_size=6,
+    norm_eps=1e-5,
+    rope=RopeConfig(rotated=4, trained_length=64),
+    windows=(None, None, None),
+    gated=True,
+    zero_centred=True,
+    delta=DeltaConfig(layers=(True, False, True), key_heads=2, value_heads=4, key_size=5, value_size=3, taps=3),
+)
+
+
+def changed(**changes: Any) -> DecoderConfig:
+    """``LLAMA`` with other fields."""
+    fields = {name: getattr(LLAMA, name) for name in DecoderConfig.__dataclass_fields__}
+    return DecoderConfig(**{**fields, **changes})
