@@ -1,9 +1,12 @@
 """What all layers of one step share."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lang_core import ExecutionContext, Tensor
+from transformer_core._cache import Cache
+from transformer_core._gated_delta_net import DeltaState
+from transformer_core._kv_cache import KVCache, RingCache
 from transformer_core._masks import causal_mask, mask_bias
 from transformer_core._places import Places, cache_starts, row_places
 from transformer_core._rope import rope_tables
@@ -87,6 +90,61 @@ def make_step(
     places = {} if position is None else _places(ctx, biases, capacity, rings, positions, position, batch, count)
     local = (None, None) if local_rope is None else rope_tables(ctx, local_rope, positions, length)
     return Step(cos, sin, positions, biases, places, count, *local)
+
+
+def extending_step(
+    ctx: ExecutionContext,
+    rope: RopeConfig,
+    windows: Sequence[int | None],
+    queries: int,
+    *,
+    batch: int,
+    position: Tensor,
+    last: Tensor | None,
+    caches: Sequence[Cache],
+    local_rope: RopeConfig | None = None,
+) -> Step:
+    """What the layers share when tokens are appended to the sequences in their caches.
+
+    Args:
+        ctx: where to compute.
+        rope: of the model.
+        windows: of the layers; one per layer where there are ring caches.
+        queries: T.
+        batch: B.
+        position: as for ``make_step``.
+        last: as position, the row of the last token that counts; T - 1 where None.
+        caches: of the layers.
+        local_rope: as for ``make_step``.
+    """
+    ops, length = ctx.ops, None
+    if rope.scaling.depends_on_length:
+        length = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
+    padded = position.ndim > 0 or any(isinstance(cache, DeltaState) for cache in caches)
+    return make_step(
+        ctx,
+        rope,
+        windows,
+        queries,
+        keys=next(
+            (cache.capacity for cache in caches if isinstance(cache, KVCache) and not isinstance(cache, RingCache)),
+            None,
+        ),
+        rings=_rings(windows, caches),
+        batch=batch,
+        position=position,
+        length=length,
+        count=ops.add(last, 1) if last is not None and padded else None,
+        local_rope=local_rope,
+    )
+
+
+def _rings(windows: Sequence[int | None], caches: Sequence[Cache]) -> dict[int, int]:
+    """The capacities of ring caches, by the window of their layers."""
+    if not any(isinstance(cache, RingCache) for cache in caches):
+        return {}
+    kept = zip(windows, caches, strict=True)
+    return {window: cache.capacity for window, cache in kept if isinstance(cache, RingCache) and window is not None}
 
 
 def _places(

@@ -6,8 +6,9 @@ import pytest
 import transformer_core
 from transformer_core import checkpoints, flow, models
 from transformer_core.flow import _block, _profile
+from transformer_core.models import _decoder
 
-_MODULES = [transformer_core, checkpoints, flow, _block, _profile, models]
+_MODULES = [transformer_core, checkpoints, flow, _block, _profile, models, _decoder]
 
 
 @pytest.mark.parametrize("module", _MODULES, ids=lambda module: module.__name__)

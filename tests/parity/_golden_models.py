@@ -1,12 +1,13 @@
 """Golden cases as models of ours: read from checkpoint files, as a user's would be."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from lang_core import EagerExecutionContext, EntryPoint, Tensor
+from lang_core import EagerExecutionContext, EagerTensor, EntryPoint, Tensor
 from tests.goldens.cases import GoldenCase
 from tests.goldens.weights import write_checkpoint
 from transformer_core.checkpoints import SafetensorsCheckpoint
@@ -14,18 +15,20 @@ from transformer_core.models import DecoderLM, entry_points, load_config, weight
 
 
 @contextmanager
-def opened(case: GoldenCase, directory: Path, shards: int = 1) -> Iterator[tuple[DecoderLM, EagerExecutionContext]]:
+def opened(
+    case: GoldenCase, directory: Path, shards: int = 1, tag_sink: Callable[[str, EagerTensor], object] | None = None
+) -> Iterator[tuple[DecoderLM, EagerExecutionContext]]:
     """The case's model, and an eager context with its weights."""
     write_checkpoint(directory, case, shards=shards)
     with SafetensorsCheckpoint(directory) as weights:
         model = DecoderLM(load_config(directory))
-        yield model, EagerExecutionContext(weights_of(model, weights))
+        yield model, EagerExecutionContext(weights_of(model, weights), tag_sink=tag_sink)
 
 
 def prefill_and_decode(model: DecoderLM, case: GoldenCase) -> tuple[EntryPoint, EntryPoint]:
     """The entry points for the whole prompt at once, and room for every step."""
     batch, length = np.shape(case.prompt)
-    sizes = {"batch": batch, "sequence": length, "max_sequence": length + case.steps}
+    sizes: Any = {"batch": batch, "sequence": length, "max_sequence": length + case.steps}
     prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
     return prefill, decode
 

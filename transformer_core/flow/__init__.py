@@ -27,6 +27,7 @@
 
 from transformer_core.flow._block import Block
 from transformer_core.flow._build import BuildContext, Maker, Part, Stage
+from transformer_core.flow._built import BuiltFlow, FlowInputs
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._emit import Emit
 from transformer_core.flow._model import FlowModel, FlowTrace, entry_points
@@ -41,10 +42,12 @@ __all__ = [
     "PRESETS",
     "Block",
     "BuildContext",
+    "BuiltFlow",
     "CompileProfile",
     "DecodeBindings",
     "Emit",
     "FlowContext",
+    "FlowInputs",
     "FlowModel",
     "FlowState",
     "FlowTrace",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lang_core import ConfigError, DType, Module, Repeated
 from transformer_core._rope_config import RopeConfig
@@ -45,13 +45,15 @@ class Group(Block):
 
     def run(self, flow: "FlowContext", *values: FlowValue) -> FlowValue | tuple[FlowValue, ...]:
         """The value that the last part hands on."""
-        result = self._run_parts(flow, values[0] if values else None)
+        result = run_parts(flow, self._parts, values[0] if values else None)
         return () if result is None else result
 
-    def _run_parts(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue | None:
-        for part in self._parts:
-            x = part.run(flow, x)
-        return x
+
+def run_parts(flow: "FlowContext", parts: Sequence[Part], x: FlowValue | None) -> FlowValue | None:
+    """What the last part hands on."""
+    for part in parts:
+        x = part.run(flow, x)
+    return x
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,13 @@ class BuildContext:
 
     Attributes:
         profile: what the model is built for.
-        group: where the stages' modules are attached.
+        group: the module to which those of the stages are attached.
         registry: what other stages said.
         index: of the layer, in ``repeat_layers``; 0 elsewhere.
     """
 
     profile: CompileProfile
-    group: Group
+    group: Module
     registry: Registry
     index: int = 0
 
@@ -145,17 +147,16 @@ class BuildContext:
 
     def group_at(self, name: str) -> Group:
         """The group at a dotted name, new where there is none."""
-        found = self.group
+        found: Any = self.group
         for step in name.split("."):
-            inner = vars(found).get(step)
-            if not isinstance(inner, Group):
+            found = vars(found).get(step)
+            if not isinstance(found, Group):
                 return self.attach(name, Group())
-            found = inner
         if found._parts:
             raise ConfigError(f"stage {name!r}: the name is taken by another stage: give each its own")
         return found
 
-    def _put(self, group: Group, step: str, module: M, name: str) -> M:
+    def _put(self, group: Module, step: str, module: M, name: str) -> M:
         if not step or step.startswith("_") or hasattr(type(group), step):
             raise ConfigError(f"stage {name!r}: {step!r} cannot be part of a path: choose another name")
         if step in vars(group):

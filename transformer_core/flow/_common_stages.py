@@ -8,6 +8,7 @@ from lang_core import ConfigError, DType, OpError, Parameter
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
 from transformer_core._logits import logits_of
+from transformer_core._rows import row_of
 from transformer_core.flow._build import BuildContext, InputSpec, Part
 from transformer_core.flow._profile import Memory, Rows
 from transformer_core.flow._stages import needed
@@ -107,21 +108,17 @@ class LastToken:
 
     def build(self, build: BuildContext) -> Sequence[Part]:
         """Nothing is made; the model takes ``last`` where there may be padding."""
-        if build.profile.rows is Rows.ALL:
-            return ()
         build.registry.takes_last = True
         return (self,)
 
     def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue:
         """The row."""
         x = needed(x, "last_token")
+        if flow.profile.rows is Rows.ALL:
+            return x
         if len(x.shape) != 3:
             raise OpError(f"last_token at {flow.where}: expected [B, T, D]; found {x.spec!r}")
-        batch, tokens, size = x.shape
-        if tokens > 1:
-            last = tokens - 1 if flow.state.last is None else flow.state.last
-            x = flow.emit("dynamic_slice", x, (0, last, 0), (batch, 1, size))
-        return flow.emit("reshape", x, (batch, size))
+        return FlowValue.of(row_of(flow.ctx, x.tensor, flow.state.last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +140,7 @@ class RowsAt:
             raise OpError(
                 f"rows_at {self.rows!r} at {flow.where}: expected [B, T, D] and [B]; found {x.spec!r}, {rows.spec!r}"
             )
-        batch, _, size = x.shape
-        chosen = flow.emit("broadcast", flow.emit("reshape", rows, (batch, 1, 1)), (batch, 1, size))
-        return flow.emit("reshape", flow.emit("gather", x, chosen, axis=1), (batch, size))
+        return FlowValue.of(row_of(flow.ctx, x.tensor, rows.tensor))
 
 
 @dataclass(frozen=True, slots=True)

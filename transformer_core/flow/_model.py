@@ -10,6 +10,7 @@ from lang_core import (
     ConfigError,
     EntryPoint,
     ExecutionContext,
+    Module,
     OpError,
     Parameter,
     Tensor,
@@ -18,8 +19,8 @@ from lang_core import (
     near_names,
 )
 from transformer_core.checkpoints import Audit, audit
-from transformer_core.flow._build import BuildContext, Group, Registry, Stage
-from transformer_core.flow._context import FlowContext
+from transformer_core.flow._build import Stage
+from transformer_core.flow._built import BuiltFlow, FlowInputs
 from transformer_core.flow._memory import (
     Slot,
     binding_arguments,
@@ -30,10 +31,9 @@ from transformer_core.flow._memory import (
     slots_of,
 )
 from transformer_core.flow._profile import CompileProfile, Memory, Rows
-from transformer_core.flow._stages import build_group
 from transformer_core.flow._state import DecodeBindings, FlowState
 from transformer_core.flow._trace import SpecContext, SpecTensor
-from transformer_core.flow._value import FlowValue, bind, sized
+from transformer_core.flow._value import as_tensor, sized
 from transformer_core.flow._weights import FlowWeights, LoadedParameter
 
 _SCALAR = TensorSpec((), "i32")
@@ -52,26 +52,25 @@ class FlowTrace:
     loaded: tuple[LoadedParameter, ...]
 
 
-class FlowModel(Group):
-    """A flow for one profile. Called with a context and a tensor per argument, it gives its results by name.
-
-    Attributes:
-        profile: what it is built for.
-        weights: the weights that it was built with, and what the flow adds to them; None where there were none.
-    """
+class FlowModel(Module):
+    """A flow for one profile. Called with a context and a tensor per argument, it gives its results by name."""
 
     def __init__(
         self, name: str, stages: Sequence[Stage], profile: CompileProfile, weights: WeightSource | None
     ) -> None:
-        super().__init__()
-        self._flow_name, self._registry = name, Registry()
-        self.profile = profile
-        self.weights = None if weights is None else FlowWeights(weights)
-        build_group(self, stages, BuildContext(profile, self, self._registry))
-        if not self._registry.inputs:
-            raise ConfigError(f"flow {name!r}: no stage is an input: begin with .input(..)")
+        self._flow = BuiltFlow(name, stages, self, profile, weights)
         self._slots: tuple[Slot, ...] | None = None
         self._traced: FlowTrace | None = None
+
+    @property
+    def profile(self) -> CompileProfile:
+        """What it is built for."""
+        return self._flow.profile
+
+    @property
+    def weights(self) -> FlowWeights | None:
+        """The weights that it was built with, and what the flow adds to them; None where there were none."""
+        return self._flow.weights
 
     def entry_point(self) -> EntryPoint:
         """The model as a function that can be recorded, lowered and exported; its name is the profile's."""
@@ -82,28 +81,28 @@ class FlowModel(Group):
         profile = self.profile
         inputs = [
             Argument(each.name, sized(f"input {each.name!r}", each.dims, each.dtype, profile.sizes))
-            for each in self._registry.inputs.values()
+            for each in self._flow.registry.inputs.values()
         ]
         scalars = [Argument(name, _SCALAR, kind="scalar") for name in self._scalars()]
         found = (*inputs, *scalars, *self._binding_arguments(), *memory_arguments(self._kept_slots(), profile))
         names = [argument.name for argument in found]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ConfigError(f"flow {self._flow_name!r}: two arguments are called {twice!r}: rename an input")
+            raise ConfigError(f"flow {self._flow.name!r}: two arguments are called {twice!r}: rename an input")
         return found
 
     def _scalars(self) -> list[str]:
         profile = self.profile
         position = ["position"] if profile.memory is Memory.CACHES else []
-        padded = self._registry.takes_last and profile.rows is Rows.LAST and profile.sequence > 1
+        padded = self._flow.registry.takes_last and profile.rows is Rows.LAST and profile.sequence > 1
         return [*position, "last"] if padded else position
 
     def _binding_arguments(self) -> tuple[Argument, ...]:
-        step = self._registry.step
+        step = self._flow.registry.step
         if self.profile.memory is not Memory.BINDINGS:
             return ()
         if step is None:
-            raise ConfigError(f"flow {self._flow_name!r}: memory bindings: no .rope_tables(..) takes cos, sin and mask")
+            raise ConfigError(f"flow {self._flow.name!r}: memory bindings: no .rope_tables(..) takes cos, sin and mask")
         local = None if step.local_rope is None else step.local_rope.rotated
         return binding_arguments(step.windows, step.rope.rotated, local, self.profile)
 
@@ -125,49 +124,35 @@ class FlowModel(Group):
         Raises:
             OpError: an input does not fit, or a stage hands on what it should not.
         """
-        flow, result = self._run(ctx, tensors)
-        results = {self._registry.result: result.tensor, **self._side_outputs(flow.state)}
-        kept = outgoing(self._kept_slots(), self.profile, flow.state.slots)
-        for name, tensor in kept.items():
+        return self._run(ctx, tensors)[0]
+
+    def _run(self, ctx: ExecutionContext, tensors: Sequence[Any]) -> tuple[dict[str, Tensor], FlowState]:
+        result, state = self._flow.run(ctx, self._inputs(ctx, tensors))
+        results = {self._flow.registry.result: result.tensor, **self._side_outputs(state)}
+        for name, tensor in outgoing(self._kept_slots(), self.profile, state.slots).items():
             if name in results:
-                raise OpError(f"flow {self._flow_name!r}: two results are called {name!r}: rename the side output")
+                raise OpError(f"flow {self._flow.name!r}: two results are called {name!r}: rename the side output")
             results[name] = tensor
-        return results
+        return results, state
 
-    def _run(self, ctx: ExecutionContext, tensors: Sequence[Any]) -> tuple[FlowContext, FlowValue]:
-        flow = FlowContext(ctx, self, self.profile, self.weights)
-        self._begin(flow, tensors)
-        result = self._run_parts(flow, None)
-        if result is None:
-            raise OpError(f"flow {self._flow_name!r}: no stage gives a value")
-        if flow.state.residual is not None:
-            raise OpError(f"flow {self._flow_name!r}: a residual is stored and never added: put .add_residual()")
-        for slot in self._kept_slots():
-            if slot.path not in flow.state.written:
-                raise OpError(f"flow {self._flow_name!r}: {slot.path} has a cache, and no stage has run it")
-        return flow, result
-
-    def _begin(self, flow: FlowContext, tensors: Sequence[Any]) -> None:
-        """Puts the arguments into the state."""
-        ctx, state = flow.ctx, flow.state
-        known = [argument.name for argument in self.arguments()]
+    def _inputs(self, ctx: ExecutionContext, tensors: Sequence[Any]) -> FlowInputs:
+        """The arguments, each in its place."""
+        known, registry = [argument.name for argument in self.arguments()], self._flow.registry
         if len(tensors) != len(known):
             raise OpError(
-                f"flow {self._flow_name!r}: expected {len(known)} tensors ({', '.join(known[:8])}"
+                f"flow {self._flow.name!r}: expected {len(known)} tensors ({', '.join(known[:8])}"
                 f"{', ..' if len(known) > 8 else ''}); found {len(tensors)}"
             )
-        rest = iter([_tensor(ctx, tensor) for tensor in tensors])
-        for each, tensor in zip(self._registry.inputs.values(), rest, strict=False):
-            bind(f"input {each.name!r}", each.dims, each.dtype, tensor.spec, state.sizes)
-            state.inputs[each.name] = FlowValue.of(tensor)
+        rest = iter([as_tensor(ctx, f"argument {name!r}", tensor) for name, tensor in zip(known, tensors, strict=True)])
+        inputs = dict(zip(registry.inputs, rest, strict=False))
         scalars = dict(zip(self._scalars(), rest, strict=False))
-        state.position, state.last = scalars.get("position"), scalars.get("last")
         bound = {argument.name: next(rest) for argument in self._binding_arguments()}
-        state.slots = incoming(ctx, self._kept_slots(), self.profile, rest)
-        if bound and self._registry.step is not None:
-            masks = {window: bound[mask_name(window)] for window in self._registry.step.windows}
+        caches, bindings = incoming(ctx, self._kept_slots(), self.profile, rest), None
+        if bound and registry.step is not None:
+            masks = {window: bound[mask_name(window)] for window in registry.step.windows}
             local = bound.get("local_cos"), bound.get("local_sin")
-            state.bindings = DecodeBindings(bound["cos"], bound["sin"], masks, dict(state.slots), *local)
+            bindings = DecodeBindings(bound["cos"], bound["sin"], masks, caches, *local)
+        return FlowInputs(inputs, scalars.get("position"), scalars.get("last"), caches, bindings)
 
     def _side_outputs(self, state: FlowState) -> dict[str, Tensor]:
         wanted = tuple(state.outputs) if self.profile.outputs is None else self.profile.outputs
@@ -176,9 +161,9 @@ class FlowModel(Group):
                 there = ", ".join(state.outputs) or "none"
                 raise OpError(
                     f"outputs of profile {self.profile.name!r}: {name!r} is no side output of flow "
-                    f"{self._flow_name!r}: there are {there}{near_names(name, state.outputs)}"
+                    f"{self._flow.name!r}: there are {there}{near_names(name, state.outputs)}"
                 )
-            if name == self._registry.result:
+            if name == self._flow.registry.result:
                 raise OpError(f"side output {name!r}: the model's result has this name: rename one")
         return {name: state.outputs[name].tensor for name in wanted}
 
@@ -186,12 +171,8 @@ class FlowModel(Group):
         """Runs the model on specs of the profile's sizes: every contract is checked, no weight is read."""
         if self._traced is None:
             tensors = [SpecTensor(argument.spec) for argument in self.arguments()]
-            flow, result = self._run(SpecContext(), tensors)
-            side = self._side_outputs(flow.state)
-            kept = outgoing(self._kept_slots(), self.profile, flow.state.slots)
-            results = {self._registry.result: result.tensor, **side, **kept}
-            loaded = {each.parameter.path: each for each in flow.state.parameters.values()}
-            loaded |= flow.state.synthesised
+            results, state = self._run(SpecContext(), tensors)
+            loaded = {each.parameter.path: each for each in state.parameters.values()} | state.synthesised
             self._traced = FlowTrace({name: tensor.spec for name, tensor in results.items()}, tuple(loaded.values()))
         return self._traced
 
@@ -217,7 +198,7 @@ class FlowModel(Group):
         """
         weights = self.weights
         if weights is None or weights.source is None:
-            raise ConfigError(f"flow {self._flow_name!r}: it was built without weights: pass build(.., weights=..)")
+            raise ConfigError(f"flow {self._flow.name!r}: it was built without weights: pass build(.., weights=..)")
         keys = {each.parameter.path: each.key for each in self.trace().loaded}
         wanted: dict[str, TensorSpec] = {}
         for path, parameter in self.named_parameters():
@@ -225,13 +206,6 @@ class FlowModel(Group):
             if key is not None:
                 wanted.setdefault(key, parameter.spec)
         return audit(weights.source, wanted, strict=strict)
-
-
-def _tensor(ctx: ExecutionContext, value: Any) -> Tensor:
-    """An argument as a tensor: an eager context is given arrays, too."""
-    if isinstance(value, Tensor):
-        return value
-    return ctx.constant(value)
 
 
 def entry_points(models: Sequence[FlowModel]) -> tuple[EntryPoint, ...]:

@@ -170,6 +170,7 @@ def test_patch_wants_one_of_two():
         (LM.include("model.layers", LAYER), "stage 'model.layers': the name is taken by another stage"),
         (LM.stage("path", _norm), "stage 'path': 'path' cannot be part of a path"),
         (LM.stage("entry_point", _norm), "'entry_point' cannot be part of a path"),
+        (LM.stage("weights", _norm), "'weights' cannot be part of a path"),
         (LM.stage("a..b", _norm), "stage 'a..b': '' cannot be part of a path"),
         (LM.stage("_a", _norm), "'_a' cannot be part of a path"),
         (LM.repeat_layers(-1, LAYER), "stage 'layers': expected a number of layers, 0 or more; found -1"),

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from lang_core import ConfigError, Tensor
 from transformer_core._gated_delta_net import DeltaState
-from transformer_core._kv_cache import KVCache
 from transformer_core._places import cache_starts
 from transformer_core._rope_config import RopeConfig
-from transformer_core._step import Step, make_step
+from transformer_core._step import Step, extending_step, make_step
 from transformer_core.flow._build import BuildContext, Part, SharedStep
 from transformer_core.flow._profile import Memory
 from transformer_core.flow._stages import needed
@@ -61,31 +60,35 @@ class RopeTables:
     def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue:
         """Computes the step for as many tokens as the value has."""
         x = needed(x, self.name or "rope_tables")
-        flow.state.step = self._step(flow, x.shape[1])
+        flow.state.step = self._step(flow, x)
         return x
 
-    def _step(self, flow: "FlowContext", queries: int) -> Step:
+    def _step(self, flow: "FlowContext", x: FlowValue) -> Step:
         ctx, state, ops = flow.ctx, flow.state, flow.ctx.ops
+        batch, queries = x.shape[:2]
         if state.bindings is not None:
             return self._bound(flow, state.bindings, queries)
-        position, last, length = state.position, state.last, None
-        if self.rope.scaling.depends_on_length and (position is not None or last is not None):
-            end: Tensor | int = queries - 1 if last is None else last
-            length = ops.add(end if position is None else ops.add(position, end), 1)
-        capacity = next((cache.capacity for cache in state.slots.values() if isinstance(cache, KVCache)), queries)
-        step = make_step(
-            ctx,
-            self.rope,
-            self.windows,
-            queries,
-            keys=capacity,
-            position=position,
-            length=length,
-            count=self._count(flow),
-            local_rope=self.local_rope,
-        )
+        rope, windows, local = self.rope, self.windows, self.local_rope
+        if state.position is not None:
+            caches = tuple(state.slots.values())
+            position, last = state.position, state.last
+            return extending_step(
+                ctx,
+                rope,
+                windows,
+                queries,
+                batch=batch,
+                position=position,
+                last=last,
+                caches=caches,
+                local_rope=local,
+            )
+        length = None
+        if rope.scaling.depends_on_length and state.last is not None:
+            length = ops.add(state.last, 1)
+        step = make_step(ctx, rope, windows, queries, length=length, count=self._count(flow), local_rope=local)
         if not flow.profile.causal:
-            step = replace(step, biases=dict.fromkeys(self.windows, ops.constant(0.0, "f32")))
+            step = replace(step, biases=dict.fromkeys(windows, ops.constant(0.0, "f32")))
         if flow.profile.memory is Memory.TAPS:
             step = replace(step, places=dict.fromkeys(step.biases, cache_starts(ctx, ops.constant(0, "i32"))))
         return step

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lang_core import ConfigError, Module, OpError, Repeated
-from transformer_core.flow._build import BuildContext, Group, Maker, Part, Stage
+from transformer_core.flow._build import BuildContext, Group, Maker, Part, Stage, run_parts
 from transformer_core.flow._profile import CompileProfile
 from transformer_core.flow._value import FlowValue, checked
 
@@ -95,13 +95,17 @@ class GroupStage:
 
     def build(self, build: BuildContext) -> Sequence[Part]:
         """Makes a module of the stages."""
-        return (_GroupPart(build_group(build.group_at(self.name), self.stages, build)),)
+        return (_GroupPart(_built_group(build.group_at(self.name), self.stages, build)),)
 
 
-def build_group(group: Group, stages: Sequence[Stage], build: BuildContext) -> Group:
-    """Builds stages into a group; gives it back."""
-    inner = replace(build, group=group)
-    group._parts = tuple(part for stage in stages for part in stage.build(inner))
+def build_stages(module: Module, stages: Sequence[Stage], build: BuildContext) -> tuple[Part, ...]:
+    """Builds stages, and attaches what they make to a module."""
+    inner = replace(build, group=module)
+    return tuple(part for stage in stages for part in stage.build(inner))
+
+
+def _built_group(group: Group, stages: Sequence[Stage], build: BuildContext) -> Group:
+    group._parts = build_stages(group, stages, build)
     return group
 
 
@@ -112,7 +116,7 @@ class _GroupPart:
     def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue | None:
         before, flow.ctx.module_path = flow.ctx.module_path, self.group.path
         try:
-            return self.group._run_parts(flow, x)
+            return run_parts(flow, self.group._parts, x)
         finally:
             flow.ctx.module_path = before
 
@@ -143,7 +147,7 @@ class RepeatStage:
         def layer(index: int) -> Module:
             inner = replace(build, index=index)
             if self.layer is not None:
-                return build_group(Group(), self.layer, inner)
+                return _built_group(Group(), self.layer, inner)
             return made(self.name, self.make, inner)
 
         return (_RepeatPart(build.attach(self.name, Repeated(self.count, layer)), self),)

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from lang_core import DType, OpError, Tensor, TensorSpec
+from lang_core import DType, ExecutionContext, OpError, Tensor, TensorSpec, TraceEscapeError
 
 Dim = int | str
 """A size, or an axis letter whose size is that of the first tensor with it."""
@@ -55,6 +56,22 @@ def checked(value: object, maker: str) -> FlowValue:
             "correct the spec or the ops"
         )
     return value
+
+
+def as_tensor(ctx: ExecutionContext, name: str, value: Any) -> Tensor:
+    """What a caller hands in, as a tensor of the context: an eager one takes arrays, too.
+
+    Raises:
+        TraceEscapeError: an array is about to enter a recording unseen.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if ctx.isRecording:
+        raise TraceEscapeError(
+            f"{name}: a {type(value).__name__} reached a recorded flow: make it an input of the recording, or freeze "
+            "it with ctx.ops.constant"
+        )
+    return ctx.constant(value)
 
 
 def bind(name: str, dims: Sequence[Dim], dtype: DType, found: TensorSpec, sizes: dict[str, int]) -> None:

@@ -21,7 +21,7 @@ from transformer_core.models._config import (
     NormKind,
     load_config,
 )
-from transformer_core.models._decoder import Caches, Decoder, DecoderLM
+from transformer_core.models._decoder import Caches, DecoderLM, decoder_flow
 from transformer_core.models._layer import DecoderLayer
 from transformer_core.models._load import load_model
 from transformer_core.models._model import (
@@ -47,7 +47,6 @@ __all__ = [
     "SENTENCE_FILES",
     "WINDOW_CACHES",
     "Caches",
-    "Decoder",
     "DecoderConfig",
     "DecoderLM",
     "DecoderLayer",
@@ -63,6 +62,7 @@ __all__ = [
     "PoolingMode",
     "Sizes",
     "architectures",
+    "decoder_flow",
     "entry_points",
     "load_config",
     "load_model",

@@ -1,0 +1,95 @@
+"""The stages of a recipe, built into a module."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lang_core import ConfigError, ExecutionContext, Module, OpError, Tensor, WeightSource
+from transformer_core._cache import Cache
+from transformer_core.flow._build import BuildContext, Registry, Stage, run_parts
+from transformer_core.flow._context import FlowContext
+from transformer_core.flow._profile import CompileProfile
+from transformer_core.flow._stages import build_stages
+from transformer_core.flow._state import DecodeBindings, FlowState
+from transformer_core.flow._value import FlowValue, as_tensor, bind
+from transformer_core.flow._weights import FlowWeights
+
+
+@dataclass(frozen=True, slots=True)
+class FlowInputs:
+    """What comes into a run.
+
+    Attributes:
+        tensors: the inputs, by name.
+        position: i32 of rank 0 or [B], that of the first token; None without caches.
+        last: as position, the row of the last token that counts; None where all do.
+        caches: what modules find of their caches, states or taps, by module path.
+        bindings: what the caller computed; None where ``rope_tables`` computes it.
+    """
+
+    tensors: Mapping[str, Tensor]
+    position: Tensor | None = None
+    last: Tensor | None = None
+    caches: Mapping[str, Cache] | None = None
+    bindings: DecodeBindings | None = None
+
+
+class BuiltFlow:
+    """Runs the stages of a recipe over the modules that they made.
+
+    Args:
+        name: of the recipe, for messages.
+        stages: of the recipe.
+        root: the module to which those of the stages are attached.
+        profile: that they are built for.
+        weights: what ``load_param`` reads.
+
+    Raises:
+        ConfigError: the stages contradict one another or the profile.
+    """
+
+    def __init__(
+        self, name: str, stages: Sequence[Stage], root: Module, profile: CompileProfile, weights: WeightSource | None
+    ) -> None:
+        self.name: Final = name
+        self.root: Final = root
+        self.profile: Final = profile
+        self.weights: Final = None if weights is None else FlowWeights(weights)
+        self.registry: Final = Registry()
+        self.parts: Final = build_stages(root, stages, BuildContext(profile, root, self.registry))
+        if not self.registry.inputs:
+            raise ConfigError(f"flow {name!r}: no stage is an input: begin with .input(..)")
+
+    def run(
+        self, ctx: ExecutionContext, inputs: FlowInputs, profile: CompileProfile | None = None
+    ) -> tuple[FlowValue, FlowState]:
+        """Runs the stages.
+
+        Args:
+            ctx: where to compute.
+            inputs: what comes in.
+            profile: for stages that ask when they run; the one that they were built for where None.
+
+        Returns:
+            What the last stage hands on, and the state.
+
+        Raises:
+            OpError: an input does not fit, or a stage hands on what it should not.
+        """
+        flow = FlowContext(ctx, self.root, self.profile if profile is None else profile, self.weights)
+        state = flow.state
+        for each in self.registry.inputs.values():
+            tensor = as_tensor(ctx, f"input {each.name!r}", inputs.tensors[each.name])
+            bind(f"input {each.name!r}", each.dims, each.dtype, tensor.spec, state.sizes)
+            state.inputs[each.name] = FlowValue.of(tensor)
+        state.position, state.last, state.bindings = inputs.position, inputs.last, inputs.bindings
+        state.slots = dict(inputs.caches or {})
+        result = run_parts(flow, self.parts, None)
+        if result is None:
+            raise OpError(f"flow {self.name!r}: no stage gives a value")
+        if state.residual is not None:
+            raise OpError(f"flow {self.name!r}: a residual is stored and never added: put .add_residual()")
+        for path in inputs.caches or ():
+            if path not in state.written:
+                raise OpError(f"flow {self.name!r}: {path} has a cache, and no stage has run it")
+        return result, state
