@@ -84,7 +84,10 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--sequence=many"], "--sequence=many: a number of tokens above 0 is wanted"),
         (["--model=some/model.gguf"], "--model=some/model.gguf: there is no directory or file"),
         (["--model=nowhere"], "--model=nowhere: there is no directory or file"),
-        (["--entry_points=prefil"], "unknown 'prefil': known are forward, prefill, decode, score; did you mean 'prefill'?"),
+        (
+            ["--entry_points=prefil"],
+            "unknown 'prefil': known are forward, prefill, decode, score; did you mean 'prefill'?",
+        ),
         (["--entry_points=decode,decode"], "name each of forward, prefill, decode, score at most once"),
         (["--target=llvm"], "--target=llvm: unknown 'llvm': known are none, llvm-cpu, vmvx"),
         (["--target=none,vmvx"], "--target=none,vmvx: none goes with no other target"),

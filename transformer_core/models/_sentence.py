@@ -26,6 +26,9 @@ class PoolingMode(enum.Enum):
     MAX = "max"
 
 
+# Where these two lie.
+_PATHS: Final = {_TRANSFORMER: "", _POOLING: "1_Pooling"}
+
 # As 1_Pooling/config.json says it, one field per mode; new files have pooling_mode.
 _FLAGS: Final = {
     "pooling_mode_cls_token": "cls",
@@ -35,6 +38,8 @@ _FLAGS: Final = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
+
+_SIZES: Final = ("embedding_dimension", "word_embedding_dimension")  # new files, and old ones
 
 # Shorter vectors are divided by this, as torch's normalize does.
 _SHORTEST: Final = 1e-12
@@ -47,10 +52,12 @@ class Pooling:
     Attributes:
         mode: which.
         normalize: whether it is brought to length 1.
+        size: D, where the description says it.
     """
 
     mode: PoolingMode
     normalize: bool
+    size: int | None = None
 
     def __call__(self, ctx: ExecutionContext, x: Tensor, mask: Tensor) -> Tensor:
         """x f32 [B, T, D], mask i32 [B, T], 0 where padding: f32 [B, D]."""
@@ -89,6 +96,9 @@ def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
         if not isinstance(kind, str):
             raise ConfigError(f"{path}: expected objects with a field 'type'; found {entry!r}: fetch the file again")
         kinds.append(kind.rpartition(".")[2])
+        wanted = _PATHS.get(kinds[-1])
+        if wanted is not None and entry.get("path", wanted) != wanted:
+            raise ConfigError(f"{path}: module {kinds[-1]}: expected path {wanted!r}; found {entry['path']!r}")
     if kinds not in ([_TRANSFORMER, _POOLING], [_TRANSFORMER, _POOLING, _NORMALIZE]):
         raise ConfigError(
             f"{path}: expected the modules {_TRANSFORMER}, {_POOLING} and perhaps {_NORMALIZE}; found "
@@ -96,7 +106,8 @@ def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
         )
     where = os.path.join(os.fspath(directory), "1_Pooling", "config.json")
     fields = ConfigFields(json_object(where, "modules.json names a module Pooling, which it describes"), where)
-    return Pooling(_mode(fields), _NORMALIZE in kinds)
+    named = next((name for name in _SIZES if fields.has(name)), None)
+    return Pooling(_mode(fields), _NORMALIZE in kinds, None if named is None else fields.integer(named))
 
 
 def _mode(fields: ConfigFields) -> PoolingMode:

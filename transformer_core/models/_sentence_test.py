@@ -63,6 +63,8 @@ def test_files(tmp_path):
     assert read_pooling(tmp_path) == Pooling(PoolingMode.MAX, False)
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
     assert read_pooling(tmp_path) == Pooling(PoolingMode.CLS, False)
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean", "embedding_dimension": 12}')
+    assert read_pooling(tmp_path) == Pooling(PoolingMode.MEAN, False, 12)
     (tmp_path / "1_Pooling" / "config.json").write_text("{}")  # as sentence-transformers reads it
     assert read_pooling(tmp_path) == Pooling(PoolingMode.MEAN, False)
 
@@ -73,6 +75,7 @@ def test_files(tmp_path):
         ({}, None, r"modules\.json: expected a JSON array; found dict"),
         ([1], None, r"modules\.json: expected objects with a field 'type'; found 1"),
         ((*KINDS, "Dense"), None, r"expected the modules Transformer, Pooling .*; found Transformer, .*, Dense"),
+        ([{"type": "a.Pooling", "path": "2_Pooling"}], None, "Pooling: expected path '1_Pooling'; found '2_Pooling'"),
         ((), None, r"found none: others are not supported"),
         (KINDS, None, r"1_Pooling/config\.json: no such file: modules\.json names a module Pooling"),
         (KINDS, [], r"1_Pooling/config\.json: expected a JSON object; found list"),
@@ -103,6 +106,13 @@ def test_a_model_that_embeds_sentences(tmp_path):
     model = load_model(tmp_path)
     assert model.config.facts()["pooling"] == {"mode": "cls", "normalize": True}
     assert "pooler.weight" not in dict(model.named_parameters())
+
+
+def test_a_pooling_of_another_model(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(BERT))
+    write(tmp_path, pooling={"word_embedding_dimension": 384})
+    with pytest.raises(ConfigError, match=r"says vectors of 384 numbers, and config\.json hidden_size 12: fetch both"):
+        load_model(tmp_path)
 
 
 def test_a_model_that_cannot(tmp_path):

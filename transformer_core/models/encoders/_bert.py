@@ -4,7 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from lang_core import Argument, DType, EntryPoint, ExecutionContext, Module, Parameter, Tensor, TensorSpec, f32
+from lang_core import (
+    Argument,
+    ConfigError,
+    DType,
+    EntryPoint,
+    ExecutionContext,
+    Module,
+    Parameter,
+    Tensor,
+    TensorSpec,
+    f32,
+)
 from transformer_core._config_fields import ConfigFields
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import Activation
@@ -206,6 +217,11 @@ _ANY_LAYER: Final = "*encoder.layer.{}"
 
 
 def _embedding(config: BertConfig, pooling: Pooling) -> BertConfig:
+    if pooling.size not in (None, config.stack.hidden):
+        raise ConfigError(
+            f"1_Pooling/config.json says vectors of {pooling.size} numbers, and config.json hidden_size "
+            f"{config.stack.hidden}: fetch both again, from one model"
+        )
     return replace(config, pooler=False, pooling=pooling)
 
 
