@@ -26,7 +26,7 @@ class Origin(IntFlag):
     GIVEN = 7
 
 
-# By identity of the root, a Value.
+# By identity of the root, a Value, or by its number.
 Origins = Mapping[int, Origin]
 OriginsOf = Callable[[Value], Origins]
 Written = dict[int, WrittenAt]
@@ -66,8 +66,11 @@ def flow_of(nodes: Iterable[Node], outside: OriginsOf, written: Written) -> dict
             continue
         made.update([id(value) for value in node.results])
         if node.op.name in _FRESH:
+            _note_reads(node, origins, (), written)
             continue
-        for value, each in zip(node.results, _results(node, origins, written), strict=False):
+        results = _results(node, origins, written)
+        _note_reads(node, origins, results, written)
+        for value, each in zip(node.results, results, strict=False):
             if each:
                 found[id(value)] = each
     return found
@@ -75,9 +78,27 @@ def flow_of(nodes: Iterable[Node], outside: OriginsOf, written: Written) -> dict
 
 def origins_of(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
     """The origins of a node's first results; the others have none. What it writes goes to ``written``."""
-    if node.op.name in _FRESH or node.op.name in GIVEN or not any(origins(value) for value in node.inputs):
+    if node.op.name in GIVEN or not any(origins(value) for value in node.inputs):
         return ()
-    return _results(node, origins, written)
+    results = () if node.op.name in _FRESH else _results(node, origins, written)
+    _note_reads(node, origins, results, written)
+    return results
+
+
+def reads(root: int) -> int:
+    """The key in ``Written`` under which it stands that what a buffer held at first is read.
+
+    That is by another op than those that rename or update the buffer, and the place is where.
+    """
+    return ~root
+
+
+def _note_reads(node: Node, origins: OriginsOf, results: Sequence[Origins], written: Written) -> None:
+    goes_on = results[0] if results else NONE
+    for value in node.inputs:
+        for root, how in origins(value).items():
+            if Origin.OLD in how and Origin.ALWAYS not in goes_on.get(root, Origin.POSSIBLE):
+                note(written, reads(root), WrittenAt(node.op.name, node.path, node.line, False), False)
 
 
 def made_by(nodes: Iterable[Node]) -> set[int]:
@@ -163,6 +184,8 @@ def _while(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins
             changed |= new != found[number]
             found[number] = dict(new)
     for root, place in inside.items():
+        if root < 0:
+            continue  # the loop itself reads it
         known = found[symbols[root]] if root in symbols else {root: Origin.GIVEN}
         for origin, how in known.items():
             note(written, origin, place, place.certain and Origin.CERTAIN in how)

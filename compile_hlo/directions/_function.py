@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from compile_dag import ComputeGraph, Node, Value
-from compile_hlo.directions._dataflow import NONE, Origin, Origins, Written, flow_of, follow, made_by, note
+from compile_hlo.directions._dataflow import NONE, Origin, Origins, Written, flow_of, follow, made_by, note, reads
 from compile_hlo.directions._direction import ArgumentDirection, Direction, WrittenAt
 from lang_core import Argument, GraphError
 
@@ -26,7 +26,7 @@ class StretchFlow:
 
     @property
     def written(self) -> Mapping[int, WrittenAt]:
-        """By ``id`` of given values: where the stretch may write them."""
+        """By ``id`` of given values: where the stretch may write them, and under ``reads``, where it reads them."""
         return self._written
 
     def updated(self) -> list[int]:
@@ -75,8 +75,11 @@ class FunctionFlow:
         if self._unread:
             self._read(value for node in nodes for value in node.inputs)
         for root, place in flow.written.items():
-            for number, how in self._origins.get(root, NONE).items():
-                note(self._written, number, place, place.certain and Origin.CERTAIN in how)
+            for number, how in self._origins.get(max(root, reads(root)), NONE).items():
+                if root >= 0:
+                    note(self._written, number, place, place.certain and Origin.CERTAIN in how)
+                elif Origin.OLD in how:
+                    note(self._written, reads(number), place, False)
         for value in results:
             found: dict[int, Origin] = {}
             for root, how in flow.origins(value).items():
@@ -101,7 +104,7 @@ class FunctionFlow:
         """
         for number, how in self._origins.get(id(value), NONE).items():
             taken_by = self._tensors[number].alias_result
-            if taken_by != result if taken_by is not None else Origin.OLD in how and number in self._written:
+            if taken_by not in (None, result) or (Origin.OLD in how and number in self._written):
                 return True
         return False
 
@@ -121,22 +124,30 @@ class FunctionFlow:
             self._unread.pop(id(value), None)
 
 
-def in_place_of(tensors: Sequence[Argument], results: Mapping[str, Origins]) -> frozenset[str]:
+def in_place_of(
+    tensors: Sequence[Argument], written: Mapping[int, WrittenAt], results: Mapping[str, Origins]
+) -> frozenset[str]:
     """The arguments that results take over as updates of them.
 
     Only these may be told to IREE. It writes any other result into the argument's buffer as soon as it is computed,
-    even where ops that read the argument have yet to run (IREE 3.13).
+    even where ops that read the argument have yet to run (IREE 3.13). For the same reason nothing else may read what
+    an argument that is updated held at first, and no other result be the argument or an update of it.
 
     Args:
         tensors: the tensor arguments.
+        written: where, by their numbers; and where they are read.
         results: origins of the results by name: numbers of tensor arguments.
     """
-    taken = {each.name: (number, each.alias_result) for number, each in enumerate(tensors) if each.alias_result}
-    return frozenset(
-        name
-        for name, (number, result) in taken.items()
-        if Origin.ALWAYS in results.get(result or "", NONE).get(number, Origin.POSSIBLE)
-    )
+    found = []
+    for number, each in enumerate(tensors):
+        how = results.get(each.alias_result or "", NONE).get(number, Origin.POSSIBLE)
+        others = [
+            origins.get(number, Origin.POSSIBLE) for name, origins in results.items() if name != each.alias_result
+        ]
+        apart = Origin.OLD in how or any(also & (Origin.OLD | Origin.CERTAIN) for also in others)
+        if Origin.ALWAYS in how and not (number in written and (apart or reads(number) in written)):
+            found.append(each.name)
+    return frozenset(found)
 
 
 def directions_of(
@@ -150,7 +161,7 @@ def directions_of(
         read: the numbers of those that are read.
         results: origins of the results by name: numbers of tensor arguments.
     """
-    in_place = in_place_of(tensors, results)
+    in_place = in_place_of(tensors, written, results)
     return tuple(
         _direction(argument, written.get(number), number in read, argument.name in in_place)
         for number, argument in enumerate(tensors)

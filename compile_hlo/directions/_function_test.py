@@ -9,6 +9,7 @@ from compile_hlo.directions import ArgumentDirection, Kernel, KernelArgument, Ke
 from compile_hlo.directions._programs_testing import (
     KEPT,
     MAYBE,
+    READ_BESIDE,
     ROW,
     SHARED,
     STATES,
@@ -136,6 +137,12 @@ def test_only_an_update_comes_back_in_the_buffer(name: str, in_place: bool) -> N
 def test_what_is_computed_anew_has_a_buffer_of_its_own(name: str) -> None:
     found = direction(STATES[name], alias_result="y")
     assert (found.declared, found.in_place) == ("INOUT", False)
+
+
+@pytest.mark.parametrize("name", READ_BESIDE)
+def test_an_argument_that_is_read_beside_its_update_is_not_updated_in_place(name: str) -> None:
+    found = direction(READ_BESIDE[name], alias_result="y")
+    assert (found.declared, found.effective, found.in_place) == ("INOUT", "INOUT", False)
 
 
 def test_a_result_that_shares_a_buffer_is_written_apart() -> None:

@@ -133,6 +133,19 @@ STATES: Final[dict[str, Body]] = {
         "other": c.ops.dot_general(x, x, ((1,), (1,))),
     },
 }
+# Reads of what an updated argument held at first. IREE runs them after the update if it is told of the alias.
+READ_BESIDE: Final[dict[str, Body]] = {
+    "turned": lambda c, x, r, p: {
+        "other": c.ops.reverse(x, (0,)),
+        "y": update(c, x, r, p),
+        "more": c.ops.exp(r),
+    },
+    "cut and joined": lambda c, x, r, p: {
+        "other": c.ops.concat((c.ops.slice(x, (0, 0), (2, 6)), c.ops.slice(x, (2, 0), (4, 6))), 0),
+        "y": update(c, x, r, p),
+    },
+    "given back": lambda c, x, r, p: {"y": c.ops.slice(x, (0, 0), (4, 6)), "other": update(c, x, r, p)},
+}
 # Results beside the update that may lie in its buffer. IREE gives them the updated buffer if nobody prevents it.
 SHARED: Final[dict[str, Body]] = {
     "the old value": lambda c, x, r, p: {"y": update(c, x, r, p), "other": x},

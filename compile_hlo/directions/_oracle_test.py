@@ -1,0 +1,217 @@
+"""Directions of random programs are what a machine that runs them in real memory finds."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from compile_dag import ComputeGraph, Node, record
+from compile_dag.testing import DRAWN
+from compile_hlo import LoweredModule, lower_module
+from compile_hlo.directions import Kernel
+from compile_hlo.directions._oracle_testing import (
+    Array,
+    Machine,
+    TooManyWays,
+    fresh,
+    given_to,
+    one_buffer,
+    renamed,
+    ways,
+    written_by,
+)
+from compile_hlo.directions._random_testing import TENSORS, Program, X
+from compile_hlo.emit import ExternalParameters
+from compile_hlo.passes import without_common_subexpressions, without_dead_code
+from lang_core import EagerExecutionContext, EntryPoint, TensorSpec
+
+_WAYS: Final = 300
+
+_SMALL: Final = st.integers(0, 16)
+_PROGRAMS: Final = st.builds(
+    Program,
+    st.lists(st.tuples(_SMALL, _SMALL, _SMALL, st.integers(0, 2)), min_size=2, max_size=6).map(tuple),
+    st.one_of(st.just(0), st.integers(0, 31)),
+    st.integers(0, 7),
+)
+
+
+def _emitted(program: Program) -> tuple[LoweredModule, ComputeGraph]:
+    """What the lowering says, the same in both forms, and the graph that it says it of."""
+    point = program.entry_point()
+    buffered, streamed = (
+        lower_module([point], lambda _: None, ExternalParameters(), streaming=streaming) for streaming in (False, True)
+    )
+    assert buffered.functions[0].directions == streamed.functions[0].directions
+    assert list(map(_of_kernel, buffered.kernels)) == list(map(_of_kernel, streamed.kernels))
+    return buffered, _graph(point)
+
+
+def _graph(point: EntryPoint) -> ComputeGraph:
+    names, specs = zip(*[(each.name, each.spec) for each in point.arguments], strict=True)
+    return without_common_subexpressions(
+        without_dead_code(record(point.fn, *specs, input_names=names, name=point.name))
+    )
+
+
+def _of_kernel(kernel: Kernel) -> Any:
+    return kernel.call_sites, tuple((each.spec, each.declared, each.effective) for each in kernel.arguments)
+
+
+class _Call(NamedTuple):
+    """A stretch of a block: the tensors that it is given, and what it does with each."""
+
+    text: str
+    specs: list[TensorSpec]
+    donated: list[bool]
+    written: list[bool]
+
+
+def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
+    """Every stretch that is lowered as a call, as the machine sees it."""
+    pieces = [list(nodes) for _, nodes in groupby(graph.nodes, key=lambda node: id(node.block))]
+    stretches = [
+        [node for node in nodes if node.op.name != "constant"]
+        for nodes in pieces
+        if any(node.block and node.op.name != "constant" for node in nodes)
+    ]
+    constants = {id(value) for node in graph.nodes if node.op.name == "constant" for value in node.results}
+    passed = [[value for value in given_to(nodes) if id(value) not in constants] for nodes in stretches]
+    may_be_donated = [[False] * len(values) for values in passed]
+    first = {id(nodes[0]): number for number, nodes in enumerate(stretches)}
+
+    def run(choose: Callable[[int], int]) -> None:
+        machine = Machine(choose)
+        values = {id(value): fresh(value.spec) for value in graph.inputs.values()}
+        taken = [values[id(value)] for value, given in zip(graph.inputs.values(), donated, strict=False) if given]
+        for node in graph.nodes:
+            number = first.get(id(node))
+            if number is not None:
+                for place, value in enumerate(passed[number]):
+                    if any(one_buffer(values[id(value)], each) for each in taken):
+                        may_be_donated[number][place] = True
+            machine.step(node, values)
+
+    ways(run, _WAYS)
+    found = []
+    for number, (nodes, values) in enumerate(zip(stretches, passed, strict=True)):
+        everything = given_to(nodes)
+        written = dict(zip(map(id, everything), written_by(nodes, everything, _WAYS), strict=True))
+        found.append(
+            _Call(
+                _text(graph, nodes),
+                [value.spec for value in values],
+                may_be_donated[number],
+                [written[id(value)] for value in values],
+            )
+        )
+    return found
+
+
+def _text(graph: ComputeGraph, nodes: Sequence[Node]) -> str:
+    """What makes two stretches one function: the ops, how they hang together, and which results are used later."""
+    inside = set(map(id, nodes))
+    later = {id(value) for node in graph.nodes if id(node) not in inside for value in node.inputs}
+    later |= {id(value) for value in graph.outputs.values()}
+    numbers: dict[int, int] = {}
+    lines = []
+
+    def of(each: Any) -> str:
+        if isinstance(each, ComputeGraph):
+            return _region(each)
+        return repr(each.array.tolist()) if hasattr(each, "array") else repr(each)
+
+    def _region(region: ComputeGraph) -> str:
+        inner = [line(node) for node in region.nodes]
+        return f"{{{inner} -> {[number(value) for value in region.outputs.values()]}}}"
+
+    def number(value: Any) -> int:
+        return numbers.setdefault(id(value), len(numbers))
+
+    constants = {id(v): of(n.attributes[0]) for n in graph.nodes if n.op.name == "constant" for v in n.results}
+
+    def line(node: Node) -> str:
+        operands = [constants.get(id(value)) or f"{number(value)}:{value.spec!r}" for value in node.inputs]
+        return f"{node.op.name} {operands} {[of(each) for each in node.attributes]} {[number(v) for v in node.results]}"
+
+    for node in nodes:
+        same = renamed(node)
+        if same is None:
+            lines.append(line(node))
+        else:  # it is written as the operand
+            numbers[id(node.results[0])] = number(same)
+    results = [number(value) for node in nodes for value in node.results if id(value) in later]
+    return "\n".join([*lines, f"return {results}"])
+
+
+def _joined(calls: Sequence[_Call]) -> list[Any]:
+    """By function, the call sites and what holds at any of them; scalars after tensors."""
+    found = []
+    for _, alike in groupby(sorted(calls, key=lambda call: call.text), key=lambda call: call.text):
+        sites = list(alike)
+        arguments = [
+            (spec, "INOUT" if any(d) else "IN", "INOUT" if any(w) else "IN")
+            for spec, d, w in zip(
+                sites[0].specs,
+                zip(*[site.donated for site in sites], strict=True),
+                zip(*[site.written for site in sites], strict=True),
+                strict=True,
+            )
+        ]
+        found.append((len(sites), tuple(sorted(arguments, key=repr))))
+    return sorted(found, key=repr)
+
+
+@DRAWN
+@given(_PROGRAMS)
+def test_what_is_written_is_what_a_machine_writes(program: Program) -> None:
+    lowered, graph = _emitted(program)
+    point = program.entry_point()
+    tensors = [value for value in graph.inputs.values() if value.shape]
+    donated = [argument.alias_result is not None for argument in point.arguments]
+    try:
+        written = written_by(graph.nodes, list(graph.inputs.values()), _WAYS)
+        calls = _calls(graph, donated)
+    except TooManyWays:
+        assume(False)
+        return
+    directions = lowered.functions[0].directions
+    assert len(directions) == len(tensors)
+    for each, taken, wrote in zip(directions, donated, written, strict=False):
+        assert each.declared == ("INOUT" if taken else "IN")
+        assert (each.written is not None and each.written.certain) == wrote, each
+        assert (each.effective != "IN") == (taken or wrote), each
+        assert each.guarded or taken or not wrote
+    expected = _joined(calls)
+    found = sorted(
+        ((kernel.call_sites, tuple(sorted(_of_kernel(kernel)[1], key=repr))) for kernel in lowered.kernels), key=repr
+    )
+    assert found == expected
+
+
+@DRAWN
+@given(_PROGRAMS, st.integers(0, 2))
+def test_what_a_result_depends_on_is_read(program: Program, number: int) -> None:
+    """By other data: an argument that results depend on is IN or INOUT, never OUT."""
+    lowered, graph = _emitted(program)
+    name = TENSORS[number]
+    rng = np.random.default_rng(3)
+    data = {each: rng.standard_normal(X.shape).astype(np.float32) for each in TENSORS}
+    other = data | {name: data[name] + 1}
+    if any(
+        not np.array_equal(_results(program, data, at), _results(program, other, at), equal_nan=True) for at in range(4)
+    ):
+        (found,) = (each for each in lowered.functions[0].directions if each.name == name)
+        assert found.effective != "OUT"
+        assert name in graph.inputs
+
+
+def _results(program: Program, data: dict[str, Array], at: int) -> list[Array]:
+    ctx = EagerExecutionContext()
+    row = ctx.constant(np.linspace(5, 6, 6, dtype=np.float32).reshape(1, 6))
+    x, y, z = map(ctx.constant, data.values())
+    found = program.fn(ctx, x, y, z, row, ctx.constant(np.int32(at)))
+    return [tensor.numpy() for tensor in found.values()]
