@@ -10,6 +10,7 @@ from gguf import GGMLQuantizationType
 
 from lang_core import EagerExecutionContext, WeightSource
 from tests.goldens.cases import CASES, GoldenCase
+from tests.goldens.gguf_cases import AS_THEY_ARE, GGUF_CASES
 from tests.goldens.gguf_files import write_gguf
 from tests.goldens.golden_files import read_golden
 from tests.goldens.weights import write_checkpoint
@@ -21,39 +22,15 @@ from transformer_core.models.gguf import GgufModel
 
 _TOLERANCE = 2e-4  # of the greatest logit
 
-# Cases that GGUF can say: their goldens are transformers'.
-_AS_THEY_ARE = (
-    "llama_gqa", "llama_tied", "llama_wide_heads", "llama_biases", "llama_eps_theta", "llama_4x_first", "tinyllama_4x",
-    "llama_linear", "llama_linear_4x", "llama_yarn", "llama_llama3", "llama_llama3_4x", "mistral_window", "mixtral",
-    "qwen2_full_4x", "qwen2_yarn_4x", "qwen3", "qwen3_moe", "phi3_longrope_partial", "phi3_window_4x",
-    "gpt2", "gpt2_4x", "granite", "olmo2",
-)  # fmt: skip
-
-# Of others, what llama.cpp has fixed for all models of the architecture.
-_FIXED: dict[str, dict[str, Any]] = {
-    "gemma_4x": {"tie_word_embeddings": True},
-    "gemma2": {"query_pre_attn_scalar": 12, "tie_word_embeddings": True},
-    "gemma3": {"query_pre_attn_scalar": 10},
-    "smollm3_4x": {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1]},
-}
-
-
-def _case(name: str) -> GoldenCase:
-    case = CASES[name]
-    return dataclasses.replace(case, config={**case.config, **_FIXED.get(name, {})})
-
 
 def _logits(model: DecoderLM, weights: WeightSource, case: GoldenCase) -> np.ndarray:
     prompt: Any = np.array(case.prompt, np.int32)
     return model(EagerExecutionContext(weights), prompt).numpy()
 
 
-_ALL = (*_AS_THEY_ARE, *_FIXED)
-
-
-@pytest.mark.parametrize("name", _ALL)
+@pytest.mark.parametrize("name", GGUF_CASES)
 def test_configuration_and_weights_are_the_checkpoints(name: str, tmp_path: Path) -> None:
-    case = _case(name)
+    case = GGUF_CASES[name]
     write_checkpoint(tmp_path, case)
     write_gguf(tmp_path / "model.gguf", case)
     with GgufModel(tmp_path / "model.gguf") as file, SafetensorsCheckpoint(tmp_path) as checkpoint:
@@ -76,7 +53,7 @@ def test_configuration_and_weights_are_the_checkpoints(name: str, tmp_path: Path
             some = slice(rows // 3, rows // 3 + rows // 2)
             assert ours.read_rows(path, some.start, some.stop).tobytes() == ours.read(path)[some].tobytes(), path
         logits = _logits(model, ours, case)
-    if name in _AS_THEY_ARE:
+    if name in AS_THEY_ARE:
         assert relative_error(logits, read_golden(name).prompt_logits) < _TOLERANCE
     with SafetensorsCheckpoint(tmp_path) as checkpoint:
         other = _logits(DecoderLM(expected), weights_of(DecoderLM(expected), checkpoint), case)

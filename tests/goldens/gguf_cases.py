@@ -1,0 +1,32 @@
+"""Golden cases that GGUF files can hold."""
+
+import dataclasses
+from typing import Any, Final
+
+from tests.goldens._case_types import GoldenCase
+from tests.goldens.cases import CASES
+
+# Their files say all that config.json says: transformers' goldens hold.
+AS_THEY_ARE: Final = (
+    "llama_gqa", "llama_tied", "llama_wide_heads", "llama_biases", "llama_eps_theta", "llama_4x_first", "tinyllama_4x",
+    "llama_linear", "llama_linear_4x", "llama_yarn", "llama_llama3", "llama_llama3_4x", "mistral_window", "mixtral",
+    "qwen2_full_4x", "qwen2_yarn_4x", "qwen3", "qwen3_moe", "phi3_longrope_partial", "phi3_window_4x", "gpt2",
+    "gpt2_4x", "granite", "olmo2",
+)  # fmt: skip
+
+# Of others, what llama.cpp has fixed for all models of the architecture.
+FIXED: Final[dict[str, dict[str, Any]]] = {
+    "gemma_4x": {"tie_word_embeddings": True},
+    "gemma2": {"query_pre_attn_scalar": 12, "tie_word_embeddings": True},
+    "gemma3": {"query_pre_attn_scalar": 10},
+    "smollm3_4x": {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1]},
+}
+
+GGUF_CASES: Final[dict[str, GoldenCase]] = {
+    name: dataclasses.replace(CASES[name], config={**CASES[name].config, **FIXED.get(name, {})})
+    for name in (*AS_THEY_ARE, *FIXED)
+}
+
+# What llama.cpp computes otherwise than the file says: it has no windows for these architectures, and takes YaRN's
+# betas from its command line alone.
+NOT_LLAMA_CPPS: Final = ("mistral_window", "phi3_window_4x", "llama_yarn")

@@ -1,0 +1,151 @@
+"""What llama.cpp itself computes from our GGUF files, and the ids that it gives texts: data/llama_cpp.json.
+
+Run outside of Bazel, with xllamacpp (llama.cpp with a Python door), gguf, ml_dtypes, numpy and safetensors installed:
+
+    PYTHONPATH=. python tests/goldens/make_llama_cpp_goldens.py
+"""
+
+import dataclasses
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from gguf import GGUFWriter
+
+from tests.goldens._case_types import GoldenCase
+from tests.goldens._shapes import sizes_of
+from tests.goldens.cases import CASES
+from tests.goldens.gguf_cases import GGUF_CASES, NOT_LLAMA_CPPS
+from tests.goldens.gguf_files import write_gguf
+
+_DATA: Final = Path(__file__).parent / "data"
+_STEPS: Final = 8
+_TOP: Final = 4
+_PRES: Final = ("gpt-2", "llama-bpe", "dbrx", "qwen2", "tekken", "gpt-4o", "smollm", "refact", "stablelm2")
+
+
+def _plain_tokens(count: int) -> Callable[[GGUFWriter], None]:
+    """A vocabulary without meaning: prompts are ids."""
+
+    def add(writer: GGUFWriter) -> None:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("gpt-2")
+        writer.add_token_list([f"t{index}" for index in range(count)])
+        writer.add_token_types([1] * count)
+        writer.add_token_merges(["t 0"])
+        writer.add_eos_token_id(count - 1)  # llama.cpp must have one, and never chooses it
+
+    return add
+
+
+def _tokenizer(model: str, pre: str | None, fields: dict[str, Any]) -> Callable[[GGUFWriter], None]:
+    def add(writer: GGUFWriter) -> None:
+        writer.add_tokenizer_model(model)
+        if pre is not None:
+            writer.add_tokenizer_pre(pre)
+        writer.add_token_list(fields["tokens"])
+        writer.add_token_types(fields["types"])
+        if "merges" in fields:
+            writer.add_token_merges([" ".join(pair) for pair in fields["merges"]])
+        else:
+            writer.add_token_scores(fields["scores"])
+        writer.add_add_bos_token(False)
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(1)
+
+    return add
+
+
+def _asked(path: Path, request: dict[str, Any]) -> Any:
+    """Asks llama.cpp in a process of its own, which it may take down."""
+    done = subprocess.run(
+        [sys.executable, __file__, str(path), json.dumps(request)],
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{path}: llama.cpp ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return json.loads(Path(f"{path}.answer").read_text())
+
+
+def _answer(path: str, request: dict[str, Any]) -> None:
+    import xllamacpp  # noqa: PLC0415 (not in the process that writes files)
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = path
+    parameters.n_ctx = 256
+    parameters.warmup = False
+    parameters.cpuparams.n_threads = 1
+    parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    server = xllamacpp.Server(parameters)
+    if "texts" in request:
+        found: Any = [_tokenized(server.listening_address, text) for text in request["texts"]]
+    else:
+        found = server.handle_completions(request)
+    Path(f"{path}.answer").write_text(json.dumps(found))
+
+
+def _tokenized(address: str, text: str) -> list[int]:
+    body = json.dumps({"content": text, "add_special": False, "parse_special": True}).encode()
+    asked = urllib.request.Request(f"{address}/tokenize", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(asked) as answer:
+        return json.loads(answer.read())["tokens"]
+
+
+def _steps(directory: Path, name: str, case: GoldenCase) -> list[dict[str, Any]]:
+    path = directory / f"{name}.gguf"
+    write_gguf(path, case, tokenizer=_plain_tokens(sizes_of(case.config)[3]))
+    request = {"prompt": list(case.prompt[0]), "n_predict": _STEPS, "top_k": 1, "n_probs": _TOP, "ignore_eos": True}
+    content = _asked(path, request)["choices"][0]["logprobs"]["content"]
+    return [{"token": each["id"], "top": [[top["id"], round(top["logprob"], 5)] for top in each["top_logprobs"]]}
+            for each in content]  # fmt: skip
+
+
+def _ids(directory: Path, model: str, pre: str | None, fields: dict[str, Any], texts: list[str]) -> list[list[int]]:
+    llama = CASES["llama_gqa"]
+    case = dataclasses.replace(llama, config={**llama.config, "vocab_size": len(fields["tokens"])})
+    path = directory / f"{model}-{pre}.gguf"
+    write_gguf(path, case, tokenizer=_tokenizer(model, pre, fields))
+    return _asked(path, {"texts": texts})
+
+
+def main() -> None:
+    """Writes the file."""
+    known = json.loads((_DATA / "gguf_tokenizers.json").read_text())
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        models = {
+            name: _steps(directory, name, case) for name, case in GGUF_CASES.items() if name not in NOT_LLAMA_CPPS
+        }
+        kinds = [("gpt2", pre) for pre in _PRES] + [("llama", None)]
+        tokenizers = [
+            {
+                "model": model,
+                "pre": pre,
+                "ids": _ids(directory, model, pre, known["vocabularies"][model], known["texts"]),
+            }
+            for model, pre in kinds
+        ]
+    golden = {
+        "made_by": "tests/goldens/make_llama_cpp_goldens.py",
+        "xllamacpp": importlib.metadata.version("xllamacpp"),
+        "models": models,
+        "tokenizers": tokenizers,
+    }
+    text = json.dumps(golden, separators=(",", ":")).replace("},{", "},\n{").replace("],[", "],\n[")
+    (_DATA / "llama_cpp.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _answer(sys.argv[1], json.loads(sys.argv[2]))
+    else:
+        main()
