@@ -18,7 +18,7 @@ from transformer_core.models.gguf import GgufModel
 _GOLDEN: dict[str, Any] = json.loads((DATA / "llama_cpp.json").read_text())
 _VOCABULARIES: dict[str, Any] = json.loads((DATA / "gguf_tokenizers.json").read_text())
 
-# Of a logarithm of a probability, by the stored dtype: llama.cpp computes some products in f16, and in bf16 where weights
+# Of a logarithm of a probability, by the stored dtype: llama.cpp computes some products in f16, or in bf16 as weights
 # are. The wrong layout of RoPE is off by 1 and more.
 _TOLERANCE = {"f32": 5e-2, "f16": 5e-2, "bf16": 0.15}
 
