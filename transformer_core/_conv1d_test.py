@@ -1,4 +1,5 @@
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,7 +12,8 @@ def test_as_jax_convolves(stride, padding, length):
     layer = Conv1d(4, 6, 3, stride=stride, padding=padding)
     x = np.random.default_rng(0).standard_normal((2, length, 4)).astype(np.float32)
     ctx, weights = context_of(layer), RandomWeights(layer)
-    expected = jax.lax.conv_general_dilated(x.transpose(0, 2, 1), weights.read("weight"), (stride,), [(padding,) * 2])
+    channels_first, weight = jnp.asarray(x.transpose(0, 2, 1)), jnp.asarray(weights.read("weight"))
+    expected = jax.lax.conv_general_dilated(channels_first, weight, (stride,), [(padding,) * 2])
     expected = np.asarray(expected).transpose(0, 2, 1) + weights.read("bias")
     np.testing.assert_allclose(layer(ctx, ctx.constant(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
 

@@ -54,7 +54,7 @@ def _use(path: Path) -> None:
             weights.read_rows(name, 0, 1)
 
 
-def _header_end(content: bytes) -> int:
+def _header_end(content: bytes | bytearray) -> int:
     return content.rindex(b"weight") + 64
 
 
