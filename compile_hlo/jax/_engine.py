@@ -8,7 +8,7 @@ import jax.extend.backend
 import jax.interpreters.mlir
 import ml_dtypes
 import numpy as np
-from jaxlib import _jax
+from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 

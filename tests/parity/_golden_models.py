@@ -28,13 +28,8 @@ def opened(
 def prefill_and_decode(model: DecoderLM, case: GoldenCase) -> tuple[EntryPoint, EntryPoint]:
     """The entry points for the whole prompt at once, and room for every step."""
     batch, length = np.shape(case.prompt)
-<<<<<<< HEAD
     sizes: Any = {"batch": batch, "sequence": length, "max_sequence": length + case.steps}
     prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
-=======
-    names, capacity = ("prefill", "decode"), length + case.steps
-    prefill, decode = entry_points(model, names=names, batch=batch, sequence=length, max_sequence=capacity)
->>>>>>> 28a8548 (Types and long lines of what landed last)
     return prefill, decode
 
 

@@ -56,7 +56,8 @@ def _json(path: Path) -> Any:
 def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
-        "verify positions window_caches score_tokens dry_run max_memory resume report dump_tags graph stablehlo_target_version"
+        "verify positions window_caches score_tokens dry_run max_memory resume report dump_tags graph "
+        "stablehlo_target_version"
     )
     ours = {flag.name for flag in program.flags.FLAGS.flags_by_module_dict()[program.__name__]}
     assert ours == set(promised.split())
