@@ -17,10 +17,10 @@ _CASES = {case.config["architectures"][0]: case for case in CASES.values()}
 _SIZES: Any = {"batch": 2, "max_sequence": 16}
 
 
-def _models(recipe: ModelFlow, dtype: str = "f32") -> list[FlowModel]:
+def _models(recipe: ModelFlow, dtype: str = "f32", positions: str = "shared") -> list[FlowModel]:
     sequences = {"training": 6, "prefill": 6, "decode": 1}
     return [
-        recipe.build(CompileProfile.preset(preset, sequence=sequence, dtype=dtype, **_SIZES))
+        recipe.build(CompileProfile.preset(preset, sequence=sequence, dtype=dtype, positions=positions, **_SIZES))
         for preset, sequence in sequences.items()
     ]
 
@@ -37,6 +37,16 @@ def test_the_text_is_the_same_byte_for_byte(architecture: str):
     for model in models:
         own = {path: parameter.spec for path, parameter in model.named_parameters()}
         assert own == {path: parameter.spec for path, parameter in reference.named_parameters()}
+
+
+@pytest.mark.parametrize("architecture", ["Qwen3NextForCausalLM", "Gemma3ForCausalLM", "Phi3ForCausalLM"])
+def test_with_positions_of_each_sequence_too(architecture: str):
+    config = DecoderConfig.from_hf(_CASES[architecture].config)
+    names = ("forward", "prefill", "decode")
+    points = entry_points(DecoderLM(config), names=names, sequence=6, positions="per_row", **_SIZES)
+    flows = flow_entry_points(_models(decoder_flow(config), positions="per_row"))
+    assert [point.arguments for point in flows] == [point.arguments for point in points]
+    assert lowered(flows, streaming=True) == lowered(points)
 
 
 def test_in_bf16_too():

@@ -31,7 +31,7 @@ from transformer_core.flow._built import BuiltFlow, FlowInputs
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._emit import Emit
 from transformer_core.flow._model import FlowModel, FlowTrace, entry_points
-from transformer_core.flow._profile import PRESETS, CompileProfile, Memory, Rows
+from transformer_core.flow._profile import PRESETS, CompileProfile, Memory, Positions, Rows
 from transformer_core.flow._profile_file import load_profiles
 from transformer_core.flow._recipe import ModelFlow, sequence, when
 from transformer_core.flow._state import DecodeBindings, FlowState
@@ -59,6 +59,7 @@ __all__ = [
     "ModelFlow",
     "ParameterKey",
     "Part",
+    "Positions",
     "Rows",
     "Stage",
     "entry_points",

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from lang_core import Argument, ConfigError, ExecutionContext, Module, Repeated, Tensor, TensorSpec
 from transformer_core._cache import Cache, CacheLayout
-from transformer_core.flow._profile import CompileProfile, Memory
+from transformer_core.flow._profile import CompileProfile, Memory, Positions
 
 _CACHE = "_cache"
 
@@ -164,11 +164,12 @@ def binding_arguments(
     windows: tuple[int | None, ...], rotated: int, local: int | None, profile: CompileProfile
 ) -> tuple[Argument, ...]:
     """cos, sin and masks, where the caller computes them. ``rotated`` is R, ``local`` that of a second RoPE."""
-    tokens, keys = profile.sequence, profile.capacity + profile.sequence
-    specs = {name: TensorSpec((tokens, rotated), "f32") for name in ("cos", "sin")}
+    rows = (profile.batch, profile.sequence) if profile.positions is Positions.PER_ROW else (profile.sequence,)
+    specs = {name: TensorSpec((*rows, rotated), "f32") for name in ("cos", "sin")}
     if local is not None:
-        specs |= {name: TensorSpec((tokens, local), "f32") for name in ("local_cos", "local_sin")}
-    specs |= {mask_name(window): TensorSpec((tokens, keys), "f32") for window in windows}
+        specs |= {name: TensorSpec((*rows, local), "f32") for name in ("local_cos", "local_sin")}
+    keys = profile.capacity + profile.sequence
+    specs |= {mask_name(window): TensorSpec((*rows, keys), "f32") for window in windows}
     return tuple(Argument(name, spec) for name, spec in specs.items())
 
 

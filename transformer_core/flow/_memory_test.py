@@ -15,7 +15,7 @@ from transformer_core._norm import RMSNorm
 from transformer_core._rope import rope_tables
 from transformer_core._rope_config import RopeConfig
 from transformer_core._weights_for_tests import RandomWeights
-from transformer_core.flow import BuildContext, CompileProfile, Memory, ModelFlow
+from transformer_core.flow import BuildContext, CompileProfile, Memory, ModelFlow, Positions
 
 ROPE = RopeConfig(rotated=4, trained_length=64)
 IDS = np.random.default_rng(3).integers(0, 19, (2, 9)).astype(np.int32)
@@ -88,6 +88,43 @@ def test_padded_prefill_and_decode_give_what_the_whole_gives():
         assert list(results) == ["logits", *names[3:]]
         logits, *caches = results.values()
         np.testing.assert_allclose(logits, whole[:, position], rtol=2e-5, atol=2e-5)
+
+
+def test_sequences_of_several_lengths_in_one_batch():
+    recipe = _recipe()
+    ctx = _ctx(recipe)
+    whole = recipe.build(_profile("training", sequence=9))(ctx, IDS)["logits"].numpy()
+    ragged: Any = {"max_sequence": 16, "positions": "per_row"}
+    prefill = recipe.build(_profile("prefill", sequence=6, **ragged))
+    assert [repr(argument.spec) for argument in prefill.arguments()[1:3]] == ["i32[2]", "i32[2]"]
+    empty = [np.zeros(argument.spec.shape, argument.spec.dtype.numpy) for argument in prefill.arguments()[3:]]
+    last = np.array([2, 5], np.int32)
+    padded = np.where(np.arange(6) <= last[:, None], IDS[:, :6], 17).astype(np.int32)
+    logits, *caches = _arrays(prefill(ctx, padded, np.zeros(2, np.int32), last, *empty)).values()
+    np.testing.assert_allclose(logits, whole[[0, 1], last], rtol=2e-5, atol=2e-5)
+    decode = recipe.build(_profile("decode", **ragged))
+    for step in range(1, 4):
+        position = last + step
+        tokens = IDS[[0, 1], position][:, None]
+        logits, *caches = _arrays(decode(ctx, tokens, position, *caches)).values()
+        np.testing.assert_allclose(logits, whole[[0, 1], position], rtol=2e-5, atol=2e-5)
+    taps = recipe.build(_profile("training", sequence=6, memory="taps", rows="last", positions="per_row"))
+    tapped = _arrays(taps(ctx, padded, last))
+    np.testing.assert_allclose(tapped["logits"], whole[[0, 1], last], rtol=2e-5, atol=2e-5)
+
+
+def test_tables_and_masks_of_each_sequence_can_be_bound():
+    recipe = _recipe()
+    ctx = _ctx(recipe)
+    whole = recipe.build(_profile("training", sequence=9))(ctx, IDS)["logits"].numpy()
+    taps = _arrays(recipe.build(_profile("training", sequence=5, memory="taps"))(ctx, IDS[:, :5]))
+    taps.pop("logits")
+    profile = CompileProfile(
+        name="extend", batch=2, sequence=3, max_sequence=5, memory=Memory.BINDINGS, positions=Positions.PER_ROW
+    )
+    bound = [np.stack([table, table]) for table in _bound(ctx, 5, 3)]
+    results = _arrays(recipe.build(profile)(ctx, IDS[:, 5:8], *bound, *taps.values()))
+    np.testing.assert_allclose(results["logits"], whole[:, 5:8], rtol=2e-5, atol=2e-5)
 
 
 class _Counting(EagerExecutionContext):

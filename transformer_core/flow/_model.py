@@ -30,7 +30,7 @@ from transformer_core.flow._memory import (
     outgoing,
     slots_of,
 )
-from transformer_core.flow._profile import CompileProfile, Memory, Rows
+from transformer_core.flow._profile import CompileProfile, Memory, Positions, Rows
 from transformer_core.flow._state import DecodeBindings, FlowState
 from transformer_core.flow._trace import SpecContext, SpecTensor
 from transformer_core.flow._value import as_tensor, sized
@@ -83,7 +83,7 @@ class FlowModel(Module):
             Argument(each.name, sized(f"input {each.name!r}", each.dims, each.dtype, profile.sizes))
             for each in self._flow.registry.inputs.values()
         ]
-        scalars = [Argument(name, _SCALAR, kind="scalar") for name in self._scalars()]
+        scalars = [self._place(name) for name in self._scalars()]
         found = (*inputs, *scalars, *self._binding_arguments(), *memory_arguments(self._kept_slots(), profile))
         names = [argument.name for argument in found]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -96,6 +96,12 @@ class FlowModel(Module):
         position = ["position"] if profile.memory is Memory.CACHES else []
         padded = self._flow.registry.takes_last and profile.rows is Rows.LAST and profile.sequence > 1
         return [*position, "last"] if padded else position
+
+    def _place(self, name: str) -> Argument:
+        """A position for all sequences, or one for each."""
+        if self.profile.positions is Positions.PER_ROW:
+            return Argument(name, TensorSpec((self.profile.batch,), "i32"))
+        return Argument(name, _SCALAR, kind="scalar")
 
     def _binding_arguments(self) -> tuple[Argument, ...]:
         step = self._flow.registry.step

@@ -28,6 +28,15 @@ class Rows(enum.Enum):
     LAST = "last"
 
 
+class Positions(enum.Enum):
+    """Whether the sequences of a batch are of one length."""
+
+    SHARED = "shared"
+    """``position`` and ``last`` are numbers."""
+    PER_ROW = "per_row"
+    """They are i32 [B], and so are bound tables and masks per sequence."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileProfile:
     """One entry point: its name, its sizes and what it keeps.
@@ -40,6 +49,7 @@ class CompileProfile:
         dtype: of parameters, activations and caches; its name will do.
         memory: what becomes of keys, values and states.
         rows: which rows ``last_token`` lets through.
+        positions: of one length or of several.
         causal: whether a token sees none after it.
         outputs: the side outputs that are results, in this order; all where None.
 
@@ -57,6 +67,7 @@ class CompileProfile:
     dtype: DType = f32
     memory: Memory = Memory.NONE
     rows: Rows = Rows.ALL
+    positions: Positions = Positions.SHARED
     causal: bool = True
     outputs: tuple[str, ...] | None = None
 
@@ -70,6 +81,7 @@ class CompileProfile:
         object.__setattr__(self, "dtype", _floating(self.dtype))
         object.__setattr__(self, "memory", _member(Memory, "memory", self.memory))
         object.__setattr__(self, "rows", _member(Rows, "rows", self.rows))
+        object.__setattr__(self, "positions", _member(Positions, "positions", self.positions))
         if self.memory is Memory.CACHES and self.sequence > self.capacity:
             raise ConfigError(
                 f"sequence: expected at most max_sequence ({self.capacity}); found {self.sequence}: "

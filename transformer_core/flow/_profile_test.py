@@ -30,6 +30,10 @@ def test_presets_differ_in_what_they_are_for():
         ({"max_sequence": 2.0}, "max_sequence: expected an integer of 1 or more; found 2.0"),
         ({"max_sequence": 7, "sequence": 8}, r"sequence: expected at most max_sequence \(7\); found 8"),
         ({"memory": "cache"}, "memory: expected one of none, taps, caches, bindings; found 'cache'; did you mean 'cac"),
+        (
+            {"positions": "per-row"},
+            "positions: expected one of shared, per_row; found 'per-row'; did you mean 'per_row'",
+        ),
         ({"rows": 1}, "rows: expected one of all, last; found 1"),
         ({"causal": 1}, "causal: expected true or false; found 1"),
         ({"name": "a b"}, "name: expected the name of a function; found 'a b'"),

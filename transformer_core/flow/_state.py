@@ -15,9 +15,9 @@ class DecodeBindings:
     """What a caller computes who keeps positions, masks, keys and values himself.
 
     Attributes:
-        cos: f32 [T, R], as ``rope_tables`` gives it for the positions of the new tokens.
-        sin: f32 [T, R].
-        masks: f32 [T, P + T] per window, added to scores: of the past's P keys, then of the new ones.
+        cos: f32 [T, R] or [B, T, R], as ``rope_tables`` gives it for the positions of the new tokens.
+        sin: as cos.
+        masks: f32 [T, P + T] or [B, T, P + T] per window, added to scores: of the past's P keys, then of the new ones.
         past: keys and values (or states) of the tokens before, by the path of the module that reads them.
         local_cos: of the second RoPE, where the model has one.
         local_sin: as local_cos.
@@ -38,8 +38,8 @@ class FlowState:
     Attributes:
         sizes: of the axis letters, as the inputs have them.
         inputs: by name.
-        position: rank-0 i32, that of the first token; None without caches.
-        last: rank-0 i32, the row of the last token that counts; None where all do.
+        position: i32 of rank 0 or [B], that of the first token; None without caches.
+        last: as position, the row of the last token that counts; None where all do.
         bindings: what the caller computed; None where ``rope_tables`` computes it.
         step: RoPE's cos and sin, the masks and where caches are written: from ``rope_tables``.
         embedding: the weight [V, D] of ``token_embed``, for a tied head.
