@@ -20,7 +20,7 @@ from compile_hlo.bundle import Bundle
 from compile_hlo.iree import DEVICES
 from lang_core import InputError
 from tools import cli
-from tools.running import BundleBatch, BundleModel, GenerationStats, dumper_of, has_row_positions
+from tools.running import BundleBatch, BundleModel, GenerationStats, dumper_of, encoder_inputs, has_row_positions
 from tools.text import Chat, IdStream, Tokenizer, find_tokenizer, parse_token_ids
 from transformer_core.generation import (
     Sampler,
@@ -37,6 +37,9 @@ _PROMPT: Final = flags.DEFINE_multi_string("prompt", None, "The text to go on fr
 _TOKEN_IDS: Final = flags.DEFINE_multi_string("token_ids", None, "The same as token ids: 1,2,3.")
 _CHAT: Final = flags.DEFINE_bool("chat", False, "The prompt is a user's turn, put into the model's chat template.")
 _SYSTEM: Final = flags.DEFINE_string("system", None, "With --chat: what the model is told before everything else.")
+_INPUT: Final = flags.DEFINE_multi_string(
+    "input", [], "NAME=FILE.npy, once per argument of encode, of a model that has an encoder."
+)
 _MAX_NEW_TOKENS: Final = flags.DEFINE_integer("max_new_tokens", 64, "How many tokens at most.")
 _TEMPERATURE: Final = flags.DEFINE_float("temperature", 0.0, "0 takes the likeliest token.")
 _TOP_K: Final = flags.DEFINE_integer("top_k", 0, "Only the k likeliest tokens; 0 is all.")
@@ -121,13 +124,14 @@ def main() -> None:
     chat = Chat.of(bundle.path, tokenizer, _SYSTEM.value) if _CHAT.value else None
     ends = load_eos_ids(bundle.path) | (chat.end_ids() if chat else frozenset())
     sampling, stop = _sampling(), StopRule(ends, _MAX_NEW_TOKENS.value, _IGNORE_EOS.value)
+    given = encoder_inputs(bundle, _INPUT.value)
     several = has_row_positions(bundle) or len(_PROMPT.value or _TOKEN_IDS.value or ()) > 1
     kind = BundleBatch if several else BundleModel
     with (
         dumper_of(bundle, _DEVICE.value, _DUMP.value, _DUMP_LEVEL.value, _DUMP_LIMIT.value) as dumper,
         bundle.session(_DEVICE.value, dumper) as session,
     ):
-        model = kind(bundle, session)
+        model = kind(bundle, session, given)
         for prompts in _prompts(chat, tokenizer, model.vocabulary):
             stats, output = GenerationStats(sum(map(len, prompts))), _Output(tokenizer, len(prompts))
             load_seconds = stats.started - began
@@ -137,7 +141,7 @@ def main() -> None:
             answer = output.finish()
             if chat is not None:
                 chat.answered(answer)
-                model = kind(bundle, session)  # empty caches: the next turn's prompt is the whole conversation
+                model = kind(bundle, session, given)  # empty caches: the next turn's prompt is the whole conversation
             if logits_file:
                 with logits_file.open("wb") as file:  # given a name, NumPy would add .npy
                     np.save(file, output.logits())

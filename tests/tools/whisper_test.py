@@ -1,6 +1,8 @@
 """Whisper, exported and run on a device: the encoder once, then token by token, as transformers does."""
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +11,16 @@ from compile_hlo.bundle import Bundle
 from compile_hlo.iree import available, target_of_device
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
-from tests.tools._bundles import export
+from tests.tools._bundles import Finished, export, invoke
+from tools import cli
+from tools import generate as program
+
+Generating = Callable[..., Finished]
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _TOLERANCE = 2e-4  # of the greatest logit
 _CASE, _GOLDEN = ENCODER_CASES["whisper"], read_encoder_golden("whisper")
+_PROMPT, _FEATURES = _GOLDEN.inputs["token_ids"][:1], _GOLDEN.inputs["input_features"][:1]
 pytestmark = pytest.mark.skipif(not available(_DEVICE)[0], reason=str(available(_DEVICE)[1]))
 
 
@@ -24,9 +31,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     model = folder / "model"
     model.mkdir()
     write_encoder_checkpoint(model, _CASE)
-    sizes = {"batch": 2, "sequence": _GOLDEN.inputs["token_ids"].shape[1] + 1}
     targets = (target_of_device(_DEVICE),)
-    return Bundle(export(model, folder / "bundle", targets=targets, verify="auto", **sizes))
+    return Bundle(export(model, folder / "bundle", targets=targets, verify="auto", sequence=_PROMPT.shape[1] + 1))
 
 
 def test_directions_and_what_is_donated(bundle: Bundle) -> None:
@@ -38,18 +44,48 @@ def test_directions_and_what_is_donated(bundle: Bundle) -> None:
 
 
 def test_greedy_steps(bundle: Bundle) -> None:
-    prompt, wanted = _GOLDEN.inputs["token_ids"], _GOLDEN.outputs
-    length = prompt.shape[1]
-    padded = np.pad(prompt, ((0, 0), (0, 1)))
+    """As a program of one's own would take them."""
+    length, padded = _PROMPT.shape[1], np.pad(_PROMPT, ((0, 0), (0, 1)))
     with bundle.session(_DEVICE) as session:
         encode, prefill, decode = (session.function(each.name) for each in bundle.config.entry_points)
-        states, *cross = encode(_GOLDEN.inputs["input_features"])
-        assert np.abs(states.numpy() - wanted["encoded"]).max() < _TOLERANCE * np.abs(wanted["encoded"]).max()
+        states, *cross = encode(_FEATURES)
+        expected = _GOLDEN.outputs["encoded"][:1]
+        assert np.abs(states.numpy() - expected).max() < _TOLERANCE * np.abs(expected).max()
         caches = [session.zeros(each.spec) for each in bundle.entry_point("prefill").args if each.donated]
         logits, *caches = prefill(padded, 0, length - 1, *caches, *cross)
         for step in range(_CASE.steps):
-            found, expected = logits.numpy(), wanted["step_logits"][:, step]
-            assert np.abs(found - expected).max() < _TOLERANCE * np.abs(expected).max(), f"step {step}"
-            tokens = found.argmax(-1).astype(np.int32)
-            np.testing.assert_array_equal(tokens, wanted["tokens"][:, step], err_msg=f"step {step}")
-            logits, *caches = decode(tokens[:, None], length + step, *caches, *cross)
+            token = int(logits.numpy().argmax())
+            assert token == _GOLDEN.outputs["tokens"][0, step], f"step {step}"
+            logits, *caches = decode(np.array([[token]], np.int32), length + step, *caches, *cross)
+
+
+@pytest.fixture
+def generating(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generating:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    np.save(tmp_path / "features.npy", _FEATURES)
+    ids = ",".join(map(str, _PROMPT[0]))
+    flags = (f"--token_ids={ids}", f"--max_new_tokens={_CASE.steps}", "--ignore_eos", f"--device={_DEVICE}")
+    return lambda bundle, *more: invoke(program.main, capsys, cli.run, f"--bundle={bundle.path}", *flags, *more)
+
+
+def test_generation(bundle: Bundle, generating: Generating, tmp_path: Path) -> None:
+    done = generating(bundle, "--input=input_features=features.npy", "--logits=logits.npy")
+    assert done.code == 0, done.err
+    assert [int(each) for each in done.out.replace(",", " ").split()] == _GOLDEN.outputs["tokens"][0].tolist()
+    expected = _GOLDEN.outputs["step_logits"][0]
+    assert np.abs(np.load(tmp_path / "logits.npy") - expected).max() < _TOLERANCE * np.abs(expected).max()
+
+
+def test_bad_input(bundle: Bundle, generating: Generating, tmp_path: Path) -> None:
+    done = generating(bundle)
+    assert done.code == 2
+    assert "entry point 'encode': --input is missing for input_features" in done.err
+    model = bundle.path.parent / "model"
+    sizes = {"targets": (target_of_device(_DEVICE),), "sequence": 1, "num_layers": 1}
+    alone = Bundle(export(model, tmp_path / "alone", entry_points=("prefill", "decode"), **sizes))
+    done = generating(alone)
+    assert done.code == 2
+    assert "prefill takes 'layers.0.cross_key', which encode gives, and there is no encode: export with" in done.err
+    done = generating(alone, "--input=input_features=features.npy")
+    assert done.code == 2
+    assert "has the entry points prefill, decode, and no encode that would take it: leave it out" in done.err

@@ -3,7 +3,7 @@
 from tools.running._arrays import read_inputs, write_results
 from tools.running._dump import dumper_of
 from tools.running._embedder import SentenceEmbedder
-from tools.running._model import BundleBatch, BundleModel, has_row_positions
+from tools.running._model import BundleBatch, BundleModel, encoder_inputs, has_row_positions
 from tools.running._stats import GenerationStats
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "GenerationStats",
     "SentenceEmbedder",
     "dumper_of",
+    "encoder_inputs",
     "has_row_positions",
     "read_inputs",
     "write_results",

@@ -1,10 +1,57 @@
 """A bundle's prefill and decode on a device, as generation wants a model."""
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 
 from compile_hlo.bundle import Bundle
 from compile_hlo.iree import DeviceTensor, Function, Session
 from lang_core import InputError
+from tools.running._arrays import read_inputs
+
+# The entry point of a model whose decoder attends to an encoder's states (Whisper).
+ENCODE: Final = "encode"
+Given = Sequence[np.ndarray | int]
+
+_SCALARS: Final = ("position", "last")
+
+
+def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> Given:
+    """What a bundle's encoder takes, from ``--input NAME=FILE.npy``; nothing of a bundle that has none.
+
+    Raises:
+        InputError: something is given and there is no encoder, or what is given is not what it takes.
+    """
+    present = [each.name for each in bundle.config.entry_points]
+    if ENCODE in present:
+        return read_inputs(bundle.entry_point(ENCODE), pairs)
+    if pairs:
+        raise InputError(
+            f"--input={pairs[0]}: {bundle.path} has the entry points {', '.join(present)}, and no {ENCODE} that would "
+            "take it: leave it out"
+        )
+    return ()
+
+
+def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor, ...]:
+    """What prefill and decode take of an encoder's results; nothing in a bundle of a decoder alone.
+
+    Raises:
+        InputError: the bundle has no encoder, and they want its results.
+    """
+    prefill = bundle.entry_point("prefill")
+    wanted = [each.name for each in prefill.args if not each.donated and each.name not in ("token_ids", *_SCALARS)]
+    if not wanted:
+        return ()
+    if ENCODE not in [each.name for each in bundle.config.entry_points]:
+        raise InputError(
+            f"{bundle.path}: prefill takes {wanted[0]!r}, which {ENCODE} gives, and there is no {ENCODE}: export with "
+            f"--entry_points={ENCODE},prefill,decode"
+        )
+    results = [each.name for each in bundle.entry_point(ENCODE).results]
+    made = dict(zip(results, session.function(ENCODE)(*given), strict=True))
+    return tuple(made[name] for name in wanted)
 
 
 class _Cached:
@@ -18,8 +65,8 @@ class _Cached:
         vocabulary: V.
     """
 
-    def __init__(self, bundle: Bundle, session: Session) -> None:
-        """Makes empty caches.
+    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
+        """Makes empty caches; runs the encoder, where there is one.
 
         Raises:
             InputError: the bundle lacks prefill or decode.
@@ -39,10 +86,11 @@ class _Cached:
         self._prefill = session.function("prefill")
         self._decode = session.function("decode")
         self._caches: tuple[DeviceTensor, ...] = tuple(session.zeros(spec) for spec in caches.values())
+        self._seen = _seen(bundle, session, given)
 
     def _run(self, function: Function, token_ids: np.ndarray, *places: np.ndarray | int) -> np.ndarray:
         """Logits f32 [B, V]."""
-        logits, *caches = function(token_ids, *places, *self._caches)
+        logits, *caches = function(token_ids, *places, *self._caches, *self._seen)
         self._caches = tuple(caches)
         return logits.numpy()
 
@@ -56,13 +104,18 @@ def has_row_positions(bundle: Bundle) -> bool:
 class BundleModel(_Cached):
     """A bundle for one sequence."""
 
-    def __init__(self, bundle: Bundle, session: Session) -> None:
+    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
         """Makes empty caches.
+
+        Args:
+            bundle: the bundle.
+            session: on a device.
+            given: the arguments of its encoder, from ``encoder_inputs``.
 
         Raises:
             InputError: the bundle lacks prefill or decode, or is for several sequences at once.
         """
-        super().__init__(bundle, session)
+        super().__init__(bundle, session, given)
         if has_row_positions(bundle):
             raise InputError(
                 f"{bundle.path} was exported with --positions=per_row, and here a bundle with one position is wanted: "
@@ -86,13 +139,13 @@ class BundleModel(_Cached):
 class BundleBatch(_Cached):
     """A bundle for several sequences of different lengths."""
 
-    def __init__(self, bundle: Bundle, session: Session) -> None:
-        """Makes empty caches.
+    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
+        """Makes empty caches; arguments as of ``BundleModel``.
 
         Raises:
             InputError: the bundle lacks prefill or decode, or its sequences share one position.
         """
-        super().__init__(bundle, session)
+        super().__init__(bundle, session, given)
         if not has_row_positions(bundle):
             raise InputError(
                 f"{bundle.path} takes one position for all its sequences: export with --positions=per_row, and --batch "
