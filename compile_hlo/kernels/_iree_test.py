@@ -1,5 +1,6 @@
 """Kernels compiled: by IREE, and by JAX as the engine to check against."""
 
+import doctest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from compile_dag import record
-from compile_hlo import lower_module
+from compile_hlo import kernels, lower_module
 from compile_hlo.emit import ExternalParameters
 from compile_hlo.jax import StableHloFunction
 from compile_hlo.kernels import IreeCompiler
@@ -276,6 +277,11 @@ def test_a_module_that_cannot_run_is_refused(tmp_path: Path) -> None:
         StableHloFunction(tmp_path / "no.mlir")
     with pytest.raises(DeviceError, match=r"'start' takes .*\(2, 3\), dtype\(bfloat16\)\), .* found \[\(\(2,\)"):
         StableHloFunction(_MODULE, "start")(np.ones(2), np.array(7, np.int32))
+
+
+def test_the_example() -> None:
+    found = doctest.testmod(kernels)
+    assert (found.attempted, found.failed) == (2, 0)
 
 
 def test_eager_and_both_engines_agree() -> None:
