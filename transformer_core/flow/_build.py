@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from lang_core import ConfigError, DType, Module, Repeated
+from lang_core import ConfigError, DType, Module, Parameter, Repeated
 from transformer_core._rope_config import RopeConfig
 from transformer_core.flow._block import Block
 from transformer_core.flow._profile import CompileProfile
@@ -83,6 +83,8 @@ class Registry:
         step: of ``rope_tables``.
         vocabulary: V, from ``token_embed``.
         size: D, from ``token_embed``.
+        embedding: the weight of ``token_embed``.
+        tied_heads: the names of heads that are the embedding.
         result: the name of the result.
         takes_last: whether a stage asks for the last row.
     """
@@ -91,8 +93,14 @@ class Registry:
     step: SharedStep | None = None
     vocabulary: int | None = None
     size: int | None = None
+    embedding: Parameter | None = None
+    tied_heads: list[str] = field(default_factory=list)
     result: str = "output"
     takes_last: bool = False
+
+    def tied(self) -> dict[str, str]:
+        """Names under which checkpoints may store the embedding once more, and its path."""
+        return {} if self.embedding is None else {f"{name}.weight": self.embedding.path for name in self.tied_heads}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ class TokenEmbed:
         """Makes the embedding, and tells the other stages V and D."""
         build.registry.vocabulary, build.registry.size = self.vocabulary, self.size
         embedding = build.attach(self.name, Embedding(self.vocabulary, self.size, dtype=build.dtype))
+        build.registry.embedding = embedding.weight
         return (_TokenEmbedPart(embedding, self.name),)
 
 
@@ -167,6 +168,7 @@ class Head:
         if vocabulary is None:
             raise ConfigError(f"stage {self.name!r}: the vocabulary is not known: pass vocabulary=")
         if self.tied:
+            build.registry.tied_heads.append(self.name)
             return (_HeadPart(None, self),)
         linear = Linear(size, vocabulary, bias=self.bias, dtype=build.dtype)
         return (_HeadPart(build.attach(self.name, linear), self),)

@@ -193,3 +193,10 @@ def test_modules_of_another_shape_than_the_weights():
         CheckpointError, match=r"'a.w.weight' in arrays.bin has shape \[7, 4\], the model needs \[3, 4\]"
     ):
         recipe.build(PROFILE, Arrays(a__w__weight=np.zeros((7, 4), np.float32))).audit()
+
+
+def test_a_tied_head_may_be_stored_once_more():
+    recipe = ModelFlow("m").input("ids", ("B", "T"), "i32").token_embed(5, 4, name="model.embed").lm_head(tied=True)
+    both = Arrays(model__embed__weight=np.zeros((5, 4), np.float32), lm_head__weight=np.zeros((5, 4), np.float32))
+    found = recipe.build(PROFILE, both).audit()
+    assert (found.used, found.tied, found.unexpected) == (("model.embed.weight",), ("lm_head.weight",), ())

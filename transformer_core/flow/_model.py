@@ -1,6 +1,7 @@
 """A recipe that was built."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,8 +86,8 @@ class FlowModel(Module):
         ]
         scalars = [self._place(name) for name in self._scalars()]
         found = (*inputs, *scalars, *self._binding_arguments(), *memory_arguments(self._kept_slots(), profile))
-        names = [argument.name for argument in found]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        names = Counter(argument.name for argument in found)
+        twice = next((name for name, count in names.items() if count > 1), None)
         if twice is not None:
             raise ConfigError(f"flow {self._flow.name!r}: two arguments are called {twice!r}: rename an input")
         return found
@@ -211,7 +212,7 @@ class FlowModel(Module):
             key = keys.get(path, path)
             if key is not None:
                 wanted.setdefault(key, parameter.spec)
-        return audit(weights.source, wanted, strict=strict)
+        return audit(weights.source, wanted, tied=self._flow.registry.tied(), strict=strict)
 
 
 def entry_points(models: Sequence[FlowModel]) -> tuple[EntryPoint, ...]:

@@ -135,7 +135,7 @@ class DecoderLM(Model[DecoderConfig]):
 
     def tied(self) -> dict[str, str]:
         """The head, where it is the embedding."""
-        return {"lm_head.weight": self.model.embed_tokens.weight.path} if self.config.tied else {}
+        return self._flow.registry.tied()
 
     def check_caches(self, sizes: Sizes) -> None:
         """Every form of them is there.
