@@ -39,7 +39,12 @@ Pack = Callable[[str, tuple[int, ...]], GGMLQuantizationType | None]
 
 
 def write_gguf(
-    path: Path, case: GoldenCase, *, pack: Pack | None = None, tokenizer: Callable[[GGUFWriter], None] | None = None
+    path: Path,
+    case: GoldenCase,
+    *,
+    pack: Pack | None = None,
+    tokenizer: Callable[[GGUFWriter], None] | None = None,
+    tensors_per_file: int = 0,
 ) -> dict[str, np.ndarray]:
     """Writes a case's model.
 
@@ -48,12 +53,13 @@ def write_gguf(
         case: the model.
         pack: the type of a matrix, by its name in the file and its shape; as stored in the checkpoint where None.
         tokenizer: adds the tokenizer's fields; only ids that begin and end sequences where None.
+        tensors_per_file: the most that a file has, where there are to be several; 0 for one file.
 
     Returns:
         The tensors in the file, by name: what packed ones unpack to.
     """
     config, name = case.config, ARCHITECTURES[case.config["model_type"]]
-    writer = GGUFWriter(path, name)
+    writer = GGUFWriter(path, name, split_max_tensors=tensors_per_file)
     _add_fields(writer, config, name)
     (tokenizer or _add_tokens(config))(writer)
     tensors = {**_converted(case, name), **_rope_tensors(config, name)}

@@ -156,3 +156,17 @@ def test_a_tokenizer_that_is_not_read_is_said_and_left_out(tmp_path: Path, capfd
     said = capfd.readouterr().err
     assert "model.gguf: tokenizer.ggml.model: expected one of gpt2, llama; found 'rwkv': the bundle will" in said
     assert find_tokenizer(bundle) is None
+
+
+def test_a_model_in_several_files(tmp_path: Path) -> None:
+    case = CASES["llama_gqa"]
+    write_gguf(tmp_path / "whole.gguf", case)
+    write_gguf(tmp_path / "parts.gguf", case, tensors_per_file=8)
+    parts = sorted(tmp_path.glob("parts-*.gguf"))
+    assert len(parts) == 3
+    whole = export(tmp_path / "whole.gguf", tmp_path / "one", targets=(), sequence=8)
+    joined = export(parts[1], tmp_path / "other", targets=(), sequence=8)
+    assert (joined / ARCHIVE).read_bytes() == (whole / ARCHIVE).read_bytes()
+    parts[2].unlink()
+    with pytest.raises(CheckpointError, match=r"parts-00001-of-00003.gguf: part 3 of 3 is missing, expected"):
+        export(parts[0], tmp_path / "third", targets=(), sequence=8)

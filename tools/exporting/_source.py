@@ -76,8 +76,9 @@ def _gguf_source(model: str, file: GgufModel, stack: contextlib.ExitStack, with_
         write_gguf_tokenizer(file.metadata, file.path, directory)
     except UnreadTokenizerError as error:
         say(f"warning: {error}: the bundle will have no tokenizer; put one beside it, or work with --token_ids")
-    status = Path(file.path).stat()
-    identity = f"{_identity(directory, contents=True)} {status.st_size} {status.st_mtime_ns}"
+    states = [Path(path).stat() for path in file.paths]
+    told = " ".join(f"{state.st_size} {state.st_mtime_ns}" for state in states)
+    identity = f"{_identity(directory, contents=True)} {told}"
     return ModelSource(model, directory, file if with_weights else None, identity, file.facts())
 
 

@@ -3,7 +3,8 @@
 A package of its own, because it imports the ``gguf`` package, which nothing else of ``transformer_core`` needs.
 """
 
+from transformer_core.checkpoints.gguf._checkpoint import GgufCheckpoint
 from transformer_core.checkpoints.gguf._file import PACKED, PLAIN, GgufFile
 from transformer_core.checkpoints.gguf._metadata import Value
 
-__all__ = ["PACKED", "PLAIN", "GgufFile", "Value"]
+__all__ = ["PACKED", "PLAIN", "GgufCheckpoint", "GgufFile", "Value"]

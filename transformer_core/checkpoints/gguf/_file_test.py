@@ -170,7 +170,6 @@ DAMAGED = [
     (raw(fields=[field("a", 9, struct.pack("<IQ", 9, 1) * 6)]), "'a' has arrays more than 4 deep"),
     (raw(fields=[field("general.alignment", 4, struct.pack("<I", 24))]), "general.alignment is 24, expected a power"),
     (raw(fields=[field("general.alignment", 8, text("x"))]), "general.alignment is 'x', expected a power of two"),
-    (raw(fields=[field("split.count", 2, b"\3\0")]), "is one of 3 files of a model: join them with llama-gguf-split"),
     (raw([tensor(dims=(1,) * 5)], data=64), "tensor 'w' has rank 5, expected 4 at most"),
     (raw([tensor(kind=4)], data=64), "tensor 'w' has type 4, which this version of the gguf package does not know"),
     (raw([tensor(kind=8)], data=64), "tensor 'w' has Q8_0 rows of 3, expected a multiple of 32"),

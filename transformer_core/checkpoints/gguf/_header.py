@@ -24,7 +24,6 @@ MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)  # equal but for the byte order, which version 3 leaves open
 MAX_RANK: Final = 4
 ALIGNMENT: Final = "general.alignment"
-_SPLIT: Final = "split.count"
 _MAX_BYTES: Final = 2**63 - 1
 _MAX_ALIGNMENT: Final = 1 << 20
 _LEAST_TENSOR: Final = 8 + 4 + 4 + 8
@@ -75,7 +74,6 @@ def read_header(descriptor: int, path: str) -> GgufHeader:
         cursor = Cursor(file, size, path)
         tensor_count, field_count = _counts(cursor)
         metadata = read_metadata(cursor, field_count)
-        _check_whole(metadata, path)
         tensors = _tensors(cursor, tensor_count)
     alignment = _alignment(metadata, path)
     data = _aligned(cursor.position, alignment)
@@ -96,14 +94,6 @@ def _counts(cursor: Cursor) -> tuple[int, int]:
         known = " and ".join(map(str, VERSIONS))
         raise CheckpointError(f"{cursor.path}: GGUF version {version}, read are {known}: convert the model again")
     return cursor.number("Q", "the number of tensors"), cursor.number("Q", "the number of metadata fields")
-
-
-def _check_whole(metadata: Mapping[str, Value], path: str) -> None:
-    parts = metadata.get(_SPLIT, 0)
-    if isinstance(parts, int) and parts > 1:
-        raise CheckpointError(
-            f"{path}: is one of {parts} files of a model: join them with llama-gguf-split --merge, and give that file"
-        )
 
 
 def _alignment(metadata: Mapping[str, Value], path: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from lang_core import ConfigError, near_names
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints.gguf import GgufFile
+from transformer_core.checkpoints.gguf import GgufCheckpoint
 from transformer_core.models.gguf._metadata_fields import architecture_of, model_fields, tokenizer_fields
 from transformer_core.models.gguf._rope import FREQUENCIES, rope_values
 
@@ -31,7 +31,7 @@ Values = dict[str, Any]
 
 
 class _Source(NamedTuple):
-    file: GgufFile
+    file: GgufCheckpoint
     fields: ConfigFields
 
 
@@ -49,7 +49,7 @@ class _Architecture(NamedTuple):
     permuted: bool = False
 
 
-def config_values_of(file: GgufFile) -> Values:
+def config_values_of(file: GgufCheckpoint) -> Values:
     """What config.json would say of the model.
 
     Raises:
@@ -66,7 +66,7 @@ def config_values_of(file: GgufFile) -> Values:
     return {**_tokens(file), **known.read(_Source(file, fields))}
 
 
-def is_permuted(file: GgufFile) -> bool:
+def is_permuted(file: GgufCheckpoint) -> bool:
     """Whether rows of queries and keys are stored as INTERLEAVED RoPE wants them.
 
     Raises:
@@ -75,7 +75,7 @@ def is_permuted(file: GgufFile) -> bool:
     return _known(file, architecture_of(file)).permuted
 
 
-def _check_layers(file: GgufFile, fields: ConfigFields) -> None:
+def _check_layers(file: GgufCheckpoint, fields: ConfigFields) -> None:
     """A model of layers that are not there would be made before their weights are missed."""
     found = [int(key.split(".", 2)[1]) for key in file.keys() if _LAYER.match(key)]  # noqa: SIM118
     stored = max(found, default=-1) + 1
@@ -83,7 +83,7 @@ def _check_layers(file: GgufFile, fields: ConfigFields) -> None:
         fields.refuse("block_count", f"at most {stored}, the layers that the file has tensors of")
 
 
-def _known(file: GgufFile, name: str) -> _Architecture:
+def _known(file: GgufCheckpoint, name: str) -> _Architecture:
     found = _ARCHITECTURES.get(name)
     if found is None:
         raise ConfigError(
@@ -94,7 +94,7 @@ def _known(file: GgufFile, name: str) -> _Architecture:
     return found
 
 
-def _tokens(file: GgufFile) -> Values:
+def _tokens(file: GgufCheckpoint) -> Values:
     fields = tokenizer_fields(file)
     ends = [
         fields.integer(key, minimum=0) for key in ("eos_token_id", "eot_token_id", "eom_token_id") if fields.has(key)

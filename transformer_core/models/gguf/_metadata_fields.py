@@ -6,13 +6,13 @@ import numpy as np
 
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints.gguf import GgufFile
+from transformer_core.checkpoints.gguf import GgufCheckpoint
 
 ARCHITECTURE: Final = "general.architecture"
 TOKENIZER: Final = "tokenizer.ggml."
 
 
-def architecture_of(file: GgufFile) -> str:
+def architecture_of(file: GgufCheckpoint) -> str:
     """llama.cpp's name of the kind of model.
 
     Raises:
@@ -27,7 +27,7 @@ def architecture_of(file: GgufFile) -> str:
     return found
 
 
-def model_fields(file: GgufFile, architecture: str) -> ConfigFields:
+def model_fields(file: GgufCheckpoint, architecture: str) -> ConfigFields:
     """The fields ``<architecture>.*``, under their names without that.
 
     A number that is stored in f32 is the shortest decimal that it stands for: 1e-05, not 9.999999747378752e-06.
@@ -37,13 +37,13 @@ def model_fields(file: GgufFile, architecture: str) -> ConfigFields:
     return ConfigFields(values, f"{file.path}: metadata {prefix}*")
 
 
-def tokenizer_fields(file: GgufFile) -> ConfigFields:
+def tokenizer_fields(file: GgufCheckpoint) -> ConfigFields:
     """The fields ``tokenizer.ggml.*``, under their names without that."""
     values = {key[len(TOKENIZER) :]: value for key, value in file.metadata.items() if key.startswith(TOKENIZER)}
     return ConfigFields(values, f"{file.path}: metadata {TOKENIZER}*")
 
 
-def vector(file: GgufFile, key: str) -> list[float]:
+def vector(file: GgufCheckpoint, key: str) -> list[float]:
     """A stored vector of f32, as the shortest decimals."""
     return [_decimal(value) for value in file.read(key).reshape(-1).tolist()]
 

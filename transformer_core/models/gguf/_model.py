@@ -7,15 +7,15 @@ from typing import Any, Final
 from lang_core import ConfigError
 from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import RecipeOf
-from transformer_core.checkpoints.gguf import GgufFile
+from transformer_core.checkpoints.gguf import GgufCheckpoint
 from transformer_core.models import CONFIG_FILE, DecoderConfig
 from transformer_core.models.gguf._config import IGNORABLE, config_values_of, is_permuted
 from transformer_core.models.gguf._keys import GgufKeys
 from transformer_core.models.gguf._metadata_fields import architecture_of
 
 
-class GgufModel(GgufFile):
-    """A GGUF file that says of which model it has the weights.
+class GgufModel(GgufCheckpoint):
+    """A GGUF file, or the parts of one, that says of which model it has the weights.
 
     Weights become those of the Hugging Face checkpoint that the file was made from: names, fused and permuted rows and
     norms are undone as they are read. ``weights_of`` and its kin take it as any other source.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints.gguf import GgufFile
+from transformer_core.checkpoints.gguf import GgufCheckpoint
 from transformer_core.models.gguf._metadata_fields import vector
 
 _DIVISORS: Final = "rope_freqs.weight"
@@ -20,7 +20,7 @@ _ATTENTION: Final = "rope.scaling.attn_factor"
 Values = dict[str, Any]
 
 
-def rope_values(file: GgufFile, fields: ConfigFields, head_size: int) -> Values:
+def rope_values(file: GgufCheckpoint, fields: ConfigFields, head_size: int) -> Values:
     """RoPE's fields of config.json.
 
     Raises:
@@ -45,7 +45,7 @@ def rope_values(file: GgufFile, fields: ConfigFields, head_size: int) -> Values:
     return values | _SCALINGS[kind](fields, trained)
 
 
-def _longrope(file: GgufFile, fields: ConfigFields, trained: int) -> Values:
+def _longrope(file: GgufCheckpoint, fields: ConfigFields, trained: int) -> Values:
     scaling = {
         "rope_type": "longrope",
         "short_factor": vector(file, _SHORT),

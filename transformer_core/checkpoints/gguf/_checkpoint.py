@@ -1,0 +1,143 @@
+"""A model's GGUF file, or the files that it was split into."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, Self
+
+import numpy as np
+
+from lang_core import CheckpointError, TensorSpec, near_names
+from transformer_core.checkpoints.gguf._file import GgufFile
+from transformer_core.checkpoints.gguf._metadata import Value
+
+_COUNT: Final = "split.count"
+_NUMBER: Final = "split.no"
+_TENSORS: Final = "split.tensors.count"
+_PART: Final = re.compile(r"(?P<stem>.*)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf")
+_MOST_PARTS: Final = 99_999
+
+
+class GgufCheckpoint:
+    """The tensors and the metadata of a model.
+
+    Implements ``lang_core.WeightSource``. Of a model in several files (``llama-gguf-split``) any part may be given; the
+    others are looked for beside it, by their names.
+
+    Args:
+        path: of the file, or of a part.
+
+    Attributes:
+        path: as given.
+        metadata: of the file, or of the first part.
+
+    Raises:
+        CheckpointError: a file is absent or damaged, or the parts do not belong together.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        given = GgufFile(path)
+        self.path: Final = given.path
+        self._files: Final = _parts(given)
+        self.metadata: Final[Mapping[str, Value]] = self._files[0].metadata
+        self._owner: Final[dict[str, GgufFile]] = {}
+        for file in self._files:
+            for key in file.keys():  # noqa: SIM118
+                if self._owner.setdefault(key, file) is not file:
+                    raise CheckpointError(
+                        f"{file.path}: tensor {key!r} is in {self._owner[key].path}, too: fetch both files again"
+                    )
+        self._check_count()
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, in order."""
+        return [file.path for file in self._files]
+
+    def keys(self) -> Iterator[str]:
+        """The names: file by file, in the order of the data."""
+        return iter(self._owner)
+
+    def has(self, key: str) -> bool:
+        """Whether the model has this tensor."""
+        return key in self._owner
+
+    def spec(self, key: str) -> TensorSpec:
+        """As ``GgufFile.spec``."""
+        return self._file(key).spec(key)
+
+    def encoding(self, key: str) -> str | None:
+        """As ``GgufFile.encoding``."""
+        return self._file(key).encoding(key)
+
+    def read(self, key: str) -> np.ndarray:
+        """As ``GgufFile.read``."""
+        return self._file(key).read(key)
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """As ``GgufFile.read_rows``."""
+        return self._file(key).read_rows(key, start, stop)
+
+    def read_packed(self, key: str) -> np.ndarray:
+        """As ``GgufFile.read_packed``."""
+        return self._file(key).read_packed(key)
+
+    def origin(self, key: str) -> str:
+        """The path of the file that has the tensor."""
+        return self._file(key).path
+
+    def close(self) -> None:
+        """Closes every file: see ``GgufFile.close``."""
+        for file in self._files:
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _file(self, key: str) -> GgufFile:
+        file = self._owner.get(key)
+        if file is None:
+            raise CheckpointError(f"{self.path}: no tensor {key!r}{near_names(key, self._owner)}")
+        return file
+
+    def _check_count(self) -> None:
+        wanted = self.metadata.get(_TENSORS)
+        if len(self._files) > 1 and wanted is not None and wanted != len(self._owner):
+            raise CheckpointError(
+                f"{self.path}: {_TENSORS} is {wanted}, the {len(self._files)} files have {len(self._owner)} tensors: "
+                "fetch them again"
+            )
+
+
+def _parts(given: GgufFile) -> list[GgufFile]:
+    """All files of the model."""
+    count = given.metadata.get(_COUNT, 0)
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_PARTS:
+        raise CheckpointError(f"{given.path}: {_COUNT} is {count!r:.80}, expected a number of files")
+    if count <= 1:
+        return [given]
+    folder, name = os.path.split(given.path)
+    found = _PART.fullmatch(name)
+    if found is None or int(found["count"]) != count or not 1 <= int(found["number"]) <= count:
+        raise CheckpointError(
+            f"{given.path}: is one of {count} files of a model, which are called name-00001-of-{count:05d}.gguf and so "
+            "on: give it its own name again, or join them with llama-gguf-split --merge"
+        )
+    files: list[GgufFile] = []
+    for number in range(1, count + 1):
+        path = os.path.join(folder, f"{found['stem']}-{number:05d}-of-{count:05d}.gguf")
+        if not os.path.exists(path):
+            raise CheckpointError(f"{given.path}: part {number} of {count} is missing, expected {path}: fetch it")
+        files.append(_checked_part(given if path == given.path else GgufFile(path), number, count))
+    return files
+
+
+def _checked_part(file: GgufFile, number: int, count: int) -> GgufFile:
+    for key, expected in {_NUMBER: number - 1, _COUNT: count}.items():
+        found = file.metadata.get(key)
+        if found != expected:
+            raise CheckpointError(f"{file.path}: {key} is {found!r:.80}, expected {expected}: fetch the file again")
+    return file
