@@ -5,6 +5,7 @@
 'vulkan-spirv'
 """
 
+from compile_hlo.iree._bindings import check_bindings
 from compile_hlo.iree._compile import CompileReport, compile_module
 from compile_hlo.iree._counters import Counters
 from compile_hlo.iree._device_tensor import DeviceTensor
@@ -31,6 +32,7 @@ __all__ = [
     "Signature",
     "Target",
     "available",
+    "check_bindings",
     "compile_module",
     "host_cpu",
     "locate",

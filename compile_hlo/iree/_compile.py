@@ -76,7 +76,7 @@ def compile_module(
     try:
         started = time.perf_counter()
         with _tuning_flags(chosen) as tuning:
-            command = [_compiler(), source.name, "-o", str(partial.absolute()), *flags, *tuning]
+            command = [compiler_path(), source.name, "-o", str(partial.absolute()), *flags, *tuning]
             status, peak, messages = _run(command, source.parent)
         if status != 0:
             raise CompileError(_message(source, chosen.name, status, messages))
@@ -99,7 +99,7 @@ def _tuning_flags(target: Target) -> Iterator[tuple[str, ...]]:
         yield (f"--iree-codegen-tuning-spec-path={file.name}",)
 
 
-def _compiler() -> str:
+def compiler_path() -> str:
     """Returns the compiler's path. Its Python package is not imported: that alone would cost 60 MB."""
     found = importlib.util.find_spec("iree.compiler")
     for folder in (found.submodule_search_locations or ()) if found else ():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compile_hlo.iree._compile import compile_module
-from compile_hlo.iree._device_testing import STEP, archive, compiled, device_params
+from compile_hlo.iree._device_testing import STEP, archive, chain, compiled, device_params
 from compile_hlo.iree._session import Session
 from lang_core import DeviceError, InputError
 
@@ -102,11 +102,6 @@ def test_a_module_for_another_device(device: str, tmp_path: Path) -> None:
 
 def test_more_tensors_than_a_device_passes_to_one_op(device: str, tmp_path: Path) -> None:
     """IREE 3.13 fuses the chain whole, and refuses it when the module is loaded."""
-    count, kind = 40, "tensor<7x5xf32>"
-    heads = ", ".join(f"%a{i}: {kind}" for i in range(count))
-    lines = [f"    %s{i} = stablehlo.add %{'a0' if i == 1 else f's{i - 1}'}, %a{i} : {kind}" for i in range(1, count)]
-    body = "\n".join(lines)
-    text = f"module {{\n  func.func public @main({heads}) -> {kind} {{\n{body}\n    return %s39 : {kind}\n  }}\n}}\n"
-    module = compiled(text, device, tmp_path)
+    module = compiled(chain(40), device, tmp_path)
     with pytest.raises(DeviceError, match="into one that takes 41 tensors, and the device passes 32 at most: stack"):
         Session(module, device)

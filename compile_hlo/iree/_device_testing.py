@@ -41,6 +41,15 @@ def archive(folder: Path, arrays: dict[str, np.ndarray], name: str = "w.irpa") -
     return path
 
 
+def chain(count: int) -> str:
+    """A module that adds so many tensors; IREE fuses it into one op, whose result is one tensor more."""
+    kind = "tensor<7x5xf32>"
+    heads = ", ".join(f"%a{i}: {kind}" for i in range(count))
+    lines = [f"    %s{i} = stablehlo.add %{'a0' if i == 1 else f's{i - 1}'}, %a{i} : {kind}" for i in range(1, count)]
+    body = "\n".join([*lines, f"    return %s{count - 1} : {kind}"])
+    return f"module {{\n  func.func public @main({heads}) -> {kind} {{\n{body}\n  }}\n}}\n"
+
+
 # A weight, a cache row written at a position given as a scalar: what a decode step is made of.
 STEP = """module @m {
   "util.global"() {sym_name = "w", sym_visibility = "private", type = tensor<4x3xf32>, \

@@ -13,6 +13,7 @@ from typing import Final
 
 from iree import runtime
 
+from compile_hlo.iree._bindings import too_many_buffers
 from compile_hlo.iree._devices import Device, reason
 from lang_core import DeviceError, InputError
 
@@ -209,7 +210,4 @@ def _hint(failure: str) -> str:
     if match is None:
         return ""
     count, cap = (int(number) for number in match.groups() if number)
-    return (
-        f": the compiler fused a chain of ops into one that takes {count} tensors, and the device passes {cap} at "
-        f"most: stack tensors that are used alike into one"
-    )
+    return f": {too_many_buffers(count, cap)}"

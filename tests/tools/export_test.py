@@ -1,5 +1,6 @@
 """The contract of tools:export, on the demo model and golden cases."""
 
+import functools
 import hashlib
 import json
 import re
@@ -13,9 +14,12 @@ from jax.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from compile_hlo import lower_module
 from compile_hlo.archive import read_archive_index
 from compile_hlo.bundle import Bundle
-from compile_hlo.iree import compile_module
+from compile_hlo.emit import ExternalParameters
+from compile_hlo.iree import CompileReport, Target, compile_module
+from lang_core import Argument, EntryPoint, TensorSpec
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights, write_checkpoint
 from tests.tools._bundles import Finished, export, export_case, greedy, invoke, tree
@@ -352,3 +356,25 @@ def test_nan_weights_are_kept_and_reported(
         assert "model.safetensors has 1 nan, 1 inf: kept exactly as stored" in said
     data = (tmp_path / "external" / "bundle" / "weights.irpa").read_bytes()
     assert damaged.tobytes() in data
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_no_device_loads_is_refused(
+    exporting: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """Without verification too, and without the device; the compiler takes such a module."""
+    if not there:
+        monkeypatch.setattr("tools.exporting._export.available", lambda device: (False, "not here"))
+    monkeypatch.setattr("tools.exporting._export.compile_module", _compiled_chain)
+    done = exporting(*_FAST, "--output=out", "--verify=none", "--target=vmvx")
+    assert done.code == 1
+    assert "fused a chain of ops into one that takes 41 tensors, and the device passes 32 at most" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def _compiled_chain(source: Path, output: Path, target: Target) -> CompileReport:
+    arguments = tuple(Argument(f"x{i}", TensorSpec((7, 5), "f32")) for i in range(40))
+    chain = EntryPoint("main", lambda ctx, *values: {"y": functools.reduce(ctx.ops.add, values)}, arguments)
+    with source.open("w") as text:
+        lower_module([chain], text.write, ExternalParameters())
+    return compile_module(source, output, target)

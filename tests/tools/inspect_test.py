@@ -14,7 +14,7 @@ from gguf import GGMLQuantizationType
 from compile_hlo.bundle import MARK, Bundle
 from tests.goldens.cases import CASES
 from tests.goldens.gguf_files import write_gguf
-from tests.tools._bundles import Finished, export_case, invoke
+from tests.tools._bundles import Finished, export_case, greedy, invoke
 from tools import cli
 from tools import inspect_bundle as program
 
@@ -140,7 +140,14 @@ def test_a_kernel_without_a_signature_is_said_so(inspecting: Inspect, bundle: Pa
     _edit(bundle / MARK, lambda f: f["kernels"][0].update(signature=None, reason=None))
     done = inspecting(bundle, "--nohashes")
     assert done.code == 0
-    assert "block.model.layers.N    called 2 times  no signature: " in done.out
+    assert "block.model.layers.N    called 2 times  no signature: the version that wrote" in done.out
+
+
+def test_without_signatures_of_kernels_everything_runs(bundle: Path, whole: Path) -> None:
+    _edit(bundle / MARK, lambda f: f["kernels"][0].update(signature=None, reason=None))
+    (ids, logits), (same, expected) = (greedy(each, "local-sync", [1, 2], 3) for each in (bundle, whole))
+    assert ids == same
+    assert logits.tobytes() == expected.tobytes()
 
 
 def _edit(path: Path, change: Callable[[Any], None]) -> None:

@@ -23,7 +23,7 @@ from compile_hlo.bundle import (
     executable_name,
     staged,
 )
-from compile_hlo.iree import compile_module, target_named
+from compile_hlo.iree import Session, Target, available, check_bindings, compile_module, target_named
 from compile_hlo.portable import verify_text
 from lang_core import CompileError, VerificationError
 from tools.cli import say
@@ -179,6 +179,7 @@ class _Run:
                 if shutil.disk_usage(self._staging).free < _ROOM_FOR_MODULE:  # the compiler does not say so clearly
                     raise OSError(errno.ENOSPC, str(error), str(self._staging / file)) from error
                 raise
+            self._check_loads(self._staging / module, self._staging / file, target)
             return {
                 "file": file,
                 "flags": flags,
@@ -190,6 +191,15 @@ class _Run:
             }
 
         return self._steps.run(step, key, [file], make)
+
+    def _check_loads(self, module: Path, file: Path, target: Target) -> None:
+        """Refuses what the target's devices do not load: here, not when somebody runs it on one."""
+        (device,) = devices_of([target.name])
+        weights = self._staging / ARCHIVE
+        if available(device)[0] and (weights.exists() or self._export.options.weights == "inline"):
+            Session(file, device, parameters=weights if weights.exists() else None).close()
+        else:
+            check_bindings(module, target)
 
     def _verify_text(self) -> None:
         export, verify = self._export, self._export.options.verify != "none"
