@@ -20,7 +20,7 @@ Besides these, R is the number of rotated dims of a head and G = N / K the query
 """
 
 from transformer_core._attention import Attention, grouped_attention
-from transformer_core._cache import Cache, CachedLayer, CacheLayout
+from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache, shared_layout
 from transformer_core._causal_conv import CausalConv
 from transformer_core._conv1d import Conv1d
 from transformer_core._embedding import Embedding
@@ -88,6 +88,7 @@ __all__ = [
     "Routing",
     "RowPlaces",
     "Scoring",
+    "SharedCache",
     "SparseFeedForward",
     "Starts",
     "Step",
@@ -111,4 +112,5 @@ __all__ = [
     "rope_config_from_hf",
     "rope_tables",
     "row_places",
+    "shared_layout",
 ]

@@ -1,7 +1,7 @@
 """Self-attention with shared key/value heads."""
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, OpError, Tensor, f32
-from transformer_core._cache import CacheLayout
+from transformer_core._cache import CacheLayout, shared_layout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
@@ -90,6 +90,9 @@ class Attention(Module):
         window: how many keys a query sees, itself included; all where None.
         scale: of the scores; 1 / sqrt(H) where None.
         softcap: of the scores; see ``grouped_attention``.
+        owner: the number of the layer whose keys and values it reads in place of its own: it has no projections of
+            them, and ``forward`` is to be given that layer's cache.
+        lends: whether other layers read its keys and values: ``forward`` then gives them back without a cache, too.
         dtype: of the parameters.
 
     Raises:
@@ -114,22 +117,27 @@ class Attention(Module):
         window: int | None = None,
         scale: float | None = None,
         softcap: float | None = None,
+        owner: int | None = None,
+        lends: bool = False,
         dtype: DType | str = "f32",
     ) -> None:
         if heads % kv_heads:
             raise ConfigError(f"attention: {kv_heads} key/value heads do not divide {heads} query heads")
         self.kv_heads, self.group, self.head_size = kv_heads, heads // kv_heads, head_size
         self.rope_mode, self.rope, self.window, self.scale, self.softcap = rope_mode, rope, window, scale, softcap
-        self.gated, self.norm_whole = gated, norm_whole
+        self.gated, self.norm_whole, self.owner, self.lends = gated, norm_whole, owner, lends
         self.q_proj = Linear(size, heads * head_size * (2 if gated else 1), bias=qkv_bias, dtype=dtype)
-        self.k_proj = Linear(size, kv_heads * head_size, bias=qkv_bias, dtype=dtype)
-        self.v_proj = Linear(size, kv_heads * head_size, bias=qkv_bias, dtype=dtype)
+        self.k_proj, self.v_proj = (
+            Linear(size, kv_heads * head_size, bias=qkv_bias, dtype=dtype) if owner is None else None for _ in range(2)
+        )
         self.o_proj = Linear(heads * head_size, size, bias=output_bias, dtype=dtype)
         normed = [each * head_size for each in (heads, kv_heads)] if norm_whole else [head_size] * 2
         self.q_norm, self.k_norm = (
             None if norm_eps is None else RMSNorm(each, eps=norm_eps, zero_centred=zero_centred, dtype=dtype)
             for each in normed
         )
+        if owner is not None:
+            self.k_norm = None
 
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
@@ -140,13 +148,18 @@ class Attention(Module):
             ctx: where to compute.
             x: [B, T, D].
             step: what the layers share; with ``places`` where there is a cache.
-            cache: of this layer, or None.
+            cache: of this layer, or None; that of the owner, updated, where there is one.
 
         Returns:
             [B, T, D], and the updated cache.
+
+        Raises:
+            OpError: it reads another layer's keys and values, and is not given them.
         """
         ops = ctx.ops
         batch, queries, _ = x.shape
+        if self.k_proj is None or self.v_proj is None:
+            return self._reading(ctx, x, step, cache), cache
         q, k, gate = self.q_proj(ctx, x), self.k_proj(ctx, x), None
         if self.norm_whole:
             q, k = self._normed(ctx, q, k)
@@ -164,12 +177,37 @@ class Attention(Module):
         if cache is not None and step.places:
             cache = cache.updated(ctx, k, v, step.places[self.window])
             k, v = cache.key, cache.value
+        elif self.lends:
+            cache = KVCache(k, v)
+        return self._attended(ctx, q, k, v, gate, step), cache
+
+    def _reading(self, ctx: ExecutionContext, x: Tensor, step: Step, seen: KVCache | None) -> Tensor:
+        """x [B, T, D] over the owner's keys and values: [B, T, D]."""
+        if seen is None:
+            raise OpError(f"attention at {self.path!r} reads the keys and values of layer {self.owner}: pass its cache")
+        ops = ctx.ops
+        q, gate = self.q_proj(ctx, x), None
+        if self.norm_whole and self.q_norm is not None:
+            q = self.q_norm(ctx, q)
+        q = ops.reshape(q, (*x.shape[:2], self.kv_heads, self.group, -1))
+        if self.gated:
+            q, gate = ops.split(q, (self.head_size, self.head_size), 4)
+        if self.q_norm is not None and not self.norm_whole:
+            q = self.q_norm(ctx, q)
+        q = ctx.tag(self._rotated(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), step), "q")
+        return self._attended(ctx, q, seen.key, seen.value, gate, step)
+
+    def _attended(
+        self, ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, step: Step
+    ) -> Tensor:
+        """q [B, K, G, T, H], k and v [B, K, S, H], gate [B, T, K, G, H]: [B, T, D]."""
+        ops = ctx.ops
         bias = for_heads(ctx, step.biases[self.window], 5)
         heads = grouped_attention(ctx, q, k, v, bias, self.scale, self.softcap)
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
         if gate is not None:
             heads = ops.mul(heads, ops.logistic(gate))
-        return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
+        return self.o_proj(ctx, ops.reshape(heads, (*heads.shape[:2], -1)))
 
     def _normed(self, ctx: ExecutionContext, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         if self.q_norm is None or self.k_norm is None:
@@ -190,6 +228,8 @@ class Attention(Module):
         return apply_rope(ctx, x, for_heads(ctx, cos, x.ndim), for_heads(ctx, sin, x.ndim), self.rope_mode)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Keys and values [B, K, S, H]."""
-        spec = cache_spec(batch, self.kv_heads, capacity, self.head_size, self.k_proj.weight.spec.dtype)
+        """Keys and values [B, K, S, H]; nothing where they are another layer's."""
+        if self.owner is not None:
+            return shared_layout(self.owner)
+        spec = cache_spec(batch, self.kv_heads, capacity, self.head_size, self.q_proj.weight.spec.dtype)
         return kv_layout(spec, spec)

@@ -1,5 +1,6 @@
 """What a layer keeps between calls, whatever its kind."""
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,10 +26,12 @@ class CacheLayout:
         make: the cache of these tensors.
         specs: of the tensors, by name: ``.._cache`` where entries are kept by position and one that is written again
             takes the old one's place, ``.._state`` where every token changes the whole for good.
+        owner: the number of the layer whose cache this one reads; it has no tensors of its own then.
     """
 
     make: Callable[..., Cache]
     specs: Mapping[str, TensorSpec]
+    owner: int | None = None
 
     @property
     def recurrent(self) -> bool:
@@ -36,8 +39,32 @@ class CacheLayout:
         return any(name.endswith("_state") for name in self.specs)
 
 
+@dataclass(frozen=True, slots=True)
+class SharedCache:
+    """What stands for a cache where a layer reads that of another one.
+
+    Attributes:
+        owner: the number of that layer.
+        tensors: none.
+    """
+
+    owner: int
+    tensors: tuple[Tensor, ...] = ()
+
+
+def shared_layout(owner: int) -> CacheLayout:
+    """Of a layer that reads the cache of layer ``owner``."""
+    return CacheLayout(functools.partial(SharedCache, owner), {}, owner)
+
+
 class CachedLayer(Module, ABC):
-    """A layer of a decoder: ``forward(ctx, x, step, cache)`` gives the new x and the updated cache."""
+    """A layer of a decoder: ``forward(ctx, x, step, cache)`` gives the new x and the updated cache.
+
+    Attributes:
+        cache_owner: the number of the layer whose cache it reads; it is called with that one then. None: its own.
+    """
+
+    cache_owner: int | None = None
 
     @abstractmethod
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:

@@ -25,8 +25,9 @@ def run_module(flow: "FlowContext", module: Module, values: Sequence[FlowValue])
         return made if isinstance(made, tuple) else (made,)
     tensors = [value.tensor for value in values]
     if isinstance(module, _CACHED):
-        result, cache = module(flow.ctx, *tensors, flow.step, flow.slot(module))
-        flow.fill(module, cache)
+        owner = module.cache_owner if isinstance(module, CachedLayer) else None
+        result, cache = module(flow.ctx, *tensors, flow.step, flow.slot(module, owner))
+        flow.fill(module, cache if owner is None else flow.slot(module))
         return (FlowValue.of(result),)
     if isinstance(module, GatedDeltaNet):
         count = None if flow.state.step is None else flow.state.step.count

@@ -83,9 +83,10 @@ class FlowContext:
             raise OpError(f"{self.where} needs RoPE's tables: put .rope_tables(..) before this stage")
         return self.state.step
 
-    def slot(self, module: Module) -> Cache | None:
-        """What came in of a module's cache or state, or what it wrote last."""
-        return self.state.slots.get(module.path)
+    def slot(self, module: Module, sibling: int | None = None) -> Cache | None:
+        """What came in of a module's cache or state, or what it wrote last; or of another layer of its repetition."""
+        path = module.path if sibling is None else f"{module.path.rpartition('.')[0]}.{sibling}"
+        return self.state.slots.get(path)
 
     def fill(self, module: Module, cache: Cache | None) -> None:
         """Takes a module's updated cache or state."""

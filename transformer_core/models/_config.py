@@ -126,6 +126,8 @@ class DecoderConfig:
         extra_layers: how many layers checkpoints store after the last one that are not run (multi-token prediction).
         delta: of the layers with a Gated DeltaNet; None where every layer has attention.
         latent: of attention over compressed keys and values; None where attention keeps them whole.
+        cache_owners: per layer, the number of the earlier layer whose keys and values it reads; None: its own. Empty
+            where every layer has its own.
         bos_token_id: the token that begins a sequence, if there is one.
         eos_token_ids: the tokens that end one.
     """
@@ -167,6 +169,7 @@ class DecoderConfig:
     delta: DeltaConfig | None = None
     latent: LatentConfig | None = None
     extra_layers: int = 0
+    cache_owners: tuple[int | None, ...] = ()
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 

@@ -10,7 +10,7 @@ from transformer_core._kv_cache import ring_layout
 from transformer_core.flow import BuiltFlow, CompileProfile, FlowInputs, ModelFlow, Rows
 from transformer_core.models._config import DecoderConfig, family_of
 from transformer_core.models._entry_points import ENTRY_POINTS, decoder_entry_point, decoder_sizes
-from transformer_core.models._layer import norm
+from transformer_core.models._layer import cache_owner, norm
 from transformer_core.models._model import Model, Sizes, check_size
 
 Caches = tuple[Cache, ...]
@@ -54,7 +54,8 @@ class DecoderLM(Model[DecoderConfig]):
         num_layers: only so many of the first layers; all where None.
 
     Raises:
-        ConfigError: there are not so many layers, or the dtype is no floating one.
+        ConfigError: there are not so many layers, the dtype is no floating one, or a layer cannot read the keys and
+            values of the one that it is to.
     """
 
     model: Any  # the stages below ``model``: embed_tokens, layers, norm
@@ -64,6 +65,8 @@ class DecoderLM(Model[DecoderConfig]):
 
     def __init__(self, config: DecoderConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
+        for index in range(self.config.layers):
+            cache_owner(self.config, index)  # layers are made when they are asked for: too late for a clear error
         profile = CompileProfile(name="forward", sequence=1, dtype=self.dtype)
         recipe = decoder_flow(self.config)
         self._flow = BuiltFlow(recipe.name, recipe.stages, self, profile, None)

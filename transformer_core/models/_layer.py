@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from typing import Any
 
-from lang_core import DType, ExecutionContext, Module, Tensor
+from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor
 from transformer_core._attention import Attention
 from transformer_core._cache import Cache, CachedLayer, CacheLayout
 from transformer_core._feed_forward import FeedForward, SwiGLU
@@ -21,6 +21,7 @@ class AttentionLayer(CachedLayer):
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
         self.self_attn = attention(config, index, dtype)
+        self.cache_owner = cache_owner(config, index)
         self.mlp = feed_forward(config, index, dtype)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
@@ -63,6 +64,7 @@ class DecoderLayer(_ResidualLayer):
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
         self.self_attn = attention(config, index, dtype)
+        self.cache_owner = cache_owner(config, index)
         super().__init__(config, index, dtype)
 
     def mixed(self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Any) -> tuple[Tensor, Any]:
@@ -116,8 +118,12 @@ def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | LayerNorm:
 
 
 def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | LatentAttention:
-    """The attention of layer ``index``."""
-    latent = config.latent
+    """The attention of layer ``index``.
+
+    Raises:
+        ConfigError: as ``cache_owner``.
+    """
+    latent, owner = config.latent, cache_owner(config, index)
     if latent is not None:
         return LatentAttention(
             config.hidden,
@@ -149,8 +155,34 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
         window=config.windows[index],
         scale=config.scale,
         softcap=config.softcap,
+        owner=owner,
+        lends=index in config.cache_owners,
         dtype=dtype,
     )
+
+
+def cache_owner(config: DecoderConfig, index: int) -> int | None:
+    """The number of the layer whose keys and values layer ``index`` reads; None: its own.
+
+    Raises:
+        ConfigError: that layer comes later, has none of its own, or has another window or RoPE.
+    """
+    owner = config.cache_owners[index] if config.cache_owners else None
+    if owner is None:
+        return None
+    kinds = [(config.windows[each], config.rope_kinds[each] if config.rope_kinds else None) for each in (index, owner)]
+    stateful = config.delta is not None and config.delta.layers[owner]
+    if not 0 <= owner < index or config.cache_owners[owner] is not None or stateful or config.latent is not None:
+        raise ConfigError(
+            f"cache_owners: layer {index} reads the keys and values of layer {owner}: expected an earlier layer that "
+            f"has some of its own, uncompressed"
+        )
+    if kinds[0] != kinds[1]:
+        raise ConfigError(
+            f"cache_owners: layer {index} reads the keys and values of layer {owner}: expected one of the same window "
+            f"and RoPE ({kinds[0]}); found {kinds[1]}"
+        )
+    return owner
 
 
 def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
