@@ -35,7 +35,7 @@ class RowPlaces(Places):
 
     Attributes:
         at: i32 [B, T], those of a sequence distinct.
-        counts: bool [B, 1, T, 1], which entries count: the others leave what is in their places. All where None.
+        counts: bool [B, T], which entries count: the others leave what is in their places. All where None.
     """
 
     at: Tensor
@@ -43,22 +43,7 @@ class RowPlaces(Places):
 
     def written(self, ctx: ExecutionContext, cache: Tensor, new: Tensor) -> Tensor:
         """By one ``put``."""
-        ops = ctx.ops
-        if self.counts is not None:
-            new = ops.select(self.counts, new, self._before(ctx, cache, new.shape[2]))
-        return ops.put(cache, self.at, new, 2)
-
-    def _before(self, ctx: ExecutionContext, cache: Tensor, tokens: int) -> Tensor:
-        """[B, K, T, H], what is in the places: taken as rows of a matrix, which is one read of whole rows."""
-        ops = ctx.ops
-        batch, heads, capacity, size = cache.shape
-        begins = ops.mul(ops.iota((batch * heads, 1), 0), capacity)
-        at = ops.broadcast(ops.reshape(self.at, (batch, 1, tokens)), (batch, heads, tokens))
-        rows = ops.take(
-            ops.reshape(cache, (batch * heads * capacity, size)),
-            ops.add(ops.reshape(at, (batch * heads, tokens)), begins),
-        )
-        return ops.reshape(rows, (batch, heads, tokens, size))
+        return ctx.ops.put(cache, self.at, new, 2, self.counts)
 
 
 def cache_starts(ctx: ExecutionContext, position: Tensor) -> Starts:
@@ -85,5 +70,5 @@ def row_places(
     at = ops.rem(positions, capacity)
     counts = None
     if count is not None:
-        counts = ops.less(ops.iota((1, 1, tokens, 1), 2), ops.reshape(count, (batch, 1, 1, 1)))
+        counts = ops.less(ops.iota((1, tokens), 1), ops.reshape(count, (batch, 1)))
     return RowPlaces(at if at.ndim == 2 else ops.broadcast(at, (batch, tokens)), counts)

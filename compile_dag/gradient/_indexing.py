@@ -74,14 +74,15 @@ def _scatter(step: Step, g: Tensor) -> Sequence[Thunk]:
 def _put_rows(step: Step, g: Tensor) -> Sequence[Thunk]:
     """The indices of a row are distinct: no update hides another one."""
     (axis,) = step.attributes
-    _, indices, updates = step.inputs
+    _, indices, updates, *where = step.inputs
     ops = step.ops
+    along = [dim if i in (0, axis) else 1 for i, dim in enumerate(updates.shape)]
 
     def of_updates() -> Tensor:
-        along = [dim if i in (0, axis) else 1 for i, dim in enumerate(updates.shape)]
-        return ops.gather(g, ops.broadcast(ops.reshape(indices, along), updates.shape), axis)
+        found = ops.gather(g, ops.broadcast(ops.reshape(indices, along), updates.shape), axis)
+        return ops.select(ops.reshape(where[0], along), found, 0.0) if where else found
 
-    return lambda: ops.put(g, indices, step.zeros_like(updates), axis), None, of_updates
+    return lambda: ops.put(g, indices, step.zeros_like(updates), axis, *where), None, of_updates, *[None] * len(where)
 
 
 def _at(step: Step, x: Tensor) -> Tensor:

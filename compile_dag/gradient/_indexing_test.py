@@ -29,23 +29,25 @@ def test_dynamic_update_slice(at) -> None:
     )
 
 
+@pytest.mark.parametrize("chosen", [False, True])
 @pytest.mark.parametrize("axis", [1, 2])
-def test_put(axis: int) -> None:
+def test_put(axis: int, chosen: bool) -> None:
     indices = np.array([[2, -4], [9, 1], [0, 1]], np.int32)  # of a row distinct, clamped too
+    made = np.array([[True, False], [True, True], [False, False]]) if chosen else np.ones((3, 2), np.bool_)
     shape = [3, 4, 5]
     shape[axis] = 2
 
     def wanted(x, updates):
-        turned, rows = jnp.moveaxis(x, axis, 1), np.arange(3)[:, None]
-        put = turned.at[rows, np.clip(indices, 0, x.shape[axis] - 1)].set(jnp.moveaxis(updates, axis, 1))
+        turned, rows = jnp.moveaxis(x, axis, 1), np.broadcast_to(np.arange(3)[:, None], (3, 2))
+        places = np.clip(indices, 0, x.shape[axis] - 1)
+        put = turned.at[rows[made], places[made]].set(jnp.moveaxis(updates, axis, 1)[made])
         return jnp.moveaxis(put, 1, axis)
 
-    check(
-        lambda ctx, x, updates: ctx.ops.put(x, ctx.ops.constant(indices), updates, axis),
-        wanted,
-        normal(3, 4, 5),
-        normal(*shape, seed=1),
-    )
+    def fn(ctx, x, updates):
+        where = (ctx.ops.constant(made),) if chosen else ()
+        return ctx.ops.put(x, ctx.ops.constant(indices), updates, axis, *where)
+
+    check(fn, wanted, normal(3, 4, 5), normal(*shape, seed=1))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -11,7 +11,7 @@ from compile_hlo.emit._aligned import begins_off, somewhere
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import DType, TensorSpec
+from lang_core import DType, TensorSpec, bool_
 
 _COMBINES: Final = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
@@ -145,53 +145,70 @@ def _put(e: Emitter, node: Node) -> None:
     """A scatter of slices into x as a matrix of them: IREE 3.13 makes one dispatch of it that writes in place.
 
     Scatters with batching dimensions, or into an axis that is not the first, get copies and loops around them, and one
-    dynamic_update_slice per row reads its start back to the host, wrongly on Vulkan.
+    dynamic_update_slice per row reads its start back to the host, wrongly on Vulkan. Updates that are not made are what
+    stands in their places: nothing can be dropped, for IREE writes wherever a scatter points.
     """
-    x, indices, updates = node.inputs
+    x, indices, updates, *where = node.inputs
     axis = node.attributes[0]
     if not updates.spec.size:
         e.alias(node, e.name(x))
         return
     between, size, width = math.prod(x.shape[1:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
     lines = TensorSpec((x.shape[0], between, indices.shape[1]), indices.dtype)
-    first, last = (e.scalar(number, indices.dtype) for number in (0, size - 1))
-    inside = e.new(
-        f"stablehlo.clamp {first}, {e.name(indices)}, {last} : ({tensor_type(TensorSpec((), indices.dtype))}, "
-        f"{tensor_type(indices.spec)}, {tensor_type(TensorSpec((), indices.dtype))}) -> {tensor_type(indices.spec)}"
-    )
-    spread = e.new(
-        f"stablehlo.broadcast_in_dim {inside}, dims = [0, 2] : ({tensor_type(indices.spec)}) -> {tensor_type(lines)}"
-    )
-    begins = (np.arange(x.shape[0] * between) * size).astype(indices.dtype.numpy).reshape(lines.shape[:2])
-    begin = e.constant(begins)
-    begin = e.new(
-        f"stablehlo.broadcast_in_dim {begin}, dims = [0, 1] : "
-        f"({tensor_type(TensorSpec(begins.shape, indices.dtype))}) -> {tensor_type(lines)}"
-    )
-    places = e.new(f"stablehlo.add {begin}, {spread} : {tensor_type(lines)}")
-    matrix = TensorSpec((begins.size * size, width), x.dtype)
-    rows = TensorSpec((lines.size, width), x.dtype)
+    matrix, rows = TensorSpec((x.shape[0] * between * size, width), x.dtype), TensorSpec((lines.size, width), x.dtype)
     column = TensorSpec((lines.size, 1), indices.dtype)
-    into, what, where = (
-        _reshaped(e, name, old, new)
-        for name, old, new in (
-            (e.name(x), x.spec, matrix),
-            (e.name(updates), updates.spec, rows),
-            (places, lines, column),
+    places = _reshaped(e, _row_numbers(e, indices, lines, size), lines, column)
+    into = _reshaped(e, e.name(x), x.spec, matrix)
+    new = _reshaped(e, e.name(updates), updates.spec, rows)
+    if where:
+        old = e.new(
+            f'"stablehlo.gather"({into}, {places}) <{{dimension_numbers = #stablehlo.gather<offset_dims = [1], '
+            f"collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, "
+            f"slice_sizes = array<i64: 1, {width}>}}> : "
+            f"({tensor_type(matrix)}, {tensor_type(column)}) -> {tensor_type(rows)}"
         )
+        spread = _spread(e, e.name(where[0]), where[0].spec, TensorSpec(lines.shape, bool_), (0, 2))
+        line = _reshaped(e, spread, TensorSpec(lines.shape, bool_), TensorSpec((lines.size,), bool_))
+        chosen = _spread(e, line, TensorSpec((lines.size,), bool_), TensorSpec(rows.shape, bool_), (0,))
+        new = e.select(chosen, new, old, rows)
+    result = _scattered_rows(e, into, places, new, (matrix, column, rows))
+    e.define(node, f"stablehlo.reshape {result} : ({tensor_type(matrix)}) -> {tensor_type(x.spec)}")
+
+
+def _row_numbers(e: Emitter, indices: Value, lines: TensorSpec, size: int) -> str:
+    """indices [B, T], clamped, as rows of x [B, .., size, ..] seen as a matrix: [B, between, T]."""
+    number = tensor_type(TensorSpec((), indices.dtype))
+    first, last = (e.scalar(each, indices.dtype) for each in (0, size - 1))
+    inside = e.new(
+        f"stablehlo.clamp {first}, {e.name(indices)}, {last} : "
+        f"({number}, {tensor_type(indices.spec)}, {number}) -> {tensor_type(indices.spec)}"
     )
-    element = tensor_type(TensorSpec((), x.dtype))
-    result, old, new = e.fresh(), e.fresh(), e.fresh()
+    begins = (np.arange(lines.shape[0] * lines.shape[1]) * size).astype(indices.dtype.numpy).reshape(lines.shape[:2])
+    begin = _spread(e, e.constant(begins), TensorSpec(begins.shape, indices.dtype), lines, (0, 1))
+    spread = _spread(e, inside, indices.spec, lines, (0, 2))
+    return e.new(f"stablehlo.add {begin}, {spread} : {tensor_type(lines)}")
+
+
+def _spread(e: Emitter, name: str, old: TensorSpec, new: TensorSpec, dims: tuple[int, ...]) -> str:
+    return e.new(
+        f"stablehlo.broadcast_in_dim {name}, dims = {integers(dims)} : ({tensor_type(old)}) -> {tensor_type(new)}"
+    )
+
+
+def _scattered_rows(e: Emitter, into: str, places: str, new: str, specs: tuple[TensorSpec, ...]) -> str:
+    matrix, column, rows = map(tensor_type, specs)
+    element = tensor_type(TensorSpec((), specs[0].dtype))
+    result, old, chosen = e.fresh(), e.fresh(), e.fresh()
     e.line(
-        f'{result} = "stablehlo.scatter"({into}, {where}, {what}) '
+        f'{result} = "stablehlo.scatter"({into}, {places}, {new}) '
         f"<{{indices_are_sorted = false, unique_indices = true, scatter_dimension_numbers = #stablehlo.scatter<"
         f"update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
         f"index_vector_dim = 1>}}> ({{"
     )
-    e.line(f"^bb0({old}: {element}, {new}: {element}):")
-    e.line(f"stablehlo.return {new} : {element}")
-    e.line(f"}}) : ({tensor_type(matrix)}, {tensor_type(column)}, {tensor_type(rows)}) -> {tensor_type(matrix)}")
-    e.define(node, f"stablehlo.reshape {result} : ({tensor_type(matrix)}) -> {tensor_type(x.spec)}")
+    e.line(f"^bb0({old}: {element}, {chosen}: {element}):")
+    e.line(f"stablehlo.return {chosen} : {element}")
+    e.line(f"}}) : ({matrix}, {column}, {rows}) -> {matrix}")
+    return result
 
 
 def _reshaped(e: Emitter, name: str, old: TensorSpec, new: TensorSpec) -> str:

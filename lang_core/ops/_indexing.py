@@ -168,7 +168,8 @@ _SCATTER = define(
 )
 
 
-def _infer_put(x: TensorSpec, indices: TensorSpec, updates: TensorSpec, axis: int) -> Specs:
+def _infer_put(x: TensorSpec, indices: TensorSpec, updates: TensorSpec, *where_and_axis: Any) -> Specs:
+    *where, axis = where_and_axis
     require_axis(axis, x.ndim, "put_c1")
     require(axis > 0, "put_c1", "axis 0 is that of the rows")
     rows = indices.dtype in _INDEX_DTYPES and indices.ndim == 2 and indices.shape[0] == x.shape[0]
@@ -177,14 +178,18 @@ def _infer_put(x: TensorSpec, indices: TensorSpec, updates: TensorSpec, axis: in
     fits = updates.shape == wanted and updates.dtype is x.dtype
     require(fits, "put_c3", f"updates are {updates!r} where {x.dtype}{list(wanted)} is wanted")
     require(indices.shape[1] <= x.shape[axis], "put_c4", f"{indices.shape[1]} places in {x.shape[axis]}")
+    chosen = all(each.dtype is bool_ and each.shape == indices.shape for each in where)
+    require(chosen, "put_c5", f"where is {where} for indices {indices.shape}")
     return (x,)
 
 
-def _eager_put(x: Array, indices: Array, updates: Array, axis: int) -> Array:
+def _eager_put(x: Array, indices: Array, updates: Array, *where_and_axis: Any) -> Array:
+    *where, axis = where_and_axis
     result = x.copy()
-    rows = np.arange(x.shape[0])[:, None]
+    rows = np.broadcast_to(np.arange(x.shape[0])[:, None], indices.shape)
     places = np.clip(indices, 0, max(x.shape[axis] - 1, 0))
-    np.moveaxis(result, axis, 1)[rows, places] = np.moveaxis(updates, axis, 1)
+    made = where[0] if where else np.ones(indices.shape, np.bool_)
+    np.moveaxis(result, axis, 1)[rows[made], places[made]] = np.moveaxis(updates, axis, 1)[made]
     return result
 
 
@@ -192,12 +197,14 @@ _PUT = define(
     "put",
     attributes=("axis",),
     summary="x with x[b, .., indices[b, t], ..] set to updates[b, .., t, ..] along axis, for every b of the first "
-    "axis. Indices are clamped; those of one b are to be distinct then.",
+    "axis, if where[b, t] holds; always without where. Indices are clamped; those of one b are to be distinct then, "
+    "of updates that are not made, too.",
     constraints=(
         "axis is one of x's, and not the first",
         "indices is i32 or i64 [B, T], B being x's first dimension",
         "updates has x's shape with T along axis, and x's dtype",
         "T is not more than x has along axis",
+        "where is bool [B, T]",
     ),
     shape_rule=_infer_put,
     eager_rule=_eager_put,
@@ -237,6 +244,7 @@ class IndexingOps(OpsBase):
         """x with its elements at ``indices`` along ``axis`` set to, or combined with, ``updates``."""
         return self._apply(_SCATTER, (x, indices, updates), (positive_axis(axis, x.ndim), reduction))
 
-    def put(self, x: Tensor, indices: Operand, updates: Tensor, axis: int) -> Tensor:
-        """x with ``x[b, .., indices[b, t], ..] = updates[b, .., t, ..]`` along ``axis``."""
-        return self._apply(_PUT, (x, indices, updates), (positive_axis(axis, x.ndim),))
+    def put(self, x: Tensor, indices: Operand, updates: Tensor, axis: int, where: Operand | None = None) -> Tensor:
+        """x with ``x[b, .., indices[b, t], ..] = updates[b, .., t, ..]`` along ``axis``, if ``where[b, t]``."""
+        chosen = () if where is None else (where,)
+        return self._apply(_PUT, (x, indices, updates, *chosen), (positive_axis(axis, x.ndim),))

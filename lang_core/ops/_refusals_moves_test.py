@@ -178,6 +178,12 @@ def test_put_c4() -> None:
     refused("put_c4", "f32[2,3] i32[2,4] f32[2,4]", (1,), "4 places in 3")
 
 
+def test_put_c5() -> None:
+    for where in ("bool[2]", "bool[2,2]", "i32[2,1]"):
+        found = where.replace("[", r"\[").replace("]", r"\]")
+        refused("put_c5", f"f32[2,3] i32[2,1] f32[2,1] {where}", (1,), rf"where is \[{found}\] for indices \(2, 1\)")
+
+
 def test_while_c1() -> None:
     cond = Returning(spec("bool[1]"))
     refused("while_c1", "f32[2]", (cond, Returning(spec("f32[2]")), 1), r"cond returns \(bool\[1\],\)")

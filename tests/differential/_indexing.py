@@ -89,16 +89,18 @@ def _put(draw: Draw, name: str) -> Trial:
         places = rng.integers(-9, 9, places.shape).astype(places.dtype)
     at = tuple(count if i == axis else dim for i, dim in enumerate(shape))
     x, updates = wild(rng, shape, dtype, True), wild(rng, at, dtype, True)
-    fn = lambda c, x, i, u: c.ops.put(x, i, u, said)  # noqa: E731
-    wanted = lambda x, i, u: _put_by_jax(x, jnp.clip(i, 0, max(shape[axis] - 1, 0)), u, axis)  # noqa: E731
-    return Trial(name, f"axis={said}", fn, (x, places, updates), wanted, (dtype.name,), exact=True)
+    where = [rng.random(places.shape) < 0.6] if draw(st.booleans()) else []
+    fn = lambda c, x, i, u, *w: c.ops.put(x, i, u, said, *w)  # noqa: E731
+    wanted = lambda x, i, u, *w: _put_by_jax(x, jnp.clip(i, 0, max(shape[axis] - 1, 0)), u, axis, *w)  # noqa: E731
+    return Trial(name, f"axis={said}", fn, (x, places, updates, *where), wanted, (dtype.name,), exact=True)
 
 
-def _put_by_jax(x: Any, places: Any, updates: Any, axis: int) -> Any:
+def _put_by_jax(x: Any, places: Any, updates: Any, axis: int, where: Any = True) -> Any:
     if not updates.size:
         return x
-    rows = jnp.arange(x.shape[0])[:, None]
-    return jnp.moveaxis(jnp.moveaxis(x, axis, 1).at[rows, places].set(jnp.moveaxis(updates, axis, 1)), 1, axis)
+    rows, places = jnp.arange(x.shape[0])[:, None], jnp.where(where, places, x.shape[axis])
+    put = jnp.moveaxis(x, axis, 1).at[rows, places].set(jnp.moveaxis(updates, axis, 1), mode="drop")
+    return jnp.moveaxis(put, 1, axis)
 
 
 @trials("scatter")

@@ -276,6 +276,9 @@ def _indexing(dtype: DType) -> Iterator[Case]:
         own = np.array([[4, -3], [0, 9], [2, 1]], index)
         put = lambda c, x, i, u: c.ops.put(c.ops.reverse(x, (0,)), i, u, 2)  # noqa: E731
         yield Case("put", f"put_{tag}", dtype, put, (small(dtype, 3, 2, 5, 3), own, small(dtype, 3, 2, 2, 3)))
+        some = lambda c, x, i, u, w: c.ops.put(c.ops.reverse(x, (0,)), i, u, 2, w)  # noqa: E731
+        kept = np.array([[True, False], [False, False], [True, True]])
+        yield Case("put", f"put_where_{tag}", dtype, some, (small(dtype, 3, 2, 5), own, small(dtype, 3, 2, 2), kept))
         last = lambda c, x, i, u: c.ops.put(c.ops.reverse(x, (0,)), i, u, 1)  # noqa: E731
         yield Case("put", f"put_last_{tag}", dtype, last, (small(dtype, 3, 5), own, small(dtype, 3, 2)))
         for reduction in ("set", "add", "mul", "max", "min"):
