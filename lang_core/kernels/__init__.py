@@ -51,7 +51,7 @@ from lang_core.kernels._errors import CacheWarning, ConfigSelectionError, Kernel
 from lang_core.kernels._executor import Executor
 from lang_core.kernels._gradient import COMPOSITE, KernelCall
 from lang_core.kernels._invocation import Cfg, Invocation, Out
-from lang_core.kernels._kernel import Kernel
+from lang_core.kernels._kernel import KERNEL_CLASSES, Kernel
 from lang_core.kernels._labels import extract_labels_from_hlo_text, find_labels_in_lowered, label
 from lang_core.kernels._offline import (
     AutotuningResult,
@@ -88,6 +88,7 @@ from lang_core.kernels._tuner import Tuner
 __all__ = [
     "COMPOSITE",
     "HEURISTIC",
+    "KERNEL_CLASSES",
     "OVERRIDE",
     "PINNED",
     "POLICIES",

@@ -79,7 +79,12 @@ class Kernel(Generic[Cfg, Out]):
     @property
     def source(self) -> str:
         """A hash of the class's source."""
-        return source_hash(type(self), Kernel)
+        return self.class_source()
+
+    @classmethod
+    def class_source(cls) -> str:
+        """The same, without an instance."""
+        return source_hash(cls, Kernel)
 
     def prepare(self, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Checks and transforms a caller's arguments, before a configuration is chosen."""

@@ -1,6 +1,7 @@
 """Pictures with matplotlib: apart from the rest, for it takes a second and 60 MB to import."""
 
+from tools.drawing._candidate_bars import Candidate, write_candidate_bars
 from tools.drawing._heat_strip import check_picture, write_picture
 from tools.drawing._loss_curve import write_loss_curve
 
-__all__ = ["check_picture", "write_loss_curve", "write_picture"]
+__all__ = ["Candidate", "check_picture", "write_candidate_bars", "write_loss_curve", "write_picture"]

@@ -1,0 +1,19 @@
+"""What ``tools:tune`` does: lists, explains, pins, forgets, carries and tunes configurations of kernels."""
+
+from tools.tuning._entries import clear_entries, find_entry, pin_entry
+from tools.tuning._explain import as_json, cfg_text, entries_text, explanation
+from tools.tuning._tune import TunedCall, load_kernels, tune_recorded, tuned_text
+
+__all__ = [
+    "TunedCall",
+    "as_json",
+    "cfg_text",
+    "clear_entries",
+    "entries_text",
+    "explanation",
+    "find_entry",
+    "load_kernels",
+    "pin_entry",
+    "tune_recorded",
+    "tuned_text",
+]
