@@ -81,9 +81,7 @@ class Registry:
     Attributes:
         inputs: in order.
         step: of ``rope_tables``.
-        vocabulary: V, from ``token_embed``.
-        size: D, from ``token_embed``.
-        embedding: the weight of ``token_embed``.
+        embedding: the weight [V, D] of ``token_embed``.
         tied_heads: the names of heads that are the embedding.
         result: the name of the result.
         takes_last: whether a stage asks for the last row.
@@ -91,8 +89,6 @@ class Registry:
 
     inputs: dict[str, InputSpec] = field(default_factory=dict)
     step: SharedStep | None = None
-    vocabulary: int | None = None
-    size: int | None = None
     embedding: Parameter | None = None
     tied_heads: list[str] = field(default_factory=list)
     result: str = "output"
@@ -131,9 +127,18 @@ class BuildContext:
         Raises:
             ConfigError: there is none.
         """
-        if self.registry.size is None:
+        return self.embedding.spec.shape[1]
+
+    @property
+    def embedding(self) -> Parameter:
+        """The weight [V, D] of ``token_embed``.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if self.registry.embedding is None:
             raise ConfigError("the model's size is not known: put .token_embed(..) before this stage, or give the size")
-        return self.registry.size
+        return self.registry.embedding
 
     def attach(self, name: str, module: M) -> M:
         """Puts a module at a dotted name below the group.

@@ -9,7 +9,7 @@ from transformer_core._cache import Cache
 from transformer_core.flow._build import BuildContext, Registry, Stage, run_parts
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import CompileProfile
-from transformer_core.flow._stages import build_stages
+from transformer_core.flow._stages import build_stages, needed
 from transformer_core.flow._state import DecodeBindings, FlowState
 from transformer_core.flow._value import FlowValue, as_tensor, bind
 from transformer_core.flow._weights import FlowWeights
@@ -84,9 +84,7 @@ class BuiltFlow:
             state.inputs[each.name] = FlowValue.of(tensor)
         state.position, state.last, state.bindings = inputs.position, inputs.last, inputs.bindings
         state.slots = dict(inputs.caches or {})
-        result = run_parts(flow, self.parts, None)
-        if result is None:
-            raise OpError(f"flow {self.name!r}: no stage gives a value")
+        result = needed(run_parts(flow, self.parts, None), self.name)
         if state.residual is not None:
             raise OpError(f"flow {self.name!r}: a residual is stored and never added: put .add_residual()")
         for path in inputs.caches or ():

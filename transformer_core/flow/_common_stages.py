@@ -53,7 +53,6 @@ class TokenEmbed:
 
     def build(self, build: BuildContext) -> Sequence[Part]:
         """Makes the embedding, and tells the other stages V and D."""
-        build.registry.vocabulary, build.registry.size = self.vocabulary, self.size
         embedding = build.attach(self.name, Embedding(self.vocabulary, self.size, dtype=build.dtype))
         build.registry.embedding = embedding.weight
         return (_TokenEmbedPart(embedding, self.name),)
@@ -164,34 +163,27 @@ class Head:
         build.registry.result = "logits"
         if self.tied and (self.bias or self.vocabulary is not None):
             raise ConfigError(f"stage {self.name!r}: a tied head is the embedding: it has no bias and no other size")
-        size, vocabulary = build.size, self.vocabulary or build.registry.vocabulary
-        if vocabulary is None:
-            raise ConfigError(f"stage {self.name!r}: the vocabulary is not known: pass vocabulary=")
+        embedding = build.embedding
         if self.tied:
             build.registry.tied_heads.append(self.name)
-            return (_HeadPart(None, self),)
-        linear = Linear(size, vocabulary, bias=self.bias, dtype=build.dtype)
-        return (_HeadPart(build.attach(self.name, linear), self),)
+            return (_HeadPart(embedding, None, self),)
+        vocabulary = embedding.spec.shape[0] if self.vocabulary is None else self.vocabulary
+        linear = build.attach(self.name, Linear(build.size, vocabulary, bias=self.bias, dtype=build.dtype))
+        return (_HeadPart(linear.weight, linear.bias, self),)
 
 
 @dataclass(frozen=True, slots=True)
 class _HeadPart:
-    linear: Linear | None
+    weight: Parameter
+    bias: Parameter | None
     stage: Head
 
     def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue:
-        x = needed(x, self.stage.name)
-        weight: Parameter | None = flow.state.embedding if self.linear is None else self.linear.weight
-        if weight is None:
-            raise OpError(
-                f"stage {self.stage.name!r} is tied to an embedding, and no .token_embed(..) has run before it"
-            )
-        if x.shape[-1:] != weight.spec.shape[-1:]:
-            raise OpError(f"stage {self.stage.name!r}: expected [.., {weight.spec.shape[-1]}]; found {x.spec!r}")
-        bias = None if self.linear is None else self.linear.bias
-        return FlowValue.of(
-            logits_of(flow.ctx, x.tensor, weight, bias, scale=self.stage.scale, softcap=self.stage.softcap)
-        )
+        x, size = needed(x, self.stage.name), self.weight.spec.shape[1]
+        if x.shape[-1:] != (size,):
+            raise OpError(f"stage {self.stage.name!r}: expected [.., {size}]; found {x.spec!r}")
+        scale, softcap = self.stage.scale, self.stage.softcap
+        return FlowValue.of(logits_of(flow.ctx, x.tensor, self.weight, self.bias, scale=scale, softcap=softcap))
 
 
 @dataclass(frozen=True, slots=True)

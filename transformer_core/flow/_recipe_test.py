@@ -5,9 +5,11 @@ import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, OpError, TensorSpec
 from transformer_core._feed_forward import FeedForward, SwiGLU
+from transformer_core._linear import Linear
 from transformer_core._norm import LayerNorm, RMSNorm
-from transformer_core._weights_for_tests import context_of
-from transformer_core.flow import BuildContext, CompileProfile, FlowModel, ModelFlow, Rows, sequence, when
+from transformer_core._rope_config import RopeConfig
+from transformer_core._weights_for_tests import RandomWeights, context_of
+from transformer_core.flow import BuildContext, CompileProfile, FlowModel, Memory, ModelFlow, Rows, sequence, when
 
 PROFILE = CompileProfile.preset("training", sequence=5)
 IDS = np.array([[3, 1, 4, 1, 5]], np.int32)
@@ -168,6 +170,7 @@ def test_patch_wants_one_of_two():
         (LM.stage("lm_head", _norm), "stage 'lm_head': the name is taken by another stage"),
         (LM.stage("lm_head.norm", _norm), "stage 'lm_head.norm': 'lm_head' is a Linear, which takes no further stages"),
         (LM.include("model.layers", LAYER), "stage 'model.layers': the name is taken by another stage"),
+        (LM.include("model", LAYER), "stage 'model': the name is taken by another stage"),
         (LM.stage("path", _norm), "stage 'path': 'path' cannot be part of a path"),
         (LM.stage("entry_point", _norm), "'entry_point' cannot be part of a path"),
         (LM.stage("weights", _norm), "'weights' cannot be part of a path"),
@@ -226,3 +229,27 @@ def test_a_recipe_must_begin_with_an_input():
     recipe = ModelFlow("m").custom("twice", lambda flow, x: x).input("x", (2,))
     with pytest.raises(OpError, match=r"stage 'twice' has no value to take: begin the recipe with \.input"):
         recipe.build(PROFILE).trace()
+
+
+def test_a_head_takes_what_is_as_wide_as_the_embedding():
+    narrow = LM.patch("model.norm", lambda build: Linear(build.size, 5))
+    with pytest.raises(OpError, match=r"stage 'lm_head': expected \[\.\., 8\]; found f32\[1,5,5\]"):
+        narrow.build(PROFILE).trace()
+    wide = LM.without("lm_head").lm_head(vocabulary=13, bias=True, name="head").build(PROFILE)
+    assert wide.trace().results["logits"].shape == (1, 5, 13)
+    assert [path for path, _ in wide.named_parameters()][-2:] == ["head.weight", "head.bias"]
+
+
+def test_learned_positions_are_added_and_must_be_known():
+    rope = RopeConfig(rotated=4, trained_length=16)
+    recipe = ModelFlow("m").input("ids", ("B", "T"), "i32").rope_tables(rope).token_embed(11, 8).position_embed(16)
+    model = recipe.build(PROFILE)
+    weights = RandomWeights(model)
+    found = model(context_of(model), IDS)["output"].numpy()
+    words, places = (weights.read(f"embed_{name}.weight") for name in ("tokens", "positions"))
+    np.testing.assert_array_equal(found, words[IDS] + places[:5])
+    bound = CompileProfile(name="m", sequence=2, memory=Memory.BINDINGS)
+    with pytest.raises(
+        ConfigError, match="stage 'embed_positions': learned positions need memory none, taps or caches"
+    ):
+        recipe.build(bound)

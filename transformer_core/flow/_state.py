@@ -42,7 +42,7 @@ class FlowState:
         last: as position, the row of the last token that counts; None where all do.
         bindings: what the caller computed; None where ``rope_tables`` computes it.
         step: RoPE's cos and sin, the masks and where caches are written: from ``rope_tables``.
-        embedding: the weight [V, D] of ``token_embed``, for a tied head.
+        embedding: the weight [V, D] of ``token_embed``.
         hidden: the spec of the residual stream, from ``token_embed``.
         residual: between ``store_residual`` and ``add_residual``.
         streams: by name.
