@@ -24,6 +24,9 @@ class _EveryFileCollects:
 def pytest_args(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """The command line of pytest for the files and flags in argv, under Bazel's test environment."""
     args = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--strict-markers"]
+    # Folders above a test may lack their __init__.py here. Without this, a test in a folder gguf would be imported as a
+    # part of the package gguf of somebody else.
+    args += ["-o", "consider_namespace_packages=true"]
     for rule in _WARNINGS:
         args += ["-W", rule]
     if "XML_OUTPUT_FILE" in environ:

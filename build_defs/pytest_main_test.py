@@ -15,7 +15,7 @@ def run_main(folder: Path, sources: dict[str, str], **environ: str) -> subproces
     for name, source in sources.items():
         (folder / name).write_text(source)
     command = [sys.executable, "-S", pytest_main.__file__, *(str(folder / name) for name in sources)]
-    env = {"PYTHONPATH": ":".join(sys.path), **environ}
+    env = {"PYTHONPATH": ":".join([*sys.path, str(folder)]), **environ}
     return subprocess.run(command, env=env, cwd=folder, text=True, capture_output=True, check=False)
 
 
@@ -51,6 +51,15 @@ def test_a_filter_selects_and_may_select_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flag", ["--strict-markers", "--import-mode=importlib", "x.py"])
 def test_args(flag: str) -> None:
     assert flag in pytest_main.pytest_args(["x.py"], {})
+
+
+def test_a_folder_may_have_the_name_of_a_package_of_somebody_else(tmp_path: Path) -> None:
+    """Although the folder above it has no __init__.py here: Bazel brings those alone that a target names."""
+    folder = tmp_path / "ours" / "numpy"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    done = run_main(tmp_path, {"ours/numpy/a_test.py": "import numpy\ndef test_it(): numpy.zeros(3)\n"})
+    assert done.returncode == 0, done.stdout
 
 
 def test_bazels_report_is_written(tmp_path: Path) -> None:

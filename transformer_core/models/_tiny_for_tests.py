@@ -5,7 +5,7 @@ from typing import Any
 from transformer_core._moe import Routing
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import LinearScaling
-from transformer_core.models._config import DecoderConfig, DeltaConfig, ExpertsConfig, LatentConfig
+from transformer_core.models import DecoderConfig, DeltaConfig, ExpertsConfig, LatentConfig
 
 LLAMA = DecoderConfig(
     architecture="LlamaForCausalLM",
