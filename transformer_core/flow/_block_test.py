@@ -216,6 +216,13 @@ def test_stages_in_the_wrong_order(recipe: ModelFlow, message: str):
         recipe.build(PROFILE).trace()
 
 
+def test_what_is_added_to_a_residual_is_scaled():
+    recipe = INPUT.store_residual().custom("squared", lambda flow, x: flow.emit("mul", x, x))
+    for scale in (1.0, 0.5):
+        model = recipe.add_residual(scale).build(PROFILE)
+        np.testing.assert_array_equal(model(EagerExecutionContext(), X)["output"].numpy(), X + scale * (X * X))
+
+
 def test_rows_at_takes_a_row_of_each_sequence():
     recipe = ModelFlow("m").input("rows", ("B",), "i32").input("x", ("B", "T", 2)).rows_at("rows")
     x, rows = np.arange(24, dtype=np.float32).reshape(3, 4, 2), np.array([3, 0, 2], np.int32)
