@@ -27,7 +27,19 @@ from tests.goldens.gguf_files import write_gguf
 _DATA: Final = Path(__file__).parent / "data"
 _STEPS: Final = 8
 _TOP: Final = 4
-_PRES: Final = ("gpt-2", "llama-bpe", "dbrx", "qwen2", "tekken", "gpt-4o", "smollm", "refact", "stablelm2")
+_PRES: Final = (
+    None,
+    "default",
+    "gpt-2",
+    "llama-bpe",
+    "dbrx",
+    "qwen2",
+    "tekken",
+    "gpt-4o",
+    "smollm",
+    "refact",
+    "stablelm2",
+)
 
 
 def _plain_tokens(count: int) -> Callable[[GGUFWriter], None]:

@@ -52,7 +52,8 @@ def _metadata(model: str, pre: str | None) -> dict[str, Any]:
     fields = _VOCABULARIES["vocabularies"][model]
     found = {"model": model, "tokens": fields["tokens"], "token_type": fields["types"], "add_bos_token": False}
     if model == "gpt2":
-        found |= {"pre": pre, "merges": [" ".join(pair) for pair in fields["merges"]]}
+        found |= {"pre": pre} if pre else {}
+        found["merges"] = [" ".join(pair) for pair in fields["merges"]]
     else:
         found["scores"] = fields["scores"]
     return {"general.architecture": "llama"} | {f"tokenizer.ggml.{key}": value for key, value in found.items()}

@@ -26,14 +26,14 @@ class _Split(NamedTuple):
     """How text is cut before merging (``tokenizer.ggml.pre``), as llama.cpp does for the name.
 
     Attributes:
-        pattern: of a piece; that of GPT-2 where None.
+        patterns: of pieces, each for the pieces of the one before; that of GPT-2 where there is none.
         digits: whether each digit is a piece first.
         whole: whether a piece that is a token is not merged anew (``ignore_merges``).
         bos: whether the first token is put before a text where the file does not say.
         composed: whether text is brought into Unicode's form C first.
     """
 
-    pattern: str | None = None
+    patterns: tuple[str, ...] = ()
     digits: bool = False
     whole: bool = False
     bos: bool = False
@@ -42,18 +42,27 @@ class _Split(NamedTuple):
 
 _GPT2: Final = _Split()
 _DIGITS: Final = _Split(digits=True)
+_DEFAULT: Final = "default"
 _SPLITS: Final = {
+    _DEFAULT: _Split(
+        (
+            r"[\p{P}\$\+<=>\^~\|]+",
+            r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+            r"\p{N}+",
+            r"[0-9][0-9][0-9]",
+        )
+    ),
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe", "mellum", "modern-bert"), _GPT2),
     **dict.fromkeys(("starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"), _DIGITS),
     **dict.fromkeys(
         ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
-        _Split(_LLAMA3, whole=True, bos=True),
+        _Split((_LLAMA3,), whole=True, bos=True),
     ),
-    **dict.fromkeys(("dbrx", "smaug-bpe"), _Split(_LLAMA3)),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "megrez"), _Split(_QWEN2, composed=True)),
-    "stablelm2": _Split(_QWEN2),
-    "tekken": _Split(_TEKKEN, whole=True, bos=True),
-    **dict.fromkeys(("gpt-4o", "llama4"), _Split(_GPT4O)),
+    **dict.fromkeys(("dbrx", "smaug-bpe"), _Split((_LLAMA3,))),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "megrez"), _Split((_QWEN2,), composed=True)),
+    "stablelm2": _Split((_QWEN2,)),
+    "tekken": _Split((_TEKKEN,), whole=True, bos=True),
+    **dict.fromkeys(("gpt-4o", "llama4"), _Split((_GPT4O,))),
 }
 
 
@@ -85,7 +94,7 @@ def byte_level_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
 
 
 def _split_of(vocabulary: Vocabulary) -> _Split:
-    name = vocabulary.fields.get("pre")
+    name = vocabulary.fields.get("pre", _DEFAULT)  # which llama.cpp takes for files that are older than the field
     found = _SPLITS.get(name) if isinstance(name, str) else None
     if found is None:
         hint = near_names(name, _SPLITS) if isinstance(name, str) else ""
@@ -96,14 +105,14 @@ def _split_of(vocabulary: Vocabulary) -> _Split:
 
 
 def _pre_tokenizer(split: _Split) -> Any:
-    if split.pattern is None:
+    if not split.patterns:
         pieces = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
         return (
             pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pieces]) if split.digits else pieces
         )
     return pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(split.pattern), behavior="isolated"),
+            *(pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in split.patterns),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

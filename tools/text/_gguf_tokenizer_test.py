@@ -166,7 +166,7 @@ def test_no_tokenizer(tmp_path: Path) -> None:
         ({"model": "rwkv"}, r"some.gguf: tokenizer.ggml.model: expected one of gpt2, llama; found 'rwkv'"),
         (
             {"pre": "llama-bqe"},
-            r"tokenizer.ggml.pre: expected one of gpt-2, .*; found 'llama-bqe'; did you mean",
+            r"tokenizer.ggml.pre: expected one of default, gpt-2, .*; found 'llama-bqe'; did you mean",
         ),
         ({"pre": None}, r"tokenizer.ggml.pre: expected one of .*; found None"),
     ],
