@@ -19,6 +19,8 @@ class Argument:
         kind: ``"scalar"`` where the caller passes a number rather than a buffer.
         alias_result: the result that takes over this argument's buffer. Such an argument is donated: it is
             updated in place, and its old value is gone after the call.
+        bounds: the least and the greatest number that it may hold, of an integer argument: a position beyond the caches
+            would overwrite what is in them. Sessions refuse others.
         copied: the function updates this argument in place although the caller keeps it: sessions pass a copy.
     """
 
@@ -27,6 +29,7 @@ class Argument:
     kind: Literal["tensor", "scalar"] = "tensor"
     alias_result: str | None = None
     copied: bool = False
+    bounds: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.kind == "scalar" and self.spec.shape:
@@ -34,6 +37,12 @@ class Argument:
         if self.copied and (self.kind == "scalar" or self.alias_result is not None):
             what = "a scalar" if self.kind == "scalar" else "donated"
             raise RecordingError(f"argument {self.name!r}: only a tensor that is kept can be copied, and it is {what}")
+
+        if self.bounds is not None and not (self.spec.dtype.is_integer and self.bounds[0] <= self.bounds[1]):
+            raise RecordingError(
+                f"argument {self.name!r}: bounds are two integers, the lesser first, of an integer argument; found "
+                f"{self.bounds} of {self.spec!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,7 @@ def signature(entry_point: EntryPointConfig, *, guarded: bool = False) -> Signat
                 argument.kind,
                 donated=argument.donated,
                 alias_result=_taking_over(argument, results),
+                bounds=None if argument.bounds is None else (argument.bounds[0], argument.bounds[1]),
                 hazard=argument.kind == "tensor" and (argument.guarded or guarded) and not argument.donated,
             )
             for argument in entry_point.args

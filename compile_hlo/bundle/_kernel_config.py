@@ -30,6 +30,7 @@ class ArgumentConfig:
         effective: what the program does with the buffer: IN, OUT, INOUT; None where it was not recorded.
         in_place: the result named by ``alias_result`` is an update of the argument and lies in its buffer; else it
             has one of its own.
+        bounds: the least and the greatest number that it may hold; sessions refuse others.
         guarded: the compiled code may write into the buffer although it is not donated: sessions pass a copy.
     """
 
@@ -43,6 +44,7 @@ class ArgumentConfig:
     effective: str | None = None
     guarded: bool = True
     in_place: bool = True
+    bounds: list[int] | None = None
 
     @property
     def spec(self) -> TensorSpec:
@@ -177,6 +179,8 @@ def _entry_point(fields: Mapping[str, Any]) -> EntryPointConfig:
         _ = each.spec  # raises where shape or dtype is damaged
     names = {each.name for each in results}
     for each in args:
+        least, most = each.bounds or (0, 0)  # raises where they are damaged
+        _ = least <= most
         if each.alias_result is not None and each.alias_result not in names:
             raise KeyError(each.alias_result)
     return EntryPointConfig(fields["name"], args, results)
@@ -236,6 +240,7 @@ def entry_point_config(
                 effective=known[argument.name].effective if argument.name in known else "IN",
                 guarded=argument.name in known and known[argument.name].guarded,
                 in_place=argument.name in known and known[argument.name].in_place,
+                bounds=None if argument.bounds is None else list(argument.bounds),
             )
             for argument in arguments
         ],

@@ -14,7 +14,7 @@ from compile_hlo.iree._devices import reason
 from compile_hlo.iree._program import IREE_ERRORS, Program
 from compile_hlo.iree._signature import ArgumentSpec, Signature
 from compile_hlo.iree._tap import Tap
-from lang_core import DeviceError
+from lang_core import DeviceError, InputError
 
 Value = np.ndarray | np.generic | DeviceTensor | int | float
 
@@ -54,7 +54,8 @@ class Function:
         Raises:
             DeviceError: the session is closed; an argument's count, kind, shape or dtype is wrong, or it is dead; a
                 donated tensor is passed twice; or the device failed.
-            InputError: the call is dumped, and the dump cannot be written.
+            InputError: a number is out of an argument's bounds (of what a device holds nothing is known); or the call
+                is dumped, and the dump cannot be written.
         """
         program = self._program
         with program.lock:
@@ -147,6 +148,7 @@ class Function:
         for argument, value in zip(arguments, values, strict=True):
             if argument.kind == "scalar":
                 self._check_scalar(argument, value)
+                self._check_bounds(argument, value)
                 continue
             if isinstance(value, DeviceTensor):
                 self._check_handle(argument, value)
@@ -163,6 +165,20 @@ class Function:
                 raise self._mismatch(argument, f"a {type(value).__name__}")
             elif value.shape != argument.spec.shape or value.dtype != argument.spec.dtype.numpy:
                 raise self._mismatch(argument, f"an array of shape {value.shape} and dtype {value.dtype}")
+            else:
+                self._check_bounds(argument, value)
+
+    def _check_bounds(self, argument: ArgumentSpec, value: Value) -> None:
+        numbers = np.asarray(value)
+        if argument.bounds is None or not numbers.size:
+            return
+        least, most = argument.bounds
+        if numbers.min() < least or numbers.max() > most:
+            wrong = numbers.min() if numbers.min() < least else numbers.max()
+            raise InputError(
+                f"{self.name!r}: argument {argument.name!r}: expected {least} to {most}; found {wrong}: the bundle was "
+                f"exported for no more"
+            )
 
     def _check_handle(self, argument: ArgumentSpec, value: DeviceTensor) -> None:
         value.check(f"pass for {argument.name!r} of {self.name!r}")

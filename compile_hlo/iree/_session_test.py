@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ from compile_hlo.iree._device_testing import STEP, archive, compiled, device_par
 from compile_hlo.iree._devices import Device
 from compile_hlo.iree._session import Session
 from compile_hlo.iree._signature import ArgumentSpec, ResultSpec, Signature
-from lang_core import DTYPES, DeviceError, DType, TensorSpec, bf16, bool_, f16, f32, f64, i32
+from lang_core import DTYPES, DeviceError, DType, InputError, TensorSpec, bf16, bool_, f16, f32, f64, i32
 
 _W = np.arange(12, dtype=np.float32).reshape(4, 3)
 _X = np.array([[1, 2, 3], [4, 5, 7]], np.float32)
@@ -111,6 +112,20 @@ def test_wrong_arguments_are_refused_before_the_call(session: Session, args: tup
     with pytest.raises(DeviceError, match=message):
         session.function("main")(*args)
     assert session.counters.calls == session.counters.bytes_in == 0
+
+
+def test_numbers_out_of_bounds_are_refused_before_the_call(step: tuple[Path, Path], device: str) -> None:
+    position, x, cache = _signature().arguments
+    bound = dataclasses.replace(position, bounds=(-1, 4)), x, cache
+    signatures = {"main": dataclasses.replace(_signature(), arguments=bound)}
+    with Session(step[0], device, parameters=step[1], signatures=signatures) as session:
+        held = session.zeros(_SPECS["c"])
+        for wrong in (5, np.int32(-2)):
+            message = f"'main': argument 'pos': expected -1 to 4; found {wrong}: the bundle was exported for no more"
+            with pytest.raises(InputError, match=message):
+                session.function("main")(wrong, _X, held)
+        assert session.counters.calls == 0
+        assert session.function("main")(4, _X, held)[1].numpy()[0, 4].tolist() == _X[1].tolist()
 
 
 def test_a_tensor_of_another_shape_or_session_is_refused(session: Session, step: tuple[Path, Path]) -> None:

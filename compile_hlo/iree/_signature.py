@@ -26,6 +26,7 @@ class ArgumentSpec:
         alias_result: the index of the result that comes back in this argument's buffer.
         hazard: the compiled code may write into this argument though it is not donated (it reaches a
             ``dynamic_update_slice`` or ``scatter``): a handle's buffer is copied before the call.
+        bounds: the least and the greatest number that it may hold.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ArgumentSpec:
     donated: bool = False
     alias_result: int | None = None
     hazard: bool = False
+    bounds: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 
 from compile_hlo.bundle import Bundle
 from compile_hlo.iree import available, target_of_device
+from lang_core import InputError
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import export_case, greedy
@@ -43,6 +44,11 @@ def test_rows_say_what_they_say_alone(name: str, device: str, tmp_path: Path) ->
         found, logits = _generated(model, prompts, case.steps)
         calls = -(-len(prompts[1]) // 3), case.steps - 1
         assert session.counters.calls == sum(calls)
+        beyond = np.full(_BATCH, model.capacity, np.int32)
+        with pytest.raises(
+            InputError, match=f"'decode': argument 'position': expected 0 to {model.capacity - 1}; found"
+        ):
+            model.decode(np.zeros(_BATCH, np.int32), beyond)
         assert session.counters.bytes_guarded == 0
         assert session.counters.bytes_out == sum(calls) * 4 * _BATCH * model.vocabulary
         caches = sum(a.spec.nbytes for a in bundle.entry_point("prefill").args if a.donated)

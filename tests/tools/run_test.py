@@ -138,6 +138,8 @@ def test_missing_inputs(running: Run, inputs: dict[str, Path], tmp_path: Path) -
         ("position", np.zeros(1, np.int32), "found int32[1], 'position' is i32[]"),
         (_NAMES[0], np.zeros(_CACHE, np.float32), "is bf16[1,3,7,8]"),
         ("position", np.array([{}], object), "no .npy file: "),
+        ("position", np.array(5, np.int32), "'prefill': argument 'position': expected 0 to 4; found 5"),
+        ("last", np.array(-1, np.int32), "'prefill': argument 'last': expected 0 to 2; found -1"),
     ],
 )
 def test_arrays_that_do_not_fit(

@@ -55,7 +55,9 @@ def decoder_entry_point(model: "DecoderLM", name: str, sizes: Sizes) -> EntryPoi
     batch, sequence, scored = sizes.batch, sizes.sequence, sizes.score_tokens or sizes.sequence
     most = max(sequence, scored)  # whatever the name: entry points made apart have the same caches
     layouts = model.cache_layouts(batch, sizes.max_sequence, most if sizes.window_caches == "ring" else None)
-    extend = functools.partial(_extend, model, layouts, batch=batch, per_row=sizes.positions == "per_row")
+    extend = functools.partial(
+        _extend, model, layouts, batch=batch, capacity=sizes.max_sequence, per_row=sizes.positions == "per_row"
+    )
     makers: dict[str, Callable[[], EntryPoint]] = {
         "forward": lambda: _forward(model, batch, sequence),
         "prefill": lambda: extend("prefill", sequence),
@@ -94,10 +96,17 @@ def _forward(model: "DecoderLM", batch: int, sequence: int) -> EntryPoint:
 
 
 def _extend(
-    model: "DecoderLM", layouts: Sequence[CacheLayout], name: str, tokens: int, *, batch: int, per_row: bool
+    model: "DecoderLM",
+    layouts: Sequence[CacheLayout],
+    name: str,
+    tokens: int,
+    *,
+    batch: int,
+    capacity: int,
+    per_row: bool,
 ) -> EntryPoint:
     """``prefill`` and ``score``, with ``last``, or ``decode``, without."""
-    places = ("position",) if name == "decode" else ("position", "last")
+    places = _places_of(name, tokens, capacity, batch if per_row else None)
     specs = {f"layers.{i}.{part}": spec for i, layout in enumerate(layouts) for part, spec in layout.specs.items()}
 
     def extend(ctx: ExecutionContext, token_ids: Tensor, *others: Tensor) -> Mapping[str, Tensor]:
@@ -110,17 +119,19 @@ def _extend(
 
     arguments = (
         _token_ids(batch, tokens),
-        *(_place(place, batch if per_row else None) for place in places),
+        *places,
         *(Argument(cache, spec, alias_result=cache) for cache, spec in specs.items()),
     )
     return EntryPoint(name, extend, arguments)
 
 
-def _place(name: str, rows: int | None) -> Argument:
-    """A position for all rows, or one for each."""
-    if rows is None:
-        return Argument(name, TensorSpec((), "i32"), kind="scalar")
-    return Argument(name, TensorSpec((rows,), "i32"))
+def _places_of(name: str, tokens: int, capacity: int, rows: int | None) -> tuple[Argument, ...]:
+    """``position``, and but for decode ``last``: numbers for all rows, or one for each."""
+    spec = TensorSpec(() if rows is None else (rows,), "i32")
+    kind = "scalar" if rows is None else "tensor"
+    position = Argument("position", spec, kind, bounds=(0, capacity - (tokens if rows is None else 1)))
+    last = Argument("last", spec, kind, bounds=(0 if rows is None else -1, tokens - 1))
+    return (position,) if name == "decode" else (position, last)
 
 
 def _token_ids(batch: int, tokens: int) -> Argument:

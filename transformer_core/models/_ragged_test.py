@@ -143,6 +143,11 @@ def test_signatures() -> None:
         assert [a.kind for a in entry.arguments[:3]] == ["tensor"] * 3
         assert {a.spec for a in entry.arguments[1:3]} == {TensorSpec((3,), "i32")}
     assert score.arguments[0].spec.shape == (3, 4)
+    bounds = [[a.bounds for a in entry.arguments[1:3]] for entry in (prefill, score, decode)]
+    assert bounds == [[(0, 8), (-1, 4)], [(0, 8), (-1, 3)], [(0, 8), None]]
+    shared = entry_points(DecoderLM(changed()), names=("prefill", "decode", "score"), **sizes)
+    bounds = [[a.bounds for a in entry.arguments[1:3]] for entry in shared]
+    assert bounds == [[(0, 4), (0, 4)], [(0, 8), None], [(0, 5), (0, 3)]]
     assert [a.name for a in decode.arguments[:3]] == ["token_ids", "position", "layers.0.key_cache"]
 
 
