@@ -45,6 +45,7 @@ def write_gguf(
     pack: Pack | None = None,
     tokenizer: Callable[[GGUFWriter], None] | None = None,
     tensors_per_file: int = 0,
+    stack_experts: bool = True,
 ) -> dict[str, np.ndarray]:
     """Writes a case's model.
 
@@ -53,6 +54,7 @@ def write_gguf(
         case: the model.
         pack: the type of a matrix, by its name in the file and its shape; as stored in the checkpoint where None.
         tokenizer: adds the tokenizer's fields; only ids that begin and end sequences where None.
+        stack_experts: whether all experts of a projection are one tensor; in early files each is one.
         tensors_per_file: the most that a file has, where there are to be several; 0 for one file.
 
     Returns:
@@ -64,7 +66,7 @@ def write_gguf(
     (tokenizer or _add_tokens(config))(writer)
     tensors = {**_converted(case, name), **_rope_tensors(config, name)}
     found: dict[str, np.ndarray] = {}
-    for key, array in tensors.items():
+    for key, array in (tensors if stack_experts else _unstacked(tensors)).items():
         kind = pack(key, array.shape) if pack and array.ndim > 1 else None
         found[key] = _add(writer, key, array, kind)
     writer.write_header_to_file()
@@ -119,6 +121,14 @@ def _stacked(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             projection = _EXPERT_NAMES.get(found[3], found[3])
             made.setdefault(f"{found[1]}.mlp.experts.{projection}.weight", []).append(array)
     return {key: np.stack(value) if isinstance(value, list) else value for key, value in made.items()}
+
+
+def _unstacked(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    made: dict[str, np.ndarray] = {}
+    for key, array in tensors.items():
+        stem, found, kind = key.partition("_exps")
+        made |= {f"{stem}.{index}{kind}": each for index, each in enumerate(array)} if found else {key: array}
+    return made
 
 
 def _changed(key: str, array: np.ndarray, config: Config, name: str) -> np.ndarray:

@@ -111,3 +111,16 @@ def test_fewer_layers_and_what_comes_after_them(tmp_path: Path) -> None:
         model = DecoderLM(file.config(), num_layers=2)
         found = audit(file, stored_specs(model, file), ignorable=unused_keys(model, file))
     assert {key.split(".")[1] for key in found.ignored} == {"2"}
+
+
+def test_experts_one_by_one(tmp_path: Path) -> None:
+    """As in the first GGUF files of Mixtral."""
+    for stack in (True, False):
+        write_gguf(tmp_path / f"{stack}.gguf", CASES["mixtral"], stack_experts=stack)
+    with GgufModel(tmp_path / "True.gguf") as whole, GgufModel(tmp_path / "False.gguf") as parts:
+        assert parts.has("blk.1.ffn_down.4.weight")
+        model = DecoderLM(parts.config())
+        audit(parts, stored_specs(model, parts), tied=tied_keys(model, parts), ignorable=unused_keys(model, parts))
+        found, expected = weights_of(model, parts), weights_of(model, whole)
+        for path, _ in model.named_parameters():
+            np.testing.assert_array_equal(found.read(path), expected.read(path))

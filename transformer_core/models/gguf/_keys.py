@@ -5,7 +5,7 @@ from typing import Final
 
 from lang_core import WeightSource
 from transformer_core._rope_config import RopeMode
-from transformer_core.checkpoints import Cut, Recipe, Stored
+from transformer_core.checkpoints import Cut, Recipe, Stacked, Stored
 from transformer_core.models import DecoderConfig
 from transformer_core.models.gguf._recipes import LessOne, SplitHalves
 
@@ -74,7 +74,7 @@ class GgufKeys:
             return self._stored(f"{_WHOLE.get(module, module)}.{kind}", shape, name)
         layer, path = found[1], found[2]
         if path in _EXPERTS:
-            return Stored(f"blk.{layer}.{_EXPERTS[path]}.weight", shape)
+            return _experts(f"blk.{layer}.{_EXPERTS[path]}", shape, source)
         module, _, kind = path.rpartition(".")
         key = f"blk.{layer}.{self._names.get(module, module)}.{kind}"
         fused = self._parts.get(module)
@@ -88,6 +88,14 @@ class GgufKeys:
     def _stored(self, key: str, shape: tuple[int, ...], name: str) -> Recipe:
         sums = self._config.zero_centred and name.endswith("norm.weight")
         return LessOne(key, shape) if sums else Stored(key, shape)
+
+
+def _experts(key: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
+    """All experts of a projection: in one tensor, or in one each, as files of early 2024 have them."""
+    alone = key.removesuffix("_exps")
+    if source.has(f"{alone}.0.weight") and not source.has(f"{key}.weight"):
+        return Stacked([f"{alone}.{expert}.weight" for expert in range(shape[0])], shape[1:])
+    return Stored(f"{key}.weight", shape)
 
 
 def _cut(
