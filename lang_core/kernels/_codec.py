@@ -24,6 +24,8 @@ def encode(cfg: Any) -> Any:
         return {"__enum__": _name(type(cfg)), "value": cfg.name}
     if isinstance(cfg, _PLAIN):
         return cfg
+    if isinstance(cfg, np.generic):
+        return encode(cfg.item())
     if isinstance(cfg, DType | np.dtype):
         return {"__dtype__": cfg.name, "table": isinstance(cfg, DType)}
     if isinstance(cfg, list):

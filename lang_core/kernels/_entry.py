@@ -134,5 +134,9 @@ class Selection(NamedTuple):
 
 
 def cfg_name(cfg: Any) -> str:
-    """A configuration as text, the same for equal ones."""
-    return json.dumps(encode(cfg), sort_keys=True, separators=(",", ":"))
+    """A configuration as text, the same for equal ones; of a class that is none of data, by its attributes."""
+    try:
+        return json.dumps(encode(cfg), sort_keys=True, separators=(",", ":"))
+    except KernelError:  # it cannot be written to disk, and may serve in memory all the same
+        attributes = getattr(cfg, "__dict__", None)
+        return repr(cfg) if attributes is None else f"{type(cfg).__qualname__}({attributes!r})"

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lang_core._errors import near_names
-from lang_core.kernels._codec import encode
-from lang_core.kernels._entry import Key
+from lang_core.kernels._entry import Key, cfg_name
 from lang_core.kernels._errors import KernelError
 from lang_core.kernels._invocation import Invocation
 from lang_core.kernels._kernel import Kernel
@@ -52,8 +51,17 @@ def stamp_of(mode: str, prefix: str, key: Key, inv: Invocation[Any, Any], kernel
     if mode == "hash":
         return plain
     args, kwargs = inv.specs()
-    more = {"args": describe(args), "kwargs": describe(kwargs), "cfg": encode(cfg)}
+    more = {"args": describe(args), "kwargs": describe(kwargs), "cfg": json.loads(_as_json(cfg))}
     return f"{plain} {json.dumps(more, sort_keys=True, separators=(',', ':'))}"
+
+
+def _as_json(cfg: Any) -> str:
+    name = cfg_name(cfg)
+    try:
+        json.loads(name)
+    except ValueError:  # a class that is none of data
+        return json.dumps(name)
+    return name
 
 
 def labels_in(text: str, prefix: str | None = None) -> list[tuple[str, str]]:

@@ -126,11 +126,15 @@ def recorded_calls() -> list[RecordedCall]:
     return list(_RECORDED.values())
 
 
-def get_invocations(dev: str) -> dict[str, Calls]:
-    """What this process recorded for a device: op to call key to (kernel, args, kwargs), arrays as specs."""
+def get_invocations(dev: str | None = None) -> dict[str, Calls]:
+    """What this process recorded for a device: op to call key to (kernel, args, kwargs), arrays as specs.
+
+    Args:
+        dev: the device part of keys, see ``device_fingerprint``; all devices if None.
+    """
     found: dict[str, Calls] = {}
     for key, call in _RECORDED.items():
-        if key.device == dev:
+        if dev in (None, key.device):
             found.setdefault(key.op, {})[key.call] = (call.make_kernel(), call.args, call.kwargs)
     return found
 

@@ -76,6 +76,7 @@ def test_calls_are_noted_once_as_specs_after_prepare(record: Path) -> None:
     assert calls[0].kwargs == {"dtype": f32, "pair": (1, "a")}
     assert [call._replace(live=None) for call in recorded_calls()] == calls
     assert get_invocations("another device") == {}
+    assert get_invocations() == get_invocations(device_fingerprint())
     by_op = get_invocations(device_fingerprint())["tests.scale@v0"]
     assert [(args, kwargs["pair"]) for _, args, kwargs in by_op.values()] == [(call.args, (1, "a")) for call in calls]
     inv = Invocation("tests.scale", (np.ones((1, 3), np.float32), 0.5), {"dtype": f32, "pair": (1, "a")})

@@ -308,3 +308,36 @@ def test_the_real_clock_finds_the_faster_one() -> None:
 
 def test_clock_is_a_tuner() -> None:
     assert Clock(lambda cfg: 1.0).autotune(lambda cfg: lambda: cfg * 0, (), {}, [1, 2]) == 1
+
+
+class _Loose:
+    """A configuration that nobody made for being written down."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+
+def test_configurations_of_any_class_are_tuned_and_kept_in_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    class Times(Kernel[Any, np.ndarray]):
+        op_id = "tests.times"
+
+        def run(self, a: Any, *, cfg: Any) -> Any:
+            return a * (cfg.factor > 0)
+
+        def heuristic_cfg(self, inv: Any) -> Any:
+            return _Loose(1)
+
+        def candidate_cfgs(self, inv: Any) -> list[Any]:
+            return [_Loose(1), _Loose(2), _Loose(2)]
+
+    made, _, clock = chain(lambda cfg: 1.0 / cfg.factor)
+    monkeypatch.setenv("TAPELINE_OPS_STAMP", "json")
+    a = matrices()[0]
+    np.testing.assert_array_equal(Executor(made)(Times(), a), a)
+    assert Executor(made).choose_config(Times(), a).factor == 2
+    assert [cfg.factor for cfg in clock.tuned] == [1, 2]
+    made, _, _ = chain(lambda cfg: 1.0, persistent=PersistentCache(path=tmp_path / "k.json"))
+    with pytest.raises(KernelError, match=r"_Loose in it, which cannot be remembered: use a dataclass of numbers"):
+        Executor(made)(Times(), a)
