@@ -104,7 +104,9 @@ class IreeCompiler:
 
     Args:
         device: its name, see ``compile_hlo.iree.DEVICES``.
-        flags: of the compiler, after the target's.
+        flags: of the compiler, after the target's. Those of a configuration that has ``compile_flags`` come after them.
+        parameters: the archive with the weights that kernels read; None where they read none.
+        scope: the archive's name in modules.
 
     Attributes:
         name: ``iree``.
@@ -112,7 +114,14 @@ class IreeCompiler:
 
     name = "iree"
 
-    def __init__(self, device: str = "local-task", flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        device: str = "local-task",
+        flags: Sequence[str] = (),
+        parameters: Path | None = None,
+        scope: str = "model",
+    ) -> None:
+        self._parameters, self._scope = parameters, scope
         self._target: Final = target_named(target_of_device(device))
         self._flags: Final = tuple(flags)
         self._device_name: Final = device
@@ -135,11 +144,12 @@ class IreeCompiler:
             CompileError: IREE refuses it.
         """
         module = KernelModule(request)
-        return IreeFunction(module, self._session(module.text))
+        flags = (*self._flags, *getattr(request.call.cfg, "compile_flags", ()))
+        return IreeFunction(module, self._session(module.text, flags))
 
-    def _session(self, text: str) -> Session:
+    def _session(self, text: str, flags: tuple[str, ...]) -> Session:
         """The module, loaded; what was timed as a candidate is not compiled again."""
-        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
+        code = "\n".join([*flags, *(line for line in text.splitlines() if not line.lstrip().startswith("//"))])
         if code not in self._loaded:
             if self._device is None:
                 self._device = Device(self._device_name)
@@ -148,6 +158,7 @@ class IreeCompiler:
             with tempfile.TemporaryDirectory(prefix="tapeline-kernel-") as folder:
                 source, compiled = Path(folder, "kernel.mlir"), Path(folder, "kernel.vmfb")
                 source.write_text(text)
-                compile_module(source, compiled, self._target, extra_flags=self._flags)
-                self._loaded[code] = Session(compiled, self._device)
+                compile_module(source, compiled, self._target, extra_flags=flags)
+                weights: dict[str, Any] = {"parameters": self._parameters, "scope": self._scope}
+                self._loaded[code] = Session(compiled, self._device, **weights)
         return self._loaded[code]
