@@ -1,5 +1,6 @@
 """A kernel recorded, lowered to StableHLO, compiled and run by IREE."""
 
+import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -26,6 +27,8 @@ from lang_core.kernels import (
 ENTRY_POINT: Final = "main"
 # Modules that a compiler keeps, besides those that somebody calls.
 _KEPT: Final = 32
+# Fields of a target that an environment has by other names; what it has besides decides about its code, too.
+_TOLD: Final = ("name", "flags", "devices", "cpu")
 _PLATFORMS: Final = {"vulkan": "gpu", "cuda": "gpu"}
 
 
@@ -132,7 +135,8 @@ class IreeCompiler:
         """The device, IREE's versions, and all flags of the compiler."""
         del arrays
         versions = tuple(f"{name} {version(name)}" for name in ("iree-base-compiler", "iree-base-runtime"))
-        flags = (*self._target.flags, *self._flags)
+        more = {name: value for name, value in dataclasses.asdict(self._target).items() if name not in _TOLD}
+        flags = (*self._target.flags, *self._flags, *(f"{name}={value}" for name, value in more.items() if value))
         platform = _PLATFORMS.get(self._device_name, "cpu")
         return Environment("iree", platform, self._device_name, cpu_model(), versions, flags)
 

@@ -123,7 +123,9 @@ def autotune_recorded(
         entries.append(Entry(key.op, key.call, selection.cfg, key.device, call.key.device, selection))
     if progress is not None:
         progress(len(todo), len(todo), "")
-    return AutotuningResult(device_fingerprint(), tuple(entries), tuple(skipped))
+    devices = {entry.device for entry in entries}
+    device = devices.pop() if len(devices) == 1 else device_fingerprint()
+    return AutotuningResult(device, tuple(entries), tuple(skipped))
 
 
 def autotune_lowered(module: Any, chooser: Any = None, **options: Any) -> AutotuningResult:
