@@ -47,10 +47,17 @@ def tag_info(node: Node) -> TagInfo:
 
 
 def _of_package(line: str) -> str:
-    """The line without the folder that its package was imported from, which differs from machine to machine."""
+    """The line without the folder that its package was imported from, which differs from machine to machine.
+
+    That is the shortest of the search path, for the folder of a program lies in it, too. Bazel adds the folder of all
+    repositories, ``program.runfiles``; what is imported by way of it lies in one of them.
+    """
     file = PurePath(line)
-    folders = [folder for folder in sys.path if folder and file.is_relative_to(folder)]
-    return file.relative_to(min(folders, key=len)).as_posix() if folders else file.name
+    folders = [PurePath(folder) for folder in sys.path if folder and file.is_relative_to(folder)]
+    folders = [
+        folder / file.relative_to(folder).parts[0] if folder.suffix == ".runfiles" else folder for folder in folders
+    ]
+    return file.relative_to(min(folders, key=lambda each: len(each.parts))).as_posix() if folders else file.name
 
 
 def has_tags(node: Node) -> bool:

@@ -71,6 +71,17 @@ def test_lines_leave_out_where_the_package_was_imported_from(monkeypatch: pytest
     assert _of_package("unknown") == "unknown"
 
 
+@pytest.mark.parametrize("root", ["tapeline", "_main"])
+def test_lines_in_bazel_are_those_of_the_repository(monkeypatch: pytest.MonkeyPatch, root: str) -> None:
+    """With and without the repository's own folder on the path; other repositories likewise."""
+    runfiles = "/cache/bin/tools/run.runfiles"
+    packages = f"{runfiles}/pip_other/site-packages"
+    for path in ([runfiles], [f"{runfiles}/{root}/tools", runfiles, f"{runfiles}/{root}", packages]):
+        monkeypatch.setattr("sys.path", path)
+        assert _of_package(f"{runfiles}/{root}/tools/demo/_model.py:5") == "tools/demo/_model.py:5"
+    assert _of_package(f"{packages}/other/model.py:7") == "site-packages/other/model.py:7"
+
+
 def test_a_graph_with_tags_is_evaluated_with_them() -> None:
     selection = TagSelection(["*", "round"])
     graph = record(Model(), X, input_names=["x"], tags=selection)

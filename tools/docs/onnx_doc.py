@@ -12,6 +12,7 @@ from tests.conformance._onnx_cases import Case, onnx_cases
 from tests.conformance._onnx_kinds import TRANSFORMER_OPS
 from tests.conformance._onnx_selection import LIMITS, limit_of
 
+_DEVICES: Final = ("local-task", "local-sync", "vmvx", "vulkan")
 _HEADER: Final = """\
 # ONNX operator cases
 
@@ -29,8 +30,8 @@ reference rounds after each step, ours once), all others exactly.
 
 A case that is expressible and wrong in one of these modes fails a test: there is none. On IREE's devices
 `tests/conformance:devices_test` runs some cases of each op that a transformer uses, and with `TAPELINE_ONNX=all` in its
-environment every case; what IREE 3.13's compiler refuses stands below. Models of your own, in ONNX's form on disk:
-`bazel run //tests/conformance:onnx_model -- --model DIR`.
+environment every case, and each that is said not to run there; what IREE 3.13's compiler refuses stands below. Models
+of your own, in ONNX's form on disk: `bazel run //tests/conformance:onnx_model -- --model DIR`.
 
 """
 
@@ -42,6 +43,9 @@ def render() -> str:
     lines += [
         "## In short\n",
         *_summary(cases),
+        "",
+        "## On devices\n",
+        *_devices(cases),
         "",
         "## What devices cannot run\n",
         *_limits(cases),
@@ -67,6 +71,21 @@ def _summary(cases: tuple[Case, ...]) -> Iterator[str]:
     reasons = Counter(case.reason for case in cases if case.reason)
     for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
         yield f"- {count}: {reason}"
+
+
+def _devices(cases: tuple[Case, ...]) -> Iterator[str]:
+    yield "Of the cases that are expressible, those that pass: all but what the next table has.\n"
+    yield f"| cases | {' | '.join(_DEVICES)} | on all of them |"
+    yield "|---|" + "---|" * (len(_DEVICES) + 1)
+    for title, chosen in (
+        ("of ops that a transformer uses", [case for case in cases if case.kind in TRANSFORMER_OPS]),
+        ("all", cases),
+    ):
+        right = [case for case in chosen if case.reason is None]
+        passed = [{case.name for case in right if limit_of(case, device) is None} for device in _DEVICES]
+        columns = [f"{len(each)} of {len(right)} ({len(each) / len(right):.1%})" for each in passed]
+        both = set.intersection(*passed)
+        yield f"| {title} | {' | '.join(columns)} | {len(both)} ({len(both) / len(right):.1%}) |"
 
 
 def _limits(cases: tuple[Case, ...]) -> Iterator[str]:
