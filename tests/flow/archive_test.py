@@ -1,9 +1,11 @@
 """Weights that stages load by key or synthesise go the way of all weights: text, archive, device."""
 
+import gc
 from pathlib import Path
 
 import numpy as np
 
+from compile_dag import Value
 from compile_hlo import lower_module
 from compile_hlo.archive import ArchiveEntry, write_archive
 from compile_hlo.emit import ExternalParameters
@@ -68,3 +70,23 @@ def test_a_device_finds_them_in_the_archive(tmp_path: Path) -> None:
         (result,) = session.function("forward")(*inputs)
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(recorded(point, model.weights, inputs)["output"], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_of_a_layer_lives_on() -> None:
+    """Of forty layers that load by key as few values are alive at the end as after the first ones, in both passes."""
+    alive: list[int] = []
+
+    class Counted(Folded):
+        def run(self, flow: FlowContext, *values: FlowValue) -> FlowValue:
+            alive.append(sum(isinstance(each, Value) for each in gc.get_objects()))
+            return super().run(flow, *values)
+
+    matrix, norm = np.ones((3, 6), np.float32), np.ones(6, np.float32)
+    stored = {f"layers.{i}.{name}": each for i in range(40) for name, each in (("w", matrix), ("norm.weight", norm))}
+    recipe = ModelFlow("m").input("x", ("T", 6)).repeat_layers(40, Counted)
+    point = recipe.build(CompileProfile.preset("encoder", sequence=4), MappingWeights(stored)).entry_point()
+    gc.collect()
+    lowered([point], streaming=True)
+    assert len(alive) == 80
+    for each in (alive[:40], alive[40:]):
+        assert max(each[30:]) <= max(each[5:15]) + 2
