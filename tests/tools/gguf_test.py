@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import export, export_case, greedy
 from tools.exporting import ExportOptions, dry_run, open_source
 from tools.text import find_tokenizer
+from transformer_core.checkpoints.gguf import GgufFile
 from transformer_core.generation import load_eos_ids
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
@@ -68,10 +70,20 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np
 
 
 def test_packed_weights_are_unpacked_and_it_is_said(
-    packed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    packed: tuple[Path, dict[str, np.ndarray]],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path, stored = packed
-    bundle = export(path, tmp_path / "bundle", targets=(), sequence=8)
+    reads: Counter[str] = Counter()
+    read_rows = GgufFile.read_rows
+    monkeypatch.setattr(GgufFile, "read_rows", lambda *asked: reads.update([asked[1]]) or read_rows(*asked))
+    bundle = export(path, tmp_path / "bundle", targets=(target_of_device(_DEVICE),), sequence=8, verify="iree")
+    # For the archive, and for the eager context, whose two entry points share what is unpacked.
+    assert {key: count for key, count in reads.items() if "ffn_up" in key} == dict.fromkeys(
+        ["blk.0.ffn_up.weight", "blk.1.ffn_up.weight"], 2
+    )
     said = capfd.readouterr().err
     assert "packed weights (8 q4_0, 6 q8_0 tensors) are dequantised: the bundle holds them unpacked\n" in said
     report = json.loads((bundle / "report.json").read_text())

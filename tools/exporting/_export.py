@@ -25,12 +25,13 @@ from compile_hlo.bundle import (
 )
 from compile_hlo.iree import Session, Target, available, check_bindings, compile_module, target_named
 from compile_hlo.portable import verify_text
-from lang_core import CompileError, VerificationError
+from lang_core import CachedWeights, CompileError, VerificationError
 from tools.cli import say
 from tools.exporting._budget import check_budget
 from tools.exporting._debug import lower_debug
 from tools.exporting._describe import described, write_description
 from tools.exporting._load import Export, load
+from tools.exporting._memory import kept_bytes
 from tools.exporting._options import ExportOptions, check_options
 from tools.exporting._predict import BUNDLED_FILES, Prediction, predict
 from tools.exporting._producer import producer
@@ -260,7 +261,9 @@ class _Run:
     def _results(self) -> dict[str, Any]:
         export, options, weights = self._export, self._export.options, self._export.weights
         assert weights is not None
-        references = References(export.entry_points, weights, export.vocabulary)
+        kept = kept_bytes(options, export.lowered, weights)
+        source = CachedWeights(weights, kept) if kept else weights
+        references = References(export.entry_points, source, export.vocabulary)
         if options.verify == "interpreter":
             return {"rows": check_interpreter(export.entry_points, references, weights, options.dtype, self._staging)}
         work = (

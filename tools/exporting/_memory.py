@@ -18,6 +18,7 @@ _LEAST_CHUNK_BYTES: Final = _MIB // 4
 
 # Times the f32 bytes of packed rows that unpacking them holds: groups of rows, all of them, and in the model's order.
 _UNPACKING: Final = 3
+_KEPT: Final = 256 * _MIB
 
 
 def chunk_bytes(budget: int | None) -> int:
@@ -78,7 +79,19 @@ def verification_memory(
     width = max((spec.shape[0] for _, spec in lowered.parameters().items() if spec.ndim == 2), default=1)
     activations = 4 * sizes.batch * sizes.sequence * width
     copies = sum(spec.nbytes for _, spec in lowered.parameters().items()) if "vulkan-spirv" in options.targets else 0
-    return 24 * _MIB + widened + caches + results + 6 * activations + copies
+    kept = kept_bytes(options, lowered, weights)
+    return 24 * _MIB + kept + widened + caches + results + 6 * activations + copies
+
+
+def kept_bytes(options: ExportOptions, lowered: LoweredModule, weights: WeightSource | None) -> int:
+    """Bytes of weights that verification keeps, so that packed ones are not unpacked for each entry point again.
+
+    Nothing is kept where nothing is packed, or where there is a budget of memory.
+    """
+    parameters = lowered.parameters()
+    if weights is None or options.max_memory is not None or not any(map(weights.encoding, parameters)):
+        return 0
+    return min(_KEPT, sum(4 * spec.size for spec in parameters.values()))
 
 
 def _widened_bytes(spec: TensorSpec, weights: WeightSource, path: str) -> int:
