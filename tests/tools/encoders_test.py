@@ -4,12 +4,14 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from compile_hlo.bundle import Bundle
 from compile_hlo.iree import available, target_of_device
+from lang_core import InputError
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
 from tests.tools._bundles import Finished, export, invoke
@@ -65,6 +67,22 @@ def test_the_description_says_what_the_model_is(tmp_path: Path) -> None:
     model, points = model_of(Bundle(bundle))
     assert (model.config.layers, [point.name for point in points]) == (1, ["forward"])
     assert _exported_again(case, bundle)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("bert", {"entry_points": ("prefill",)}, "--entry_points=prefill: unknown 'prefill': known are forward"),
+        ("bert", {"sequence": 20}, r"sequence: expected at most 19, the positions that have embeddings"),
+        ("bert", {"positions": "per_row"}, "positions: expected shared, for BertModel has no caches; found per_row"),
+        ("vit", {"sequence": 64}, "sequence: pictures of 8 x 13 pixels have 17 tokens; found 64: leave it out"),
+        ("whisper", {"max_sequence": 22}, "max_sequence: expected at most 21, the decoder's positions"),
+    ],
+)
+def test_bad_input(name: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    write_encoder_checkpoint(tmp_path, ENCODER_CASES[name])
+    with pytest.raises(InputError, match=message):
+        export(tmp_path, tmp_path / "bundle", targets=(), **options)
 
 
 def _exported_again(case: EncoderCase, bundle: Path) -> bool:
