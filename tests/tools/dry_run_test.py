@@ -10,6 +10,7 @@ from compile_hlo.bundle import PhaseMeter
 from lang_core import InputError
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
+from tools.cli import size_text
 from tools.exporting import ExportOptions, dry_run, prediction_text, run_export, write_prediction
 
 
@@ -55,6 +56,25 @@ def test_it_is_told_to_people_and_to_programs(tmp_path: Path, model: Path) -> No
     assert "peak memory, compile: " in text
     write_prediction(predicted, tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text()) == {"predicted": predicted}
+
+
+def test_it_says_what_rings_save(tmp_path: Path) -> None:
+    """Of Gemma 3's three layers two have a window of 6: 11 places for calls of up to 6 tokens, in place of 50."""
+    case, model = CASES["gemma3"], tmp_path / "gemma"
+    model.mkdir()
+    write_checkpoint(model, case)
+    sizes: dict[str, Any] = {"sequence": 3, "score_tokens": 6, "max_sequence": 50, "batch": 2}
+    ring, whole = (
+        dry_run(options(tmp_path / "bundle", model, window_caches=kind, **sizes), model, PhaseMeter())
+        for kind in ("ring", "whole")
+    )
+    place = (
+        2 * 2 * case.config["num_key_value_heads"] * case.config["head_dim"] * 4
+    )  # of two sequences: keys and values
+    assert ring["caches"] == {"bytes": place * (11 + 11 + 50), "bytes_if_whole": place * 150}
+    assert whole["caches"] == {"bytes": place * 150, "bytes_if_whole": place * 150}
+    assert "less than whole caches" in prediction_text(ring)
+    assert f"caches: {size_text(place * 150)}\n" in prediction_text(whole)
 
 
 def test_it_refuses_what_the_export_would(tmp_path: Path, model: Path) -> None:

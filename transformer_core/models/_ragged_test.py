@@ -133,6 +133,24 @@ def test_padding_and_rows_at_rest_leave_no_trace(name: str) -> None:
             assert (mine[0] != was[0]).any()
 
 
+@pytest.mark.parametrize("name", ["llama", "mixed", "latent", "hybrid"])
+def test_score_gives_in_every_row_what_prefill_gives_of_it(name: str) -> None:
+    model = MODELS[name]
+    ctx = context_of(model)
+    starts, counts = np.array([5, 0, 3]), np.array([4, 2, 0])
+    scored = Batch(model, ctx, sequence=5, score_tokens=4, max_sequence=18)
+    scored.run("prefill", IDS[:, :5], [0, 0, 0], starts - 1)
+    tokens = np.stack([IDS[row, start : start + 4] for row, start in enumerate(starts)])
+    found = scored.run("score", tokens, starts, counts - 1)
+    for row, (start, count) in enumerate(zip(starts, counts, strict=True)):
+        for last in range(count):
+            alone = Batch(model, ctx, sequence=12, max_sequence=18)
+            whole = np.zeros((3, 12), np.int32)
+            whole[row, : start + last + 1] = IDS[row, : start + last + 1]
+            lasts = np.where(np.arange(3) == row, start + last, -1)
+            close(found[row, last], alone.run("prefill", whole, [0, 0, 0], lasts)[row])
+
+
 def test_signatures() -> None:
     sizes: Any = {"batch": 3, "sequence": 5, "max_sequence": 9, "score_tokens": 4}
     prefill, decode, score = entry_points(
