@@ -8,7 +8,15 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._weights_for_tests import context_of
 from transformer_core.models._model import Sizes, entry_points
-from transformer_core.models.encoders._bert import BERT, BERT_FOR_MASKED_LM, BertConfig, BertForMaskedLM, BertModel
+from transformer_core.models.encoders._bert import (
+    BERT,
+    BERT_FOR_MASKED_LM,
+    BERT_FOR_SEQUENCE_CLASSIFICATION,
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertModel,
+)
 
 MINIMAL = {
     "architectures": ["BertModel"],
@@ -75,6 +83,17 @@ def test_arguments_and_results():
 
 def lm() -> BertForMaskedLM:
     return BertForMaskedLM(BERT_FOR_MASKED_LM.read(ConfigFields(MINIMAL, "")), num_layers=1)
+
+
+def test_classes():
+    fields = {**MINIMAL, "id2label": {"0": "a", "1": "b", "2": "c"}}
+    config = BERT_FOR_SEQUENCE_CLASSIFICATION.read(ConfigFields(fields, ""))
+    assert (config.labels, config.facts()["labels"], config.pooler) == (3, 3, True)
+    assert BERT_FOR_SEQUENCE_CLASSIFICATION.read(ConfigFields({**MINIMAL, "num_labels": 1}, "")).labels == 1
+    model = BertForSequenceClassification(config)
+    (point,) = entry_points(model, batch=2, sequence=4)
+    found = point(context_of(model), *[np.ones((2, 4), np.int32)] * 3)  # pyright: ignore[reportArgumentType]
+    assert {name: tensor.shape for name, tensor in found.items()} == {"logits": (2, 3)}
 
 
 def test_the_heads_matrix_is_the_embedding():

@@ -81,6 +81,20 @@ BERT_CASES = (
         must_matter=({"hidden_act": "relu"}, {"num_attention_heads": 4}),
     ),
     EncoderCase(
+        "bert_classifier",
+        "five classes of pairs of texts",
+        {
+            **_BERT,
+            "architectures": ["BertForSequenceClassification"],
+            "id2label": {str(label): f"class {label}" for label in range(5)},
+            "label2id": {f"class {label}": label for label in range(5)},
+            "num_hidden_layers": 2,
+        },
+        seed=5,
+        lengths=(10, 6),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+    EncoderCase(
         "bert_sentence",
         "sentences: the mean over what is no padding, of length 1",
         {**_BERT, "hidden_size": 20, "num_hidden_layers": 2},

@@ -1,7 +1,15 @@
 """Models that are no decoders: encoders, one family per file, and what they share."""
 
 from transformer_core.models._registry import register
-from transformer_core.models.encoders._bert import BERT, BERT_FOR_MASKED_LM, BertConfig, BertForMaskedLM, BertModel
+from transformer_core.models.encoders._bert import (
+    BERT,
+    BERT_FOR_MASKED_LM,
+    BERT_FOR_SEQUENCE_CLASSIFICATION,
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertModel,
+)
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipConfig, SiglipModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
@@ -15,7 +23,16 @@ from transformer_core.models.encoders._vit import (
 from transformer_core.models.encoders._whisper import WHISPER, WhisperForConditionalGeneration
 from transformer_core.models.encoders._whisper_config import WhisperConfig
 
-ENCODERS = (BERT, BERT_FOR_MASKED_LM, VIT, VIT_FOR_IMAGE_CLASSIFICATION, SIGLIP, SIGLIP_VISION, WHISPER)
+ENCODERS = (
+    BERT,
+    BERT_FOR_MASKED_LM,
+    BERT_FOR_SEQUENCE_CLASSIFICATION,
+    VIT,
+    VIT_FOR_IMAGE_CLASSIFICATION,
+    SIGLIP,
+    SIGLIP_VISION,
+    WHISPER,
+)
 
 for _family in ENCODERS:
     register(_family)
@@ -24,6 +41,7 @@ __all__ = [
     "ENCODERS",
     "BertConfig",
     "BertForMaskedLM",
+    "BertForSequenceClassification",
     "BertModel",
     "EncoderConfig",
     "EncoderLayer",

@@ -27,7 +27,7 @@ from transformer_core.checkpoints import RenamedModules
 from transformer_core.models._fields import activation_of
 from transformer_core.models._model import DEFAULT_SEQUENCE, Model, ModelFamily, Sizes, check_size
 from transformer_core.models._sentence import Pooling
-from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, StackConfig, layer_norm
+from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, StackConfig, labels_of, layer_norm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ class BertConfig(EncoderConfig):
         types: how many kinds of tokens there are (of the first sentence, of the second).
         pooler: whether the first token's state goes through a layer of its own.
         pooling: how sentences are embedded, of a model of sentence-transformers; else None.
+        labels: how many classes it tells apart; 0 of a model without a classifier.
     """
 
     vocabulary: int
@@ -47,12 +48,14 @@ class BertConfig(EncoderConfig):
     types: int
     pooler: bool = False
     pooling: Pooling | None = None
+    labels: int = 0
 
     def facts(self) -> dict[str, Any]:
         """What the description of a bundle says of the model."""
         pooled = {} if self.pooling is None else {"pooling": self.pooling.facts()}
         sizes = {"vocabulary": self.vocabulary, "positions": self.positions, "types": self.types}
-        return {**sizes, **self.stack.facts(), **pooled}
+        labels = {"labels": self.labels} if self.labels else {}
+        return {**sizes, **self.stack.facts(), **pooled, **labels}
 
 
 class Embeddings(Module):
@@ -121,8 +124,7 @@ class BertModel(Model[BertConfig]):
         if pooling is not None:
             results["sentence_embedding"] = pooling(ctx, ops.cast(x, f32), attention_mask)
         elif self.pooler is not None:
-            first = ops.reshape(ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
-            results["pooler_output"] = ops.cast(ops.tanh(self.pooler(ctx, first)), f32)
+            results["pooler_output"] = ops.cast(_pooled(ctx, self.pooler, x), f32)
         return results
 
     def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
@@ -161,11 +163,36 @@ class BertForMaskedLM(BertModel):
         return {f"{decoder}.weight": self.embeddings.tokens.weight.path, f"{decoder}.bias": self.head.bias.path}
 
 
+class BertForSequenceClassification(BertModel):
+    """BERT that tells texts, or pairs of them, apart: ``forward`` as of ``BertModel``, with f32 ``logits`` [B,labels].
+
+    One label is a score, of cross-encoders that rank texts.
+    """
+
+    def __init__(self, config: BertConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
+        super().__init__(config, dtype, num_layers)
+        self.classifier = Linear(self.config.stack.hidden, self.config.labels, bias=True, dtype=self.dtype)
+
+    def results(
+        self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
+    ) -> Mapping[str, Tensor]:
+        """``logits``."""
+        x = self(ctx, token_ids, attention_mask, token_type_ids)
+        assert self.pooler is not None  # its family's configurations have one
+        return {"logits": ctx.ops.cast(self.classifier(ctx, _pooled(ctx, self.pooler, x)), f32)}
+
+
+def _pooled(ctx: ExecutionContext, pooler: Linear, x: Tensor) -> Tensor:
+    """x [B, T, D]: what the pooler makes of the first token's state, [B, D]."""
+    first = ctx.ops.reshape(ctx.ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
+    return ctx.ops.tanh(pooler(ctx, first))
+
+
 # What a BERT may be that this one is not, and what it is.
 _FIXED: Final = {"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True}
 
 
-def _read(fields: ConfigFields, architecture: str, *, pooler: bool) -> BertConfig:
+def _read(fields: ConfigFields, architecture: str, *, pooler: bool, classifies: bool = False) -> BertConfig:
     for name, value in _FIXED.items():
         if fields.boolean(name, value) is not value:
             fields.refuse(name, f"{str(value).lower()}, or no such field")
@@ -189,6 +216,7 @@ def _read(fields: ConfigFields, architecture: str, *, pooler: bool) -> BertConfi
         positions=fields.integer("max_position_embeddings"),
         types=fields.integer("type_vocab_size", 2),
         pooler=pooler,
+        labels=labels_of(fields) if classifies else 0,
     )
 
 
@@ -214,6 +242,10 @@ _STORED: Final = {
 _KEYS: Final = RenamedModules(_STORED, above=("bert.",))
 _BUFFERS: Final = ("*embeddings.position_ids", "cls.seq_relationship.*")
 _ANY_LAYER: Final = "*encoder.layer.{}"
+
+
+def _read_classifier(fields: ConfigFields) -> BertConfig:
+    return _read(fields, BERT_FOR_SEQUENCE_CLASSIFICATION.architecture, pooler=True, classifies=True)
 
 
 def _embedding(config: BertConfig, pooling: Pooling) -> BertConfig:
@@ -243,4 +275,13 @@ BERT_FOR_MASKED_LM: Final = ModelFamily(
     lambda config: _KEYS,
     _ANY_LAYER,
     (*_BUFFERS, "*pooler.dense.*"),
+)
+BERT_FOR_SEQUENCE_CLASSIFICATION: Final[ModelFamily[BertConfig]] = ModelFamily(
+    "BertForSequenceClassification",
+    "bert",
+    _read_classifier,
+    BertForSequenceClassification,
+    lambda config: _KEYS,
+    _ANY_LAYER,
+    _BUFFERS,
 )

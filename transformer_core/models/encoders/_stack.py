@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from lang_core import DType, ExecutionContext, Module, Repeated, Tensor
+from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation, FeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._norm import LayerNorm
@@ -75,6 +76,13 @@ class EncoderConfig:
     def facts(self) -> dict[str, Any]:
         """What the description of a bundle says of the model."""
         return self.stack.facts()
+
+
+def labels_of(fields: ConfigFields) -> int:
+    """How many classes ``id2label`` names; else ``num_labels``, 2 where absent, as transformers has it."""
+    if fields.has("id2label"):
+        return len(fields.object("id2label").values) or fields.refuse("id2label", "one name at least")
+    return fields.integer("num_labels", 2)
 
 
 def layer_norm(config: StackConfig, dtype: DType) -> LayerNorm:

@@ -9,7 +9,7 @@ from transformer_core._linear import Linear
 from transformer_core._patch_embedding import PatchEmbedding
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.models._model import ModelFamily
-from transformer_core.models.encoders._stack import EncoderStack, layer_norm
+from transformer_core.models.encoders._stack import EncoderStack, labels_of, layer_norm
 from transformer_core.models.encoders._vision import StackDefaults, VisionConfig, VisionModel, read_picture, read_stack
 
 
@@ -63,20 +63,13 @@ def _read(fields: ConfigFields, architecture: str, *, classifies: bool) -> Visio
     bias = fields.boolean("qkv_bias", True)
     stack = read_stack(fields, _DEFAULTS, qkv_bias=bias)
     head: dict[str, Any] = (
-        {"labels": _labels(fields)} if classifies else {"pooled": fields.integer("pooler_output_size", stack.hidden)}
+        {"labels": labels_of(fields)} if classifies else {"pooled": fields.integer("pooler_output_size", stack.hidden)}
     )
     if not classifies:
         fields.choice("pooler_act", ("tanh",), "tanh")
     return VisionConfig(
         architecture=architecture, stack=stack, first_tokens=1, **read_picture(fields, _DEFAULTS), **head
     )
-
-
-def _labels(fields: ConfigFields) -> int:
-    """As many as ``id2label`` names; else ``num_labels``, 2 where absent, as transformers has it."""
-    if fields.has("id2label"):
-        return len(fields.object("id2label").values) or fields.refuse("id2label", "one name at least")
-    return fields.integer("num_labels", 2)
 
 
 _LAYER: Final = "encoder.layers.{}."
