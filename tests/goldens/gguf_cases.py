@@ -11,7 +11,7 @@ AS_THEY_ARE: Final = (
     "llama_gqa", "llama_tied", "llama_wide_heads", "llama_biases", "llama_eps_theta", "llama_4x_first", "tinyllama_4x",
     "llama_linear", "llama_linear_4x", "llama_yarn", "llama_llama3", "llama_llama3_4x", "mistral_window", "mixtral",
     "qwen2_full_4x", "qwen2_yarn_4x", "qwen3", "qwen3_moe", "phi3_longrope_partial", "phi3_window_4x", "gpt2",
-    "gpt2_4x", "granite", "olmo2",
+    "gpt2_4x", "granite", "olmo2", "gpt_neox", "gpt_neox_4x", "stablelm", "stablelm_parallel",
 )  # fmt: skip
 
 # Of others, what llama.cpp has fixed for all models of the architecture.

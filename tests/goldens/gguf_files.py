@@ -30,6 +30,7 @@ ARCHITECTURES = {
     "llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3",
     "gpt2": "gpt2", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
+    "gpt_neox": "gptneox", "stablelm": "stablelm",
 }  # fmt: skip
 _PERMUTED = ("llama", "granite", "smollm3")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
@@ -138,6 +139,10 @@ def _changed(key: str, array: np.ndarray, config: Config, name: str) -> np.ndarr
         return _permuted(array, config.get("num_key_value_heads") or config["num_attention_heads"])
     if name.startswith("gemma") and key.endswith("norm.weight"):
         return array.astype(np.float32) + np.float32(1)
+    if ".query_key_value." in key:  # of each head queries, keys, values; then all queries, all keys, all values
+        heads = config["num_attention_heads"]
+        parts = array.reshape(heads, 3, array.shape[0] // heads // 3, *array.shape[1:])
+        return np.ascontiguousarray(parts.swapaxes(0, 1).reshape(array.shape))
     if name == "gpt2" and key.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")):
         return np.ascontiguousarray(array.T)
     return array
@@ -155,7 +160,8 @@ def rope_of(config: Config) -> dict[str, Any]:
     local = (config.get("rope_parameters") or {}).get("sliding_attention", {}).get("rope_theta")
     scaling = config.get("rope_scaling") or {}
     kind = rope.get("rope_type") or scaling.get("rope_type") or scaling.get("type") or "default"
-    return {"rope_theta": config.get("rope_theta", 10000.0), "local": local, **scaling, **rope, "rope_type": kind}
+    base = config.get("rope_theta") or config.get("rotary_emb_base") or 10000.0
+    return {"rope_theta": base, "local": local, **scaling, **rope, "rope_type": kind}
 
 
 def _rope_tensors(config: Config, name: str) -> dict[str, np.ndarray]:
@@ -206,7 +212,11 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         writer.add_layer_norm_eps(config["layer_norm_epsilon"])
         return
     writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if name in ("gptneox", "stablelm"):
+        writer.add_layer_norm_eps(config["layer_norm_eps"])
+        writer.add_parallel_residual(config["use_parallel_residual"])
+    else:
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     if config.get("head_dim"):
         writer.add_key_length(config["head_dim"])
         writer.add_value_length(config["head_dim"])
@@ -240,7 +250,7 @@ def _add_experts(writer: GGUFWriter, config: Config) -> None:
 
 def _add_rope(writer: GGUFWriter, config: Config, name: str) -> None:
     rope, size = rope_of(config), head_size(config)
-    share = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
+    share = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_rope_dimension_count(int(size * share))
     if rope["local"]:

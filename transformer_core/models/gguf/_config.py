@@ -5,17 +5,17 @@ What the metadata mean is defined by llama.cpp, by what convert_hf_to_gguf.py wr
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from lang_core import ConfigError, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints.gguf import GgufCheckpoint
+from transformer_core.models.gguf._common import Source, Values, biased, common
+from transformer_core.models.gguf._layer_norm_configs import gpt2, gpt_neox, stablelm
 from transformer_core.models.gguf._metadata_fields import architecture_of, model_fields, tokenizer_fields
-from transformer_core.models.gguf._rope import FREQUENCIES, rope_values
+from transformer_core.models.gguf._rope import FREQUENCIES
 
 _LAYER: Final = re.compile(r"blk\.[0-9]{1,6}\.")
-_EMBEDDING: Final = "token_embd.weight"
-_HEAD: Final = "output.weight"
 _WINDOW: Final = "attention.sliding_window"
 _PATTERN: Final = "attention.sliding_window_pattern"
 
@@ -27,13 +27,6 @@ _MORE: Final = (
 )  # fmt: skip
 """Fields that change what a model computes; one that an architecture does not read must not be there."""
 
-Values = dict[str, Any]
-
-
-class _Source(NamedTuple):
-    file: GgufCheckpoint
-    fields: ConfigFields
-
 
 class _Architecture(NamedTuple):
     """How the models of one ``general.architecture`` are described.
@@ -44,7 +37,7 @@ class _Architecture(NamedTuple):
         permuted: whether rows of queries and keys are stored as INTERLEAVED RoPE wants them.
     """
 
-    read: Callable[[_Source], Values]
+    read: Callable[[Source], Values]
     reads: frozenset[str] = frozenset()
     permuted: bool = False
 
@@ -63,7 +56,7 @@ def config_values_of(file: GgufCheckpoint) -> Values:
         if key not in known.reads and fields.values.get(key):
             fields.refuse(key, f"no such field, or 0: {name} files are read without it")
     _check_layers(file, fields)
-    return {**_tokens(file), **known.read(_Source(file, fields))}
+    return {**_tokens(file), **known.read(Source(file, fields))}
 
 
 def is_permuted(file: GgufCheckpoint) -> bool:
@@ -105,45 +98,11 @@ def _tokens(file: GgufCheckpoint) -> Values:
     return values
 
 
-def _vocabulary(source: _Source) -> int:
-    return source.file.spec(_EMBEDDING).shape[0]
+def _biases(source: Source) -> Values:
+    return {"attention_bias": biased(source, "attn_q"), "mlp_bias": biased(source, "ffn_up")}
 
 
-def _common(source: _Source, architecture: str, model_type: str, **more: Any) -> Values:
-    """What nearly all architectures have."""
-    file, fields = source
-    heads, hidden = fields.integer("attention.head_count"), fields.integer("embedding_length")
-    if not fields.has("attention.key_length") and hidden % heads:
-        fields.refuse("embedding_length", f"a multiple of attention.head_count ({heads}), or a field key_length")
-    head_size = fields.integer("attention.key_length", hidden // heads)
-    if fields.integer("attention.value_length", head_size) != head_size:
-        fields.refuse("attention.value_length", f"the same as attention.key_length ({head_size})")
-    return {
-        "architectures": [architecture],
-        "model_type": model_type,
-        "vocab_size": _vocabulary(source),
-        "hidden_size": hidden,
-        "intermediate_size": fields.integer("feed_forward_length"),
-        "num_hidden_layers": fields.integer("block_count"),
-        "num_attention_heads": heads,
-        "num_key_value_heads": fields.integer("attention.head_count_kv", heads),
-        "head_dim": head_size,
-        "rms_norm_eps": fields.number("attention.layer_norm_rms_epsilon"),
-        "tie_word_embeddings": not file.has(_HEAD),
-        **rope_values(file, fields, head_size),
-        **more,
-    }
-
-
-def _biased(source: _Source, part: str) -> bool:
-    return source.file.has(f"blk.0.{part}.bias")
-
-
-def _biases(source: _Source) -> Values:
-    return {"attention_bias": _biased(source, "attn_q"), "mlp_bias": _biased(source, "ffn_up")}
-
-
-def _llama(source: _Source) -> Values:
+def _llama(source: Source) -> Values:
     """Llama, and what llama.cpp calls so: Mistral, Mixtral."""
     fields = source.fields
     if fields.values.get("expert_count"):
@@ -152,34 +111,34 @@ def _llama(source: _Source) -> Values:
             "num_experts_per_tok": fields.integer("expert_used_count"),
             "sliding_window": _window(fields),
         }
-        return _common(source, "MixtralForCausalLM", "mixtral", **experts)
+        return common(source, "MixtralForCausalLM", "mixtral", **experts)
     if _window(fields):
-        return _common(source, "MistralForCausalLM", "mistral", sliding_window=_window(fields))
-    return _common(source, "LlamaForCausalLM", "llama", **_biases(source))
+        return common(source, "MistralForCausalLM", "mistral", sliding_window=_window(fields))
+    return common(source, "LlamaForCausalLM", "llama", **_biases(source))
 
 
 def _window(fields: ConfigFields) -> int | None:
     return fields.integer(_WINDOW, 0, minimum=0) or None
 
 
-def _qwen2(source: _Source) -> Values:
-    return _common(source, "Qwen2ForCausalLM", "qwen2", use_sliding_window=False)
+def _qwen2(source: Source) -> Values:
+    return common(source, "Qwen2ForCausalLM", "qwen2", use_sliding_window=False)
 
 
-def _qwen3(source: _Source) -> Values:
-    biased = {"attention_bias": _biased(source, "attn_q"), "use_sliding_window": False}
-    return _common(source, "Qwen3ForCausalLM", "qwen3", **biased)
+def _qwen3(source: Source) -> Values:
+    attention_bias = biased(source, "attn_q")
+    return common(source, "Qwen3ForCausalLM", "qwen3", attention_bias=attention_bias, use_sliding_window=False)
 
 
-def _qwen3_moe(source: _Source) -> Values:
+def _qwen3_moe(source: Source) -> Values:
     fields = source.fields
     inner = fields.integer("expert_feed_forward_length")
     dense = {"feed_forward_length": inner, **fields.values}
-    return _common(
-        _Source(source.file, ConfigFields(dense, fields.where)),
+    return common(
+        Source(source.file, ConfigFields(dense, fields.where)),
         "Qwen3MoeForCausalLM",
         "qwen3_moe",
-        attention_bias=_biased(source, "attn_q"),
+        attention_bias=biased(source, "attn_q"),
         use_sliding_window=False,
         moe_intermediate_size=inner,
         num_experts=fields.integer("expert_count"),
@@ -190,11 +149,11 @@ def _qwen3_moe(source: _Source) -> Values:
     )
 
 
-def _gemma(source: _Source) -> Values:
-    return _common(source, "GemmaForCausalLM", "gemma", hidden_act="gelu_pytorch_tanh")
+def _gemma(source: Source) -> Values:
+    return common(source, "GemmaForCausalLM", "gemma", hidden_act="gelu_pytorch_tanh")
 
 
-def _query_scalar(source: _Source, largest: int) -> float:
+def _query_scalar(source: Source, largest: int) -> float:
     """What scores are divided by the root of: H, but D / N in the model of that many layers (27B)."""
     fields = source.fields
     heads, hidden = fields.integer("attention.head_count"), fields.integer("embedding_length")
@@ -208,8 +167,8 @@ def _caps(fields: ConfigFields) -> Values:
     return {name: fields.number(name) if fields.has(name) else None for name in names}
 
 
-def _gemma2(source: _Source) -> Values:
-    return _common(
+def _gemma2(source: Source) -> Values:
+    return common(
         source,
         "Gemma2ForCausalLM",
         "gemma2",
@@ -220,9 +179,9 @@ def _gemma2(source: _Source) -> Values:
     )
 
 
-def _gemma3(source: _Source) -> Values:
+def _gemma3(source: Source) -> Values:
     fields = source.fields
-    return _common(
+    return common(
         source,
         "Gemma3ForCausalLM",
         "gemma3_text",
@@ -248,11 +207,11 @@ def _layer_types(fields: ConfigFields, every: int) -> Values:
     return {"layer_types": ["sliding_attention" if each else "full_attention" for each in slides]}
 
 
-def _phi3(source: _Source) -> Values:
-    return _common(source, "Phi3ForCausalLM", "phi3", sliding_window=_window(source.fields))
+def _phi3(source: Source) -> Values:
+    return common(source, "Phi3ForCausalLM", "phi3", sliding_window=_window(source.fields))
 
 
-def _granite(source: _Source) -> Values:
+def _granite(source: Source) -> Values:
     fields = source.fields
     scales = {
         "embedding_multiplier": fields.number("embedding_scale", 1.0),
@@ -260,32 +219,15 @@ def _granite(source: _Source) -> Values:
         "attention_multiplier": fields.number("attention.scale"),
         "logits_scaling": fields.number("logit_scale", 1.0),
     }
-    return _common(source, "GraniteForCausalLM", "granite", **scales, **_biases(source))
+    return common(source, "GraniteForCausalLM", "granite", **scales, **_biases(source))
 
 
-def _smollm3(source: _Source) -> Values:
-    return _common(source, "SmolLM3ForCausalLM", "smollm3", no_rope_layer_interval=4, **_biases(source))
+def _smollm3(source: Source) -> Values:
+    return common(source, "SmolLM3ForCausalLM", "smollm3", no_rope_layer_interval=4, **_biases(source))
 
 
-def _olmo2(source: _Source) -> Values:
-    return _common(source, "Olmo2ForCausalLM", "olmo2", attention_bias=_biased(source, "attn_q"))
-
-
-def _gpt2(source: _Source) -> Values:
-    file, fields = source
-    return {
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
-        "vocab_size": _vocabulary(source),
-        "n_embd": fields.integer("embedding_length"),
-        "n_inner": fields.integer("feed_forward_length"),
-        "n_layer": fields.integer("block_count"),
-        "n_head": fields.integer("attention.head_count"),
-        "n_positions": fields.integer("context_length"),
-        "layer_norm_epsilon": fields.number("attention.layer_norm_epsilon"),
-        "activation_function": "gelu_new",
-        "tie_word_embeddings": not file.has(_HEAD),
-    }
+def _olmo2(source: Source) -> Values:
+    return common(source, "Olmo2ForCausalLM", "olmo2", attention_bias=biased(source, "attn_q"))
 
 
 _CAPS: Final = frozenset({"attn_logit_softcapping", "final_logit_softcapping", _WINDOW})
@@ -302,7 +244,9 @@ _ARCHITECTURES: Final = {
     "granite": _Architecture(_granite, _SCALES, permuted=True),
     "smollm3": _Architecture(_smollm3, permuted=True),
     "olmo2": _Architecture(_olmo2),
-    "gpt2": _Architecture(_gpt2),
+    "gpt2": _Architecture(gpt2),
+    "gptneox": _Architecture(gpt_neox, frozenset({"use_parallel_residual"})),
+    "stablelm": _Architecture(stablelm, frozenset({"use_parallel_residual"})),
 }
 
 ARCHITECTURES: Final = tuple(_ARCHITECTURES)
