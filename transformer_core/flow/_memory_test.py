@@ -188,6 +188,13 @@ def test_bindings_let_the_caller_keep_keys_and_values():
     np.testing.assert_allclose(results["layers.2.key"], later["layers.2.key"][:, :, 5:], rtol=1e-5, atol=1e-5)
 
 
+def test_a_side_output_is_not_called_as_what_is_kept():
+    recipe = _recipe().side_output("layers.2.value")
+    assert recipe.build(_profile("training", sequence=3)).trace().results["layers.2.value"].shape == (2, 3, 19)
+    with pytest.raises(OpError, match=r"flow 'lm': two results are called 'layers\.2\.value': rename the side output"):
+        recipe.build(_profile("training", sequence=3, memory="taps")).trace()
+
+
 def test_an_encoder_sees_what_comes_after():
     recipe = _recipe(1)
     ctx = _ctx(recipe)

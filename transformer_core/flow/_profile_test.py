@@ -73,8 +73,15 @@ def test_a_file_of_profiles(tmp_path: Path):
         ('[decode]\n\ndtype = "bf61"\n', ":3: [decode]: dtype: unknown dtype 'bf61'"),
         ("[decode]\nsequence = 1\n[prefill]\nsequence = 0\n", ":4: [prefill]: sequence: expected an integer of 1"),
         ("[prefill]\nbatch = 2\n", ":1: [prefill]: profile prefill: 'sequence' is missing"),
-        ("[chat]\nsequence = 2\n", ":1: [chat]: expected a key 'preset', one of prefill, decode"),
-        ("[chat]\nsequence = 2\npreset = 3\n", ":3: [chat]: expected a key 'preset', one of prefill"),
+        ("[decode]\nbatch = 2\n[prefill]\n# how many?\n", ":3: [prefill]: profile prefill: 'sequence' is missing"),
+        (
+            "[chat]\nsequence = 2\n",
+            ":1: [chat]: expected a key 'preset', one of prefill, decode, encoder, training; found none",
+        ),
+        (
+            "[chat]\npreset = 3\n",
+            ":2: [chat]: expected a key 'preset', one of prefill, decode, encoder, training; found 3",
+        ),
         ('[chat]\npreset = "decoder"\n', ":2: [chat]: preset 'decoder' is unknown"),
         ("sequence = 2\n", ":1: key 'sequence' stands in no table"),
         ("", ": expected a table per profile, such as [prefill]; found none"),
