@@ -85,6 +85,9 @@ _MAX_MEMORY: Final = flags.DEFINE_string(
 _RESUME: Final = flags.DEFINE_bool(
     "resume", False, "Continue an interrupted export: do only what is missing or changed."
 )
+_TUNE: Final = flags.DEFINE_bool(
+    "tune", False, "Compile with several sets of flags, measure each on this machine, and keep the best."
+)
 _REPORT: Final = flags.DEFINE_string("report", None, "Also write the JSON report here.")
 _DUMP_TAGS: Final = flags.DEFINE_string(
     "dump_tags", "", "A comma list of tags, or globs of them, that a dump is to show: builds the debug module."
@@ -118,6 +121,7 @@ def _options() -> ExportOptions:
         stablehlo_version=stablehlo_version(_STABLEHLO.value),
         max_memory=cli.parse_size("max_memory", _MAX_MEMORY.value) if _MAX_MEMORY.value is not None else None,
         resume=_RESUME.value,
+        tune=_TUNE.value,
     )
 
 

@@ -24,8 +24,10 @@ from compile_hlo.bundle import (
     staged,
 )
 from compile_hlo.iree import Session, Target, available, check_bindings, compile_module, target_named
+from compile_hlo.kernels import CANDIDATE_FLAGS
 from compile_hlo.portable import verify_text
 from lang_core import CachedWeights, CompileError, VerificationError
+from lang_core.kernels import cpu_model
 from tools.cli import say
 from tools.exporting._budget import check_budget
 from tools.exporting._debug import lower_debug
@@ -37,6 +39,7 @@ from tools.exporting._predict import BUNDLED_FILES, Prediction, predict
 from tools.exporting._producer import producer
 from tools.exporting._report import copy_report, hashes_of, write_report
 from tools.exporting._source import ModelSource, open_source
+from tools.exporting._tune import tune_flags
 from tools.exporting._verify import References, check_devices, check_interpreter, devices_of, write_portable
 from tools.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tools.inspecting import write_graphs
@@ -161,6 +164,20 @@ class _Run:
     def _module_sha256(self) -> str:
         return self._steps.sha256[MODULE]
 
+    def _tuned(self, name: str) -> dict[str, Any]:
+        """The flags that are best here, beside the target's, and what was tried; empty where nobody asked."""
+        if not self._export.options.tune:
+            return {}
+        key = {"module": self._module_sha256, "candidates": CANDIDATE_FLAGS, "producer": producer(), "cpu": cpu_model()}
+
+        def make() -> dict[str, Any]:
+            archive = self._staging / ARCHIVE
+            export = self._export
+            module, weights = self._staging / MODULE, archive if archive.exists() else None
+            return tune_flags(module, weights, name, export.entry_points, export.lowered, export.vocabulary)
+
+        return self._steps.run(f"tune.{name}", key, [], make)
+
     def _compile(self, name: str) -> None:
         self._export.targets[name] = self._compiled(f"compile.{name}", name, MODULE, executable_name(name))
         if self._export.debug is not None:
@@ -169,13 +186,15 @@ class _Run:
     def _compiled(self, step: str, name: str, module: str, file: str) -> dict[str, Any]:
         target = target_named(name)
         tiles = dataclasses.asdict(target.matvec_tiles) if target.matvec_tiles else None
-        flags = list(target.flags)
+        tuned = self._tuned(name)
+        more = tuple(tuned.get("flags", ()))
+        flags = [*target.flags, *more]
         key = {"module": self._steps.sha256[module], "flags": flags, "matvec_tiles": tiles, "producer": producer()}
 
         def make() -> dict[str, Any]:
             say(f"compiling {module} for {name} ...")
             try:
-                report = compile_module(self._staging / module, self._staging / file, target)
+                report = compile_module(self._staging / module, self._staging / file, target, extra_flags=more)
             except CompileError as error:
                 if shutil.disk_usage(self._staging).free < _ROOM_FOR_MODULE:  # the compiler does not say so clearly
                     raise OSError(errno.ENOSPC, str(error), str(self._staging / file)) from error
@@ -189,6 +208,7 @@ class _Run:
                 "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
                 "seconds": report.seconds,
                 "compiler_peak_rss_bytes": report.peak_rss_bytes,
+                **({"tuning": tuned["candidates"]} if tuned else {}),
             }
 
         return self._steps.run(step, key, [file], make)

@@ -15,6 +15,10 @@ _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda")
 
 
+# Targets with sets of flags to choose among (compile_hlo.kernels.CANDIDATE_FLAGS).
+TUNED_TARGETS: Final = ("llvm-cpu",)
+
+
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
     """The flags of tools:export; see design.md 4 or ``--help`` for their meaning."""
@@ -40,6 +44,7 @@ class ExportOptions:
     max_memory: int | None = None
     resume: bool = False
     dump_tags: tuple[str, ...] = ()
+    tune: bool = False
 
 
 def check_options(options: ExportOptions) -> None:
@@ -54,6 +59,13 @@ def check_options(options: ExportOptions) -> None:
         )
     if options.verify == "iree" and not options.targets:
         raise InputError("--verify=iree runs the compiled module, and --target=none gives none: name a target")
+    if options.tune and (options.weights == "none" or not options.targets):
+        raise InputError("--tune runs what it compiled: it needs a --target, and --weights other than none")
+    others = [target for target in options.targets if target not in TUNED_TARGETS]
+    if options.tune and others:
+        raise InputError(
+            f"--tune with --target={','.join(others)}: there is nothing to try for it: tune {', '.join(TUNED_TARGETS)}"
+        )
     if options.report is None:
         return
     above = next(parent for parent in options.report.absolute().parents if parent.exists())
