@@ -33,7 +33,7 @@ from lang_core._module import Module, Parameter, Repeated
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
 from lang_core._tensor import EagerTensor, Tensor
-from lang_core._weights import WeightSource, check_rows, rows_of
+from lang_core._weights import MatrixRows, WeightSource, check_rows, rows_of
 from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "InputError",
     "Literal",
     "MappingWeights",
+    "MatrixRows",
     "Module",
     "Op",
     "OpError",

@@ -46,6 +46,15 @@ class WeightSource(Protocol):
         ...
 
 
+@runtime_checkable
+class MatrixRows(Protocol):
+    """A source whose rows may be so large that a part of one is wanted: experts, of which each is a matrix."""
+
+    def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop`` of the tensor seen as a matrix, [product of all dims but the last, last dim]."""
+        ...
+
+
 def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> np.ndarray:
     """Rows ``start`` to ``stop`` of the first axis, a view; a rank-0 array is its own only row.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from compile_hlo.archive._layout import ArchiveEntry
 from compile_hlo.archive._values import LossError, NonFinite, check_lossless_range, convert, count_nonfinite
-from lang_core import CheckpointError, InputError, WeightSource
+from lang_core import CheckpointError, InputError, MatrixRows, WeightSource
 
 _PIECE_BYTES: Final = 1 << 20  # what is counted, converted and written while it is in a core's cache
 
@@ -53,13 +53,15 @@ class Pieces:
         if not spec.size:
             return
         itemsize = max(spec.dtype.itemsize, entry.spec.dtype.itemsize)
-        count = spec.shape[0] if spec.shape else 1
+        count, read_rows = (spec.shape[0] if spec.shape else 1), self._source.read_rows
+        if spec.ndim > 2 and spec.size // count * itemsize > self._chunk_bytes and isinstance(self._source, MatrixRows):
+            count, read_rows = spec.size // spec.shape[-1], self._source.read_matrix_rows
         row = spec.size // count
         rows = max(1, self._chunk_bytes // (row * itemsize))
         step = _PIECE_BYTES // itemsize
         for start in range(first // row, count, rows):
             # A row may be larger than a chunk: of a mapped source this is a view, so it is cut without being copied.
-            flat = self._source.read_rows(entry.key, start, min(count, start + rows)).reshape(-1)
+            flat = read_rows(entry.key, start, min(count, start + rows)).reshape(-1)
             for begin in range(max(0, first - start * row), flat.size, step):
                 yield np.ascontiguousarray(flat[begin : begin + step])
 

@@ -17,6 +17,7 @@ from compile_hlo.archive import _output
 from compile_hlo.archive._layout import ArchiveEntry, archive_layout
 from compile_hlo.archive._reader import read_archive_index
 from compile_hlo.archive._values import NonFinite
+from compile_hlo.archive._weights import ArchiveWeights
 from compile_hlo.archive._writer import write_archive
 from lang_core import DTYPES, CheckpointError, InputError, MappingWeights, TensorSpec, as_dtype, rows_of
 
@@ -283,3 +284,23 @@ def test_memory_is_a_few_pieces(tmp_path: Path) -> None:
     before = anonymous()
     write_archive(tmp_path / "w.irpa", entries, Arrays({"w": mapped}), progress=lambda *_: levels.append(anonymous()))
     assert max(levels) - before < 16 << 20
+
+
+def test_rows_that_are_larger_than_a_chunk_come_in_parts(tmp_path: Path) -> None:
+    """Experts, of which each is a matrix, from a source that can give parts of them."""
+
+    class Matrices(Arrays):
+        def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+            raise AssertionError("a whole matrix was read")
+
+        def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+            rows = self.arrays[key].reshape(-1, self.arrays[key].shape[-1])[start:stop]
+            self.most_bytes = max(self.most_bytes, rows.nbytes)
+            return rows
+
+    source = Matrices({"w": np.arange(3 * 50 * 8, dtype=np.float32).reshape(3, 50, 8)})
+    path = tmp_path / "w.irpa"
+    write_archive(path, same(source.arrays), source, chunk_bytes=70 * 4)
+    assert source.most_bytes == 8 * 8 * 4
+    with ArchiveWeights(path) as weights:
+        np.testing.assert_array_equal(weights.read("p.w"), source.arrays["w"])

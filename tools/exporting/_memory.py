@@ -46,8 +46,8 @@ def weights_memory(options: ExportOptions, lowered: LoweredModule, weights: Weig
 
 
 def _row_bytes(spec: TensorSpec) -> int:
-    """One row of the first axis in f32: the least that is unpacked at a time."""
-    return 4 * spec.size // max(1, spec.shape[0] if spec.shape else 1)
+    """One row in f32: the least that is unpacked at a time."""
+    return 4 * spec.shape[-1] if spec.ndim > 1 else 4 * spec.size
 
 
 def compiler_memory(target: str, nodes: int, module_bytes: int) -> int:

@@ -1,11 +1,12 @@
 """A checkpoint under a model's names: tensors renamed, stacked and cut as they are read."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
 
-from lang_core import TensorSpec, WeightSource
+from lang_core import MatrixRows, TensorSpec, WeightSource
 from transformer_core.checkpoints._recipes import Recipe, Stored, common_dtype
 
 RecipeOf = Callable[[str, tuple[int, ...], WeightSource], Recipe | None]
@@ -70,6 +71,21 @@ class ComposedWeights:
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Rows of the parameter; just what they are made of is read."""
         return self._recipe(key).rows(self._source, start, stop)
+
+    def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the parameter seen as a matrix, [product of all dims but the last, last dim].
+
+        Of a parameter that is stored as it is, just these are read, where the source can do that; of others the rows of
+        the first axis that they are of.
+        """
+        recipe = self._recipe(key)
+        if type(recipe) is Stored and isinstance(self._source, MatrixRows):
+            return self._source.read_matrix_rows(next(iter(recipe.stored())), start, stop)
+        shape = self.spec(key).shape
+        each = math.prod(shape[1:-1])
+        first, last = start // each, -(-stop // each)
+        rows = self.read_rows(key, first, last).reshape(-1, shape[-1])
+        return rows[start - first * each : stop - first * each]
 
     def origin(self, key: str) -> str:
         """The file, and the stored tensors where they are called otherwise."""

@@ -204,3 +204,15 @@ def test_wrappers_are_transparent():
         assert weights.read("model.norm.weight").tolist() == [0, 1, 2]
         with pytest.raises(CheckpointError, match="no tensor 'nowhere'"):
             weights.spec("absent")
+
+
+@pytest.mark.parametrize(("arrays", "keys"), FORMS.values(), ids=FORMS)
+def test_rows_of_matrices(arrays: dict[str, np.ndarray], keys: ExpertKeys):
+    """Parts of experts, however they are stored."""
+    weights = composed(arrays, keys)
+    for name in ("gate_proj", "down_proj"):
+        path = f"model.layers.0.mlp.experts.{name}"
+        whole = weights.read(path).reshape(-1, weights.spec(path).shape[-1])
+        for start in range(0, len(whole), 2):
+            for stop in range(start, len(whole) + 1):
+                np.testing.assert_array_equal(weights.read_matrix_rows(path, start, stop), whole[start:stop])

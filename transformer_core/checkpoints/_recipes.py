@@ -56,6 +56,8 @@ class Stacked:
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
         """One row is a view of one stored tensor; of more a copy is made, of these and no others."""
+        if start == stop:
+            return np.empty((0, *self._shape), source.spec(self._keys[0]).dtype.numpy)
         parts = [source.read_rows(key, 0, self._shape[0]) for key in self._keys[start:stop]]
         return parts[0][np.newaxis] if len(parts) == 1 else np.stack(parts)
 

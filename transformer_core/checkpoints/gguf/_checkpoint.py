@@ -78,6 +78,10 @@ class GgufCheckpoint:
         """As ``GgufFile.read_rows``."""
         return self._file(key).read_rows(key, start, stop)
 
+    def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """As ``GgufFile.read_matrix_rows``."""
+        return self._file(key).read_matrix_rows(key, start, stop)
+
     def read_packed(self, key: str) -> np.ndarray:
         """As ``GgufFile.read_packed``."""
         return self._file(key).read_packed(key)

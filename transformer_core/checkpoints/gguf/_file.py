@@ -1,5 +1,6 @@
 """A GGUF file as a source of weights: views onto its map, and packed tensors unpacked a few rows at a time."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import Final, Self
@@ -89,7 +90,22 @@ class GgufFile:
             each = tensor.nbytes // tensor.shape[0] if tensor.shape[0] else 0
             self._file.will_read(tensor.begin + each * start, rows.nbytes)
             return rows
-        return self._unpacked(tensor, start, stop)
+        return self._unpacked(tensor, tensor.shape, start, stop)
+
+    def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the tensor seen as a matrix, [product of all dims but the last, last dim]; else as ``read_rows``.
+
+        Raises:
+            CheckpointError: as ``read_rows``, or the tensor is no matrix.
+        """
+        tensor = self._readable(key)
+        if len(tensor.shape) < 2:
+            raise CheckpointError(f"{self.path}: tensor {key!r} of shape {list(tensor.shape)} has no matrices")
+        shape = (math.prod(tensor.shape[:-1]), tensor.shape[-1])
+        check_rows(shape, start, stop, key, self.path)
+        if tensor.type in PLAIN:
+            return self._plain(tensor).reshape(shape)[start:stop]
+        return self._unpacked(tensor, shape, start, stop)
 
     def read_packed(self, key: str) -> np.ndarray:
         """The bytes of a tensor as they are stored, u8 [.., bytes of a row], a read-only view.
@@ -141,19 +157,19 @@ class GgufFile:
         flat = self._bytes(tensor.begin, tensor.nbytes)
         return flat.view(PLAIN[tensor.type].numpy).reshape(tensor.shape)
 
-    def _unpacked(self, tensor: GgufTensor, start: int, stop: int) -> np.ndarray:
-        """Rows of a packed tensor, f32."""
+    def _unpacked(self, tensor: GgufTensor, shape: tuple[int, ...], start: int, stop: int) -> np.ndarray:
+        """Rows of a packed tensor, seen in this shape, f32."""
         block, block_bytes = GGML_QUANT_SIZES[tensor.type]
-        row = int(np.prod(tensor.shape[1:]))
+        row = int(np.prod(shape[1:]))
         # Rows of a matrix are whole blocks; those of a vector, its elements, are not.
         first, last = start * row // block, -(-stop * row // block)
         begin, nbytes = tensor.begin + first * block_bytes, (last - first) * block_bytes
         packed = self._bytes(begin, nbytes)
         self._file.will_read(begin, nbytes)
         if not packed.size:
-            return np.zeros((stop - start, *tensor.shape[1:]), np.float32)
-        inner = tensor.shape[-1] // block * block_bytes if len(tensor.shape) > 1 else nbytes
+            return np.zeros((stop - start, *shape[1:]), np.float32)
+        inner = shape[-1] // block * block_bytes if len(shape) > 1 else nbytes
         with np.errstate(all="ignore"):  # a scale may be infinite or NaN: what comes of it is counted and told
             flat = quants.dequantize(packed.reshape(-1, inner), tensor.type).reshape(-1)
         skipped = start * row - first * block
-        return flat[skipped : skipped + (stop - start) * row].reshape(stop - start, *tensor.shape[1:])
+        return flat[skipped : skipped + (stop - start) * row].reshape(stop - start, *shape[1:])

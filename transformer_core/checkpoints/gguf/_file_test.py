@@ -103,6 +103,19 @@ def test_packed_types_are_the_references(kind: Type, every_type: Path) -> None:
                 np.testing.assert_array_equal(rows, expected[start:stop])
 
 
+@pytest.mark.parametrize("key", ["Q4_K.e", "Q5_0.e", "Q8_0.m", "f32", "bf16"])
+def test_rows_of_matrices(key: str, every_type: Path) -> None:
+    with GgufFile(every_type) as file, np.errstate(all="ignore"):
+        whole = file.read(key).reshape(-1, file.spec(key).shape[-1])
+        for start in range(len(whole) + 1):
+            for stop in range(start, len(whole) + 1, 3):
+                np.testing.assert_array_equal(file.read_matrix_rows(key, start, stop), whole[start:stop])
+        with pytest.raises(CheckpointError, match=rf"rows 0 to {len(whole) + 1} of tensor '{key}' asked, it has"):
+            file.read_matrix_rows(key, 0, len(whole) + 1)
+        with pytest.raises(CheckpointError, match=r"tensor 'Q4_K.v' of shape \[768\] has no matrices"):
+            file.read_matrix_rows("Q4_K.v", 0, 1)
+
+
 def test_the_header_is_what_the_reference_reads(tmp_path: Path) -> None:
     path = tmp_path / "meta.gguf"
     made = writer(path)
