@@ -10,6 +10,9 @@ import numpy as np
 # docs/numerics.md.
 TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2}
 
+# Two computations that round in other places are not equally far from the truth.
+_AS_NEAR: Final = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
@@ -35,6 +38,10 @@ class Agreement:
     def within(self, tolerance: float) -> bool:
         """Whether the two agree."""
         return self.nonfinite_match and self.max_rel <= tolerance
+
+    def as_near(self, other: "Agreement") -> bool:
+        """Whether this is about as near to the same reference as another, whose distance rounding explains."""
+        return self.nonfinite_match and self.nmse <= _AS_NEAR * other.nmse and self.max_rel <= _AS_NEAR * other.max_rel
 
     def as_json(self) -> dict[str, Any]:
         """For the report."""

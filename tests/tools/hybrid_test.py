@@ -11,7 +11,7 @@ import safetensors.numpy
 from compile_hlo.dump import read_dump
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights, write_checkpoint
-from tests.tools._bundles import export, invoke
+from tests.tools._bundles import export, export_case, invoke
 from tools import cli, generate
 
 CASE = CASES["qwen3_next_mixed_4x"]
@@ -84,3 +84,14 @@ def test_a_dump_shows_the_inside_of_a_gated_delta_net(
             np.testing.assert_array_equal(
                 dump.load(found[inside.index("state")]), dump.load(shown[f"layers.{layer}.delta_state"])
             )
+
+
+def test_16_bit_results_that_rounding_drives_apart_are_compared_with_f32(tmp_path: Path) -> None:
+    """What normalises small vectors, and the choice of experts, make rounding errors large: in eager ones, too."""
+    bundle = export_case(CASES["qwen3_next"], tmp_path, dtype="bf16", verify="iree", sequence=3, max_sequence=9)
+    rows = json.loads((bundle / "report.json").read_text())["verification"]
+    far = [row for row in rows if row["max_rel"] > 3e-2]
+    assert far
+    for row in far:
+        assert row["to_f32"]["nmse"] < 2 * row["eager_to_f32"]["nmse"]
+    assert all("to_f32" not in row for row in rows if row not in far)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import functools
 import shutil
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,7 @@ from tools.cli import say
 from tools.exporting._budget import check_budget
 from tools.exporting._debug import lower_debug
 from tools.exporting._describe import described, write_description
-from tools.exporting._load import Export, load
+from tools.exporting._load import Export, entry_points_in, load
 from tools.exporting._memory import kept_bytes
 from tools.exporting._options import ExportOptions, check_options
 from tools.exporting._predict import BUNDLED_FILES, Prediction, predict
@@ -283,7 +284,9 @@ class _Run:
         assert weights is not None
         kept = kept_bytes(options, export.lowered, weights)
         source = CachedWeights(weights, kept) if kept else weights
-        references = References(export.entry_points, source, export.vocabulary)
+        narrow = options.dtype in ("bf16", "f16")
+        wide = functools.partial(entry_points_in, "f32", export, self._source) if narrow else None
+        references = References(export.entry_points, source, export.vocabulary, wide)
         if options.verify == "interpreter":
             return {"rows": check_interpreter(export.entry_points, references, weights, options.dtype, self._staging)}
         work = (

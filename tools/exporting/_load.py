@@ -78,19 +78,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
     """
     model = load_model(source.directory, options.dtype, options.num_layers, weights=source.weights is not None)
     sizes = model.sizes(options.batch, options.sequence, options.max_sequence)
-    forms = {"positions": options.positions, "score_tokens": options.score_tokens}
-    points, whole = (
-        entry_points(
-            model,
-            names=checked_entry_points(options.entry_points, model),
-            batch=sizes.batch,
-            sequence=sizes.sequence,
-            max_sequence=sizes.max_sequence,
-            window_caches=kind,
-            **forms,
-        )
-        for kind in (options.window_caches, "whole")
-    )
+    points, whole = (_entry_points(model, options, sizes, kind) for kind in (options.window_caches, "whole"))
     found = weights = None
     dequantised: dict[str, int] = {}
     if source.weights is not None:
@@ -103,6 +91,26 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
     export.source, export.dequantised = source.facts, dequantised
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
     return export
+
+
+def entry_points_in(dtype: str, export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
+    """The same entry points in another dtype."""
+    options = export.options
+    model = load_model(source.directory, dtype, options.num_layers, weights=source.weights is not None)
+    return _entry_points(model, options, export.sizes, options.window_caches)
+
+
+def _entry_points(model: Model[Any], options: ExportOptions, sizes: Sizes, caches: str) -> tuple[EntryPoint, ...]:
+    return entry_points(
+        model,
+        names=checked_entry_points(options.entry_points, model),
+        batch=sizes.batch,
+        sequence=sizes.sequence,
+        max_sequence=sizes.max_sequence,
+        window_caches=caches,
+        positions=options.positions,
+        score_tokens=options.score_tokens,
+    )
 
 
 def _cache_bytes(points: tuple[EntryPoint, ...]) -> int:
