@@ -14,9 +14,10 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from lang_core._context import ExecutionContext
 from lang_core._tensor import EagerTensor, Tensor
 from lang_core.kernels._foreign import is_jax, is_tracer, jax_module
-from lang_core.kernels._specs import short_hash
+from lang_core.kernels._specs import arrays_of, short_hash
 
 # What decides how many threads NumPy's and XLA's kernels take, and how they compute.
 _FLAGS: Final = (
@@ -103,14 +104,24 @@ def flags_of(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def environment_of(arrays: Iterable[Any]) -> Environment:
-    """Where a call with these arrays runs."""
+    """Where a call with these arguments runs: by the first array of a library, or context that records."""
     chosen = _CHOSEN.get()
     if chosen is not None:
         return chosen
-    for array in arrays:
-        if is_jax(array):
-            return _jax_environment(array)
-        if isinstance(array, Tensor) and not isinstance(array, EagerTensor):
+    for each in arrays:
+        kind = type(each)
+        if kind is np.ndarray:
+            continue
+        if kind is list or kind is tuple or kind is dict:
+            inside = environment_of(arrays_of(each))
+            if inside is not host_environment():
+                return inside
+        elif is_jax(each):
+            return _jax_environment(each)
+        elif isinstance(each, Tensor):
+            if not isinstance(each, EagerTensor):
+                return recorded_environment()
+        elif isinstance(each, ExecutionContext) and each.isRecording:
             return recorded_environment()
     return host_environment()
 

@@ -2,7 +2,7 @@ import functools
 import subprocess
 import sys
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lang_core import EagerExecutionContext, TensorSpec, f32
+from lang_core import EagerExecutionContext, Tensor, TensorSpec, f32
 from lang_core.kernels import (
     Environment,
     Invocation,
@@ -110,6 +110,32 @@ def test_data_and_the_kind_of_array_do_not_count() -> None:
 def test_the_context_does_not_count_and_order_of_keywords_neither() -> None:
     assert _key(_X, ctx=EagerExecutionContext()) == _key(_X)
     assert _key(_X, a=1, b=2) == _key(_X, b=2, a=1)
+
+
+class _Left(IntEnum):
+    A = 1
+
+
+class _Right(IntEnum):
+    A = 1
+
+
+def test_members_that_are_equal_numbers_are_not_equal_arguments() -> None:
+    for _ in range(2):
+        assert len({_key(_X, way=way) for way in (_Left.A, _Right.A, 1, True)}) == 4
+
+
+def test_a_call_runs_where_its_first_array_says_at_any_depth() -> None:
+    class Recording(EagerExecutionContext):
+        @property
+        def isRecording(self) -> bool:
+            return True
+
+    recorded = Tensor()
+    recorded.spec = TensorSpec((2, 3), "f32")
+    for args in ((recorded,), (_X, [_X, {"a": (recorded,)}]), (_X, Recording())):
+        assert device_fingerprint(*args).startswith("recorded|cpu|")
+    assert device_fingerprint(_X, [_X], EagerExecutionContext()).startswith("numpy|cpu|")
 
 
 def test_axes_method_and_mesh_count() -> None:

@@ -104,6 +104,8 @@ def short_hash(value: Any) -> str:
 
 def describe(value: Any) -> Any:
     """What JSON can hold of a value; different values have different descriptions."""
+    if isinstance(value, enum.Enum):  # before numbers and strings, which a member may be, too
+        return {"enum": f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"}
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, float):
@@ -112,8 +114,6 @@ def describe(value: Any) -> Any:
         return {"context": ""}
     if isinstance(value, Mapping):
         return {"mapping": sorted(([describe(k), describe(v)] for k, v in value.items()), key=json.dumps)}
-    if isinstance(value, enum.Enum):
-        return {"enum": f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"}
     if isinstance(value, np.dtype | DType):
         return {"dtype": value.name}
     if isinstance(value, type):
@@ -169,8 +169,10 @@ def quick_key(value: Any) -> Any:
         return Tensor, value.spec
     if is_jax(value):
         return kind, value.shape, value.dtype
-    if isinstance(value, enum.Enum | DType | np.dtype):
-        return value
+    if isinstance(value, enum.Enum):  # of two classes, members that are numbers may be equal
+        return kind, value.name
+    if isinstance(value, DType | np.dtype):
+        return kind, value
     if isinstance(value, ExecutionContext):
         return None
     raise TypeError("no quick key")
