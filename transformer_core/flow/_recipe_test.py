@@ -253,3 +253,18 @@ def test_learned_positions_are_added_and_must_be_known():
         ConfigError, match="stage 'embed_positions': learned positions need memory none, taps or caches"
     ):
         recipe.build(bound)
+
+
+def test_embeddings_are_scaled_and_the_final_norm_is_tagged():
+    begin = ModelFlow("m").input("ids", ("B", "T"), "i32")
+    seen: dict[str, np.ndarray] = {}
+    for scale in (1.0, 3.0):
+        model = begin.token_embed(11, 8, scale=scale).side_output("embedded").final_norm(eps=0.5).build(PROFILE)
+        weights = RandomWeights(model)
+        ctx = EagerExecutionContext(weights, tag_sink=lambda name, x: seen.update({name: x.numpy()}))
+        results = model(ctx, IDS)
+        embedded = scale * weights.read("embed_tokens.weight")[IDS]
+        np.testing.assert_array_equal(results["embedded"].numpy(), embedded)
+        normed = embedded / np.sqrt((embedded**2).mean(-1, keepdims=True) + 0.5) * weights.read("norm.weight")
+        np.testing.assert_allclose(seen["norm.output"], normed, rtol=1e-5)
+        np.testing.assert_array_equal(seen["norm.output"], results["output"].numpy())

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext, OpError, TensorSpec, TraceEscapeError
+from transformer_core._linear import Linear
 from transformer_core.flow import CompileProfile, Emit, FlowContext, FlowValue, ModelFlow
 from transformer_core.flow._trace import SpecContext
 
@@ -66,3 +67,9 @@ def test_a_branch_of_another_shape_is_refused():
 
     with pytest.raises(OpError, match="cond"):
         ModelFlow("m").input("x", ("T", 2)).custom("wrong", wrong).build(PROFILE).trace()
+
+
+def test_an_op_that_breaks_its_contract_is_found_with_its_module():
+    recipe = ModelFlow("m").input("x", ("T", 2)).include("a", ModelFlow("a").stage("proj", lambda build: Linear(3, 4)))
+    with pytest.raises(OpError, match=r"dot_general.* \(at a\.proj\)"):
+        recipe.build(PROFILE).trace()
