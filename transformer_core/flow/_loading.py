@@ -54,9 +54,8 @@ def synth_param(flow: "FlowContext", name: str, array: Any) -> FlowValue:
     asked = f"synth_param({name!r}) at {flow.where}"
     if flow.weights is None:
         raise ConfigError(f"{asked}: the flow was built without weights: pass build(.., weights=..)")
-    source = flow.weights.source
     taken = "a synthesised parameter" if name in flow.state.synthesised else ""
-    taken = "a tensor of the weights" if source is not None and source.has(name) else taken
+    taken = "a tensor of the weights" if flow.weights.source.has(name) else taken
     taken = "a module's parameter" if parameter_of(flow.model, name) is not None else taken
     if taken:
         raise ConfigError(f"{asked}: the name is taken by {taken}: choose another")

@@ -139,6 +139,7 @@ def test_a_synthesised_parameter_is_a_weight_of_the_flow():
     weights = model.weights
     assert weights is not None
     assert list(weights.keys())[-1] == "ramp"
+    assert [weights.has(key) for key in ("ramp", "a.w", "a.ww")] == [True, True, False]
     assert weights.origin("ramp") == "synthesised by the flow"
     np.testing.assert_array_equal(weights.read_rows("ramp", 1, 3), array[1:3])
     with pytest.raises(ValueError, match="read-only"):

@@ -204,7 +204,7 @@ class FlowModel(Module):
             CheckpointError: see ``transformer_core.checkpoints.audit``.
         """
         weights = self.weights
-        if weights is None or weights.source is None:
+        if weights is None:
             raise ConfigError(f"flow {self._flow.name!r}: it was built without weights: pass build(.., weights=..)")
         keys = {each.parameter.path: each.key for each in self.trace().loaded}
         wanted: dict[str, TensorSpec] = {}

@@ -39,10 +39,10 @@ class FlowWeights:
     Implements ``lang_core.WeightSource``: contexts and exports of a flow read from it.
 
     Args:
-        source: of all else; None where the flow synthesises everything.
+        source: of all else.
     """
 
-    def __init__(self, source: WeightSource | None) -> None:
+    def __init__(self, source: WeightSource) -> None:
         self.source: Final = source
         self._arrays: Final[dict[str, np.ndarray]] = {}
         self._made: Final = MappingWeights(self._arrays, "synthesised by the flow")
@@ -58,14 +58,13 @@ class FlowWeights:
 
     def keys(self) -> Iterator[str]:
         """The source's keys, then those added."""
-        if self.source is not None:
-            yield from self.source.keys()
+        yield from self.source.keys()
         yield from self._keys
         yield from self._arrays
 
     def has(self, key: str) -> bool:
         """Whether there is such a key."""
-        return key in self._arrays or (self.source is not None and self.source.has(self._keys.get(key, key)))
+        return key in self._arrays or self.source.has(self._keys.get(key, key))
 
     def spec(self, key: str) -> TensorSpec:
         """The shape and the dtype that reading gives."""
@@ -88,7 +87,7 @@ class FlowWeights:
         return self._of(key).origin(self._keys.get(key, key))
 
     def _of(self, key: str) -> WeightSource:
-        return self._made if key in self._arrays or self.source is None else self.source
+        return self._made if key in self._arrays else self.source
 
 
 class _Root(Module):
@@ -118,7 +117,7 @@ def stored_spec(
         CheckpointError: there are no weights, no such key, or the tensor has another shape.
     """
     asked = f"load_param({key!r}) at {where or 'the root'}"
-    if weights is None or weights.source is None:
+    if weights is None:
         raise CheckpointError(f"{asked}: the flow was built without weights: pass build(.., weights=..)")
     source = weights.source
     if not source.has(key):
