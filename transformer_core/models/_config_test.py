@@ -94,7 +94,8 @@ def test_a_family_is_registered_once():
         ConfigError, match=r"family LlamaForCausalLM \(other\): LlamaForCausalLM \(llama\) is registered"
     ):
         register(family)
-    assert architectures() == tuple(family.architecture for family in FAMILIES)
+    assert len(set(architectures())) == len(architectures())
+    assert {family.architecture for family in FAMILIES} <= set(architectures())
 
 
 def test_a_package_of_ones_own_may_add_a_family(monkeypatch):
@@ -395,16 +396,16 @@ def test_a_field_of_a_wrong_kind_is_named(name, value):
         ({"partial_rotary_factor": 0.5}, "LlamaForCausalLM rotates whole heads by one position: .* found 2 of 4 dims"),
         ({"eos_token_id": "</s>"}, "'eos_token_id': expected a token id, a list of them, or null; found '</s>'"),
         ({"bos_token_id": -1}, "'bos_token_id': expected an integer of at least 0; found -1"),
-        ({"architectures": None}, "'architectures': expected a list of one of LlamaForCausalLM, .*; found None"),
+        ({"architectures": None}, "'architectures': expected a list of one of .*LlamaForCausalLM, .*; found None"),
         (
             {"architectures": None, "model_type": "mixtrals"},
-            "'model_type': expected one of llama, .*; found 'mixtrals'; did you mean 'mixtral'",
+            "'model_type': expected one of .*llama, .*; found 'mixtrals'; did you mean 'mixtral'",
         ),
         ({"architectures": None, "model_type": ["llama"]}, "'architectures': expected a list of one of"),
         ({"architectures": ["A", "B"]}, r"'architectures': expected a list of one of .*; found \['A', 'B'\]"),
         (
             {"architectures": ["LlamaForCausalLLM"]},
-            r"'architectures': expected one of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, .*; found "
+            r"'architectures': expected one of .*LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, .*; found "
             r"'LlamaForCausalLLM'; did you mean 'LlamaForCausalLM'",
         ),
     ],
