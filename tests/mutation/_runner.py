@@ -24,6 +24,7 @@ FILES: Final = (
     "compile_dag/gradient/_elementwise_test.py",
     "compile_dag/gradient/_gated_delta_test.py",
     "compile_dag/gradient/_indexing_test.py",
+    "compile_dag/gradient/_kernels_test.py",
     "compile_dag/gradient/_reduce_test.py",
     "compile_dag/gradient/_shape_test.py",
     "tests/gradients/attention_test.py",
@@ -90,6 +91,11 @@ class _Plugin:
         self._main = main
         self._runner: Runner | None = None
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Says what cannot be collected: there is no terminal plugin to do so."""
+        if report.failed:
+            print(f"{report.nodeid or 'the tests'} cannot be collected:\n{report.longrepr}", file=sys.stderr)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Tells the runner."""
         if self._runner is not None:
@@ -108,5 +114,7 @@ class _Plugin:
 def with_tests(main: Callable[[Runner], None], files: Iterable[str] = FILES) -> int:
     """Collects the tests of the files and calls ``main`` with them; returns pytest's exit code."""
     arguments = ["-p", "no:terminal", "-p", "no:faulthandler", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    # As in build_defs/pytest_main.py: folders above a test may lack their __init__.py, or have one of Bazel's making.
+    arguments += ["-o", "consider_namespace_packages=true"]
     arguments += ["--rootdir", str(ROOT), "--capture=no", *(str(ROOT / file) for file in files)]
     return int(pytest.main(arguments, plugins=[_Plugin(main)]))
