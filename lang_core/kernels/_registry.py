@@ -63,7 +63,8 @@ class RecordedCall(NamedTuple):
         if known is None:
             raise InputError(
                 f"the recorded call of {self.key.op} is of the kernel {self.kernel}, which is not loaded: import its "
-                f"module first (tools:tune --kernels={self.kernel.partition(':')[0]})"
+                f"module first (tools:tune --kernels={self.kernel.partition(':')[0]}); kernels of a script (__main__) "
+                f"are tuned by the script itself (autotune_recorded)"
             )
         try:
             kernel = known()
@@ -108,8 +109,10 @@ def record_invocation(
         method: the way of execution.
         batch_axes: by argument.
     """
-    given = {name: each for name, each in kwargs.items() if not isinstance(each, ExecutionContext)}
     key = Key(dev, op_id_v, call_key, kernel.source)
+    if key in _RECORDED:
+        return False
+    given = {name: each for name, each in kwargs.items() if not isinstance(each, ExecutionContext)}
     name = f"{type(kernel).__module__}:{type(kernel).__qualname__}"
     specs = abstractify(tuple(args)), abstractify(given)
     call = RecordedCall(key, name, kernel.op_id, *specs, method, batch_axes, kernel)
