@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from lang_core import ExecutionContext, Tensor
+from lang_core import Argument, ExecutionContext, Tensor, TensorSpec
 
 
 class Places(ABC):
@@ -72,3 +72,25 @@ def row_places(
     if count is not None:
         counts = ops.less(ops.iota((1, tokens), 1), ops.reshape(count, (batch, 1)))
     return RowPlaces(at if at.ndim == 2 else ops.broadcast(at, (batch, tokens)), counts)
+
+
+def position_argument(tokens: int, capacity: int, rows: int | None = None) -> Argument:
+    """``position`` of a function that appends T tokens to caches of capacity S: of all sequences, or one for each of B.
+
+    Args:
+        tokens: T.
+        capacity: S.
+        rows: B where sequences have positions of their own.
+    """
+    return _place("position", rows, (0, capacity - (tokens if rows is None else 1)))
+
+
+def last_argument(tokens: int, rows: int | None = None) -> Argument:
+    """``last``, the row of the last of T tokens that counts; -1, where each sequence has its own, is none."""
+    return _place("last", rows, (0 if rows is None else -1, tokens - 1))
+
+
+def _place(name: str, rows: int | None, bounds: tuple[int, int]) -> Argument:
+    if rows is None:
+        return Argument(name, TensorSpec((), "i32"), kind="scalar", bounds=bounds)
+    return Argument(name, TensorSpec((rows,), "i32"), bounds=bounds)

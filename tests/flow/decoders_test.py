@@ -1,5 +1,6 @@
 """A decoder's recipe, built for a profile, is the decoder: parameters, text, results; and may be changed."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -136,3 +137,18 @@ class Identity(Module):
 
     def forward(self, ctx: Any, x: Any) -> Any:
         return x
+
+
+@pytest.mark.parametrize("memory", ["taps", "caches", "bindings"])
+def test_layers_that_read_another_layers_keys_and_values_keep_none(memory: str):
+    config = replace(DecoderConfig.from_hf(_CASES["LlamaForCausalLM"].config), cache_owners=(None, 0))
+    assert config.layers == 2
+    recipe, weights = decoder_flow(config), random_weights(DecoderLM(config))
+    model = recipe.build(CompileProfile(name="run", sequence=6, memory=memory, **_SIZES))  # type: ignore[arg-type]
+    inputs = inputs_of(model.entry_point())
+    found = eager(model.entry_point(), weights, inputs)
+    kept = {name.rpartition(".")[0] for name in found if name != "logits"}
+    assert kept == {"layers.0"}
+    if memory == "taps":
+        whole = recipe.build(CompileProfile.preset("training", sequence=6, **_SIZES)).entry_point()
+        np.testing.assert_array_equal(found["logits"], eager(whole, weights, inputs)["logits"])

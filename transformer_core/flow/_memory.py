@@ -138,7 +138,9 @@ def incoming(
     caches: dict[str, Cache] = {}
     for slot in slots:
         specs = slot.layout.specs.values()
-        if profile.memory is Memory.CACHES or (profile.memory is Memory.BINDINGS and slot.recurrent):
+        if slot.layout.owner is not None:
+            caches[slot.path] = slot.layout.make()
+        elif profile.memory is Memory.CACHES or (profile.memory is Memory.BINDINGS and slot.recurrent):
             caches[slot.path] = slot.layout.make(*[next(tensors) for _ in specs])
         elif slot.recurrent:
             caches[slot.path] = slot.layout.make(*[ctx.ops.zeros(spec.shape, spec.dtype) for spec in specs])

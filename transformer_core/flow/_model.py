@@ -19,6 +19,7 @@ from lang_core import (
     WeightSource,
     near_names,
 )
+from transformer_core._places import last_argument, position_argument
 from transformer_core.checkpoints import Audit, audit
 from transformer_core.flow._build import Stage
 from transformer_core.flow._built import BuiltFlow, FlowInputs
@@ -36,8 +37,6 @@ from transformer_core.flow._state import DecodeBindings, FlowState
 from transformer_core.flow._trace import SpecContext, SpecTensor
 from transformer_core.flow._value import as_tensor, sized
 from transformer_core.flow._weights import FlowWeights, LoadedParameter
-
-_SCALAR = TensorSpec((), "i32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +83,20 @@ class FlowModel(Module):
             Argument(each.name, sized(f"input {each.name!r}", each.dims, each.dtype, profile.sizes))
             for each in self._flow.registry.inputs.values()
         ]
-        scalars = [self._place(name) for name in self._scalars()]
-        found = (*inputs, *scalars, *self._binding_arguments(), *memory_arguments(self._kept_slots(), profile))
+        found = (*inputs, *self._places(), *self._binding_arguments(), *memory_arguments(self._kept_slots(), profile))
         names = Counter(argument.name for argument in found)
         twice = next((name for name, count in names.items() if count > 1), None)
         if twice is not None:
             raise ConfigError(f"flow {self._flow.name!r}: two arguments are called {twice!r}: rename an input")
         return found
 
-    def _scalars(self) -> list[str]:
-        profile = self.profile
-        position = ["position"] if profile.memory is Memory.CACHES else []
-        padded = self._flow.registry.takes_last and profile.rows is Rows.LAST and profile.sequence > 1
-        return [*position, "last"] if padded else position
-
-    def _place(self, name: str) -> Argument:
-        """A position for all sequences, or one for each."""
-        if self.profile.positions is Positions.PER_ROW:
-            return Argument(name, TensorSpec((self.profile.batch,), "i32"))
-        return Argument(name, _SCALAR, kind="scalar")
+    def _places(self) -> list[Argument]:
+        """``position`` and ``last``, where there are any: of all sequences, or one for each."""
+        profile, tokens = self.profile, self.profile.sequence
+        rows = profile.batch if profile.positions is Positions.PER_ROW else None
+        caches, padded = profile.memory is Memory.CACHES, self._flow.registry.takes_last and tokens > 1
+        position = [position_argument(tokens, profile.capacity, rows)] if caches else []
+        return [*position, last_argument(tokens, rows)] if padded and profile.rows is Rows.LAST else position
 
     def _binding_arguments(self) -> tuple[Argument, ...]:
         step = self._flow.registry.step
@@ -152,14 +146,14 @@ class FlowModel(Module):
             )
         rest = iter([as_tensor(ctx, f"argument {name!r}", tensor) for name, tensor in zip(known, tensors, strict=True)])
         inputs = dict(zip(registry.inputs, rest, strict=False))
-        scalars = dict(zip(self._scalars(), rest, strict=False))
+        places = {argument.name: next(rest) for argument in self._places()}
         bound = {argument.name: next(rest) for argument in self._binding_arguments()}
         caches, bindings = incoming(ctx, self._kept_slots(), self.profile, rest), None
         if bound and registry.step is not None:
             masks = {window: bound[mask_name(window)] for window in registry.step.windows}
             local = bound.get("local_cos"), bound.get("local_sin")
             bindings = DecodeBindings(bound["cos"], bound["sin"], masks, caches, *local)
-        return FlowInputs(inputs, scalars.get("position"), scalars.get("last"), caches, bindings)
+        return FlowInputs(inputs, places.get("position"), places.get("last"), caches, bindings)
 
     def _side_outputs(self, state: FlowState) -> dict[str, Tensor]:
         wanted = tuple(state.outputs) if self.profile.outputs is None else self.profile.outputs

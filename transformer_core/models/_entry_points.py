@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec
 from transformer_core._cache import CacheLayout
+from transformer_core._places import last_argument, position_argument
 from transformer_core.models._model import DEFAULT_SEQUENCE, Sizes, check_size
 
 if TYPE_CHECKING:
@@ -127,11 +128,8 @@ def _extend(
 
 def _places_of(name: str, tokens: int, capacity: int, rows: int | None) -> tuple[Argument, ...]:
     """``position``, and but for decode ``last``: numbers for all rows, or one for each."""
-    spec = TensorSpec(() if rows is None else (rows,), "i32")
-    kind = "scalar" if rows is None else "tensor"
-    position = Argument("position", spec, kind, bounds=(0, capacity - (tokens if rows is None else 1)))
-    last = Argument("last", spec, kind, bounds=(0 if rows is None else -1, tokens - 1))
-    return (position,) if name == "decode" else (position, last)
+    position = position_argument(tokens, capacity, rows)
+    return (position,) if name == "decode" else (position, last_argument(tokens, rows))
 
 
 def _token_ids(batch: int, tokens: int) -> Argument:
