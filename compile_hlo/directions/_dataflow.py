@@ -7,7 +7,7 @@ and a concatenation of all slices of x into x. It is old where the value may be 
 what an update made of it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntFlag
 from typing import Final
 
@@ -66,10 +66,10 @@ def flow_of(nodes: Iterable[Node], outside: OriginsOf, written: Written) -> dict
             continue
         made.update([id(value) for value in node.results])
         if node.op.name in _FRESH:
-            _note_reads(node, origins, (), written)
+            _note_uses(node, origins, (), written)
             continue
         results = _results(node, origins, written)
-        _note_reads(node, origins, results, written)
+        _note_uses(node, origins, results, written)
         for value, each in zip(node.results, results, strict=False):
             if each:
                 found[id(value)] = each
@@ -81,24 +81,49 @@ def origins_of(node: Node, origins: OriginsOf, written: Written) -> Sequence[Ori
     if node.op.name in GIVEN or not any(origins(value) for value in node.inputs):
         return ()
     results = () if node.op.name in _FRESH else _results(node, origins, written)
-    _note_reads(node, origins, results, written)
+    _note_uses(node, origins, results, written)
     return results
 
 
-def reads(root: int) -> int:
-    """The key in ``Written`` under which it stands that what a buffer held at first is read.
+# What else is noted of a buffer that ops rename and update, one after the other, beside that it is written: that
+# another op reads what it held at first, or after an update; and that it is updated once more. Keys of ``Written``
+# that are negative say which, and of which buffer.
+READ_OLD: Final = 1
+READ_LATER: Final = 2
+AGAIN: Final = 3
 
-    That is by another op than those that rename or update the buffer, and the place is where.
-    """
-    return ~root
+
+def event(kind: int, root: int) -> int:
+    """The key of what is noted of a buffer."""
+    return -(root * 4 + kind)
 
 
-def _note_reads(node: Node, origins: OriginsOf, results: Sequence[Origins], written: Written) -> None:
+def event_of(key: int) -> tuple[int, int]:
+    """Kind and buffer of a key; the kind is 0 of a write."""
+    return (-key % 4, -key // 4) if key < 0 else (0, key)
+
+
+def events(kind: int, how: Origin) -> Iterator[int]:
+    """What an event of a value is of the buffer that the value is in some way."""
+    if Origin.OLD in how:
+        if kind:
+            yield kind
+    elif Origin.ALWAYS in how:
+        yield READ_LATER if kind in (READ_OLD, READ_LATER) else AGAIN
+
+
+def _note_uses(node: Node, origins: OriginsOf, results: Sequence[Origins], written: Written) -> None:
+    """Notes reads, and updates of what was updated before."""
     goes_on = results[0] if results else NONE
-    for value in node.inputs:
+    place = WrittenAt(node.op.name, node.path, node.line, False)
+    for number, value in enumerate(node.inputs):
         for root, how in origins(value).items():
-            if Origin.OLD in how and Origin.ALWAYS not in goes_on.get(root, Origin.POSSIBLE):
-                note(written, reads(root), WrittenAt(node.op.name, node.path, node.line, False), False)
+            if Origin.ALWAYS not in goes_on.get(root, Origin.POSSIBLE):
+                for kind in events(READ_OLD, how):
+                    note(written, event(kind, root), place, False)
+            elif number == 0 and node.op.name in ("dynamic_update_slice", "put"):
+                for kind in events(0, how):
+                    note(written, event(kind, root), place, False)
 
 
 def made_by(nodes: Iterable[Node]) -> set[int]:

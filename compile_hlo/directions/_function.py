@@ -3,7 +3,22 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from compile_dag import ComputeGraph, Node, Value
-from compile_hlo.directions._dataflow import NONE, Origin, Origins, Written, flow_of, follow, made_by, note, reads
+from compile_hlo.directions._dataflow import (
+    AGAIN,
+    NONE,
+    READ_LATER,
+    READ_OLD,
+    Origin,
+    Origins,
+    Written,
+    event,
+    event_of,
+    events,
+    flow_of,
+    follow,
+    made_by,
+    note,
+)
 from compile_hlo.directions._direction import ArgumentDirection, Direction, WrittenAt
 from lang_core import Argument, GraphError
 
@@ -26,7 +41,7 @@ class StretchFlow:
 
     @property
     def written(self) -> Mapping[int, WrittenAt]:
-        """By ``id`` of given values: where the stretch may write them, and under ``reads``, where it reads them."""
+        """By ``id`` of given values: where the stretch may write them, and under ``event``, how else it uses them."""
         return self._written
 
     def updated(self) -> list[int]:
@@ -74,12 +89,13 @@ class FunctionFlow:
         """
         if self._unread:
             self._read(value for node in nodes for value in node.inputs)
-        for root, place in flow.written.items():
-            for number, how in self._origins.get(max(root, reads(root)), NONE).items():
-                if root >= 0:
+        for key, place in flow.written.items():
+            kind, root = event_of(key)
+            for number, how in self._origins.get(root, NONE).items():
+                if not kind:
                     note(self._written, number, place, place.certain and Origin.CERTAIN in how)
-                elif Origin.OLD in how:
-                    note(self._written, reads(number), place, False)
+                for each in events(kind, how):
+                    note(self._written, event(each, number), place, False)
         for value in results:
             found: dict[int, Origin] = {}
             for root, how in flow.origins(value).items():
@@ -131,7 +147,8 @@ def in_place_of(
 
     Only these may be told to IREE. It writes any other result into the argument's buffer as soon as it is computed,
     even where ops that read the argument have yet to run (IREE 3.13). For the same reason nothing else may read what
-    an argument that is updated held at first, and no other result be the argument or an update of it.
+    an argument that is updated held at first, or between two updates, and no other result be the argument or an update
+    of it.
 
     Args:
         tensors: the tensor arguments.
@@ -145,7 +162,9 @@ def in_place_of(
             origins.get(number, Origin.POSSIBLE) for name, origins in results.items() if name != each.alias_result
         ]
         apart = Origin.OLD in how or any(also & (Origin.OLD | Origin.CERTAIN) for also in others)
-        if Origin.ALWAYS in how and not (number in written and (apart or reads(number) in written)):
+        apart = apart or event(READ_OLD, number) in written
+        apart = apart or (event(AGAIN, number) in written and event(READ_LATER, number) in written)
+        if Origin.ALWAYS in how and not (number in written and apart):
             found.append(each.name)
     return frozenset(found)
 

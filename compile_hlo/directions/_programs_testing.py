@@ -133,6 +133,13 @@ STATES: Final[dict[str, Body]] = {
         "other": c.ops.dot_general(x, x, ((1,), (1,))),
     },
 }
+
+
+def _between(ctx: Any, updated: Any, row: Any) -> Any:
+    more = ctx.ops.reverse(ctx.ops.exp(row), (1,))
+    return {"other": ctx.ops.reverse(updated, (0,)), "y": update(ctx, updated, ctx.ops.negate(row), 0), "more": more}
+
+
 # Reads of what an updated argument held at first. IREE runs them after the update if it is told of the alias.
 READ_BESIDE: Final[dict[str, Body]] = {
     "turned": lambda c, x, r, p: {
@@ -144,6 +151,7 @@ READ_BESIDE: Final[dict[str, Body]] = {
         "other": c.ops.concat((c.ops.slice(x, (0, 0), (2, 6)), c.ops.slice(x, (2, 0), (4, 6))), 0),
         "y": update(c, x, r, p),
     },
+    "turned between two updates": lambda c, x, r, p: _between(c, update(c, x, r, p), r),
     "given back": lambda c, x, r, p: {"y": c.ops.slice(x, (0, 0), (4, 6)), "other": update(c, x, r, p)},
 }
 # Results beside the update that may lie in its buffer. IREE gives them the updated buffer if nobody prevents it.
