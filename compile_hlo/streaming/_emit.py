@@ -1,8 +1,8 @@
 """Pass 2 of streaming: each stretch is pruned, merged and written when it ends, and forgotten."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from compile_dag import Node, TagInfo, Value, has_tags, tags_of
+from compile_dag import Node, TagInfo, Value, has_tags, regions_of, tags_of
 from compile_hlo.emit import FunctionWriter, ModuleWriter
 from compile_hlo.passes import Subexpressions, needed_nodes
 from compile_hlo.streaming._plan import INPUT, Plan, fingerprint
@@ -60,6 +60,7 @@ class EmittingSink(StretchSink):
         results = [value for node in merged for value in node.results if id(value) in standing]
         self._function.stretch(merged, results)
         self._keep(live, made, plan.last_uses)
+        self._function.forget(_inside(nodes))  # another value may soon have the identity of one of these
 
     def _keep(self, live: set[int], made: list[Value], last_uses: tuple[tuple[int, int], ...]) -> None:
         """Remembers the live results, each with the value that stands for it, and forgets all others."""
@@ -95,3 +96,12 @@ class EmittingSink(StretchSink):
         assert self._function is not None
         self._function.end([self._subexpressions.first(value) for value in outputs.values()])
         return self._function
+
+
+def _inside(nodes: Iterable[Node]) -> Iterator[Value]:
+    """The values of the nodes' regions; none outlives its node."""
+    for node in nodes:
+        for region in regions_of(node):
+            yield from region.inputs.values()
+            yield from (value for inner in region.nodes for value in inner.results)
+            yield from _inside(region.nodes)

@@ -4,6 +4,7 @@ import gc
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -182,3 +183,31 @@ def test_nothing_of_a_block_lives_on() -> None:
     gc.collect()
     lowered([EntryPoint("main", fn, (Argument("x", TensorSpec((2, 3), "f32")),))], streaming=True)
     assert max(alive[5:]) <= min(alive[5:]) + 8
+
+
+@pytest.mark.parametrize("block_functions", [False, True])
+def test_values_of_a_loop_outside_of_blocks_are_forgotten(block_functions: bool) -> None:
+    """Else a constant that is made soon after, and gets the identity of one of them, gets its name too."""
+
+    def model(ctx: Any, x: Any) -> dict[str, Any]:
+        ops = ctx.ops
+        for index in range(40):
+
+            def body(count: Any, y: Any) -> Any:
+                return ops.add(count, count), ops.exp(ops.exp(ops.exp(ops.exp(y))))
+
+            x = ops.while_loop(lambda count, y: ops.less(count, count), body, (ops.constant(0, "i32"), x))[1]
+            with ctx.block(f"layers.{index}"):
+                x = ops.negate(x)
+            for constant in [ops.constant(np.full((2, 3), 10 * index + place, np.float32)) for place in range(12)]:
+                x = ops.add(x, constant)
+        return {"y": x}
+
+    point = EntryPoint("main", model, (Argument("x", TensorSpec((2, 3), "f32")),))
+    texts = []
+    for streaming in (True, False):
+        pieces: list[str] = []
+        form = ExternalParameters()
+        lower_module([point], pieces.append, form, streaming=streaming, block_functions=block_functions)
+        texts.append("".join(pieces))
+    assert texts[0] == texts[1]
