@@ -89,14 +89,19 @@ def compile_module(
 
 @contextlib.contextmanager
 def _tuning_flags(target: Target) -> Iterator[tuple[str, ...]]:
-    """The flag that names a file with the target's tuning spec, while there is that file."""
+    """The flags that go with the target's tuning spec, while there is a file with it.
+
+    IREE 3.13 loads the file under a lock, and a thread that waits for the loading to be verified takes up another
+    executable meanwhile, which waits for the lock: on several threads it may wait for ever. One thread is hardly slower,
+    as alike dispatches are compiled once.
+    """
     if target.matvec_tiles is None:
         yield ()
         return
     with tempfile.NamedTemporaryFile("w", prefix="tapeline-tuning-", suffix=".mlir") as file:
         file.write(target.matvec_tiles.tuning_spec())
         file.flush()
-        yield (f"--iree-codegen-tuning-spec-path={file.name}",)
+        yield f"--iree-codegen-tuning-spec-path={file.name}", "--mlir-disable-threading"
 
 
 def compiler_path() -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compile_hlo.iree import _compile
 from compile_hlo.iree._compile import compile_module
 from compile_hlo.iree._devices import Device
 from compile_hlo.iree._session import Session
@@ -73,6 +74,24 @@ def test_a_generic_cpu_gets_tiles_too(tmp_path: Path) -> None:
     target = target_named("llvm-cpu", cpu="generic")
     compile_module(source, output, target, extra_flags=["--compile-to=executable-configurations"])
     assert "distribution = [512, 0]" in output.read_text()
+
+
+def test_a_tuning_spec_goes_with_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the compiler may wait for ever, now and then."""
+    commands: list[list[str]] = []
+    run = _compile._run
+
+    def noted(command: list[str], folder: Path) -> tuple[int, int, str]:
+        commands.append(command)
+        return run(command, folder)
+
+    monkeypatch.setattr(_compile, "_run", noted)
+    source = tmp_path / "module.mlir"
+    source.write_text(module([(5, 7)], "f32"))
+    for target in ("llvm-cpu", "vmvx"):
+        compile_module(source, tmp_path / "module.vmfb", target)
+    assert [any("tuning-spec" in flag for flag in command) for command in commands] == [True, False]
+    assert ["--mlir-disable-threading" in command for command in commands] == [True, False]
 
 
 def test_a_compiled_module_does_not_tell_where_the_tuning_spec_was(tmp_path: Path) -> None:
