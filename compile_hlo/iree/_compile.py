@@ -92,8 +92,8 @@ def _tuning_flags(target: Target) -> Iterator[tuple[str, ...]]:
     """The flags that go with the target's tuning spec, while there is a file with it.
 
     IREE 3.13 loads the file under a lock, and a thread that waits for the loading to be verified takes up another
-    executable meanwhile, which waits for the lock: on several threads it may wait for ever. One thread is hardly slower,
-    as alike dispatches are compiled once.
+    executable meanwhile, which waits for the lock: on several threads it may wait for ever. One thread is hardly
+    slower, as alike dispatches are compiled once.
     """
     if target.matvec_tiles is None:
         yield ()

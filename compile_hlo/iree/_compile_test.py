@@ -98,7 +98,7 @@ def test_a_compiler_that_crashes(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
 ) -> None:
     script = _script(tmp_path, f"echo about to die >&2; kill -{name} $$")
-    monkeypatch.setattr(_compile, "_compiler", lambda: script)
+    monkeypatch.setattr(_compile, "compiler_path", lambda: script)
     with pytest.raises(CompileError, match=f"the compiler was ended by SIG{name}.*{hint}"):
         compile_module(source, tmp_path / "m.vmfb", "vmvx")
     assert not list(tmp_path.glob(".m.vmfb*"))
@@ -106,7 +106,7 @@ def test_a_compiler_that_crashes(
 
 def test_an_interrupt_ends_the_compiler(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = _script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
-    monkeypatch.setattr(_compile, "_compiler", lambda: script)
+    monkeypatch.setattr(_compile, "compiler_path", lambda: script)
 
     main = threading.main_thread().ident
     assert main is not None
