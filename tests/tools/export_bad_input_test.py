@@ -232,7 +232,7 @@ def test_a_full_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_disk_that_is_full_when_the_compiler_writes(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise CompileError("cannot compile: exit status 1")
 
     monkeypatch.setattr(_STEPS + "compile_module", refuse)

@@ -61,7 +61,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
         "verify positions window_caches score_tokens dry_run max_memory resume report dump_tags graph "
-        "stablehlo_target_version"
+        "stablehlo_target_version tune"
     )
     ours = {flag.name for flag in program.flags.FLAGS.flags_by_module_dict()[program.__name__]}
     assert ours == set(promised.split())
@@ -155,15 +155,15 @@ def test_kernel_config_is_of_schema_1(demo: Path) -> None:
     assert {"entry_points", "kernels", "model", "producer", "sha256"} <= set(config)
     prefill, decode = config["entry_points"]
     cache = {"kind": "tensor", "direction": "INOUT", "dtype": "f32", "shape": [1, 2, 20, 16], "donated": True}
-    cache |= {"effective": "INOUT", "guarded": False, "in_place": True}
+    cache |= {"effective": "INOUT", "guarded": False, "in_place": True, "bounds": None}
     scalar = {"kind": "scalar", "direction": "IN", "dtype": "i32", "shape": [], "alias_result": None, "donated": False}
-    scalar |= {"effective": "IN", "guarded": False, "in_place": False}
+    scalar |= {"effective": "IN", "guarded": False, "in_place": False, "bounds": None}
     names = ("layers.0.key_cache", "layers.0.value_cache")
     assert prefill["name"] == "prefill"
     assert prefill["args"] == [
         scalar | {"name": "token_ids", "kind": "tensor", "shape": [1, 6]},
-        scalar | {"name": "position"},
-        scalar | {"name": "last"},
+        scalar | {"name": "position", "bounds": [0, 14]},
+        scalar | {"name": "last", "bounds": [0, 5]},
         *(cache | {"name": name, "alias_result": name} for name in names),
     ]
     results = [
@@ -372,9 +372,9 @@ def test_what_no_device_loads_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def _compiled_chain(source: Path, output: Path, target: Target) -> CompileReport:
+def _compiled_chain(source: Path, output: Path, target: Target, **flags: Any) -> CompileReport:
     arguments = tuple(Argument(f"x{i}", TensorSpec((7, 5), "f32")) for i in range(40))
     chain = EntryPoint("main", lambda ctx, *values: {"y": functools.reduce(ctx.ops.add, values)}, arguments)
     with source.open("w") as text:
         lower_module([chain], text.write, ExternalParameters())
-    return compile_module(source, output, target)
+    return compile_module(source, output, target, **flags)
