@@ -22,8 +22,8 @@ class TensorSpec(_Fields):
     __slots__ = ()
 
     def __new__(cls, shape: tuple[int, ...], dtype: DType | str) -> "TensorSpec":
-        dims = tuple(int(dim) for dim in shape)
-        if any(dim < 0 for dim in dims):
+        dims = tuple(map(int, shape))
+        if dims and min(dims) < 0:
             raise OpError(f"a tensor's dimensions are 0 or more, found shape {dims}")
         return super().__new__(cls, dims, as_dtype(dtype))
 

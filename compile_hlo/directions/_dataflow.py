@@ -115,15 +115,17 @@ def events(kind: int, how: Origin) -> Iterator[int]:
 def _note_uses(node: Node, origins: OriginsOf, results: Sequence[Origins], written: Written) -> None:
     """Notes reads, and updates of what was updated before."""
     goes_on = results[0] if results else NONE
-    place = WrittenAt(node.op.name, node.path, node.line, False)
     for number, value in enumerate(node.inputs):
         for root, how in origins(value).items():
             if Origin.ALWAYS not in goes_on.get(root, Origin.POSSIBLE):
-                for kind in events(READ_OLD, how):
-                    note(written, event(kind, root), place, False)
+                kinds = events(READ_OLD, how)
             elif number == 0 and node.op.name in ("dynamic_update_slice", "put"):
-                for kind in events(0, how):
-                    note(written, event(kind, root), place, False)
+                kinds = events(0, how)
+            else:
+                continue
+            for key in [event(kind, root) for kind in kinds]:
+                if key not in written:
+                    written[key] = WrittenAt(node.op.name, node.path, node.line, False)
 
 
 def made_by(nodes: Iterable[Node]) -> set[int]:

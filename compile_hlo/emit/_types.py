@@ -10,6 +10,7 @@ import numpy as np
 from lang_core import TensorSpec, as_dtype, bool_
 
 ELEMENT_TYPES: Final = {"bool": "i1", "u8": "ui8"}
+_PLAIN: Final = re.compile(r"[ !#-\[\]-~]*")  # what stands in a string as it is
 
 
 @functools.lru_cache(maxsize=4096)
@@ -74,6 +75,8 @@ def integers(values: tuple[int, ...]) -> str:
 
 def quoted(text: str) -> str:
     """A string attribute."""
+    if _PLAIN.fullmatch(text):
+        return f'"{text}"'
     return '"' + "".join(c if c.isprintable() and c not in '"\\' and c < "\x7f" else _escaped(c) for c in text) + '"'
 
 

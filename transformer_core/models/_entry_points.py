@@ -1,8 +1,7 @@
 """The functions that a causal language model offers."""
 
-import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec
@@ -54,18 +53,13 @@ def decoder_entry_point(model: "DecoderLM", name: str, sizes: Sizes) -> EntryPoi
         sizes: B; T of forward and prefill; S, the capacity of the caches; T' of score.
     """
     batch, sequence, scored = sizes.batch, sizes.sequence, sizes.score_tokens or sizes.sequence
+    if name == "forward":
+        return _forward(model, batch, sequence)
     most = max(sequence, scored)  # whatever the name: entry points made apart have the same caches
     layouts = model.cache_layouts(batch, sizes.max_sequence, most if sizes.window_caches == "ring" else None)
-    extend = functools.partial(
-        _extend, model, layouts, batch=batch, capacity=sizes.max_sequence, per_row=sizes.positions == "per_row"
-    )
-    makers: dict[str, Callable[[], EntryPoint]] = {
-        "forward": lambda: _forward(model, batch, sequence),
-        "prefill": lambda: extend("prefill", sequence),
-        "decode": lambda: extend("decode", 1),
-        "score": lambda: extend("score", scored),
-    }
-    return makers[name]()
+    tokens = {"prefill": sequence, "decode": 1, "score": scored}[name]
+    per_row = sizes.positions == "per_row"
+    return _extend(model, layouts, name, tokens, batch=batch, capacity=sizes.max_sequence, per_row=per_row)
 
 
 def decoder_sizes(model: "DecoderLM", batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
