@@ -10,6 +10,7 @@ import numpy as np
 from compile_hlo.bundle import Bundle
 from tools.benching.jobs._measure import Meter, serve
 from tools.running import BundleModel
+from transformer_core.generation import run_prompt
 
 _DEVICE = "local-task"
 
@@ -24,9 +25,9 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
     meter = Meter()
     with meter.measure(False) as cost, bundle.session(_DEVICE) as session:
         model = BundleModel(bundle, session)
-        ids = np.arange(prompt, dtype=np.int32) % bundle.config.model["vocabulary"]
+        ids = [token % bundle.config.model["vocabulary"] for token in range(prompt)]
         began = time.perf_counter()
-        logits = _prefill(model, ids)
+        logits = run_prompt(model, ids)
         prefill = time.perf_counter() - began
         seconds = []
         for position in range(prompt, prompt + arguments["steps"]):
@@ -39,15 +40,6 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
         "best_tokens_per_second": 1 / min(seconds),
         "finite": bool(np.isfinite(logits).all()),
     }
-
-
-def _prefill(model: BundleModel, ids: np.ndarray) -> np.ndarray:
-    logits = np.empty(0, np.float32)
-    for begin in range(0, len(ids), model.chunk):
-        piece = ids[begin : begin + model.chunk]
-        padded = np.pad(piece, (0, model.chunk - len(piece)))
-        logits = model.prefill(padded[None], begin, len(piece) - 1)
-    return logits
 
 
 if __name__ == "__main__":
