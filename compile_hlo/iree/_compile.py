@@ -32,7 +32,7 @@ class CompileReport:
         seconds: of wall time.
         peak_rss_bytes: the compiler process's highest resident memory.
         vmfb_bytes: the size of the module written.
-        flags: of the compiler, but for the one that names the target's tuning spec, a passing file.
+        flags: of the compiler, but for those that go with the target's tuning spec, a passing file.
     """
 
     seconds: float
