@@ -1,5 +1,7 @@
 """Calls of composites: noted on nodes, and nothing else depends on them."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,22 @@ def test_nodes_know_their_calls_and_calls_what_went_in_and_came_out() -> None:
     assert mul.call.inputs == (graph.inputs["x"],)
     assert mul.call.attributes == (2.0,)
     assert mul.call.results == mul.results
+
+
+def test_a_substitute_is_recorded_as_the_call_that_it_stands_for() -> None:
+    def fn(ctx: ExecutionContext, x: Tensor) -> Tensor:
+        def thrice(body: Callable[..., Tensor]) -> Callable[..., Tensor]:
+            return lambda x, factor: ctx.ops.mul(body(x, factor), 3.0)
+
+        with ctx.substituting({"twice": thrice}):
+            return twice(ctx, x, 2.0)
+
+    graph = record(fn, SPEC, input_names=["x"])
+    call = graph.nodes[-1].call
+    assert call is not None
+    assert (call.name, call.inputs, call.attributes) == ("twice", (graph.inputs["x"],), (2.0,))
+    assert call.results == (graph.outputs["result"],)
+    assert [node.op.name for node in graph.nodes][-4:] == ["constant", "mul", "constant", "mul"]
 
 
 def test_composites_with_several_results() -> None:

@@ -137,6 +137,7 @@ class GraphExecutionContext(ExecutionContext):
     ) -> R:
         """Records what the body does, and notes on the nodes which call they belong to."""
         outer = self._call
+        body = self._body_of(name, body)
         call = self._call = Call(name, inputs, attributes, outer)
         try:
             results = body(*inputs, *attributes)
@@ -147,9 +148,13 @@ class GraphExecutionContext(ExecutionContext):
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
         """Records that the tensor has this name, if it is one of those selected; x itself is what it was."""
-        if self._tags is not None and self._tags.selects(tag_name(self.module_path, name), detail):
+        if self.shows(name, detail=detail):
             self._record(TAG, (self._check_operand(TAG, x),), (name,), TAG.infer_afresh)
         return x
+
+    def shows(self, name: str, *, detail: bool = False) -> bool:
+        """Whether the tag is one of those selected."""
+        return self._tags is not None and self._tags.selects(tag_name(self.module_path, name), detail)
 
     @contextmanager
     def watched(self) -> Iterator[list[Node]]:
@@ -232,7 +237,7 @@ class GraphExecutionContext(ExecutionContext):
         given = self._given_for(parameter)
         if given is not None:
             return given
-        return self._record(PARAMETER, (), (parameter.path, parameter.spec), PARAMETER.infer_afresh)[0]
+        return self._record(PARAMETER, (), (parameter.path, parameter.stored_spec), PARAMETER.infer_afresh)[0]
 
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]

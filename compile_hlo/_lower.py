@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compile_dag import ComputeGraph, TagInfo, has_tags, record, tags_of
-from compile_hlo.directions import ArgumentDirection, Kernel
+from compile_hlo.directions import ArgumentDirection, Kernel, graph_directions
 from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, ParameterTable, Write
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from compile_hlo.streaming import EmittingSink, PlanningSink
@@ -112,7 +112,7 @@ def _buffered(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection 
     recorded = record_entry_point(entry_point, tags)
     pruned = without_dead_code(recorded)
     graph = without_common_subexpressions(pruned)
-    function = writer.function(graph, entry_point.arguments)
+    function = writer.function(graph, entry_point.arguments, graph_directions(pruned, entry_point.arguments))
     return LoweredFunction(
         name=graph.name,
         results={name: value.spec for name, value in graph.outputs.items()},

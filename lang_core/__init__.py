@@ -30,14 +30,17 @@ from lang_core._errors import (
 )
 from lang_core._mapping_weights import MappingWeights
 from lang_core._module import Module, Parameter, Repeated
+from lang_core._packing import BLOCK, ENCODINGS, Encoding, encoding_named
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
 from lang_core._tensor import EagerTensor, Tensor
-from lang_core._weights import MatrixRows, WeightSource, check_rows, rows_of
+from lang_core._weights import MatrixRows, PackedRows, WeightSource, check_rows, rows_of
 from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
 
 __all__ = [
+    "BLOCK",
     "DTYPES",
+    "ENCODINGS",
     "OPS",
     "Argument",
     "CachedWeights",
@@ -48,6 +51,7 @@ __all__ = [
     "DeviceError",
     "EagerExecutionContext",
     "EagerTensor",
+    "Encoding",
     "EntryPoint",
     "ExecutionContext",
     "GraphError",
@@ -60,6 +64,7 @@ __all__ = [
     "OpError",
     "Operand",
     "Ops",
+    "PackedRows",
     "Parameter",
     "RecordingError",
     "Repeated",
@@ -76,6 +81,7 @@ __all__ = [
     "bf16",
     "bool_",
     "check_rows",
+    "encoding_named",
     "f16",
     "f32",
     "f64",

@@ -15,6 +15,9 @@ from lang_core.ops import Op, Ops
 R = TypeVar("R")
 T = TypeVar("T", bound=Tensor)
 
+# A composite's body in, what is called in its place out: with the same operands, for the same results.
+Substitute = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 
 class ExecutionContext(ABC):
     """Gives ops their meaning. Model code asks ``ctx.ops`` for ops and ``ctx.parameter`` for weights.
@@ -30,6 +33,7 @@ class ExecutionContext(ABC):
         self.module_path = ""
         self.source_line = ""
         self._given: dict[str, Tensor] = {}
+        self._substitutes: Mapping[str, Substitute] = {}
 
     @property
     def isRecording(self) -> bool:
@@ -92,9 +96,9 @@ class ExecutionContext(ABC):
     def _given_for(self, parameter: Parameter) -> Tensor | None:
         """What ``parameters_from`` gives for a parameter, if anything."""
         given = self._given.get(parameter.path) if self._given else None
-        if given is not None and given.spec != parameter.spec:
+        if given is not None and given.spec != parameter.stored_spec:
             raise CheckpointError(
-                f"parameter {parameter.path!r}: the model wants {parameter.spec!r}, parameters_from was given "
+                f"parameter {parameter.path!r}: the model wants {parameter.stored_spec!r}, parameters_from was given "
                 f"{given.spec!r}: give a tensor of the model's shape and dtype"
             )
         return given
@@ -105,7 +109,7 @@ class ExecutionContext(ABC):
         """``body(*inputs, *attributes)``: ops that belong together, under a name.
 
         A recording notes which ops they are, so that a rule of the name may differentiate them as one
-        (``compile_dag.gradient.composite_gradient``). Nothing else depends on it.
+        (``compile_dag.gradient.composite_gradient``); ``substituting`` may have something else called in their place.
 
         Args:
             name: of the composite.
@@ -113,8 +117,25 @@ class ExecutionContext(ABC):
             inputs: tensors; None where one is left out.
             attributes: what is known without running anything, such as an axis.
         """
-        del name
-        return body(*inputs, *attributes)
+        return self._body_of(name, body)(*inputs, *attributes)
+
+    def _body_of(self, name: str, body: Callable[..., R]) -> Callable[..., R]:
+        """The body of a composite, or what stands in its place."""
+        substitute = self._substitutes.get(name) if self._substitutes else None
+        return body if substitute is None else substitute(body)
+
+    @contextmanager
+    def substituting(self, substitutes: Mapping[str, Substitute]) -> Iterator[None]:
+        """Has others called in place of the bodies of composites; those of an outer call hold no more inside.
+
+        Args:
+            substitutes: by the composite's name, each from its body to what is called with the same operands.
+        """
+        before, self._substitutes = self._substitutes, substitutes
+        try:
+            yield
+        finally:
+            self._substitutes = before
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
         """Names a tensor, so that a dump can show it; gives it back.
@@ -129,6 +150,11 @@ class ExecutionContext(ABC):
         """
         del name, detail
         return x
+
+    def shows(self, name: str, *, detail: bool = False) -> bool:
+        """Whether a tensor with this tag would be shown: who would have to compute it otherwise may ask first."""
+        del name, detail
+        return False
 
     @contextmanager
     def block(self, name: str) -> Iterator[None]:

@@ -1,6 +1,9 @@
 from typing import Any
 
-from lang_core import EagerExecutionContext, ExecutionContext, Ops
+import numpy as np
+import pytest
+
+from lang_core import EagerExecutionContext, ExecutionContext, OpError, Ops
 
 
 class Recording(EagerExecutionContext):
@@ -42,3 +45,22 @@ def test_ops_belong_to_their_context() -> None:
     one, other = EagerExecutionContext(), EagerExecutionContext()
     assert isinstance(one.ops, Ops)
     assert one.ops is not other.ops
+
+
+def test_what_is_substituted_is_called_with_the_same_operands_and_only_inside() -> None:
+    ctx = EagerExecutionContext()
+    x = ctx.constant([1.0, 2.0])
+
+    def twice(body: Any) -> Any:
+        return lambda *operands: ctx.ops.mul(body(*operands), 2.0)
+
+    plain = ctx.ops.softmax(x).numpy()
+    with ctx.substituting({"softmax": twice}):
+        np.testing.assert_array_equal(ctx.ops.softmax(x).numpy(), plain * 2)
+        with ctx.substituting({}):
+            np.testing.assert_array_equal(ctx.ops.softmax(x).numpy(), plain)
+        np.testing.assert_array_equal(ctx.ops.softmax(x).numpy(), plain * 2)
+        with pytest.raises(OpError), ctx.substituting({}):
+            ctx.ops.softmax(x, where=ctx.constant(np.zeros((2, 3, 2), bool)))
+        np.testing.assert_array_equal(ctx.ops.softmax(x).numpy(), plain * 2)
+    np.testing.assert_array_equal(ctx.ops.softmax(x).numpy(), plain)

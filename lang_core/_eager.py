@@ -97,6 +97,10 @@ class EagerExecutionContext(ExecutionContext):
             self._tag_sink(tag_name(self.module_path, name), self._tensor(OPS["constant"], x))
         return x
 
+    def shows(self, name: str, *, detail: bool = False) -> bool:
+        """Whether there is a sink: it gets every tag."""
+        return self._tag_sink is not None
+
     def constant(self, value: Any, dtype: DType | str | None = None) -> EagerTensor:
         """A tensor that holds a copy of the value."""
         array = as_array(value.numpy() if isinstance(value, EagerTensor) else value, dtype)
@@ -132,13 +136,16 @@ class EagerExecutionContext(ExecutionContext):
         given = self._given_for(parameter)
         if given is not None:
             return self._tensor(OPS["constant"], given)
-        path, spec = parameter.path, parameter.spec
+        path, spec = parameter.path, parameter.stored_spec
         if self._weights is None:
             raise CheckpointError(f"parameter {path!r}: this context has no weights: pass a WeightSource")
         stored = self._weights.spec(path)
         if stored.shape != spec.shape:
             where = self._weights.origin(path)
             raise CheckpointError(f"parameter {path!r}: the model wants {spec!r}, {where} has {stored!r}")
+        if parameter.encoding is not None and stored.dtype is not spec.dtype:
+            where = self._weights.origin(path)
+            raise CheckpointError(f"parameter {path!r}: the model wants {parameter.encoding.name}, {where} is unpacked")
         with np.errstate(over="ignore"):
             return EagerTensor(spec, self._weights.read(path).astype(spec.dtype.numpy, copy=False))
 

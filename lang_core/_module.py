@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from lang_core._dtypes import DType
 from lang_core._errors import ConfigError
+from lang_core._packing import Encoding
 from lang_core._spec import TensorSpec
 
 if TYPE_CHECKING:
@@ -15,12 +16,17 @@ class Parameter:
     """A named weight: what is known of it without its data. ``path`` is its name in a checkpoint.
 
     A parameter that hangs below several modules is tied: it keeps the path at which it was first put.
+
+    Attributes:
+        spec: the weight's, whether it is packed or not.
+        encoding: how it is packed; None where it is an array of its spec.
     """
 
-    __slots__ = ("_name", "_parent", "spec")
+    __slots__ = ("_name", "_parent", "encoding", "spec")
 
     def __init__(self, shape: tuple[int, ...], dtype: DType | str = "f32") -> None:
         self.spec = TensorSpec(shape, dtype)
+        self.encoding: Encoding | None = None
         self._parent: Module | None = None
         self._name = ""
 
@@ -29,8 +35,13 @@ class Parameter:
         """The module path, e.g. ``model.layers.3.self_attn.q_proj.weight``."""
         return _path(self._parent, self._name)
 
+    @property
+    def stored_spec(self) -> TensorSpec:
+        """Of the array that ``ctx.parameter`` gives: packed bytes where there is an encoding."""
+        return self.spec if self.encoding is None else self.encoding.packed(self.spec)
+
     def __repr__(self) -> str:
-        return f"Parameter({self.path!r}, {self.spec!r})"
+        return f"Parameter({self.path!r}, {self.spec!r}{'' if self.encoding is None else f', {self.encoding.name}'})"
 
 
 class Module:
@@ -82,6 +93,17 @@ class Module:
         """What the module computes."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward(ctx, ...)")
 
+    def visit(self, change: "Callable[[Module], None]") -> None:
+        """Calls ``change`` on this module and on every one below it; on repeated ones each time they are made."""
+        change(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Repeated) and not name.startswith("_"):
+                value.visit(change)
+                continue
+            for _, child in _children(value) if not name.startswith("_") else ():
+                if isinstance(child, Module):
+                    child.visit(change)
+
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Every parameter of the tree once, with its path, in the order of the attributes.
 
@@ -130,6 +152,7 @@ class Repeated(Sequence["Module"]):
     def __init__(self, count: int, make: "Callable[[int], Module]") -> None:
         self._count = count
         self._make = make
+        self._changes: list[Callable[[Module], None]] = []
         self._parent: Module | None = None
         self._name = ""
 
@@ -149,7 +172,13 @@ class Repeated(Sequence["Module"]):
         module = self._make(place)
         object.__setattr__(module, "_parent", self._parent)
         object.__setattr__(module, "_name", f"{self._name}.{place}")
+        for change in self._changes:
+            module.visit(change)
         return module
+
+    def visit(self, change: "Callable[[Module], None]") -> None:
+        """Lets ``change`` be called on every module that will be made, and on those below it."""
+        self._changes.append(change)
 
 
 def _children(value: Any) -> Iterator[tuple[str, "Module | Parameter"]]:

@@ -12,11 +12,15 @@ _MOST_LISTED: Final = 24
 
 
 def tag_name(module_path: str, name: str) -> str:
-    """A tag's full name: its own below the path of the module that sets it.
+    """A tag's full name: its own below the path of the module that sets it; labels of kernels are left out.
 
     >>> tag_name("model.layers.3.self_attn", "q"), tag_name("", "logits")
     ('model.layers.3.self_attn.q', 'logits')
+    >>> tag_name("model.layers.3.self_attn.tapeline_ops#attention@v0:0123456789abcdef", "scores")
+    'model.layers.3.self_attn.scores'
     """
+    if "#" in module_path:
+        module_path = module_path.partition("#")[0].rpartition(".")[0]
     return f"{module_path}.{name}" if module_path else name
 
 

@@ -55,6 +55,19 @@ class MatrixRows(Protocol):
         ...
 
 
+@runtime_checkable
+class PackedRows(Protocol):
+    """A source that gives rows of packed tensors as they lie there."""
+
+    def packed_as(self, key: str) -> str | None:
+        """The encoding of the rows that ``read_packed_rows`` gives; None where it gives none of this tensor."""
+        ...
+
+    def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop`` of a packed matrix: bytes [rows, bytes of a row]."""
+        ...
+
+
 def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> np.ndarray:
     """Rows ``start`` to ``stop`` of the first axis, a view; a rank-0 array is its own only row.
 

@@ -4,6 +4,7 @@ bench --suite all --checkpoint DIR --write_docs docs/benchmarks.md
 """
 
 import os
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,31 @@ from absl import flags
 
 from lang_core import InputError, near_names
 from tools import cli
-from tools.benching.suites import SUITES, Plan, Run, Runner, as_text, run_suite, tiny_plan, write_docs, write_json
+from tools.benching.suites import (
+    MORE_ROUNDS,
+    PEERS,
+    ROUNDS,
+    SUITES,
+    Peer,
+    Plan,
+    Run,
+    Runner,
+    as_text,
+    find_peer,
+    run_suite,
+    tiny_plan,
+    write_docs,
+    write_json,
+)
 
 _SUITE: Final = flags.DEFINE_list("suite", "all", f"A comma list of {', '.join(SUITES)}; or all.")
-_ROUNDS: Final = flags.DEFINE_integer("rounds", 5, "How often each measurement is repeated.", lower_bound=1)
+_ROUNDS: Final = flags.DEFINE_integer(
+    "rounds",
+    None,
+    f"How often each measurement is repeated; where not given {ROUNDS} times, "
+    f"{', '.join(f'{rounds} for {suite}' for suite, rounds in MORE_ROUNDS.items())}.",
+    lower_bound=1,
+)
 _SIZES: Final = flags.DEFINE_enum("sizes", "full", ["full", "tiny"], "tiny: only to see that everything works.")
 _OUTPUT: Final = flags.DEFINE_string("output", None, "Write all figures here, as JSON.")
 _WRITE_DOCS: Final = flags.DEFINE_string(
@@ -27,6 +49,12 @@ _WORKDIR: Final = flags.DEFINE_string(
 )
 _CHECKPOINT: Final = flags.DEFINE_string(
     "checkpoint", None, "A Hugging Face directory whose whole export the suite streaming measures; make_checkpoint."
+)
+_PEER: Final = flags.DEFINE_enum("peer", None, list(PEERS), "Another system that takes turns in the suite decode.")
+_PEER_PYTHON: Final = flags.DEFINE_string(
+    "peer_python",
+    None,
+    "The Python interpreter that has the peer, llama-cpp-python; the one of this program if not given.",
 )
 
 
@@ -46,7 +74,26 @@ def _plan() -> Plan:
     checkpoint = cli.user_path(_CHECKPOINT.value).absolute() if _CHECKPOINT.value else None
     if checkpoint is not None and not (checkpoint / "config.json").is_file():
         raise InputError(f"--checkpoint={checkpoint}: there is no config.json: give a Hugging Face directory")
-    return tiny_plan(checkpoint) if _SIZES.value == "tiny" else replace(Plan(), checkpoint=checkpoint)
+    plan = tiny_plan(checkpoint) if _SIZES.value == "tiny" else replace(Plan(), checkpoint=checkpoint)
+    return replace(plan, peer=_peer())
+
+
+def _peer() -> Peer | None:
+    if _PEER.value is None:
+        if _PEER_PYTHON.value is not None:
+            raise InputError("--peer_python is the peer's interpreter: give --peer=llama.cpp too")
+        return None
+    python = _PEER_PYTHON.value
+    # A bare name is looked for in PATH. A link is not followed: a virtual environment is known by it.
+    place = sys.executable if python is None else str(cli.user_path(python).absolute()) if os.sep in python else python
+    peer = find_peer(place)
+    if peer.settings is None:
+        cli.say(f"{place} has no llama-cpp-python: nothing is measured of llama.cpp (docs/benchmarks.md: its install)")
+    return peer
+
+
+def _rounds(suite: str) -> int:
+    return _ROUNDS.value or MORE_ROUNDS.get(suite, ROUNDS)
 
 
 def _workdir() -> Path | None:
@@ -59,11 +106,13 @@ def _workdir() -> Path | None:
 
 
 def _command(suite: str) -> str:
-    flags = [f"--suite {suite}", f"--rounds {_ROUNDS.value}"]
+    flags = [f"--suite {suite}", f"--rounds {_rounds(suite)}"]
     if _SIZES.value != "full":
         flags.append(f"--sizes {_SIZES.value}")
     if _CHECKPOINT.value and suite == "streaming":
         flags.append("--checkpoint DIR")
+    if _PEER.value and suite == "decode":
+        flags.append(f"--peer {_PEER.value} --peer_python PYTHON")
     return f"bazel run //tools:bench -- {' '.join(flags)}"
 
 
@@ -72,9 +121,9 @@ def main() -> None:
     suites, plan, above = _suites(), _plan(), _workdir()
     runs: list[Run] = []
     with tempfile.TemporaryDirectory(prefix="tapeline-bench-", dir=above) as workdir:
-        runner = Runner(_ROUNDS.value, Path(workdir), cli.say)
         for suite in suites:
             cli.say(f"suite {suite} ...")
+            runner = Runner(_rounds(suite), Path(workdir), cli.say)
             runs.append(run_suite(suite, runner, plan, _command(suite)))
             print(as_text(runs[-1]), flush=True)
             if _WRITE_DOCS.value:

@@ -34,6 +34,8 @@ def test_figures_go_where_they_are_wanted(tmp_path: Path) -> None:
         ("--checkpoint=nowhere", "nowhere: there is no config.json: give a Hugging Face directory"),
         ("--workdir=nowhere", "nowhere: no directory that can be written: make it, or name another"),
         ("--rounds=0", "rounds"),
+        ("--peer=lama.cpp", "peer"),
+        ("--peer_python=python3", "error: --peer_python is the peer's interpreter: give --peer=llama.cpp too"),
     ],
 )
 def test_wrong_flags(flag: str, message: str, tmp_path: Path) -> None:
@@ -41,3 +43,15 @@ def test_wrong_flags(flag: str, message: str, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_peer_that_cannot_be_started(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--suite=eager", "--peer=llama.cpp", "--peer_python=bin/nothing")
+    assert done.returncode == 2
+    assert f"error: --peer_python={tmp_path}/bin/nothing: cannot be started (No such file or directory)" in done.stderr
+
+
+def test_an_interpreter_without_the_peer_is_said_to_be_so(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--suite=eager", "--rounds=1", "--peer=llama.cpp")
+    assert done.returncode == 0, done.stderr
+    assert f"{sys.executable} has no llama-cpp-python: nothing is measured of llama.cpp" in done.stderr

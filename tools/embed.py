@@ -12,7 +12,7 @@ from compile_hlo.bundle import Bundle
 from compile_hlo.iree import DEVICES
 from lang_core import InputError
 from tools import cli
-from tools.running import SentenceEmbedder
+from tools.embedding import SentenceEmbedder
 from tools.text import Tokenizer
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True)

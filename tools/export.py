@@ -16,7 +16,6 @@ from tools.exporting import (
     entry_point_names,
     graph_forms,
     prediction_text,
-    refuse_later,
     run_export,
     sequence,
     stablehlo_version,
@@ -52,7 +51,12 @@ _SCORE_TOKENS: Final = flags.DEFINE_integer(
     "score_tokens", None, "Tokens that one call of score takes; by default as --sequence.", lower_bound=1
 )
 _DTYPE: Final = flags.DEFINE_enum("dtype", "f32", ["f32", "bf16", "f16"], "Of activations and unquantized weights.")
-_QUANTIZE: Final = flags.DEFINE_enum("quantize", "none", ["none", "q8_0", "q4_0"], "The weights' encoding.")
+_QUANTIZE: Final = flags.DEFINE_enum(
+    "quantize",
+    "none",
+    ["none", "q8_0", "q4_0"],
+    "How matrices are packed: a GGUF file's in the same encoding stay as they are.",
+)
 _WEIGHTS: Final = flags.DEFINE_enum(
     "weights",
     "external",
@@ -88,6 +92,12 @@ _RESUME: Final = flags.DEFINE_bool(
 _TUNE: Final = flags.DEFINE_bool(
     "tune", False, "Compile with several sets of flags, measure each on this machine, and keep the best."
 )
+_KERNELS: Final = flags.DEFINE_enum(
+    "kernels",
+    "none",
+    ["none", "tuned"],
+    "tuned: attention, linear layers and norms as tools:tune found them best, else as their heuristics say.",
+)
 _REPORT: Final = flags.DEFINE_string("report", None, "Also write the JSON report here.")
 _DUMP_TAGS: Final = flags.DEFINE_string(
     "dump_tags", "", "A comma list of tags, or globs of them, that a dump is to show: builds the debug module."
@@ -98,7 +108,6 @@ _GRAPH: Final = flags.DEFINE_string(
 
 
 def _options() -> ExportOptions:
-    refuse_later("quantize", _QUANTIZE.value)
     return ExportOptions(
         model=_MODEL.value,
         output=cli.user_path(_OUTPUT.value),
@@ -122,6 +131,8 @@ def _options() -> ExportOptions:
         max_memory=cli.parse_size("max_memory", _MAX_MEMORY.value) if _MAX_MEMORY.value is not None else None,
         resume=_RESUME.value,
         tune=_TUNE.value,
+        quantize=None if _QUANTIZE.value == "none" else _QUANTIZE.value,
+        kernels=_KERNELS.value,
     )
 
 

@@ -16,15 +16,30 @@ from typing import Final
 import numpy as np
 from absl import flags
 
+import tools.text
 from compile_hlo.bundle import Bundle
 from compile_hlo.iree import DEVICES
 from lang_core import InputError
 from tools import cli
-from tools.running import BundleBatch, BundleModel, GenerationStats, dumper_of, encoder_inputs, has_row_positions
-from tools.text import Chat, IdStream, Tokenizer, find_tokenizer, parse_token_ids
+from tools.running import (
+    BundleBatch,
+    BundleModel,
+    BundlePromptMemory,
+    GenerationOutput,
+    GenerationStats,
+    PromptCacheFile,
+    ScoringBundle,
+    dispatches,
+    dumper_of,
+    encoder_inputs,
+    has_row_positions,
+    speculating,
+)
+from tools.text import Tokenizer, find_tokenizer, parse_token_ids
 from transformer_core.generation import (
     Sampler,
     SamplingConfig,
+    Speculation,
     Step,
     StopRule,
     generate,
@@ -52,6 +67,16 @@ _DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The d
 _STATS: Final = flags.DEFINE_string("stats", None, "Write figures to this JSON file.")
 _LOGITS: Final = flags.DEFINE_string(
     "logits", None, "Write the logits, f32 [steps, V], or [prompts, steps, V] of several, to this .npy file."
+)
+_PROMPT_CACHE: Final = flags.DEFINE_string(
+    "prompt_cache", None, "Begin with what this file holds of the prompt, and keep there what it lacks."
+)
+_SPECULATE: Final = flags.DEFINE_string(
+    "speculate", None, "prompt_lookup[:N]: verify what followed the last N tokens (3) earlier in the text."
+)
+_DRAFT: Final = flags.DEFINE_string("draft", None, "Verify what this bundle, of a smaller model, finds likeliest.")
+_DRAFT_TOKENS: Final = flags.DEFINE_integer(
+    "draft_tokens", None, "How many tokens are verified at once, at most; by default as many as score takes."
 )
 _DUMP: Final = flags.DEFINE_string("dump", None, "Dump tensors into this directory, new or empty (docs/dump.md).")
 _DUMP_LEVEL: Final = flags.DEFINE_integer(
@@ -91,6 +116,8 @@ def _check_flags() -> None:
         raise InputError("--chat takes one --prompt: give the turns of a conversation as lines on stdin")
     elif _PROMPT.value is None and (_STATS.value or _LOGITS.value or _DUMP.value):
         raise InputError("--stats, --logits and --dump are of one answer: give --prompt")
+    if _PROMPT_CACHE.value is not None and _DUMP.value is not None:
+        raise InputError("--dump shows every call, and --prompt_cache leaves some out: give one of them")
 
 
 def _turns() -> Iterator[str]:
@@ -103,7 +130,9 @@ def _turns() -> Iterator[str]:
     yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
 
 
-def _prompts(chat: Chat | None, tokenizer: Tokenizer | None, vocabulary: int) -> Iterator[list[Sequence[int]]]:
+def _prompts(
+    chat: "tools.text.Chat | None", tokenizer: Tokenizer | None, vocabulary: int
+) -> Iterator[list[Sequence[int]]]:
     """What is answered together, one after the other."""
     if chat is None:
         yield _prompt_ids(tokenizer, vocabulary)
@@ -121,94 +150,77 @@ def main() -> None:
     if not _CHAT.value and (_PROMPT.value is None) == (_TOKEN_IDS.value is None):
         raise InputError("give either --prompt or --token_ids")
     tokenizer = find_tokenizer(bundle.path)
-    chat = Chat.of(bundle.path, tokenizer, _SYSTEM.value) if _CHAT.value else None
+    chat = tools.text.Chat.of(bundle.path, tokenizer, _SYSTEM.value) if _CHAT.value else None
     ends = load_eos_ids(bundle.path) | (chat.end_ids() if chat else frozenset())
     sampling, stop = _sampling(), StopRule(ends, _MAX_NEW_TOKENS.value, _IGNORE_EOS.value)
+    draft = None if _DRAFT.value is None else cli.user_path(_DRAFT.value)
     given = encoder_inputs(bundle, _INPUT.value)
     several = has_row_positions(bundle) or len(_PROMPT.value or _TOKEN_IDS.value or ()) > 1
-    kind = BundleBatch if several else BundleModel
+    drafts = _SPECULATE.value is not None or _DRAFT.value is not None
+    if several and drafts:
+        raise InputError("--speculate and --draft go with one prompt and a bundle exported without --positions=per_row")
+    kind = BundleBatch if several else ScoringBundle if drafts else BundleModel
     with (
         dumper_of(bundle, _DEVICE.value, _DUMP.value, _DUMP_LEVEL.value, _DUMP_LIMIT.value) as dumper,
         bundle.session(_DEVICE.value, dumper) as session,
+        speculating(bundle, _DEVICE.value, _SPECULATE.value, draft, _DRAFT_TOKENS.value) as speculate,
     ):
         model = kind(bundle, session, given)
+        memory = BundlePromptMemory(model) if isinstance(model, BundleModel) else None
+        prompt_cache = _prompt_cache(bundle, model, memory)
         for prompts in _prompts(chat, tokenizer, model.vocabulary):
-            stats, output = GenerationStats(sum(map(len, prompts))), _Output(tokenizer, len(prompts))
+            stats, output = GenerationStats(sum(map(len, prompts))), GenerationOutput(tokenizer, len(prompts))
             load_seconds = stats.started - began
-            for row, step in _steps(model, prompts, sampling, stop):
-                stats.token(session.counters)
+            speculation = speculate(model) if speculate and isinstance(model, ScoringBundle) else None
+            for row, step in _steps(model, prompts, sampling, stop, memory, speculation):
                 output.push(row, step, keep=logits_file is not None)
+                stats.token(session.counters, model.token_bytes)
             answer = output.finish()
+            if prompt_cache is not None:
+                prompt_cache.save()
             if chat is not None:
                 chat.answered(answer)
-                model = kind(bundle, session, given)  # empty caches: the next turn's prompt is the whole conversation
+                if memory is None:
+                    model = kind(bundle, session, given)  # empty caches: the next prompt is the whole conversation
             if logits_file:
                 with logits_file.open("wb") as file:  # given a name, NumPy would add .npy
                     np.save(file, output.logits())
             if stats_file:
-                figures = stats.as_json(load_seconds, _DEVICE.value)
+                figures = stats.as_json(load_seconds, _DEVICE.value, memory, speculation)
+                figures["dispatches"] = dispatches(bundle, _DEVICE.value)
                 stats_file.write_text(json.dumps(figures, indent=2) + "\n")
 
 
+def _prompt_cache(
+    bundle: Bundle, model: BundleModel | BundleBatch, memory: BundlePromptMemory | None
+) -> PromptCacheFile | None:
+    path = cli.output_file("prompt_cache", _PROMPT_CACHE.value)
+    if path is None:
+        return None
+    if memory is None or not isinstance(model, BundleModel):
+        raise InputError(
+            "--prompt_cache goes with one prompt and a bundle that was exported without --positions=per_row"
+        )
+    file = PromptCacheFile(path, bundle, _DEVICE.value, model, memory)
+    file.load()
+    return file
+
+
 def _steps(
-    model: BundleModel | BundleBatch, prompts: Sequence[Sequence[int]], sampling: SamplingConfig, stop: StopRule
+    model: BundleModel | BundleBatch,
+    prompts: Sequence[Sequence[int]],
+    sampling: SamplingConfig,
+    stop: StopRule,
+    memory: BundlePromptMemory | None,
+    speculation: Speculation | None,
 ) -> Iterator[tuple[int, Step]]:
     """The next tokens, each with the number of its prompt."""
     samplers = [Sampler(sampling, model.vocabulary) for _ in prompts]
     if isinstance(model, BundleBatch):
         yield from generate_batch(model, prompts, samplers, stop)
     else:
-        yield from ((0, step) for step in generate(model, prompts[0], samplers[0], stop))
-
-
-class _Output:
-    """What is generated.
-
-    The text of one prompt is written as it comes; those of several when all are done, each below its number.
-    """
-
-    def __init__(self, tokenizer: Tokenizer | None, prompts: int) -> None:
-        self._streams = [tokenizer.stream() if tokenizer else IdStream() for _ in range(prompts)]
-        self._pieces: list[list[str]] = [[] for _ in range(prompts)]
-        self._logits: list[list[np.ndarray]] = [[] for _ in range(prompts)]
-
-    def push(self, row: int, step: Step, *, keep: bool) -> None:
-        """Takes the next token of a prompt, and keeps its logits."""
-        if keep:
-            self._logits[row].append(step.logits)
-        if step.ended != "eos":
-            self._take(row, self._streams[row].push(step.token_id))
-
-    def finish(self) -> str:
-        """Writes the rest; gives the text of the first prompt."""
-        for row, stream in enumerate(self._streams):
-            self._take(row, stream.finish())
-        texts = ["".join(pieces) for pieces in self._pieces]
-        if len(texts) == 1:
-            _show("\n")
-        else:
-            _show("".join(f"==> {row} <==\n{text}\n" for row, text in enumerate(texts, 1)))
-        return texts[0]
-
-    def logits(self) -> np.ndarray:
-        """f32 [steps, V]; of several prompts [prompts, steps, V], NaN where one had ended."""
-        if len(self._logits) == 1:
-            return np.stack(self._logits[0])
-        longest = max(map(len, self._logits))
-        stacked = np.full((len(self._logits), longest, *self._logits[0][0].shape), np.nan, np.float32)
-        for row, steps in enumerate(self._logits):
-            stacked[row, : len(steps)] = steps
-        return stacked
-
-    def _take(self, row: int, text: str) -> None:
-        self._pieces[row].append(text)
-        if len(self._pieces) == 1:
-            _show(text)
-
-
-def _show(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+        steps = generate(model, prompts[0], samplers[0], stop, memory=memory, speculation=speculation)
+        yield from ((0, step) for step in steps)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 tune list                                    what is remembered
 tune explain --op=NAME [--call=KEY]          why a call has its configuration: candidates and their times
+tune explain --bundle=DIR [--op=NAME]        the calls of a bundle, and where each has its configuration from
 tune recorded                                tune the calls that a run with TAPELINE_OPS_RECORD=1 recorded
 tune pin --op=NAME --call=KEY [--cfg=JSON]   keep a configuration, whatever a tuning finds
 tune clear [--op=NAME] [--call=KEY]          forget
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from absl import flags
 
+from compile_hlo.bundle import Bundle
 from lang_core import InputError
 from lang_core.kernels import CacheEntry, PersistentCache, record_file
 from tools import cli
@@ -22,6 +24,8 @@ from tools.drawing import Candidate, check_picture, write_candidate_bars
 from tools.tuning import (
     TunedCall,
     as_json,
+    bundle_calls,
+    bundle_text,
     cfg_text,
     clear_entries,
     entries_text,
@@ -40,6 +44,7 @@ _CACHE: Final = flags.DEFINE_string("cache", None, "The file of configurations; 
 _OP: Final = flags.DEFINE_string("op", None, "Only this op, with its version or without.")
 _CALL: Final = flags.DEFINE_string("call", None, "Only this call: the beginning of its key.")
 _CFG: Final = flags.DEFINE_string("cfg", None, "For pin: the fields as JSON; what is there by default.")
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "For explain: a bundle exported with --kernels=tuned.")
 _FILE: Final = flags.DEFINE_string("file", None, "For export and import: the file that is carried.")
 _RECORD: Final = flags.DEFINE_string("record", None, "For recorded: the file of calls; the user's own by default.")
 _KERNELS: Final = flags.DEFINE_list("kernels", [], "Modules with kernels beside those of transformer_core.")
@@ -72,6 +77,11 @@ def _list(cache: PersistentCache[Any], picture: Path | None) -> None:
 
 
 def _explain(cache: PersistentCache[Any], picture: Path | None) -> None:
+    if _BUNDLE.value is not None:
+        bundle = Bundle(cli.user_path(_BUNDLE.value))
+        calls = bundle_calls(bundle, cache, _OP.value)
+        print(json.dumps(calls, indent=2) if _FORMAT.value == "json" else bundle_text(bundle, calls, cache), end="")
+        return
     entry = find_entry(cache, _OP.value, _CALL.value)
     _print([entry], explanation(entry))
     if picture is not None:

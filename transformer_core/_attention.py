@@ -202,8 +202,14 @@ class Attention(Module):
     ) -> Tensor:
         """q [B, K, G, T, H], k and v [B, K, S, H], gate [B, T, K, G, H]: [B, T, D]."""
         ops = ctx.ops
-        bias = for_heads(ctx, step.biases[self.window], 5)
-        heads = grouped_attention(ctx, q, k, v, bias, self.scale, self.softcap)
+        bias = step.biases[self.window]
+        if step.places and self.softcap is None and bias is not None and not ctx.shows("scores", detail=True):
+            scale = self.head_size**-0.5 if self.scale is None else self.scale
+            over = ops.reshape(bias, (-1, *bias.shape[-2:]))
+            heads = ops.cached_attention(q, k, v, over, scale)
+        else:
+            over = None if bias is None else for_heads(ctx, bias, 5)
+            heads = grouped_attention(ctx, q, k, v, over, self.scale, self.softcap)
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
         if gate is not None:
             heads = ops.mul(heads, ops.logistic(gate))

@@ -59,7 +59,7 @@ class LatentAttention(Module):
         self.q_b_proj = None if query_rank is None else Linear(query_rank, queries, dtype=dtype)
         self.kv_a_proj_with_mqa = Linear(size, rank + rotated_size, bias=bias, dtype=dtype)
         self.kv_a_layernorm = RMSNorm(rank, dtype=dtype)
-        self.kv_b_proj = Linear(rank, heads * (plain_size + value_size), dtype=dtype)
+        self.kv_b_proj = Linear(rank, heads * (plain_size + value_size), dtype=dtype, packable=False)
         self.o_proj = Linear(heads * value_size, size, bias=output_bias, dtype=dtype)
 
     def forward(

@@ -4,13 +4,28 @@ from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
 
 
 class Linear(Module):
-    """``x [.., in] @ weight [out, in].T + bias [out]``. The weight lies output-major, as checkpoints have it."""
+    """``x [.., in] @ weight [out, in].T + bias [out]``. The weight lies output-major, as checkpoints have it.
 
-    def __init__(self, inputs: int, outputs: int, *, bias: bool = False, dtype: DType | str = "f32") -> None:
+    Args:
+        inputs: how many.
+        outputs: how many.
+        bias: whether there is one.
+        dtype: of the parameters.
+        packable: whether the weight may be packed: not where others than this module compute with it.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, *, bias: bool = False, dtype: DType | str = "f32", packable: bool = True
+    ) -> None:
+        self.packable = packable
         self.weight = Parameter((outputs, inputs), dtype)
         self.bias = Parameter((outputs,), dtype) if bias else None
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """x [.., in]: [.., out]."""
         bias = None if self.bias is None else ctx.parameter(self.bias)
-        return ctx.ops.linear(x, ctx.parameter(self.weight), bias)
+        weight, encoding = ctx.parameter(self.weight), self.weight.encoding
+        if encoding is None:
+            return ctx.ops.linear(x, weight, bias)
+        product = ctx.ops.packed_linear(x, weight, encoding)
+        return product if bias is None else ctx.ops.add(product, bias)

@@ -1,7 +1,13 @@
-"""From the residual stream to logits."""
+"""From the residual stream to logits, and from them to the likeliest token."""
+
+import math
+from typing import Final
 
 from lang_core import ExecutionContext, Parameter, Tensor, f32
 from transformer_core._attention import soft_capped
+
+# The result of entry points that says the likeliest next tokens.
+NEXT_IDS: Final = "next_ids"
 
 
 def logits_of(
@@ -28,7 +34,11 @@ def logits_of(
     """
     ops, dtype = ctx.ops, weight.spec.dtype
     wide = f32 if dtype.itemsize == 2 else dtype
-    product = ops.dot_general(x, ctx.parameter(weight), ((x.ndim - 1,), (1,)), dtype=wide)
+    table = ctx.parameter(weight)
+    if weight.encoding is None:
+        product = ops.dot_general(x, table, ((x.ndim - 1,), (1,)), dtype=wide)
+    else:
+        product = ops.packed_linear(x, table, weight.encoding, wide)
     if bias is not None:
         product = ops.add(product, ops.cast(ctx.parameter(bias), wide))
     if scale != 1.0:
@@ -36,3 +46,19 @@ def logits_of(
     if softcap is not None:
         product = soft_capped(ctx, product, softcap)
     return ctx.tag(ops.cast(product, f32), "logits")
+
+
+def next_ids_of(ctx: ExecutionContext, logits: Tensor) -> Tensor:
+    """The likeliest next token of each row, so that a greedy choice need not read the logits.
+
+    Args:
+        ctx: where to compute.
+        logits: [.., V].
+
+    Returns:
+        i32 [..]: the index of the largest logit, the lowest one of equal ones, as NumPy's; -1 where the largest is NaN
+        (as it is where any is) or infinite: nothing can be chosen there.
+    """
+    ops = ctx.ops
+    found = ops.less(ops.abs(ops.max(logits, -1)), math.inf)
+    return ops.select(found, ops.argmax(logits, -1), -1)

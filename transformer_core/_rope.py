@@ -138,6 +138,14 @@ def apply_rope(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode:
             f"apply_rope: expected x [.., H] of rank 2 or more, and cos and sin [.., R] that broadcast to it, with R "
             f"even and not above H; found x {list(x.shape)}, cos {list(cos.shape)}, sin {list(sin.shape)}"
         )
+
+    def body(x: Tensor, cos: Tensor, sin: Tensor, mode: RopeMode) -> Tensor:
+        return _rotated(ctx, x, cos, sin, mode)
+
+    return ctx.composite("rope", body, (x, cos, sin), (mode,))
+
+
+def _rotated(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode: RopeMode) -> Tensor:
     if not ctx.isRecording and all(isinstance(value, EagerTensor | np.ndarray) for value in (x, cos, sin)):
         data = _rotate_views(_data(x), _data(cos), _data(sin), mode)
         return EagerTensor(TensorSpec(data.shape, as_dtype(data.dtype)), data)
@@ -196,11 +204,9 @@ def _rotate_views(x: Array, cos: Array, sin: Array, mode: RopeMode) -> Array:
 def _rotate_by_ops(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode: RopeMode) -> Tensor:
     ops, rotated, size = ctx.ops, cos.shape[-1], x.shape[-1]
     turning = x if rotated == size else ops.slice_axis(x, -1, 0, rotated)
-    if mode is RopeMode.SPLIT_HALF:
-        half = rotated // 2
-        swapped = ops.concat([ops.slice_axis(x, -1, half, rotated), ops.slice_axis(x, -1, 0, half)], -1)
-    else:
-        pairs = ops.reshape(turning, (*x.shape[:-1], rotated // 2, 2))
-        swapped = ops.reshape(ops.reverse(pairs, (-1,)), turning.shape)
+    # Reversed, not cut in two and joined: IREE makes one dispatch of all this then, else two more to copy the halves.
+    split = mode is RopeMode.SPLIT_HALF
+    pairs = ops.reshape(turning, (*x.shape[:-1], *((2, rotated // 2) if split else (rotated // 2, 2))))
+    swapped = ops.reshape(ops.reverse(pairs, (-2 if split else -1,)), turning.shape)
     turned = ops.cast(ops.add(ops.mul(turning, cos), ops.mul(swapped, sin)), x.dtype)
     return turned if rotated == size else ops.concat([turned, ops.slice_axis(x, -1, rotated, size)], -1)

@@ -2,10 +2,21 @@
 
 from collections.abc import Sequence
 
-from compile_dag.gradient._rules import Step, Thunk, gradient_of, wide_dtype
+from compile_dag.gradient._rules import Step, Thunk, gradient_of, not_differentiable, wide_dtype
 from lang_core import Ops, Tensor
 
 Axes = tuple[int, ...]
+
+
+not_differentiable(
+    "attention over a cache, where nothing is trained: without one the composite has a gradient", "cached_attention"
+)
+not_differentiable(
+    "block-quantised weights are integers, and what they are multiplied with is rounded to integers",
+    "block_quantize",
+    "packed_linear",
+    "dequantize",
+)
 
 
 @gradient_of("dot_general")

@@ -11,6 +11,7 @@ from compile_hlo.bundle._staging import MARK
 from compile_hlo.dump import Dumper
 from compile_hlo.iree import ArgumentSpec, Device, ResultSpec, Session, Signature, host_cpu, target_of_device
 from lang_core import InputError, TensorSpec, near_names
+from lang_core.kernels import is_recording_calls, record_lines
 
 MODULE: Final = "module.mlir"
 ARTIFACT: Final = "module.vhlo"
@@ -56,6 +57,8 @@ class Bundle:
     def session(self, device: str, dumper: Dumper | None = None) -> Session:
         """Opens the bundle on a device. Close the session when done.
 
+        With ``TAPELINE_OPS_RECORD=1`` the calls of kernels in the bundle are noted, to be tuned (docs/kernels.md).
+
         Args:
             device: its name.
             dumper: is given the tensors of every call (see ``dumping``); the session then runs the debug module, where
@@ -76,6 +79,8 @@ class Bundle:
                 f"it with --target={target}"
             )
         self._check_cpu(target)
+        if is_recording_calls():
+            record_lines(self.config.kernel_calls)
         archive = self.path / ARCHIVE
         if archive.is_file():
             self._check_archive(archive)

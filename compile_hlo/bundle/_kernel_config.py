@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 from compile_hlo.bundle._debug import DebugConfig
 from compile_hlo.directions import ArgumentDirection, Direction, Kernel
 from lang_core import Argument, InputError, TapelineError, TensorSpec
+from lang_core.kernels import Key
 
 SCHEMA: Final = 1
 
@@ -113,6 +114,7 @@ class KernelConfig:
         producer: versions of what made the bundle.
         sha256: of every other file but the report.
         debug: the debug module; None where the bundle was exported without ``--dump_tags``.
+        kernel_calls: which configuration each call of a kernel has, and why; empty without ``--kernels``.
         schema: the version of this file's form.
     """
 
@@ -124,6 +126,7 @@ class KernelConfig:
     producer: dict[str, str] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
     debug: DebugConfig | None = None
+    kernel_calls: list[dict[str, Any]] = field(default_factory=list)
     schema: int = SCHEMA
 
     def text(self) -> str:
@@ -170,6 +173,8 @@ def _check_parts(fields: Mapping[str, Any]) -> None:
         _ = TensorSpec(tuple(each["shape"]), each["dtype"])
     for each in fields["targets"].values():
         _ = each.items()
+    for each in fields.get("kernel_calls", []):
+        _ = Key(*each["key"]), each["provenance"]
 
 
 def _entry_point(fields: Mapping[str, Any]) -> EntryPointConfig:

@@ -3,7 +3,7 @@
 Facts of the program, found by following buffers through it (docs/design/0007-directions.md).
 """
 
-from compile_hlo.directions._dataflow import NONE, Origin, Origins, Written, note, origins_of
+from compile_hlo.directions._dataflow import NONE, origins_of
 from compile_hlo.directions._direction import (
     ArgumentDirection,
     Direction,
@@ -12,6 +12,7 @@ from compile_hlo.directions._direction import (
     WrittenAt,
     joined,
 )
+from compile_hlo.directions._events import Origin, Origins, Written, note_all, updates_old
 from compile_hlo.directions._function import (
     FunctionFlow,
     StretchFlow,
@@ -40,7 +41,8 @@ __all__ = [
     "directions_of",
     "graph_directions",
     "joined",
-    "note",
+    "note_all",
     "origins_of",
     "reflected",
+    "updates_old",
 ]

@@ -7,29 +7,24 @@ and a concatenation of all slices of x into x. It is old where the value may be 
 what an update made of it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import IntFlag
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.directions._direction import WrittenAt
+from compile_hlo.directions._events import (
+    READ_OLD,
+    UPDATED,
+    Origin,
+    Origins,
+    Written,
+    events,
+    note,
+    note_event,
+)
 from lang_core import TensorSpec
 
-
-class Origin(IntFlag):
-    """How a value may be a buffer. What holds along a path through the program holds in each part of it."""
-
-    POSSIBLE = 0
-    CERTAIN = 1
-    OLD = 2
-    ALWAYS = 4  # certain, by way of nothing but updates, reshapes and calls: no loop, no branch
-    GIVEN = 7
-
-
-# By identity of the root, a Value, or by its number.
-Origins = Mapping[int, Origin]
 OriginsOf = Callable[[Value], Origins]
-Written = dict[int, WrittenAt]
 
 NONE: Final[Origins] = {}
 
@@ -85,33 +80,6 @@ def origins_of(node: Node, origins: OriginsOf, written: Written) -> Sequence[Ori
     return results
 
 
-# What else is noted of a buffer that ops rename and update, one after the other, beside that it is written: that
-# another op reads what it held at first, or after an update; and that it is updated once more. Keys of ``Written``
-# that are negative say which, and of which buffer.
-READ_OLD: Final = 1
-READ_LATER: Final = 2
-AGAIN: Final = 3
-
-
-def event(kind: int, root: int) -> int:
-    """The key of what is noted of a buffer."""
-    return -(root * 4 + kind)
-
-
-def event_of(key: int) -> tuple[int, int]:
-    """Kind and buffer of a key; the kind is 0 of a write."""
-    return (-key % 4, -key // 4) if key < 0 else (0, key)
-
-
-def events(kind: int, how: Origin) -> Iterator[int]:
-    """What an event of a value is of the buffer that the value is in some way."""
-    if Origin.OLD in how:
-        if kind:
-            yield kind
-    elif Origin.ALWAYS in how:
-        yield READ_LATER if kind in (READ_OLD, READ_LATER) else AGAIN
-
-
 def _note_uses(node: Node, origins: OriginsOf, results: Sequence[Origins], written: Written) -> None:
     """Notes reads, and updates of what was updated before."""
     goes_on = results[0] if results else NONE
@@ -120,12 +88,11 @@ def _note_uses(node: Node, origins: OriginsOf, results: Sequence[Origins], writt
             if Origin.ALWAYS not in goes_on.get(root, Origin.POSSIBLE):
                 kinds = events(READ_OLD, how)
             elif number == 0 and node.op.name in ("dynamic_update_slice", "put"):
-                kinds = events(0, how)
+                kinds = events(UPDATED, how)
             else:
                 continue
-            for key in [event(kind, root) for kind in kinds]:
-                if key not in written:
-                    written[key] = WrittenAt(node.op.name, node.path, node.line, False)
+            for kind in kinds:
+                note_event(written, kind, root, WrittenAt(node.op.name, node.path, node.line, False))
 
 
 def made_by(nodes: Iterable[Node]) -> set[int]:
@@ -268,13 +235,6 @@ def _write(written: Written, target: Origins, node: Node) -> None:
     for root, how in target.items():
         certain = Origin.CERTAIN in how
         note(written, root, WrittenAt(node.op.name, node.path, node.line, certain), certain)
-
-
-def note(written: Written, root: int, place: WrittenAt, certain: bool) -> None:
-    """Adds a write: a certain one replaces a possible one, and else the first one stays."""
-    before = written.get(root)
-    if before is None or (certain and not before.certain):
-        written[root] = WrittenAt(place.op, place.path, place.line, certain)
 
 
 _RULES: Final[dict[str, Callable[[Node, OriginsOf, Written], Sequence[Origins]]]] = {

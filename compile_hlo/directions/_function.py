@@ -3,9 +3,10 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from compile_dag import ComputeGraph, Node, Value
-from compile_hlo.directions._dataflow import (
+from compile_hlo.directions._dataflow import NONE, flow_of, follow, made_by
+from compile_hlo.directions._direction import ArgumentDirection, Direction, WrittenAt
+from compile_hlo.directions._events import (
     AGAIN,
-    NONE,
     READ_LATER,
     READ_OLD,
     Origin,
@@ -14,12 +15,9 @@ from compile_hlo.directions._dataflow import (
     event,
     event_of,
     events,
-    flow_of,
-    follow,
-    made_by,
     note,
+    note_event,
 )
-from compile_hlo.directions._direction import ArgumentDirection, Direction, WrittenAt
 from lang_core import Argument, GraphError
 
 
@@ -95,7 +93,7 @@ class FunctionFlow:
                 if not kind:
                     note(self._written, number, place, place.certain and Origin.CERTAIN in how)
                 for each in events(kind, how):
-                    note(self._written, event(each, number), place, False)
+                    note_event(self._written, each, number, place)
         for value in results:
             found: dict[int, Origin] = {}
             for root, how in flow.origins(value).items():

@@ -145,6 +145,31 @@ def test_an_argument_that_is_read_beside_its_update_is_not_updated_in_place(name
     assert (found.declared, found.effective, found.in_place) == ("INOUT", "INOUT", False)
 
 
+def test_an_update_that_is_written_twice_tells_no_alias() -> None:
+    """Equal ops are merged when the head, and with it the alias, stands already. Buffered text is streamed text."""
+
+    def body(ctx: Any, x: Any, row: Any, position: Any) -> dict[str, Any]:
+        other = ctx.ops.sum(update(ctx, x, row, position))
+        return {"other": other, "y": update(ctx, x, row, position)}
+
+    assert not direction(body, alias_result="y").in_place
+    texts: list[list[str]] = [[], []]
+    for streaming, pieces in enumerate(texts):
+        lower_module(
+            [entry_point(body, alias_result="y")], pieces.append, ExternalParameters(), streaming=bool(streaming)
+        )
+    assert "".join(texts[0]) == "".join(texts[1])
+    assert "".join(texts[0]).count("stablehlo.dynamic_update_slice") == 1
+
+
+def test_an_update_that_no_result_needs_takes_no_alias() -> None:
+    def body(ctx: Any, x: Any, row: Any, position: Any) -> Any:
+        update(ctx, x, ctx.ops.exp(row), position)
+        return update(ctx, x, row, position)
+
+    assert direction(body, alias_result="y").in_place
+
+
 def test_a_result_that_shares_a_buffer_is_written_apart() -> None:
     def text(body: Body, **x: Any) -> str:
         pieces: list[str] = []

@@ -5,10 +5,10 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from compile_dag import ComputeGraph, Node, record
+from compile_dag import ComputeGraph, Node, Value, record
 from compile_dag.testing import DRAWN
 from compile_hlo import LoweredModule, lower_module
 from compile_hlo.directions import Kernel
@@ -215,3 +215,62 @@ def _results(program: Program, data: dict[str, Array], at: int) -> list[Array]:
     x, y, z = map(ctx.constant, data.values())
     found = program.fn(ctx, x, y, z, row, ctx.constant(np.int32(at)))
     return [tensor.numpy() for tensor in found.values()]
+
+
+# Few programs that are drawn have an alias and what forbids it: two updates of x, of which the other result reads one;
+# an update of what is read; the same update twice, which is one.
+_FORKED: Final = Program(((9, 0, 0, 0), (0, 0, 0, 0), (10, 4, 1, 0)), 0b010, 1)
+_READ_BETWEEN: Final = Program(((9, 0, 0, 0), (0, 3, 0, 0), (10, 3, 1, 0)), 0b001, 1)
+_ONE_TWICE: Final = Program(((9, 0, 0, 0), (9, 0, 0, 0), (10, 4, 1, 0)), 0b010, 1)
+_CHAIN: Final = Program(((9, 0, 0, 0), (10, 3, 1, 0)), 0, 1)
+
+
+@DRAWN
+@given(_PROGRAMS)
+@example(_FORKED)
+@example(_READ_BETWEEN)
+@example(_ONE_TWICE)
+@example(_CHAIN)
+def test_an_alias_is_told_of_a_chain_that_nothing_else_uses(program: Program) -> None:
+    """IREE does not know that an argument and the buffer of the alias are one."""
+    lowered, graph = _emitted(program)
+    taken_by = {argument.name: argument.alias_result for argument in program.entry_point().arguments}
+    for each in lowered.functions[0].directions:
+        if each.in_place:
+            assert each.name in graph.inputs
+            before, after = _chain(graph, graph.inputs[each.name], graph.outputs[taken_by[each.name] or ""])
+            for value in before:
+                assert _uses(graph, value) == 1, each
+            for value in after:
+                assert not _updates(graph, value), each
+
+
+def _chain(graph: ComputeGraph, x: Value, result: Value) -> tuple[list[Value], list[Value]]:
+    """What leads from an argument to its last update, that not included; and the result with what renames it."""
+    maker = {id(value): node for node in graph.nodes for value in node.results}
+    values, last = [result], 0
+    while values[-1] is not x:
+        node = maker[id(values[-1])]
+        same = renamed(node)
+        if same is None and node.op.name in ("dynamic_update_slice", "put"):
+            last = last or len(values)
+        else:
+            assert same is not None or node.op.name == "reshape", node
+        values.append(node.inputs[0] if same is None else same)
+    before, after = (values[last:], values[:last]) if last else ([], values)
+    for value in after:  # grows
+        after += [n.results[0] for n in graph.nodes if n.op.name == "reshape" and n.inputs[0] is value]
+    return before, after
+
+
+def _uses(graph: ComputeGraph, value: Value) -> int:
+    """By nodes, regions included, and as a result."""
+    given = [each for node in graph.nodes for each in node.inputs]
+    return sum(each is value for each in (*given, *graph.outputs.values()))
+
+
+def _updates(graph: ComputeGraph, value: Value) -> bool:
+    return any(
+        node.op.name in ("dynamic_update_slice", "put") and renamed(node) is None and node.inputs[0] is value
+        for node in graph.nodes
+    )

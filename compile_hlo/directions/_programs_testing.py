@@ -140,6 +140,14 @@ def _between(ctx: Any, updated: Any, row: Any) -> Any:
     return {"other": ctx.ops.reverse(updated, (0,)), "y": update(ctx, updated, ctx.ops.negate(row), 0), "more": more}
 
 
+def _in_two_kernels(ctx: Any, x: Any, row: Any, position: Any) -> Any:
+    with ctx.block("layers.0"):
+        y = update(ctx, x, row, position)
+    with ctx.block("layers.1"):
+        other = update(ctx, x, ctx.ops.exp(row), position)
+    return {"y": y, "other": ctx.ops.sum(other)}
+
+
 # Reads of what an updated argument held at first. IREE runs them after the update if it is told of the alias.
 READ_BESIDE: Final[dict[str, Body]] = {
     "turned": lambda c, x, r, p: {
@@ -153,6 +161,11 @@ READ_BESIDE: Final[dict[str, Body]] = {
     },
     "turned between two updates": lambda c, x, r, p: _between(c, update(c, x, r, p), r),
     "given back": lambda c, x, r, p: {"y": c.ops.slice(x, (0, 0), (4, 6)), "other": update(c, x, r, p)},
+    "updated for another": lambda c, x, r, p: {
+        "y": update(c, x, r, p),
+        "other": c.ops.sum(update(c, x, c.ops.exp(r), p)),
+    },
+    "updated for another, in kernels": _in_two_kernels,
 }
 # Results beside the update that may lie in its buffer. IREE gives them the updated buffer if nobody prevents it.
 SHARED: Final[dict[str, Body]] = {

@@ -3,14 +3,27 @@
 The text is written as it is made and never kept. Importing this package registers every rule.
 """
 
-from compile_hlo.emit import _contract, _control, _conv, _elementwise, _erf, _indexing, _order, _reduce, _shape, _tag
+from compile_hlo.emit import (
+    _cached_attention,
+    _contract,
+    _control,
+    _conv,
+    _elementwise,
+    _erf,
+    _indexing,
+    _order,
+    _packed,
+    _reduce,
+    _shape,
+    _tag,
+)
 from compile_hlo.emit._emitter import RULES, Emitter, Write, emits
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form, InlineParameters
 from compile_hlo.emit._module import FunctionWriter, ModuleWriter, emit_module
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, tensor_type
 
-del _contract, _control, _conv, _elementwise, _erf, _indexing, _order, _reduce, _shape, _tag
+del _contract, _control, _conv, _cached_attention, _elementwise, _erf, _indexing, _order, _packed, _reduce, _shape, _tag
 
 __all__ = [
     "RULES",

@@ -170,7 +170,7 @@ class _BlockEmitter(Emitter):
         self.pieces: list[str] = []
         self._captured: list[tuple[str, Value]] = []
         self._loads: list[tuple[str, str, TensorSpec]] = []
-        super().__init__(self.pieces.append, self)
+        super().__init__(self.pieces.append, self, helpers=caller.helpers)
         self._caller = caller
         self.leaves = caller.leaves
         numbered = _NUMBERED.match(block)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from compile_dag import ComputeGraph, Node, Scope, Value
+from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, integers, tensor_type
 from compile_hlo.emit._widened import WidenedValues
@@ -59,10 +60,14 @@ class Emitter:
     Attributes:
         parameters: the weights that were loaded so far.
         leaves: the constants and parameters that were made, by ``id`` of their values.
+        helpers: the module's private functions that rules call.
     """
 
-    def __init__(self, write: Write, parameters: ParameterForm, indent: str = "    ") -> None:
+    def __init__(
+        self, write: Write, parameters: ParameterForm, indent: str = "    ", helpers: HelperFunctions | None = None
+    ) -> None:
         self._write = write
+        self.helpers = HelperFunctions() if helpers is None else helpers
         self._parameters = parameters
         self._indent = indent
         self._names: dict[int, str] = {}

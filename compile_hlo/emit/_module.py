@@ -19,6 +19,7 @@ from compile_hlo.directions import (
 from compile_hlo.emit._blocks import BlockFunctions, CallSite
 from compile_hlo.emit._emitter import LEAVES, Emitter, Write
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form
+from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._stretches import stretches
 from compile_hlo.emit._types import quoted, symbol, tensor_type
@@ -85,7 +86,11 @@ class FunctionWriter:
         """
         named = dict(zip(self._results, results, strict=True))
         self._emitter.end("return", results, [self._flow.shares(name, value) for name, value in named.items()])
-        self.directions = self._flow.end(named)
+        # Equal updates are merged by now: the head may tell less of an alias than the body would allow.
+        self.directions = tuple(
+            replace(each, in_place=each.in_place and head.in_place)
+            for each, head in zip(self._flow.end(named), self._head, strict=True)
+        )
         if [replace(each, written=None) for each in self.directions] != [replace(e, written=None) for e in self._head]:
             raise GraphError(f"the head says {self._head} of the arguments, and the body has {self.directions}")
         self._write("  }\n")
@@ -107,15 +112,23 @@ class ModuleWriter:
         self._write = write
         self._form = form
         self._functions: list[str] = []
+        self._helpers = HelperFunctions()
         self._blocks = BlockFunctions() if block_functions else None
         write(f"module {symbol(name)} {{\n")
 
-    def function(self, graph: ComputeGraph, arguments: Sequence[Argument]) -> FunctionWriter:
+    def function(
+        self,
+        graph: ComputeGraph,
+        arguments: Sequence[Argument],
+        directions: Sequence[ArgumentDirection] | None = None,
+    ) -> FunctionWriter:
         """Writes a public function.
 
         Args:
             graph: what it computes.
             arguments: what is to be known of the graph's inputs, in their order.
+            directions: of the arguments, as streaming finds them: before common subexpressions were merged. By default
+                those of the graph.
 
         Returns:
             What was written.
@@ -124,7 +137,7 @@ class ModuleWriter:
             self._form.specs = ParameterTable()
             self._form.specs.update({path: value.spec for path, value in graph.parameters().items()})
         results = {name: value.spec for name, value in graph.outputs.items()}
-        directions = graph_directions(graph, arguments)
+        directions = graph_directions(graph, arguments) if directions is None else directions
         function = self.begin(graph.name, graph.inputs, arguments, results, directions)
         for nodes, values in stretches(graph):
             function.stretch(nodes, values)
@@ -157,7 +170,7 @@ class ModuleWriter:
             raise GraphError(f"function {name!r}: inputs {list(inputs)} are not the arguments {arguments}")
         self._functions.append(name)
         in_place = {each.name for each in directions if each.in_place}
-        emitter = Emitter(self._write, self._form)
+        emitter = Emitter(self._write, self._form, helpers=self._helpers)
         heads: list[str] = []
         numbers: list[tuple[str, Argument]] = []
         for argument in arguments:
@@ -215,6 +228,7 @@ class ModuleWriter:
                     raise GraphError(f"parameter {name!r} has the name of an entry point: rename one of the two")
         if self._blocks is not None:
             self._blocks.end(self._write)
+        self._helpers.end(self._write)
         self._form.end(self._write)
         self._write("}\n")
 

@@ -12,11 +12,13 @@ from compile_hlo.iree._device_tensor import DeviceTensor
 from compile_hlo.iree._devices import DEVICES, Device, available
 from compile_hlo.iree._function import Function
 from compile_hlo.iree._locate import Place, locate
+from compile_hlo.iree._schedule import Schedule
 from compile_hlo.iree._session import Session
 from compile_hlo.iree._signature import ArgumentSpec, ResultSpec, Signature
-from compile_hlo.iree._targets import TARGETS, CpuRecord, Target, host_cpu, target_named, target_of_device
+from compile_hlo.iree._targets import DATA_TILING, TARGETS, CpuRecord, Target, host_cpu, target_named, target_of_device
 
 __all__ = [
+    "DATA_TILING",
     "DEVICES",
     "TARGETS",
     "ArgumentSpec",
@@ -28,6 +30,7 @@ __all__ = [
     "Function",
     "Place",
     "ResultSpec",
+    "Schedule",
     "Session",
     "Signature",
     "Target",

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from compile_hlo.iree._locate import locate
+from compile_hlo.iree._schedule import Schedule, schedule_file
 from compile_hlo.iree._targets import Target, target_named
+from compile_hlo.iree.kernels import Substitution
 from lang_core import CompileError
 
 _ERROR: Final = re.compile(
@@ -32,13 +34,17 @@ class CompileReport:
         seconds: of wall time.
         peak_rss_bytes: the compiler process's highest resident memory.
         vmfb_bytes: the size of the module written.
-        flags: of the compiler, but for those that go with the target's tuning spec, a passing file.
+        flags: of the compiler, but for those that name passing files: the target's tuning spec, the schedule.
+        schedules: what a call of each entry point hands to the device.
+        kernels: what took the place of helper functions, by function.
     """
 
     seconds: float
     peak_rss_bytes: int
     vmfb_bytes: int
     flags: tuple[str, ...]
+    schedules: Mapping[str, Schedule]
+    kernels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def compile_module(
@@ -75,33 +81,52 @@ def compile_module(
     partial = Path(name)
     try:
         started = time.perf_counter()
-        with _tuning_flags(chosen) as tuning:
-            command = [compiler_path(), source.name, "-o", str(partial.absolute()), *flags, *tuning]
-            status, peak, messages = _run(command, source.parent)
-        if status != 0:
-            raise CompileError(_message(source, chosen.name, status, messages))
+        with (
+            _tuning_flags(chosen, flags) as tuning,
+            schedule_file() as schedule,
+            _with_kernels(source, chosen) as (text, kernels),
+        ):
+            command = [compiler_path(), text.name, "-o", str(partial.absolute()), *flags, *tuning, *schedule.flags]
+            status, peak, messages = _run(command, text.parent)
+            found = schedule.read()
+            if status != 0:
+                raise CompileError(_message(source, text, chosen.name, status, messages))
         partial.chmod(0o644)  # mkstemp's file is its owner's alone
         partial.replace(output)
-        return CompileReport(time.perf_counter() - started, peak, output.stat().st_size, flags)
+        return CompileReport(time.perf_counter() - started, peak, output.stat().st_size, flags, found, kernels)
     finally:
         partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _tuning_flags(target: Target) -> Iterator[tuple[str, ...]]:
+def _tuning_flags(target: Target, flags: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """The flags that go with the target's tuning spec, while there is a file with it.
 
     IREE 3.13 loads the file under a lock, and a thread that waits for the loading to be verified takes up another
     executable meanwhile, which waits for the lock: on several threads it may wait for ever. One thread is hardly
     slower, as alike dispatches are compiled once.
     """
-    if target.matvec_tiles is None:
+    tiles = target.tiles_beside(flags)
+    if tiles is None:
         yield ()
         return
     with tempfile.NamedTemporaryFile("w", prefix="tapeline-tuning-", suffix=".mlir") as file:
-        file.write(target.matvec_tiles.tuning_spec())
+        file.write(tiles.tuning_spec())
         file.flush()
         yield f"--iree-codegen-tuning-spec-path={file.name}", "--mlir-disable-threading"
+
+
+@contextlib.contextmanager
+def _with_kernels(source: Path, target: Target) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """The text to compile, of the same name, while there is one; and the kernels in it, by function."""
+    if target.kernels is None:
+        yield source, {}
+        return
+    with tempfile.TemporaryDirectory(prefix="tapeline-kernels-") as folder:
+        text, substitution = Path(folder, source.name), Substitution(target.kernels)
+        with source.open() as given, text.open("w") as made:
+            made.writelines(substitution.lines(given))
+        yield (text if substitution.used else source), substitution.used
 
 
 def compiler_path() -> str:
@@ -132,7 +157,7 @@ def _run(command: list[str], folder: Path) -> tuple[int, int, str]:
         return process.returncode, usage.ru_maxrss * 1024, errors.read().decode(errors="replace")
 
 
-def _message(source: Path, target: str, status: int, messages: str) -> str:
+def _message(source: Path, text: Path, target: str, status: int, messages: str) -> str:
     asked = f"cannot compile {str(source)!r} for {target}"
     if status < 0:
         with contextlib.suppress(ValueError):
@@ -147,7 +172,7 @@ def _message(source: Path, target: str, status: int, messages: str) -> str:
     line = int(located["line"])
     where = f"{located['file']}:{line}"
     if Path(located["file"]).name == source.name:
-        op, module_path = locate(source, line)
+        op, module_path = locate(text, line)
         where += f", op {op or 'unknown'} of module {module_path or 'unknown'}"
     return f"{asked}: {located['text']} (at {where})"
 

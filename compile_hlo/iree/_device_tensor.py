@@ -7,6 +7,8 @@ from compile_hlo.iree._counters import Counters
 from compile_hlo.iree._program import Program
 from lang_core import DeviceError, DType, TensorSpec
 
+_NO_KEY = -1
+
 
 class DeviceTensor:
     """A tensor in a device's memory, of one session.
@@ -89,6 +91,15 @@ class DeviceTensor:
         """Marks the tensor as dead: the session calls this when a call took its buffer over."""
         self._donated_to = to
         self.program.views.pop(self.key, None)
+
+    def pass_on(self, to: str) -> int:
+        """Marks the tensor as dead and keeps its buffer, which is a result's now; its key."""
+        key, self.key, self._donated_to = self.key, _NO_KEY, to
+        return key
+
+    def usable_as(self, spec: TensorSpec, program: Program) -> bool:
+        """Tells whether it is alive, of the program and of the spec; the lock is held and the program open."""
+        return self._donated_to is None and self.program is program and (self._spec is spec or self._spec == spec)
 
     def __del__(self) -> None:
         self.program.views.pop(self.key, None)

@@ -1,6 +1,7 @@
 """Calls an entry point of a session."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -38,6 +39,23 @@ class Function:
         aliased = {argument.alias_result for argument in signature.arguments}
         # Results that do not lie in a donated argument's buffer might share one with something else.
         self._loose: Final = tuple(i for i in range(len(signature.results)) if i not in aliased)
+        # Which argument's buffer a result lies in. A step has many such, and each object of IREE's has its price: the
+        # argument's serves the result, once the first call has shown that the buffer is the same.
+        self._taken: Final = {
+            argument.alias_result: index
+            for index, argument in enumerate(signature.arguments)
+            if argument.alias_result is not None
+        }
+        self._donated: Final = tuple((i, each.spec) for i, each in enumerate(signature.arguments) if each.donated)
+        self._rest: Final = tuple(i for i, each in enumerate(signature.arguments) if not each.donated)
+        self._stays = False
+        self._called = False
+        # Of the argument where there is one: a handle of the very spec is known for right at once.
+        self._result_specs: Final = tuple(
+            signature.arguments[self._taken[i]].spec if i in self._taken else result.spec
+            for i, result in enumerate(signature.results)
+        )
+        self._to: Final = tuple(f"{name!r} as argument {argument.name!r}" for argument in signature.arguments)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{argument.name}: {argument.spec}" for argument in self.signature.arguments)
@@ -69,15 +87,13 @@ class Function:
             program.tracer = None if tap is None else tap.traced
             outcome = self._run(values)
             program.tracer = None
-            for argument, value in zip(self.signature.arguments, values, strict=True):
-                if argument.donated and isinstance(value, DeviceTensor):
-                    value.donate(f"{self.name!r} as argument {argument.name!r}")
+            self._take(values, () if isinstance(outcome, str) else outcome)
             if isinstance(outcome, str):
                 raise DeviceError(f"{self.name!r} of {program.origin!r} failed on the device: {outcome}")
             self._counters.calls += 1
+            specs, counters = self._result_specs, self._counters
             results = tuple(
-                DeviceTensor(program, key, result.spec, self._counters)
-                for key, result in zip(outcome, self.signature.results, strict=True)
+                [DeviceTensor(program, key, spec, counters) for key, spec in zip(outcome, specs, strict=True)]
             )
             if tap is not None:
                 tap.results(outcome)
@@ -90,30 +106,70 @@ class Function:
         beyond the device.
         """
         program = self._program
-        inputs = outputs = view = views = None
+        inputs = outputs = view = None
         lent: list[HalBufferView] = []
+        views: dict[int, HalBufferView] = {}
         try:
             inputs = VmVariantList(len(values))
             outputs = VmVariantList(len(self.signature.results))
+            known, push = program.views, inputs.push_ref
             for argument, value in zip(self.signature.arguments, values, strict=True):
-                if argument.kind == "scalar":
+                if argument.donated and isinstance(value, DeviceTensor):
+                    push(known[value.key].ref)
+                elif argument.kind == "scalar":
                     _push_number(inputs, argument, value)
-                    continue
-                view = self._view(argument, value)
-                inputs.push_ref(view.ref)
-                if not argument.donated:
-                    lent.append(view)
+                else:
+                    view = self._view(argument, value)
+                    push(view.ref)
+                    if not argument.donated:
+                        lent.append(view)
+            began = time.perf_counter()
             program.invoke(self.name, inputs, outputs)
-            views = [outputs.get_as_object(i, HalBufferView) for i in range(len(self.signature.results))]
+            self._counters.module_seconds += time.perf_counter() - began
+            kept = self._kept(values)
+            for index in range(len(self.signature.results)):
+                if index not in kept:
+                    views[index] = outputs.get_as_object(index, HalBufferView)
             self._separate(views, lent)
-            keys = [next(program.keys) for _ in views]
-            program.views.update(zip(keys, views, strict=True))
-            return keys
+            if not self._called:
+                self._called, self._stays = True, self._in_place(values, views)
+            fresh = {index: next(program.keys) for index in views}
+            known.update({key: views[index] for index, key in fresh.items()})
+            return [kept[index] if index in kept else fresh[index] for index in range(len(self.signature.results))]
         except IREE_ERRORS as error:
             return reason(error)
         finally:
-            inputs = outputs = view = views = None
+            inputs = outputs = view = push = None
+            views.clear()
             lent.clear()
+
+    def _kept(self, values: Sequence[Value]) -> dict[int, int]:
+        """The results that are the buffer of a donated handle, with its key."""
+        if not self._stays:
+            return {}
+        pairs = [(result, values[index]) for result, index in self._taken.items()]
+        return {result: value.key for result, value in pairs if isinstance(value, DeviceTensor)}
+
+    def _in_place(self, values: Sequence[Value], views: Mapping[int, HalBufferView]) -> bool:
+        """Whether every result that is said to lie in the buffer of a donated handle does, as far as can be seen."""
+        for result, index in self._taken.items():
+            value = values[index]
+            if not isinstance(value, DeviceTensor):
+                return False
+            there = _buffers.address(self._program.views[value.key])
+            if there is None or there != _buffers.address(views[result]):
+                return False
+        return True
+
+    def _take(self, values: Sequence[Value], keys: Sequence[int]) -> None:
+        """Ends the handles that were donated; those buffers stay that results have now, by their keys."""
+        passed = set(keys)
+        for argument, value, to in zip(self.signature.arguments, values, self._to, strict=True):
+            if argument.donated and isinstance(value, DeviceTensor):
+                if value.key in passed:
+                    value.pass_on(to)
+                else:
+                    value.donate(to)
 
     def _view(self, argument: ArgumentSpec, value: Value) -> HalBufferView:
         program = self._program
@@ -127,7 +183,7 @@ class Function:
             return _buffers.duplicate(program.device.hal, view, argument.spec)
         return view
 
-    def _separate(self, views: list[HalBufferView], lent: list[HalBufferView]) -> None:
+    def _separate(self, views: dict[int, HalBufferView], lent: list[HalBufferView]) -> None:
         """Gives results that are an argument, or one another, a buffer of their own: one might be donated later."""
         assert self._program.device is not None
         taken = list(lent)
@@ -145,7 +201,8 @@ class Function:
             raise DeviceError(f"{self.name!r} takes {len(arguments)} arguments ({names}), found {len(values)}")
         donated: set[int] = set()
         passed: set[int] = set()
-        for argument, value in zip(arguments, values, strict=True):
+        for index in self._rest if self._usual(values) else range(len(arguments)):
+            argument, value = arguments[index], values[index]
             if argument.kind == "scalar":
                 self._check_scalar(argument, value)
                 self._check_bounds(argument, value)
@@ -167,6 +224,18 @@ class Function:
                 raise self._mismatch(argument, f"an array of shape {value.shape} and dtype {value.dtype}")
             else:
                 self._check_bounds(argument, value)
+
+    def _usual(self, values: Sequence[Value]) -> bool:
+        """Whether every donated argument is a handle that may be taken, and each is another one."""
+        program, keys = self._program, set[int]()
+        for index, spec in self._donated:
+            value = values[index]
+            if not isinstance(value, DeviceTensor) or not value.usable_as(spec, program):
+                return False
+            keys.add(value.key)
+        rest = (values[index] for index in self._rest)
+        twice = any(isinstance(value, DeviceTensor) and value.key in keys for value in rest)
+        return len(keys) == len(self._donated) and not twice
 
     def _check_bounds(self, argument: ArgumentSpec, value: Value) -> None:
         numbers = np.asarray(value)

@@ -1,4 +1,5 @@
 import dataclasses
+import time
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,16 @@ def test_a_recorded_hazard_is_copied_and_a_plain_argument_is_not(step: tuple[Pat
         session.function("main")(0, x, session.zeros(_SPECS["c"]))
         assert session.counters.bytes_guarded == 0
         np.testing.assert_array_equal(x.numpy(), _X)
+
+
+def test_counters_tell_what_a_call_takes_in_the_module(session: Session) -> None:
+    began = time.perf_counter()
+    for calls in (1, 2):
+        before = session.counters.module_seconds
+        session.function("main")(0, _X, np.zeros((1, 5, 3), np.float32))
+        assert session.counters.module_seconds > before
+        assert session.counters.calls == calls
+    assert session.counters.module_seconds < time.perf_counter() - began
 
 
 def test_counters_tell_what_was_copied(session: Session) -> None:

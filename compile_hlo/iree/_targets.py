@@ -2,14 +2,18 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from compile_hlo.iree._devices import LAVAPIPE, vulkan_device_name
 from compile_hlo.iree._matvec_tiles import MatvecTiles
+from compile_hlo.iree.kernels import CpuKernels
 from lang_core import CompileError, near_names
+
+# Weights are laid out anew when the module is loaded, in tiles. Products of matrices are faster; they are held twice.
+DATA_TILING: Final = "--iree-opt-data-tiling=true"
 
 _LOCAL: Final = ("--iree-hal-target-device=local",)
 
@@ -56,6 +60,7 @@ class Target:
         devices: names of the devices that run the result.
         cpu: the CPU it is for; None where that is of no matter.
         matvec_tiles: of matrix-vector products; None where the compiler's own are taken.
+        kernels: that take the place of helper functions; None where the StableHLO is compiled.
     """
 
     name: str
@@ -63,6 +68,14 @@ class Target:
     devices: tuple[str, ...]
     cpu: CpuRecord | None = None
     matvec_tiles: MatvecTiles | None = None
+    kernels: CpuKernels | None = None
+
+    def tiles_beside(self, flags: Sequence[str]) -> MatvecTiles | None:
+        """The matvec tiles to give beside more flags: none with data tiling, which lays such products out itself.
+
+        IREE 3.13 fails where it is given both (``failed to build pass pipeline``).
+        """
+        return None if DATA_TILING in flags else self.matvec_tiles
 
 
 _DEVICES_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -95,7 +108,8 @@ def target_named(
     if name == "llvm-cpu":
         flags = (*_LOCAL, "--iree-hal-local-target-device-backends=llvm-cpu", f"--iree-llvmcpu-target-cpu={cpu}")
         record = host_cpu() if cpu == "host" else CpuRecord(cpu, cpu, ())
-        return Target(name, (*_INPUT, *flags, *_OPTIMISED), _DEVICES_OF[name], record, MatvecTiles())
+        kernels = CpuKernels.of(record.features)
+        return Target(name, (*_INPUT, *flags, *_OPTIMISED), _DEVICES_OF[name], record, MatvecTiles(), kernels)
     if name == "vmvx":
         return Target(name, (*_INPUT, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"), _DEVICES_OF[name])
     if name == "vulkan-spirv":  # no optimisation level: O2 does not legalise there

@@ -9,7 +9,7 @@ import numpy as np
 
 from compile_hlo.jax._engine import StableHloFunction
 from compile_hlo.kernels import KernelModule
-from lang_core.kernels import CompileRequest, Environment, environment_of
+from lang_core.kernels import CompileRequest, Environment, environment_of, with_jax_arrays
 
 
 class JaxCompiler:
@@ -38,6 +38,6 @@ class JaxCompiler:
         function = StableHloFunction(module.text)
 
         def run(*arrays: Any) -> Any:
-            return module.in_form(function(*map(np.asarray, arrays)))
+            return with_jax_arrays(lambda *given: module.in_form(function(*map(np.asarray, given))), arrays)
 
         return run

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
+from compile_hlo.iree import DATA_TILING
 from lang_core import EntryPoint, ExecutionContext
 from lang_core.kernels import Invocation, Kernel
 
@@ -27,9 +28,9 @@ class CompileFlags:
 # What is tried beside the target's own flags (compile_hlo/iree/_targets.py).
 CANDIDATE_FLAGS: Final = (
     (),
-    ("--iree-opt-data-tiling=false",),
+    (DATA_TILING,),
     ("--iree-opt-level=O3",),
-    ("--iree-opt-level=O3", "--iree-opt-data-tiling=false"),
+    ("--iree-opt-level=O3", DATA_TILING),
     ("--iree-llvmcpu-reassociate-fp-reductions=false",),
     ("--iree-dispatch-creation-enable-aggressive-fusion=true",),
 )

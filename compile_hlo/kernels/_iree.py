@@ -22,6 +22,7 @@ from lang_core.kernels import (
     arrays_of,
     cpu_model,
     map_arrays,
+    with_jax_arrays,
 )
 
 ENTRY_POINT: Final = "main"
@@ -78,7 +79,7 @@ def table_spec(spec: ArraySpec) -> TensorSpec:
 
 
 class IreeFunction:
-    """A compiled kernel as a function of arrays. It gives NumPy arrays.
+    """A compiled kernel as a function of arrays. It gives NumPy arrays, and JAX's where it is given some.
 
     Attributes:
         text: StableHLO.
@@ -97,6 +98,12 @@ class IreeFunction:
         Raises:
             DeviceError: an array is not of the shape or dtype that it was compiled for.
         """
+        for array in arrays:
+            if type(array) is not np.ndarray:
+                return with_jax_arrays(self._run, arrays)
+        return self._run(*arrays)
+
+    def _run(self, *arrays: Any) -> Any:
         if self._one:
             return self.function(*arrays)[0].numpy()
         return self._module.in_form([each.numpy() for each in self.function(*arrays)])

@@ -96,7 +96,7 @@ class FunctionOutline:
 
     Attributes:
         name: its symbol.
-        kind: ``entry_point``, or ``kernel``, which is a block function.
+        kind: ``entry_point``; ``kernel``, which is a block function; or ``helper``, what emission rules share.
         arguments: what it takes.
         results: what it gives.
         items: what it does, in order.

@@ -1,5 +1,6 @@
 """Reads the outline of a module from its text, in one pass."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -42,6 +43,16 @@ def read_outline(path: Path, names: Names) -> Outline:
     if not outline.functions:
         raise InputError(f"{path}: no function is in it: the file is damaged: export the bundle again")
     return outline
+
+
+# What emission rules share, not blocks of the model (compile_hlo/emit/_helpers.py).
+_HELPER: Final = re.compile(r"(block_quantize|packed_linear|cached_attention)\..+")
+
+
+def _kind(name: str, public: bool) -> str:
+    if public:
+        return "entry_point"
+    return "helper" if _HELPER.fullmatch(name) else "kernel"
 
 
 class _Known(NamedTuple):
@@ -88,7 +99,7 @@ class _Body:
         given: dict[str, list[str]],
         calls: dict[str, int],
     ) -> None:
-        self._function = FunctionOutline(found.name, "entry_point" if found.public else "kernel")
+        self._function = FunctionOutline(found.name, _kind(found.name, found.public))
         self._values: dict[str, _Known] = {}
         self._folder = Folder()
         self._given, self._calls = given, calls

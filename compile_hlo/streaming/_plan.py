@@ -21,8 +21,9 @@ from compile_hlo.directions import (
     Written,
     WrittenAt,
     directions_of,
-    note,
+    note_all,
     origins_of,
+    updates_old,
 )
 from compile_hlo.streaming._stretches import StretchSink
 from lang_core import Argument, GraphError, Literal, TensorSpec
@@ -129,7 +130,7 @@ class PlanningSink(StretchSink):
     def __init__(self, arguments: Sequence[Argument]) -> None:
         super().__init__()
         self._arguments = arguments
-        self._writes: dict[tuple[tuple[int, WrittenAt], ...], int] = {}
+        self._writes: dict[tuple[int, tuple[tuple[int, WrittenAt], ...]], int] = {}
         self._inputs: dict[tuple[int, int], int] = {}  # of the present stretch: (stretch, serial) -> bit
         # All uses between stretches: of stretch n, those from _begins[n] on. Masks are numbers into _masks.
         self._uses = array("q")
@@ -170,7 +171,7 @@ class PlanningSink(StretchSink):
         written: Written = {}
         found = origins_of(node, _marked, written)
         if written:
-            key = tuple(written.items())
+            key = (len(self._writes) if updates_old(written) else -1), tuple(written.items())
             mask |= 1 << self._input(WRITE, self._writes.setdefault(key, len(self._writes)), 0)
         for place, value in enumerate(node.results):
             value.mark = (*value.mark[:2], mask, found[place] if place < len(found) else NONE)
@@ -210,10 +211,9 @@ class PlanningSink(StretchSink):
 
     def _directions(self, sweep: _Sweep, outputs: Mapping[str, Value]) -> tuple[ArgumentDirection, ...]:
         written: Written = {}
-        for number, key in enumerate(self._writes):
+        for number, (_, found) in enumerate(self._writes):
             if number in sweep.writes:
-                for argument, place in key:
-                    note(written, argument, place, place.certain)
+                note_all(written, found)
         places = [place for place, argument in enumerate(self._arguments) if argument.kind == "tensor"]
         return directions_of(
             [self._arguments[place] for place in places],

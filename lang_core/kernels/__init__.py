@@ -50,6 +50,7 @@ from lang_core.kernels._environment import (
 from lang_core.kernels._errors import CacheWarning, ConfigSelectionError, KernelError, TuningError
 from lang_core.kernels._executor import Executor
 from lang_core.kernels._gradient import COMPOSITE, KernelCall
+from lang_core.kernels._hosted import with_jax_arrays
 from lang_core.kernels._invocation import Cfg, Invocation, Out
 from lang_core.kernels._kernel import KERNEL_CLASSES, Kernel
 from lang_core.kernels._labels import extract_labels_from_hlo_text, find_labels_in_lowered, label
@@ -66,11 +67,15 @@ from lang_core.kernels._policy import POLICIES, AutotunePolicy, policy_override
 from lang_core.kernels._profile import ProfiledCall, profile
 from lang_core.kernels._registry import (
     RecordedCall,
+    as_line,
+    call_of,
     forget_invocations,
     get_invocations,
+    is_recording_calls,
     read_record,
     record_file,
     record_invocation,
+    record_lines,
     recorded_calls,
 )
 from lang_core.kernels._selection import ConfigChooser, ConfigSelectorChain
@@ -84,6 +89,7 @@ from lang_core.kernels._specs import (
     stable_json,
 )
 from lang_core.kernels._tuner import Tuner
+from lang_core.kernels._using import CompositeKernel, remembering_executor, using_kernels, with_kernels
 
 __all__ = [
     "COMPOSITE",
@@ -102,6 +108,7 @@ __all__ = [
     "Cfg",
     "CompileRequest",
     "CompiledKernel",
+    "CompositeKernel",
     "ConfigCache",
     "ConfigChooser",
     "ConfigSelectionError",
@@ -125,9 +132,11 @@ __all__ = [
     "TuningError",
     "abstractify",
     "arrays_of",
+    "as_line",
     "autotune_lowered",
     "autotune_recorded",
     "cache_directory",
+    "call_of",
     "cfg_name",
     "compile_environment",
     "compiler_named",
@@ -143,6 +152,7 @@ __all__ = [
     "get_device_platform",
     "get_invocations",
     "host_environment",
+    "is_recording_calls",
     "label",
     "labels_to_configs",
     "map_arrays",
@@ -153,9 +163,14 @@ __all__ = [
     "read_record",
     "record_file",
     "record_invocation",
+    "record_lines",
     "recorded_calls",
     "register_compiler",
+    "remembering_executor",
     "short_hash",
     "stable_json",
     "to_json",
+    "using_kernels",
+    "with_jax_arrays",
+    "with_kernels",
 ]

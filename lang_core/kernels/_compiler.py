@@ -164,18 +164,18 @@ def compile_request(
     return CompileRequest(call, args, kwargs, label, differentiable=differentiable)
 
 
-_COMPILERS: Final[dict[str, Callable[[], KernelCompiler]]] = {}
+_COMPILERS: Final[dict[str, Callable[..., KernelCompiler]]] = {}
 # Named, not imported: a package above registers its compiler when it is loaded, which is when it is first asked for.
 _MODULES: Final = {"iree": "compile_hlo.kernels", "jax": "compile_hlo.jax"}
 
 
-def register_compiler(name: str, make: Callable[[], KernelCompiler]) -> None:
-    """Makes a compiler known to ``Executor.compile`` under a name."""
+def register_compiler(name: str, make: Callable[..., KernelCompiler]) -> None:
+    """Makes a compiler known to ``Executor.compile`` under a name; ``make`` may take a device's name."""
     _COMPILERS[name] = make
 
 
-def compiler_named(name: str) -> KernelCompiler:
-    """A compiler.
+def compiler_named(name: str, device: str | None = None) -> KernelCompiler:
+    """A compiler, for a device if it is one that is told.
 
     Raises:
         KernelError: there is none of that name, or its package is not installed.
@@ -192,4 +192,4 @@ def compiler_named(name: str) -> KernelCompiler:
     if name not in _COMPILERS:
         known = sorted({*_COMPILERS, *_MODULES})
         raise KernelError(f"unknown compiler {name!r}: known are {', '.join(known)}{near_names(name, known)}")
-    return _COMPILERS[name]()
+    return _COMPILERS[name]() if device is None else _COMPILERS[name](device)

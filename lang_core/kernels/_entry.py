@@ -132,6 +132,11 @@ class Selection(NamedTuple):
     entry: CacheEntry[Any] | None = None
     passed: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def provenance(self) -> str:
+        """``tuned``, ``pinned`` or ``heuristic``, whatever remembered it; ``override`` or ``overlay``."""
+        return self.tier if self.entry is None else self.entry.provenance
+
 
 def cfg_name(cfg: Any) -> str:
     """A configuration as text, the same for equal ones; of a class that is none of data, by its attributes."""

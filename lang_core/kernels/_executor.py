@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from lang_core._context import ExecutionContext
 from lang_core._eager import EagerExecutionContext
 from lang_core._tensor import EagerTensor, Tensor
@@ -17,8 +19,9 @@ from lang_core.kernels._compiler import (
 )
 from lang_core.kernels._entry import Key, Selection
 from lang_core.kernels._errors import KernelError
-from lang_core.kernels._foreign import is_jax, without_gradient
+from lang_core.kernels._foreign import as_jax, as_numpy, is_jax, without_gradient
 from lang_core.kernels._gradient import COMPOSITE, KernelCall, run_in_jax, value_and_pullback
+from lang_core.kernels._hosted import hosted
 from lang_core.kernels._invocation import Invocation
 from lang_core.kernels._kernel import Kernel, has_gradient, takes_context, variant
 from lang_core.kernels._labels import PREFIX, stamp_mode, stamp_of
@@ -36,9 +39,9 @@ class Executor:
     """Runs kernels with configurations that a chooser chooses.
 
     Arguments may be NumPy arrays, tensors of a context, or JAX's arrays, also inside of ``jit`` and ``grad``. A kernel
-    that is written in ``ctx.ops`` is given the context as ``ctx=``; where no tensor comes from one, it need not be,
-    and NumPy arrays give NumPy arrays. While that context records, the ops of the chosen variant are recorded, under
-    the call's label.
+    that is written in ``ctx.ops`` is given the context as ``ctx=``; where no tensor comes from one, it need not be:
+    NumPy arrays give NumPy arrays, and JAX's, outside of ``jit`` and ``grad``, are computed by NumPy and give JAX's.
+    While the context records, the ops of the chosen variant are recorded, under the call's label.
 
     Args:
         chooser: a ``ConfigSelectorChain``, usually.
@@ -83,7 +86,7 @@ class Executor:
             ConfigSelectionError: no configuration is to be had.
             KernelError: the arguments and the kernel do not go together.
         """
-        args, kwargs = _prepared(kernel, args, kwargs)
+        args, kwargs, hosts = hosted(kernel, *_prepared(kernel, args, kwargs), method)
         inv: Invocation[Cfg, Out] = Invocation(kernel.op_id, args, kwargs, batch_axes, cfg, stamp, method, mesh)
         chosen, key = self._chosen(kernel, inv)
         run = _Run(kernel, inv, chosen)
@@ -95,13 +98,13 @@ class Executor:
             result = run()
         if profiled is not None:
             profiled.append(ProfiledCall(label or kernel.op, chosen, time.perf_counter() - started))
-        return result
+        return map_arrays(_as_jax, result) if hosts else result
 
     def choose_config(
         self, kernel: Kernel[Cfg, Out], *args: Any, cfg: Cfg | None = None, method: str | None = None, **kwargs: Any
     ) -> Cfg:
         """The configuration that a call would run with. The kernel does not run, except to be tuned."""
-        args, kwargs = _prepared(kernel, args, kwargs)
+        args, kwargs, _ = hosted(kernel, *_prepared(kernel, args, kwargs), method)
         return self.chooser.choose(Invocation(kernel.op_id, args, kwargs, None, cfg, False, method), kernel)
 
     def explain(
@@ -112,7 +115,7 @@ class Executor:
         Raises:
             KernelError: the chooser cannot tell.
         """
-        args, kwargs = _prepared(kernel, args, kwargs)
+        args, kwargs, _ = hosted(kernel, *_prepared(kernel, args, kwargs), method)
         if not isinstance(self.chooser, ConfigSelectorChain):
             raise KernelError(f"{type(self.chooser).__name__} cannot explain a choice: use a ConfigSelectorChain")
         return self.chooser.select(Invocation(kernel.op_id, args, kwargs, None, cfg, False, method), kernel)
@@ -125,13 +128,19 @@ class Executor:
         Raises:
             KernelError: the kernel has no gradient of its own.
         """
-        args, kwargs = _prepared(kernel, args, kwargs)
+        args, kwargs, hosts = hosted(kernel, *_prepared(kernel, args, kwargs), method)
         inv: Invocation[Cfg, Out] = Invocation(kernel.op_id, args, kwargs, None, cfg, False, method)
         run = _Run(kernel, inv, self.chooser.choose(inv, kernel))
         if not run.differentiable:
             raise KernelError(f"kernel {kernel.op_id!r} has no fwd_with_residuals and vjp: give it both")
         output, pullback = value_and_pullback(run.call, args, run.ctx)
-        return run.outside(output), lambda d_output: run.outside(pullback(d_output))
+
+        def outside(tree: Any) -> Any:
+            return map_arrays(_as_jax, run.outside(tree)) if hosts else run.outside(tree)
+
+        return outside(output), lambda d_output: outside(
+            pullback(map_arrays(as_numpy, d_output) if hosts else d_output)
+        )
 
     def compile(
         self,
@@ -188,6 +197,11 @@ class Executor:
         return stamp_of(stamp_mode(), self.stamp_prefix, key, inv, kernel, cfg) if inv.stamp else ""
 
 
+def _as_jax(array: Any) -> Any:
+    """What a call that ran on the host gives back; a tensor of the caller's own context stays."""
+    return as_jax(array) if isinstance(array, np.ndarray) else array
+
+
 def _prepared(
     kernel: Kernel[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -225,8 +239,8 @@ class _Run:
     def _check_arrays(self, kernel: Kernel[Any, Any], arrays: list[Any]) -> None:
         if self.jax:
             raise KernelError(
-                f"kernel {kernel.op_id!r} is written in ctx.ops and was given JAX's arrays: pass numpy.asarray(...), "
-                f"or compile it (Executor.compile(..., compiler='jax'))"
+                f"kernel {kernel.op_id!r} is written in ctx.ops, and JAX traces its arguments: call it outside of jit "
+                f"and grad, or compile it (Executor.compile(..., compiler='jax'))"
             )
         if any(isinstance(array, Tensor) and not isinstance(array, EagerTensor) for array in arrays):
             raise KernelError(

@@ -79,6 +79,11 @@ def as_jax(array: Any) -> Any:
     return array if jax is None else jax.numpy.asarray(array)
 
 
+def as_numpy(array: Any) -> Any:
+    """An array of JAX, with data, as one of NumPy; any other as it is."""
+    return np.asarray(array) if is_jax(array) else array
+
+
 def without_gradient(array: Any) -> Any:
     """The array, through which no gradient flows."""
     return jax_module().lax.stop_gradient(array) if is_jax(array) else array

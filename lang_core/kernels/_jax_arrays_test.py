@@ -163,7 +163,7 @@ def test_labels_are_found_again_in_what_jax_lowers(mode: str, monkeypatch: pytes
     assert find_labels_in_lowered(lowered) == expected
 
 
-def test_a_kernel_in_ops_does_not_take_jaxs_arrays() -> None:
+def test_a_kernel_in_ops_takes_jaxs_arrays_and_not_those_without_data() -> None:
     class InOps(Kernel[int, Any]):
         op_id = "tests.in_ops"
 
@@ -173,8 +173,12 @@ def test_a_kernel_in_ops_does_not_take_jaxs_arrays() -> None:
         def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
             return 1
 
-    with pytest.raises(KernelError, match=r"is written in ctx.ops and was given JAX's arrays: pass numpy.asarray"):
-        Executor(ConfigSelectorChain(policy="heuristics"))(InOps(), jnp.ones(2))
+    executor = Executor(ConfigSelectorChain(policy="heuristics"))
+    found = executor(InOps(), jnp.ones(2))
+    assert isinstance(found, jax.Array)
+    assert found.tolist() == [-1, -1]
+    with pytest.raises(KernelError, match=r"is written in ctx.ops, and JAX traces its arguments: call it outside of"):
+        jax.jit(lambda x: executor(InOps(), x))(jnp.ones(2))
 
 
 def test_the_backward_pass_is_timed_and_compared_where_asked() -> None:

@@ -168,7 +168,7 @@ def tune_recorded_call(
     if compiler is None and runtime in _COMPILED:
         compiler = "iree"
     if compiler is not None:
-        chosen = compiler_named(compiler) if isinstance(compiler, str) else compiler
+        chosen = _compiler_for(compiler, call) if isinstance(compiler, str) else compiler
         inv = compile_invocation(chosen, kernel, args, kwargs, method=call.method)
     else:
         if runtime == "jax":
@@ -181,6 +181,12 @@ def tune_recorded_call(
         if runtime == "recorded":  # such a recording does not know where it will run
             chain.cache.store(replace(selection.entry, key=here))
     return selection
+
+
+def _compiler_for(name: str, call: RecordedCall) -> KernelCompiler:
+    """A compiler for the device of IREE that a call was recorded for, if it was for one."""
+    runtime, *more = call.key.device.split("|")
+    return compiler_named(name, more[1] if runtime == name == "iree" and len(more) > 1 else None)
 
 
 def _each_once(calls: Iterable[RecordedCall]) -> list[RecordedCall]:

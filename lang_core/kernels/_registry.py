@@ -5,7 +5,7 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +24,9 @@ SCHEMA: Final = 1
 
 Calls = dict[str, tuple[Kernel[Any, Any], tuple[Any, ...], dict[str, Any]]]
 
+_LINE: Final = ("schema", "key", "kernel", "op_id", "method", "batch_axes", "args", "kwargs")
 _RECORDED: Final[dict[Key, "RecordedCall"]] = {}
+_LINES: Final[dict[Key, Mapping[str, Any]]] = {}
 _LOCK: Final = threading.Lock()
 
 
@@ -112,16 +114,42 @@ def record_invocation(
     key = Key(dev, op_id_v, call_key, kernel.source)
     if key in _RECORDED:
         return False
-    given = {name: each for name, each in kwargs.items() if not isinstance(each, ExecutionContext)}
-    name = f"{type(kernel).__module__}:{type(kernel).__qualname__}"
-    specs = abstractify(tuple(args)), abstractify(given)
-    call = RecordedCall(key, name, kernel.op_id, *specs, method, batch_axes, kernel)
+    call = call_of(key, kernel, args, kwargs, method, batch_axes)
     with _LOCK:
         if key in _RECORDED:
             return False
         _RECORDED[key] = call
-    _append(call)
+    _append([as_line(call)])
     return True
+
+
+def call_of(
+    key: Key,
+    kernel: Kernel[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: str | None = None,
+    batch_axes: Mapping[str, int] | None = None,
+) -> RecordedCall:
+    """A call as it is noted."""
+    given = {name: each for name, each in kwargs.items() if not isinstance(each, ExecutionContext)}
+    name = f"{type(kernel).__module__}:{type(kernel).__qualname__}"
+    specs = abstractify(tuple(args)), abstractify(given)
+    return RecordedCall(key, name, kernel.op_id, *specs, method, batch_axes, kernel)
+
+
+def record_lines(lines: Iterable[Mapping[str, Any]]) -> int:
+    """Notes calls in the file that were noted elsewhere, as ``as_line`` has them; how many are new to this process.
+
+    That is how a bundle, whose calls were chosen when it was made, says what a run of it uses.
+    """
+    with _LOCK:
+        new = {Key(*line["key"]): {name: line.get(name) for name in _LINE} for line in lines}
+        new = {key: line for key, line in new.items() if key not in _RECORDED and key not in _LINES}
+        _LINES.update(new)
+    if new:
+        _append(list(new.values()))
+    return len(new)
 
 
 def recorded_calls() -> list[RecordedCall]:
@@ -146,15 +174,21 @@ def forget_invocations() -> None:
     """Forgets what this process recorded; the file stays."""
     with _LOCK:
         _RECORDED.clear()
+        _LINES.clear()
 
 
-def _append(call: RecordedCall) -> None:
+def as_line(call: RecordedCall) -> dict[str, Any]:
+    """A call as a line of the file, before it is JSON's text."""
     line: dict[str, Any] = {"schema": SCHEMA, "key": list(call.key), "kernel": call.kernel, "op_id": call.op_id}
     line |= {"method": call.method, "batch_axes": None if call.batch_axes is None else dict(call.batch_axes)}
     try:
         specs = {"args": encode(map_arrays(_as_json, call.args)), "kwargs": encode(map_arrays(_as_json, call.kwargs))}
     except KernelError as error:  # such as a function: it can be tuned in this process, and not from the file
         specs = {"untold": str(error)}
+    return line | specs
+
+
+def _append(lines: Sequence[Mapping[str, Any]]) -> None:
     path = record_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +197,7 @@ def _append(call: RecordedCall) -> None:
             end = file.seek(0, os.SEEK_END)
             whole = end == 0 or (file.seek(end - 1) >= 0 and file.read(1) == b"\n")
             file.write(b"" if whole else b"\n")  # a process died inside of a line
-            file.write(json.dumps(line | specs).encode() + b"\n")
+            file.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
     except OSError as error:
         warnings.warn(f"{path}: calls cannot be recorded: {error}", CacheWarning, stacklevel=4)
 

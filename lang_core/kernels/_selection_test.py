@@ -306,6 +306,35 @@ def test_the_real_clock_finds_the_faster_one() -> None:
     assert made.choose(Invocation("tests.slow", (np.ones((64, 64), np.float32),)), Slow()) == 1
 
 
+def test_a_candidate_that_was_fastest_by_chance_is_timed_again_and_not_taken() -> None:
+    times = {1: iter([1.0, 1.0]), 2: iter([0.7, 1.1]), 3: iter([0.8])}
+    made, _, _ = chain(lambda cfg: next(times[cfg.rows]))
+    found = made.select(Invocation("tests.matmul", matrices()), Matmul())
+    assert found.cfg == Blocks(1)
+    assert found.entry is not None
+    said = {m.cfg.rows: (m.seconds, m.detail) for m in found.entry.measurements if m.status == "ok"}
+    assert said == {1: (1.0, ""), 2: (0.7, "not confirmed: 1.1 s beside 1 s when timed again"), 3: (0.8, "")}
+
+
+@pytest.mark.parametrize(("fails", "taken"), [(2, 1), (1, 2)])
+def test_what_fails_when_it_is_timed_again_is_not_taken(fails: int, taken: int) -> None:
+    asked: list[int] = []
+
+    def seconds(cfg: Blocks) -> float:
+        asked.append(cfg.rows)
+        if cfg.rows == fails and asked.count(fails) > 1:
+            raise RuntimeError("lost")
+        return 1.0 / cfg.rows if cfg.rows < 3 else 2.0
+
+    made, _, _ = chain(seconds)
+    found = made.select(Invocation("tests.matmul", matrices()), Matmul())
+    assert found.cfg == Blocks(taken)
+    assert found.entry is not None
+    assert {m.cfg.rows: m.detail for m in found.entry.measurements if m.cfg.mode == "plain"}[fails] == (
+        "RuntimeError: lost"
+    )
+
+
 def test_clock_is_a_tuner() -> None:
     assert Clock(lambda cfg: 1.0).autotune(lambda cfg: lambda: cfg * 0, (), {}, [1, 2]) == 1
 

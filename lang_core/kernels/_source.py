@@ -1,4 +1,4 @@
-"""A hash of what a kernel's class does: its methods, its bases', and what of their modules they use."""
+"""A hash of what a kernel's class does: its methods, its bases', and what of their package they use."""
 
 import hashlib
 import inspect
@@ -35,10 +35,16 @@ def _take(thing: Any, digest: Any, seen: set[int]) -> None:
     names = {name for code in _codes(thing) for name in _names(code)}
     for name in sorted(names):
         used = getattr(module, name, None)
-        if isinstance(used, FunctionType | type) and used.__module__ == thing.__module__:
+        if isinstance(used, FunctionType | type) and _beside(used.__module__, thing.__module__):
             _take(used, digest, seen)
         elif isinstance(used, _PLAIN) and not isinstance(used, ModuleType) and not name.startswith("__"):
             digest.update(f"{name}={used!r}".encode())
+
+
+def _beside(module: str, other: str) -> bool:
+    """Whether two modules are one, or lie in one package."""
+    package = module.rpartition(".")[0]
+    return module == other or (package != "" and package == other.rpartition(".")[0])
 
 
 def _text(thing: Any) -> bytes:

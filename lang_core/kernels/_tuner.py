@@ -158,7 +158,29 @@ class _Run:
 
     def timed(self) -> AutotuneData[Any]:
         """Times what is good, in turns."""
-        samples: dict[int, list[float]] = {number: [] for number in self._alive}
+        samples = self._samples(list(self._alive))
+        if not samples:
+            return AutotuneData(self._measurements)
+        first = next(iter(samples))
+        chosen, best, detail = first, min(samples, key=samples.__getitem__), ""
+        if _beats(samples[best], samples[first]):  # of many, one is the fastest by chance: once more, these two alone
+            again = self._samples([first, best])
+            if best in again and (first not in again or _beats(again[best], again[first])):
+                chosen = best
+            elif best in again:
+                detail = f"not confirmed: {again[best]:.3g} s beside {again[first]:.3g} s when timed again"
+            samples |= {number: min(seconds, samples[number]) for number, seconds in again.items()}
+        for number, seconds in samples.items():
+            if self._measurements[number].status == OK:
+                said = detail if number == best else ""
+                self._measurements[number] = Measurement(self._measurements[number].cfg, seconds, OK, said)
+                self._tell(self._measurements[number])
+        found = self._measurements[chosen]
+        return AutotuneData(self._measurements, found if found.status == OK else None, self._measurements[first])
+
+    def _samples(self, numbers: list[int]) -> dict[int, float]:
+        """The smallest sample of each candidate, taken in turns; those that fail are left out."""
+        samples: dict[int, list[float]] = {number: [] for number in numbers}
         for _ in range(max(self._tuner.rounds, 1)):
             for number in list(samples):
                 try:
@@ -168,15 +190,12 @@ class _Run:
                     self._measurements[number] = Measurement(
                         self._measurements[number].cfg, float("inf"), FAILED, _said(error)
                     )
-        for number, seconds in samples.items():
-            self._measurements[number] = Measurement(self._measurements[number].cfg, min(seconds))
-            self._tell(self._measurements[number])
-        if not samples:
-            return AutotuneData(self._measurements)
-        good = [self._measurements[number] for number in samples]
-        best, first = min(good, key=lambda each: each.seconds), good[0]
-        chosen = best if best.seconds < first.seconds * (1 - _MARGIN) else first
-        return AutotuneData(self._measurements, chosen, first)
+        return {number: min(seconds) for number, seconds in samples.items()}
+
+
+def _beats(seconds: float, reference: float) -> bool:
+    """Whether a candidate is faster by more than noise."""
+    return seconds < reference * (1 - _MARGIN)
 
 
 def _said(error: Exception) -> str:

@@ -31,16 +31,19 @@ Where these ops differ from NumPy, on purpose:
 """
 
 from lang_core.ops._base import Operand
+from lang_core.ops._cached_attention import CachedAttentionOps as _CachedAttentionOps
 from lang_core.ops._causal_conv import CausalConvOps as _CausalConvOps
 from lang_core.ops._control import Region
 from lang_core.ops._gated_delta import GatedDeltaOps as _GatedDeltaOps
 from lang_core.ops._op import OPS, Op
+from lang_core.ops._packed import LEAST_MAGNITUDE
+from lang_core.ops._packed import PackedOps as _PackedOps
 from lang_core.ops._shape import Literal
 
-__all__ = ["OPS", "Literal", "Op", "Operand", "Ops", "Region"]
+__all__ = ["LEAST_MAGNITUDE", "OPS", "Literal", "Op", "Operand", "Ops", "Region"]
 
 
-class Ops(_GatedDeltaOps, _CausalConvOps):
+class Ops(_GatedDeltaOps, _CausalConvOps, _PackedOps, _CachedAttentionOps):
     """All ops, as methods. ``ctx.ops`` is one of these, bound to its context."""
 
     __slots__ = ()

@@ -223,6 +223,9 @@ class ContractionOps(ArithmeticOps):
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """``x [.., K] @ weight [N, K].T + bias [N]``: [.., N]. The weight lies output-major, as checkpoints have it."""
+        return self._ctx.composite("linear", self._linear, (x, weight, bias))
+
+    def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         axes = (x.ndim - 1,), (1,), (), ()
         product = self._apply(_DOT_GENERAL, (x, weight), (*axes, as_dtype(x.dtype)))
         return product if bias is None else self.add(product, bias)

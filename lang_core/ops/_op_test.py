@@ -6,7 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lang_core import DTYPES, OPS, DType, EagerExecutionContext, GraphError, Literal, OpError, Ops, TensorSpec, as_dtype
+from lang_core import (
+    DTYPES,
+    ENCODINGS,
+    OPS,
+    DType,
+    EagerExecutionContext,
+    GraphError,
+    Literal,
+    OpError,
+    Ops,
+    TensorSpec,
+    as_dtype,
+)
 from lang_core.ops._op import Op, define
 from lang_core.ops._refusals import FAMILIES, Returning
 from lang_core.ops._samples import CTX
@@ -24,7 +36,7 @@ class _Region(Returning):
 
 _PRED = TensorSpec((), "bool")
 
-# Operand shapes ("i" before a shape: i32) and attributes; D stands for the dtype that is tried.
+# Operand shapes (before a shape "i" is i32, "b" bool, "q" i8, "f" f32) and attributes; D is the dtype that is tried.
 CALLS: dict[str, list[Call]] = {
     "select": [(["b2,1", "3", ""], ()), (["b", "", ""], ()), (["b0", "", "1"], ())],
     "clamp": [(["2,3", "", "3"], ()), (["", "", ""], ())],
@@ -56,6 +68,13 @@ CALLS: dict[str, list[Call]] = {
     "conv": [(["2,9,6", "3,3,4"], ((2,), ((1, 0),), (2,), 2)), (["2,3,6", "5,6,4"], ((1,), ((0, 0),), (1,), 1))],
     "while": [(["2,3", ""], (Returning(_PRED), "region", 2)), (["2", "3"], (Returning(_PRED), "region", 1))],
     "cond": [(["b", "2,3"], ("region", "region"))],
+    "cached_attention": [(["2,3,4,5,16", "2,3,7,16", "2,3,7,8", "f1,5,7"], (0.5,))],
+    "block_quantize": [(["2,3,64"], ()), (["32"], ())],
+    "packed_linear": [
+        (["q2,64", "f2,2", "i2,2", "q5,68"], (ENCODINGS["q8_0"],)),
+        (["q32", "f1", "i1", "q3,18"], (ENCODINGS["q4_0"],)),
+    ],
+    "dequantize": [(["q3,36"], (ENCODINGS["q4_0"], "D")), (["q34"], (ENCODINGS["q8_0"], "D"))],
 }
 CALLS |= {
     name: [(["2,3", "3"], ()), (["", ""], ()), (["0,2", "1"], ())]
@@ -73,8 +92,8 @@ CALLS |= {
 
 
 def _operand(text: str, dtype: DType) -> TensorSpec:
-    named = {"i": "i32", "b": "bool"}.get(text[:1])
-    return TensorSpec(tuple(int(dim) for dim in text.lstrip("ib").split(",") if dim), named or dtype)
+    named = {"i": "i32", "b": "bool", "q": "i8", "f": "f32"}.get(text[:1])
+    return TensorSpec(tuple(int(dim) for dim in text.lstrip("ibqf").split(",") if dim), named or dtype)
 
 
 def _attribute(op: Op, value: Any, specs: tuple[TensorSpec, ...], dtype: DType) -> Any:

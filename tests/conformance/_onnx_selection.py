@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from tests.conformance._onnx_cases import Case, expressible_cases
@@ -57,12 +58,12 @@ def device_cases(device: str) -> list[Case]:
     return found
 
 
-def limited_cases(limit: Limit, device: str) -> list[Case]:
+def limited_cases(limit: Limit, device: str, limits: Iterable[Limit] = LIMITS) -> list[Case]:
     """One case that the device cannot run for a limit's reason; or all of them."""
-    chosen = [case for case in expressible_cases() if limit_of(case, device) is limit]
+    chosen = [case for case in expressible_cases() if limit_of(case, device, limits) is limit]
     return chosen if EVERYTHING else chosen[:1]
 
 
-def limit_of(case: Case, device: str) -> Limit | None:
+def limit_of(case: Case, device: str, limits: Iterable[Limit] = LIMITS) -> Limit | None:
     """Why a device cannot run a case; None where it can."""
-    return next((limit for limit in LIMITS if device in limit.devices and re.fullmatch(limit.cases, case.name)), None)
+    return next((limit for limit in limits if device in limit.devices and re.fullmatch(limit.cases, case.name)), None)

@@ -1,6 +1,7 @@
 """ONNX's operator cases on devices."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from compile_hlo.iree import DEVICES, available
 from tests.conformance._onnx_devices import device_failures
 from tests.conformance._onnx_selection import LIMITS, SHARED, device_cases, limited_cases
+from tests.emission._device_cases import Limit
 
 _ASKED = os.environ.get("TAPELINE_DEVICE")
 
@@ -26,12 +28,31 @@ def test_cases_run_right(device: str, tmp_path: Path) -> None:
     assert not list(device_failures(device_cases(device), SHARED.get(device, (device,)), tmp_path))
 
 
+def _gone(limits: Sequence[Limit], device: str, folder: Path) -> list[tuple[str, Limit]]:
+    """The limits that are none, each with a case that runs right."""
+    found = []
+    for limit in limits:
+        cases = limited_cases(limit, device, limits)
+        assert cases or device not in limit.devices, f"{limit} matches no case"
+        found += [(case.name, limit) for case in cases if not list(device_failures([case], (device,), folder))]
+    return found
+
+
 @pytest.mark.parametrize("device", _device_params())
 def test_limits_are_still_there(device: str, tmp_path: Path) -> None:
     """A case that runs right is to leave the table."""
-    gone = []
-    for limit in LIMITS:
-        cases = limited_cases(limit, device)
-        assert cases or device not in limit.devices, f"{limit} matches no case"
-        gone += [(case.name, limit) for case in cases if not list(device_failures([case], (device,), tmp_path))]
-    assert not gone, "these limits are gone, remove them"
+    assert not _gone(LIMITS, device, tmp_path), "these limits are gone, remove them"
+
+
+@pytest.mark.parametrize("device", _device_params())
+def test_a_limit_that_is_none_is_found(device: str, tmp_path: Path) -> None:
+    none = Limit((device,), "test_add", "added to be found")
+    elsewhere = Limit(("no such device",), "test_mul", "never asked")
+    real = [limit for limit in LIMITS if device in limit.devices][:1]
+    assert _gone((none, elsewhere, *real), device, tmp_path) == [("test_add", none)]
+
+
+@pytest.mark.parametrize("device", _device_params())
+def test_a_limit_of_no_case_is_found(device: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"'test_no_such_case'.* matches no case"):
+        _gone((Limit((device,), "test_no_such_case", "added to be found"),), device, tmp_path)

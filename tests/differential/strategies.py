@@ -1,9 +1,20 @@
 """Every strategy: importing this fills the table."""
 
-from tests.differential import _attentions, _composites, _control, _elementwise, _indexing, _moves, _products, _reduce
+from tests.differential import (
+    _attentions,
+    _cached_attention,
+    _composites,
+    _control,
+    _elementwise,
+    _indexing,
+    _moves,
+    _packed,
+    _products,
+    _reduce,
+)
 from tests.differential._trial import STRATEGIES, Trial, drawn
 from tests.differential._truth import Truth, difference, eagerly, truths
 
-del _attentions, _composites, _control, _elementwise, _indexing, _moves, _products, _reduce
+del _attentions, _cached_attention, _composites, _control, _elementwise, _indexing, _moves, _packed, _products, _reduce
 
 __all__ = ["STRATEGIES", "Trial", "Truth", "difference", "drawn", "eagerly", "truths"]

@@ -4,8 +4,10 @@ import dataclasses
 import re
 from typing import Final
 
+from tests.emission._attention_cases import ATTENTION_CASES
 from tests.emission._cases import CASES, Case
 from tests.emission._fusion_cases import FUSION_CASES
+from tests.emission._packed_cases import PACKED_CASES
 
 _WHOLE: Final = ("f32", "i32", "bf16")
 # In the other dtypes, one case or two of a kind are enough: the rules are the same.
@@ -24,7 +26,7 @@ def is_run(case: Case) -> bool:
     return case.dtype.name == "f32" or "_int64_" not in case.name
 
 
-DEVICE_CASES: Final = (*(case for case in CASES if is_run(case)), *FUSION_CASES)
+DEVICE_CASES: Final = (*(case for case in CASES if is_run(case)), *FUSION_CASES, *PACKED_CASES, *ATTENTION_CASES)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ LIMITS: Final = (
     Limit((*_CPU, "vulkan"), r"pow_special_(f32|bf16)", "pow(1, NaN) and the like are NaN"),
     Limit(_CPU, r"(sin|rem)_f64", "the linker finds no sin, cos or fmod of f64"),
     Limit(("vulkan",), r"(exp|log|tanh|erf|sin|pow)_f64", "SPIR-V has these functions for 16 and 32 bits only"),
+    Limit(("vulkan",), "cached_attention_one_bf16", "SPIR-V has no vectors of bf16, in which one row is multiplied"),
     Limit(("vmvx",), rf"(?!{_MOVES}).*_f16", "f16 can be moved, not computed with"),
     Limit(("vmvx",), r"cast_f16_(?!f64).*", "f16 can be moved, not computed with"),
     Limit(("vmvx",), r"cast_(?!f64|bool).*_f64", "f64 cannot be made anything else"),

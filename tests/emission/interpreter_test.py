@@ -13,14 +13,13 @@ from compile_dag import TAG
 from compile_hlo.emit import RULES
 from lang_core import DTYPES, OPS, DType, bool_
 from tests.emission import _cases
-from tests.emission._cases import CASES, Case
-from tests.emission._fusion_cases import FUSION_CASES
+from tests.emission._all_cases import ALL_CASES
+from tests.emission._cases import Case
 from tests.emission._support import assert_agrees, eager_results, graph_of, interpret, parsed, text_of
 
 _DRAWN = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 _SHAPES = st.lists(st.sampled_from((0, 1, 2, 3, 5)), max_size=4).map(tuple)
 _LEAVES = {"constant", "parameter"}
-_ALL = (*CASES, *FUSION_CASES)
 
 
 def test_every_op_has_a_rule_and_every_rule_an_op():
@@ -28,21 +27,21 @@ def test_every_op_has_a_rule_and_every_rule_an_op():
 
 
 def test_every_op_has_a_case():
-    assert {case.op for case in CASES} == set(OPS)
+    assert {case.op for case in ALL_CASES} == set(OPS)
 
 
 def test_the_names_of_the_cases_are_unique():
-    assert len({case.name for case in _ALL}) == len(_ALL)
+    assert len({case.name for case in ALL_CASES}) == len(ALL_CASES)
 
 
 def test_the_cases_in_one_module_verify():
-    parsed(text_of(map(graph_of, _ALL)))
+    parsed(text_of(map(graph_of, ALL_CASES)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=repr)
 @pytest.mark.parametrize("op", sorted(OPS))
 def test_interpreter_agrees_with_eager(op: str, dtype: DType):
-    for case in _ALL:
+    for case in ALL_CASES:
         if case.op == op and case.dtype is dtype:
             assert_agrees(interpret(graph_of(case), case.inputs), eager_results(case), case)
 

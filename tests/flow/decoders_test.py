@@ -7,15 +7,31 @@ import numpy as np
 import pytest
 
 from compile_dag import record
-from lang_core import EagerExecutionContext, Module, TraceEscapeError
+from lang_core import EagerExecutionContext, EntryPoint, ExecutionContext, Module, Tensor, TraceEscapeError
 from tests.flow._support import eager, inputs_of, lowered, random_weights, recorded
 from tests.goldens.cases import CASES
 from transformer_core.flow import CompileProfile, FlowModel, Maker, ModelFlow
 from transformer_core.flow import entry_points as flow_entry_points
-from transformer_core.models import DecoderConfig, DecoderLM, decoder_flow, entry_points
+from transformer_core.generation import NEXT_IDS
+from transformer_core.models import DecoderConfig, DecoderLM, decoder_flow
+from transformer_core.models import entry_points as all_results
 
 _CASES = {case.config["architectures"][0]: case for case in CASES.values()}
 _SIZES: Any = {"batch": 2, "max_sequence": 16}
+
+
+def entry_points(model: DecoderLM, **sizes: Any) -> tuple[EntryPoint, ...]:
+    """The model's, without the likeliest tokens, which they add to what its recipe gives."""
+    return tuple(_recipes_results(point) for point in all_results(model, **sizes))
+
+
+def _recipes_results(point: EntryPoint) -> EntryPoint:
+    def run(ctx: ExecutionContext, *tensors: Tensor) -> dict[str, Tensor]:
+        results = dict(point.fn(ctx, *tensors))
+        assert (NEXT_IDS in results) == (point.name != "forward")
+        return {name: tensor for name, tensor in results.items() if name != NEXT_IDS}
+
+    return EntryPoint(point.name, run, point.arguments)
 
 
 def _models(recipe: ModelFlow, dtype: str = "f32", positions: str = "shared") -> list[FlowModel]:

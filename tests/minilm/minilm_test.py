@@ -12,7 +12,7 @@ import pytest
 
 from compile_hlo.bundle import Bundle
 from tests.tools._bundles import export
-from tools.running import SentenceEmbedder
+from tools.embedding import SentenceEmbedder
 from tools.text import Tokenizer
 
 _MODEL = os.environ.get("TAPELINE_MINILM", "")

@@ -11,8 +11,10 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 FILES: Final = (
     "lang_core/ops/_control_test.py",
+    "lang_core/ops/_refusals_attention_test.py",
     "lang_core/ops/_refusals_math_test.py",
     "lang_core/ops/_refusals_moves_test.py",
+    "lang_core/ops/_refusals_packed_test.py",
     "lang_core/ops/_shape_test.py",
     "tests/emission/devices_test.py",
     "tests/emission/interpreter_test.py",

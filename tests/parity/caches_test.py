@@ -107,12 +107,12 @@ def _inputs(name: str, positions: str, starts: np.ndarray, counts: np.ndarray) -
 
 
 def run(points: Mapping[str, EntryPoint], positions: str, function: Callable[[str, list[Any]], list[Any]]) -> list[Any]:
-    """The logits of every call, and the caches after the last one; each call goes on from the caches before."""
+    """Logits and next ids of every call, and the last caches; each call goes on from the caches before."""
     kept: list[Any] = [np.zeros(a.spec.shape, np.float32) for a in points["decode"].arguments if a.alias_result]
     found = []
     for name, inputs in calls(positions):
-        logits, *kept = function(name, [*inputs, *kept])
-        found.append(logits)
+        logits, *kept, next_ids = function(name, [*inputs, *kept])
+        found += [logits, next_ids]
     return [*found, *kept]
 
 
@@ -170,7 +170,7 @@ def test_the_interpreter_agrees(tmp_path: Path) -> None:
         found = interpret(text, [*inputs, *kept, *[WEIGHTS[path] for path in order]])
         eager = points[name](CONTEXT, *map(CONTEXT.constant, [*inputs, *kept])).values()
         _close(found, [each.numpy() for each in eager])
-        kept = found[1:]
+        kept = found[1:-1]
 
 
 def test_a_device_agrees_and_keeps_the_caches_where_they_are(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_device_agrees_and_keeps_the_caches_where_they_are(tmp_path: Path) -> 
         def function(name: str, values: list[Any]) -> list[Any]:
             held = [session.upload(each) if each.ndim == 4 else each for each in values if isinstance(each, np.ndarray)]
             results = session.function(name)(*(held if len(held) == len(values) else values))
-            places.append(tuple(each.address() for each in results[1:]))
+            places.append(tuple(each.address() for each in results[1:-1]))
             return list(results)
 
         found = [each.numpy() for each in run(points, "per_row", function)]

@@ -72,8 +72,9 @@ def greedy(bundle: Path, device: str, prompt: Sequence[int], steps: int) -> tupl
     with opened.session(device) as session:
         model = BundleModel(opened, session)
         sampler = Sampler(SamplingConfig(), model.vocabulary)
-        made = list(generate(model, prompt, sampler, StopRule(frozenset(), steps)))
-    return [step.token_id for step in made], np.stack([step.logits for step in made])
+        steps_made = generate(model, prompt, sampler, StopRule(frozenset(), steps))
+        made = [(step.token_id, step.logits) for step in steps_made]  # the logits are the session's until they are read
+    return [token_id for token_id, _ in made], np.stack([logits for _, logits in made])
 
 
 def tree(directory: Path) -> dict[str, bytes]:

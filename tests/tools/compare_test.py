@@ -69,14 +69,14 @@ def test_a_bundle_agrees_with_the_eager_context(comparing: Compare, bundle: Path
     done = comparing(f"--found={bundle}")
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith(
-        f"{bundle} on local-task against the eager context with the weights of {bundle}: of 10 tensors 10 agree, 0 "
+        f"{bundle} on local-task against the eager context with the weights of {bundle}: of 12 tensors 12 agree, 0 "
         f"differ (tolerance 1e-04)\n"
     )
     other = comparing(f"--found={bundle}", f"--model={bundle.parent / 'model'}", "--format=json", "--device=local-sync")
     assert (other.code, other.err) == (0, "")
     found = json.loads(other.out)
     assert (found["reference"], found["first_divergence"]) == ("the eager context", None)
-    assert [each["state"] for each in found["tensors"]] == ["agrees"] * 10
+    assert [each["state"] for each in found["tensors"]] == ["agrees"] * 12
     assert {each["entry_point"] for each in found["tensors"]} == {"prefill", "decode"}
 
 

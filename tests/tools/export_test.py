@@ -61,7 +61,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
     promised = (
         "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
         "verify positions window_caches score_tokens dry_run max_memory resume report dump_tags graph "
-        "stablehlo_target_version tune"
+        "stablehlo_target_version tune kernels"
     )
     ours = {flag.name for flag in program.flags.FLAGS.flags_by_module_dict()[program.__name__]}
     assert ours == set(promised.split())
@@ -70,7 +70,6 @@ def test_every_flag_of_the_contract_is_there() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--quantize=q8_0"], "--quantize=q8_0: not supported yet: only --quantize=none is"),
         (["--quantize=q9"], "--quantize=q9: value should be one of <none|q8_0|q4_0>"),
         (["--max_memory=lots"], "--max_memory=lots: a size is wanted, such as 512MiB, 1GiB or 2.5GB"),
         (["--stablehlo_target_version=new"], "--stablehlo_target_version=new: a version is wanted, such as 1.0.0"),
@@ -172,6 +171,7 @@ def test_kernel_config_is_of_schema_1(demo: Path) -> None:
             {"name": name, "direction": "INOUT", "dtype": "f32", "shape": [1, 2, 20, 16], "alias_arg": name}
             for name in names
         ),
+        {"name": "next_ids", "direction": "OUT", "dtype": "i32", "shape": [1], "alias_arg": None},
     ]
     assert prefill["results"] == results
     assert decode["name"] == "decode"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compile_hlo.bundle import Bundle
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import Finished, export, export_case, invoke
@@ -86,8 +87,12 @@ def test_the_program_says_what_transformers_says(golden_bundle: Path, tmp_path: 
     for figure in ("prompt_tokens_per_second", "decode_tokens_per_second", "time_to_first_token_seconds"):
         assert stats[figure] > 0
     assert stats["peak_rss_bytes"] > 10**7
-    # A step takes one id in and gives the logits back; the caches stay where they are.
-    assert stats["bytes_copied_per_step"] == 4 + 4 * _CASE.config["vocab_size"]
+    # A step takes one id in and gives one back, and the logits, for --logits; the caches stay where they are.
+    assert stats["bytes_copied_per_step"] == 4 * _CASE.config["vocab_size"]
+    assert stats["token_bytes_per_step"] == 4 + 4
+    counted = Bundle(golden_bundle).config.targets["llvm-cpu"]["schedule"]
+    assert stats["dispatches"] == {name: counted[name]["dispatches"] for name in ("prefill", "decode")}
+    assert min(stats["dispatches"].values()) > 10 * _CASE.config["num_hidden_layers"]
 
 
 def test_text_streams_and_a_seed_repeats_it(demo: Path, generating: Generate) -> None:
@@ -113,6 +118,27 @@ def test_an_end_token_ends_and_is_not_shown_unless_ignored(golden_bundle: Path, 
     assert generating(bundle, *flags).out == ",".join(map(str, tokens[:end])) + "\n"
     assert json.loads((tmp_path / "stats.json").read_text())["new_tokens"] == end + 1
     assert generating(bundle, *flags, "--ignore_eos").out == ",".join(map(str, tokens)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "copied"),
+    [
+        ((), 0),
+        (("--top_k=3", "--top_p=0.5"), 0),  # of the likeliest tokens the likeliest is among them
+        (("--temperature=0.5",), 4 * _CASE.config["vocab_size"]),
+        (("--repetition_penalty=1.5",), 4 * _CASE.config["vocab_size"]),
+    ],
+)
+def test_logits_leave_the_device_only_where_they_are_needed(
+    golden_bundle: Path, generating: Generate, tmp_path: Path, flags: tuple[str, ...], copied: int
+) -> None:
+    wanted = (f"--token_ids={_PROMPT}", f"--max_new_tokens={_CASE.steps}", "--stats=s.json", *flags)
+    done = generating(golden_bundle, *wanted)
+    stats = json.loads((tmp_path / "s.json").read_text())
+    assert (done.code, done.err, stats["bytes_copied_per_step"]) == (0, "", copied)
+    assert stats["token_bytes_per_step"] == (8 if copied == 0 else 4)
+    if not copied:
+        assert done.out == ",".join(map(str, read_golden(_CASE.name).tokens[0])) + "\n"
 
 
 def test_one_token_has_no_steps_to_speak_of(golden_bundle: Path, generating: Generate, tmp_path: Path) -> None:
@@ -238,7 +264,9 @@ def test_several_prompts_are_answered_as_each_alone(
     stats = json.loads((tmp_path / "s.json").read_text())
     assert stats["prompt_tokens"] == sum(each["prompt_tokens"] for each in counts)
     assert stats["new_tokens"] == sum(each["new_tokens"] for each in counts)
-    assert stats["bytes_copied_per_step"] == 3 * (4 + 4 + 4 * logits.shape[-1])  # an id and a position in, logits out
+    # Logits of 8 steps, and of the call that ended the longer prompts, after the first token of the shortest.
+    assert stats["bytes_copied_per_step"] == 3 * 4 * logits.shape[-1] * 9 / 8
+    assert stats["token_bytes_per_step"] == 3 * (4 + 4)  # an id and a position in
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ def test_packed_weights_are_unpacked_and_it_is_said(
         ["blk.0.ffn_up.weight", "blk.1.ffn_up.weight"], 2
     )
     said = capfd.readouterr().err
-    assert "packed weights (8 q4_0, 6 q8_0 tensors) are dequantised: the bundle holds them unpacked\n" in said
+    told = "packed weights (8 q4_0, 6 q8_0 tensors) are dequantised: the bundle holds them unpacked"
+    assert f"{told}; --quantize=q4_0 keeps those of q4_0 packed; --quantize=q8_0 keeps those of q8_0 packed\n" in said
     report = json.loads((bundle / "report.json").read_text())
     assert report["parameters"]["dequantised"] == {"q4_0": 8, "q8_0": 6}
     assert "blk.1.ffn_down.weight" in report["parameters"]["used"]

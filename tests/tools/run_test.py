@@ -81,7 +81,7 @@ def test_a_dump_of_one_call(running: Run, inputs: dict[str, Path], tmp_path: Pat
 def test_results_land_under_their_names(running: Run, inputs: dict[str, Path], tmp_path: Path, bundle: Path) -> None:
     done = running(inputs)
     assert (done.code, done.err) == (0, "")
-    names = ("logits", *_NAMES)
+    names = ("logits", *_NAMES, "next_ids")
     assert done.out.splitlines() == [str(tmp_path / "results" / f"{name}.npy") for name in names]
     logits = np.load(tmp_path / "results" / "logits.npy")
     assert (logits.shape, logits.dtype) == ((1, 101), np.float32)

@@ -107,6 +107,20 @@ def test_why_an_entry_does_not_hold_here(tune: Tune, cache: PersistentCache[Any]
     assert "holds here     no: the kernel's source changed since" in tune("explain").out
 
 
+def test_entries_of_jax_are_explained(tune: Tune, cache: PersistentCache[Any]) -> None:
+    assert tune("recorded", "--rounds=1", "--op=softmax", "--compiler=jax").code == 0
+    (entry,) = cache.entries()
+    assert entry.key.device.startswith("jax|cpu|")
+    explained = tune("explain", "--op=softmax").out
+    assert "holds here     yes: the persistent tier gives it" in explained
+    assert "candidates, the reference first (3):" in explained
+    cache.clear()
+    older = [each.replace("jax ", "jax 0.0.") for each in entry.environment["versions"]]
+    elsewhere = Key(f"{entry.key.device[:-1]}x", *entry.key[1:])
+    cache.store(type(entry)(elsewhere, entry.cfg, environment={**entry.environment, "versions": older}))
+    assert "holds here     no: versions differ here" in tune("explain").out
+
+
 def test_entries_are_carried(tune: Tune, tmp_path: Path) -> None:
     tune("recorded", "--rounds=1")
     carried = tmp_path / "carried.json"

@@ -7,6 +7,8 @@ from typing import Final, Self
 
 from tqdm import tqdm
 
+from tools.cli._say import say
+
 _LINE_EVERY_S: Final = 5.0
 
 
@@ -51,8 +53,3 @@ class ByteProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.close()
-
-
-def say(text: str) -> None:
-    """One line for the person who waits."""
-    print(text, file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
 """What tools:compare does: two sides run on the same inputs, and what was found said as text."""
 
+from tools.comparing._choices import wanted
 from tools.comparing._inputs import Arrays, example_inputs, next_state
 from tools.comparing._runs import INSIDE, compare_runs
 from tools.comparing._sides import DeviceSide, EagerSide, Side, check_alike, eager_side, model_of
@@ -19,4 +20,5 @@ __all__ = [
     "example_inputs",
     "model_of",
     "next_state",
+    "wanted",
 ]

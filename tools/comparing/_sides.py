@@ -116,7 +116,9 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
     """
     fields = bundle.config.model
     try:
-        model = load_model(bundle.path, fields["dtype"], fields["layers"], weights=False)
+        encoding = fields.get("quantize", "none")
+        packed = None if encoding == "none" else encoding
+        model = load_model(bundle.path, fields["dtype"], fields["layers"], weights=False, quantize=packed)
         names = [each.name for each in bundle.config.entry_points]
         sizes = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
         caching = fields.get("caching", {})

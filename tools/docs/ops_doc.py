@@ -14,6 +14,8 @@ _SECTIONS: Final = {
     "_indexing": "Indexing",
     "_reduce": "Reductions, running sums and order",
     "_contract": "Contractions",
+    "_packed": "Block-quantised weights",
+    "_cached_attention": "Attention over a cache",
     "_control": "Control flow",
 }
 # Ops whose method goes by another name, since the op's is a keyword.

@@ -10,7 +10,7 @@ from compile_dag.gradient import RULES as GRADIENT_RULES
 from compile_hlo.emit import RULES
 from compile_hlo.iree import DEVICES
 from lang_core import DTYPES, OPS, Op
-from tests.emission._cases import CASES
+from tests.emission._all_cases import ALL_CASES
 from tests.emission._device_cases import DEVICE_CASES, LIMITS, Limit, limit_of
 
 # Written where they are used rather than by a rule of their own.
@@ -47,7 +47,7 @@ def _cells(op: Op) -> Iterator[str]:
     yield f"`{op.name}`"
     yield "yes" if callable(op.eager_rule) else "no"
     yield "yes" if op.name in RULES else "leaf" if op.name in _LEAVES else "no"
-    yield _dtypes({case.dtype.name for case in CASES if case.op == op.name})
+    yield _dtypes({case.dtype.name for case in ALL_CASES if case.op == op.name})
     for device in DEVICES:
         yield _on_device(op, device)
     yield "yes" if op.name in GRADIENT_RULES else NOT_DIFFERENTIABLE.get(op.name, "no")

@@ -3,5 +3,14 @@
 from tools.drawing._candidate_bars import Candidate, write_candidate_bars
 from tools.drawing._heat_strip import check_picture, write_picture
 from tools.drawing._loss_curve import write_loss_curve
+from tools.drawing._measured_bars import Bar, write_measured_bars
 
-__all__ = ["Candidate", "check_picture", "write_candidate_bars", "write_loss_curve", "write_picture"]
+__all__ = [
+    "Bar",
+    "Candidate",
+    "check_picture",
+    "write_candidate_bars",
+    "write_loss_curve",
+    "write_measured_bars",
+    "write_picture",
+]

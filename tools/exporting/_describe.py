@@ -30,16 +30,28 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
     """
     return KernelConfig(
         entry_points=described(export, lowered),
-        parameters={
-            path: {"dtype": spec.dtype.name, "shape": list(spec.shape)} for path, spec in lowered.parameters().items()
-        },
+        parameters=_parameters(export, lowered),
         kernels=[kernel_record(kernel) for kernel in lowered.kernels],
         targets=export.targets,
         model=_model(export),
         producer=producer(),
         sha256=hashes,
         debug=export.debug,
+        kernel_calls=[] if export.kernels is None else export.kernels.calls(),
     )
+
+
+def _parameters(export: Export, lowered: LoweredModule) -> dict[str, dict[str, Any]]:
+    """Dtype and shape of what the archive has, and how a packed weight's rows are to be read."""
+    encodings = {
+        path: each.encoding.name for path, each in export.model.named_parameters() if each.encoding is not None
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for path, spec in lowered.parameters().items():
+        found[path] = {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+        if path in encodings:
+            found[path]["encoding"] = encodings[path]
+    return found
 
 
 def _model(export: Export) -> dict[str, Any]:
@@ -49,6 +61,7 @@ def _model(export: Export) -> dict[str, Any]:
         "name": options.model,
         "source": export.source,
         "dtype": options.dtype,
+        "quantize": options.quantize or "none",
         "batch": export.sizes.batch,
         "sequence": export.sizes.sequence,
         "max_sequence": export.sizes.max_sequence,

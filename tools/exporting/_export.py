@@ -33,7 +33,7 @@ from tools.cli import say
 from tools.exporting._budget import check_budget
 from tools.exporting._debug import lower_debug
 from tools.exporting._describe import described, write_description
-from tools.exporting._load import Export, entry_points_in, load
+from tools.exporting._load import Export, exact_entry_points, exact_weights, load
 from tools.exporting._memory import kept_bytes
 from tools.exporting._options import ExportOptions, check_options
 from tools.exporting._predict import BUNDLED_FILES, Prediction, predict
@@ -41,7 +41,7 @@ from tools.exporting._producer import producer
 from tools.exporting._report import copy_report, hashes_of, write_report
 from tools.exporting._source import ModelSource, open_source
 from tools.exporting._tune import tune_flags
-from tools.exporting._verify import References, check_devices, check_interpreter, devices_of, write_portable
+from tools.exporting._verify import Exact, References, check_devices, check_interpreter, devices_of, write_portable
 from tools.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tools.inspecting import write_graphs
 
@@ -62,6 +62,8 @@ def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> N
         with meter.phase("load"):
             export = load(options, source, meter)
             prediction = predict(export, source)
+        if export.kernels is not None:
+            export.kernels.say()
         check_budget(export.options, prediction, meter)
         with staged(options.output, resume=options.resume) as staging:
             earlier = (staging, options.output) if options.resume else ()
@@ -139,7 +141,11 @@ class _Run:
 
     @property
     def _archive_key(self) -> dict[str, Any]:
-        return {"layout": self._prediction.archive_sha256, "source": self._source.identity}
+        return {
+            "layout": self._prediction.archive_sha256,
+            "source": self._source.identity,
+            "quantize": self._export.options.quantize,
+        }
 
     def _write_weights(self) -> None:
         export, weights = self._export, self._export.weights
@@ -186,11 +192,14 @@ class _Run:
 
     def _compiled(self, step: str, name: str, module: str, file: str) -> dict[str, Any]:
         target = target_named(name)
-        tiles = dataclasses.asdict(target.matvec_tiles) if target.matvec_tiles else None
         tuned = self._tuned(name)
         more = tuple(tuned.get("flags", ()))
         flags = [*target.flags, *more]
-        key = {"module": self._steps.sha256[module], "flags": flags, "matvec_tiles": tiles, "producer": producer()}
+        given = target.tiles_beside(flags)
+        tiles = dataclasses.asdict(given) if given else None
+        kernels = dataclasses.asdict(target.kernels) if target.kernels else None
+        key = {"module": self._steps.sha256[module], "flags": flags, "matvec_tiles": tiles, "kernels": kernels}
+        key |= {"producer": producer(), "says": "schedule"}  # what an earlier version compiled says none
 
         def make() -> dict[str, Any]:
             say(f"compiling {module} for {name} ...")
@@ -205,8 +214,10 @@ class _Run:
                 "file": file,
                 "flags": flags,
                 "matvec_tiles": tiles,
+                "kernels": dict(report.kernels),
                 "devices": list(target.devices),
                 "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
+                "schedule": {entry: dataclasses.asdict(found) for entry, found in report.schedules.items()},
                 "seconds": report.seconds,
                 "compiler_peak_rss_bytes": report.peak_rss_bytes,
                 **({"tuning": tuned["candidates"]} if tuned else {}),
@@ -284,13 +295,15 @@ class _Run:
         assert weights is not None
         kept = kept_bytes(options, export.lowered, weights)
         source = CachedWeights(weights, kept) if kept else weights
-        narrow = options.dtype in ("bf16", "f16")
-        wide = functools.partial(entry_points_in, "f32", export, self._source) if narrow else None
-        references = References(export.entry_points, source, export.vocabulary, wide)
+        exact: Exact | None = None
+        if options.dtype in ("bf16", "f16") or options.quantize is not None:
+            exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(export))
+        references = References(export.written, source, export.vocabulary, exact, export.entry_points)
+        precision = options.dtype if options.quantize is None else "packed"
         if options.verify == "interpreter":
-            return {"rows": check_interpreter(export.entry_points, references, weights, options.dtype, self._staging)}
+            return {"rows": check_interpreter(export.entry_points, references, weights, precision, self._staging)}
         work = (
             sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
         )
         devices = devices_of(options.targets)
-        return {"rows": check_devices(Bundle(self._staging), references, options.dtype, devices, work)}
+        return {"rows": check_devices(Bundle(self._staging), references, precision, devices, work)}

@@ -2,16 +2,18 @@
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from compile_hlo import LoweredModule
 from compile_hlo.bundle import DebugConfig, PhaseMeter
-from lang_core import EntryPoint, WeightSource
+from lang_core import ENCODINGS, EntryPoint, WeightSource
 from tools.cli import say
+from tools.exporting._kernels import ChosenKernels
 from tools.exporting._options import ExportOptions, checked_entry_points
 from tools.exporting._source import ModelSource
-from transformer_core.checkpoints import Audit, audit
+from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit
 from transformer_core.models import (
     Model,
     Sizes,
@@ -23,6 +25,8 @@ from transformer_core.models import (
     weights_of,
 )
 
+_MIB: Final = 2**20
+
 
 @dataclass(slots=True)
 class Export:
@@ -32,7 +36,8 @@ class Export:
         options: what was asked for.
         model: the modules.
         sizes: those that were asked for, the others filled in.
-        entry_points: what the bundle will offer.
+        entry_points: what the bundle will offer, with kernels in them where they were asked for.
+        written: the same as the model is written: what results are compared with.
         weights: the checkpoint under the model's names; None where none is wanted.
         audit: the checkpoint's keys; None without weights.
         meter: costs of the phases.
@@ -41,9 +46,11 @@ class Export:
         targets: for kernel_config.json.
         verification: for the report.
         hashes: sha256 per file, once the description is written.
+        packed: what of the bundle's weights is packed, for the report; empty without ``--quantize``.
         source: the form of the model's files, for kernel_config.json.
         dequantised: how many tensors of the checkpoint are packed, per encoding: the bundle has them unpacked.
         caches: bytes of caches and states, and what they would be if no cache were a ring.
+        kernels: what was chosen for the calls of kernels; None without ``--kernels``.
         debug: the debug module, for kernel_config.json; None where none was asked for.
     """
 
@@ -51,6 +58,7 @@ class Export:
     model: Model[Any]
     sizes: Sizes
     entry_points: tuple[EntryPoint, ...]
+    written: tuple[EntryPoint, ...]
     weights: WeightSource | None
     audit: Audit | None
     meter: PhaseMeter
@@ -61,8 +69,10 @@ class Export:
     hashes: dict[str, str] = dataclasses.field(default_factory=dict)
     source: dict[str, Any] = dataclasses.field(default_factory=dict)
     dequantised: dict[str, int] = dataclasses.field(default_factory=dict)
+    packed: dict[str, Any] = dataclasses.field(default_factory=dict)
     debug: DebugConfig | None = None
     caches: dict[str, int] = dataclasses.field(default_factory=dict)
+    kernels: ChosenKernels | None = None
 
     @property
     def vocabulary(self) -> int:
@@ -76,28 +86,48 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
     Raises:
         InputError: configuration, checkpoint and sizes do not fit each other.
     """
-    model = load_model(source.directory, options.dtype, options.num_layers, weights=source.weights is not None)
+    model = _model(options, options.dtype, source)
     sizes = model.sizes(options.batch, options.sequence, options.max_sequence)
     points, whole = (_entry_points(model, options, sizes, kind) for kind in (options.window_caches, "whole"))
     found = weights = None
     dequantised: dict[str, int] = {}
+    packed: dict[str, Any] = {}
     if source.weights is not None:
         weights = weights_of(model, source.weights)
         wanted = stored_specs(model, source.weights)
         tied = tied_keys(model, source.weights)
         found = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model, source.weights))
-        dequantised = _dequantised(source.weights, found)
-    export = Export(options, model, sizes, points, weights, found, meter)
-    export.source, export.dequantised = source.facts, dequantised
+        if isinstance(weights, PackedWeights):
+            packed = _packed(model, weights)
+            dequantised = _dequantised(weights, [path for path, _ in model.named_parameters()])
+        else:
+            dequantised = _dequantised(source.weights, found.used)
+    kernels = None if options.kernels == "none" else ChosenKernels(options.targets)
+    offered = points if kernels is None else kernels.of(points)
+    export = Export(options, model, sizes, offered, points, weights, found, meter)
+    export.kernels = kernels
+    export.source, export.dequantised, export.packed = source.facts, dequantised, packed
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
     return export
 
 
-def entry_points_in(dtype: str, export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
-    """The same entry points in another dtype."""
-    options = export.options
-    model = load_model(source.directory, dtype, options.num_layers, weights=source.weights is not None)
+def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
+    """The same entry points in f32, of weights that are not packed."""
+    options = dataclasses.replace(export.options, quantize=None)
+    model = _model(options, "f32", source)
     return _entry_points(model, options, export.sizes, options.window_caches)
+
+
+def exact_weights(export: Export) -> WeightSource:
+    """The bundle's weights for ``exact_entry_points``."""
+    weights = export.weights
+    assert weights is not None
+    return DequantizedWeights(weights) if isinstance(weights, PackedWeights) else weights
+
+
+def _model(options: ExportOptions, dtype: str, source: ModelSource) -> Model[Any]:
+    wanted = source.weights is not None
+    return load_model(source.directory, dtype, options.num_layers, weights=wanted, quantize=options.quantize)
 
 
 def _entry_points(model: Model[Any], options: ExportOptions, sizes: Sizes, caches: str) -> tuple[EntryPoint, ...]:
@@ -118,10 +148,40 @@ def _cache_bytes(points: tuple[EntryPoint, ...]) -> int:
     return max(sum(a.spec.nbytes for a in point.arguments if a.alias_result is not None) for point in points)
 
 
-def _dequantised(source: WeightSource, audited: Audit) -> dict[str, int]:
-    """Counts the packed tensors, and says that they are unpacked."""
-    encodings = Counter(kind for key in audited.used if (kind := source.encoding(key)) is not None)
+def _dequantised(source: WeightSource, keys: Iterable[str]) -> dict[str, int]:
+    """Counts the tensors that are packed in a checkpoint and not in the bundle, per encoding, and says so."""
+    encodings = Counter(filter(None, map(source.encoding, keys)))
     if encodings:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in encodings.most_common())
-        say(f"packed weights ({kinds} tensors) are dequantised: the bundle holds them unpacked")
+        kept = [kind for kind in encodings if kind in ENCODINGS and not isinstance(source, PackedWeights)]
+        advice = "".join(f"; --quantize={kind} keeps those of {kind} packed" for kind in sorted(kept))
+        say(f"packed weights ({_counts(encodings)} tensors) are dequantised: the bundle holds them unpacked{advice}")
     return dict(encodings)
+
+
+def _packed(model: Model[Any], weights: PackedWeights) -> dict[str, Any]:
+    """What of the bundle's weights is packed, and what became of the checkpoint's encodings; says so."""
+    parameters = dict(model.named_parameters())
+    packed = {path: each for path, each in parameters.items() if each.encoding is not None}
+    kinds = sorted({each.encoding.name for each in packed.values() if each.encoding is not None})
+    kept = [path for path in packed if weights.kept(path)]
+    other = Counter(kind for path in packed if path not in kept and (kind := weights.stored_encoding(path)) is not None)
+    plain = [each.spec for each in parameters.values() if each.encoding is None and each.spec.ndim > 1]
+    facts = {
+        "matrices": len(packed),
+        "kept": len(kept),
+        "requantised": dict(other),
+        "bytes": sum(each.stored_spec.nbytes for each in packed.values()),
+        "unpacked": len(plain),
+        "unpacked_bytes": sum(spec.nbytes for spec in plain),
+    }
+    say(f"{len(packed)} matrices are packed as {', '.join(kinds)}, {len(kept)} of them byte for byte as stored")
+    if other:
+        say(f"{_counts(other)} matrices are packed otherwise in the checkpoint, and quantised a second time")
+    if plain:
+        size = facts["unpacked_bytes"] / _MIB
+        say(f"{len(plain)} other weights of two axes and more ({size:.1f} MiB) stay unpacked, experts among them")
+    return facts
+
+
+def _counts(encodings: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in encodings.most_common())

@@ -45,6 +45,8 @@ class ExportOptions:
     resume: bool = False
     dump_tags: tuple[str, ...] = ()
     tune: bool = False
+    quantize: str | None = None
+    kernels: str = "none"
 
 
 def check_options(options: ExportOptions) -> None:
@@ -65,6 +67,11 @@ def check_options(options: ExportOptions) -> None:
     if options.tune and others:
         raise InputError(
             f"--tune with --target={','.join(others)}: there is nothing to try for it: tune {', '.join(TUNED_TARGETS)}"
+        )
+    if options.kernels != "none" and len(options.targets) > 1:
+        raise InputError(
+            f"--kernels={options.kernels} with --target={','.join(options.targets)}: configurations are chosen for one "
+            f"device, and all targets have one module: export a bundle per target"
         )
     if options.report is None:
         return
@@ -140,21 +147,3 @@ def sequence(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise InputError(f"--sequence={text}: a number of tokens above 0 is wanted")
     return int(text)
-
-
-# Flags of the contract whose capability comes later: the values that work today.
-_LATER: Final[dict[str, tuple[str, ...]]] = {
-    "quantize": ("none",),
-}
-
-
-def refuse_later(flag: str, value: str) -> None:
-    """Refuses what this version cannot do.
-
-    Raises:
-        InputError: the value asks for it.
-    """
-    works = _LATER[flag]
-    if value not in works:
-        able = f"only --{flag}={works[0]} is" if works[0] else "leave the flag out: it is not"
-        raise InputError(f"--{flag}={value}: not supported yet: {able} supported in this version")

@@ -39,7 +39,7 @@ def copy_report(bundle: Path, copy: Path) -> None:
 
 
 def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps) -> dict[str, Any]:
-    options, lowered = export.options, export.lowered
+    options, lowered, targets = export.options, export.lowered, export.targets
     audit = export.audit
     phases = {name: dataclasses.asdict(cost) for name, cost in export.meter.phases.items()}
     return {
@@ -47,6 +47,10 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
         "model": {"name": options.model, "family": export.model.config.architecture, "dtype": options.dtype},
         "import_rss_bytes": export.meter.base.rss,
         "phases": phases,
+        "compiled": {
+            name: {key: target[key] for key in ("flags", "schedule", "seconds", "compiler_peak_rss_bytes")}
+            for name, target in targets.items()
+        },
         "nodes": node_counts(lowered),
         "parameters": {
             "used": list(audit.used) if audit else list(lowered.parameters()),
@@ -56,6 +60,7 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
             "bytes": sum(spec.nbytes for spec in lowered.parameters().values()),
             "nonfinite": export.nonfinite,
             "dequantised": export.dequantised,
+            "packed": export.packed,
         },
         "caches": export.caches,
         "predicted": prediction.as_json(),

@@ -1,6 +1,7 @@
 """Nothing unverified leaves: the bundle against the eager context."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,9 +12,9 @@ from compile_hlo.divergence import EagerReference, InterpreterRunner, Runner, lo
 from compile_hlo.emit import ArgumentParameters
 from compile_hlo.iree import DEVICES, available, target_of_device
 from compile_hlo.portable import interpret, write_artifact
-from lang_core import EagerExecutionContext, EntryPoint, TapelineError, VerificationError, WeightSource
+from lang_core import EagerExecutionContext, EntryPoint, TapelineError, VerificationError, WeightSource, as_dtype
 from tools.cli import say
-from tools.comparing import Arrays, DeviceSide, example_inputs, next_state
+from tools.comparing import Arrays, DeviceSide, example_inputs, next_state, wanted
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
@@ -41,6 +42,19 @@ def write_portable(
     text.unlink()
 
 
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The model in f32, with weights that are not packed: what decides where two roundings differ.
+
+    Attributes:
+        entry_points: makes them.
+        weights: for these.
+    """
+
+    entry_points: Callable[[], Sequence[EntryPoint]]
+    weights: WeightSource
+
+
 class References:
     """What the eager context computes: inputs and results of every entry point, made when first asked for.
 
@@ -48,6 +62,7 @@ class References:
 
     Attributes:
         entry_points: by name.
+        lowered: those that devices run, if they are others: with kernels in them.
         weights: of the model.
     """
 
@@ -56,10 +71,12 @@ class References:
         entry_points: Sequence[EntryPoint],
         weights: WeightSource,
         vocabulary: int,
-        wide: Callable[[], Sequence[EntryPoint]] | None = None,
+        exact: Exact | None = None,
+        lowered: Sequence[EntryPoint] | None = None,
     ) -> None:
-        self._wide = wide
+        self._exact = exact
         self.entry_points: Final = {each.name: each for each in entry_points}
+        self.lowered: Final = {each.name: each for each in (entry_points if lowered is None else lowered)}
         self.weights: Final = weights
         self._vocabulary = vocabulary
         self._made: dict[str, tuple[Arrays, Arrays]] | None = None
@@ -80,12 +97,12 @@ class References:
         return self._made
 
     def exact(self, name: str) -> Arrays | None:
-        """Results of an entry point for the same inputs in f32; None where the model is not of 16 bits."""
-        if self._wide is None:
+        """Results of an entry point for the same inputs; None where the model is exact already: in f32, not packed."""
+        if self._exact is None:
             return None
-        entry_point = next(each for each in self._wide() if each.name == name)
+        entry_point = next(each for each in self._exact.entry_points() if each.name == name)
         inputs, _ = self()[name]
-        ctx = EagerExecutionContext(self.weights)
+        ctx = EagerExecutionContext(self._exact.weights)
         given = [
             ctx.constant(inputs[argument.name].astype(argument.spec.dtype.numpy)) for argument in entry_point.arguments
         ]
@@ -152,10 +169,10 @@ def _located(
 ) -> VerificationError:
     """The error, and where the first tensor inside departs."""
     say("looking for the first divergence ...")
-    entry_point, (inputs, _) = references.entry_points[name], references()[name]
-    reference = EagerReference(entry_point, references.weights)
+    inputs, _ = references()[name]
+    reference = EagerReference(references.entry_points[name], references.weights)
     try:
-        found = locate(entry_point, inputs, runner, reference, TOLERANCE[dtype]).divergence()
+        found = locate(references.lowered[name], inputs, runner, reference, TOLERANCE[dtype]).divergence()
     except TapelineError as refused:
         found = f"the first divergence could not be looked for: {refused}"
     return VerificationError(f"{error}; {found or _NOTHING_FOUND}")
@@ -171,15 +188,15 @@ def compared(
 ) -> list[dict[str, Any]]:
     """Compares results by name.
 
-    Two 16-bit computations may differ by more than the tolerance and be right: what normalises a small vector makes
-    its rounding errors large. So where they do, both are compared with f32.
+    Whole numbers must be the same. Two 16-bit computations may differ by more than the tolerance and be right: what
+    normalises a small vector makes its rounding errors large. So where they do, both are compared with f32.
 
     Args:
         device: for the report.
         entry_point: its name.
         found: the device's results.
         expected: the eager context's.
-        dtype: of the model.
+        dtype: of the model: a key of ``TOLERANCE``.
         exact: gives an entry point's results in f32, or None; asked where results differ by more than the tolerance.
 
     Raises:
@@ -187,13 +204,16 @@ def compared(
     """
     rows = []
     truth: Arrays | None = None
-    for name, reference in expected.items():
+    for name in expected:
+        reference = wanted(name, found, expected)
+        tolerance = TOLERANCE[dtype] if as_dtype(reference.dtype).is_floating else 0.0
         figures = agreement(found[name], reference)
         row = {"device": device, "entry_point": entry_point, "result": name, **figures.as_json()}
         rows.append(row)
-        if figures.within(TOLERANCE[dtype]):
+        if figures.within(tolerance):
             continue
-        truth = truth or exact(entry_point)
+        if tolerance:
+            truth = truth or exact(entry_point)
         beside = ""
         if truth is not None:
             mine, eager = agreement(found[name], truth[name]), agreement(reference, truth[name])
@@ -204,7 +224,7 @@ def compared(
         raise VerificationError(
             f"device {device}, entry point {entry_point!r}, result {name!r} disagrees with the eager context: "
             f"largest error {figures.max_abs:.3g} ({figures.max_rel:.3g} of the largest value; "
-            f"{TOLERANCE[dtype]:.0e} is allowed for {dtype}), cosine {figures.cosine:.6f}{beside}: the bundle was not "
+            f"{tolerance:.0e} is allowed for {dtype}), cosine {figures.cosine:.6f}{beside}: the bundle was not "
             f"written"
         )
     return rows

@@ -1,7 +1,10 @@
+import doctest
+
 import numpy as np
 import pytest
 
 from lang_core import VerificationError
+from tools.comparing import _choices
 from tools.exporting._verify import compared
 
 _RNG = np.random.default_rng(4)
@@ -45,3 +48,28 @@ def test_where_there_is_no_f32_the_tolerance_decides() -> None:
         compared("vmvx", "decode", {"a": _near(0.03)}, {"a": _near(0.03)}, "f32")
     (row,) = compared("vmvx", "decode", {"a": _TRUTH}, {"a": _TRUTH * (1 + 1e-5)}, "f32")
     assert "to_f32" not in row
+
+
+_REFERENCE = {"logits": np.array([[1.0, 2.0, 2.001]], np.float32), "next_ids": np.array([2], np.int32)}
+
+
+def _found(next_id: int) -> dict[str, np.ndarray]:
+    """Another rounding: the second logit is the largest."""
+    return {"logits": np.array([[1.0, 2.001, 2.0]], np.float32), "next_ids": np.array([next_id], np.int32)}
+
+
+def test_the_choice_between_near_logits_is_the_devices() -> None:
+    rows = compared("local-task", "decode", _found(1), _REFERENCE, "bf16")
+    assert [(row["result"], row["max_abs"]) for row in rows[1:]] == [("next_ids", 0)]
+
+
+@pytest.mark.parametrize("next_id", [0, 2, -1])
+def test_an_id_that_the_devices_own_logits_do_not_say_is_refused(next_id: int) -> None:
+    with pytest.raises(
+        VerificationError, match=r"entry point 'decode', result 'next_ids' disagrees.*0e\+00 is allowed"
+    ):
+        compared("local-task", "decode", _found(next_id), _REFERENCE, "bf16")
+
+
+def test_doctests() -> None:
+    assert doctest.testmod(_choices).failed == 0

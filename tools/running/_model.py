@@ -1,6 +1,6 @@
 """A bundle's prefill and decode on a device, as generation wants a model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -9,6 +9,8 @@ from compile_hlo.bundle import Bundle
 from compile_hlo.iree import DeviceTensor, Function, Session
 from lang_core import InputError
 from tools.running._arrays import read_inputs
+from tools.running._predictions import Row, Rows
+from transformer_core.generation import NEXT_IDS
 
 # The entry point of a model whose decoder attends to an encoder's states (Whisper).
 ENCODE: Final = "encode"
@@ -63,6 +65,8 @@ class _Cached:
         capacity: positions in the caches.
         recurrent: whether some layer has a state in place of a cache.
         vocabulary: V.
+        cache_specs: of the caches and states, by name.
+        token_bytes: that were moved so far to say tokens and their places: ids in, ids out.
     """
 
     def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
@@ -83,16 +87,35 @@ class _Cached:
         self.capacity = bundle.config.model["max_sequence"]
         self.recurrent = any(name.endswith("_state") for name in caches)
         self.vocabulary = prefill.results[0].shape[-1]
+        self.cache_specs: Final = caches
+        self._session = session
+        self.token_bytes = 0
+        # Bundles of before there was that result have none.
+        self._says_ids = all(bundle.entry_point(name).results[-1].name == NEXT_IDS for name in ("prefill", "decode"))
         self._prefill = session.function("prefill")
         self._decode = session.function("decode")
         self._caches: tuple[DeviceTensor, ...] = tuple(session.zeros(spec) for spec in caches.values())
         self._seen = _seen(bundle, session, given)
 
-    def _run(self, function: Function, token_ids: np.ndarray, *places: np.ndarray | int) -> np.ndarray:
-        """Logits f32 [B, V]."""
-        logits, *caches = function(token_ids, *places, *self._caches, *self._seen)
-        self._caches = tuple(caches)
-        return logits.numpy()
+    def read_cache(self, name: str) -> np.ndarray:
+        """A copy of what a cache or state holds."""
+        return self._caches[list(self.cache_specs).index(name)].numpy()
+
+    def write_caches(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Puts other caches or states in the place of these."""
+        named = zip(self.cache_specs, self._caches, strict=True)
+        self._caches = tuple(self._session.upload(arrays[name]) if name in arrays else old for name, old in named)
+
+    def _run(self, function: Function, token_ids: np.ndarray, *places: np.ndarray | int) -> Rows:
+        """What comes next, of B sequences."""
+        logits, *others = function(token_ids, *places, *self._caches, *self._seen)
+        self._caches = tuple(others[: len(self._caches)])
+        self.token_bytes += sum(each.nbytes for each in (token_ids, *places) if isinstance(each, np.ndarray))
+        return Rows(logits, others[-1] if self._says_ids else None, self._read)
+
+    def _read(self, nbytes: int) -> None:
+        """Ids were read."""
+        self.token_bytes += nbytes
 
 
 def has_row_positions(bundle: Bundle) -> bool:
@@ -127,13 +150,41 @@ class BundleModel(_Cached):
                 f"a bundle with --positions=per_row: export with one of these"
             )
 
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> np.ndarray:
-        """Appends tokens i32 [1, chunk]; logits f32 [V] of row ``last``."""
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Row:
+        """Appends tokens i32 [1, chunk]; what comes after row ``last``."""
         return self._run(self._prefill, token_ids, position, last)[0]
 
-    def decode(self, token_id: int, position: int) -> np.ndarray:
-        """Appends a token; its logits f32 [V]."""
+    def decode(self, token_id: int, position: int) -> Row:
+        """Appends a token; what comes after it."""
         return self._run(self._decode, np.array([[token_id]], np.int32), position)[0]
+
+
+class ScoringBundle(BundleModel):
+    """A bundle for one sequence that can verify drafts.
+
+    Attributes:
+        score_tokens: tokens per call of score.
+    """
+
+    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
+        """Makes empty caches; arguments as of ``BundleModel``.
+
+        Raises:
+            InputError: as for ``BundleModel``, or the bundle lacks score.
+        """
+        super().__init__(bundle, session, given)
+        present = [each.name for each in bundle.config.entry_points]
+        if "score" not in present:
+            raise InputError(
+                f"{bundle.path} has the entry points {', '.join(present)}; speculation needs score, which verifies "
+                f"drafts: export with --entry_points=prefill,decode,score --score_tokens=8"
+            )
+        self.score_tokens = bundle.entry_point("score").args[0].spec.shape[1]
+        self._score = session.function("score")
+
+    def score(self, token_ids: np.ndarray, position: int, last: int) -> Rows:
+        """Appends rows 0 to ``last`` of tokens i32 [1, T']; what comes after every row."""
+        return self._run(self._score, token_ids, position, last)
 
 
 class BundleBatch(_Cached):
@@ -152,10 +203,10 @@ class BundleBatch(_Cached):
                 f"for as many prompts as there may be"
             )
 
-    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> np.ndarray:
-        """Appends rows 0 to ``last`` of tokens i32 [B, chunk]; logits f32 [B, V] of rows ``last``."""
+    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> Rows:
+        """Appends rows 0 to ``last`` of tokens i32 [B, chunk]; what comes after rows ``last``."""
         return self._run(self._prefill, token_ids, position, last)
 
-    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Appends a token i32 [B] to each sequence; logits f32 [B, V]."""
+    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> Rows:
+        """Appends a token i32 [B] to each sequence; what comes after."""
         return self._run(self._decode, token_ids[:, None], position)

@@ -1,5 +1,6 @@
 """What ``tools:tune`` does: lists, explains, pins, forgets, carries and tunes configurations of kernels."""
 
+from tools.tuning._bundle_calls import bundle_calls, bundle_text
 from tools.tuning._entries import clear_entries, find_entry, pin_entry
 from tools.tuning._explain import as_json, cfg_text, entries_text, explanation
 from tools.tuning._tune import TunedCall, load_kernels, tune_recorded, tuned_text
@@ -7,6 +8,8 @@ from tools.tuning._tune import TunedCall, load_kernels, tune_recorded, tuned_tex
 __all__ = [
     "TunedCall",
     "as_json",
+    "bundle_calls",
+    "bundle_text",
     "cfg_text",
     "clear_entries",
     "entries_text",

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from compile_hlo.kernels import IreeCompiler
+from lang_core import TapelineError
 from lang_core.kernels import (
     KERNEL_CLASSES,
     CacheEntry,
     Environment,
     Measurement,
+    compiler_named,
     host_environment,
     to_json,
 )
@@ -140,8 +142,13 @@ def _environment_here(entry: CacheEntry[Any]) -> Environment | None:
     runtime, _, rest = entry.key.device.partition("|")
     if runtime == "numpy":
         return host_environment()
-    if runtime == "iree":
-        return IreeCompiler(rest.split("|")[1]).environment()
+    try:
+        if runtime == "iree":
+            return IreeCompiler(rest.split("|")[1]).environment()
+        if runtime == "jax":  # loaded where an entry asks for it alone: it takes a second
+            return compiler_named("jax").environment([])
+    except TapelineError:  # no such device or compiler here
+        return None
     return None
 
 

@@ -17,6 +17,7 @@ from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
 from transformer_core.checkpoints._expert_keys import ExpertKeys
 from transformer_core.checkpoints._file import SafetensorsFile
 from transformer_core.checkpoints._fused_keys import FusedKeys
+from transformer_core.checkpoints._packed import DequantizedWeights, PackedWeights
 from transformer_core.checkpoints._random_llama import (
     LLAMA_PRESETS,
     LlamaSizes,
@@ -39,10 +40,12 @@ __all__ = [
     "Audit",
     "ComposedWeights",
     "Cut",
+    "DequantizedWeights",
     "ExpertKeys",
     "FusedKeys",
     "Interleaved",
     "LlamaSizes",
+    "PackedWeights",
     "Recipe",
     "RecipeOf",
     "RenamedKeys",

@@ -1,100 +1,56 @@
 """A directory of safetensors files: one file, or shards and their index."""
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import Final, Self
+from collections.abc import Mapping
+from typing import Final
 
-import numpy as np
-
-from lang_core import CheckpointError, TensorSpec, near_names
+from lang_core import CheckpointError, near_names
 from transformer_core.checkpoints._file import SafetensorsFile
 from transformer_core.checkpoints._header import MAX_HEADER_BYTES, parse_json
+from transformer_core.checkpoints._parts import CheckpointInParts
 
 SINGLE_FILE: Final = "model.safetensors"
 INDEX_FILE: Final = "model.safetensors.index.json"
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
-class SafetensorsCheckpoint:
+class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
     """The weights of a Hugging Face directory: ``model.safetensors``, else the shards that the index names.
 
-    Implements ``lang_core.WeightSource``. All headers are checked on opening; no tensor is read before it is asked for.
+    All headers are checked on opening; no tensor is read before it is asked for.
 
     Raises:
         CheckpointError: the directory holds no safetensors, a file is damaged, or the index and the shards disagree.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self.path: Final = os.fspath(directory)
-        self._files: Final[list[SafetensorsFile]] = []
-        names = _listing(self.path)
-        if SINGLE_FILE in names:
-            self._open(SINGLE_FILE)
-        elif INDEX_FILE in names:
-            self._open_shards(os.path.join(self.path, INDEX_FILE))
-        else:
-            raise CheckpointError(_nothing_found(self.path, names))
-        self._owner: Final = {key: file for file in self._files for key in file.keys()}  # noqa: SIM118
+        path = os.fspath(directory)
+        super().__init__(path, _files(path))
 
-    def keys(self) -> Iterator[str]:
-        """The keys: shards in the order of their names, then the order of the data."""
-        return iter(self._owner)
 
-    def has(self, key: str) -> bool:
-        """Whether a file of the checkpoint has this key."""
-        return key in self._owner
+def _files(directory: str) -> list[SafetensorsFile]:
+    """The single file, else the shards in the order of their names."""
+    names = _listing(directory)
+    if SINGLE_FILE in names:
+        return [SafetensorsFile(os.path.join(directory, SINGLE_FILE))]
+    if INDEX_FILE in names:
+        return _shards(directory)
+    raise CheckpointError(_nothing_found(directory, names))
 
-    def spec(self, key: str) -> TensorSpec:
-        """The stored shape and dtype. Raises CheckpointError: no such key, or a dtype that cannot be read."""
-        return self._file(key).spec(key)
 
-    def encoding(self, key: str) -> None:
-        """None: the format packs nothing."""
-        self._file(key).encoding(key)
-
-    def read(self, key: str) -> np.ndarray:
-        """The whole tensor, a read-only view onto the map. Raises CheckpointError as ``SafetensorsFile.read``."""
-        return self._file(key).read(key)
-
-    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of the first axis, a read-only view. Raises CheckpointError as ``read``."""
-        return self._file(key).read_rows(key, start, stop)
-
-    def origin(self, key: str) -> str:
-        """The path of the file that holds the key."""
-        return self._file(key).path
-
-    def close(self) -> None:
-        """Closes every file: see ``SafetensorsFile.close``."""
-        for file in self._files:
-            file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _file(self, key: str) -> SafetensorsFile:
-        file = self._owner.get(key)
-        if file is None:
-            raise CheckpointError(f"{self.path}: no tensor {key!r} in the checkpoint{near_names(key, self._owner)}")
-        return file
-
-    def _open(self, name: str) -> SafetensorsFile:
-        file = SafetensorsFile(os.path.join(self.path, name))
-        self._files.append(file)
-        return file
-
-    def _open_shards(self, index: str) -> None:
-        shards = _read_index(index)
-        for name in sorted(shards):
-            if not os.path.exists(os.path.join(self.path, name)):
-                raise CheckpointError(
-                    f"{index}: the shard {name!r} is not in {self.path} ({len(shards[name])} tensors, "
-                    f"the first is {shards[name][0]!r}): finish the download"
-                )
-            _check_shard(self._open(name), shards[name], index)
+def _shards(directory: str) -> list[SafetensorsFile]:
+    index = os.path.join(directory, INDEX_FILE)
+    files: list[SafetensorsFile] = []
+    for name, listed in sorted(_read_index(index).items()):
+        path = os.path.join(directory, name)
+        if not os.path.exists(path):
+            raise CheckpointError(
+                f"{index}: the shard {name!r} is not in {directory} ({len(listed)} tensors, "
+                f"the first is {listed[0]!r}): finish the download"
+            )
+        files.append(SafetensorsFile(path))
+        _check_shard(files[-1], listed, index)
+    return files
 
 
 def _listing(directory: str) -> set[str]:

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from lang_core import MatrixRows, TensorSpec, WeightSource
+from lang_core import MatrixRows, PackedRows, TensorSpec, WeightSource
 from transformer_core.checkpoints._recipes import Recipe, Stored, common_dtype
 
 RecipeOf = Callable[[str, tuple[int, ...], WeightSource], Recipe | None]
@@ -87,6 +87,19 @@ class ComposedWeights:
         rows = self.read_rows(key, first, last).reshape(-1, shape[-1])
         return rows[start - first * each : stop - first * each]
 
+    def packed_as(self, key: str) -> str | None:
+        """The encoding in which the parameter's rows lie in the source; None where rows are not kept as they are."""
+        recipe, source = self._recipe(key), self._source
+        if not recipe.keeps_rows or not isinstance(source, PackedRows):
+            return None
+        (stored,) = recipe.stored()
+        return source.packed_as(stored)
+
+    def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the parameter, packed as the source has them: see ``PackedRows``."""
+        packed: Any = _AsPacked(self._source)  # recipes that keep rows ask for nothing but rows
+        return self._recipe(key).rows(packed, start, stop)
+
     def origin(self, key: str) -> str:
         """The file, and the stored tensors where they are called otherwise."""
         first, *others = self._recipe(key).stored()
@@ -99,3 +112,17 @@ class ComposedWeights:
         spec = self._wanted.get(name)
         shape = self._source.spec(name).shape if spec is None else spec.shape
         return self._recipe_of(name, shape, self._source) or Stored(name, shape)
+
+
+class _AsPacked:
+    """A source whose rows are packed ones, for recipes that keep rows."""
+
+    def __init__(self, source: Any) -> None:
+        self._source: Final = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows as they are stored."""
+        return self._source.read_packed_rows(key, start, stop)

@@ -11,7 +11,14 @@ Shape = tuple[int, ...]
 
 
 class Recipe(Protocol):
-    """Makes one tensor of a model, a few rows at a time."""
+    """Makes one tensor of a model, a few rows at a time.
+
+    Attributes:
+        keeps_rows: whether its rows are whole rows of one stored tensor, unchanged, so that packed ones can stay so.
+    """
+
+    @property
+    def keeps_rows(self) -> bool: ...
 
     def stored(self) -> dict[str, Shape]:
         """The keys that it reads, and the shapes that they must have."""
@@ -24,6 +31,8 @@ class Recipe(Protocol):
 
 class Stored:
     """A tensor that is stored as the model has it, under the same name or another."""
+
+    keeps_rows: bool = True
 
     def __init__(self, key: str, shape: Shape) -> None:
         self._key: Final = key
@@ -45,6 +54,8 @@ class Stacked:
         keys: in the order of that axis.
         shape: of each.
     """
+
+    keeps_rows: bool = False
 
     def __init__(self, keys: Sequence[str], shape: Shape) -> None:
         self._keys: Final = keys
@@ -80,6 +91,11 @@ class Cut:
         self._start: Final = start
         self._stop: Final = stop
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether it is rows that are cut."""
+        return self._axis == 0
+
     def stored(self) -> dict[str, Shape]:
         """The whole's key and shape."""
         return {self._key: self._shape}
@@ -102,6 +118,8 @@ class Interleaved:
         parts: how many there are in a group.
         part: which of them this is.
     """
+
+    keeps_rows: bool = True
 
     def __init__(self, key: str, shape: Shape, groups: int, parts: int, part: int) -> None:
         self._key: Final = key
@@ -132,6 +150,8 @@ class Transposed:
         start: of the columns.
         stop: of the columns.
     """
+
+    keeps_rows: bool = False
 
     def __init__(self, key: str, shape: Shape, start: int, stop: int) -> None:
         self._key: Final = key

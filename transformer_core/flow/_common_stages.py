@@ -86,7 +86,7 @@ class PositionEmbed:
             raise ConfigError(
                 f"stage {self.name!r}: learned positions need memory none, taps or caches; found bindings"
             )
-        embedding = build.attach(self.name, Embedding(self.count, build.size, dtype=build.dtype))
+        embedding = build.attach(self.name, Embedding(self.count, build.size, dtype=build.dtype, packable=False))
         return (_PositionEmbedPart(embedding, self.name),)
 
 

@@ -8,22 +8,39 @@ Axes: V vocabulary, C candidates (the tokens that no filter has removed yet).
 1
 """
 
+from transformer_core._logits import NEXT_IDS
 from transformer_core.generation._batch import CachedBatch, generate_batch
 from transformer_core.generation._config import SamplingConfig
-from transformer_core.generation._loop import CachedModel, Step, generate, run_prompt
+from transformer_core.generation._drafts import Drafter, DraftModel, PromptLookup
+from transformer_core.generation._loop import Step, generate
+from transformer_core.generation._prediction import KnownLogits, Prediction, likeliest_ids, rows_of
+from transformer_core.generation._prompt import CachedModel, PromptMemory, common_length, run_prompt
 from transformer_core.generation._sampler import Sampler
+from transformer_core.generation._speculation import ScoringModel, Speculation
 from transformer_core.generation._stop import StopRule, eos_ids, load_eos_ids
 
 __all__ = [
+    "NEXT_IDS",
     "CachedBatch",
     "CachedModel",
+    "DraftModel",
+    "Drafter",
+    "KnownLogits",
+    "Prediction",
+    "PromptLookup",
+    "PromptMemory",
     "Sampler",
     "SamplingConfig",
+    "ScoringModel",
+    "Speculation",
     "Step",
     "StopRule",
+    "common_length",
     "eos_ids",
     "generate",
     "generate_batch",
+    "likeliest_ids",
     "load_eos_ids",
+    "rows_of",
     "run_prompt",
 ]

@@ -6,7 +6,9 @@ from typing import Protocol
 import numpy as np
 
 from lang_core import InputError
-from transformer_core.generation._loop import Step, check_room
+from transformer_core.generation._loop import Step
+from transformer_core.generation._prediction import Prediction
+from transformer_core.generation._prompt import check_room
 from transformer_core.generation._sampler import Sampler
 from transformer_core.generation._stop import StopRule
 
@@ -24,18 +26,18 @@ class CachedBatch(Protocol):
     chunk: int
     capacity: int
 
-    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> np.ndarray:
+    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> Sequence[Prediction]:
         """Appends rows 0 to ``last`` i32 [B] of ``token_ids`` i32 [B, chunk] at ``position`` i32 [B].
 
         A sequence whose ``last`` is -1 stays as it is.
 
         Returns:
-            The logits f32 [B, V] of rows ``last``.
+            B, of what comes after rows ``last``.
         """
         ...
 
-    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Appends a token i32 [B] to each sequence at ``position`` i32 [B]; the logits f32 [B, V]."""
+    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> Sequence[Prediction]:
+        """Appends a token i32 [B] to each sequence at ``position`` i32 [B]; B, of what comes after."""
         ...
 
 
@@ -68,26 +70,26 @@ def generate_batch(
         which = f"prompt (number {number + 1})" if len(prompts) > 1 else "prompt"
         check_room(prompt, stop.max_new_tokens, model.capacity, which)
     histories = [list(prompt) for prompt in prompts]
-    logits = _run_prompts(model, prompts)
+    predictions = _run_prompts(model, prompts)
     running = set(range(len(prompts)))
     count = 0
     while running:
         count += 1
         for row in sorted(running):
-            token_id = samplers[row](logits[row], histories[row])
+            token_id = samplers[row].choose(predictions[row], histories[row])
             histories[row].append(token_id)
             ended = stop.reason(token_id, count)
             if ended:
                 running.remove(row)
-            yield row, Step(token_id, logits[row], ended)
+            yield row, Step(token_id, predictions[row], ended)
         if running:
-            logits = _step(model, histories)
+            predictions = _step(model, histories)
 
 
-def _run_prompts(model: CachedBatch, prompts: Sequence[Sequence[int]]) -> np.ndarray:
-    """Fills the caches, piece by piece, shorter prompts resting; the logits f32 [B, V] of every prompt's last token."""
+def _run_prompts(model: CachedBatch, prompts: Sequence[Sequence[int]]) -> list[Prediction]:
+    """Fills the caches, piece by piece, shorter prompts resting; what comes after every prompt's last token."""
     chunk, longest = model.chunk, max(map(len, prompts))
-    kept: np.ndarray | None = None
+    found: dict[int, Prediction] = {}
     for start in range(0, longest, chunk):
         token_ids = np.zeros((model.batch, chunk), np.int32)
         position, last = np.zeros(model.batch, np.int32), np.full(model.batch, -1, np.int32)
@@ -96,13 +98,12 @@ def _run_prompts(model: CachedBatch, prompts: Sequence[Sequence[int]]) -> np.nda
             if piece:
                 token_ids[row, : len(piece)] = piece
                 position[row], last[row] = start, len(piece) - 1
-        logits = model.prefill(token_ids, position, last)
-        kept = logits.copy() if kept is None else np.where((last >= 0)[:, None], logits, kept)
-    assert kept is not None
-    return kept
+        after = model.prefill(token_ids, position, last)
+        found |= {row: after[row] for row in range(len(prompts)) if last[row] >= 0}
+    return [found[row] for row in range(len(prompts))]
 
 
-def _step(model: CachedBatch, histories: Sequence[Sequence[int]]) -> np.ndarray:
+def _step(model: CachedBatch, histories: Sequence[Sequence[int]]) -> Sequence[Prediction]:
     """Feeds the last token of every row. Those that have ended are fed too, and nobody looks at what comes of it."""
     token_ids, position = np.zeros(model.batch, np.int32), np.zeros(model.batch, np.int32)
     for row, history in enumerate(histories):

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from lang_core import InputError
 from transformer_core._weights_for_tests import context_of
-from transformer_core.generation import Sampler, SamplingConfig, Step, StopRule, generate, generate_batch
+from transformer_core.generation import (
+    KnownLogits,
+    Prediction,
+    Sampler,
+    SamplingConfig,
+    Step,
+    StopRule,
+    generate,
+    generate_batch,
+    rows_of,
+)
 from transformer_core.generation._loop_test import _logits, _Model
 from transformer_core.models import DecoderLM, entry_points
 from transformer_core.models._tiny_for_tests import HYBRID, VARIANTS, changed
@@ -26,22 +36,22 @@ class _Batch:
         self.caches = [[-1] * capacity for _ in range(batch)]
         self.calls: list[str] = []
 
-    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> np.ndarray:
+    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> Sequence[Prediction]:
         assert token_ids.shape == (self.batch, self.chunk)
         assert {a.dtype for a in (token_ids, position, last)} == {np.dtype(np.int32)}
         self.calls.append("prefill")
         rows = range(self.batch)
-        return np.stack([self._append(row, token_ids[row], position[row], last[row] + 1) for row in rows])
+        return [self._append(row, token_ids[row], position[row], last[row] + 1) for row in rows]
 
-    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> np.ndarray:
+    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> Sequence[Prediction]:
         assert token_ids.shape == position.shape == (self.batch,)
         self.calls.append("decode")
-        return np.stack([self._append(row, [token_ids[row]], position[row], 1) for row in range(self.batch)])
+        return [self._append(row, [token_ids[row]], position[row], 1) for row in range(self.batch)]
 
-    def _append(self, row: int, token_ids: Any, position: int, count: int) -> np.ndarray:
+    def _append(self, row: int, token_ids: Any, position: int, count: int) -> KnownLogits:
         assert 0 <= position <= self.capacity - count
         self.caches[row][position : position + count] = [int(each) for each in token_ids[:count]]
-        return _logits(self.caches[row][: position + count])
+        return KnownLogits(_logits(self.caches[row][: position + count]))
 
 
 def _sampler(seed: int = 0, temperature: float = 0.0, vocabulary: int = _VOCABULARY) -> Sampler:
@@ -119,18 +129,18 @@ class _Eager:
             self.ctx.ops.zeros(a.spec.shape, a.spec.dtype) for a in self._points[0].arguments if a.alias_result
         ]
 
-    def _run(self, point: int, *arrays: Any) -> np.ndarray:
+    def _run(self, point: int, *arrays: Any) -> Sequence[Prediction]:
         given_ = [self.ctx.constant(np.asarray(each, np.int32)) for each in arrays]
-        logits, *self._caches = self._points[point](self.ctx, *given_, *self._caches).values()
-        return logits.numpy()
+        logits, *self._caches, _ = self._points[point](self.ctx, *given_, *self._caches).values()
+        return rows_of(logits.numpy())
 
     def prefill(self, token_ids: np.ndarray, position: Any, last: Any) -> Any:
-        logits = self._run(0, token_ids, position, last)
-        return logits if isinstance(position, np.ndarray) else logits[0]
+        rows = self._run(0, token_ids, position, last)
+        return rows if isinstance(position, np.ndarray) else rows[0]
 
     def decode(self, token_ids: Any, position: Any) -> Any:
-        logits = self._run(1, np.reshape(token_ids, (-1, 1)), position)
-        return logits if isinstance(position, np.ndarray) else logits[0]
+        rows = self._run(1, np.reshape(token_ids, (-1, 1)), position)
+        return rows if isinstance(position, np.ndarray) else rows[0]
 
 
 @pytest.mark.parametrize("name", ["llama", "mixed", "latent", "experts", "hybrid"])

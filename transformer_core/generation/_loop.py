@@ -2,35 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
-from lang_core import InputError
+from transformer_core.generation._prediction import Prediction
+from transformer_core.generation._prompt import CachedModel, PromptMemory, check_room, run_prompt
 from transformer_core.generation._sampler import Sampler
+from transformer_core.generation._speculation import Speculation
 from transformer_core.generation._stop import StopRule
-
-
-class CachedModel(Protocol):
-    """A causal language model that keeps keys and values of what it has seen. Batch 1.
-
-    Attributes:
-        chunk: how many tokens one call of ``prefill`` takes.
-        capacity: how many positions the caches hold.
-        recurrent: whether some layer has a state that every token changes for good: no token is given twice then.
-    """
-
-    chunk: int
-    capacity: int
-    recurrent: bool
-
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> np.ndarray:
-        """Appends ``token_ids`` i32 [1, chunk] at ``position``; the logits f32 [V] of row ``last``."""
-        ...
-
-    def decode(self, token_id: int, position: int) -> np.ndarray:
-        """Appends one token at ``position``; its logits f32 [V]."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,74 +19,63 @@ class Step:
 
     Attributes:
         token_id: the token.
-        logits: f32 [V], from which it was chosen.
+        prediction: from which it was chosen.
         ended: why generation ends with it; None where it goes on.
     """
 
     token_id: int
-    logits: np.ndarray
+    prediction: Prediction
     ended: Literal["eos", "length"] | None
 
+    @property
+    def logits(self) -> np.ndarray:
+        """The logits f32 [V] from which it was chosen; read from the device now, if that was not done before.
 
-def generate(model: CachedModel, prompt: Sequence[int], sampler: Sampler, stop: StopRule) -> Iterator[Step]:
+        Errors are the model's: of a session that is closed nothing can be read.
+        """
+        return self.prediction.logits()
+
+
+def generate(
+    model: CachedModel,
+    prompt: Sequence[int],
+    sampler: Sampler,
+    stop: StopRule,
+    *,
+    memory: PromptMemory | None = None,
+    speculation: Speculation | None = None,
+) -> Iterator[Step]:
     """Yields new tokens until the rule says stop.
 
     Args:
-        model: with empty caches; its caches are filled.
+        model: with empty caches, or those that the memory knows; its caches are filled.
         prompt: at least one token.
         sampler: chooses.
         stop: ends.
+        memory: of what the caches hold of earlier prompts; None where they are empty.
+        speculation: with this model, to get several tokens from a call; the tokens are the same.
 
     Raises:
         InputError: the prompt is empty, or it and the new tokens do not fit into the caches.
     """
     check_room(prompt, stop.max_new_tokens, model.capacity)
-    history = list(prompt)
-    logits = run_prompt(model, prompt)
-    for count in range(1, stop.max_new_tokens + 1):
-        token_id = sampler(logits, history)
-        history.append(token_id)
-        ended = stop.reason(token_id, count)
-        yield Step(token_id, logits, ended)
-        if ended:
-            return
-        logits = model.decode(token_id, len(history) - 1)
-
-
-def check_room(prompt: Sequence[int], new_tokens: int, capacity: int, which: str = "prompt") -> None:
-    """Checks that a prompt and what follows fit into caches of so many positions.
-
-    Raises:
-        InputError: they do not, or the prompt is empty; ``which`` says which one.
-    """
-    wanted = len(prompt) + new_tokens - 1  # the last new token is never fed back
-    if not prompt:
-        raise InputError(f"the {which} has no token: give --prompt or --token_ids at least one")
-    if wanted > capacity:
-        raise InputError(
-            f"a {which} of {len(prompt)} tokens and {new_tokens} new ones need {wanted} positions, the bundle's caches "
-            f"hold {capacity}: ask for fewer, or export with --max_sequence={wanted} or more"
-        )
-
-
-def run_prompt(model: CachedModel, prompt: Sequence[int]) -> np.ndarray:
-    """Fills the caches with a prompt, piece by piece; the logits f32 [V] of its last token.
-
-    A prompt shorter than a chunk is padded. The last piece of a longer one starts so early that it is full: the
-    tokens that it repeats give the caches what they have already. Where the model is recurrent it is padded instead,
-    or decoded token by token if the padding would not fit into the caches.
-    """
-    chunk, count = model.chunk, len(prompt)
-    logits = np.empty(0, np.float32)
-    if not model.recurrent:
-        starts = (*range(0, count - chunk, chunk), max(count - chunk, 0))
-    else:
-        starts = range(0, min(count, model.capacity - chunk + 1), chunk)
-    for start in starts:
-        piece = prompt[start : start + chunk]
-        padded = np.zeros((1, chunk), np.int32)
-        padded[0, : len(piece)] = piece
-        logits = model.prefill(padded, start, len(piece) - 1)
-    for position in range(starts[-1] + chunk, count):
-        logits = model.decode(prompt[position], position)
-    return logits
+    history, count = list(prompt), 0
+    predictions: Sequence[Prediction] = [run_prompt(model, prompt, memory)]
+    draft: Sequence[int] = ()
+    while True:
+        for prediction, expected in zip(predictions, [*draft, None], strict=True):
+            token_id = sampler.choose(prediction, history)
+            history.append(token_id)
+            count += 1
+            if speculation and token_id == expected:
+                speculation.accepted += 1
+            ended = stop.reason(token_id, count)
+            yield Step(token_id, prediction, ended)
+            if ended:
+                return
+            if token_id != expected:
+                break
+        if speculation:
+            predictions, draft = speculation.advance(history, stop.max_new_tokens - count)
+        else:
+            predictions = [model.decode(history[-1], len(history) - 1)]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lang_core import InputError
-from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate, run_prompt
+from transformer_core.generation import KnownLogits, Sampler, SamplingConfig, StopRule, generate, run_prompt
 
 _VOCABULARY = 23
 
@@ -21,7 +21,7 @@ class _Model:
         self.cache = [-1] * capacity
         self.calls: list[tuple[str, int]] = []
 
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> np.ndarray:
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
         assert token_ids.dtype == np.int32
         assert token_ids.shape == (1, self.chunk)
         assert 0 <= position <= self.capacity - self.chunk
@@ -30,14 +30,14 @@ class _Model:
         self.cache[position : position + self.chunk] = token_ids[0].tolist()
         return self._logits(position + last + 1)
 
-    def decode(self, token_id: int, position: int) -> np.ndarray:
+    def decode(self, token_id: int, position: int) -> KnownLogits:
         assert 0 <= position < self.capacity
         self.calls.append(("decode", position))
         self.cache[position] = token_id
         return self._logits(position + 1)
 
-    def _logits(self, length: int) -> np.ndarray:
-        return _logits(self.cache[:length])
+    def _logits(self, length: int) -> KnownLogits:
+        return KnownLogits(_logits(self.cache[:length]))
 
 
 def _logits(seen: Sequence[int]) -> np.ndarray:
@@ -79,12 +79,12 @@ def test_any_prompt_in_pieces_gives_what_it_gives_at_once(data: st.DataObject) -
 @given(chunk=st.integers(1, 9), count=st.integers(1, 25), room=st.integers(0, 12))
 def test_a_recurrent_model_sees_every_token_once_and_in_its_place(chunk: int, count: int, room: int) -> None:
     class Recurrent(_Model):
-        def prefill(self, token_ids: np.ndarray, position: int, last: int) -> np.ndarray:
+        def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
             assert 0 <= position <= self.capacity - self.chunk
             self.cache.extend(token_ids[0, : last + 1].tolist())
             return self._logits(len(self.cache))
 
-        def decode(self, token_id: int, position: int) -> np.ndarray:
+        def decode(self, token_id: int, position: int) -> KnownLogits:
             assert position == len(self.cache)
             self.cache.append(token_id)
             return self._logits(len(self.cache))
@@ -92,18 +92,27 @@ def test_a_recurrent_model_sees_every_token_once_and_in_its_place(chunk: int, co
     model = Recurrent(chunk, max(count, chunk) + room, recurrent=True)
     model.cache = []
     prompt = [7 * i % _VOCABULARY for i in range(count)]
-    np.testing.assert_array_equal(run_prompt(model, prompt), _logits(prompt))
+    np.testing.assert_array_equal(run_prompt(model, prompt).logits(), _logits(prompt))
     assert model.cache == prompt
 
 
 @pytest.mark.parametrize(
-    ("length", "starts"),
-    [(1, [0]), (3, [0]), (4, [0]), (5, [0, 1]), (8, [0, 4]), (9, [0, 4, 5]), (11, [0, 4, 7])],
+    ("length", "capacity", "starts"),
+    [
+        (1, 11, [0]),
+        (3, 11, [0]),
+        (4, 11, [0]),
+        (5, 11, [0, 4]),
+        (8, 11, [0, 4]),
+        (9, 11, [0, 4, 7]),
+        (9, 12, [0, 4, 8]),
+        (11, 11, [0, 4, 7]),
+    ],
 )
-def test_where_the_pieces_begin(length: int, starts: list[int]) -> None:
-    model = _Model(4, 11)
+def test_where_the_pieces_begin(length: int, capacity: int, starts: list[int]) -> None:
+    model = _Model(4, capacity)
     prompt = [7 * i % _VOCABULARY for i in range(length)]
-    np.testing.assert_array_equal(run_prompt(model, prompt), _logits(prompt))
+    np.testing.assert_array_equal(run_prompt(model, prompt).logits(), _logits(prompt))
     assert model.calls == [("prefill", start) for start in starts]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from lang_core import ConfigError, InputError, VerificationError
 from transformer_core.generation._config import SamplingConfig
 from transformer_core.generation._filters import Scores, keep_min_p, keep_top_k, keep_top_p, penalized, softmax
+from transformer_core.generation._prediction import Prediction
 
 History = Sequence[int] | np.ndarray
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -27,6 +28,19 @@ class Sampler:
         self._vocabulary_size = vocabulary_size
         # Raw bits, not a Generator: NumPy keeps the stream of bits stable over versions, that of numbers not.
         self._bits = np.random.PCG64(config.seed)
+
+    def choose(self, prediction: Prediction, history: History) -> int:
+        """Returns the next token's id, and reads no logits where the likeliest token is wanted and known.
+
+        Args:
+            prediction: a model's.
+            history: as for a call. Errors too.
+        """
+        if self._config.temperature == 0 and self._config.repetition_penalty == 1:
+            token_id = prediction.likeliest()
+            if 0 <= token_id < self._vocabulary_size:
+                return token_id
+        return self(prediction.logits(), history)
 
     def __call__(self, logits: np.ndarray, history: History) -> int:
         """Returns the next token's id.

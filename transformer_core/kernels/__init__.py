@@ -8,7 +8,8 @@
 (1, 4, 3, 8)
 """
 
-from transformer_core.kernels._attention import AttentionConfig, AttentionKernel
+from transformer_core.kernels._attention import AttentionConfig, AttentionKernel, GroupedAttentionKernel
+from transformer_core.kernels._composites import composite_kernels
 from transformer_core.kernels._gated_delta import GatedDeltaConfig, GatedDeltaKernel
 from transformer_core.kernels._linear import LAYOUTS, LinearConfig, LinearKernel, pack_weight
 from transformer_core.kernels._norms import RMSNormConfig, RMSNormKernel, SoftmaxConfig, SoftmaxKernel
@@ -20,6 +21,7 @@ __all__ = [
     "AttentionKernel",
     "GatedDeltaConfig",
     "GatedDeltaKernel",
+    "GroupedAttentionKernel",
     "LinearConfig",
     "LinearKernel",
     "RMSNormConfig",
@@ -28,5 +30,6 @@ __all__ = [
     "RopeKernelConfig",
     "SoftmaxConfig",
     "SoftmaxKernel",
+    "composite_kernels",
     "pack_weight",
 ]

@@ -11,17 +11,19 @@ import pytest
 
 from lang_core import EagerExecutionContext, OpError
 from lang_core.kernels import ConfigSelectorChain, Executor, Invocation, Kernel
-from transformer_core import RopeConfig, RopeMode, kernels, rope_tables
+from transformer_core import RopeConfig, RopeMode, grouped_attention, kernels, rope, rope_tables
 from transformer_core.kernels import (
     LAYOUTS,
     AttentionConfig,
     AttentionKernel,
     GatedDeltaConfig,
     GatedDeltaKernel,
+    GroupedAttentionKernel,
     LinearKernel,
     RMSNormKernel,
     RopeKernel,
     SoftmaxKernel,
+    composite_kernels,
     pack_weight,
 )
 
@@ -95,6 +97,74 @@ def test_attention_in_bf16_is_rounded_like_that_of_ops() -> None:
 def test_the_example() -> None:
     found = doctest.testmod(kernels)
     assert (found.attempted, found.failed) == (5, 0)
+
+
+@pytest.mark.parametrize("bias", ["none", "rows", "batch", "rank 1", "hidden", "infinite"])
+def test_grouped_attention(bias: str) -> None:
+    q, k, v = _normal(2, 3, 2, 40, 8), _normal(2, 3, 150, 8, seed=1), _normal(2, 3, 150, 5, seed=2)
+    random = np.random.default_rng(3)
+    hidden = random.random((40, 150)) < 0.5
+    hidden[:, -1] = False
+    added = {
+        "none": None,
+        "rows": _normal(40, 150, seed=4),
+        "batch": _normal(2, 1, 1, 1, 150, seed=4),
+        "rank 1": _normal(150, seed=4),
+        "hidden": np.where(hidden, -1e30, 0).astype(np.float32),
+        "infinite": np.where(hidden | (np.arange(150) < 100), -np.inf, 0).astype(np.float32),
+    }[bias]
+    scores = np.einsum("bkgth,bksh->bkgts", q.astype(np.float64), k) * 0.3 + (0 if added is None else added)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = np.einsum("bkgts,bksh->bkgth", weights / weights.sum(-1, keepdims=True), v)
+    assert _all(GroupedAttentionKernel(), wanted, q, k, v, added, scale=0.3, tolerance=1e-5) > 3
+    found = _EXECUTOR(GroupedAttentionKernel(), q, k, v, added, cfg=AttentionConfig("online", 7, 33), scale=0.3)
+    np.testing.assert_allclose(found, wanted, atol=2e-6)
+
+
+def test_grouped_attention_of_16_bits_is_in_the_dtype_of_the_values() -> None:
+    q, k = _normal(1, 2, 3, 5, 16, dtype=ml_dtypes.bfloat16), _normal(1, 2, 90, 16, dtype=ml_dtypes.bfloat16, seed=1)
+    v = _normal(1, 2, 90, 4, seed=2)
+    for cfg in (AttentionConfig(), AttentionConfig("merged"), AttentionConfig("online", 2, 32)):
+        assert _EXECUTOR(GroupedAttentionKernel(), q, k, v, cfg=cfg).dtype == np.float32, cfg
+
+
+def test_every_kernel_of_models_stands_for_a_composite_and_takes_its_calls() -> None:
+    """The operands are those of ctx.ops itself: an adapter of another signature could not be called with them."""
+    ctx, seen = EagerExecutionContext(), set[str]()
+
+    def noting(name: str) -> Any:
+        def substitute(body: Any) -> Any:
+            def run(*operands: Any) -> Any:
+                if composite_kernels()[name].call(*operands) is not None:
+                    seen.add(name)
+                return body(*operands)
+
+            return run
+
+        return substitute
+
+    x, heads = _normal(2, 7), _normal(1, 2, 5, 4)
+    with ctx.substituting({name: noting(name) for name in composite_kernels()}):
+        ctx.ops.linear(x, x)
+        ctx.ops.rms_norm(x)
+        ctx.ops.softmax(x)
+        ctx.ops.attention(heads, heads, heads)
+        ctx.ops.gated_delta_rule(heads, heads, heads, chunk_size=1)
+        q, k = ctx.constant(heads[:, :, None]), ctx.constant(heads)
+        grouped_attention(ctx, q, k, k)
+        rope(ctx, ctx.constant(x), RopeConfig(4))
+    assert seen == set(composite_kernels())
+
+
+@pytest.mark.parametrize("axis", [-1, 1, 0])
+@pytest.mark.parametrize("masked", [False, True])
+def test_calls_that_no_kernel_does_are_left(axis: int, masked: bool) -> None:
+    table, x = composite_kernels(), _normal(2, 3)
+    left = table["softmax"].call(x, x > 0 if masked else None, axis) is None
+    assert left is (masked or axis == 0)
+    q = _normal(1, 2, 3, 4)
+    assert (table["attention"].call(q, q, q, None, q if masked else None, None, None) is None) is masked
+    assert (table["attention"].call(q, q, q, None, None, None, 3.0 if masked else None) is None) is masked
 
 
 def test_attention_of_other_shapes_is_refused() -> None:

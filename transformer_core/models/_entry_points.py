@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec
 from transformer_core._cache import CacheLayout
+from transformer_core._logits import NEXT_IDS, next_ids_of
 from transformer_core._places import last_argument, position_argument
 from transformer_core.models._model import DEFAULT_SEQUENCE, Sizes, check_size
 
@@ -36,6 +37,9 @@ def decoder_entry_point(model: "DecoderLM", name: str, sizes: Sizes) -> EntryPoi
 
     ``score(token_ids [B,T'], position, last, caches)`` is as prefill, but gives logits [B,T',V] of every row: what
     verifies a draft. Tokens that are turned down are taken back by going on from an earlier position.
+
+    The last result of each of these three is ``next_ids``, i32 [B], of score [B,T']: the index of the largest logit,
+    the lowest of equal ones; -1 where the largest is NaN or infinite.
 
     Token ids, ``position`` and ``last`` are i32, logits f32.
 
@@ -110,7 +114,8 @@ def _extend(
         caches = [layout.make(*itertools.islice(parts, len(layout.specs))) for layout in layouts]
         logits, updated = model.extend(ctx, token_ids, position, caches, *last, every_row=name == "score")
         tensors = [tensor for cache in updated for tensor in cache.tensors]
-        return {"logits": logits, **dict(zip(specs, tensors, strict=True))}
+        caches_after = dict(zip(specs, tensors, strict=True))
+        return {"logits": logits, **caches_after, NEXT_IDS: next_ids_of(ctx, logits)}
 
     arguments = (
         _token_ids(batch, tokens),

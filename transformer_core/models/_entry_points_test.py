@@ -29,9 +29,10 @@ class Runner:
     def run(self, name: str, tokens: np.ndarray, *scalars: int) -> np.ndarray:
         entry = self.entry(name, tokens.shape[1])
         results = entry(self.ctx, tokens, *map(np.int32, scalars), *self.caches)  # pyright: ignore[reportArgumentType]
-        logits, *caches = results.values()
-        self.caches = [cache.numpy() for cache in caches]
-        return logits.numpy()
+        logits, *caches, next_ids = (each.numpy() for each in results.values())
+        np.testing.assert_array_equal(next_ids, logits.argmax(-1))
+        self.caches = caches
+        return logits
 
 
 @pytest.fixture(params=VARIANTS)
@@ -139,13 +140,14 @@ def test_a_latent_cache_holds_the_rotated_and_the_compressed_part():
     assert [a.spec for a in decode.arguments[2:4]] == [TensorSpec((1, 1, 9, 4), "f32"), TensorSpec((1, 1, 9, 7), "f32")]
 
 
-def test_results_are_the_logits_and_the_caches_by_name():
+def test_results_are_the_logits_the_caches_by_name_and_the_next_ids():
     model = DecoderLM(LLAMA)
     runner = Runner(model, context_of(model), 9)
     prefill = runner.entry("prefill", 4)
     results = prefill(runner.ctx, IDS[:, :4], np.int32(0), np.int32(3), *runner.caches)  # pyright: ignore[reportArgumentType]
-    assert list(results) == ["logits", *(a.name for a in prefill.arguments[3:])]
+    assert list(results) == ["logits", *(a.name for a in prefill.arguments[3:]), "next_ids"]
     assert results["logits"].shape == (2, 31)
+    assert results["next_ids"].spec == TensorSpec((2,), "i32")
 
 
 @pytest.mark.parametrize(

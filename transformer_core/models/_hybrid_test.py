@@ -25,7 +25,7 @@ class _Runner:
         sizes: Any = {"batch": 2, "sequence": tokens.shape[1], "max_sequence": self.capacity}
         inputs: Any = (tokens, *map(np.int32, scalars), *self.kept)
         results = entry_points(self.model, names=[name], **sizes)[0](self.ctx, *inputs)
-        logits, *kept = results.values()
+        logits, *kept, _ = results.values()
         self.kept = [tensor.numpy() for tensor in kept]
         return logits.numpy()
 

@@ -3,8 +3,9 @@
 import os
 from typing import Any
 
-from lang_core import ConfigError, DType
+from lang_core import ConfigError, DType, encoding_named
 from transformer_core._config_fields import ConfigFields
+from transformer_core._packing import pack_weights
 from transformer_core.models._config import Family
 from transformer_core.models._decoder import DecoderLM
 from transformer_core.models._model import Model, ModelFamily
@@ -18,6 +19,7 @@ def load_model(
     num_layers: int | None = None,
     *,
     weights: bool = True,
+    quantize: str | None = None,
 ) -> Model[Any]:
     """The model that ``config.json`` of a Hugging Face directory describes; no weight is read.
 
@@ -28,10 +30,18 @@ def load_model(
         dtype: as for ``Model``.
         num_layers: as for ``Model``.
         weights: whether the checkpoint's weights are wanted: quantised ones are refused.
+        quantize: the encoding of its matrices, ``"q8_0"`` or ``"q4_0"``; they are not packed where None.
 
     Raises:
         ConfigError: the file is missing or damaged, or describes no model that is supported.
     """
+    model = _model(directory, dtype, num_layers, weights)
+    if quantize is not None:
+        pack_weights(model, encoding_named(quantize), model.dtype)
+    return model
+
+
+def _model(directory: str | os.PathLike[str], dtype: DType | str, num_layers: int | None, weights: bool) -> Model[Any]:
     fields = config_values(directory)
     family = family_in(fields, weights=weights)
     config = family.read(fields)

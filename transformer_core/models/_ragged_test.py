@@ -46,7 +46,7 @@ class Batch:
 
     def run(self, name: str, tokens: np.ndarray, *places: Any) -> np.ndarray:
         arrays: Any = (tokens.astype(np.int32), *[np.asarray(place, np.int32) for place in places], *self.caches)
-        logits, *caches = self.entries[name](self.ctx, *[self.ctx.constant(each) for each in arrays]).values()
+        logits, *caches, _ = self.entries[name](self.ctx, *[self.ctx.constant(each) for each in arrays]).values()
         self.caches = [cache.numpy() for cache in caches]
         return logits.numpy()
 
@@ -111,7 +111,7 @@ def test_rows_at_equal_positions_give_what_a_shared_position_gives(name: str) ->
     rows = Batch(model, ctx, sequence=5, max_sequence=18)
     given = [np.zeros(a.spec.shape, a.spec.dtype.numpy) for a in shared.arguments if a.alias_result]
     arrays: Any = (IDS[:, :5], np.int32(0), np.int32(4), *given)
-    logits, *caches = shared(ctx, *[ctx.constant(each) for each in arrays]).values()
+    logits, *caches, _ = shared(ctx, *[ctx.constant(each) for each in arrays]).values()
     close(rows.run("prefill", IDS[:, :5], [0] * 3, [4] * 3), logits.numpy())
     for mine, theirs in zip(rows.caches, caches, strict=True):
         close(mine, theirs.numpy())

@@ -33,7 +33,7 @@ class Runner:
     def run(self, name: str, tokens: np.ndarray, *places: Any) -> np.ndarray:
         at = [np.full(2, each, np.int32) if self.per_row else np.int32(each) for each in places]
         given: Any = (tokens, *at, *self.caches)
-        logits, *caches = self.entries[name](self.ctx, *[self.ctx.constant(each) for each in given]).values()
+        logits, *caches, _ = self.entries[name](self.ctx, *[self.ctx.constant(each) for each in given]).values()
         self.caches = [cache.numpy() for cache in caches]
         return logits.numpy()
 

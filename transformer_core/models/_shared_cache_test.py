@@ -106,7 +106,7 @@ def test_pieces_and_single_tokens(model: DecoderLM, expected: np.ndarray, positi
         places = [start] if point is decode else [start, count - 1]
         shape = (2,) if positions == "per_row" else ()
         arrays: list[Any] = [tokens, *[np.full(shape, place, np.int32) for place in places]]
-        logits, *kept[:] = point(ctx, *map(ctx.constant, arrays), *kept).values()
+        logits, *kept[:], _ = point(ctx, *map(ctx.constant, arrays), *kept).values()
         return logits.numpy()
 
     _close(run(prefill, 0, 5), expected[:, 4])

@@ -3,7 +3,7 @@
 from typing import Any, Protocol, runtime_checkable
 
 from lang_core import Module, TensorSpec, WeightSource
-from transformer_core.checkpoints import IGNORABLE, ComposedWeights, RecipeOf
+from transformer_core.checkpoints import IGNORABLE, ComposedWeights, PackedWeights, RecipeOf
 from transformer_core.models._model import Model
 from transformer_core.models._registry import family_named
 
@@ -29,8 +29,10 @@ class OwnLayout(Protocol):
 
 
 def weights_of(model: Model[Any], source: WeightSource) -> WeightSource:
-    """The checkpoint's tensors under the names of the model's parameters."""
-    return _composed(model, source) or source
+    """The checkpoint's tensors under the names of the model's parameters; packed where the model's are."""
+    weights = _composed(model, source) or source
+    encodings = {path: each.encoding for path, each in model.named_parameters() if each.encoding is not None}
+    return PackedWeights(weights, encodings) if encodings else weights
 
 
 def stored_specs(model: Model[Any], source: WeightSource) -> dict[str, TensorSpec]:

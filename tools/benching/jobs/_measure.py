@@ -1,7 +1,7 @@
 """For the measured processes: time, processor time and memory of a block of code; results as JSON.
 
 A measured module is a program: its one argument is JSON, its last line of output is JSON. It imports only what it
-measures, and this.
+measures, and this. One that stays answers line by line instead (``serve_requests``).
 """
 
 import contextlib
@@ -112,3 +112,10 @@ def _peak_rss() -> int:
 def serve(job: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Runs a job on the arguments of the command line and prints its result."""
     print(json.dumps(job(json.loads(sys.argv[1]))))
+
+
+def serve_requests(ready: dict[str, Any], answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Stays until its input ends: says that it is ready, then answers each line of JSON with one."""
+    print(json.dumps(ready), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)

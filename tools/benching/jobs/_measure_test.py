@@ -1,3 +1,4 @@
+import io
 import json
 import sys
 import time
@@ -5,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from tools.benching.jobs._measure import Meter, memory_now, serve
+from tools.benching.jobs._measure import Meter, memory_now, serve, serve_requests
 
 MIB = 2**20
 
@@ -44,3 +45,15 @@ def test_jobs_speak_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setattr(sys, "argv", ["job", '{"n": 3}'])
     serve(lambda arguments: {"twice": 2 * arguments["n"]})
     assert json.loads(capsys.readouterr().out) == {"twice": 6}
+
+
+def test_requests_are_answered_line_by_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"n": 3}\n{"n": 4}\n'))
+    serve_requests({"ready": 1}, lambda request: {"twice": 2 * request["n"]})
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"ready": 1},
+        {"twice": 6},
+        {"twice": 8},
+    ]

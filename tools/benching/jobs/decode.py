@@ -1,46 +1,104 @@
-"""Measured: a bundle's prefill and decode on the CPU, token by token, as tools:generate runs them."""
+"""Measured: a bundle's prefill and decode on the CPU, as tools:generate runs them. It stays, and answers requests.
 
-import statistics
+A request says what to ``do``; ``context`` names one of several sets of caches:
+
+- ``prompt`` (``context``, ``ids``): runs a prompt from the first position on;
+- ``steps`` (``context``, ``position``, ``ids``): decodes these tokens, one after the other, from a position on;
+- ``logits`` (``prompt``, ``ids``, ``file``): logits f32 [1 + ids, V], of a prompt's last token and of tokens after it.
+
+What peers answer is the same: see ``tools/benching/peers``.
+"""
+
+import json
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from compile_hlo.bundle import Bundle
-from tools.benching.jobs._measure import Meter, serve
+from compile_hlo.iree import Session
+from tools.benching.jobs._measure import Meter, serve_requests
 from tools.running import BundleModel
 from transformer_core.generation import run_prompt
 
-_DEVICE = "local-task"
+_DEVICE: Final = "local-task"
+_LOGITS: Final = "logits"
 
 
-def run(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs a prompt and steps after it; each step takes the likeliest token, as greedy generation does.
+class _Served:
+    """Answers requests for one bundle."""
+
+    def __init__(self, bundle: Bundle, session: Session) -> None:
+        self._bundle: Final = bundle
+        self._session: Final = session
+        self._models: Final[dict[str, BundleModel]] = {}
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What was asked, done."""
+        match request.pop("do"):
+            case "prompt":
+                return self._prompt(**request)
+            case "steps":
+                return self._steps(**request)
+            case "logits":
+                return self._write_logits(**request)
+            case other:
+                raise KeyError(other)
+
+    def _model(self, context: str) -> BundleModel:
+        if context not in self._models:
+            self._models[context] = BundleModel(self._bundle, self._session)
+        return self._models[context]
+
+    def _prompt(self, context: str, ids: list[int]) -> dict[str, Any]:
+        model = self._model(context)
+        began = time.perf_counter()
+        prediction = run_prompt(model, ids)
+        prediction.likeliest()
+        return {"seconds": time.perf_counter() - began, "finite": bool(np.isfinite(prediction.logits()).all())}
+
+    def _steps(self, context: str, position: int, ids: list[int]) -> dict[str, Any]:
+        model, counters = self._model(context), self._session.counters
+        in_module, seconds, outside = counters.module_seconds, [], []
+        copied, said = counters.bytes_copied, model.token_bytes
+        for place, token_id in enumerate(ids, position):
+            began = time.perf_counter()
+            model.decode(token_id, place).likeliest()
+            seconds.append(time.perf_counter() - began)
+            outside.append(seconds[-1] - (counters.module_seconds - in_module))
+            in_module = counters.module_seconds
+        said = model.token_bytes - said
+        return {
+            "seconds": seconds,
+            "outside_seconds": outside,
+            "token_bytes": said / len(ids),
+            "bytes_copied": (counters.bytes_copied - copied - said) / len(ids),
+        }
+
+    def _write_logits(self, prompt: list[int], ids: list[int], file: str) -> dict[str, Any]:
+        model = self._model(_LOGITS)
+        found = [run_prompt(model, prompt).logits()]
+        found += [model.decode(token_id, place).logits() for place, token_id in enumerate(ids, len(prompt))]
+        np.stack(found).astype(np.float32).tofile(file)
+        del self._models[_LOGITS]
+        return {}
+
+
+def main(arguments: dict[str, Any]) -> None:
+    """Opens a bundle and answers.
 
     Args:
-        arguments: ``bundle``, ``prompt`` (tokens), ``steps``.
+        arguments: ``weights``: the bundle's directory.
     """
-    bundle, prompt = Bundle(Path(arguments["bundle"])), arguments["prompt"]
     meter = Meter()
-    with meter.measure(False) as cost, bundle.session(_DEVICE) as session:
-        model = BundleModel(bundle, session)
-        ids = [token % bundle.config.model["vocabulary"] for token in range(prompt)]
-        began = time.perf_counter()
-        logits = run_prompt(model, ids)
-        prefill = time.perf_counter() - began
-        seconds = []
-        for position in range(prompt, prompt + arguments["steps"]):
-            began = time.perf_counter()
-            logits = model.decode(int(logits.argmax()), position)
-            seconds.append(time.perf_counter() - began)
-    return cost.as_json() | {
-        "prompt_tokens_per_second": prompt / prefill,
-        "tokens_per_second": 1 / statistics.median(seconds),
-        "best_tokens_per_second": 1 / min(seconds),
-        "finite": bool(np.isfinite(logits).all()),
-    }
+    began = time.perf_counter()
+    bundle = Bundle(Path(arguments["weights"]))
+    with bundle.session(_DEVICE) as session:
+        ready = {"load_seconds": time.perf_counter() - began, "base_rss_bytes": meter.base.rss}
+        serve_requests(ready, _Served(bundle, session).answer)
 
 
 if __name__ == "__main__":
-    serve(run)
+    main(json.loads(sys.argv[1]))

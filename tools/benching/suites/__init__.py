@@ -5,17 +5,22 @@
 """
 
 from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
+from tools.benching.suites._peer import PEERS, Peer, find_peer
 from tools.benching.suites._plan import Plan, tiny_plan
 from tools.benching.suites._report import Run, as_markdown, as_text, write_docs, write_json
 from tools.benching.suites._run import BenchError, Runner
 from tools.benching.suites._stats import Summary
-from tools.benching.suites._suites import SUITES, run_suite
+from tools.benching.suites._suites import MORE_ROUNDS, ROUNDS, SUITES, run_suite
 
 __all__ = [
+    "MORE_ROUNDS",
+    "PEERS",
+    "ROUNDS",
     "SUITES",
     "BenchError",
     "Case",
     "Goal",
+    "Peer",
     "Plan",
     "Run",
     "Runner",
@@ -24,6 +29,7 @@ __all__ = [
     "Table",
     "as_markdown",
     "as_text",
+    "find_peer",
     "run_suite",
     "tiny_plan",
     "write_docs",

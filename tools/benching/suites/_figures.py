@@ -50,6 +50,15 @@ class Goal:
         return self.found.median <= self.limit if self.sign == "<=" else self.found.median >= self.limit
 
 
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One column of some cases, to be drawn as bars."""
+
+    title: str
+    column: str
+    cases: Sequence[Case]
+
+
 @dataclass(slots=True)
 class SuiteResult:
     """What a suite found.
@@ -59,9 +68,13 @@ class SuiteResult:
         tables: all figures.
         goals: those that were asked for.
         facts: what is true or false rather than more or less, such as equal texts.
+        notes: what a reader has to know of what was measured, a sentence each.
+        panels: what is drawn.
     """
 
     suite: str
     tables: list[Table] = field(default_factory=list)
     goals: list[Goal] = field(default_factory=list)
     facts: dict[str, bool] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    panels: list[Panel] = field(default_factory=list)

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from lang_core import f32
+from tools.benching.suites._decode_rows import GROUPS, TINY_GROUPS, Group
 from tools.benching.suites._experts import DEEPSEEK_V3, MIXTRAL_8X22B, TINY_EXPERTS
+from tools.benching.suites._peer import Peer
 from transformer_core.checkpoints import LLAMA_PRESETS, LlamaSizes, llama_config
 
 MIB: Final = float(2**20)
@@ -48,9 +50,12 @@ class Plan:
         calls: of an op in a row.
         repeats: of what is repeated inside a process.
         decoder: the model that generates.
-        dtypes: of it.
-        prompt: of so many tokens.
-        steps: after it.
+        decode_groups: how it is exported, and what takes turns.
+        prompt: of so many tokens; the chunk of a bundle's prefill.
+        long_context: of so many tokens.
+        steps: from empty caches, and after the long context; both together fit into ``capacity``.
+        first_prompt: of so many tokens, whose first answer is waited for.
+        peer: that takes part in decode.
         bandwidth_bytes: of the array that shows how fast memory is read.
         bandwidth_repeats: how often it is read; the best counts.
         checkpoint: a Hugging Face directory for whole exports; none are measured without.
@@ -72,9 +77,12 @@ class Plan:
     calls: int = 2000
     repeats: int = 15
     decoder: LlamaSizes = TINYLLAMA
-    dtypes: tuple[str, ...] = ("f32", "bf16", "f16")
+    decode_groups: tuple[Group, ...] = GROUPS
     prompt: int = 128
-    steps: int = 32
+    long_context: int = 1000
+    steps: int = 64
+    first_prompt: int = 32
+    peer: Peer | None = None
     bandwidth_bytes: int = 1 << 30
     bandwidth_repeats: int = 5
     checkpoint: Path | None = None
@@ -99,9 +107,11 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         calls=3,
         repeats=2,
         decoder=TINY,
-        dtypes=("bf16",),
+        decode_groups=TINY_GROUPS,
         prompt=5,
+        long_context=11,
         steps=3,
+        first_prompt=4,
         bandwidth_bytes=1 << 16,
         bandwidth_repeats=1,
         checkpoint=checkpoint,

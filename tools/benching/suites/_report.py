@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lang_core import InputError
+from tools.benching.suites._chart import write_chart
 from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
 from tools.benching.suites._machine import Machine
 
@@ -56,6 +57,7 @@ def as_text(run: Run) -> str:
     if run.result.goals:
         parts += ["", *_aligned([["figure", "wanted", "found", ""], *map(_goal_row, run.result.goals)])]
     parts += [f"{text}: {'yes' if true else 'NO'}" for text, true in run.result.facts.items()]
+    parts += run.result.notes
     return "\n".join(parts) + "\n"
 
 
@@ -75,11 +77,15 @@ def as_markdown(run: Run) -> str:
         parts += ["", *_piped(["figure", "wanted", "found", ""], rows, [_TEXT, _NUMBER, _NUMBER, _TEXT])]
     if run.result.facts:
         parts += ["", *(f"- {text}: **{'yes' if true else 'no'}**" for text, true in run.result.facts.items())]
+    if run.result.notes:
+        parts += ["", *run.result.notes]
+    if run.result.panels:
+        parts += ["", f"![{run.result.suite}: the same as bars]({_picture(run)})"]
     return "\n".join(parts) + "\n"
 
 
 def write_docs(path: Path, runs: Sequence[Run]) -> None:
-    """Replaces the sections of these runs, between their markers, and nothing else.
+    """Replaces the sections of these runs, between their markers, and nothing else; draws what they show.
 
     Raises:
         InputError: the file cannot be read, or has no place for a suite.
@@ -91,6 +97,16 @@ def write_docs(path: Path, runs: Sequence[Run]) -> None:
     for run in runs:
         text = with_section(text, run.result.suite, as_markdown(run), str(path))
     path.write_text(text)
+    for run in runs:
+        if run.result.panels:
+            picture = path.parent / _picture(run)
+            picture.parent.mkdir(exist_ok=True)
+            write_chart(run.result.panels, picture)
+
+
+def _picture(run: Run) -> str:
+    """The picture's place beside the page."""
+    return f"images/{run.result.suite}.png"
 
 
 def with_section(text: str, suite: str, section: str, where: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from lang_core import InputError
-from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
+from tools.benching.suites._figures import Case, Goal, Panel, SuiteResult, Table
 from tools.benching.suites._machine import Machine
 from tools.benching.suites._report import Run, as_markdown, as_text, with_section, write_docs, write_json
 from tools.benching.suites._stats import Summary
@@ -91,6 +91,17 @@ def test_only_the_section_of_the_suite_is_replaced(tmp_path: Path) -> None:
 def test_markers_must_be_there_once(text: str) -> None:
     with pytest.raises(InputError, match=r"d\.md: expected <!-- speed: begin --> and then <!-- speed: end -->, each"):
         with_section(text, "speed", "new\n", "d.md")
+
+
+def test_notes_and_panels(tmp_path: Path) -> None:
+    run = example()
+    run.result.notes.append("The peer slept.")
+    run.result.panels.append(Panel("How fast", "seconds", run.result.tables[0].cases))
+    (tmp_path / "docs.md").write_text(DOCS)
+    write_docs(tmp_path / "docs.md", [run])
+    assert "\n\nThe peer slept.\n\n![speed: the same as bars](images/speed.png)\n" in (tmp_path / "docs.md").read_text()
+    assert (tmp_path / "images" / "speed.png").read_bytes().startswith(b"\x89PNG")
+    assert as_text(run).endswith("it is over: NO\nThe peer slept.\n")
 
 
 def test_docs_that_are_not_there(tmp_path: Path) -> None:

@@ -59,12 +59,9 @@ class Runner:
         Raises:
             BenchError: it failed.
         """
-        env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in map(os.path.abspath, sys.path) if path)}
-        done = subprocess.run(command, env=env, cwd=self.workdir, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=environment(), cwd=self.workdir, capture_output=True, text=True, check=False)
         if done.returncode:
-            last = "\n".join(done.stderr.splitlines()[-_LAST_LINES:])
-            name = " ".join(part for part in command[1:3] if part != "-m") or command[0]
-            raise BenchError(f"{name}: the measured process ended with code {done.returncode}: {last}")
+            raise failure(command, done.returncode, done.stderr)
         return done.stdout
 
     def timed(self, command: Sequence[str]) -> float:
@@ -87,10 +84,28 @@ class Runner:
         """
         found: dict[str, list[Result]] = {name: [] for name in jobs}
         for number in range(self.rounds if rounds is None else rounds):
-            names = list(jobs)
-            self._random.shuffle(names)
-            for name in names:
-                began = time.perf_counter()
-                found[name].append(jobs[name]())
-                self.say(f"round {number + 1}: {name}: {time.perf_counter() - began:.1f} s")
+            for name, result in self.turn(jobs, f"round {number + 1}").items():
+                found[name].append(result)
         return found
+
+    def turn(self, jobs: Mapping[str, Callable[[], Result]], label: str) -> dict[str, Result]:
+        """Runs every job once, in another order each time; ``label`` says to the person which time it is."""
+        found, names = {}, list(jobs)
+        self._random.shuffle(names)
+        for name in names:
+            began = time.perf_counter()
+            found[name] = jobs[name]()
+            self.say(f"{label}: {name}: {time.perf_counter() - began:.1f} s")
+        return found
+
+
+def environment() -> dict[str, str]:
+    """The environment in which our own modules are importable."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in map(os.path.abspath, sys.path) if path)}
+
+
+def failure(command: Sequence[str], code: int, stderr: str) -> BenchError:
+    """What is said of a measured process that failed."""
+    last = "\n".join(stderr.splitlines()[-_LAST_LINES:])
+    name = " ".join(part for part in command[1:3] if part != "-m") or command[0]
+    return BenchError(f"{name}: the measured process ended with code {code}: {last}")

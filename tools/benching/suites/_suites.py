@@ -27,6 +27,10 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "decode": decode,
 }
 
+# How often everything is measured where nobody says; decode's ratios are of medians of six rounds at least.
+ROUNDS: Final = 5
+MORE_ROUNDS: Final = {"decode": 7}
+
 
 def run_suite(name: str, runner: Runner, plan: Plan, command: str) -> Run:
     """Runs one suite and says under what circumstances.

@@ -2,12 +2,13 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final, Self
+from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
-from lang_core import CheckpointError, TensorSpec, near_names
+from lang_core import CheckpointError
+from transformer_core.checkpoints._parts import CheckpointInParts
 from transformer_core.checkpoints.gguf._file import GgufFile
 from transformer_core.checkpoints.gguf._metadata import Value
 
@@ -18,11 +19,11 @@ _PART: Final = re.compile(r"(?P<stem>.*)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]
 _MOST_PARTS: Final = 99_999
 
 
-class GgufCheckpoint:
+class GgufCheckpoint(CheckpointInParts[GgufFile]):
     """The tensors and the metadata of a model.
 
-    Implements ``lang_core.WeightSource``. Of a model in several files (``llama-gguf-split``) any part may be given; the
-    others are looked for beside it, by their names.
+    Of a model in several files (``llama-gguf-split``) any part may be given; the others are looked for beside it, by
+    their names.
 
     Args:
         path: of the file, or of a part.
@@ -37,46 +38,9 @@ class GgufCheckpoint:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         given = GgufFile(path)
-        self.path: Final = given.path
-        self._files: Final = _parts(given)
+        super().__init__(given.path, _parts(given))
         self.metadata: Final[Mapping[str, Value]] = self._files[0].metadata
-        self._owner: Final[dict[str, GgufFile]] = {}
-        for file in self._files:
-            for key in file.keys():  # noqa: SIM118
-                if self._owner.setdefault(key, file) is not file:
-                    raise CheckpointError(
-                        f"{file.path}: tensor {key!r} is in {self._owner[key].path}, too: fetch both files again"
-                    )
         self._check_count()
-
-    @property
-    def paths(self) -> list[str]:
-        """The files, in order."""
-        return [file.path for file in self._files]
-
-    def keys(self) -> Iterator[str]:
-        """The names: file by file, in the order of the data."""
-        return iter(self._owner)
-
-    def has(self, key: str) -> bool:
-        """Whether the model has this tensor."""
-        return key in self._owner
-
-    def spec(self, key: str) -> TensorSpec:
-        """As ``GgufFile.spec``."""
-        return self._file(key).spec(key)
-
-    def encoding(self, key: str) -> str | None:
-        """As ``GgufFile.encoding``."""
-        return self._file(key).encoding(key)
-
-    def read(self, key: str) -> np.ndarray:
-        """As ``GgufFile.read``."""
-        return self._file(key).read(key)
-
-    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """As ``GgufFile.read_rows``."""
-        return self._file(key).read_rows(key, start, stop)
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """As ``GgufFile.read_matrix_rows``."""
@@ -86,26 +50,13 @@ class GgufCheckpoint:
         """As ``GgufFile.read_packed``."""
         return self._file(key).read_packed(key)
 
-    def origin(self, key: str) -> str:
-        """The path of the file that has the tensor."""
-        return self._file(key).path
+    def packed_as(self, key: str) -> str | None:
+        """As ``GgufFile.packed_as``."""
+        return self._file(key).packed_as(key)
 
-    def close(self) -> None:
-        """Closes every file: see ``GgufFile.close``."""
-        for file in self._files:
-            file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _file(self, key: str) -> GgufFile:
-        file = self._owner.get(key)
-        if file is None:
-            raise CheckpointError(f"{self.path}: no tensor {key!r}{near_names(key, self._owner)}")
-        return file
+    def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """As ``GgufFile.read_packed_rows``."""
+        return self._file(key).read_packed_rows(key, start, stop)
 
     def _check_count(self) -> None:
         wanted = self.metadata.get(_TENSORS)

@@ -2,14 +2,15 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping
-from typing import Final, Self
+from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 
-from lang_core import CheckpointError, DType, TensorSpec, bf16, check_rows, f16, f32, f64, i8, i32, i64, near_names
+from lang_core import CheckpointError, DType, TensorSpec, bf16, check_rows, f16, f32, f64, i8, i32, i64
 from transformer_core.checkpoints._mapped import MappedFile
+from transformer_core.checkpoints._tensor_file import TensorFile
 from transformer_core.checkpoints.gguf._header import GgufTensor, read_header
 from transformer_core.checkpoints.gguf._metadata import Value
 
@@ -26,32 +27,22 @@ PACKED: Final = (
 """The types that are unpacked to f32, by the gguf package's reference."""
 
 
-class GgufFile:
+class GgufFile(TensorFile[GgufTensor]):
     """A GGUF file. The header is checked on opening; the file is mapped at the first read.
 
-    Implements ``lang_core.WeightSource``. Tensors of plain types are read-only views, which stay valid after
-    ``close()``; of packed ones just the rows that are asked for are unpacked. The file must not be truncated while it
-    is read: no process survives reading a map beyond the end of its file.
+    Tensors of plain types are read-only views, which stay valid after ``close()``; of packed ones just the rows that
+    are asked for are unpacked.
 
     Raises:
         CheckpointError: the file is absent, unreadable, or not a consistent GGUF file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file: Final = MappedFile(path, "GGUF file")
-        self.path: Final = self._file.path
-        with self._file.opened() as descriptor:
-            header = read_header(descriptor, self.path)
+        file = MappedFile(path, "GGUF file")
+        with file.opened() as descriptor:
+            header = read_header(descriptor, file.path)
+        super().__init__(file, header.tensors)
         self.metadata: Final[Mapping[str, Value]] = header.metadata
-        self._tensors: Final = header.tensors
-
-    def keys(self) -> Iterator[str]:
-        """The names, in the order of the data."""
-        return iter(self._tensors)
-
-    def has(self, key: str) -> bool:
-        """Whether the file has this tensor."""
-        return key in self._tensors
 
     def spec(self, key: str) -> TensorSpec:
         """The shape, and the dtype that reading gives: f32 for packed tensors.
@@ -119,26 +110,17 @@ class GgufFile:
             return flat.reshape(*tensor.shape[:-1], 0)
         return flat.reshape(*tensor.shape[:-1], tensor.nbytes // max(1, int(np.prod(tensor.shape[:-1]))))
 
-    def origin(self, key: str) -> str:
-        """The file's path."""
-        self._found(key)
-        return self.path
+    def packed_as(self, key: str) -> str | None:
+        """As ``encoding``: packed matrices are given as they are stored."""
+        return self.encoding(key) if len(self._found(key).shape) == 2 else None
 
-    def close(self) -> None:
-        """Lets go of the map. Live views keep it, and it goes with the last of them. Closing twice is harmless."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _found(self, key: str) -> GgufTensor:
-        tensor = self._tensors.get(key)
-        if tensor is None:
-            raise CheckpointError(f"{self.path}: no tensor {key!r}{near_names(key, self._tensors)}")
-        return tensor
+    def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows of ``read_packed``, of a matrix; else as ``read_rows``."""
+        tensor = self._readable(key)
+        check_rows(tensor.shape, start, stop, key, self.path)
+        rows = self.read_packed(key)[start:stop]
+        self._file.will_read(tensor.begin + start * (tensor.nbytes // max(1, tensor.shape[0])), rows.nbytes)
+        return rows
 
     def _readable(self, key: str) -> GgufTensor:
         tensor = self._found(key)
@@ -149,9 +131,6 @@ class GgufFile:
                 "take a file in one of these, or convert the model again"
             )
         return tensor
-
-    def _bytes(self, begin: int, count: int) -> np.ndarray:
-        return np.frombuffer(self._file.mapped(), np.uint8, count, begin)
 
     def _plain(self, tensor: GgufTensor) -> np.ndarray:
         flat = self._bytes(tensor.begin, tensor.nbytes)

@@ -44,7 +44,7 @@ class VisionTower(Module):
     def __init__(self, config: VisionConfig, dtype: DType) -> None:
         hidden = config.stack.hidden
         self.patches = PatchEmbedding(config.channels, hidden, config.patch, dtype=dtype)
-        self.positions = Embedding(config.tokens, hidden, dtype=dtype)
+        self.positions = Embedding(config.tokens, hidden, dtype=dtype, packable=False)
         self.encoder = EncoderStack(config.stack, dtype)
         self.norm = layer_norm(config.stack, dtype)
         self.head = PoolingHead(config.stack, dtype) if config.pooled else None

@@ -7,7 +7,7 @@ from lang_core import Argument, DType, EntryPoint, ExecutionContext, Module, Ten
 from transformer_core._conv1d import Conv1d
 from transformer_core._embedding import Embedding
 from transformer_core._kv_cache import KVCache, cache_spec
-from transformer_core._logits import logits_of
+from transformer_core._logits import NEXT_IDS, logits_of, next_ids_of
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.models._model import DEFAULT_SEQUENCE, Model, ModelFamily, Sizes, check_size
 from transformer_core.models.encoders._stack import EncoderStack, layer_norm
@@ -24,7 +24,7 @@ class WhisperEncoder(Module):
         hidden = config.stack.hidden
         self.conv1 = Conv1d(config.mels, hidden, _TAPS, padding=1, dtype=dtype)
         self.conv2 = Conv1d(hidden, hidden, _TAPS, stride=FRAMES_PER_POSITION, padding=1, dtype=dtype)
-        self.embed_positions = Embedding(config.sources, hidden, dtype=dtype)
+        self.embed_positions = Embedding(config.sources, hidden, dtype=dtype, packable=False)
         self.stack = EncoderStack(config.stack, dtype)
         self.norm = layer_norm(config.stack, dtype)
 
@@ -127,7 +127,7 @@ class WhisperForConditionalGeneration(Model[WhisperConfig]):
                 x = ctx.ops.dynamic_slice(x, (0, last[0], 0), (sizes.batch, 1, x.shape[2]))
             logits = self.logits(ctx, ctx.ops.reshape(x, (sizes.batch, x.shape[2])))
             tensors = [tensor for cache in updated for tensor in cache.tensors]
-            return {"logits": logits, **dict(zip(caches, tensors, strict=True))}
+            return {"logits": logits, **dict(zip(caches, tensors, strict=True)), NEXT_IDS: next_ids_of(ctx, logits)}
 
         arguments = (
             _token_ids(sizes.batch, tokens),

@@ -42,6 +42,8 @@ class LessOne(Stored):
     The difference is exact for sums of 1/2 and more, so that the norm finds the very sum again.
     """
 
+    keeps_rows = False
+
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
         """A copy, in the stored dtype."""
         stored = super().rows(source, start, stop)

@@ -1,0 +1,43 @@
+"""Calls of helper functions."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from compile_hlo.emit._emitter import Emitter
+from compile_hlo.emit._forms import ArgumentParameters
+from compile_hlo.emit._types import tensor_type
+from lang_core import TensorSpec
+
+_NO_PARAMETERS: Final = ArgumentParameters()  # a helper function is given all that it computes with
+
+
+def call_helper(
+    e: Emitter,
+    name: str,
+    given: Sequence[tuple[str, TensorSpec]],
+    results: Sequence[TensorSpec],
+    body: Callable[[Emitter], Sequence[str]],
+) -> str:
+    """Calls a helper function, whose body finds its arguments as %a0, %a1, ...; returns the name of what it gives.
+
+    Args:
+        e: of the caller.
+        name: of the function: it says all that the body depends on.
+        given: names and specs of the arguments.
+        results: specs.
+        body: writes the function and returns the names of its results.
+    """
+    kinds = [tensor_type(spec) for _, spec in given]
+    made = ", ".join(map(tensor_type, results))
+
+    def text() -> str:
+        lines: list[str] = []
+        inner = Emitter(lines.append, _NO_PARAMETERS, helpers=e.helpers)
+        found = body(inner)
+        inner.line(f"return {', '.join(found)} : {made}")
+        heads = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(kinds))
+        return f"({heads}) -> ({made}) {{\n{''.join(lines)}  }}\n"
+
+    target = e.helpers.add(name, text)
+    names = ", ".join(each for each, _ in given)
+    return e.new(f"func.call {target}({names}) : ({', '.join(kinds)}) -> ({made})", len(results))

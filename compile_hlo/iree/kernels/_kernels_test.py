@@ -1,0 +1,74 @@
+"""Kernels against the eager op, on sizes that fit their tiles and sizes that do not."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from compile_hlo.iree import Session, compile_module, target_named
+from compile_hlo.iree.kernels import CpuKernels
+from lang_core import ENCODINGS, Argument, EagerExecutionContext, Encoding, EntryPoint, ExecutionContext, Tensor
+from lang_core import TensorSpec as Spec
+
+_VNNI = target_named("llvm-cpu").kernels == CpuKernels(vnni=True)
+_KERNELS = [
+    pytest.param(True, marks=() if _VNNI else pytest.mark.skip(reason="this CPU has no AVX-512 VNNI"), id="vnni"),
+    pytest.param(False, id="vector"),
+]
+# (rows, outputs, columns): of several workgroups, of groups of rows that are not full, of an odd number of blocks.
+_SIZES = (
+    (1, 256, 2048), (1, 37, 192), (1, 3, 64), (1, 22, 96), (2, 48, 160), (7, 16, 32), (8, 80, 1056), (21, 32, 2112),
+    (3, 5, 64),
+)  # fmt: skip
+
+
+def _entry_point(sizes: tuple[int, int, int], encoding: Encoding) -> EntryPoint:
+    rows, outputs, columns = sizes
+
+    def fn(ctx: ExecutionContext, x: Tensor, w: Tensor) -> dict[str, Tensor]:
+        q, scale, total = ctx.ops.block_quantize(x)
+        return {"y": ctx.ops.packed_linear(x, w, encoding), "q": q, "scale": scale, "total": total}
+
+    packed = encoding.packed(Spec((outputs, columns), "f32"))
+    name = f"linear_{rows}_{outputs}_{columns}"
+    return EntryPoint(name, fn, (Argument("x", Spec((rows, columns), "f32")), Argument("w", packed)))
+
+
+def _inputs(sizes: tuple[int, int, int], encoding: Encoding) -> list[np.ndarray[Any, Any]]:
+    rows, outputs, columns = sizes
+    rng = np.random.default_rng(sum(sizes))
+    x = rng.standard_normal((rows, columns)).astype(np.float32)
+    x[0, :32] = 0
+    weight = rng.standard_normal((outputs, columns)).astype(np.float32)
+    packed = encoding.pack(weight)
+    packed.reshape(outputs, -1, encoding.block_bytes)[:, 0, 2] = -128  # no quantiser makes it, and a file may have it
+    return [x, packed]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
+@pytest.mark.parametrize("vnni", _KERNELS)
+def test_kernels_compute_what_the_eager_op_does(vnni: bool, encoding: Encoding, tmp_path: Path):
+    points = [_entry_point(sizes, encoding) for sizes in _SIZES]
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    with module.open("w") as file:
+        lower_module(points, file.write, ExternalParameters())
+    target = dataclasses.replace(target_named("llvm-cpu"), kernels=CpuKernels(vnni=vnni))
+    report = compile_module(module, compiled, target)
+    assert len(report.kernels) == 2 * len(_SIZES)
+    assert {"avx512-vnni-matvec", "avx512-vnni-matmul"} <= set(report.kernels.values()) or not vnni
+    with Session(compiled, "local-task") as session:
+        for point, sizes in zip(points, _SIZES, strict=True):
+            inputs = _inputs(sizes, encoding)
+            expected = point(ctx := EagerExecutionContext(), *map(ctx.constant, inputs))
+            for tensor, (name, wanted) in zip(session.function(point.name)(*inputs), expected.items(), strict=True):
+                error = f"{sizes}, {name}"
+                if name in ("q", "total"):
+                    np.testing.assert_array_equal(tensor.numpy(), wanted.numpy(), err_msg=error)
+                else:
+                    np.testing.assert_allclose(
+                        tensor.numpy(), wanted.numpy(), rtol=0, atol=2e-6 * np.abs(wanted.numpy()).max(), err_msg=error
+                    )

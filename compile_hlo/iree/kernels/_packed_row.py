@@ -1,0 +1,57 @@
+"""Parts of kernels that read packed rows."""
+
+from typing import Final
+
+from compile_hlo.iree.kernels._text import Buffer, listed
+from lang_core import BLOCK, Encoding
+
+# As unsigned bytes: what is to be subtracted of each after a product with signed ones.
+OFFSET: Final = {"q8_0": 128, "q4_0": 8}
+
+
+def packed_buffers(rows: int, outputs: int, columns: int, encoding: Encoding) -> tuple[Buffer, ...]:
+    """q, scale, total, the packed weight, and the result y."""
+    blocks = columns // BLOCK
+    return (
+        Buffer("q", rows * columns, "i8"),
+        Buffer("scale", rows * blocks, "f32"),
+        Buffer("total", rows * blocks, "i32"),
+        Buffer("w", outputs * blocks * encoding.block_bytes, "i8"),
+        Buffer("y", rows * outputs, "f32"),
+    )
+
+
+def wanted_workgroups(outputs: int, columns: int, encoding: Encoding) -> int:
+    """Enough for threads that are not equally fast, each with a few hundred KiB of weights."""
+    weight_bytes = outputs * (columns // BLOCK) * encoding.block_bytes
+    return max(4, min(64, weight_bytes >> 18))
+
+
+def unsigned_pair(encoding: Encoding, first: str, second: str, name: str, w: str) -> list[str]:
+    """Lines that make ``%name`` vector<64xi8> of the integers of two blocks, unsigned: 32 of each, in their order.
+
+    Args:
+        encoding: of the weight.
+        first: the index of the first block's integers.
+        second: of the second's.
+        name: of the result; others begin with it.
+        w: the weight's type.
+
+    ``%flip`` (vector<64xi8> of the offset), ``%nibble`` and ``%four`` (vector<32xi8>) are to be there.
+    """
+    stored = BLOCK * encoding.bits // 8
+    kind = f"vector<{stored}xi8>"
+    lines = [
+        f"%{name}_a = vector.load %w[{first}] : {w}, {kind}",
+        f"%{name}_b = vector.load %w[{second}] : {w}, {kind}",
+        f"%{name}_ab = vector.shuffle %{name}_a, %{name}_b {listed(range(2 * stored))} : {kind}, {kind}",
+    ]
+    if encoding.bits == 8:
+        return [*lines, f"%{name} = arith.xori %{name}_ab, %flip : vector<64xi8>"]
+    order = [*range(16), *range(32, 48), *range(16, 32), *range(48, 64)]
+    return [
+        *lines,
+        f"%{name}_low = arith.andi %{name}_ab, %nibble : vector<32xi8>",
+        f"%{name}_high = arith.shrui %{name}_ab, %four : vector<32xi8>",
+        f"%{name} = vector.shuffle %{name}_low, %{name}_high {listed(order)} : vector<32xi8>, vector<32xi8>",
+    ]

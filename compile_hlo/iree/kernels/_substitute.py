@@ -1,0 +1,117 @@
+"""Puts kernels in the place of helper functions, in a module's text."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from compile_hlo.iree.kernels._attention import AttentionSizes, attention_kernel
+from compile_hlo.iree.kernels._quantize import quantize_kernel
+from compile_hlo.iree.kernels._text import Kernel, entry_name
+from compile_hlo.iree.kernels._vector import vector_kernel
+from compile_hlo.iree.kernels._vnni_matmul import ROWS, matmul_kernel
+from compile_hlo.iree.kernels._vnni_matvec import matvec_kernel
+from lang_core import Encoding, encoding_named
+
+_QUANTIZE: Final = re.compile(r"block_quantize\.(?P<rows>\d+)x(?P<columns>\d+)")
+_LINEAR: Final = re.compile(r"packed_linear\.(?P<encoding>\w+)\.(?P<rows>\d+)x(?P<outputs>\d+)x(?P<columns>\d+)")
+_ATTENTION: Final = re.compile(
+    r"cached_attention\.(?P<dtype>\w+)\.(?P<sizes>\d+(?:x\d+){7})\.(?P<scale>m?0x[\da-fmp.]+)"
+)
+_HEAD: Final = re.compile(
+    r"  func\.func private @(?P<name>(?:block_quantize|packed_linear|cached_attention)\.[\w.]+)"
+    r"\((?P<arguments>.*)\) -> \((?P<results>.*)\) \{\n"
+)
+_END: Final = "  }\n"
+_VNNI: Final = frozenset({"avx512f", "avx512bw", "avx512vl", "avx512_vnni"})
+
+
+@dataclass(frozen=True, slots=True)
+class CpuKernels:
+    """Which kernels a CPU gets.
+
+    Attributes:
+        vnni: whether those for AVX-512 VNNI.
+    """
+
+    vnni: bool = False
+
+    @staticmethod
+    def of(features: Iterable[str]) -> "CpuKernels":
+        """Those for a CPU with these features, as /proc/cpuinfo calls them."""
+        return CpuKernels(_VNNI.issubset(features))
+
+    def kernel(self, function: str) -> Kernel | None:
+        """The kernel for a helper function; None where the compiler's code is to be taken."""
+        found = _QUANTIZE.fullmatch(function)
+        if found is not None:
+            return quantize_kernel(int(found["rows"]), int(found["columns"]))
+        found = _ATTENTION.fullmatch(function)
+        if found is not None:
+            return _attention(
+                found["dtype"],
+                tuple(map(int, found["sizes"].split("x"))),
+                float.fromhex(found["scale"].replace("m", "-")),
+            )
+        found = _LINEAR.fullmatch(function)
+        if found is None:
+            return None
+        sizes = int(found["rows"]), int(found["outputs"]), int(found["columns"])
+        return self._linear(*sizes, encoding_named(found["encoding"]))
+
+    def _linear(self, rows: int, outputs: int, columns: int, encoding: Encoding) -> Kernel:
+        if self.vnni and rows == 1 and columns % 64 == 0:
+            return matvec_kernel(outputs, columns, encoding)
+        if self.vnni and rows > 1 and outputs % ROWS == 0:
+            return matmul_kernel(rows, outputs, columns, encoding)
+        return vector_kernel(rows, outputs, columns, encoding)
+
+
+def _attention(dtype: str, sizes: tuple[int, ...], scale: float) -> Kernel | None:
+    found = AttentionSizes(*sizes)
+    return attention_kernel(found, dtype, scale) if found.fit() else None
+
+
+@dataclass(slots=True)
+class Substitution:
+    """A module's text with kernels in it.
+
+    Attributes:
+        kernels: of a target.
+        used: the kernel's name, by function, of those that were put in so far.
+    """
+
+    kernels: CpuKernels
+    used: dict[str, str] = field(default_factory=dict)
+
+    def lines(self, source: Iterable[str]) -> Iterator[str]:
+        """The lines of the module; the lines before the first helper function are where they were."""
+        lines = iter(source)
+        for line in lines:
+            head = _HEAD.fullmatch(line)
+            kernel = None if head is None else self.kernels.kernel(head["name"])
+            if head is None or kernel is None:
+                yield line
+                continue
+            for inner in lines:
+                if inner == _END:
+                    break
+            self.used[head["name"]] = kernel.name
+            yield _call(head["name"], head["arguments"], head["results"])
+            yield kernel.executable(head["name"])
+
+
+def _call(name: str, arguments: str, results: str) -> str:
+    """The helper function with a dispatch of the kernel as its body."""
+    names, kinds = zip(*(each.split(": ", 1) for each in arguments.split(", %")), strict=True)
+    operands = ", ".join(f"%{each.removeprefix('%')}" for each in names)
+    made = [f"%r{i}" for i in range(len(results.split(", ")))]
+    count = f":{len(made)}" if len(made) > 1 else ""
+    found = ", ".join(f"%r#{i}" for i in range(len(made))) if count else "%r"
+    return (
+        f"  func.func private @{name}({arguments}) -> ({results}) {{\n"
+        f"    %r{count} = flow.dispatch @kernel.{name}::@{entry_name(name)}({operands}) : ({', '.join(kinds)}) -> "
+        f"{f'({results})' if count else results}\n"
+        f"    return {found} : {results}\n"
+        "  }\n"
+    )

@@ -1,0 +1,102 @@
+"""How kernels are written: functions over buffers, in MLIR's vector dialect, that a module calls as dispatches."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_EXECUTABLE: Final = """\
+  stream.executable private @{symbol} {{
+    stream.executable.export public @{entry} workgroups() -> (index, index, index) {{
+      %x = arith.constant {workgroups} : index
+      %one = arith.constant 1 : index
+      stream.return %x, %one, %one : index, index, index
+    }}
+    builtin.module {{
+      func.func @{entry}({bindings}) {{
+        %c0 = arith.constant 0 : index
+        %workgroup = stream.dispatch.workgroup.id[0] : index
+{views}
+{body}
+        return
+      }}
+    }}
+  }}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A kernel's argument or result.
+
+    Attributes:
+        name: of its memref in the kernel's text, without the ``%``.
+        elements: how many it has.
+        kind: of the elements.
+    """
+
+    name: str
+    elements: int
+    kind: str
+
+    @property
+    def memref(self) -> str:
+        """The type of a flat view."""
+        return f"memref<{self.elements}x{self.kind}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A dispatch.
+
+    Attributes:
+        name: what kernel_config.json says.
+        buffers: arguments, then results.
+        workgroups: how many run; each finds its number in ``%workgroup``.
+        body: ops on memrefs that are called as the buffers are; ``%c0`` is there.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    workgroups: int
+    body: str
+
+    def executable(self, function: str) -> str:
+        """The module-level text of the kernel that serves a function of this name."""
+        bindings = ", ".join(f"%b_{buffer.name}: !stream.binding" for buffer in self.buffers)
+        view = "        %{name} = stream.binding.subspan %b_{name}[%c0] : !stream.binding -> {memref}"
+        views = "\n".join(view.format(name=buffer.name, memref=buffer.memref) for buffer in self.buffers)
+        return _EXECUTABLE.format(
+            symbol=f"kernel.{function}",
+            entry=entry_name(function),
+            workgroups=self.workgroups,
+            bindings=bindings,
+            views=views,
+            body=textwrap.indent(textwrap.dedent(self.body), "        "),
+        )
+
+
+def entry_name(function: str) -> str:
+    """The name of a kernel's function in machine code; executables are linked into one library."""
+    return function.replace(".", "_")
+
+
+def constants(numbers: Sequence[int]) -> str:
+    """Index constants ``%c<number>``, each once."""
+    return "\n".join(f"%c{number} = arith.constant {number} : index" for number in sorted({*numbers} - {0}))
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """A shuffle's mask."""
+    return f"[{', '.join(map(str, numbers))}]"
+
+
+def share(total: int, unit: int, wanted: int) -> tuple[int, int]:
+    """How ``total`` rows are shared out: (rows of a workgroup, a multiple of ``unit``; workgroups).
+
+    >>> share(5632, 4, 16), share(10, 4, 16)
+    ((352, 16), (4, 3))
+    """
+    each = -(-total // wanted)
+    each = -(-each // unit) * unit
+    return each, -(-total // each)

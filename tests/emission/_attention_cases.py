@@ -1,0 +1,41 @@
+"""Cases of attention over a cache."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from lang_core import DType, bf16, f16, f32
+from tests.emission._cases import Case
+
+_RNG_SEED: Final = 22
+_ULPS: Final = {"f32": 64.0, "bf16": 4.0, "f16": 4.0}
+
+
+def _cases(dtype: DType) -> Iterator[Case]:
+    rng = np.random.default_rng(_RNG_SEED)
+    fn = lambda c, q, k, v, bias: c.ops.cached_attention(q, k, v, bias, 0.25)  # noqa: E731
+    # (B, K, G, T, H, S, H', rows of the bias)
+    for name, sizes in (("one", (1, 2, 3, 1, 16, 20, 32, 1)), ("several", (2, 1, 2, 3, 8, 5, 4, 2))):
+        batch, shared, group, queries, size, keys, values, rows = sizes
+        shapes = (batch, shared, group, queries, size), (batch, shared, keys, size), (batch, shared, keys, values)
+        q, k, v = (rng.standard_normal(shape).astype(dtype.numpy) for shape in shapes)
+        bias = rng.standard_normal((rows, queries, keys)).astype(np.float32)
+        bias[:, :, 3:5] = -1e30
+        case = f"cached_attention_{name}_{dtype.name}"
+        yield Case("cached_attention", case, dtype, fn, (q, k, v, bias), ulps=_ULPS[dtype.name])
+
+
+def _beyond() -> Case:
+    """Infinity and NaN among the values go through."""
+    rng = np.random.default_rng(_RNG_SEED)
+    q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, 1, 2, 1, 4), (1, 1, 3, 4), (1, 1, 3, 5)))
+    v[0, 0, 1, 2], v[0, 0, 2, 4] = np.inf, np.nan
+    fn = lambda c, q, k, v, bias: c.ops.cached_attention(q, k, v, bias, 0.25)  # noqa: E731
+    bias = np.zeros((1, 1, 3), np.float32)
+    return Case("cached_attention", "cached_attention_beyond", f32, fn, (q, k, v, bias), ulps=64)
+
+
+# What devices need not get right.
+ATTENTION_BEYOND: Final = (_beyond(),)
+ATTENTION_CASES: Final = tuple(case for dtype in (f32, bf16, f16) for case in _cases(dtype))

@@ -1,0 +1,71 @@
+"""Cases of block-quantised weights."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from lang_core import BLOCK, ENCODINGS, Encoding, bf16, f16, f32
+from tests.emission._cases import Array, Case
+
+_RNG_SEED: Final = 21
+# Of scales: the smallest and largest with and without an exponent, both zeros, neighbours of powers of two.
+_HALVES: Final = (0, 1, 2, 3, 0x3FF, 0x400, 0x401, 0x7FF, 0x800, 0x3BFF, 0x3C00, 0x3C01, 0x5555, 0x7BFE, 0x7BFF)
+_BEYOND: Final = (0x7C00, 0x7C01, 0x7E00, 0x7FFF)  # infinity and NaN
+
+
+def packed_blocks(encoding: Encoding, scales: Array) -> Array:
+    """i8 [.., bytes] of drawn integers, one block for each f16 of the last axis."""
+    rng = np.random.default_rng(_RNG_SEED)
+    stored = rng.integers(0, 256, (*scales.shape, encoding.block_bytes - 2)).astype(np.uint8)
+    bytes_ = np.ascontiguousarray(scales).view(np.uint8).reshape(*scales.shape, 2)
+    return np.concatenate([bytes_, stored], axis=-1).reshape(*scales.shape[:-1], -1).view(np.int8)
+
+
+def _quantize_cases() -> Iterator[Case]:
+    rng = np.random.default_rng(_RNG_SEED)
+    for dtype in (f32, bf16, f16):
+        x = rng.standard_normal((2, 3, 2 * BLOCK)).astype(np.float32)
+        x[0, 0, :BLOCK], x[0, 1, :BLOCK], x[1, 2, BLOCK:] = 0, -0.0, 2.0**-110
+        x[1, 0] *= 1000
+        fn = lambda c, x: c.ops.block_quantize(x)  # noqa: E731
+        yield Case("block_quantize", f"block_quantize_{dtype.name}", dtype, fn, (x.astype(dtype.numpy),), ulps=2)
+
+
+def _encoded_cases(encoding: Encoding) -> Iterator[Case]:
+    rng, name = np.random.default_rng(_RNG_SEED), encoding.name
+    scales = (rng.standard_normal((5, 3)) / 16).astype(np.float16)
+    weight = packed_blocks(encoding, scales)
+    x = rng.standard_normal((2, 1, 3 * BLOCK)).astype(np.float32)
+    product = lambda c, x, w: c.ops.packed_linear(x, w, encoding)  # noqa: E731
+    yield Case("packed_linear", f"packed_linear_{name}", f32, product, (x, weight), ulps=64)
+    line = lambda c, x, w: c.ops.packed_linear(c.ops.reshape(x, (-1,)), w, encoding)  # noqa: E731
+    yield Case("packed_linear", f"packed_linear_one_row_{name}", f32, line, (x[0, 0], weight), ulps=64)
+    halves = np.array([[*_HALVES, *(each | 0x8000 for each in _HALVES)]], np.uint16).view(np.float16)
+    packed: tuple[Any, ...] = (packed_blocks(encoding, halves.T),)
+    for dtype in (f32, bf16):
+        fn = lambda c, w, d=dtype: c.ops.dequantize(w, encoding, d)  # noqa: E731
+        yield Case("dequantize", f"dequantize_{name}_{dtype.name}", dtype, fn, packed)
+    beyond = np.array([_BEYOND, [each | 0x8000 for each in _BEYOND]], np.uint16).view(np.float16)
+    fn = lambda c, w: c.ops.dequantize(w, encoding)  # noqa: E731
+    yield Case("dequantize", f"dequantize_beyond_{name}", f32, fn, (packed_blocks(encoding, beyond),))
+
+
+def _beyond_cases() -> Iterator[Case]:
+    """Infinity and NaN go through; integers of such blocks are unspecified."""
+    x = np.ones((2, 2 * BLOCK), np.float32)
+    x[0, 3], x[1, 40] = np.inf, np.nan
+    yield Case("block_quantize", "block_quantize_beyond", f32, lambda c, x: c.ops.block_quantize(x)[1], (x,))
+    for encoding in ENCODINGS.values():
+        scales = np.array([[np.inf], [np.nan], [1.0]], np.float16)
+        weight = packed_blocks(encoding, scales).view(np.uint8)
+        weight[:, 2:] = 0x99 if encoding.bits == 4 else 1
+        fn = lambda c, x, w, e=encoding: c.ops.packed_linear(x, w, e)  # noqa: E731
+        row = np.ones((1, BLOCK), np.float32)
+        name = f"packed_linear_beyond_{encoding.name}"
+        yield Case("packed_linear", name, f32, fn, (row, weight.view(np.int8)), ulps=4)
+
+
+# What devices need not get right.
+BEYOND_CASES: Final = tuple(_beyond_cases())
+PACKED_CASES: Final = (*_quantize_cases(), *(case for each in ENCODINGS.values() for case in _encoded_cases(each)))

@@ -1,0 +1,75 @@
+"""Entry points with kernels in them: streamed text is buffered text, and heuristics give the model's own."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from lang_core import EntryPoint
+from lang_core.kernels import ConfigSelectorChain, Executor, Invocation, Kernel, extract_labels_from_hlo_text
+from lang_core.kernels import with_kernels as in_kernels
+from tests.goldens.cases import CASES
+from transformer_core.kernels import composite_kernels
+from transformer_core.models import entry_points, load_model
+
+_NAMES = ("llama_gqa", "qwen3_moe_mixed_4x", "qwen3_next", "gemma3", "olmo2", "deepseek_v3")
+
+
+class Last:
+    """Chooses what is least like the heuristic: the last candidate."""
+
+    def choose(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Any:
+        """A configuration."""
+        return list(kernel.candidate_cfgs(inv))[-1]
+
+
+def _points(name: str, directory: Path) -> tuple[EntryPoint, ...]:
+    (directory / "config.json").write_text(json.dumps(CASES[name].config))
+    model = load_model(directory)
+    return entry_points(model, names=model.ENTRY_POINTS, sequence=70, max_sequence=90)
+
+
+def _with_kernels(points: Sequence[EntryPoint], chooser: Any) -> list[EntryPoint]:
+    executor = Executor(chooser)
+    return [in_kernels(each, composite_kernels(), executor) for each in points]
+
+
+def _text(points: Sequence[EntryPoint], streaming: bool = True) -> str:
+    pieces: list[str] = []
+    lower_module(points, pieces.append, ExternalParameters(), streaming=streaming)
+    return "".join(pieces)
+
+
+def _code(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.lstrip().startswith("//")]
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_what_heuristics_choose_is_the_models_own_text_with_labels(name: str, tmp_path: Path) -> None:
+    points = _points(name, tmp_path)
+    plain, chosen = _text(points), _text(_with_kernels(points, ConfigSelectorChain(policy="heuristics")))
+    assert _code(chosen) == _code(plain)
+    assert not extract_labels_from_hlo_text(plain)
+    ops = {label.partition("#")[2].partition("@")[0] for label in extract_labels_from_hlo_text(chosen)}
+    assert {"linear", "rms_norm", "rope"} <= ops
+
+
+@pytest.mark.parametrize("chooser", [lambda: ConfigSelectorChain(policy="heuristics"), Last], ids=["guessed", "last"])
+@pytest.mark.parametrize("name", _NAMES)
+def test_streamed_text_is_buffered_text(name: str, chooser: Callable[[], Any], tmp_path: Path) -> None:
+    points = _with_kernels(_points(name, tmp_path), chooser())
+    streamed = _text(points, streaming=True)
+    assert streamed == _text(points, streaming=False)
+    plain = _code(_text(_points(name, tmp_path)))
+    assert (_code(streamed) == plain) is (chooser is not Last)
+
+
+def test_alike_layers_stay_one_function(tmp_path: Path) -> None:
+    """A choice depends on the call alone, so what was one block function for all layers is one with kernels, too."""
+    points = _points("llama_gqa", tmp_path)
+    counts = [_text(each).count("func.func private") for each in (points, _with_kernels(points, Last()))]
+    assert counts[0] == counts[1] > 0

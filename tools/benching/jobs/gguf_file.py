@@ -1,0 +1,106 @@
+"""Not measured: writes a Llama checkpoint as a GGUF file whose matrices are all of one type, for a peer.
+
+Names come from the ``gguf`` package, packed rows from its quantisers. One tensor is in memory at a time.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from gguf import (
+    GGML_QUANT_SIZES,
+    MODEL_ARCH,
+    GGMLQuantizationType,
+    GGUFWriter,
+    LlamaFileType,
+    get_tensor_name_map,
+    quants,
+)
+
+from lang_core import TensorSpec
+from tools.benching.jobs._measure import serve
+from transformer_core.checkpoints import SafetensorsCheckpoint
+
+_F32: Final = GGMLQuantizationType.F32
+# Of these llama.cpp wants pairs of neighbours where Hugging Face's checkpoints have halves, to be turned by RoPE.
+_TURNED: Final = {"self_attn.q_proj": "num_attention_heads", "self_attn.k_proj": "num_key_value_heads"}
+_EMBEDDING: Final = "token_embd.weight"
+
+
+def run(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Writes the file; gives the bytes of the weights that a step reads: of the embedding table one row alone.
+
+    Args:
+        arguments: ``checkpoint`` (an untied Llama), ``output``, ``type`` (such as ``F16`` or ``Q8_0``).
+    """
+    directory, kind = Path(arguments["checkpoint"]), GGMLQuantizationType[arguments["type"]]
+    config: dict[str, Any] = json.loads((directory / "config.json").read_text())
+    source = SafetensorsCheckpoint(directory)
+    names = _names(source, config["num_hidden_layers"])
+    writer = GGUFWriter(arguments["output"], "llama")
+    _add_fields(writer, config, arguments["type"])
+    sizes = {name: _announce(writer, name, source.spec(key), kind) for key, name in names.items()}
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for key in names:
+        writer.write_tensor_data(_packed(_turned(key, source.read(key), config), kind))
+    writer.close()
+    source.close()
+    return {"step_bytes": sum(sizes.values()) - sizes[_EMBEDDING]}
+
+
+def _names(source: SafetensorsCheckpoint, layers: int) -> dict[str, str]:
+    known = get_tensor_name_map(MODEL_ARCH.LLAMA, layers)
+    found = {key: known.get_name(key, try_suffixes=(".weight",)) for key in source.keys()}  # noqa: SIM118
+    return {key: name for key, name in found.items() if name is not None}
+
+
+def _announce(writer: GGUFWriter, name: str, spec: TensorSpec, kind: GGMLQuantizationType) -> int:
+    stored = _F32 if spec.ndim == 1 else kind
+    block, size = GGML_QUANT_SIZES[stored]
+    nbytes = spec.size // block * size
+    writer.add_tensor_info(name, spec.shape, np.dtype(np.float32), nbytes, raw_dtype=stored)  # the type is what counts
+    return nbytes
+
+
+def _packed(array: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
+    packed = quants.quantize(array.astype(np.float32), _F32 if array.ndim == 1 else kind)
+    return np.ascontiguousarray(packed).view(np.uint8)
+
+
+def _turned(key: str, array: np.ndarray, config: dict[str, Any]) -> np.ndarray:
+    heads = next((config[field] for part, field in _TURNED.items() if f".{part}." in key), None)
+    if heads is None:
+        return array
+    halves = array.reshape(heads, 2, array.shape[0] // heads // 2, array.shape[1])
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(array.shape)
+
+
+def _add_fields(writer: GGUFWriter, config: dict[str, Any], kind: str) -> None:
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_file_type(_FILE_TYPES[kind])
+    writer.add_tokenizer_model("no_vocab")  # prompts are ids
+
+
+_FILE_TYPES: Final = {
+    "F32": LlamaFileType.ALL_F32,
+    "F16": LlamaFileType.MOSTLY_F16,
+    "BF16": LlamaFileType.MOSTLY_BF16,
+    "Q8_0": LlamaFileType.MOSTLY_Q8_0,
+    "Q4_0": LlamaFileType.MOSTLY_Q4_0,
+}
+
+
+if __name__ == "__main__":
+    serve(run)

@@ -1,0 +1,137 @@
+"""The systems that take turns in the suite ``decode``: bundles and GGUF files of one checkpoint, each in a process."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from compile_hlo.bundle import ARCHIVE, REPORT, Bundle, executable_name
+from compile_hlo.iree import compile_module, target_named
+from lang_core import TensorSpec
+from tools.benching.suites._decode_rows import Group, Row
+from tools.benching.suites._peer import peer_environment
+from tools.benching.suites._plan import Plan
+from tools.benching.suites._run import Runner, environment
+from tools.benching.suites._worker import Worker
+
+_TARGET: Final = "llvm-cpu"
+_EMBEDDING: Final = "model.embed_tokens.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One that is measured.
+
+    Attributes:
+        name: of the case.
+        row: which export it is; None of a peer.
+        kind: the type of a peer's file; None of ours.
+        weights: a bundle, or a GGUF file.
+        step_bytes: the weights that a step reads: of an embedding table, which is no head, one row alone.
+        once: figures that do not change from round to round, by name.
+    """
+
+    name: str
+    row: Row | None
+    kind: str | None
+    weights: Path
+    step_bytes: int
+    once: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything is measured of it: not of peers, nor of bundles compiled otherwise than users get them."""
+        return self.row is not None and not self.row.own_tiles
+
+
+def make_systems(runner: Runner, plan: Plan, group: Group, checkpoint: Path, folder: Path) -> list[System]:
+    """Exports a group's bundles and writes its GGUF files, which leaves all of them in the page cache."""
+    found: list[System] = []
+    for row in group.rows:
+        runner.say(f"exporting {row.name} ...")
+        found.append(
+            _own_tiles(row, found, folder) if row.own_tiles else _export(runner, plan, row, checkpoint, folder)
+        )
+    if plan.peer is not None and plan.peer.settings is not None:
+        found += [_gguf(runner, kind, checkpoint, folder) for kind in group.peers]
+    return found
+
+
+def start(runner: Runner, plan: Plan, system: System) -> Worker:
+    """Starts the process of a system."""
+    if system.kind is None:
+        arguments = json.dumps({"weights": str(system.weights)})
+        return Worker([sys.executable, "-m", "tools.benching.jobs.decode", arguments], environment(), runner.workdir)
+    assert plan.peer is not None
+    threads = len(os.sched_getaffinity(0))
+    command = plan.peer.command(weights=str(system.weights), threads=threads, tokens=plan.capacity)
+    return Worker(command, peer_environment(), runner.workdir)
+
+
+def start_all(runner: Runner, plan: Plan, systems: list[System], stack: contextlib.ExitStack) -> Mapping[str, Worker]:
+    """Starts all of a group, until the stack ends."""
+    workers = {}
+    for system in systems:
+        workers[system.name] = stack.enter_context(start(runner, plan, system))
+        system.once["load_seconds"] = workers[system.name].ready["load_seconds"]
+    return workers
+
+
+def cache_bytes(bundle: Bundle) -> int:
+    """What the caches of one sequence take."""
+    return sum(argument.spec.nbytes for argument in bundle.entry_point("prefill").args if argument.donated)
+
+
+def _export(runner: Runner, plan: Plan, row: Row, checkpoint: Path, folder: Path) -> System:
+    output = folder / row.name
+    places = [f"--model={checkpoint}", f"--output={output}", f"--target={_TARGET}", "--verify=none"]
+    sizes = [f"--sequence={plan.prompt}", f"--max_sequence={plan.capacity}"]
+    runner.command([sys.executable, "-m", "tools.export", *places, *sizes, *row.flags])
+    report: dict[str, Any] = json.loads((output / REPORT).read_text())
+    return System(
+        row.name,
+        row,
+        None,
+        output,
+        _bytes_per_step(Bundle(output)),
+        {"compile_seconds": report["phases"]["compile"]["seconds"]},
+    )
+
+
+def _own_tiles(row: Row, made: list[System], folder: Path) -> System:
+    """An earlier row's bundle, compiled without a tuning spec; the archive is the same file."""
+    like = next(each for each in made if each.row is not None and each.row.flags == row.flags)
+    output = folder / row.name
+    output.mkdir()
+    for file in like.weights.iterdir():
+        if file.name != executable_name(_TARGET):
+            os.link(file, output / file.name)
+    target = dataclasses.replace(target_named(_TARGET), matvec_tiles=None)
+    compile_module(output / "module.mlir", output / executable_name(_TARGET), target)
+    return System(row.name, row, None, output, like.step_bytes)
+
+
+def _bytes_per_step(bundle: Bundle) -> int:
+    sizes = {
+        path: TensorSpec(tuple(each["shape"]), each["dtype"]).nbytes for path, each in bundle.config.parameters.items()
+    }
+    if not bundle.config.model["tied"]:
+        sizes.pop(_EMBEDDING)
+    return sum(sizes.values())
+
+
+def _gguf(runner: Runner, kind: str, checkpoint: Path, folder: Path) -> System:
+    runner.say(f"writing a GGUF file of type {kind} ...")
+    file = folder / f"{kind}.gguf"
+    made = runner.job("tools.benching.jobs.gguf_file", checkpoint=str(checkpoint), output=str(file), type=kind)
+    return System(f"llama.cpp {kind}", None, kind, file, made["step_bytes"])
+
+
+def weights_bytes(system: System) -> int:
+    """What the weights take on the disk: those of the embedding, too."""
+    return (system.weights / ARCHIVE if system.kind is None else system.weights).stat().st_size

@@ -1,0 +1,73 @@
+"""The peer of decode, llama.cpp, in whatever interpreter has it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from lang_core import InputError
+from tools.benching.suites._run import failure
+
+PEERS: Final = ("llama.cpp",)
+
+# A file, not a module: its interpreter knows nothing of ours.
+_PROGRAM: Final = Path(__file__).absolute().parents[1] / "peers" / "llama_cpp_worker.py"
+_MISSING: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """llama.cpp.
+
+    Attributes:
+        python: the interpreter that is to have llama-cpp-python.
+        settings: what it says of itself; None where that interpreter has it not.
+    """
+
+    python: str
+    settings: dict[str, Any] | None
+
+    def command(self, **arguments: Any) -> Sequence[str]:
+        """What starts its program."""
+        return [self.python, str(_PROGRAM), json.dumps(arguments)]
+
+    def about(self) -> str:
+        """What a reader has to know of it."""
+        if self.settings is None:
+            return "llama.cpp: not installed where `--peer_python` points: nothing of it was measured."
+        return (
+            "llama.cpp: llama-cpp-python {version}, file mapped, cache {cache}, flash attention {flash_attention}, "
+            "prompts in pieces of {batch}, {features}.".format(
+                **self.settings | {"features": ", ".join(self.settings["features"])}
+            )
+        )
+
+
+def find_peer(python: str) -> Peer:
+    """Asks an interpreter whether it has llama-cpp-python.
+
+    Raises:
+        InputError: it is no program that can be started.
+        BenchError: llama-cpp-python is there and fails.
+    """
+    peer = Peer(python, None)
+    try:
+        done = subprocess.run(peer.command(), env=peer_environment(), capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise InputError(
+            f"--peer_python={python}: cannot be started ({error.strerror}): name the Python interpreter that has "
+            f"llama-cpp-python (docs/benchmarks.md says how to install it)"
+        ) from None
+    if done.returncode == _MISSING:
+        return peer
+    if done.returncode:
+        raise failure(peer.command(), done.returncode, done.stderr)
+    return Peer(python, json.loads(done.stdout.splitlines()[-1]))
+
+
+def peer_environment() -> dict[str, str]:
+    """The environment without what leads to our own modules."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

@@ -1,0 +1,141 @@
+"""A model's weights, some of them packed in blocks: as the checkpoint has them, or quantised as they are read."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from lang_core import Encoding, InputError, PackedRows, TensorSpec, WeightSource, check_rows, f32
+
+
+class PackedWeights:
+    """Implements ``lang_core.WeightSource``: rows of packed parameters are i8 [rows, bytes of a row].
+
+    What the source has packed in the same encoding is given byte for byte; all else is quantised, a few rows at a time.
+
+    Args:
+        source: the model's weights, under the model's names.
+        encodings: of the parameters that are packed, by name.
+    """
+
+    def __init__(self, source: WeightSource, encodings: Mapping[str, Encoding]) -> None:
+        self._source: Final = source
+        self._encodings: Final = encodings
+
+    def keys(self) -> Iterator[str]:
+        """The source's keys."""
+        return self._source.keys()
+
+    def has(self, key: str) -> bool:
+        """Whether the source has this key."""
+        return self._source.has(key)
+
+    def spec(self, key: str) -> TensorSpec:
+        """That of the packed array, or the source's."""
+        spec, encoding = self._source.spec(key), self._encodings.get(key)
+        return spec if encoding is None else encoding.packed(spec)
+
+    def encoding(self, key: str) -> str | None:
+        """The source's; None of what is packed here, for that is what reading gives."""
+        return None if key in self._encodings else self._source.encoding(key)
+
+    def stored_encoding(self, key: str) -> str | None:
+        """How the source has a tensor packed; None where it does not."""
+        return self._source.encoding(key)
+
+    def packing(self, key: str) -> Encoding | None:
+        """How a parameter is packed; None where it is not."""
+        return self._encodings.get(key)
+
+    def kept(self, key: str) -> bool:
+        """Whether a parameter's bytes are those of the source."""
+        encoding = self._encodings.get(key)
+        return encoding is not None and self._packed_in_source(key, encoding) is not None
+
+    def read(self, key: str) -> np.ndarray:
+        """The whole tensor."""
+        return self.read_rows(key, 0, self.spec(key).shape[0]) if key in self._encodings else self._source.read(key)
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the first axis.
+
+        Raises:
+            InputError: a weight cannot be quantised: it is not finite, or too large for the scales, which are f16.
+        """
+        encoding = self._encodings.get(key)
+        if encoding is None:
+            return self._source.read_rows(key, start, stop)
+        packed = self._packed_in_source(key, encoding)
+        if packed is not None:
+            check_rows(self.spec(key).shape, start, stop, key, self.origin(key))
+            return packed.read_packed_rows(key, start, stop).view(np.int8)
+        rows = self._source.read_rows(key, start, stop).astype(np.float32)
+        largest = encoding.largest_weight
+        if not (np.abs(rows) <= largest).all():  # NaN is not, either
+            row, column = (int(place) for place in np.argwhere(~(np.abs(rows) <= largest))[0])
+            raise InputError(
+                f"parameter {key!r}: element [{start + row}, {column}] in {self.origin(key)} is {rows[row, column]:g}, "
+                f"which {encoding.name} has no block for (the largest is {largest:g}): export without --quantize"
+            )
+        return encoding.pack(rows)
+
+    def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """As ``MatrixRows``, where the source is one: packed parameters are matrices."""
+        if key in self._encodings:
+            return self.read_rows(key, start, stop)
+        return self._source.read_matrix_rows(key, start, stop)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def origin(self, key: str) -> str:
+        """The source's."""
+        return self._source.origin(key)
+
+    def _packed_in_source(self, key: str, encoding: Encoding) -> PackedRows | None:
+        source = self._source
+        return source if isinstance(source, PackedRows) and source.packed_as(key) == encoding.name else None
+
+
+class DequantizedWeights:
+    """The same weights with packed ones unpacked, exactly, to f32: what packed arithmetic is held to.
+
+    Args:
+        source: the weights.
+    """
+
+    def __init__(self, source: PackedWeights) -> None:
+        self._source: Final = source
+
+    def keys(self) -> Iterator[str]:
+        """The source's keys."""
+        return self._source.keys()
+
+    def has(self, key: str) -> bool:
+        """Whether the source has this key."""
+        return self._source.has(key)
+
+    def spec(self, key: str) -> TensorSpec:
+        """The weight's: f32 where it is packed."""
+        spec, encoding = self._source.spec(key), self._source.packing(key)
+        if encoding is None:
+            return spec
+        columns = encoding.columns(spec.shape[-1])
+        assert columns is not None
+        return TensorSpec((*spec.shape[:-1], columns), f32)
+
+    def encoding(self, key: str) -> str | None:
+        """That of what is packed."""
+        found = self._source.packing(key)
+        return self._source.encoding(key) if found is None else found.name
+
+    def read(self, key: str) -> np.ndarray:
+        """The whole tensor."""
+        encoding, stored = self._source.packing(key), self._source.read(key)
+        return stored if encoding is None else encoding.unpacked(stored)
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the first axis."""
+        encoding, rows = self._source.packing(key), self._source.read_rows(key, start, stop)
+        return rows if encoding is None else encoding.unpacked(rows)
+
+    def origin(self, key: str) -> str:
+        """The source's."""
+        return self._source.origin(key)

@@ -1,0 +1,106 @@
+"""Where drafts come from: tokens that may follow, guessed cheaply."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from lang_core import ConfigError
+from transformer_core.generation._prediction import Prediction
+from transformer_core.generation._prompt import CachedModel, PromptMemory, common_length, run_prompt
+
+
+class Drafter(Protocol):
+    """Guesses what follows. It may be wrong: the model that is generated with has the last word."""
+
+    def propose(self, history: Sequence[int], count: int) -> Sequence[int]:
+        """Up to ``count`` tokens, 1 or more, that may follow ``history``; none where there is no guess."""
+        ...
+
+
+class PromptLookup:
+    """Finds the last tokens earlier in the text, and proposes what followed there. For one answer.
+
+    The longest run of tokens is tried first, and of its places the latest one. Where what followed reaches the end of
+    the text it goes on with itself: a text that repeats is expected to go on repeating.
+
+    >>> PromptLookup(2).propose([7, 1, 2, 3, 4, 1, 2], 3)
+    [3, 4, 1]
+    >>> PromptLookup(2).propose([1, 2, 1, 2], 5)
+    [1, 2, 1, 2, 1]
+    """
+
+    def __init__(self, longest: int = 3) -> None:
+        """Tries the last ``longest`` tokens, then fewer, but not a single one unless ``longest`` is 1.
+
+        Raises:
+            ConfigError: ``longest`` is below 1.
+        """
+        if longest < 1:
+            raise ConfigError(f"prompt lookup: the tokens to look for: expected at least 1; found {longest}")
+        self._sizes: Final = range(longest, min(longest, 2) - 1, -1)
+        self._follows: Final[dict[tuple[int, ...], int]] = {}
+        self._known = 0  # runs that end before this place are in _follows
+
+    def propose(self, history: Sequence[int], count: int) -> list[int]:
+        """What followed; ``history`` is that of the last call and more."""
+        for end in range(max(self._known, 1), len(history)):
+            for size in self._sizes:
+                if size <= end:
+                    self._follows[tuple(history[end - size : end])] = end
+        self._known = len(history)
+        for size in self._sizes:
+            place = self._follows.get(tuple(history[-size:])) if size <= len(history) else None
+            if place is not None:
+                return _read_on(history, place, count)
+        return []
+
+
+def _read_on(history: Sequence[int], place: int, count: int) -> list[int]:
+    found: list[int] = []
+    for at in range(place, place + count):
+        found.append(history[at] if at < len(history) else found[at - len(history)])
+    return found
+
+
+class DraftModel:
+    """Proposes what a smaller model of the same vocabulary finds likeliest. For one answer."""
+
+    def __init__(self, model: CachedModel, memory: PromptMemory | None = None) -> None:
+        """Drafts with a model.
+
+        Args:
+            model: its caches are filled. Tokens that were turned down are taken back by going on from an earlier
+                position.
+            memory: of what its caches hold of earlier prompts; None where they are empty.
+
+        Raises:
+            ConfigError: the model has a state, from which no token can be taken back.
+        """
+        if model.recurrent:
+            raise ConfigError("a draft model with a state cannot take tokens back that were turned down: take another")
+        self._model: Final = model
+        self._memory: Final = memory
+        self._seen: list[int] = []
+
+    def propose(self, history: Sequence[int], count: int) -> list[int]:
+        """The likeliest tokens; as many as the caches have room for."""
+        count = min(count, self._model.capacity - len(history) + 1)  # the last one is not fed
+        if count < 1:
+            return []
+        found: list[int] = []
+        prediction = self._read(history)
+        while (likeliest := prediction.likeliest()) >= 0:  # else its logits are not finite: it has no guess
+            found.append(likeliest)
+            if len(found) == count:
+                break
+            prediction = self._model.decode(likeliest, len(self._seen))
+            self._seen.append(likeliest)
+        return found
+
+    def _read(self, history: Sequence[int]) -> Prediction:
+        """Feeds what the caches lack; what comes after the last token."""
+        if not self._seen:
+            self._seen = list(history)
+            return run_prompt(self._model, history, self._memory)
+        known = min(common_length(self._seen, history), len(history) - 1)
+        self._seen = list(history)
+        return [self._model.decode(history[position], position) for position in range(known, len(history))][-1]

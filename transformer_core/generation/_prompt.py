@@ -1,0 +1,107 @@
+"""A prompt into the caches, piece by piece; pieces that an earlier prompt has left there are not run again."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from lang_core import InputError
+from transformer_core.generation._prediction import Prediction
+
+
+class CachedModel(Protocol):
+    """A causal language model that keeps keys and values of what it has seen. Batch 1.
+
+    Attributes:
+        chunk: how many tokens one call of ``prefill`` takes.
+        capacity: how many positions the caches hold.
+        recurrent: whether some layer has a state that every token changes for good: no token is given twice then.
+    """
+
+    chunk: int
+    capacity: int
+    recurrent: bool
+
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Prediction:
+        """Appends ``token_ids`` i32 [1, chunk] at ``position``; what comes after row ``last``."""
+        ...
+
+    def decode(self, token_id: int, position: int) -> Prediction:
+        """Appends one token at ``position``; what comes after it."""
+        ...
+
+
+class PromptMemory(Protocol):
+    """Knows what a model's caches hold of earlier prompts: of pieces of ``chunk`` tokens that were run whole."""
+
+    def restore(self, token_ids: Sequence[int]) -> int:
+        """Makes the caches those of the first of these tokens, of as many as can be.
+
+        Returns:
+            Of how many: a multiple of ``chunk``; 0 where nothing fits, and states are empty then.
+        """
+        ...
+
+    def keep(self, token_ids: Sequence[int]) -> None:
+        """Notes that the caches hold just these tokens now, a multiple of ``chunk``."""
+        ...
+
+
+def common_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two sequences have in common at their beginnings."""
+    pairs = zip(a, b, strict=False)
+    return next((i for i, (one, other) in enumerate(pairs) if one != other), min(len(a), len(b)))
+
+
+def check_room(prompt: Sequence[int], new_tokens: int, capacity: int, which: str = "prompt") -> None:
+    """Checks that a prompt and what follows fit into caches of so many positions.
+
+    Raises:
+        InputError: they do not, or the prompt is empty; ``which`` says which one.
+    """
+    wanted = len(prompt) + new_tokens - 1  # the last new token is never fed back
+    if not prompt:
+        raise InputError(f"the {which} has no token: give --prompt or --token_ids at least one")
+    if wanted > capacity:
+        raise InputError(
+            f"a {which} of {len(prompt)} tokens and {new_tokens} new ones need {wanted} positions, the bundle's caches "
+            f"hold {capacity}: ask for fewer, or export with --max_sequence={wanted} or more"
+        )
+
+
+def run_prompt(model: CachedModel, prompt: Sequence[int], memory: PromptMemory | None = None) -> Prediction:
+    """Fills the caches with a prompt, piece by piece; what comes after it.
+
+    Pieces begin at multiples of ``chunk``, whatever the prompt's length, and the last one is padded on the right.
+    Where its padding would not fit into the caches, it begins so early that it does: the tokens that it repeats give
+    the caches what they have already. A recurrent model decodes its tokens one by one instead.
+
+    What is taken from the memory was made by the same calls, so that every bit is as without it. The last piece is
+    always run, for what comes after it. (If it is one that begins early, it repeats tokens before itself; it writes
+    over them what it would have written without the memory, for all before these is untouched.)
+
+    Args:
+        model: the model.
+        prompt: at least one token.
+        memory: of what the caches hold; None where that is nothing.
+    """
+    last = (len(prompt) - 1) // model.chunk * model.chunk
+    kept = memory.restore(prompt[:last]) if memory else 0
+    prediction: Prediction | None = None
+    for start in range(kept, len(prompt), model.chunk):
+        if memory and start == last:
+            memory.keep(prompt[:last])
+        prediction = _run_piece(model, prompt, start)
+    assert prediction is not None
+    return prediction
+
+
+def _run_piece(model: CachedModel, prompt: Sequence[int], start: int) -> Prediction:
+    if start + model.chunk > model.capacity:
+        if model.recurrent:
+            return [model.decode(prompt[position], position) for position in range(start, len(prompt))][-1]
+        start = model.capacity - model.chunk
+    piece = prompt[start : start + model.chunk]
+    padded = np.zeros((1, model.chunk), np.int32)
+    padded[0, : len(piece)] = piece
+    return model.prefill(padded, start, len(piece) - 1)

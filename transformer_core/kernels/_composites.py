@@ -1,0 +1,58 @@
+"""Which kernels stand for which composites of a model."""
+
+from typing import Any
+
+from lang_core.kernels import CompositeKernel
+from transformer_core.kernels._attention import AttentionKernel, GroupedAttentionKernel
+from transformer_core.kernels._gated_delta import GatedDeltaKernel
+from transformer_core.kernels._linear import LinearKernel
+from transformer_core.kernels._norms import RMSNormKernel, SoftmaxKernel
+from transformer_core.kernels._rope import RopeKernel
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def composite_kernels() -> dict[str, CompositeKernel]:
+    """This package's kernels by the composite that each stands for, for ``using_kernels``.
+
+    A call that a kernel cannot do is left as the model has it: softmax with a mask or over another axis than the last,
+    attention with a bias or a cap. The rotation of RoPE that eager contexts do on views is a kernel as well.
+    """
+    return {
+        "attention": CompositeKernel(AttentionKernel(), _attention),
+        "gated_delta_rule": CompositeKernel(GatedDeltaKernel(), _gated_delta),
+        "grouped_attention": CompositeKernel(GroupedAttentionKernel(), _grouped_attention),
+        "linear": CompositeKernel(LinearKernel(), _linear),
+        "rms_norm": CompositeKernel(RMSNormKernel(), _rms_norm),
+        "rope": CompositeKernel(RopeKernel(), _rope),
+        "softmax": CompositeKernel(SoftmaxKernel(), _softmax),
+    }
+
+
+def _attention(q: Any, k: Any, v: Any, mask: Any, bias: Any, scale: float | None, softcap: float | None) -> Call | None:
+    return None if bias is not None or softcap is not None else ((q, k, v, mask), {"scale": scale})
+
+
+def _grouped_attention(q: Any, k: Any, v: Any, bias: Any, scale: float | None) -> Call:
+    return (q, k, v, bias), {"scale": scale}
+
+
+def _gated_delta(q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any, scale: float | None, chunk_size: int) -> Call:
+    del chunk_size  # the configuration's
+    return (q, k, v, g, beta, state), {"scale": scale}
+
+
+def _linear(x: Any, weight: Any, bias: Any) -> Call:
+    return (x, weight, bias), {}
+
+
+def _rms_norm(x: Any, weight: Any, eps: float) -> Call:
+    return (x, weight), {"eps": eps}
+
+
+def _rope(x: Any, cos: Any, sin: Any, mode: Any) -> Call:
+    return (x, cos, sin), {"mode": mode}
+
+
+def _softmax(x: Any, where: Any, axis: int) -> Call | None:
+    return ((x,), {}) if where is None and axis in (-1, len(x.shape) - 1) else None
