@@ -19,6 +19,7 @@ from compile_hlo.emit import (
 )
 from compile_hlo.emit._emitter import RULES, Emitter, Write, emits
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form, InlineParameters
+from compile_hlo.emit._helpers import is_helper
 from compile_hlo.emit._module import FunctionWriter, ModuleWriter, emit_module
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, tensor_type
@@ -39,5 +40,6 @@ __all__ = [
     "dense",
     "emit_module",
     "emits",
+    "is_helper",
     "tensor_type",
 ]

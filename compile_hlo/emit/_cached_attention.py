@@ -3,6 +3,7 @@
 from compile_dag import Node
 from compile_hlo.emit._calls import call_helper
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._types import tensor_type
 from lang_core import TensorSpec, f32
 
@@ -14,8 +15,10 @@ def _cached_attention(e: Emitter, node: Node) -> None:
     given = [(e.name(value), value.spec) for value in node.inputs]
     result = TensorSpec(node.results[0].shape, f32)
     sizes = "x".join(map(str, (*q.shape, *v.shape[2:], bias.shape[0])))
-    name = f"cached_attention.{v.dtype.name}.{sizes}.{_as_name(scale)}"
-    found = call_helper(e, name, given, (result,), lambda inner: [_attended(inner, q, k, v, bias, scale)])
+    case = f"{v.dtype.name}.{sizes}.{_as_name(scale)}"
+    found = call_helper(
+        e, "cached_attention", case, given, (result,), lambda inner: [_attended(inner, q, k, v, bias, scale)]
+    )
     e.alias(node, e.convert(found, result, v.dtype))
 
 
@@ -32,13 +35,6 @@ def _attended(e: Emitter, q: TensorSpec, k: TensorSpec, v: TensorSpec, bias: Ten
     def over(name: str, dims: str, source: TensorSpec) -> str:
         return e.new(f"stablehlo.broadcast_in_dim {name}, dims = {dims} : ({tensor_type(source)}) -> {kind}")
 
-    def reduced(name: str, operation: str, start: float) -> str:
-        begin = e.scalar(start, f32)
-        return e.new(
-            f"stablehlo.reduce({name} init: {begin}) applies stablehlo.{operation} across dimensions = [4] : "
-            f"({kind}, tensor<f32>) -> {tensor_type(line)}"
-        )
-
     x = e.new(
         f"stablehlo.dot_general %a0, %a1, batching_dims = [0, 1] x [0, 1], contracting_dims = [4] x [3] : "
         f"({tensor_type(q)}, {tensor_type(k)}) -> {kind}"
@@ -49,9 +45,9 @@ def _attended(e: Emitter, q: TensorSpec, k: TensorSpec, v: TensorSpec, bias: Ten
         over(rows, "[3, 4]", TensorSpec(bias.shape[1:], f32)) if bias.shape[0] == 1 else over(rows, "[0, 3, 4]", bias)
     )
     x = e.new(f"stablehlo.add {x}, {wide} : {kind}")
-    most = over(reduced(x, "maximum", -float("inf")), "[0, 1, 2, 3]", line)
+    most = over(reduced(e, "max", x, scores, (4,)), "[0, 1, 2, 3]", line)
     x = e.new(f"stablehlo.exponential {e.new(f'stablehlo.subtract {x}, {most} : {kind}')} : {kind}")
-    total = over(reduced(x, "add", 0.0), "[0, 1, 2, 3]", line)
+    total = over(reduced(e, "sum", x, scores, (4,)), "[0, 1, 2, 3]", line)
     x = e.new(f"stablehlo.divide {x}, {total} : {kind}")
     weights = TensorSpec(scores.shape, v.dtype)
     result = TensorSpec((*q.shape[:4], v.shape[3]), f32)

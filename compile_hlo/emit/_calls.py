@@ -5,6 +5,7 @@ from typing import Final
 
 from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._forms import ArgumentParameters
+from compile_hlo.emit._helpers import Helper, helper_name
 from compile_hlo.emit._types import tensor_type
 from lang_core import TensorSpec
 
@@ -13,7 +14,8 @@ _NO_PARAMETERS: Final = ArgumentParameters()  # a helper function is given all t
 
 def call_helper(
     e: Emitter,
-    name: str,
+    helper: Helper,
+    case: str,
     given: Sequence[tuple[str, TensorSpec]],
     results: Sequence[TensorSpec],
     body: Callable[[Emitter], Sequence[str]],
@@ -22,7 +24,8 @@ def call_helper(
 
     Args:
         e: of the caller.
-        name: of the function: it says all that the body depends on.
+        helper: which.
+        case: all that the body depends on, in characters that names have.
         given: names and specs of the arguments.
         results: specs.
         body: writes the function and returns the names of its results.
@@ -38,6 +41,6 @@ def call_helper(
         heads = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(kinds))
         return f"({heads}) -> ({made}) {{\n{''.join(lines)}  }}\n"
 
-    target = e.helpers.add(name, text)
+    target = e.helpers.add(helper_name(helper, case), text)
     names = ", ".join(each for each, _ in given)
     return e.new(f"func.call {target}({names}) : ({', '.join(kinds)}) -> ({made})", len(results))

@@ -1,15 +1,28 @@
 """Private functions that rules share: written once per module, in StableHLO, whatever calls them.
 
 A target may have better code for one than what its compiler makes of the StableHLO; it finds the function by its name
-(``compile_hlo/iree/_kernels.py``).
+(``compile_hlo/iree/kernels``).
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal, get_args
 
 from compile_hlo.emit._types import symbol
 
 Write = Callable[[str], object]
+Helper = Literal["block_quantize", "packed_linear", "cached_attention"]
+_HELPERS: Final = frozenset(get_args(Helper))
+
+
+def helper_name(helper: Helper, case: str) -> str:
+    """The name of a helper function; ``case`` says all that its body depends on."""
+    return f"{helper}.{case}"
+
+
+def is_helper(function: str) -> bool:
+    """Whether a function of a module is one that rules share, not a block of the model."""
+    helper, dot, _ = function.partition(".")
+    return bool(dot) and helper in _HELPERS
 
 
 class HelperFunctions:
@@ -23,10 +36,6 @@ class HelperFunctions:
         if name not in self._texts:
             self._texts[name] = text()
         return symbol(name)
-
-    def names(self) -> list[str]:
-        """Those so far."""
-        return list(self._texts)
 
     def end(self, write: Write) -> None:
         """Writes the functions."""

@@ -12,6 +12,7 @@ from compile_hlo.emit._aligned import cut, joined
 from compile_hlo.emit._calls import call_helper
 from compile_hlo.emit._elementwise import low_bits
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._types import integers, tensor_type
 from lang_core import BLOCK, Encoding, TensorSpec, f32, i8, i32
 from lang_core.ops import LEAST_MAGNITUDE
@@ -29,9 +30,10 @@ def _block_quantize(e: Emitter, node: Node) -> None:
     spec = TensorSpec((rows, columns), f32)
     blocks = TensorSpec((rows, columns // BLOCK), f32)
     results = (TensorSpec(spec.shape, i8), blocks, TensorSpec(blocks.shape, i32))
-    name = f"block_quantize.{rows}x{columns}"
     given = e.reshape(e.convert(e.name(x), x.spec, f32), TensorSpec(x.shape, f32), spec.shape)
-    found = call_helper(e, name, [(given, spec)], results, lambda inner: _quantized(inner, "%a0", spec))
+    found = call_helper(
+        e, "block_quantize", f"{rows}x{columns}", [(given, spec)], results, lambda inner: _quantized(inner, "%a0", spec)
+    )
     for number, (value, result) in enumerate(zip(node.results, results, strict=True)):
         e.bind(value, e.reshape(f"{found}#{number}", result, value.shape))
 
@@ -43,7 +45,7 @@ def _quantized(e: Emitter, x: str, spec: TensorSpec) -> list[str]:
     kind, flat = tensor_type(cube), tensor_type(blocks)
     x = e.reshape(x, spec, cube.shape)
     size = e.new(f"stablehlo.abs {x} : {kind}")
-    most = _reduced(e, size, cube, "maximum")
+    most = reduced(e, "max", size, cube, (2,))
     zero = e.constant(f32.numpy.type(0), blocks)
     small = e.compare("LT", most, e.constant(f32.numpy.type(LEAST_MAGNITUDE), blocks), blocks)
     most = e.select(small, zero, most, blocks)
@@ -56,22 +58,12 @@ def _quantized(e: Emitter, x: str, spec: TensorSpec) -> list[str]:
     q = e.new(f"stablehlo.round_nearest_even {scaled} : {kind}")
     whole = TensorSpec(cube.shape, i32)
     q = e.new(f"stablehlo.convert {q} : ({kind}) -> {tensor_type(whole)}")
-    total = _reduced(e, q, whole, "add")
+    total = reduced(e, "sum", q, whole, (2,))
     flat_q = TensorSpec(spec.shape, i32)
     q = e.convert(e.reshape(q, whole, spec.shape), flat_q, i8)
     # Without it IREE 3.13 cannot legalise the way from f32 by i32 and i8 to the f32 of a product.
     q = e.barrier(q, TensorSpec(spec.shape, i8))
     return [q, scale, total]
-
-
-def _reduced(e: Emitter, name: str, spec: TensorSpec, operation: str) -> str:
-    """The last axis reduced."""
-    scalar, result = TensorSpec((), spec.dtype), TensorSpec(spec.shape[:-1], spec.dtype)
-    kind, last = tensor_type(spec), spec.ndim - 1
-    return e.new(
-        f"stablehlo.reduce({name} init: {e.scalar(0, spec.dtype)}) applies stablehlo.{operation} across dimensions = "
-        f"[{last}] : ({kind}, {tensor_type(scalar)}) -> {tensor_type(result)}"
-    )
 
 
 @emits("packed_linear")
@@ -86,10 +78,9 @@ def _packed_linear(e: Emitter, node: Node) -> None:
     ]
     given.append((e.name(weight), weight.spec))
     result = TensorSpec((rows, weight.shape[0]), f32)
-    name = f"packed_linear.{encoding.name}.{rows}x{weight.shape[0]}x{columns}"
-    found = call_helper(
-        e, name, given, (result,), lambda inner: [_product(inner, [spec for _, spec in given], encoding)]
-    )
+    case = f"{encoding.name}.{rows}x{weight.shape[0]}x{columns}"
+    specs = [spec for _, spec in given]
+    found = call_helper(e, "packed_linear", case, given, (result,), lambda inner: [_product(inner, specs, encoding)])
     e.alias(node, e.reshape(found, result, node.results[0].shape))
 
 

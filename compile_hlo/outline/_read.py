@@ -1,10 +1,10 @@
 """Reads the outline of a module from its text, in one pass."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from compile_hlo.emit import is_helper
 from compile_hlo.outline._bound import bounded
 from compile_hlo.outline._fold import Folder
 from compile_hlo.outline._lines import Head, Line, head, line, lines, symbol, types
@@ -45,14 +45,10 @@ def read_outline(path: Path, names: Names) -> Outline:
     return outline
 
 
-# What emission rules share, not blocks of the model (compile_hlo/emit/_helpers.py).
-_HELPER: Final = re.compile(r"(block_quantize|packed_linear|cached_attention)\..+")
-
-
 def _kind(name: str, public: bool) -> str:
     if public:
         return "entry_point"
-    return "helper" if _HELPER.fullmatch(name) else "kernel"
+    return "helper" if is_helper(name) else "kernel"
 
 
 class _Known(NamedTuple):

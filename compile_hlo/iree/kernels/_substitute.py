@@ -18,10 +18,7 @@ _LINEAR: Final = re.compile(r"packed_linear\.(?P<encoding>\w+)\.(?P<rows>\d+)x(?
 _ATTENTION: Final = re.compile(
     r"cached_attention\.(?P<dtype>\w+)\.(?P<sizes>\d+(?:x\d+){7})\.(?P<scale>m?0x[\da-fmp.]+)"
 )
-_HEAD: Final = re.compile(
-    r"  func\.func private @(?P<name>(?:block_quantize|packed_linear|cached_attention)\.[\w.]+)"
-    r"\((?P<arguments>.*)\) -> \((?P<results>.*)\) \{\n"
-)
+_HEAD: Final = re.compile(r"  func\.func private @(?P<name>[\w.]+)\((?P<arguments>.*)\) -> \((?P<results>.*)\) \{\n")
 _END: Final = "  }\n"
 _VNNI: Final = frozenset({"avx512f", "avx512bw", "avx512vl", "avx512_vnni"})
 
