@@ -4,11 +4,10 @@ Sixteen keys at a time, with a running maximum (Milakov and Gimelshein 2018, arX
 out where its bias hides all of it, so that a step's cost goes with the length of the sequence, or a window's size.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, listed
+from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, indented, largest_divisor, listed
 
 NAME: Final = "vector-cached-attention"
 _KEYS: Final = 16
@@ -43,8 +42,7 @@ class AttentionSizes:
     @property
     def tile(self) -> int:
         """How many queries a workgroup has of each head: a divisor of T."""
-        most = max(1, _MOST_QUERIES // self.group)
-        return next(size for size in range(min(most, self.queries), 0, -1) if self.queries % size == 0)
+        return largest_divisor(self.queries, max(1, _MOST_QUERIES // self.group))
 
 
 def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float) -> Kernel:
@@ -128,10 +126,6 @@ scf.for %own = %c0 to %c{each} step %c1 {{
     return Kernel(NAME, buffers, heads * (queries // tile), body)
 
 
-def _indented(lines: Sequence[str], by: int) -> str:
-    return "\n".join(" " * by + line for line in lines)
-
-
 def _row(tile: int, queries: int, by: int) -> str:
     """``%query`` and ``%row`` (of q and y) of the workgroup's ``%own`` row: by heads of the group, then by queries."""
     lines = [
@@ -142,7 +136,7 @@ def _row(tile: int, queries: int, by: int) -> str:
         "%group_at = arith.addi %rows_at, %group_skip : index",
         "%row = arith.addi %group_at, %query : index",
     ]
-    return _indented(lines, by)
+    return indented(lines, by)
 
 
 def _at_row(name: str, size: int, by: int) -> str:
@@ -159,7 +153,7 @@ def _stores(value: str, elements: int, size: int, by: int) -> str:
     lines += [
         f"vector.store {value}, %y[%y_place{i}] : memref<{elements}xf32>, {_VECTOR}" for i in range(size // _LANES)
     ]
-    return _indented(lines, by)
+    return indented(lines, by)
 
 
 def _divided(elements: int, size: int) -> str:
@@ -170,7 +164,7 @@ def _divided(elements: int, size: int) -> str:
             f"%y_mean{i} = arith.divf %y_sum{i}, %all : {_VECTOR}",
             f"vector.store %y_mean{i}, %y[%y_place{i}] : memref<{elements}xf32>, {_VECTOR}",
         ]
-    return _indented(lines, 2)
+    return indented(lines, 2)
 
 
 def _loaded(name: str, buffer: str, place: str, elements: int, dtype: str) -> list[str]:
@@ -237,4 +231,4 @@ def _of_query(sizes: AttentionSizes, dtype: str) -> str:
             lines += _loaded(f"v{j}_{i}", "v", f"%v_place{j}_{i}", heads * keys * value_size, dtype)
             lines.append(f"%y{i}_{j + 1} = math.fma %weight_all{j}, %v{j}_{i}, %y{i}_{j} : {_VECTOR}")
         lines.append(f"vector.store %y{i}_{_KEYS}, %y[%y_place{i}] : {y}, {_VECTOR}")
-    return _indented(lines, 6)
+    return indented(lines, 6)

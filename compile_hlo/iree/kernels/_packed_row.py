@@ -1,12 +1,12 @@
 """Parts of kernels that read packed rows."""
 
-from typing import Final
-
 from compile_hlo.iree.kernels._text import Buffer, listed
 from lang_core import BLOCK, Encoding
 
-# As unsigned bytes: what is to be subtracted of each after a product with signed ones.
-OFFSET: Final = {"q8_0": 128, "q4_0": 8}
+
+def unsigned_offset(encoding: Encoding) -> int:
+    """What the integers are above their values when they are taken as unsigned."""
+    return 1 << (encoding.bits - 1)
 
 
 def packed_buffers(rows: int, outputs: int, columns: int, encoding: Encoding) -> tuple[Buffer, ...]:
@@ -25,6 +25,41 @@ def wanted_workgroups(outputs: int, columns: int, encoding: Encoding) -> int:
     """Enough for threads that are not equally fast, each with a few hundred KiB of weights."""
     weight_bytes = outputs * (columns // BLOCK) * encoding.block_bytes
     return max(4, min(64, weight_bytes >> 18))
+
+
+def half(name: str, place: str, w: str) -> list[str]:
+    """Lines that make ``%name`` vector<1xf16> of the two bytes at an index, a block's scale.
+
+    Args:
+        name: of the result; another begins with it.
+        place: the index.
+        w: the weight's type.
+    """
+    return [
+        f"%{name}_bytes = vector.load %w[{place}] : {w}, vector<2xi8>",
+        f"%{name} = vector.bitcast %{name}_bytes : vector<2xi8> to vector<1xf16>",
+    ]
+
+
+def stored_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]:
+    """Lines that make ``%name`` vector<32xi8> of a block's integers as they are stored: signed 8 bits, unsigned 4.
+
+    Args:
+        encoding: of the weight.
+        place: the index of the first.
+        name: of the result; others begin with it.
+        w: the weight's type.
+
+    ``%nibble`` and ``%four`` (vector<16xi8>) are to be there.
+    """
+    if encoding.bits == 8:
+        return [f"%{name} = vector.load %w[{place}] : {w}, vector<32xi8>"]
+    return [
+        f"%{name}_both = vector.load %w[{place}] : {w}, vector<16xi8>",
+        f"%{name}_low = arith.andi %{name}_both, %nibble : vector<16xi8>",
+        f"%{name}_high = arith.shrui %{name}_both, %four : vector<16xi8>",
+        f"%{name} = vector.shuffle %{name}_low, %{name}_high {listed(range(BLOCK))} : vector<16xi8>, vector<16xi8>",
+    ]
 
 
 def unsigned_pair(encoding: Encoding, first: str, second: str, name: str, w: str) -> list[str]:

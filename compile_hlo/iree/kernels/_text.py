@@ -1,7 +1,7 @@
 """How kernels are written: functions over buffers, in MLIR's vector dialect, that a module calls as dispatches."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,6 +91,20 @@ def listed(numbers: Sequence[int]) -> str:
     return f"[{', '.join(map(str, numbers))}]"
 
 
+def indented(lines: Iterable[str], by: int) -> str:
+    """Lines as a text of their own indentation."""
+    return "\n".join(" " * by + line for line in lines)
+
+
+def largest_divisor(total: int, most: int) -> int:
+    """Of ``total``, not above ``most``.
+
+    >>> largest_divisor(24, 7)
+    6
+    """
+    return next(size for size in range(min(most, total), 0, -1) if total % size == 0)
+
+
 def share(total: int, unit: int, wanted: int) -> tuple[int, int]:
     """How ``total`` rows are shared out: (rows of a workgroup, a multiple of ``unit``; workgroups).
 
@@ -100,3 +114,11 @@ def share(total: int, unit: int, wanted: int) -> tuple[int, int]:
     each = -(-total // wanted)
     each = -(-each // unit) * unit
     return each, -(-total // each)
+
+
+def own_rows(each: int, total: int) -> str:
+    """``%first`` and ``%end``: those of a workgroup that has ``each`` of ``total``."""
+    return f"""\
+%first = arith.muli %workgroup, %c{each} : index
+%after = arith.addi %first, %c{each} : index
+%end = arith.minui %after, %c{total} : index"""

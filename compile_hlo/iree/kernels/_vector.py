@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from compile_hlo.iree.kernels._packed_row import packed_buffers, wanted_workgroups
-from compile_hlo.iree.kernels._text import Kernel, constants, listed, share
+from compile_hlo.iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset, wanted_workgroups
+from compile_hlo.iree.kernels._text import Kernel, constants, indented, listed, own_rows, share
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "vector"
@@ -18,12 +18,10 @@ def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> 
     body = f"""\
 {constants(numbers)}
 %nibble = arith.constant dense<15> : vector<16xi8>
-%eight = arith.constant dense<8> : vector<32xi8>
+%offset = arith.constant dense<{unsigned_offset(encoding)}> : vector<32xi8>
 %four = arith.constant dense<4> : vector<16xi8>
 %none = arith.constant dense<0.0> : vector<8xf32>
-%first = arith.muli %workgroup, %c{each} : index
-%after = arith.addi %first, %c{each} : index
-%end = arith.minui %after, %c{outputs} : index
+{own_rows(each, outputs)}
 scf.for %row = %first to %end step %c1 {{
   %begin = arith.muli %row, %c{blocks * size} : index
   scf.for %token = %c0 to %c{rows} step %c1 {{
@@ -33,11 +31,10 @@ scf.for %row = %first to %end step %c1 {{
       %in_row = arith.muli %block, %c{size} : index
       %at = arith.addi %begin, %in_row : index
       %q_at = arith.addi %at, %c2 : index
-      %bytes = vector.load %w[%at] : {w}, vector<2xi8>
-      %half = vector.bitcast %bytes : vector<2xi8> to vector<1xf16>
+{indented(half("half", "%at", w), 6)}
       %float = arith.extf %half : vector<1xf16> to vector<1xf32>
       %w_scale = vector.extract %float[0] : f32 from vector<1xf32>
-{_signed_block(encoding, w)}
+{indented(_signed_block(encoding, w), 6)}
       %in_x = arith.muli %block, %c{BLOCK} : index
       %x_at = arith.addi %x_begin, %in_x : index
       %s_at = arith.addi %s_begin, %block : index
@@ -68,12 +65,10 @@ scf.for %row = %first to %end step %c1 {{
     return Kernel(NAME, packed_buffers(rows, outputs, columns, encoding), workgroups, body)
 
 
-def _signed_block(encoding: Encoding, w: str) -> str:
+def _signed_block(encoding: Encoding, w: str) -> list[str]:
     if encoding.bits == 8:
-        return f"      %signed = vector.load %w[%q_at] : {w}, vector<32xi8>"
-    return f"""\
-      %packed = vector.load %w[%q_at] : {w}, vector<16xi8>
-      %low_bits = arith.andi %packed, %nibble : vector<16xi8>
-      %high_bits = arith.shrui %packed, %four : vector<16xi8>
-      %stored = vector.shuffle %low_bits, %high_bits {listed(range(32))} : vector<16xi8>, vector<16xi8>
-      %signed = arith.subi %stored, %eight : vector<32xi8>"""
+        return stored_block(encoding, "%q_at", "signed", w)
+    return [
+        *stored_block(encoding, "%q_at", "stored", w),
+        "%signed = arith.subi %stored, %offset : vector<32xi8>",
+    ]

@@ -8,8 +8,9 @@ summed before it is scaled. A panel is read by eight tokens together.
 from collections.abc import Sequence
 from typing import Final
 
-from compile_hlo.iree.kernels._packed_row import OFFSET, packed_buffers, wanted_workgroups
-from compile_hlo.iree.kernels._text import Kernel, constants, listed, share
+from compile_hlo.iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset, wanted_workgroups
+from compile_hlo.iree.kernels._text import Kernel, constants, indented, largest_divisor, listed, own_rows, share
+from compile_hlo.iree.kernels._vnni import vnni_dot
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "avx512-vnni-matmul"
@@ -17,8 +18,6 @@ ROWS: Final = 16  # of W in a panel
 _TOKENS: Final = 8  # that share what is loaded of a panel
 _CHUNK_BLOCKS: Final = 32  # of K in a panel, at most: 18 KiB of stack
 _WORDS: Final = BLOCK // 4
-_DOT: Final = 'llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"'
-_DOT_TYPES: Final = "(vector<16xi32>, vector<64xi8>, vector<64xi8>) -> vector<16xi32>"
 
 
 def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> Kernel:
@@ -27,45 +26,39 @@ def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> 
     ``outputs`` is a multiple of 16.
     """
     blocks = columns // BLOCK
-    chunk = next(size for size in range(min(_CHUNK_BLOCKS, blocks), 0, -1) if blocks % size == 0)
+    chunk = largest_divisor(blocks, _CHUNK_BLOCKS)
     each, workgroups = share(outputs, ROWS, wanted_workgroups(outputs, columns, encoding))
     row_bytes = blocks * encoding.block_bytes
     numbers = [1, 2, 4, 16, BLOCK, encoding.block_bytes, row_bytes, columns, blocks, chunk, each, outputs, _TOKENS]
     numbers += [*range(ROWS), rows - rows % _TOKENS, ROWS * _WORDS, *(ROWS * word for word in range(_WORDS))]
     numbers += [4 * word for word in range(_WORDS)]
-    parts = [_token_loop(rows, outputs, columns, encoding)] if rows >= _TOKENS else []
+    products = _token_loop(rows, outputs, columns, chunk) if rows >= _TOKENS else []
     if rows % _TOKENS:
-        parts.append(_tokens(f"%c{rows - rows % _TOKENS}", rows % _TOKENS, rows, outputs, columns, encoding))
+        products += _tokens(f"%c{rows - rows % _TOKENS}", rows % _TOKENS, rows, outputs, columns, chunk)
     body = f"""\
 {constants(numbers)}
 %flip = arith.constant dense<-128> : vector<32xi8>
 %nibble = arith.constant dense<15> : vector<16xi8>
 %four = arith.constant dense<4> : vector<16xi8>
-%minus = arith.constant {-OFFSET[encoding.name]} : i32
+%minus = arith.constant {-unsigned_offset(encoding)} : i32
 %none = arith.constant dense<0.0> : vector<16xf32>
 %panel = memref.alloca() : memref<{chunk * _WORDS * ROWS}xi32>
 %w_scale = memref.alloca() : memref<{chunk * ROWS}xf32>
-%first = arith.muli %workgroup, %c{each} : index
-%after = arith.addi %first, %c{each} : index
-%end = arith.minui %after, %c{outputs} : index
+{own_rows(each, outputs)}
 scf.for %row = %first to %end step %c{ROWS} {{
   scf.for %chunk = %c0 to %c{blocks} step %c{chunk} {{
     scf.for %block = %c0 to %c{chunk} step %c1 {{
-{_indented(_pack(outputs, row_bytes, chunk, encoding), 6)}
+{indented(_pack(outputs, row_bytes, chunk, encoding), 6)}
     }}
     %begins = arith.cmpi eq, %chunk, %c0 : index
-{_indented(chr(10).join(parts), 4)}
+{indented(products, 4)}
   }}
 }}
 """
     return Kernel(NAME, packed_buffers(rows, outputs, columns, encoding), workgroups, body)
 
 
-def _indented(text: str, by: int) -> str:
-    return "\n".join(" " * by + line for line in text.split("\n"))
-
-
-def _pack(outputs: int, row_bytes: int, chunk: int, encoding: Encoding) -> str:
+def _pack(outputs: int, row_bytes: int, chunk: int, encoding: Encoding) -> list[str]:
     """Block ``%block`` of the chunk of sixteen rows, as eight registers of the panel and one of scales."""
     w = f"memref<{outputs * row_bytes}xi8>"
     lines = [
@@ -78,8 +71,7 @@ def _pack(outputs: int, row_bytes: int, chunk: int, encoding: Encoding) -> str:
             f"%row_at{r} = arith.muli %row{r}, %c{row_bytes} : index",
             f"%at{r} = arith.addi %row_at{r}, %in_row : index",
             f"%q_at{r} = arith.addi %at{r}, %c2 : index",
-            f"%bytes{r} = vector.load %w[%at{r}] : {w}, vector<2xi8>",
-            f"%half{r} = vector.bitcast %bytes{r} : vector<2xi8> to vector<1xf16>",
+            *half(f"half{r}", f"%at{r}", w),
             f"%one_scale{r} = vector.extract %half{r}[0] : f16 from vector<1xf16>",
             *_unsigned_block(encoding, r, w),
             f"%words{r} = vector.bitcast %unsigned{r} : vector<32xi8> to vector<8xi32>",
@@ -100,20 +92,15 @@ def _pack(outputs: int, row_bytes: int, chunk: int, encoding: Encoding) -> str:
             f"%place{word} = arith.addi %panel_at, %c{ROWS * word} : index",
             f"vector.store {name}, %panel[%place{word}] : memref<{chunk * _WORDS * ROWS}xi32>, vector<16xi32>",
         ]
-    return "\n".join(lines)
+    return lines
 
 
 def _unsigned_block(encoding: Encoding, r: int, w: str) -> list[str]:
-    if encoding.bits == 8:
-        return [
-            f"%signed{r} = vector.load %w[%q_at{r}] : {w}, vector<32xi8>",
-            f"%unsigned{r} = arith.xori %signed{r}, %flip : vector<32xi8>",
-        ]
+    if encoding.bits == 4:
+        return stored_block(encoding, f"%q_at{r}", f"unsigned{r}", w)
     return [
-        f"%packed{r} = vector.load %w[%q_at{r}] : {w}, vector<16xi8>",
-        f"%low{r} = arith.andi %packed{r}, %nibble : vector<16xi8>",
-        f"%high{r} = arith.shrui %packed{r}, %four : vector<16xi8>",
-        f"%unsigned{r} = vector.shuffle %low{r}, %high{r} {listed(range(32))} : vector<16xi8>, vector<16xi8>",
+        *stored_block(encoding, f"%q_at{r}", f"signed{r}", w),
+        f"%unsigned{r} = arith.xori %signed{r}, %flip : vector<32xi8>",
     ]
 
 
@@ -146,12 +133,13 @@ def _transposed(rows: Sequence[str]) -> tuple[list[str], list[str]]:
     return now, lines
 
 
-def _token_loop(rows: int, outputs: int, columns: int, encoding: Encoding) -> str:
-    inner = _indented(_tokens("%token", _TOKENS, rows, outputs, columns, encoding), 2)
-    return f"scf.for %token = %c0 to %c{rows - rows % _TOKENS} step %c{_TOKENS} {{\n{inner}\n}}"
+def _token_loop(rows: int, outputs: int, columns: int, chunk: int) -> list[str]:
+    inner = _tokens("%token", _TOKENS, rows, outputs, columns, chunk)
+    head = f"scf.for %token = %c0 to %c{rows - rows % _TOKENS} step %c{_TOKENS} {{"
+    return [head, *(f"  {line}" for line in inner), "}"]
 
 
-def _tokens(first: str, count: int, rows: int, outputs: int, columns: int, encoding: Encoding) -> str:
+def _tokens(first: str, count: int, rows: int, outputs: int, columns: int, chunk: int) -> list[str]:
     """The chunk's part of the products of ``count`` tokens."""
     tag, every, y = f"t{count}", range(count), f"memref<{rows * outputs}xf32>"
     lines = []
@@ -168,15 +156,13 @@ def _tokens(first: str, count: int, rows: int, outputs: int, columns: int, encod
     sums = ", ".join(f"%{tag}_sum{t} = %{tag}_start{t}" for t in every)
     kinds = ", ".join(["vector<16xf32>"] * count)
     made = f"%{tag}_made" if count == 1 else f"%{tag}_made:{count}"
-    blocks = columns // BLOCK
-    chunk = next(size for size in range(min(_CHUNK_BLOCKS, blocks), 0, -1) if blocks % size == 0)
     lines.append(f"{made} = scf.for %block = %c0 to %c{chunk} step %c1 iter_args({sums}) -> ({kinds}) {{")
     lines += [f"  {line}" for line in _block_lines(tag, count, rows, columns, chunk)]
     lines += [f"  scf.yield {', '.join(f'%{tag}_next{t}' for t in every)} : {kinds}", "}"]
     for t in every:
         found = f"%{tag}_made" if count == 1 else f"%{tag}_made#{t}"
         lines.append(f"vector.store {found}, %y[%{tag}_y{t}] : {y}, vector<16xf32>")
-    return "\n".join(lines)
+    return lines
 
 
 def _block_lines(tag: str, count: int, rows: int, columns: int, chunk: int) -> list[str]:
@@ -214,7 +200,7 @@ def _block_lines(tag: str, count: int, rows: int, columns: int, chunk: int) -> l
                 f"{x}_one = vector.extract {x}_word[0] : i32 from vector<1xi32>",
                 f"{x}_all = vector.broadcast {x}_one : i32 to vector<16xi32>",
                 f"{x} = vector.bitcast {x}_all : vector<16xi32> to vector<64xi8>",
-                f"%dot{t}_{word + 1} = {_DOT}(%dot{t}_{word}, %p{word}, {x}) : {_DOT_TYPES}",
+                f"%dot{t}_{word + 1} = {vnni_dot(f'%dot{t}_{word}', f'%p{word}', x)}",
             ]
     for t in range(count):
         lines += [

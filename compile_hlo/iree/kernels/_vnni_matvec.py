@@ -8,15 +8,14 @@ Q4_0, docs/benchmarks.md).
 
 from typing import Final
 
-from compile_hlo.iree.kernels._packed_row import OFFSET, packed_buffers, unsigned_pair, wanted_workgroups
-from compile_hlo.iree.kernels._text import Kernel, constants, listed, share
+from compile_hlo.iree.kernels._packed_row import half, packed_buffers, unsigned_offset, unsigned_pair, wanted_workgroups
+from compile_hlo.iree.kernels._text import Kernel, constants, listed, own_rows, share
+from compile_hlo.iree.kernels._vnni import vnni_dot
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "avx512-vnni-matvec"
 _TOGETHER: Final = 4  # rows
 _AHEAD: Final = 2  # groups of rows
-_DOT: Final = 'llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"'
-_DOT_TYPES: Final = "(vector<16xi32>, vector<64xi8>, vector<64xi8>) -> vector<16xi32>"
 
 
 def matvec_kernel(outputs: int, columns: int, encoding: Encoding) -> Kernel:
@@ -27,14 +26,12 @@ def matvec_kernel(outputs: int, columns: int, encoding: Encoding) -> Kernel:
     numbers += [each, outputs, _TOGETHER, _AHEAD * _TOGETHER * row_bytes, *range(_TOGETHER)]
     body = f"""\
 {constants(numbers)}
-%flip = arith.constant dense<{OFFSET[encoding.name] - 256 * (encoding.bits == 8)}> : vector<64xi8>
+%flip = arith.constant dense<{unsigned_offset(encoding) - 256 * (encoding.bits == 8)}> : vector<64xi8>
 %nibble = arith.constant dense<15> : vector<32xi8>
 %four = arith.constant dense<4> : vector<32xi8>
 %zeros = arith.constant dense<0> : vector<16xi32>
 %none = arith.constant dense<0.0> : vector<16xf32>
-%first = arith.muli %workgroup, %c{each} : index
-%after = arith.addi %first, %c{each} : index
-%end = arith.minui %after, %c{outputs} : index
+{own_rows(each, outputs)}
 %room = arith.subi %end, %first : index
 %rest = arith.remui %room, %c{_TOGETHER} : index
 %whole = arith.subi %end, %rest : index
@@ -85,7 +82,7 @@ def _x_lines(columns: int) -> list[str]:
         "%scales_at = arith.muli %pair, %c2 : index",
         f"%x_two = vector.load %scale[%scales_at] : memref<{columns // BLOCK}xf32>, vector<2xf32>",
         f"%x_scale = vector.shuffle %x_two, %x_two {lanes} : vector<2xf32>, vector<2xf32>",
-        f"%offset = {_DOT}(%zeros, %flip, %xq) : {_DOT_TYPES}",
+        f"%offset = {vnni_dot('%zeros', '%flip', '%xq')}",
         "%minus = arith.subi %zeros, %offset : vector<16xi32>",
     ]
 
@@ -106,13 +103,10 @@ def _row_lines(r: int, weight_bytes: int, count: int, row_bytes: int, encoding: 
             f"memref.prefetch %w[%soon{r}], read, locality<3>, data : {w}",
         ]
     lines += unsigned_pair(encoding, f"%a_q{r}", f"%b_q{r}", f"wq{r}", w)
-    lines.append(f"%dot{r} = {_DOT}(%minus, %wq{r}, %xq) : {_DOT_TYPES}")
+    lines.append(f"%dot{r} = {vnni_dot('%minus', f'%wq{r}', '%xq')}")
     lines.append(f"%float{r} = arith.sitofp %dot{r} : vector<16xi32> to vector<16xf32>")
     for side in "ab":
-        lines += [
-            f"%{side}_bytes{r} = vector.load %w[%{side}{r}] : {w}, vector<2xi8>",
-            f"%{side}_half{r} = vector.bitcast %{side}_bytes{r} : vector<2xi8> to vector<1xf16>",
-        ]
+        lines += half(f"{side}_half{r}", f"%{side}{r}", w)
     lanes = listed([0] * 8 + [1] * 8)
     return [
         *lines,
