@@ -58,7 +58,6 @@ class GenerationStats:
             "decode_tokens_per_second": tokens / (last - first) if tokens and last > first else None,
             "bytes_copied_per_step": _per_step(self.bytes_copied, steps),
             "token_bytes_per_step": _per_step(self.token_bytes, steps),
-            "calls_per_token": steps / tokens if tokens else None,
             "tokens_per_call": tokens / steps if steps else None,
             "drafted": 0 if speculation is None else speculation.drafted,
             "accepted": 0 if speculation is None else speculation.accepted,
