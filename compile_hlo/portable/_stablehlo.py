@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import jax.interpreters.mlir
 import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo, stablehlo
 
 from lang_core import VerificationError
 
@@ -17,14 +17,14 @@ _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 
 def verify_text(path: Path) -> None:
     """See ``_child.verify_text``."""
-    context = jax.interpreters.mlir.make_ir_context()
+    context = _context()
     context.allow_unregistered_dialects = True
     _parsed(path, context)
 
 
 def write_artifact(text: Path, artifact: Path, version: str) -> None:
     """See ``_child.write_artifact``."""
-    context = jax.interpreters.mlir.make_ir_context()
+    context = _context()
     module = _parsed(text, context)
     with context:
         try:
@@ -40,7 +40,7 @@ def write_artifact(text: Path, artifact: Path, version: str) -> None:
 
 def interpret(text: Path, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """See ``_child.interpret``."""
-    context = jax.interpreters.mlir.make_ir_context()
+    context = _context()
     module = _parsed(text, context)
     with context:
         function = _public_function(module, text)
@@ -52,6 +52,18 @@ def interpret(text: Path, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
             raise VerificationError(f"{text}: the StableHLO interpreter refuses it: {error}") from None
         arrays = [np.array(result) for result in results]
     return [array.view(_BFLOAT16) if bits else array for array, bits in zip(arrays, narrow, strict=True)]
+
+
+def _context() -> ir.Context:
+    """With the dialects of StableHLO modules. jax has such a function, but its import takes four times our work."""
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    chlo.register_dialect(context)
+    stablehlo.register_dialect(context)
+    return context
 
 
 def _parsed(path: Path, context: Any) -> Any:
