@@ -11,6 +11,7 @@ from compile_hlo.iree._counters import Counters
 from compile_hlo.iree._device_tensor import DeviceTensor
 from compile_hlo.iree._devices import DEVICES, Device, available
 from compile_hlo.iree._function import Function
+from compile_hlo.iree._host_function import HostFunction
 from compile_hlo.iree._locate import Place, locate
 from compile_hlo.iree._schedule import Schedule
 from compile_hlo.iree._session import Session
@@ -28,6 +29,7 @@ __all__ = [
     "Device",
     "DeviceTensor",
     "Function",
+    "HostFunction",
     "Place",
     "ResultSpec",
     "Schedule",

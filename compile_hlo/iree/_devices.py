@@ -46,6 +46,11 @@ class Device:
         self.name: Final = name
         self.hal: Final = runtime.get_driver(_DRIVERS[name]).create_default_device()
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it computes in the host's memory."""
+        return _DRIVERS[self.name].startswith("local-")
+
     def __repr__(self) -> str:
         return f"Device({self.name!r})"
 

@@ -26,6 +26,7 @@ class Function:
     Attributes:
         name: the entry point's.
         signature: what it takes and returns.
+        counters: the session's.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Function:
         self._program: Final = program
         self.name: Final = name
         self.signature: Final = signature
-        self._counters: Final = counters
+        self.counters: Final = counters
         self._dumper: Final = dumper
         aliased = {argument.alias_result for argument in signature.arguments}
         # Results that do not lie in a donated argument's buffer might share one with something else.
@@ -56,6 +57,11 @@ class Function:
             for i, result in enumerate(signature.results)
         )
         self._to: Final = tuple(f"{name!r} as argument {argument.name!r}" for argument in signature.arguments)
+
+    @property
+    def dumps(self) -> bool:
+        """Whether its calls are dumped."""
+        return self._dumper is not None
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{argument.name}: {argument.spec}" for argument in self.signature.arguments)
@@ -90,8 +96,8 @@ class Function:
             self._take(values, () if isinstance(outcome, str) else outcome)
             if isinstance(outcome, str):
                 raise DeviceError(f"{self.name!r} of {program.origin!r} failed on the device: {outcome}")
-            self._counters.calls += 1
-            specs, counters = self._result_specs, self._counters
+            self.counters.calls += 1
+            specs, counters = self._result_specs, self.counters
             results = tuple(
                 [DeviceTensor(program, key, spec, counters) for key, spec in zip(outcome, specs, strict=True)]
             )
@@ -125,7 +131,7 @@ class Function:
                         lent.append(view)
             began = time.perf_counter()
             program.invoke(self.name, inputs, outputs)
-            self._counters.module_seconds += time.perf_counter() - began
+            self.counters.module_seconds += time.perf_counter() - began
             kept = self._kept(values)
             for index in range(len(self.signature.results)):
                 if index not in kept:
@@ -175,11 +181,11 @@ class Function:
         program = self._program
         assert program.device is not None
         if not isinstance(value, DeviceTensor):
-            self._counters.bytes_in += argument.spec.nbytes
+            self.counters.bytes_in += argument.spec.nbytes
             return _buffers.upload(program.device.hal, np.asarray(value), argument.spec)
         view = program.views[value.key]
         if argument.hazard and not argument.donated:
-            self._counters.bytes_guarded += argument.spec.nbytes
+            self.counters.bytes_guarded += argument.spec.nbytes
             return _buffers.duplicate(program.device.hal, view, argument.spec)
         return view
 
@@ -190,7 +196,7 @@ class Function:
         for i in self._loose:
             spec = self.signature.results[i].spec
             if any(views[i] == other for other in taken):
-                self._counters.bytes_guarded += spec.nbytes
+                self.counters.bytes_guarded += spec.nbytes
                 views[i] = _buffers.duplicate(self._program.device.hal, views[i], spec)
             taken.append(views[i])
 

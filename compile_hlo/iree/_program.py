@@ -1,6 +1,7 @@
 """A loaded module with all that IREE needs kept alive, torn down in the one order that does not crash."""
 
 import atexit
+import functools
 import itertools
 import os
 import re
@@ -9,7 +10,7 @@ import weakref
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from iree import runtime
 
@@ -36,6 +37,7 @@ class Program:
 
     Attributes:
         views: the live buffers.
+        kept: by entry point, what is kept from call to call; see ``_host_function.py``.
         lock: held while IREE works on the context.
         tracer: is given the name and the buffers of each trace of the module, during a call; it must not raise.
         device: None once closed.
@@ -52,6 +54,7 @@ class Program:
         """
         self.origin: Final = str(vmfb_path)
         self.views: Final[dict[int, runtime.HalBufferView]] = {}
+        self.kept: Final[dict[str, Any]] = {}
         self.keys: Final = itertools.count()
         self.lock: Final = threading.RLock()
         self.device: Device | None = device
@@ -115,10 +118,16 @@ class Program:
         assert self._context is not None
         self._context.invoke(self._function(name), inputs, outputs)
 
+    def invoker(self, name: str) -> Callable[[runtime.VmVariantList, runtime.VmVariantList], None]:
+        """What calls a function and waits for its results; to be kept in ``kept`` alone. The program is open."""
+        assert self._context is not None
+        return functools.partial(self._context.invoke, self._function(name))
+
     def close(self) -> None:
         """Frees everything, waiting for a call in another thread; closing twice is allowed."""
         with self.lock:
             self.views.clear()
+            self.kept.clear()
             self._functions.clear()
             self._context = None
             while self._modules:

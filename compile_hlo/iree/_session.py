@@ -13,6 +13,7 @@ from compile_hlo.iree._counters import Counters
 from compile_hlo.iree._device_tensor import DeviceTensor
 from compile_hlo.iree._devices import Device
 from compile_hlo.iree._function import Function
+from compile_hlo.iree._host_function import HostFunction
 from compile_hlo.iree._program import Program
 from compile_hlo.iree._signature import Signature, signature_of_reflection
 from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
@@ -104,6 +105,14 @@ class Session:
                     self._program, name, self._signature(name), self.counters, self._dumper
                 )
             return self._functions[name]
+
+    def host_function(self, name: str) -> HostFunction:
+        """Returns an entry point that takes and gives NumPy arrays, at less cost than handles.
+
+        Raises:
+            DeviceError: as ``function``.
+        """
+        return HostFunction(self.function(name), self._program)
 
     def upload(self, array: np.ndarray) -> DeviceTensor:
         """Copies an array to the device.

@@ -11,7 +11,7 @@ import numpy as np
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
-from compile_hlo.iree import Device, Function, Session, compile_module, target_named, target_of_device
+from compile_hlo.iree import Device, HostFunction, Session, compile_module, target_named, target_of_device
 from lang_core import Argument, EntryPoint, Tensor, TensorSpec, as_dtype
 from lang_core.kernels import (
     ArraySpec,
@@ -88,7 +88,7 @@ class IreeFunction:
 
     def __init__(self, module: KernelModule, session: Session) -> None:
         self.text: Final = module.text
-        self.function: Final[Function] = session.function(ENTRY_POINT)
+        self.function: Final[HostFunction] = session.host_function(ENTRY_POINT)
         self._module, self._session = module, session
         self._one = module.gives_one
 
@@ -98,15 +98,14 @@ class IreeFunction:
         Raises:
             DeviceError: an array is not of the shape or dtype that it was compiled for.
         """
-        for array in arrays:
-            if type(array) is not np.ndarray:
-                return with_jax_arrays(self._run, arrays)
-        return self._run(*arrays)
+        found = self.function.quick(arrays)
+        if found is None:
+            return with_jax_arrays(self._run, arrays)
+        return found[0] if self._one else self._module.in_form(found)
 
     def _run(self, *arrays: Any) -> Any:
-        if self._one:
-            return self.function(*arrays)[0].numpy()
-        return self._module.in_form([each.numpy() for each in self.function(*arrays)])
+        found = self.function(*arrays)
+        return found[0] if self._one else self._module.in_form(found)
 
 
 class IreeCompiler:

@@ -16,7 +16,7 @@ import numpy as np
 
 from lang_core._context import ExecutionContext
 from lang_core._tensor import EagerTensor, Tensor
-from lang_core.kernels._foreign import is_jax, is_tracer, jax_module
+from lang_core.kernels._foreign import HOST_KINDS, is_jax, is_tracer, jax_module
 from lang_core.kernels._specs import arrays_of, short_hash
 
 # What decides how many threads NumPy's and XLA's kernels take, and how they compute.
@@ -110,7 +110,7 @@ def environment_of(arrays: Iterable[Any]) -> Environment:
         return chosen
     for each in arrays:
         kind = type(each)
-        if kind is np.ndarray:
+        if kind in HOST_KINDS:
             continue
         if kind is list or kind is tuple or kind is dict:
             inside = environment_of(arrays_of(each))

@@ -8,6 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 _KINDS: Final[dict[type, bool]] = {}
+# What most arguments are: neither of JAX, nor anything that holds such.
+HOST_KINDS: Final = frozenset((np.ndarray, bool, int, float, str, type(None)))
 
 
 def jax_module() -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lang_core.kernels._environment import environment_of
-from lang_core.kernels._foreign import as_jax, as_numpy, is_jax, is_tracer, jax_module
+from lang_core.kernels._foreign import HOST_KINDS, as_jax, as_numpy, is_jax, is_tracer, jax_module
 from lang_core.kernels._kernel import Kernel, takes_context, variant
 from lang_core.kernels._specs import arrays_of, map_arrays
 
@@ -17,7 +17,7 @@ def hosted(
     Only for a kernel that takes a context, which does not record, and only if every array has data: then the call runs
     where NumPy does, and its configuration is chosen for that.
     """
-    if jax_module() is None:
+    if jax_module() is None or all(type(each) in HOST_KINDS for each in (*args, *kwargs.values())):
         return args, kwargs, False
     arrays = arrays_of((args, kwargs))
     if not any(map(is_jax, arrays)) or any(map(is_tracer, arrays)):

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+import numpy as np
+
 from lang_core.kernels._environment import Environment, environment_of
 from lang_core.kernels._specs import Bucket, abstractify, map_arrays, quick_key, short_hash, spec_of
 
@@ -52,8 +54,9 @@ class Invocation(Generic[Cfg, Out]):
             extra = None if self.batch_axes is None else tuple(self.batch_axes.items())
             quick = (
                 self.bucket,
-                *[quick_key(each) for each in self.args],
-                *[(name, quick_key(each)) for name, each in self.kwargs.items()],
+                *[(each.shape, each.dtype) if type(each) is np.ndarray else quick_key(each) for each in self.args],
+                *self.kwargs,
+                *[quick_key(each) for each in self.kwargs.values()],
                 extra,
                 self.method,
                 None if self.mesh is None else repr(self.mesh),

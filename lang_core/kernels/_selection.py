@@ -114,7 +114,8 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
                 return Selection(found, "overlay", key)
         entry = self.cache.find(key)
         if entry is not None and _will_do(entry, policy):
-            self._emit("cache_hit", key, level="memory", cfg=entry.cfg, provenance=entry.provenance)
+            if self.on_event is not None:  # asked before the call is made: this path is the one that counts
+                self._emit("cache_hit", key, level="memory", cfg=entry.cfg, provenance=entry.provenance)
             return Selection(entry.cfg, "memory", key, entry)
         passed = [
             ("override", "no cfg= was given"),

@@ -18,6 +18,30 @@ TINY: Final = LLAMA_PRESETS["tiny"]
 # https://huggingface.co/meta-llama/Llama-3.1-405B: the sizes and the RoPE of its config.json.
 LLAMA_405B: Final = LlamaSizes(126, 16384, 53248, 128, 8, 128256, 131072)
 _EXPERTS: Final = {"DeepSeek-V3": DEEPSEEK_V3, "Mixtral 8x22B": MIXTRAL_8X22B}
+_KERNEL_CASES: Final = {
+    "attention, 512 tokens": {
+        "kernel": "attention",
+        "heads": 8,
+        "shared": 2,
+        "queries": 512,
+        "keys": 512,
+        "size": 64,
+    },
+    "attention, a token and 1,024 keys": {
+        "kernel": "attention",
+        "heads": 8,
+        "shared": 2,
+        "queries": 1,
+        "keys": 1024,
+        "size": 64,
+    },
+    "linear, 64 rows, 640 to 1,408": {"kernel": "linear", "rows": 64, "inputs": 640, "outputs": 1408},
+    "linear, a row, 640 to 1,408": {"kernel": "linear", "rows": 1, "inputs": 640, "outputs": 1408},
+}
+_TINY_KERNEL_CASES: Final = {
+    "attention": {"kernel": "attention", "heads": 2, "shared": 1, "queries": 3, "keys": 5, "size": 4},
+    "linear": {"kernel": "linear", "rows": 2, "inputs": 5, "outputs": 7},
+}
 _LLAMA_31_ROPE: Final = {
     "rope_theta": 500000.0,
     "rope_scaling": {
@@ -58,6 +82,11 @@ class Plan:
         peer: that takes part in decode.
         bandwidth_bytes: of the array that shows how fast memory is read.
         bandwidth_repeats: how often it is read; the best counts.
+        kernel_devices: where compiled kernels are called; the first one is tuned for.
+        kernel_calls: rows, inputs and outputs of linear layers whose calls are timed.
+        kernel_sample_s: about how long a sample of them lasts.
+        kernel_cases: calls that are tuned, by name; see the job ``kernel_gains``.
+        kernel_tuning_rounds: the tuner's samples of each candidate.
         checkpoint: a Hugging Face directory for whole exports; none are measured without.
         export_layers: only so many of its layers.
     """
@@ -85,6 +114,11 @@ class Plan:
     peer: Peer | None = None
     bandwidth_bytes: int = 1 << 30
     bandwidth_repeats: int = 5
+    kernel_devices: tuple[str, ...] = ("local-task", "local-sync")
+    kernel_calls: tuple[tuple[int, int, int], ...] = ((16, 24, 40), (96, 160, 192), (192, 288, 320))
+    kernel_sample_s: float = 0.02
+    kernel_cases: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _KERNEL_CASES)
+    kernel_tuning_rounds: int = 5
     checkpoint: Path | None = None
     export_layers: int | None = None
 
@@ -114,6 +148,11 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         first_prompt=4,
         bandwidth_bytes=1 << 16,
         bandwidth_repeats=1,
+        kernel_devices=("local-sync",),
+        kernel_calls=((2, 3, 5),),
+        kernel_sample_s=1e-4,
+        kernel_cases=_TINY_KERNEL_CASES,
+        kernel_tuning_rounds=1,
         checkpoint=checkpoint,
     )
 

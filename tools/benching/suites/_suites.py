@@ -9,6 +9,7 @@ from tools.benching.suites._decode_suite import decode
 from tools.benching.suites._dump_suite import dump
 from tools.benching.suites._eager_suite import eager
 from tools.benching.suites._figures import SuiteResult
+from tools.benching.suites._kernels_suite import kernels
 from tools.benching.suites._lowering_suite import lowering
 from tools.benching.suites._machine import load_average, this_machine
 from tools.benching.suites._plan import Plan
@@ -25,11 +26,12 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "streaming": streaming,
     "dump": dump,
     "decode": decode,
+    "kernels": kernels,
 }
 
-# How often everything is measured where nobody says; decode's ratios are of medians of six rounds at least.
+# How often everything is measured where nobody says; ratios of decode and kernels are of six rounds at least.
 ROUNDS: Final = 5
-MORE_ROUNDS: Final = {"decode": 7}
+MORE_ROUNDS: Final = {"decode": 7, "kernels": 7}
 
 
 def run_suite(name: str, runner: Runner, plan: Plan, command: str) -> Run:
