@@ -34,7 +34,15 @@ from lang_core._packing import BLOCK, ENCODINGS, Encoding, encoding_named
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
 from lang_core._tensor import EagerTensor, Tensor
-from lang_core._weights import MatrixRows, PackedRows, WeightSource, check_rows, rows_of
+from lang_core._weights import (
+    MatrixRows,
+    PackedRows,
+    WeightSource,
+    check_rows,
+    matrix_rows_by,
+    matrix_rows_of,
+    rows_of,
+)
 from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
 
 __all__ = [
@@ -88,6 +96,8 @@ __all__ = [
     "i8",
     "i32",
     "i64",
+    "matrix_rows_by",
+    "matrix_rows_of",
     "near_names",
     "promote",
     "rows_of",

@@ -18,6 +18,8 @@ from lang_core._spec import TensorSpec
 BLOCK: Final = 32  # elements of a block, along the last axis
 _SCALE_BYTES: Final = 2
 _LARGEST_HALF: Final = 65504.0
+_GROUP: Final = 4096  # blocks that are packed at a time: what is computed of them stays in a core's cache
+_BELOW_HALF: Final = np.nextafter(np.float32(0.5), np.float32(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,11 @@ class Encoding:
     def pack(self, weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """i8 [.., K / 32 * block_bytes] of f32 [.., K], finite: what the gguf package gives, bit for bit."""
         blocks = np.ascontiguousarray(weights, np.float32).reshape(-1, BLOCK)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            if self.bits == 4:
-                scale, stored = _nibbles(blocks)
-            else:
-                scale, stored = _bytes(blocks)
-            halves = scale.astype(np.float16).view(np.uint8)
-        packed = np.concatenate([halves, stored.view(np.uint8)], axis=-1)
+        packed = np.empty((len(blocks), self.block_bytes), np.uint8)
+        pack = _pack_nibbles if self.bits == 4 else _pack_bytes
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(blocks), _GROUP):
+                pack(blocks[start : start + _GROUP], packed[start : start + _GROUP])
         return packed.view(np.int8).reshape(self.packed(TensorSpec(weights.shape, f32)).shape)
 
     def unpacked(self, packed: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -88,23 +88,49 @@ class Encoding:
             return (integers * scales).reshape(*packed.shape[:-1], count * BLOCK)
 
 
-def _bytes(blocks: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Scales [n, 1] and integers [n, 32]: the largest magnitude becomes 127; halves are rounded away from 0."""
-    scale = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(127)
-    scaled = blocks * np.where(scale == 0, np.float32(0), np.float32(1) / scale)
-    size = np.abs(scaled)
-    whole = np.floor(size)
-    return scale, (np.sign(scaled) * (whole + np.floor(2 * (size - whole)))).astype(np.int8)
+def _pack_bytes(blocks: np.ndarray[Any, Any], packed: np.ndarray[Any, Any]) -> None:
+    """f32 [n, 32] to u8 [n, 34]: the largest magnitude becomes 127; halves are rounded away from 0."""
+    scaled = np.abs(blocks)
+    scale = _columns(scaled).max(axis=0) / np.float32(127)
+    np.multiply(blocks, _inverse(scale), out=scaled)
+    # The largest number below 1/2, and not 1/2: with that 0.49999997 would become 1.
+    scaled += np.copysign(_BELOW_HALF, scaled)
+    packed[:, :_SCALE_BYTES] = _halves(scale)
+    packed[:, _SCALE_BYTES:].view(np.int8)[...] = scaled
 
 
-def _nibbles(blocks: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Scales [n, 1] and pairs of integers [n, 16]: what is largest in magnitude becomes 0, that is -8."""
-    place = np.abs(blocks).argmax(axis=1)[:, np.newaxis]
-    scale = np.take_along_axis(blocks, place, axis=1) / np.float32(-8)
-    inverse = np.where(scale == 0, np.float32(0), np.float32(1) / scale)
-    scaled = blocks.astype(np.float64) * inverse.astype(np.float64) + 8.5
-    integers = np.trunc(scaled).astype(np.float32).astype(np.uint8).clip(0, 15)
-    return scale, integers[:, : BLOCK // 2] | integers[:, BLOCK // 2 :] << np.uint8(4)
+def _pack_nibbles(blocks: np.ndarray[Any, Any], packed: np.ndarray[Any, Any]) -> None:
+    """f32 [n, 32] to u8 [n, 18]: what is largest in magnitude becomes 0, that is -8; every step is rounded to f32."""
+    columns = _columns(blocks)
+    most, least = columns.max(axis=0), columns.min(axis=0)
+    largest = np.where(most > -least, most, least)
+    (even,) = np.nonzero(most == -least)  # the first of them decides
+    places = np.abs(blocks[even]).argmax(axis=1)
+    largest[even] = blocks[even, places]
+    scale = largest / np.float32(-8)
+    inverse = _inverse(scale)
+    scaled = blocks * inverse
+    scaled += np.float32(8.5)
+    scaled[(inverse[:, 0] == 0) & (scale != 0)] = 0  # what the reference's casts of infinities give
+    integers = np.minimum(scaled.astype(np.uint8), 15).view(np.uint64)  # eight at a time
+    packed[:, :_SCALE_BYTES] = _halves(scale)
+    packed[:, _SCALE_BYTES:] = (integers[:, :2] | integers[:, 2:] << np.uint64(4)).view(np.uint8)
+
+
+def _columns(blocks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """[32, n], a copy: NumPy reduces its first axis three times as fast as the last one of [n, 32]."""
+    return np.ascontiguousarray(blocks.T)
+
+
+def _inverse(scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """1 / scale, [n, 1]; 0 of scales that are 0, or so small that it would be infinite: f16 has 0 for them."""
+    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale != 0)
+    return np.where(np.isinf(inverse), np.float32(0), inverse)[:, np.newaxis]
+
+
+def _halves(scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The f16s' bytes, [n, 2]."""
+    return scale.astype(np.float16).view(np.uint8).reshape(-1, _SCALE_BYTES)
 
 
 Q8_0: Final = Encoding("q8_0", block_bytes=34, bits=8, zero=0)

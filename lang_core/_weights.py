@@ -1,6 +1,7 @@
 """Where weights come from, as far as everybody but a checkpoint's reader needs to know."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -85,6 +86,32 @@ def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> 
     if array.ndim:
         return array[start:stop]
     return array if stop > start else array.reshape(1)[:0]
+
+
+def matrix_rows_of(source: WeightSource, key: str, start: int, stop: int) -> np.ndarray:
+    """Rows ``start`` to ``stop`` of a tensor of a source seen as a matrix: see ``MatrixRows``.
+
+    Of a source that cannot read them alone, the rows of the first axis that they are of are read.
+
+    Args:
+        source: of the tensor.
+        key: the tensor's; it has two axes or more, none of them of size 0.
+        start: the first row.
+        stop: the row after the last.
+    """
+    if isinstance(source, MatrixRows):
+        return source.read_matrix_rows(key, start, stop)
+    return matrix_rows_by(source.read_rows, key, source.spec(key).shape, start, stop)
+
+
+def matrix_rows_by(
+    read_rows: Callable[[str, int, int], np.ndarray], key: str, shape: tuple[int, ...], start: int, stop: int
+) -> np.ndarray:
+    """As ``matrix_rows_of``, of a tensor of this shape, by reading rows of its first axis."""
+    each = math.prod(shape[1:-1])
+    first, last = start // each, -(-stop // each)
+    rows = read_rows(key, first, last).reshape(-1, shape[-1])
+    return rows[start - first * each : stop - first * each]
 
 
 def check_rows(shape: tuple[int, ...], start: int, stop: int, key: str, origin: str) -> None:

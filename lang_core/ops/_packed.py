@@ -83,10 +83,9 @@ _PACKED_LINEAR = define(
 
 
 def _infer_dequantize(packed: TensorSpec, encoding: Encoding, dtype: DType) -> Specs:
-    columns = encoding.columns(packed.shape[-1]) if packed.ndim and packed.dtype is i8 else None
-    require(bool(columns), "dequantize_c1", f"{packed!r} as {encoding.name}")
+    columns = (encoding.columns(packed.shape[-1]) or 0) if packed.ndim and packed.dtype is i8 else 0
+    require(columns > 0, "dequantize_c1", f"{packed!r} as {encoding.name}")
     require(dtype.is_floating, "dequantize_c2", f"the dtype is {dtype}")
-    assert columns is not None
     return (TensorSpec((*packed.shape[:-1], columns), dtype),)
 
 

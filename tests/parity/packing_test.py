@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
@@ -13,11 +14,13 @@ from hypothesis import strategies as st
 from lang_core import (
     BLOCK,
     ENCODINGS,
+    CheckpointError,
     ConfigError,
     EagerExecutionContext,
     Encoding,
     InputError,
     MappingWeights,
+    MatrixRows,
     TensorSpec,
 )
 from tests.goldens.cases import CASES, GoldenCase
@@ -42,11 +45,21 @@ def _block(kind: str, rng: np.random.Generator) -> np.ndarray:
         return (rng.integers(-127, 128, BLOCK) / 2).astype(np.float32)
     if kind == "one size":  # which of them is the largest decides about Q4_0's sign
         return rng.choice(np.array([1.5, -1.5], np.float32), BLOCK)
+    if kind.startswith("edges"):  # a scale of 1, and numbers at and beside halves
+        halves = (rng.integers(-7, 8, BLOCK) + 0.5).astype(np.float32)
+        block = np.nextafter(halves, rng.choice(np.array([-10, 0, 10], np.float32), BLOCK))
+        block[rng.integers(BLOCK)] = {"edges of 127": 127, "edges of 8": -8}[kind]
+        return block
+    if kind == "bf16":  # products with a scale's inverse are often ties
+        return rng.standard_normal(BLOCK).astype(ml_dtypes.bfloat16).astype(np.float32)
     exponent = {"normal": 0, "small": -22, "subnormal half": -30, "subnormal": -140, "huge": 20}[kind]
     return np.ldexp(rng.standard_normal(BLOCK), exponent).astype(np.float32).clip(-500_000, 500_000)
 
 
-_KINDS: Final = ("normal", "zero", "ties", "one size", "small", "subnormal half", "subnormal", "huge")
+_KINDS: Final = (
+    "normal", "bf16", "zero", "ties", "edges of 127", "edges of 8", "one size", "small", "subnormal half", "subnormal",
+    "huge",
+)  # fmt: skip
 
 
 @_EACH
@@ -74,6 +87,13 @@ def test_unpacking_is_the_references(encoding: Encoding, shape: tuple[int, int],
     if rows:
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(found, quants.dequantize(stored, _kind(encoding)))
+
+
+@_EACH
+def test_more_blocks_than_are_packed_at_a_time(encoding: Encoding) -> None:
+    """Weights as checkpoints have them; those of bf16 meet the rounding of each step of the arithmetic."""
+    rows = np.random.default_rng(5).standard_normal((70, 96 * BLOCK)).astype(ml_dtypes.bfloat16)
+    assert encoding.pack(rows).tobytes() == quants.quantize(rows.astype(np.float32), _kind(encoding)).tobytes()
 
 
 def _case(**config: Any) -> GoldenCase:
@@ -122,6 +142,32 @@ def test_what_no_block_holds_is_named(encoding: Encoding, value: float) -> None:
     with pytest.raises(InputError, match=rf"parameter 'layer\.weight': element \[2, 33\] .* {encoding.name} has no"):
         weights.read_rows("layer.weight", 1, 4)
     assert not encoding.unpacked(weights.read_rows("layer.weight", 0, 2)).any()
+
+
+@_EACH
+def test_rows_are_the_same_however_many_are_asked_for(encoding: Encoding) -> None:
+    """More than are held in f32 at a time, and of f64."""
+    array = np.random.default_rng(7).standard_normal((3000, 384))
+    weights = PackedWeights(MappingWeights({"layer.weight": array}), {"layer.weight": encoding})
+    whole = encoding.pack(array)
+    assert weights.read("layer.weight").tobytes() == whole.tobytes()
+    assert weights.read_rows("layer.weight", 17, 2900).tobytes() == whole[17:2900].tobytes()
+    with pytest.raises(CheckpointError, match=r"rows 5 to 3001 of tensor 'layer\.weight' asked, it has 3000"):
+        weights.read_rows("layer.weight", 5, 3001)
+    array[2999, 3] = 1e300
+    with pytest.raises(InputError, match=r"element \[2999, 3\] .* is inf, which"):
+        weights.read_rows("layer.weight", 0, 3000)
+
+
+def test_what_is_not_packed_is_read_as_a_matrix_from_any_source() -> None:
+    """From one that can read rows of matrices alone, and from one that cannot."""
+    arrays = {"experts": np.arange(120.0).reshape(4, 5, 6), "layer": np.ones((2, 32), np.float32)}
+    weights = PackedWeights(MappingWeights(arrays), {"layer": ENCODINGS["q8_0"]})
+    assert not isinstance(MappingWeights(arrays), MatrixRows)
+    for source in (weights, PackedWeights(weights, {})):
+        found = source.read_matrix_rows("experts", 3, 14)
+        np.testing.assert_array_equal(found, arrays["experts"].reshape(20, 6)[3:14])
+        assert source.read_matrix_rows("layer", 1, 2).tobytes() == ENCODINGS["q8_0"].pack(arrays["layer"])[1:].tobytes()
 
 
 def test_a_model_of_which_nothing_can_be_packed_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from compile_hlo.bundle import (
 from compile_hlo.iree import Session, Target, available, check_bindings, compile_module, target_named
 from compile_hlo.kernels import CANDIDATE_FLAGS
 from compile_hlo.portable import verify_text
-from lang_core import CachedWeights, CompileError, VerificationError
+from lang_core import CachedWeights, CompileError, VerificationError, WeightSource
 from lang_core.kernels import cpu_model
 from tools.cli import say
 from tools.exporting._budget import check_budget
@@ -277,12 +277,12 @@ class _Run:
         write_description(self._export, self._staging)
 
     def _verify_results(self) -> None:
-        options = self._export.options
-        if options.verify in ("none", "parse") or self._export.weights is None:
+        options, weights = self._export.options, self._export.weights
+        if options.verify in ("none", "parse") or weights is None:
             return
         key = {"files": self._export.hashes, "verify": options.verify, "targets": options.targets}
         key["source"] = self._source.identity
-        rows = self._steps.run("verify", key, [], self._results)["rows"]
+        rows = self._steps.run("verify", key, [], functools.partial(self._results, weights))["rows"]
         self._export.verification = rows
         skipped = [f"{row['device']}: {row['skipped']}" for row in rows if "skipped" in row]
         for each in skipped:
@@ -290,14 +290,13 @@ class _Run:
         if options.verify == "iree" and len(skipped) == len(rows):
             raise VerificationError(f"--verify=iree: no device could run the bundle ({'; '.join(skipped)})")
 
-    def _results(self) -> dict[str, Any]:
-        export, options, weights = self._export, self._export.options, self._export.weights
-        assert weights is not None
+    def _results(self, weights: WeightSource) -> dict[str, Any]:
+        export, options = self._export, self._export.options
         kept = kept_bytes(options, export.lowered, weights)
         source = CachedWeights(weights, kept) if kept else weights
         exact: Exact | None = None
         if options.dtype in ("bf16", "f16") or options.quantize is not None:
-            exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(export))
+            exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(weights))
         references = References(export.written, source, export.vocabulary, exact, export.entry_points)
         precision = options.dtype if options.quantize is None else "packed"
         if options.verify == "interpreter":

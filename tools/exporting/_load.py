@@ -118,10 +118,8 @@ def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint,
     return _entry_points(model, options, export.sizes, options.window_caches)
 
 
-def exact_weights(export: Export) -> WeightSource:
-    """The bundle's weights for ``exact_entry_points``."""
-    weights = export.weights
-    assert weights is not None
+def exact_weights(weights: WeightSource) -> WeightSource:
+    """A bundle's weights for ``exact_entry_points``."""
     return DequantizedWeights(weights) if isinstance(weights, PackedWeights) else weights
 
 

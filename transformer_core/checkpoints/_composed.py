@@ -1,12 +1,11 @@
 """A checkpoint under a model's names: tensors renamed, stacked and cut as they are read."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from lang_core import MatrixRows, PackedRows, TensorSpec, WeightSource
+from lang_core import PackedRows, TensorSpec, WeightSource, matrix_rows_by, matrix_rows_of
 from transformer_core.checkpoints._recipes import Recipe, Stored, common_dtype
 
 RecipeOf = Callable[[str, tuple[int, ...], WeightSource], Recipe | None]
@@ -79,13 +78,9 @@ class ComposedWeights:
         the first axis that they are of.
         """
         recipe = self._recipe(key)
-        if type(recipe) is Stored and isinstance(self._source, MatrixRows):
-            return self._source.read_matrix_rows(next(iter(recipe.stored())), start, stop)
-        shape = self.spec(key).shape
-        each = math.prod(shape[1:-1])
-        first, last = start // each, -(-stop // each)
-        rows = self.read_rows(key, first, last).reshape(-1, shape[-1])
-        return rows[start - first * each : stop - first * each]
+        if type(recipe) is Stored:
+            return matrix_rows_of(self._source, next(iter(recipe.stored())), start, stop)
+        return matrix_rows_by(self.read_rows, key, self.spec(key).shape, start, stop)
 
     def packed_as(self, key: str) -> str | None:
         """The encoding in which the parameter's rows lie in the source; None where rows are not kept as they are."""

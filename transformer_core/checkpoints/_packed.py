@@ -5,7 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import Encoding, InputError, PackedRows, TensorSpec, WeightSource, check_rows, f32
+from lang_core import Encoding, InputError, PackedRows, TensorSpec, WeightSource, check_rows, f32, matrix_rows_of
+
+_ELEMENTS_AT_ONCE: Final = 1 << 20  # of a weight, that are held in f32 while it is quantised
 
 
 class PackedWeights:
@@ -34,6 +36,11 @@ class PackedWeights:
         """That of the packed array, or the source's."""
         spec, encoding = self._source.spec(key), self._encodings.get(key)
         return spec if encoding is None else encoding.packed(spec)
+
+    def unpacked_spec(self, key: str) -> TensorSpec:
+        """That of the weight once it is unpacked: f32 where it is packed, else the source's."""
+        spec = self._source.spec(key)
+        return TensorSpec(spec.shape, f32) if key in self._encodings else spec
 
     def encoding(self, key: str) -> str | None:
         """The source's; None of what is packed here, for that is what reading gives."""
@@ -65,29 +72,44 @@ class PackedWeights:
         encoding = self._encodings.get(key)
         if encoding is None:
             return self._source.read_rows(key, start, stop)
+        check_rows(self.spec(key).shape, start, stop, key, self.origin(key))
         packed = self._packed_in_source(key, encoding)
         if packed is not None:
-            check_rows(self.spec(key).shape, start, stop, key, self.origin(key))
             return packed.read_packed_rows(key, start, stop).view(np.int8)
-        rows = self._source.read_rows(key, start, stop).astype(np.float32)
-        largest = encoding.largest_weight
-        if not (np.abs(rows) <= largest).all():  # NaN is not, either
-            row, column = (int(place) for place in np.argwhere(~(np.abs(rows) <= largest))[0])
-            raise InputError(
-                f"parameter {key!r}: element [{start + row}, {column}] in {self.origin(key)} is {rows[row, column]:g}, "
-                f"which {encoding.name} has no block for (the largest is {largest:g}): export without --quantize"
-            )
-        return encoding.pack(rows)
+        return self._quantised(key, encoding, start, stop)
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """As ``MatrixRows``, where the source is one: packed parameters are matrices."""
+        """As ``MatrixRows``: packed parameters are matrices."""
         if key in self._encodings:
             return self.read_rows(key, start, stop)
-        return self._source.read_matrix_rows(key, start, stop)  # pyright: ignore[reportAttributeAccessIssue]
+        return matrix_rows_of(self._source, key, start, stop)
 
     def origin(self, key: str) -> str:
         """The source's."""
         return self._source.origin(key)
+
+    def _quantised(self, key: str, encoding: Encoding, start: int, stop: int) -> np.ndarray:
+        """Rows that are quantised now; of their f32 form just some are held at a time."""
+        width = self.spec(key).shape[1]
+        made = np.empty((stop - start, width), np.int8)
+        rows = max(1, _ELEMENTS_AT_ONCE // self._source.spec(key).shape[1])
+        for first in range(start, stop, rows):
+            last = min(stop, first + rows)
+            with np.errstate(over="ignore"):  # an f64 that becomes infinite is named below
+                floats = self._source.read_rows(key, first, last).astype(np.float32, copy=False)
+            self._check_range(key, encoding, first, floats)
+            made[first - start : last - start] = encoding.pack(floats)
+        return made
+
+    def _check_range(self, key: str, encoding: Encoding, first: int, rows: np.ndarray) -> None:
+        largest = encoding.largest_weight
+        if rows.max() <= largest and rows.min() >= -largest:  # neither is true of NaN
+            return
+        row, column = (int(place) for place in np.argwhere(~(np.abs(rows) <= largest))[0])
+        raise InputError(
+            f"parameter {key!r}: element [{first + row}, {column}] in {self.origin(key)} is {rows[row, column]:g}, "
+            f"which {encoding.name} has no block for (the largest is {largest:g}): export without --quantize"
+        )
 
     def _packed_in_source(self, key: str, encoding: Encoding) -> PackedRows | None:
         source = self._source
@@ -114,12 +136,7 @@ class DequantizedWeights:
 
     def spec(self, key: str) -> TensorSpec:
         """The weight's: f32 where it is packed."""
-        spec, encoding = self._source.spec(key), self._source.packing(key)
-        if encoding is None:
-            return spec
-        columns = encoding.columns(spec.shape[-1])
-        assert columns is not None
-        return TensorSpec((*spec.shape[:-1], columns), f32)
+        return self._source.unpacked_spec(key)
 
     def encoding(self, key: str) -> str | None:
         """That of what is packed."""
