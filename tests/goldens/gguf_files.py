@@ -47,6 +47,7 @@ def write_gguf(
     tokenizer: Callable[[GGUFWriter], None] | None = None,
     tensors_per_file: int = 0,
     stack_experts: bool = True,
+    weights: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
     """Writes a case's model.
 
@@ -55,6 +56,7 @@ def write_gguf(
         case: the model.
         pack: the type of a matrix, by its name in the file and its shape; as stored in the checkpoint where None.
         tokenizer: adds the tokenizer's fields; only ids that begin and end sequences where None.
+        weights: the checkpoint's; those of the case's seed where None.
         stack_experts: whether all experts of a projection are one tensor; in early files each is one.
         tensors_per_file: the most that a file has, where there are to be several; 0 for one file.
 
@@ -65,7 +67,8 @@ def write_gguf(
     writer = GGUFWriter(path, name, split_max_tensors=tensors_per_file)
     _add_fields(writer, config, name)
     (tokenizer or _add_tokens(config))(writer)
-    tensors = {**_converted(case, name), **_rope_tensors(config, name)}
+    stored = stored_weights(case) if weights is None else weights
+    tensors = {**_converted(stored, config, name), **_rope_tensors(config, name)}
     found: dict[str, np.ndarray] = {}
     for key, array in (tensors if stack_experts else _unstacked(tensors)).items():
         kind = pack(key, array.shape) if pack and array.ndim > 1 else None
@@ -98,13 +101,12 @@ def _add(writer: GGUFWriter, key: str, array: np.ndarray, kind: GGMLQuantization
     return array
 
 
-def _converted(case: GoldenCase, name: str) -> dict[str, np.ndarray]:
-    config = case.config
+def _converted(stored: Mapping[str, np.ndarray], config: Config, name: str) -> dict[str, np.ndarray]:
     arch = next(arch for arch, known in MODEL_ARCH_NAMES.items() if known == name)
     layers = sizes_of(config)[0]
     names = get_tensor_name_map(MODEL_ARCH(arch), layers)
     made: dict[str, np.ndarray] = {}
-    for key, array in _stacked(stored_weights(case)).items():
+    for key, array in _stacked(stored).items():
         found = names.get_name(key, try_suffixes=(".weight", ".bias"))
         assert found is not None, key
         made[found] = _changed(key, array, config, name)

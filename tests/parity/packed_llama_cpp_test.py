@@ -1,0 +1,42 @@
+"""Logits with packed weights are as near to those without as llama.cpp's own on the same bits.
+
+What llama.cpp gives is in a golden (``tests/goldens/make_packed_llama_cpp_goldens.py``).
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from lang_core import EagerExecutionContext, encoding_named
+from tests.goldens.gguf_files import write_gguf
+from tests.goldens.golden_files import DATA
+from tests.goldens.packed_models import nmse, packed_models
+from transformer_core import pack_weights
+from transformer_core.models import DecoderLM, weights_of
+from transformer_core.models.gguf import GgufModel
+
+_GOLDEN: Final[dict[str, Any]] = json.loads((DATA / "packed_llama_cpp.json").read_text())
+# Both round x to 8 bits, and which way what lies between two integers goes differs by chance: found are 0.985 to 1.009.
+_CHANCE: Final = 1.03
+
+
+@pytest.mark.parametrize("name", _GOLDEN["nmse"])
+def test_no_worse_than_llama_cpp_on_the_same_weights(name: str, tmp_path: Path) -> None:
+    model, ids = packed_models(tmp_path / "demo")[name], np.array(_GOLDEN["tokens"], np.int32)
+    given: Any = ids
+    write_gguf(tmp_path / "model.gguf", model.case, weights=model.weights)
+    found: dict[str, np.ndarray] = {}
+    with GgufModel(tmp_path / "model.gguf") as file:
+        for encoding in (None, "q8_0", "q4_0"):
+            decoder = DecoderLM(file.config())
+            if encoding is not None:
+                pack_weights(decoder, encoding_named(encoding), decoder.dtype)
+            found[encoding or "f32"] = decoder(EagerExecutionContext(weights_of(decoder, file)), given).numpy()
+    theirs = _GOLDEN["nmse"][name]
+    ours = {encoding: nmse(found[encoding], found["f32"]) for encoding in theirs}
+    assert 0 < ours["q8_0"] <= 1e-3, "the bound for Q8_0"
+    for encoding, bound in theirs.items():
+        assert ours[encoding] <= _CHANCE * bound, (encoding, ours, theirs)

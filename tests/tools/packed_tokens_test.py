@@ -1,0 +1,88 @@
+"""A device says, token by token, what the eager context says on the same packed weights: 64 of them, not one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from compile_hlo.archive import ArchiveWeights
+from compile_hlo.bundle import ARCHIVE
+from compile_hlo.iree import available, target_of_device
+from lang_core import EagerExecutionContext, EntryPoint, WeightSource
+from tests.tools._bundles import export, greedy
+from tools.demo import write_demo_checkpoint
+from transformer_core.generation import KnownLogits, Sampler, SamplingConfig, StopRule, generate
+from transformer_core.models import entry_points, load_model
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+_STEPS, _CHUNK = 64, 8
+_CAPACITY = 10 + _STEPS
+# The model knows it by heart. Of other texts it has tokens that are as likely as each other, and rounding decides:
+# docs/numerics.md.
+_PROMPT = "A layer has two parts."
+# 16 bits on one device only: kernels take and give f32.
+_CASES = [("q8_0", "f32"), ("q4_0", "f32")]
+if _DEVICE == "local-task":
+    _CASES += [("q8_0", "f16"), ("q4_0", "bf16")]
+
+
+class _Eager:
+    """A model for generation, in the eager context."""
+
+    chunk, capacity, recurrent = _CHUNK, _CAPACITY, False
+
+    def __init__(self, prefill: EntryPoint, decode: EntryPoint, weights: WeightSource) -> None:
+        self._prefill, self._decode, self._ctx = prefill, decode, EagerExecutionContext(weights)
+        self._caches: list[Any] = [
+            np.zeros(each.spec.shape, each.spec.dtype.numpy) for each in prefill.arguments if each.alias_result
+        ]
+
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
+        return self._run(self._prefill, token_ids, np.int32(position), np.int32(last))
+
+    def decode(self, token_id: int, position: int) -> KnownLogits:
+        return self._run(self._decode, np.array([[token_id]], np.int32), np.int32(position))
+
+    def _run(self, entry: EntryPoint, *given: Any) -> KnownLogits:
+        results = dict(entry(self._ctx, *given, *self._caches))
+        logits = results.pop("logits").numpy()[0]
+        self._caches = [results[each.alias_result] for each in entry.arguments if each.alias_result]
+        return KnownLogits(logits)
+
+
+@contextmanager
+def _eager(directory: Path, archive: Path, dtype: str, encoding: str) -> Iterator[_Eager]:
+    """On the bundle's own weights."""
+    model = load_model(directory, dtype, quantize=encoding)
+    sizes: Any = {"batch": 1, "sequence": _CHUNK, "max_sequence": _CAPACITY}
+    prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
+    with ArchiveWeights(archive) as weights:
+        yield _Eager(prefill, decode, weights)
+
+
+@pytest.mark.parametrize(("encoding", "dtype"), _CASES)
+def test_tokens_are_the_eager_contexts(encoding: str, dtype: str, tmp_path: Path) -> None:
+    present, why = available(_DEVICE)
+    if not present:
+        pytest.skip(why)
+    write_demo_checkpoint(tmp_path / "model")
+    tokenizer = Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
+    prompt = [0, *tokenizer.encode(_PROMPT, add_special_tokens=False).ids]
+    sizes: dict[str, Any] = {"sequence": _CHUNK, "max_sequence": _CAPACITY, "dtype": dtype, "quantize": encoding}
+    bundle = export(tmp_path / "model", tmp_path / "bundle", targets=(target_of_device(_DEVICE),), **sizes)
+    tokens, logits = greedy(bundle, _DEVICE, prompt, _STEPS)
+    with _eager(tmp_path / "model", bundle / ARCHIVE, dtype, encoding) as model:
+        sampler = Sampler(SamplingConfig(), logits.shape[1])
+        steps = list(generate(model, prompt, sampler, StopRule(frozenset(), _STEPS)))
+    assert tokens == [step.token_id for step in steps]
+    assert len(set(tokens)) > _STEPS // 3, "it repeats itself: any device would"
+    expected = np.stack([step.logits for step in steps])
+    first, second = np.sort(expected)[:, :-3:-1].T
+    difference = np.abs(logits - expected).max(-1)
+    # Another token was never near: so it is not by luck that they are the same.
+    assert (first - second).min() > 2 * difference.max() > 0, ((first - second).min(), difference.max())
