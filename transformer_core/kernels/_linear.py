@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import ExecutionContext, OpError, Tensor, near_names
+from lang_core import BLOCK, ENCODINGS, ExecutionContext, OpError, Tensor, TensorSpec, f32, near_names
 from lang_core.kernels import Invocation, Kernel
 
-# How a weight lies: [out, in] as checkpoints have it; [in, out]; [out / tile, in, tile].
-LAYOUTS: Final = ("output_major", "input_major", "tiles")
+# How a weight lies: [out, in] as checkpoints have it; [in, out]; [out / tile, in, tile]; or, by the encoding's name,
+# i8 [out, in / 32 * bytes of a block], GGUF's blocks (lang_core/_packing.py).
+LAYOUTS: Final = ("output_major", "input_major", "tiles", *ENCODINGS)
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class LinearConfig:
 
     Attributes:
         form: ``direct`` (x keeps its axes), ``flat`` (they become rows of one matrix), or ``weight_first`` (the weight
-            is the left factor, and the result is transposed).
+            is the left factor, and the result is transposed). Of packed weights: ``direct`` and ``flat``
+            (``ctx.ops.packed_linear``), or ``unpacked`` (the weight becomes f32 first).
         blocks: of outputs, computed one after the other.
     """
 
@@ -32,9 +34,12 @@ def pack_weight(weight: np.ndarray[Any, Any], layout: str, tile: int = 16) -> np
 
     Raises:
         OpError: there is no such layout, or the outputs are no multiple of the tile.
+        ConfigError: the inputs are no multiple of the 32 of a block.
     """
-    if layout not in LAYOUTS:
-        raise OpError(f"unknown layout {layout!r}: known are {', '.join(LAYOUTS)}{near_names(layout, LAYOUTS)}")
+    _check(layout)
+    if layout in ENCODINGS:
+        ENCODINGS[layout].packed(TensorSpec(weight.shape, f32))  # refuses what cannot be packed
+        return ENCODINGS[layout].pack(weight)
     if layout == "output_major":
         return weight
     if layout == "input_major":
@@ -48,7 +53,8 @@ def pack_weight(weight: np.ndarray[Any, Any], layout: str, tile: int = 16) -> np
 class LinearKernel(Kernel[LinearConfig, Tensor]):
     """``x [.., in] @ weight.T + bias [out]``.
 
-    Arguments of a call: x, weight as ``pack_weight`` gives it, bias or None, and ``layout``.
+    Arguments of a call: x, weight as ``pack_weight`` gives it, bias or None, and ``layout``. With a packed weight x is
+    first rounded in blocks of 32, whatever the configuration, as ``ctx.ops.packed_linear`` does.
     """
 
     op_id = "linear"
@@ -72,7 +78,10 @@ class LinearKernel(Kernel[LinearConfig, Tensor]):
         parts = []
         for start, stop in itertools.pairwise(edges):
             part = weight if cfg.blocks == 1 else ops.slice_axis(weight, axis, start, stop)
-            parts.append(_product(ctx, flat, part, layout, cfg.form == "weight_first"))
+            if layout in ENCODINGS:
+                parts.append(_packed_product(ctx, flat, part, layout, cfg.form == "unpacked"))
+            else:
+                parts.append(_product(ctx, flat, part, layout, cfg.form == "weight_first"))
         product = parts[0] if len(parts) == 1 else ops.concat(parts, parts[0].ndim - 1)
         product = product if cfg.form == "direct" else ops.reshape(product, (*lead, product.shape[-1]))
         return product if bias is None else ops.add(product, bias)
@@ -83,18 +92,23 @@ class LinearKernel(Kernel[LinearConfig, Tensor]):
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[LinearConfig]:
         """Every form, whole and in blocks."""
-        count = inv.args[1].shape[_output_axis(inv.kwargs.get("layout", "output_major"))]
+        layout = inv.kwargs.get("layout", "output_major")
+        count = inv.args[1].shape[_output_axis(layout)]
         return [
             LinearConfig(form, blocks)
-            for form in ("direct", "flat", "weight_first")
+            for form in ("direct", "flat", "unpacked" if layout in ENCODINGS else "weight_first")
             for blocks in (1, 2, 4)
             if blocks == 1 or count >= 16 * blocks
         ]
 
 
-def _output_axis(layout: str) -> int:
+def _check(layout: str) -> None:
     if layout not in LAYOUTS:
         raise OpError(f"unknown layout {layout!r}: known are {', '.join(LAYOUTS)}{near_names(layout, LAYOUTS)}")
+
+
+def _output_axis(layout: str) -> int:
+    _check(layout)
     return 1 if layout == "input_major" else 0
 
 
@@ -108,3 +122,16 @@ def _product(ctx: ExecutionContext, x: Any, weight: Any, layout: str, weight_fir
         return ops.transpose(flat, (1, 0))
     product = ops.dot_general(x, weight, ((last,), (inputs,)))
     return ops.reshape(product, (*product.shape[:last], int(np.prod(product.shape[last:]))))
+
+
+def _packed_product(ctx: ExecutionContext, x: Any, weight: Any, layout: str, unpacked: bool) -> Tensor:
+    """The same of a packed weight; x is rounded in either case."""
+    ops, encoding = ctx.ops, ENCODINGS[layout]
+    if not unpacked:
+        return ops.packed_linear(x, weight, encoding)
+    q, scale, _ = ops.block_quantize(x)
+    blocks = ops.cast(ops.reshape(q, (*scale.shape, BLOCK)), f32)
+    rounded = ops.reshape(ops.mul(blocks, ops.reshape(scale, (*scale.shape, 1))), tuple(x.shape))
+    last = len(x.shape) - 1
+    product = ops.dot_general(rounded, ops.dequantize(weight, encoding), ((last,), (1,)))
+    return ops.cast(product, x.dtype)

@@ -1,0 +1,29 @@
+"""The linear kernel with packed weights, compiled by IREE, where kernels for the CPU may take the op's place."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compile_hlo.kernels import IreeCompiler
+from lang_core import ENCODINGS, EagerExecutionContext
+from lang_core.kernels import ConfigSelectorChain, Executor
+from transformer_core.kernels import LinearConfig, LinearKernel, pack_weight
+
+_COMPILER = IreeCompiler("local-sync")
+
+
+@pytest.mark.parametrize("form", ["direct", "flat", "unpacked"])
+@pytest.mark.parametrize("layout", list(ENCODINGS))
+def test_compiled_forms_are_the_eager_op(layout: str, form: str) -> None:
+    random = np.random.default_rng(6)
+    packed = pack_weight(random.standard_normal((70, 96)).astype(np.float32), layout)
+    cfg = LinearConfig(form, blocks=2 if form == "flat" else 1)
+    executor = Executor(ConfigSelectorChain(policy="heuristics"), compiler=_COMPILER)
+    x = random.standard_normal((1, 3, 96)).astype(np.float32)
+    compiled: Any = executor.compile(LinearKernel(), x, packed, cfg=cfg, layout=layout)
+    for scaled in (x, -3 * x):
+        found = compiled(scaled, packed, layout=layout)
+        wanted = EagerExecutionContext().ops.packed_linear(scaled, packed, ENCODINGS[layout]).numpy()
+        assert found.shape == (1, 3, 70)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
