@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pytest
@@ -11,11 +12,23 @@ from compile_hlo.iree._compile import compile_module
 from compile_hlo.iree._devices import DEVICES, available
 from compile_hlo.iree._targets import target_of_device
 
+_SHARED: Final = {"local-task": ("local-task", "local-sync")}
 
-def device_params() -> list[object]:
-    """Returns a pytest parameter per device: that of TAPELINE_DEVICE, or all; absent ones skip and say why."""
+
+def sharing(device: str) -> tuple[str, ...]:
+    """The devices that one test tries with what it has compiled for ``device``, if compiling is what takes its time."""
+    return _SHARED.get(device, (device,))
+
+
+def device_params(*, shared: bool = False) -> list[object]:
+    """Returns a pytest parameter per device: that of TAPELINE_DEVICE, or all; absent ones skip and say why.
+
+    Args:
+        shared: leave those out that ``sharing`` has beside another one.
+    """
     asked = os.environ.get("TAPELINE_DEVICE")
-    names = (asked,) if asked else DEVICES
+    beside = {other for device in DEVICES for other in sharing(device)[1:]} if shared else set[str]()
+    names = (asked,) if asked else [name for name in DEVICES if name not in beside]
     return [
         pytest.param(name, marks=() if available(name)[0] else pytest.mark.skip(reason=available(name)[1]))
         for name in names

@@ -1,31 +1,19 @@
 """ONNX's operator cases on devices."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from compile_hlo.iree import DEVICES, available
+from compile_hlo.iree._device_testing import device_params, sharing
 from tests.conformance._onnx_devices import device_failures
-from tests.conformance._onnx_selection import LIMITS, SHARED, device_cases, limited_cases
+from tests.conformance._onnx_selection import LIMITS, device_cases, limited_cases
 from tests.emission._device_cases import Limit
 
-_ASKED = os.environ.get("TAPELINE_DEVICE")
 
-
-def _device_params() -> list[object]:
-    """The device of TAPELINE_DEVICE, or all; absent ones skip and say why."""
-    found = []
-    for name in (_ASKED,) if _ASKED else [name for name in DEVICES if name != "local-sync"]:
-        there, reason = available(name)
-        found.append(pytest.param(name, marks=() if there else pytest.mark.skip(reason=reason)))
-    return found
-
-
-@pytest.mark.parametrize("device", _device_params())
+@pytest.mark.parametrize("device", device_params(shared=True))
 def test_cases_run_right(device: str, tmp_path: Path) -> None:
-    assert not list(device_failures(device_cases(device), SHARED.get(device, (device,)), tmp_path))
+    assert not list(device_failures(device_cases(device), sharing(device), tmp_path))
 
 
 def _gone(limits: Sequence[Limit], device: str, folder: Path) -> list[tuple[str, Limit]]:
@@ -38,13 +26,13 @@ def _gone(limits: Sequence[Limit], device: str, folder: Path) -> list[tuple[str,
     return found
 
 
-@pytest.mark.parametrize("device", _device_params())
+@pytest.mark.parametrize("device", device_params(shared=True))
 def test_limits_are_still_there(device: str, tmp_path: Path) -> None:
     """A case that runs right is to leave the table."""
     assert not _gone(LIMITS, device, tmp_path), "these limits are gone, remove them"
 
 
-@pytest.mark.parametrize("device", _device_params())
+@pytest.mark.parametrize("device", device_params(shared=True))
 def test_a_limit_that_is_none_is_found(device: str, tmp_path: Path) -> None:
     none = Limit((device,), "test_add", "added to be found")
     elsewhere = Limit(("no such device",), "test_mul", "never asked")
@@ -52,7 +40,7 @@ def test_a_limit_that_is_none_is_found(device: str, tmp_path: Path) -> None:
     assert _gone((none, elsewhere, *real), device, tmp_path) == [("test_add", none)]
 
 
-@pytest.mark.parametrize("device", _device_params())
+@pytest.mark.parametrize("device", device_params(shared=True))
 def test_a_limit_of_no_case_is_found(device: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"'test_no_such_case'.* matches no case"):
         _gone((Limit((device,), "test_no_such_case", "added to be found"),), device, tmp_path)

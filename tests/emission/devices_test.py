@@ -1,6 +1,5 @@
 """Every op on every device, against the eager context; the table of what a device cannot run is itself checked."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,16 @@ import pytest
 from compile_dag import record
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters, InlineParameters
-from compile_hlo.iree import DEVICES, Session, available, compile_module, target_of_device
+from compile_hlo.iree import DEVICES, Session, compile_module, target_of_device
+from compile_hlo.iree._device_testing import device_params, sharing
 from lang_core import Argument, CompileError, DeviceError, EntryPoint, TensorSpec, as_dtype, f32, i8
 from tests.emission._cases import Array, Case, small
 from tests.emission._device_cases import DEVICE_CASES, LIMITS, limit_of
 from tests.emission._support import EITHER_ZERO, assert_agrees, eager_results, graph_of, text_of
 
-_ASKED = os.environ.get("TAPELINE_DEVICE")
 # vmvx rounds -0.5 to 0.0.
 _EITHER_ZERO = (*EITHER_ZERO, "round")
 _DTYPES = sorted({case.dtype.name for case in DEVICE_CASES})
-
-
-def _device_params() -> list[object]:
-    """The device of TAPELINE_DEVICE, or all; absent ones skip and say why."""
-    found = []
-    for name in (_ASKED,) if _ASKED else DEVICES:
-        there, reason = available(name)
-        found.append(pytest.param(name, marks=() if there else pytest.mark.skip(reason=reason)))
-    return found
 
 
 def _compiled(cases: list[Case], device: str, folder: Path) -> Path:
@@ -51,12 +41,15 @@ def _failure(session: Session, case: Case) -> str | None:
 
 
 @pytest.mark.parametrize("dtype", _DTYPES)
-@pytest.mark.parametrize("device", _device_params())
+@pytest.mark.parametrize("device", device_params(shared=True))
 def test_ops_run_right(device: str, dtype: str, tmp_path: Path):
     """One module per dtype, to keep the number of compiler runs low."""
     cases = [case for case in DEVICE_CASES if case.dtype.name == dtype and limit_of(case, device) is None]
-    with Session(_compiled(cases, device, tmp_path), device) as session:
-        failures = [failure for case in cases if (failure := _failure(session, case))]
+    output = _compiled(cases, device, tmp_path)
+    failures = []
+    for each in sharing(device):
+        with Session(output, each) as session:
+            failures += [f"{each}: {failure}" for case in cases if (failure := _failure(session, case))]
     assert not failures, "\n".join(failures)
 
 
@@ -78,13 +71,13 @@ def _running(cases: list[Case], device: str, folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("device", _device_params())
+@pytest.mark.parametrize("device", device_params(shared=True))
 def test_what_the_table_leaves_out_cannot_run(device: str, tmp_path: Path):
     """A case that runs right is to leave the table."""
     assert not _running(_limited(device), device, tmp_path), "these limits are gone, remove them"
 
 
-@pytest.mark.parametrize("device", _device_params())
+@pytest.mark.parametrize("device", device_params(shared=True))
 def test_a_limit_that_is_none_is_found(device: str, tmp_path: Path):
     right = [case for case in DEVICE_CASES if case.name in ("add_f32", "concat_i32")]
     assert _running([*right[:1], *_limited(device)[:2], *right[1:]], device, tmp_path) == [case.name for case in right]
@@ -105,7 +98,7 @@ def _scaled_elsewhere(ctx: Any, x: Any, w: Any) -> dict[str, Any]:
         return {"y": ctx.ops.dot_general(x, wide, ((1,), (0,)))}
 
 
-@pytest.mark.parametrize("device", _device_params())
+@pytest.mark.parametrize("device", device_params(shared=True))
 def test_products_of_what_another_function_converts(device: str, tmp_path: Path):
     """IREE inlines both functions and fuses them."""
     x, w = small(f32, 7, 33), small(i8, 33, 5)
@@ -131,7 +124,7 @@ def _constants() -> dict[str, Array]:
     return found
 
 
-@pytest.mark.parametrize("device", _device_params())
+@pytest.mark.parametrize("device", device_params(shared=True))
 def test_constants_reach_the_device_bit_for_bit(device: str, tmp_path: Path):
     constants = _constants()
     graph = record(lambda ctx: {name: ctx.ops.constant(array) for name, array in constants.items()}, name="constants")
