@@ -3,7 +3,7 @@
 import dataclasses
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Counters:
     """Running totals of a session; a caller that wants one step's cost takes the difference.
 

@@ -50,6 +50,7 @@ class Function:
         self._donated: Final = tuple((i, each.spec) for i, each in enumerate(signature.arguments) if each.donated)
         self._rest: Final = tuple(i for i, each in enumerate(signature.arguments) if not each.donated)
         self._stays = False
+        self._apart = False
         self._called = False
         # Of the argument where there is one: a handle of the very spec is known for right at once.
         self._result_specs: Final = tuple(
@@ -62,6 +63,14 @@ class Function:
     def dumps(self) -> bool:
         """Whether its calls are dumped."""
         return self._dumper is not None
+
+    @property
+    def updates_in_place(self) -> bool:
+        """Whether a call has shown that only donated buffers come back, each as the result that is said to be it.
+
+        Such calls may be made without looking at the buffers. False where calls are dumped.
+        """
+        return self._stays and self._apart and self._dumper is None
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{argument.name}: {argument.spec}" for argument in self.signature.arguments)
@@ -95,7 +104,7 @@ class Function:
             program.tracer = None
             self._take(values, () if isinstance(outcome, str) else outcome)
             if isinstance(outcome, str):
-                raise DeviceError(f"{self.name!r} of {program.origin!r} failed on the device: {outcome}")
+                raise self.failed(outcome)
             self.counters.calls += 1
             specs, counters = self._result_specs, self.counters
             results = tuple(
@@ -104,6 +113,10 @@ class Function:
             if tap is not None:
                 tap.results(outcome)
             return results
+
+    def failed(self, why: str) -> DeviceError:
+        """What is raised where the device fails, of what IREE said."""
+        return DeviceError(f"{self.name!r} of {self._program.origin!r} failed on the device: {why}")
 
     def _run(self, values: Sequence[Value]) -> list[int] | str:
         """Returns the keys of the results' buffers, or what IREE said.
@@ -136,9 +149,9 @@ class Function:
             for index in range(len(self.signature.results)):
                 if index not in kept:
                     views[index] = outputs.get_as_object(index, HalBufferView)
-            self._separate(views, lent)
+            apart = self._separate(views, lent)
             if not self._called:
-                self._called, self._stays = True, self._in_place(values, views)
+                self._called, self._stays, self._apart = True, self._in_place(values, views), apart
             fresh = {index: next(program.keys) for index in views}
             known.update({key: views[index] for index, key in fresh.items()})
             return [kept[index] if index in kept else fresh[index] for index in range(len(self.signature.results))]
@@ -189,16 +202,22 @@ class Function:
             return _buffers.duplicate(program.device.hal, view, argument.spec)
         return view
 
-    def _separate(self, views: dict[int, HalBufferView], lent: list[HalBufferView]) -> None:
-        """Gives results that are an argument, or one another, a buffer of their own: one might be donated later."""
+    def _separate(self, views: dict[int, HalBufferView], lent: list[HalBufferView]) -> bool:
+        """Gives results that are an argument, or one another, a buffer of their own: one might be donated later.
+
+        Returns:
+            Whether all have been apart.
+        """
         assert self._program.device is not None
-        taken = list(lent)
+        taken, apart = list(lent), True
         for i in self._loose:
             spec = self.signature.results[i].spec
             if any(views[i] == other for other in taken):
                 self.counters.bytes_guarded += spec.nbytes
                 views[i] = _buffers.duplicate(self._program.device.hal, views[i], spec)
+                apart = False
             taken.append(views[i])
+        return apart
 
     def _check(self, values: Sequence[Value]) -> None:
         arguments = self.signature.arguments

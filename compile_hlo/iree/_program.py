@@ -10,7 +10,7 @@ import weakref
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from iree import runtime
 
@@ -26,7 +26,17 @@ _TOO_MANY_BUFFERS: Final = re.compile(
     r"binding count (\d+) > (\d+)|declares (\d+) storage buffers, exceeding device limit (\d+)"
 )
 
+_MANY: Final = 256
+
 Tracer = Callable[[str, Sequence[runtime.HalBufferView]], None]
+
+
+class Releasable(Protocol):
+    """Has an object of IREE's."""
+
+    def release(self) -> None:
+        """Lets go of it."""
+        ...
 
 
 class Program:
@@ -37,7 +47,8 @@ class Program:
 
     Attributes:
         views: the live buffers.
-        kept: by entry point, what is kept from call to call; see ``_host_function.py``.
+        kept: by entry point, what is kept from call to call; see ``_host_function.py`` and ``_updating.py``.
+        held: references to buffers that stay where they are from call to call.
         lock: held while IREE works on the context.
         tracer: is given the name and the buffers of each trace of the module, during a call; it must not raise.
         device: None once closed.
@@ -54,6 +65,9 @@ class Program:
         """
         self.origin: Final = str(vmfb_path)
         self.views: Final[dict[int, runtime.HalBufferView]] = {}
+        self.held: Final[dict[int, list[runtime.VmRef]]] = {}
+        self._releasable: Final[list[weakref.ref[Releasable]]] = []
+        self._prune_at = _MANY
         self.kept: Final[dict[str, Any]] = {}
         self.keys: Final = itertools.count()
         self.lock: Final = threading.RLock()
@@ -123,11 +137,22 @@ class Program:
         assert self._context is not None
         return functools.partial(self._context.invoke, self._function(name))
 
+    def remember(self, holder: Releasable) -> None:
+        """Will have someone release what it has of IREE's, if it is there when the program closes; the lock is held."""
+        if len(self._releasable) >= self._prune_at:
+            self._releasable[:] = [reference for reference in self._releasable if reference() is not None]
+            self._prune_at = 2 * len(self._releasable) + _MANY
+        self._releasable.append(weakref.ref(holder))
+
     def close(self) -> None:
         """Frees everything, waiting for a call in another thread; closing twice is allowed."""
         with self.lock:
-            self.views.clear()
             self.kept.clear()
+            for holder in filter(None, (reference() for reference in self._releasable)):
+                holder.release()
+            self._releasable.clear()
+            self.held.clear()
+            self.views.clear()
             self._functions.clear()
             self._context = None
             while self._modules:

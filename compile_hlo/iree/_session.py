@@ -1,7 +1,7 @@
 """Runs a compiled module on a device."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -13,9 +13,11 @@ from compile_hlo.iree._counters import Counters
 from compile_hlo.iree._device_tensor import DeviceTensor
 from compile_hlo.iree._devices import Device
 from compile_hlo.iree._function import Function
+from compile_hlo.iree._held import HeldTensors
 from compile_hlo.iree._host_function import HostFunction
 from compile_hlo.iree._program import Program
 from compile_hlo.iree._signature import Signature, signature_of_reflection
+from compile_hlo.iree._updating import Updating
 from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
 
 
@@ -113,6 +115,32 @@ class Session:
             DeviceError: as ``function``.
         """
         return HostFunction(self.function(name), self._program)
+
+    def updating(self, name: str, first: int | None = None) -> Updating:
+        """Returns an entry point to call on held tensors. Errors as of ``function``.
+
+        Args:
+            name: of the entry point.
+            first: the result that takes the place of the first donated argument; the next one's that of the next. None
+                where all come back in the buffers of such.
+        """
+        return Updating(self._program, self.function(name), first)
+
+    def hold(self, tensors: Sequence[DeviceTensor]) -> HeldTensors:
+        """Makes tensors such that calls take and leave in their place; the handles are dead afterwards.
+
+        Raises:
+            DeviceError: the session is closed; a tensor is dead, or of another session, or there twice.
+        """
+        with self._program.lock:
+            self._check_open("hold tensors")
+            for tensor in tensors:
+                tensor.check("hold")
+                if tensor.program is not self._program:
+                    raise DeviceError(f"cannot hold a tensor of another session ({tensor.spec}); upload its .numpy()")
+            if len({tensor.key for tensor in tensors}) < len(tensors):
+                raise DeviceError("cannot hold a tensor twice: hold a copy (session.upload(tensor.numpy()))")
+            return HeldTensors(self._program, self.counters, tensors)
 
     def upload(self, array: np.ndarray) -> DeviceTensor:
         """Copies an array to the device.

@@ -22,7 +22,6 @@ from typing import Any, Final
 import llama_cpp
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
-
 from tokenizers import Tokenizer
 
 from tests.goldens.gguf_files import write_gguf

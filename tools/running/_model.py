@@ -1,21 +1,23 @@
 """A bundle's prefill and decode on a device, as generation wants a model."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from compile_hlo.bundle import Bundle
-from compile_hlo.iree import DeviceTensor, Function, Session
+from compile_hlo.iree import DeviceTensor, Session
 from lang_core import InputError
 from tools.running._arrays import read_inputs
-from tools.running._predictions import Row, Rows
+from tools.running._predictions import LOGITS, Row, Rows, Single, single
 from transformer_core.generation import NEXT_IDS
 
 # The entry point of a model whose decoder attends to an encoder's states (Whisper).
 ENCODE: Final = "encode"
 Given = Sequence[np.ndarray | int]
 
+_TOKENS: Final = "token_ids"
 _SCALARS: Final = ("position", "last")
 
 
@@ -43,7 +45,7 @@ def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor,
         InputError: the bundle has no encoder, and they want its results.
     """
     prefill = bundle.entry_point("prefill")
-    wanted = [each.name for each in prefill.args if not each.donated and each.name not in ("token_ids", *_SCALARS)]
+    wanted = [each.name for each in prefill.args if not each.donated and each.name not in (_TOKENS, *_SCALARS)]
     if not wanted:
         return ()
     if ENCODE not in [each.name for each in bundle.config.entry_points]:
@@ -54,6 +56,25 @@ def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor,
     results = [each.name for each in bundle.entry_point(ENCODE).results]
     made = dict(zip(results, session.function(ENCODE)(*given), strict=True))
     return tuple(made[name] for name in wanted)
+
+
+class _Called:
+    """An entry point that takes tokens.
+
+    Attributes:
+        updating: calls it.
+        rows: how many predictions it makes.
+        next_ids: the place of that result; None in bundles of before there was one.
+        token_bytes: of arrays that say tokens and their places.
+    """
+
+    def __init__(self, bundle: Bundle, session: Session, name: str) -> None:
+        point = bundle.entry_point(name)
+        self.updating: Final = session.updating(name, LOGITS + 1)
+        self.rows: Final = math.prod(point.results[LOGITS].shape[:-1])
+        self.next_ids: Final = len(point.results) - 1 if point.results[-1].name == NEXT_IDS else None
+        said = [each for each in point.args if each.name in (_TOKENS, *_SCALARS) and each.kind == "tensor"]
+        self.token_bytes: Final = sum(each.spec.nbytes for each in said)
 
 
 class _Cached:
@@ -90,28 +111,25 @@ class _Cached:
         self.cache_specs: Final = caches
         self._session = session
         self.token_bytes = 0
-        # Bundles of before there was that result have none.
-        self._says_ids = all(bundle.entry_point(name).results[-1].name == NEXT_IDS for name in ("prefill", "decode"))
-        self._prefill = session.function("prefill")
-        self._decode = session.function("decode")
-        self._caches: tuple[DeviceTensor, ...] = tuple(session.zeros(spec) for spec in caches.values())
+        self._prefill = _Called(bundle, session, "prefill")
+        self._decode = _Called(bundle, session, "decode")
+        self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
         self._seen = _seen(bundle, session, given)
 
     def read_cache(self, name: str) -> np.ndarray:
         """A copy of what a cache or state holds."""
-        return self._caches[list(self.cache_specs).index(name)].numpy()
+        return self._caches.numpy(list(self.cache_specs).index(name))
 
     def write_caches(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Puts other caches or states in the place of these."""
-        named = zip(self.cache_specs, self._caches, strict=True)
-        self._caches = tuple(self._session.upload(arrays[name]) if name in arrays else old for name, old in named)
+        given = ((i, name) for i, name in enumerate(self.cache_specs) if name in arrays)
+        self._caches.replace({i: self._session.upload(arrays[name]) for i, name in given})
 
-    def _run(self, function: Function, token_ids: np.ndarray, *places: np.ndarray | int) -> Rows:
-        """What comes next, of B sequences."""
-        logits, *others = function(token_ids, *places, *self._caches, *self._seen)
-        self._caches = tuple(others[: len(self._caches)])
-        self.token_bytes += sum(each.nbytes for each in (token_ids, *places) if isinstance(each, np.ndarray))
-        return Rows(logits, others[-1] if self._says_ids else None, self._read)
+    def _run(self, called: "_Called", *given: np.ndarray | int) -> Rows:
+        """What comes next, of B sequences; what is given are ids of tokens, and places."""
+        results = called.updating(self._caches, *given, *self._seen)
+        self.token_bytes += called.token_bytes
+        return Rows(results, called.rows, called.next_ids, self._read)
 
     def _read(self, nbytes: int) -> None:
         """Ids were read."""
@@ -154,9 +172,12 @@ class BundleModel(_Cached):
         """Appends tokens i32 [1, chunk]; what comes after row ``last``."""
         return self._run(self._prefill, token_ids, position, last)[0]
 
-    def decode(self, token_id: int, position: int) -> Row:
+    def decode(self, token_id: int, position: int) -> Single:
         """Appends a token; what comes after it."""
-        return self._run(self._decode, np.array([[token_id]], np.int32), position)[0]
+        called = self._decode
+        results = called.updating(self._caches, token_id, position, *self._seen)
+        self.token_bytes += called.token_bytes
+        return single(results, called.next_ids, self._read)
 
 
 class ScoringBundle(BundleModel):
@@ -180,7 +201,7 @@ class ScoringBundle(BundleModel):
                 f"drafts: export with --entry_points=prefill,decode,score --score_tokens=8"
             )
         self.score_tokens = bundle.entry_point("score").args[0].spec.shape[1]
-        self._score = session.function("score")
+        self._score = _Called(bundle, session, "score")
 
     def score(self, token_ids: np.ndarray, position: int, last: int) -> Rows:
         """Appends rows 0 to ``last`` of tokens i32 [1, T']; what comes after every row."""
