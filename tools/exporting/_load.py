@@ -1,6 +1,7 @@
 """What an export knows: the model it was asked for, and what came of it so far."""
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from transformer_core.models import (
 )
 
 _MIB: Final = 2**20
+_NUMBER: Final = re.compile(r"\.\d+\.")
 
 
 @dataclass(slots=True)
@@ -163,21 +165,23 @@ def _packed(model: Model[Any], weights: PackedWeights) -> dict[str, Any]:
     kinds = sorted({each.encoding.name for each in packed.values() if each.encoding is not None})
     kept = [path for path in packed if weights.kept(path)]
     other = Counter(kind for path in packed if path not in kept and (kind := weights.stored_encoding(path)) is not None)
-    plain = [each.spec for each in parameters.values() if each.encoding is None and each.spec.ndim > 1]
+    plain = {path: each.spec for path, each in parameters.items() if each.encoding is None and each.spec.ndim > 1}
     facts = {
         "matrices": len(packed),
         "kept": len(kept),
         "requantised": dict(other),
         "bytes": sum(each.stored_spec.nbytes for each in packed.values()),
         "unpacked": len(plain),
-        "unpacked_bytes": sum(spec.nbytes for spec in plain),
+        "unpacked_bytes": sum(spec.nbytes for spec in plain.values()),
+        "unpacked_parameters": list(dict.fromkeys(_NUMBER.sub(".*.", path) for path in plain)),
     }
     say(f"{len(packed)} matrices are packed as {', '.join(kinds)}, {len(kept)} of them byte for byte as stored")
     if other:
         say(f"{_counts(other)} matrices are packed otherwise in the checkpoint, and quantised a second time")
     if plain:
         size = facts["unpacked_bytes"] / _MIB
-        say(f"{len(plain)} other weights of two axes and more ({size:.1f} MiB) stay unpacked, experts among them")
+        names = ", ".join(facts["unpacked_parameters"])
+        say(f"{len(plain)} other weights of two axes and more ({size:.1f} MiB) stay unpacked: {names}")
     return facts
 
 
