@@ -101,14 +101,28 @@ class Executor:
         return map_arrays(_as_jax, result) if hosts else result
 
     def choose_config(
-        self, kernel: Kernel[Cfg, Out], *args: Any, cfg: Cfg | None = None, method: str | None = None, **kwargs: Any
+        self,
+        kernel: Kernel[Cfg, Out],
+        *args: Any,
+        cfg: Cfg | None = None,
+        method: str | None = None,
+        mesh: Any = None,
+        batch_axes: Mapping[str, int] | None = None,
+        **kwargs: Any,
     ) -> Cfg:
         """The configuration that a call would run with. The kernel does not run, except to be tuned."""
         args, kwargs, _ = hosted(kernel, *_prepared(kernel, args, kwargs), method)
-        return self.chooser.choose(Invocation(kernel.op_id, args, kwargs, None, cfg, False, method), kernel)
+        return self.chooser.choose(Invocation(kernel.op_id, args, kwargs, batch_axes, cfg, False, method, mesh), kernel)
 
     def explain(
-        self, kernel: Kernel[Cfg, Out], *args: Any, cfg: Cfg | None = None, method: str | None = None, **kwargs: Any
+        self,
+        kernel: Kernel[Cfg, Out],
+        *args: Any,
+        cfg: Cfg | None = None,
+        method: str | None = None,
+        mesh: Any = None,
+        batch_axes: Mapping[str, int] | None = None,
+        **kwargs: Any,
     ) -> Selection:
         """The same with its tier, provenance and measurements.
 
@@ -118,7 +132,7 @@ class Executor:
         args, kwargs, _ = hosted(kernel, *_prepared(kernel, args, kwargs), method)
         if not isinstance(self.chooser, ConfigSelectorChain):
             raise KernelError(f"{type(self.chooser).__name__} cannot explain a choice: use a ConfigSelectorChain")
-        return self.chooser.select(Invocation(kernel.op_id, args, kwargs, None, cfg, False, method), kernel)
+        return self.chooser.select(Invocation(kernel.op_id, args, kwargs, batch_axes, cfg, False, method, mesh), kernel)
 
     def value_and_pullback(
         self, kernel: Kernel[Cfg, Out], *args: Any, cfg: Cfg | None = None, method: str | None = None, **kwargs: Any
@@ -190,7 +204,7 @@ class Executor:
         if isinstance(self.chooser, ConfigSelectorChain):
             selection = self.chooser.select(inv, kernel)
             return selection.cfg, selection.key
-        key = Key(inv.where().fingerprint, kernel.op, inv.make_key(kernel.key_builder), kernel.source)
+        key = Key(inv.where().fingerprint, kernel.op, inv.make_key(kernel.key_builder, kernel.bucket), kernel.source)
         return self.chooser.choose(inv, kernel), key
 
     def _label(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any, key: Key) -> str:

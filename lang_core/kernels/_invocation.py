@@ -50,10 +50,13 @@ class Invocation(Generic[Cfg, Out]):
     @property
     def call_key(self) -> str:
         """16 hexadecimal digits: specs, static values, batch axes, method and mesh; no data."""
+        return self._key(self.bucket)
+
+    def _key(self, bucket: Bucket | None) -> str:
         try:
             extra = None if self.batch_axes is None else tuple(self.batch_axes.items())
             quick = (
-                self.bucket,
+                bucket,
                 *[(each.shape, each.dtype) if type(each) is np.ndarray else quick_key(each) for each in self.args],
                 *self.kwargs,
                 *[quick_key(each) for each in self.kwargs.values()],
@@ -63,24 +66,26 @@ class Invocation(Generic[Cfg, Out]):
             )
             found = _KEYS.get(quick)
         except TypeError:
-            return self._call_key()
+            return self._long_key(bucket)
         if found is None:
             if len(_KEYS) >= _KEYS_LIMIT:
                 _KEYS.clear()
-            found = _KEYS[quick] = self._call_key()
+            found = _KEYS[quick] = self._long_key(bucket)
         return found
 
-    def _call_key(self) -> str:
-        args, kwargs = self.specs()
+    def _long_key(self, bucket: Bucket | None) -> str:
+        args, kwargs = self._specs(bucket)
         mesh = None if self.mesh is None else repr(self.mesh)
         return short_hash((args, kwargs, dict(self.batch_axes or {}), self.method, mesh))
 
     def specs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments with specs in place of arrays, in buckets if there are any; contexts are left out."""
+        return self._specs(self.bucket)
+
+    def _specs(self, bucket: Bucket | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         kwargs = {name: value for name, value in self.kwargs.items() if name != "ctx"}
-        if self.bucket is None:
+        if bucket is None:
             return abstractify(self.args), abstractify(kwargs)
-        bucket = self.bucket
 
         def rounded(array: Any) -> Any:
             spec = spec_of(array)
@@ -88,9 +93,16 @@ class Invocation(Generic[Cfg, Out]):
 
         return map_arrays(rounded, self.args), map_arrays(rounded, kwargs)
 
-    def make_key(self, key_builder: Callable[["Invocation[Cfg, Out]"], str] | None = None) -> str:
-        """The call key, or what a kernel's own ``key_builder`` makes of the call."""
-        return self.call_key if key_builder is None else key_builder(self)
+    def make_key(
+        self, key_builder: Callable[["Invocation[Cfg, Out]"], str] | None = None, bucket: Bucket | None = None
+    ) -> str:
+        """The call key, or what a kernel's own ``key_builder`` makes of the call.
+
+        Args:
+            key_builder: the kernel's.
+            bucket: the kernel's; the invocation's own, where it has one, counts in its place.
+        """
+        return self._key(self.bucket or bucket) if key_builder is None else key_builder(self)
 
     def where(self) -> Environment:
         """Where it runs."""

@@ -95,7 +95,7 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
 
     def key(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Key:
         """What decides about the configuration of a call."""
-        return Key(inv.where().fingerprint, kernel.op, inv.make_key(kernel.key_builder), kernel.source)
+        return Key(inv.where().fingerprint, kernel.op, inv.make_key(kernel.key_builder, kernel.bucket), kernel.source)
 
     def select(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Selection:
         """The configuration for a call, and where it is from.

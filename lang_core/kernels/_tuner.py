@@ -71,10 +71,19 @@ class Tuner(Generic[Cfg]):
             calls += 1
         return total / calls
 
-    def autotune(self, make_fn: MakeFn, args: Any, kwargs: Mapping[str, Any], candidates: Iterable[Cfg]) -> Cfg | None:
-        """The best candidate; None where none is good. The first one is the reference."""
-        found = self.tune(make_fn, args, kwargs, candidates).best
-        return None if found is None else found.cfg
+    def autotune(self, make_fn: MakeFn, args: Any, kwargs: Mapping[str, Any], candidates: Iterable[Cfg]) -> Cfg:
+        """The best candidate. The first one is the reference.
+
+        Raises:
+            TuningError: it cannot be done here, or none is good.
+        """
+        found = self.tune(make_fn, args, kwargs, candidates)
+        if found.best is None:
+            raise TuningError(
+                f"none of {len(found.measurements)} candidates is good: {found.reasons() or 'there is none'}: give one "
+                f"that runs"
+            )
+        return found.best.cfg
 
     def tune(
         self,
