@@ -45,6 +45,8 @@ def measure(runner: Runner, plan: Plan, systems: list[System]) -> tuple[Rounds, 
         for system in systems:
             runner.say(f"warming {system.name} ...")
             _warm(plan, system, workers[system.name])
+            if system.whole:
+                _first_token(runner, plan, system, workers[system.name])  # which leaves its bytecode
             logits[system.name] = _logits(runner, plan, workers[system.name])
         found = _rounds(runner, plan, systems, workers)
         for system in systems:
@@ -112,6 +114,13 @@ def _rounds(runner: Runner, plan: Plan, systems: list[System], workers: Mapping[
     return found
 
 
+def _installed(runner: Runner) -> dict[str, str]:
+    """The environment of a program whose bytecode is kept, as that of installed ones is, whatever ours says."""
+    kept = environment() | {"PYTHONPYCACHEPREFIX": str(runner.workdir / "bytecode")}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    return kept
+
+
 def _first_token(runner: Runner, plan: Plan, system: System, worker: Worker) -> Result:
     """From the start of tools:generate to the first byte of its text; what a warm prompt takes is measured after it."""
     ids = token_ids(plan, plan.first_prompt)
@@ -121,7 +130,7 @@ def _first_token(runner: Runner, plan: Plan, system: System, worker: Worker) -> 
     with (
         tempfile.TemporaryFile("w+") as stderr,
         subprocess.Popen(
-            command, env=environment(), cwd=runner.workdir, stdout=subprocess.PIPE, stderr=stderr
+            command, env=_installed(runner), cwd=runner.workdir, stdout=subprocess.PIPE, stderr=stderr
         ) as process,
     ):
         assert process.stdout is not None
