@@ -33,6 +33,8 @@ CANDIDATE_FLAGS: Final = (
     ("--iree-opt-level=O3", DATA_TILING),
     ("--iree-llvmcpu-reassociate-fp-reductions=false",),
     ("--iree-dispatch-creation-enable-aggressive-fusion=true",),
+    ("--iree-opt-aggressively-propagate-transposes=true",),
+    ("--iree-llvmcpu-disable-distribution=true",),  # one thread per dispatch: what is small gains by not waiting
 )
 
 

@@ -11,7 +11,7 @@ from compile_hlo.kernels import IreeCompiler
 from lang_core.kernels import ConfigSelectorChain, Executor, Kernel, PersistentCache, Tuner
 from tools.benching.jobs._measure import serve
 from tools.benching.jobs._turns import in_turns
-from transformer_core.kernels import AttentionKernel, LinearKernel
+from transformer_core.kernels import AttentionKernel, LinearKernel, pack_weight
 
 _MICRO: Final = 1e6
 
@@ -67,7 +67,8 @@ def call_of(case: dict[str, Any]) -> Call:
 
     Args:
         case: ``kernel``: ``attention`` with ``heads``, ``shared`` (of them), ``queries``, ``keys``, ``size`` of a head;
-            or ``linear`` with ``rows``, ``inputs``, ``outputs``.
+            or ``linear`` with ``rows``, ``inputs``, ``outputs``, and ``layout`` of the weight, if it is another than the
+            usual one.
     """
     random = np.random.default_rng(1)
 
@@ -78,7 +79,9 @@ def call_of(case: dict[str, Any]) -> Call:
         q = normal(1, case["heads"], case["queries"], case["size"])
         k, v = (normal(1, case["shared"], case["keys"], case["size"]) for _ in range(2))
         return AttentionKernel(), (q, k, v), {"causal": True}
-    return LinearKernel(), (normal(case["rows"], case["inputs"]), normal(case["outputs"], case["inputs"])), {}
+    layout = case.get("layout", "output_major")
+    weight = pack_weight(normal(case["outputs"], case["inputs"]), layout)
+    return LinearKernel(), (normal(case["rows"], case["inputs"]), weight), {"layout": layout}
 
 
 def _short(cfg: Any) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from lang_core import f32
+from lang_core import ENCODINGS, f32
 from tools.benching.suites._decode_rows import GROUPS, TINY_GROUPS, Group
 from tools.benching.suites._experts import DEEPSEEK_V3, MIXTRAL_8X22B, TINY_EXPERTS
 from tools.benching.suites._peer import Peer
@@ -37,10 +37,21 @@ _KERNEL_CASES: Final = {
     },
     "linear, 64 rows, 640 to 1,408": {"kernel": "linear", "rows": 64, "inputs": 640, "outputs": 1408},
     "linear, a row, 640 to 1,408": {"kernel": "linear", "rows": 1, "inputs": 640, "outputs": 1408},
+    **{
+        f"linear, a row, 640 to 1,408, {layout}": {
+            "kernel": "linear",
+            "rows": 1,
+            "inputs": 640,
+            "outputs": 1408,
+            "layout": layout,
+        }
+        for layout in ENCODINGS
+    },
 }
 _TINY_KERNEL_CASES: Final = {
     "attention": {"kernel": "attention", "heads": 2, "shared": 1, "queries": 3, "keys": 5, "size": 4},
     "linear": {"kernel": "linear", "rows": 2, "inputs": 5, "outputs": 7},
+    "linear, q4_0": {"kernel": "linear", "rows": 2, "inputs": 32, "outputs": 7, "layout": "q4_0"},
 }
 _LLAMA_31_ROPE: Final = {
     "rope_theta": 500000.0,
