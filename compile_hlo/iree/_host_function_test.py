@@ -152,7 +152,7 @@ def test_a_failure_of_the_device_is_told_and_leaves_it_usable(tmp_path: Path) ->
 _LEFT_OPEN = """
 import sys
 import numpy as np
-from compile_hlo.iree import Session
+from compile_hlo.iree._session import Session
 x, no = np.ones(2, np.float32), np.array(0, np.int8)
 opened = [Session(sys.argv[1], "local-task") for _ in range(3)]
 functions = [each.host_function("main") for each in opened]
