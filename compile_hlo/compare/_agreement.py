@@ -8,7 +8,8 @@ import numpy as np
 
 # Largest error, relative to the largest reference value, that rounding explains through a whole model: see
 # docs/numerics.md. What packed weights are multiplied with is rounded to 8 bits, as many as a bf16 has.
-TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2, "packed": 3e-2}
+PACKED: Final = "packed"
+TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2, PACKED: 3e-2}
 
 # Two computations that round in other places are not equally far from the truth.
 _AS_NEAR: Final = 2.0

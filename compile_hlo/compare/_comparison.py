@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from compile_hlo.compare._agreement import TOLERANCE, Agreement
+from compile_hlo.compare._agreement import PACKED, TOLERANCE, Agreement
 from compile_hlo.dump import TensorLabel
 from lang_core import as_dtype
 
@@ -170,6 +170,9 @@ def block_of(name: str) -> str:
 
 
 def tolerance_of(dtypes: Iterable[str]) -> float:
-    """What may be between two computations in which these dtypes occur: that of the coarsest (docs/numerics.md)."""
-    floats = {name for name in dtypes if as_dtype(name).is_floating}
+    """What may be between two computations in which these dtypes occur: that of the coarsest (docs/numerics.md).
+
+    ``PACKED`` stands for what is multiplied with packed weights.
+    """
+    floats = {name for name in dtypes if name == PACKED or as_dtype(name).is_floating}
     return max((TOLERANCE[name] for name in floats), default=0.0)

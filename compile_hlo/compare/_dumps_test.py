@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compile_hlo.compare import Comparison, block_of, compare_dumps, compare_tensors, tolerance_of
+from compile_hlo.compare import PACKED, Comparison, block_of, compare_dumps, compare_tensors, tolerance_of
 from compile_hlo.dump import Dump, DumpLimits, DumpWriter, TensorLabel, read_dump
 from lang_core import InputError
 
@@ -171,7 +171,14 @@ def test_damaged_dumps_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "tolerance"), [(["f32", "i32"], 1e-4), (["f32", "bf16"], 3e-2), (["f16"], 1e-2), (["i32", "bool"], 0.0)]
+    ("dtypes", "tolerance"),
+    [
+        (["f32", "i32"], 1e-4),
+        (["f32", "bf16"], 3e-2),
+        (["f16"], 1e-2),
+        (["i32", "bool"], 0.0),
+        ([PACKED, "f32", "i32"], 3e-2),
+    ],
 )
 def test_the_coarsest_dtype_decides(dtypes: list[str], tolerance: float) -> None:
     assert tolerance_of(dtypes) == tolerance

@@ -136,8 +136,8 @@ def test_parts_of_fused_and_transposed_matrices(name: str, tmp_path: Path) -> No
 def test_logits_are_near_those_of_f32(name: str, tmp_path: Path) -> None:
     """The issue's bound.
 
-    Random gated delta nets carry errors along and make them larger: packed embeddings alone, whose own NMSE is 2e-5, are
-    1e-3 in the logits. There a multiple of bf16's distance is the bound, as all other families keep to, too.
+    Random gated delta nets carry errors along and make them larger: packed embeddings alone, whose own NMSE is 2e-5,
+    are 1e-3 in the logits. There a multiple of bf16's distance is the bound, as all other families keep to, too.
     """
     case, source = _case(name), MappingWeights(_stored(_case(name)))
     ids: Any = np.array(case.prompt, np.int32)

@@ -1,6 +1,7 @@
 """Blocks are those of the gguf package, bit for bit; those of a GGUF file stay its very bytes."""
 
 import dataclasses
+import tracemalloc
 from pathlib import Path
 from typing import Any, Final
 
@@ -157,6 +158,26 @@ def test_rows_are_the_same_however_many_are_asked_for(encoding: Encoding) -> Non
     array[2999, 3] = 1e300
     with pytest.raises(InputError, match=r"element \[2999, 3\] .* is inf, which"):
         weights.read_rows("layer.weight", 0, 3000)
+
+
+@_EACH
+def test_memory_is_some_rows_whatever_the_size(encoding: Encoding, tmp_path: Path) -> None:
+    """The packed rows that are asked for, and beside them 4 MiB of f32 and what is computed of some blocks."""
+    rows, columns, asked = 1 << 15, 1 << 10, 1 << 14
+    with open(tmp_path / "raw", "wb") as file:
+        file.truncate(rows * columns * 2)
+    mapped = np.memmap(tmp_path / "raw", np.uint16, "r").view(ml_dtypes.bfloat16).reshape(rows, columns)
+    weights = PackedWeights(MappingWeights({"w": mapped}), {"w": encoding})
+    peaks = []
+    for count in (asked // 4, asked):
+        tracemalloc.start()
+        try:
+            found = weights.read_rows("w", 0, count)
+            peaks.append(tracemalloc.get_traced_memory()[1] - found.nbytes)
+        finally:
+            tracemalloc.stop()
+    assert max(peaks) < 12 << 20
+    assert abs(peaks[1] - peaks[0]) < 1 << 20
 
 
 def test_what_is_not_packed_is_read_as_a_matrix_from_any_source() -> None:

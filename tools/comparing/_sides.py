@@ -8,6 +8,7 @@ import numpy as np
 
 from compile_hlo.archive import ArchiveWeights
 from compile_hlo.bundle import ARCHIVE, Bundle, EntryPointConfig
+from compile_hlo.compare import PACKED
 from compile_hlo.divergence import DeviceRunner, EagerReference, Reference, RunnerReference
 from compile_hlo.iree import Session
 from lang_core import EagerExecutionContext, EntryPoint, InputError, WeightSource
@@ -20,7 +21,7 @@ class Side(Protocol):
 
     Attributes:
         name: for messages.
-        dtypes: of its floats.
+        dtypes: of its floats; ``PACKED`` where it multiplies with packed weights.
     """
 
     @property
@@ -43,7 +44,7 @@ class DeviceSide:
 
     def __init__(self, bundle: Bundle, session: Session) -> None:
         self.name: Final = f"{bundle.path} on {session.device}"
-        self.dtypes: Final = (_dtype(bundle),)
+        self.dtypes: Final = _dtypes(bundle)
         self._bundle = bundle
         self._session = session
 
@@ -103,9 +104,10 @@ class EagerSide:
         return EagerReference(self._points[entry_point], self.weights)
 
 
-def _dtype(bundle: Bundle) -> str:
+def _dtypes(bundle: Bundle) -> tuple[str, ...]:
     """What it computes in."""
-    return str(bundle.config.model.get("dtype", "f32"))
+    packed = bundle.config.model.get("quantize", "none") != "none"
+    return (str(bundle.config.model.get("dtype", "f32")), *((PACKED,) if packed else ()))
 
 
 def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:

@@ -24,6 +24,7 @@ from compile_hlo.bundle import (
     executable_name,
     staged,
 )
+from compile_hlo.compare import PACKED
 from compile_hlo.iree import Session, Target, available, check_bindings, compile_module, target_named
 from compile_hlo.kernels import CANDIDATE_FLAGS
 from compile_hlo.portable import verify_text
@@ -298,7 +299,7 @@ class _Run:
         if options.dtype in ("bf16", "f16") or options.quantize is not None:
             exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(weights))
         references = References(export.written, source, export.vocabulary, exact, export.entry_points)
-        precision = options.dtype if options.quantize is None else "packed"
+        precision = options.dtype if options.quantize is None else PACKED
         if options.verify == "interpreter":
             return {"rows": check_interpreter(export.entry_points, references, weights, precision, self._staging)}
         work = (

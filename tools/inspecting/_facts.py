@@ -111,10 +111,10 @@ def _nbytes(bundle: Bundle, name: str) -> int:
 
 
 def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How many there are, per dtype, and the largest."""
+    """How many there are, per dtype (of packed ones the encoding), and the largest."""
     dtypes: dict[str, dict[str, int]] = {}
     for each in found:
-        total = dtypes.setdefault(each["dtype"], {"count": 0, "bytes": 0})
+        total = dtypes.setdefault(each.get("encoding", each["dtype"]), {"count": 0, "bytes": 0})
         total["count"] += 1
         total["bytes"] += each["bytes"]
     largest = sorted(found, key=lambda each: -each["bytes"])[:_LARGEST]

@@ -129,7 +129,8 @@ def _size(size: int | None) -> str:
 
 
 def _type(fields: Mapping[str, Any]) -> str:
-    return f"{fields['dtype']}[{','.join(map(str, fields['shape']))}]"
+    packed = f"{fields['encoding']} in " if "encoding" in fields else ""
+    return f"{packed}{fields['dtype']}[{','.join(map(str, fields['shape']))}]"
 
 
 def _value(value: Any) -> str:
