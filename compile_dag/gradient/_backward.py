@@ -7,7 +7,7 @@ from typing import Any
 
 from compile_dag._graph import regions_of
 from compile_dag._node import Node, Value
-from compile_dag.gradient._rules import COMPOSITE_RULES, NOT_DIFFERENTIABLE, RULES, Rule, Step
+from compile_dag.gradient._rules import COMPOSITE_RULES, NOT_DIFFERENTIABLE, REFUSED, RULES, Rule, Step
 from compile_dag.gradient._units import Unit, units_of
 from lang_core import ExecutionContext, GraphError, Tensor, near_names
 
@@ -45,10 +45,14 @@ def fitted(ctx: ExecutionContext, gradient: Tensor, value: Tensor) -> Tensor:
 
 
 def active_values(nodes: Iterable[Node], wanted: Iterable[Value]) -> set[int]:
-    """The ids of the floating values that depend on the wanted ones by differentiable ops, these included."""
+    """The ids of the floating values that depend on the wanted ones by differentiable ops, these included.
+
+    Also by those that are refused: that is found on the way back, of what the result depends on.
+    """
     active = {id(value) for value in wanted}
+    constant = NOT_DIFFERENTIABLE.keys() - REFUSED
     for node in nodes:
-        if node.op.name not in NOT_DIFFERENTIABLE and any(id(value) in active for value in node.inputs):
+        if node.op.name not in constant and any(id(value) in active for value in node.inputs):
             active.update(id(value) for value in node.results if value.dtype.is_floating)
     return active
 
@@ -80,7 +84,7 @@ def backward(
         The gradients; None where nothing depends on a value.
 
     Raises:
-        GraphError: an op on the way has no gradient rule.
+        GraphError: an op on the way has no gradient rule, or is refused.
     """
     active = active_values(nodes, wanted)
     constants = constants | {id(n.results[0]): n.attributes[0].array for n in nodes if n.op.name == "constant"}
@@ -142,6 +146,10 @@ def _unit(
 
 def _rule_of(node: Node, step: Step) -> Rule:
     rule = RULES.get(node.op.name)
+    if node.op.name in REFUSED:
+        raise GraphError(
+            f"no gradient goes through the op {node.op.name!r} ({step.where}): {NOT_DIFFERENTIABLE[node.op.name]}"
+        )
     if rule is None:
         inside = " and regions" if any(True for _ in regions_of(node)) else ""
         raise GraphError(

@@ -9,14 +9,17 @@ Axes = tuple[int, ...]
 
 
 not_differentiable(
-    "attention over a cache, where nothing is trained: without one the composite has a gradient", "cached_attention"
+    "attention over a cache, where nothing is trained: without one the composite has a gradient",
+    "cached_attention",
+    refused=True,
 )
 not_differentiable(
-    "block-quantised weights are integers, and what they are multiplied with is rounded to integers",
+    "what packed weights are multiplied with is rounded to integers: train the model unpacked",
     "block_quantize",
     "packed_linear",
-    "dequantize",
+    refused=True,
 )
+not_differentiable("block-quantised weights are integers", "dequantize")
 
 
 @gradient_of("dot_general")

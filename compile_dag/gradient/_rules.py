@@ -14,6 +14,8 @@ RULES: Final[dict[str, Rule]] = {}
 COMPOSITE_RULES: Final[dict[str, Rule]] = {}
 # Ops through which no gradient flows, with the reason.
 NOT_DIFFERENTIABLE: Final[dict[str, str]] = {}
+# Those of them that a gradient may not meet: it would not be 0, but is not known.
+REFUSED: Final[set[str]] = set()
 
 
 class Step:
@@ -113,6 +115,14 @@ def _register(table: dict[str, Rule], kind: str, names: tuple[str, ...]) -> Call
     return register
 
 
-def not_differentiable(reason: str, *names: str) -> None:
-    """Says that no gradient flows through these ops, and why."""
+def not_differentiable(reason: str, *names: str, refused: bool = False) -> None:
+    """Says that no gradient flows through these ops, and why.
+
+    Args:
+        reason: for the table of ops, and for the message.
+        names: of the ops.
+        refused: whether asking for a gradient through them is an error; where not it is 0.
+    """
     NOT_DIFFERENTIABLE.update(dict.fromkeys(names, reason))
+    if refused:
+        REFUSED.update(names)
