@@ -67,8 +67,7 @@ def call_of(case: dict[str, Any]) -> Call:
 
     Args:
         case: ``kernel``: ``attention`` with ``heads``, ``shared`` (of them), ``queries``, ``keys``, ``size`` of a head;
-            or ``linear`` with ``rows``, ``inputs``, ``outputs``, and ``layout`` of the weight, if it is another than the
-            usual one.
+            or ``linear`` with ``rows``, ``inputs``, ``outputs``, and the weight's ``layout`` if not the usual one.
     """
     random = np.random.default_rng(1)
 
