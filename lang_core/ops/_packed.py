@@ -129,8 +129,12 @@ class PackedOps(MathOps):
             encoding: of the weight.
             dtype: of the result; x's where None.
         """
+        wanted = as_dtype(x.dtype if dtype is None else dtype)
+        return self._ctx.composite("packed_linear", self._packed_linear, (x, weight), (encoding, wanted))
+
+    def _packed_linear(self, x: Tensor, weight: Tensor, encoding: Encoding, dtype: DType) -> Tensor:
         product = self._apply(_PACKED_LINEAR, (*self.block_quantize(x), weight), (encoding,))
-        return self.cast(product, as_dtype(x.dtype) if dtype is None else dtype)
+        return self.cast(product, dtype)
 
     def dequantize(self, packed: Tensor, encoding: Encoding, dtype: DType | str = "f32") -> Tensor:
         """Weights [.., K] of packed blocks i8 [.., K / 32 * block_bytes]."""

@@ -68,6 +68,34 @@ def test_streamed_text_is_buffered_text(name: str, chooser: Callable[[], Any], t
     assert (_code(streamed) == plain) is (chooser is not Last)
 
 
+_BLOCKS = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
+
+
+@pytest.mark.parametrize("encoding", ["q8_0", "q4_0"])
+def test_packed_weights_are_kernels_calls_too(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**CASES["llama_gqa"].config, **_BLOCKS}))
+    model = load_model(tmp_path, quantize=encoding)
+    points = entry_points(model, names=model.ENTRY_POINTS, sequence=70, max_sequence=90)
+    plain, chosen = _text(points), _text(_with_kernels(points, ConfigSelectorChain(policy="heuristics")))
+    assert _code(chosen) == _code(plain)
+    last = _with_kernels(points, Last())
+    text = _text(last)
+    assert text == _text(last, streaming=False)
+    assert "i8" in text
+    assert {"linear", "rms_norm", "rope"} <= {
+        label.partition("#")[2].partition("@")[0] for label in extract_labels_from_hlo_text(text)
+    }
+    shared = ["call @packed_linear" in line for line in _code(plain)]
+    assert any(shared), "plain products go to the shared function"
+    assert not any("packed_linear" in line for line in _code(text)), "the last candidate unpacks the weight instead"
+
+
 def test_alike_layers_stay_one_function(tmp_path: Path) -> None:
     """A choice depends on the call alone, so what was one block function for all layers is one with kernels, too."""
     points = _points("llama_gqa", tmp_path)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lang_core import DType, Encoding, as_dtype
 from lang_core.kernels import CompositeKernel
 from transformer_core.kernels._attention import AttentionKernel, GroupedAttentionKernel
 from transformer_core.kernels._gated_delta import GatedDeltaKernel
@@ -16,13 +17,15 @@ def composite_kernels() -> dict[str, CompositeKernel]:
     """This package's kernels by the composite that each stands for, for ``using_kernels``.
 
     A call that a kernel cannot do is left as the model has it: softmax with a mask or over another axis than the last,
-    attention with a bias or a cap. The rotation of RoPE that eager contexts do on views is a kernel as well.
+    attention with a bias or a cap, a product with packed weights in another dtype than x's. The rotation of RoPE that
+    eager contexts do on views is a kernel as well.
     """
     return {
         "attention": CompositeKernel(AttentionKernel(), _attention),
         "gated_delta_rule": CompositeKernel(GatedDeltaKernel(), _gated_delta),
         "grouped_attention": CompositeKernel(GroupedAttentionKernel(), _grouped_attention),
         "linear": CompositeKernel(LinearKernel(), _linear),
+        "packed_linear": CompositeKernel(LinearKernel(), _packed_linear),
         "rms_norm": CompositeKernel(RMSNormKernel(), _rms_norm),
         "rope": CompositeKernel(RopeKernel(), _rope),
         "softmax": CompositeKernel(SoftmaxKernel(), _softmax),
@@ -44,6 +47,10 @@ def _gated_delta(q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any, scale: f
 
 def _linear(x: Any, weight: Any, bias: Any) -> Call:
     return (x, weight, bias), {}
+
+
+def _packed_linear(x: Any, weight: Any, encoding: Encoding, dtype: DType) -> Call | None:
+    return ((x, weight), {"layout": encoding.name}) if as_dtype(x.dtype) is dtype else None
 
 
 def _rms_norm(x: Any, weight: Any, eps: float) -> Call:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 
-from lang_core import ENCODINGS, ConfigError, EagerExecutionContext
-from lang_core.kernels import ConfigSelectorChain, Executor, Invocation
-from transformer_core.kernels import LinearConfig, LinearKernel, pack_weight
+from lang_core import ENCODINGS, ConfigError, EagerExecutionContext, f64
+from lang_core.kernels import ConfigSelectorChain, Executor, Invocation, Kernel, profile, using_kernels
+from transformer_core.kernels import LinearConfig, LinearKernel, composite_kernels, pack_weight
 
 _EXECUTOR = Executor(ConfigSelectorChain(policy="heuristics"))
 
@@ -74,6 +74,33 @@ def test_a_tuning_takes_none_of_them_for_wrong() -> None:
     assert [each.status for each in entry.measurements] == ["ok"] * len(_candidates(x, packed, layout="q4_0"))
     other = executor.explain(LinearKernel(), x, pack_weight(_coarse(40, 64), "q8_0"), layout="q8_0")
     assert other.tier == "autotune", "another layout is another call"
+
+
+class _Last:
+    """Chooses what is least like the heuristic."""
+
+    def choose(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Any:
+        """A configuration."""
+        return list(kernel.candidate_cfgs(inv))[-1]
+
+
+def test_the_op_of_a_model_becomes_a_call_of_the_kernel() -> None:
+    random = np.random.default_rng(5)
+    x, encoding = random.standard_normal((3, 64)).astype(np.float32), ENCODINGS["q8_0"]
+    packed = pack_weight(random.standard_normal((40, 64)).astype(np.float32), "q8_0")
+    ctx = EagerExecutionContext()
+    wanted = ctx.ops.packed_linear(x, packed, encoding).numpy()
+    with using_kernels(ctx, composite_kernels(), _EXECUTOR), profile() as calls:
+        assert ctx.ops.packed_linear(x, packed, encoding).numpy().tobytes() == wanted.tobytes()
+    assert [(call.label.partition("#")[2].partition("@")[0], call.cfg) for call in calls] == [
+        ("linear", LinearConfig())
+    ]
+    with using_kernels(ctx, composite_kernels(), Executor(_Last())), profile() as calls:
+        found = ctx.ops.packed_linear(x, packed, encoding).numpy()
+        other = ctx.ops.packed_linear(x, packed, encoding, "f64")
+    assert [call.cfg for call in calls] == [LinearConfig("unpacked", 2)], "another dtype is left to the op"
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
+    assert other.dtype is f64
 
 
 def test_what_cannot_be_packed_is_refused() -> None:
