@@ -12,11 +12,12 @@ from gguf import GGMLQuantizationType, quants
 from compile_hlo.archive import ArchiveWeights
 from compile_hlo.bundle import ARCHIVE
 from compile_hlo.iree import target_of_device
-from lang_core import ConfigError, InputError
+from lang_core import ConfigError, InputError, as_dtype
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
 from tests.goldens.weights import stored_weights, write_checkpoint
 from tests.tools._bundles import export
+from transformer_core.checkpoints import LlamaSizes, write_random_llama
 from transformer_core.checkpoints.gguf import GgufFile
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
@@ -62,6 +63,21 @@ def test_a_checkpoint_in_shards_is_packed_as_the_reference_packs(tmp_path: Path)
     wanted = quants.quantize(stored_weights(case)[key].astype(np.float32), GGMLQuantizationType.Q4_0)
     with ArchiveWeights(bundle / ARCHIVE) as weights:
         assert weights.read(key).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("quantize", ["q8_0", "q4_0"])
+def test_memory_is_what_was_predicted_and_does_not_grow(quantize: str, tmp_path: Path) -> None:
+    """Of models whose largest matrix is 8 and 32 MiB in f32, the other one twice the first in layers, too."""
+    peaks = []
+    for number, (layers, vocabulary) in enumerate([(1, 4096), (2, 16384)]):
+        model = tmp_path / f"model{number}"
+        write_random_llama(model, LlamaSizes(layers, 512, 1024, 8, 4, vocabulary), as_dtype("bf16"))
+        bundle = export(model, tmp_path / f"bundle{number}", targets=(), sequence=8, quantize=quantize)
+        report = json.loads((bundle / "report.json").read_text())
+        found, bound = (report[each]["peak_anonymous_bytes"]["parameters"] for each in ("actual", "predicted"))
+        assert found <= bound
+        peaks.append(bound)
+    assert peaks[0] == peaks[1] < 32 << 20
 
 
 @pytest.mark.parametrize("weights", ["external", "inline"])

@@ -83,8 +83,8 @@ def test_compare_finds_another_block(bundle: Path, tmp_path: Path) -> None:
     sides = Bundle(copy), Bundle(bundle)
     check_alike(*sides)
     with sides[0].session("local-task") as found, sides[1].session("local-task") as expected:
-        pair = [DeviceSide(each, session) for each, session in zip(sides, (found, expected), strict=True)]
-        compared = compare_runs(*pair, sides[0].config.entry_points, 512, inside="never")
+        left, right = DeviceSide(sides[0], found), DeviceSide(sides[1], expected)
+        compared = compare_runs(left, right, sides[0].config.entry_points, 512, inside="never")
     assert compared.first is not None
     assert compared.first.label.name.startswith("layers.1."), "the caches of the layer after it"
 

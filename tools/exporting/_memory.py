@@ -8,6 +8,7 @@ from typing import Final
 from compile_hlo import LoweredModule
 from lang_core import EntryPoint, TensorSpec, WeightSource
 from tools.exporting._options import ExportOptions
+from transformer_core.checkpoints import PackedWeights
 from transformer_core.models import Sizes
 
 _MIB: Final = 1 << 20
@@ -19,6 +20,9 @@ _LEAST_CHUNK_BYTES: Final = _MIB // 4
 # Times the f32 bytes of packed rows that unpacking them holds: groups of rows, all of them, and in the model's order.
 _UNPACKING: Final = 3
 _KEPT: Final = 256 * _MIB
+
+# While rows are quantised: 4 MiB of them in f32, what is computed of some of their blocks, and NumPy's buffers.
+_PACKING: Final = 10 * _MIB
 
 
 def chunk_bytes(budget: int | None) -> int:
@@ -42,6 +46,8 @@ def weights_memory(options: ExportOptions, lowered: LoweredModule, weights: Weig
     if weights is not None:
         rows = (_row_bytes(spec) for path, spec in lowered.parameters().items() if weights.encoding(path) is not None)
         unpacked = max((_UNPACKING * max(chunk, row) for row in rows), default=0)
+    if isinstance(weights, PackedWeights):
+        unpacked += _PACKING + (_UNPACKING * 4 * _MIB if any(map(weights.stored_encoding, lowered.parameters())) else 0)
     return 4 * _MIB + chunk + unpacked
 
 
