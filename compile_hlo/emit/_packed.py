@@ -27,12 +27,13 @@ _SMALLEST: Final = 2.0**-24  # of an f16, and the unit of those without an expon
 def _block_quantize(e: Emitter, node: Node) -> None:
     (x,) = node.inputs
     rows, columns = _flat(x.shape)
-    spec = TensorSpec((rows, columns), f32)
+    spec = TensorSpec((rows, columns), x.dtype)
     blocks = TensorSpec((rows, columns // BLOCK), f32)
     results = (TensorSpec(spec.shape, i8), blocks, TensorSpec(blocks.shape, i32))
-    given = e.reshape(e.convert(e.name(x), x.spec, f32), TensorSpec(x.shape, f32), spec.shape)
+    given = e.reshape(e.name(x), x.spec, spec.shape)
+    case = f"{x.dtype.name}.{rows}x{columns}"
     found = call_helper(
-        e, "block_quantize", f"{rows}x{columns}", [(given, spec)], results, lambda inner: _quantized(inner, "%a0", spec)
+        e, "block_quantize", case, [(given, spec)], results, lambda inner: _quantized(inner, "%a0", spec)
     )
     for number, (value, result) in enumerate(zip(node.results, results, strict=True)):
         e.bind(value, e.reshape(f"{found}#{number}", result, value.shape))
@@ -41,9 +42,10 @@ def _block_quantize(e: Emitter, node: Node) -> None:
 def _quantized(e: Emitter, x: str, spec: TensorSpec) -> list[str]:
     """Integers, scales, sums."""
     rows, columns = spec.shape
+    x = e.convert(x, spec, f32)
     cube, blocks = TensorSpec((rows, columns // BLOCK, BLOCK), f32), TensorSpec((rows, columns // BLOCK), f32)
     kind, flat = tensor_type(cube), tensor_type(blocks)
-    x = e.reshape(x, spec, cube.shape)
+    x = e.reshape(x, TensorSpec(spec.shape, f32), cube.shape)
     size = e.new(f"stablehlo.abs {x} : {kind}")
     most = reduced(e, "max", size, cube, (2,))
     zero = e.constant(f32.numpy.type(0), blocks)
@@ -69,7 +71,7 @@ def _quantized(e: Emitter, x: str, spec: TensorSpec) -> list[str]:
 @emits("packed_linear")
 def _packed_linear(e: Emitter, node: Node) -> None:
     q, scale, total, weight = node.inputs
-    (encoding,) = node.attributes
+    encoding, dtype = node.attributes
     rows, columns = _flat(q.shape)
     blocks = rows, columns // BLOCK
     given = [
@@ -77,10 +79,17 @@ def _packed_linear(e: Emitter, node: Node) -> None:
         for value, shape in ((q, (rows, columns)), (scale, blocks), (total, blocks))
     ]
     given.append((e.name(weight), weight.spec))
-    result = TensorSpec((rows, weight.shape[0]), f32)
-    case = f"{encoding.name}.{rows}x{weight.shape[0]}x{columns}"
-    specs = [spec for _, spec in given]
-    found = call_helper(e, "packed_linear", case, given, (result,), lambda inner: [_product(inner, specs, encoding)])
+    result = TensorSpec((rows, weight.shape[0]), dtype)
+    case = f"{encoding.name}.{dtype.name}.{rows}x{weight.shape[0]}x{columns}"
+    wide, specs = TensorSpec(result.shape, f32), [spec for _, spec in given]
+    found = call_helper(
+        e,
+        "packed_linear",
+        case,
+        given,
+        (result,),
+        lambda inner: [inner.convert(_product(inner, specs, encoding), wide, dtype)],
+    )
     e.alias(node, e.reshape(found, result, node.results[0].shape))
 
 

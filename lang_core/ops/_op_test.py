@@ -71,8 +71,8 @@ CALLS: dict[str, list[Call]] = {
     "cached_attention": [(["2,3,4,5,16", "2,3,7,16", "2,3,7,8", "f1,5,7"], (0.5,))],
     "block_quantize": [(["2,3,64"], ()), (["32"], ())],
     "packed_linear": [
-        (["q2,64", "f2,2", "i2,2", "q5,68"], (ENCODINGS["q8_0"],)),
-        (["q32", "f1", "i1", "q3,18"], (ENCODINGS["q4_0"],)),
+        (["q2,64", "f2,2", "i2,2", "q5,68"], (ENCODINGS["q8_0"], "D")),
+        (["q32", "f1", "i1", "q3,18"], (ENCODINGS["q4_0"], "D")),
     ],
     "dequantize": [(["q3,36"], (ENCODINGS["q4_0"], "D")), (["q34"], (ENCODINGS["q8_0"], "D"))],
 }

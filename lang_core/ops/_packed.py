@@ -46,7 +46,9 @@ _BLOCK_QUANTIZE = define(
 )
 
 
-def _infer_packed_linear(q: TensorSpec, scale: TensorSpec, total: TensorSpec, w: TensorSpec, e: Encoding) -> Specs:
+def _infer_packed_linear(
+    q: TensorSpec, scale: TensorSpec, total: TensorSpec, w: TensorSpec, e: Encoding, dtype: DType
+) -> Specs:
     require(q.dtype is i8 and q.ndim > 0, "packed_linear_c1", f"q is {q!r}")
     blocks = (*q.shape[:-1], q.shape[-1] // BLOCK)
     fits = scale == TensorSpec(blocks, f32) and total == TensorSpec(blocks, i32)
@@ -54,10 +56,11 @@ def _infer_packed_linear(q: TensorSpec, scale: TensorSpec, total: TensorSpec, w:
     columns = e.columns(w.shape[-1]) if w.ndim == 2 and w.dtype is i8 else None
     found = f"the weight is {w!r}" + ("" if columns is None else f", {columns} columns as {e.name}")
     require(columns == q.shape[-1], "packed_linear_c2", found)
-    return (TensorSpec((*q.shape[:-1], w.shape[0]), f32),)
+    require(dtype.is_floating, "packed_linear_c3", f"the dtype is {dtype}")
+    return (TensorSpec((*q.shape[:-1], w.shape[0]), dtype),)
 
 
-def _eager_packed_linear(q: Array, scale: Array, total: Array, w: Array, encoding: Encoding) -> Array:
+def _eager_packed_linear(q: Array, scale: Array, total: Array, w: Array, encoding: Encoding, dtype: DType) -> Array:
     del total
     columns = q.shape[-1]
     x = (q.reshape(*scale.shape, BLOCK).astype(np.float32) * scale[..., np.newaxis]).reshape(-1, columns)
@@ -66,16 +69,19 @@ def _eager_packed_linear(q: Array, scale: Array, total: Array, w: Array, encodin
     for start in range(0, len(w), rows):
         part = slice(start, start + rows)
         np.matmul(x, encoding.unpacked(w[part]).T, out=result[:, part])
-    return result.reshape(*q.shape[:-1], len(w))
+    with np.errstate(over="ignore"):
+        return result.reshape(*q.shape[:-1], len(w)).astype(dtype.numpy, copy=False)
 
 
 _PACKED_LINEAR = define(
     "packed_linear",
-    attributes=("encoding",),
-    summary="(q * scale) @ weight.T, summed in f32: what block_quantize gives, and a packed weight [N, K].",
+    attributes=("encoding", "dtype"),
+    summary="(q * scale) @ weight.T, summed in f32, then rounded to the dtype: what block_quantize gives, and a packed "
+    "weight [N, K].",
     constraints=(
         "q is i8 [.., K], with scale f32 [.., K / 32] and total i32 [.., K / 32] as block_quantize gives them",
         "the weight is an i8 matrix of N rows of K / 32 whole blocks of the encoding",
+        "the dtype is floating",
     ),
     shape_rule=_infer_packed_linear,
     eager_rule=_eager_packed_linear,
@@ -133,8 +139,7 @@ class PackedOps(MathOps):
         return self._ctx.composite("packed_linear", self._packed_linear, (x, weight), (encoding, wanted))
 
     def _packed_linear(self, x: Tensor, weight: Tensor, encoding: Encoding, dtype: DType) -> Tensor:
-        product = self._apply(_PACKED_LINEAR, (*self.block_quantize(x), weight), (encoding,))
-        return self.cast(product, dtype)
+        return self._apply(_PACKED_LINEAR, (*self.block_quantize(x), weight), (encoding, dtype))
 
     def dequantize(self, packed: Tensor, encoding: Encoding, dtype: DType | str = "f32") -> Tensor:
         """Weights [.., K] of packed blocks i8 [.., K / 32 * block_bytes]."""

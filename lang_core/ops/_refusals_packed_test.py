@@ -30,7 +30,7 @@ def test_block_quantize_c2(shape: str) -> None:
     ],
 )
 def test_packed_linear_c1(operands: str) -> None:
-    refused("packed_linear_c1", f"{operands} i8[5,68]", (_Q8_0,), "q is (i8|u8)")
+    refused("packed_linear_c1", f"{operands} i8[5,68]", (_Q8_0, f32), "q is (i8|u8)")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,12 @@ def test_packed_linear_c1(operands: str) -> None:
     ],
 )
 def test_packed_linear_c2(weight: str, found: str) -> None:
-    refused("packed_linear_c2", f"i8[2,64] f32[2,2] i32[2,2] {weight}", (_Q4_0,), found)
+    refused("packed_linear_c2", f"i8[2,64] f32[2,2] i32[2,2] {weight}", (_Q4_0, f32), found)
+
+
+@pytest.mark.parametrize("dtype", [each for each in DTYPES if not each.is_floating], ids=str)
+def test_packed_linear_c3(dtype: object) -> None:
+    refused("packed_linear_c3", "i8[2,64] f32[2,2] i32[2,2] i8[5,68]", (_Q8_0, dtype), f"the dtype is {dtype}")
 
 
 @pytest.mark.parametrize("packed", ["i8[2,33]", "u8[2,34]", "i8[]", "i8[3,0]"])

@@ -39,6 +39,9 @@ def _encoded_cases(encoding: Encoding) -> Iterator[Case]:
     x = rng.standard_normal((2, 1, 3 * BLOCK)).astype(np.float32)
     product = lambda c, x, w: c.ops.packed_linear(x, w, encoding)  # noqa: E731
     yield Case("packed_linear", f"packed_linear_{name}", f32, product, (x, weight), ulps=64)
+    for dtype in (bf16, f16):
+        given = (x.astype(dtype.numpy), weight)
+        yield Case("packed_linear", f"packed_linear_{name}_{dtype.name}", dtype, product, given, ulps=2)
     line = lambda c, x, w: c.ops.packed_linear(c.ops.reshape(x, (-1,)), w, encoding)  # noqa: E731
     yield Case("packed_linear", f"packed_linear_one_row_{name}", f32, line, (x[0, 0], weight), ulps=64)
     halves = np.array([[*_HALVES, *(each | 0x8000 for each in _HALVES)]], np.uint16).view(np.float16)

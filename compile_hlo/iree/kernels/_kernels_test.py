@@ -11,7 +11,16 @@ from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
 from compile_hlo.iree import Session, compile_module, target_named
 from compile_hlo.iree.kernels import CpuKernels
-from lang_core import ENCODINGS, Argument, EagerExecutionContext, Encoding, EntryPoint, ExecutionContext, Tensor
+from lang_core import (
+    ENCODINGS,
+    Argument,
+    EagerExecutionContext,
+    Encoding,
+    EntryPoint,
+    ExecutionContext,
+    Tensor,
+    as_dtype,
+)
 from lang_core import TensorSpec as Spec
 
 _VNNI = target_named("llvm-cpu").kernels == CpuKernels(vnni=True)
@@ -26,7 +35,11 @@ _SIZES = (
 )  # fmt: skip
 
 
-def _entry_point(sizes: tuple[int, int, int], encoding: Encoding) -> EntryPoint:
+_DTYPES = ("f32", "bf16", "f16")
+_TOLERANCE = {"f32": 2e-6, "bf16": 2**-8, "f16": 2**-11}
+
+
+def _entry_point(sizes: tuple[int, int, int], dtype: str, encoding: Encoding) -> EntryPoint:
     rows, outputs, columns = sizes
 
     def fn(ctx: ExecutionContext, x: Tensor, w: Tensor) -> dict[str, Tensor]:
@@ -34,14 +47,14 @@ def _entry_point(sizes: tuple[int, int, int], encoding: Encoding) -> EntryPoint:
         return {"y": ctx.ops.packed_linear(x, w, encoding), "q": q, "scale": scale, "total": total}
 
     packed = encoding.packed(Spec((outputs, columns), "f32"))
-    name = f"linear_{rows}_{outputs}_{columns}"
-    return EntryPoint(name, fn, (Argument("x", Spec((rows, columns), "f32")), Argument("w", packed)))
+    name = f"linear_{rows}_{outputs}_{columns}_{dtype}"
+    return EntryPoint(name, fn, (Argument("x", Spec((rows, columns), dtype)), Argument("w", packed)))
 
 
-def _inputs(sizes: tuple[int, int, int], encoding: Encoding) -> list[np.ndarray[Any, Any]]:
+def _inputs(sizes: tuple[int, int, int], dtype: str, encoding: Encoding) -> list[np.ndarray[Any, Any]]:
     rows, outputs, columns = sizes
     rng = np.random.default_rng(sum(sizes))
-    x = rng.standard_normal((rows, columns)).astype(np.float32)
+    x = rng.standard_normal((rows, columns)).astype(as_dtype(dtype).numpy)
     x[0, :32] = 0
     weight = rng.standard_normal((outputs, columns)).astype(np.float32)
     packed = encoding.pack(weight)
@@ -52,23 +65,25 @@ def _inputs(sizes: tuple[int, int, int], encoding: Encoding) -> list[np.ndarray[
 @pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
 @pytest.mark.parametrize("vnni", _KERNELS)
 def test_kernels_compute_what_the_eager_op_does(vnni: bool, encoding: Encoding, tmp_path: Path):
-    points = [_entry_point(sizes, encoding) for sizes in _SIZES]
+    cases = [(sizes, dtype) for sizes in _SIZES for dtype in _DTYPES]
+    points = [_entry_point(*case, encoding) for case in cases]
     module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
     with module.open("w") as file:
         lower_module(points, file.write, ExternalParameters())
     target = dataclasses.replace(target_named("llvm-cpu"), kernels=CpuKernels(vnni=vnni))
     report = compile_module(module, compiled, target)
-    assert len(report.kernels) == 2 * len(_SIZES)
+    assert len(report.kernels) == 2 * len(cases)
     assert {"avx512-vnni-matvec", "avx512-vnni-matmul"} <= set(report.kernels.values()) or not vnni
     with Session(compiled, "local-task") as session:
-        for point, sizes in zip(points, _SIZES, strict=True):
-            inputs = _inputs(sizes, encoding)
+        for point, (sizes, dtype) in zip(points, cases, strict=True):
+            inputs = _inputs(sizes, dtype, encoding)
             expected = point(ctx := EagerExecutionContext(), *map(ctx.constant, inputs))
             for tensor, (name, wanted) in zip(session.function(point.name)(*inputs), expected.items(), strict=True):
-                error = f"{sizes}, {name}"
+                error = f"{sizes}, {dtype}, {name}"
+                assert tensor.dtype is wanted.dtype
                 if name in ("q", "total"):
                     np.testing.assert_array_equal(tensor.numpy(), wanted.numpy(), err_msg=error)
                 else:
-                    np.testing.assert_allclose(
-                        tensor.numpy(), wanted.numpy(), rtol=0, atol=2e-6 * np.abs(wanted.numpy()).max(), err_msg=error
-                    )
+                    a, b = tensor.numpy().astype(np.float32), wanted.numpy().astype(np.float32)
+                    near = _TOLERANCE[dtype if name == "y" else "f32"] * np.abs(b).max()
+                    np.testing.assert_allclose(a, b, rtol=0, atol=near, err_msg=error)

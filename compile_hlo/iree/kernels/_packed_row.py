@@ -9,15 +9,15 @@ def unsigned_offset(encoding: Encoding) -> int:
     return 1 << (encoding.bits - 1)
 
 
-def packed_buffers(rows: int, outputs: int, columns: int, encoding: Encoding) -> tuple[Buffer, ...]:
-    """q, scale, total, the packed weight, and the result y."""
+def packed_buffers(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str = "f32") -> tuple[Buffer, ...]:
+    """q, scale, total, the packed weight, and the result y of a dtype."""
     blocks = columns // BLOCK
     return (
         Buffer("q", rows * columns, "i8"),
         Buffer("scale", rows * blocks, "f32"),
         Buffer("total", rows * blocks, "i32"),
         Buffer("w", outputs * blocks * encoding.block_bytes, "i8"),
-        Buffer("y", rows * outputs, "f32"),
+        Buffer("y", rows * outputs, dtype),
     )
 
 

@@ -1,18 +1,18 @@
 """x in blocks of 32, as integers, scales and sums: ``block_quantize`` of the op table."""
 
-from compile_hlo.iree.kernels._text import Buffer, Kernel, constants
+from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, indented, loaded
 from lang_core import BLOCK
 from lang_core.ops import LEAST_MAGNITUDE
 
 _LANES = 16
 
 
-def quantize_kernel(rows: int, columns: int) -> Kernel:
-    """x f32 [rows, columns] to q i8 [rows, columns], scale f32 and total i32 [rows, columns / 32]; by rows."""
+def quantize_kernel(rows: int, columns: int, dtype: str) -> Kernel:
+    """x [rows, columns] to q i8 [rows, columns], scale f32 and total i32 [rows, columns / 32]; by rows."""
     blocks = columns // BLOCK
-    x, y = f"memref<{rows * columns}xf32>", f"memref<{rows * columns}xi8>"
+    y = f"memref<{rows * columns}xi8>"
     buffers = (
-        Buffer("x", rows * columns, "f32"),
+        Buffer("x", rows * columns, dtype),
         Buffer("q", rows * columns, "i8"),
         Buffer("scale", rows * blocks, "f32"),
         Buffer("total", rows * blocks, "i32"),
@@ -28,8 +28,8 @@ def quantize_kernel(rows: int, columns: int) -> Kernel:
 scf.for %block = %first to %end step %c1 {{
   %i = arith.muli %block, %c{BLOCK} : index
   %j = arith.addi %i, %c{_LANES} : index
-  %low = vector.load %x[%i] : {x}, vector<16xf32>
-  %high = vector.load %x[%j] : {x}, vector<16xf32>
+{indented(loaded("low", "%i", buffers[0]), 2)}
+{indented(loaded("high", "%j", buffers[0]), 2)}
   %low_size = math.absf %low : vector<16xf32>
   %high_size = math.absf %high : vector<16xf32>
   %size = arith.maximumf %low_size, %high_size : vector<16xf32>

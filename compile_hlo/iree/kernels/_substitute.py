@@ -13,12 +13,15 @@ from compile_hlo.iree.kernels._vnni_matmul import ROWS, matmul_kernel
 from compile_hlo.iree.kernels._vnni_matvec import matvec_kernel
 from lang_core import Encoding, encoding_named
 
-_QUANTIZE: Final = re.compile(r"block_quantize\.(?P<rows>\d+)x(?P<columns>\d+)")
-_LINEAR: Final = re.compile(r"packed_linear\.(?P<encoding>\w+)\.(?P<rows>\d+)x(?P<outputs>\d+)x(?P<columns>\d+)")
+_QUANTIZE: Final = re.compile(r"block_quantize\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<columns>\d+)")
+_LINEAR: Final = re.compile(
+    r"packed_linear\.(?P<encoding>\w+)\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<outputs>\d+)x(?P<columns>\d+)"
+)
 _ATTENTION: Final = re.compile(
     r"cached_attention\.(?P<dtype>\w+)\.(?P<sizes>\d+(?:x\d+){7})\.(?P<scale>m?0x[\da-fmp.]+)"
 )
 _HEAD: Final = re.compile(r"  func\.func private @(?P<name>[\w.]+)\((?P<arguments>.*)\) -> \((?P<results>.*)\) \{\n")
+_DTYPE: Final = re.compile(r"(?:bf|f|i)\d+>$")
 _END: Final = "  }\n"
 _VNNI: Final = frozenset({"avx512f", "avx512bw", "avx512vl", "avx512_vnni"})
 
@@ -42,7 +45,7 @@ class CpuKernels:
         """The kernel for a helper function; None where the compiler's code is to be taken."""
         found = _QUANTIZE.fullmatch(function)
         if found is not None:
-            return quantize_kernel(int(found["rows"]), int(found["columns"]))
+            return quantize_kernel(int(found["rows"]), int(found["columns"]), found["dtype"])
         found = _ATTENTION.fullmatch(function)
         if found is not None:
             return _attention(
@@ -54,14 +57,15 @@ class CpuKernels:
         if found is None:
             return None
         sizes = int(found["rows"]), int(found["outputs"]), int(found["columns"])
-        return self._linear(*sizes, encoding_named(found["encoding"]))
+        return self._linear(*sizes, encoding_named(found["encoding"]), found["dtype"])
 
-    def _linear(self, rows: int, outputs: int, columns: int, encoding: Encoding) -> Kernel:
+    def _linear(self, rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
+        kind = dtype if dtype in ("bf16", "f16") else "f32"
         if self.vnni and rows == 1 and columns % 64 == 0:
-            return matvec_kernel(outputs, columns, encoding)
+            return matvec_kernel(outputs, columns, encoding, kind)
         if self.vnni and rows > 1 and outputs % ROWS == 0:
             return matmul_kernel(rows, outputs, columns, encoding)
-        return vector_kernel(rows, outputs, columns, encoding)
+        return vector_kernel(rows, outputs, columns, encoding, kind)
 
 
 def _attention(dtype: str, sizes: tuple[int, ...], scale: float) -> Kernel | None:
@@ -94,21 +98,28 @@ class Substitution:
                 if inner == _END:
                     break
             self.used[head["name"]] = kernel.name
-            yield _call(head["name"], head["arguments"], head["results"])
+            yield _call(head["name"], head["arguments"], head["results"], kernel)
             yield kernel.executable(head["name"])
 
 
-def _call(name: str, arguments: str, results: str) -> str:
-    """The helper function with a dispatch of the kernel as its body."""
+def _call(name: str, arguments: str, results: str, kernel: Kernel) -> str:
+    """The helper function with a dispatch of the kernel as its body; a result that is of another dtype is converted."""
     names, kinds = zip(*(each.split(": ", 1) for each in arguments.split(", %")), strict=True)
     operands = ", ".join(f"%{each.removeprefix('%')}" for each in names)
-    made = [f"%r{i}" for i in range(len(results.split(", ")))]
+    wanted = results.split(", ")
+    made = [
+        _DTYPE.sub(buffer.kind + ">", kind) for kind, buffer in zip(wanted, kernel.buffers[len(kinds) :], strict=True)
+    ]
     count = f":{len(made)}" if len(made) > 1 else ""
-    found = ", ".join(f"%r#{i}" for i in range(len(made))) if count else "%r"
-    return (
-        f"  func.func private @{name}({arguments}) -> ({results}) {{\n"
-        f"    %r{count} = flow.dispatch @kernel.{name}::@{entry_name(name)}({operands}) : ({', '.join(kinds)}) -> "
-        f"{f'({results})' if count else results}\n"
-        f"    return {found} : {results}\n"
-        "  }\n"
-    )
+    found = [f"%r#{i}" for i in range(len(made))] if count else ["%r"]
+    given = f"({', '.join(made)})" if count else made[0]
+    lines = [
+        f"%r{count} = flow.dispatch @kernel.{name}::@{entry_name(name)}({operands}) : ({', '.join(kinds)}) -> {given}"
+    ]
+    for i, (kind, other) in enumerate(zip(made, wanted, strict=True)):
+        if kind != other:
+            lines.append(f"%wanted{i} = stablehlo.convert {found[i]} : ({kind}) -> {other}")
+            found[i] = f"%wanted{i}"
+    lines.append(f"return {', '.join(found)} : {results}")
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"  func.func private @{name}({arguments}) -> ({results}) {{\n{body}  }}\n"

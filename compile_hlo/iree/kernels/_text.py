@@ -116,6 +116,26 @@ def share(total: int, unit: int, wanted: int) -> tuple[int, int]:
     return each, -(-total // each)
 
 
+def stored(value: str, place: str, buffer: Buffer) -> list[str]:
+    """Lines that put an f32, without its ``%``, into a buffer of f32, or rounded into one of fewer bits."""
+    if buffer.kind == "f32":
+        return [f"memref.store %{value}, %{buffer.name}[{place}] : {buffer.memref}"]
+    return [
+        f"%{value}_rounded = arith.truncf %{value} : f32 to {buffer.kind}",
+        f"memref.store %{value}_rounded, %{buffer.name}[{place}] : {buffer.memref}",
+    ]
+
+
+def loaded(name: str, place: str, buffer: Buffer) -> list[str]:
+    """Lines that make ``%name`` vector<16xf32> of sixteen elements of a buffer, whatever its dtype."""
+    if buffer.kind == "f32":
+        return [f"%{name} = vector.load %{buffer.name}[{place}] : {buffer.memref}, vector<16xf32>"]
+    return [
+        f"%{name}_given = vector.load %{buffer.name}[{place}] : {buffer.memref}, vector<16x{buffer.kind}>",
+        f"%{name} = arith.extf %{name}_given : vector<16x{buffer.kind}> to vector<16xf32>",
+    ]
+
+
 def own_rows(each: int, total: int) -> str:
     """``%first`` and ``%end``: those of a workgroup that has ``each`` of ``total``."""
     return f"""\

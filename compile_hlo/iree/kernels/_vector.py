@@ -3,14 +3,15 @@
 from typing import Final
 
 from compile_hlo.iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset, wanted_workgroups
-from compile_hlo.iree.kernels._text import Kernel, constants, indented, listed, own_rows, share
+from compile_hlo.iree.kernels._text import Kernel, constants, indented, listed, own_rows, share, stored
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "vector"
 
 
-def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> Kernel:
-    """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y f32 [rows, outputs]."""
+def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
+    """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs]."""
+    buffers = packed_buffers(rows, outputs, columns, encoding, dtype)
     blocks, size = columns // BLOCK, encoding.block_bytes
     each, workgroups = share(outputs, 1, wanted_workgroups(outputs, columns, encoding))
     w = f"memref<{outputs * blocks * size}xi8>"
@@ -58,11 +59,11 @@ scf.for %row = %first to %end step %c1 {{
     %found = vector.reduction <add>, %made : vector<8xf32> into f32
     %line = arith.muli %token, %c{outputs} : index
     %place = arith.addi %line, %row : index
-    memref.store %found, %y[%place] : memref<{rows * outputs}xf32>
+{indented(stored("found", "%place", buffers[-1]), 4)}
   }}
 }}
 """
-    return Kernel(NAME, packed_buffers(rows, outputs, columns, encoding), workgroups, body)
+    return Kernel(NAME, buffers, workgroups, body)
 
 
 def _signed_block(encoding: Encoding, w: str) -> list[str]:

@@ -9,7 +9,7 @@ Q4_0, docs/benchmarks.md).
 from typing import Final
 
 from compile_hlo.iree.kernels._packed_row import half, packed_buffers, unsigned_offset, unsigned_pair, wanted_workgroups
-from compile_hlo.iree.kernels._text import Kernel, constants, listed, own_rows, share
+from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, listed, own_rows, share, stored
 from compile_hlo.iree.kernels._vnni import vnni_dot
 from lang_core import BLOCK, Encoding
 
@@ -18,8 +18,9 @@ _TOGETHER: Final = 4  # rows
 _AHEAD: Final = 2  # groups of rows
 
 
-def matvec_kernel(outputs: int, columns: int, encoding: Encoding) -> Kernel:
-    """q i8 [columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y f32 [outputs]; columns % 64 is 0."""
+def matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
+    """q i8 [columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs]; columns % 64 is 0."""
+    buffers = packed_buffers(1, outputs, columns, encoding, dtype)
     row_bytes = columns // BLOCK * encoding.block_bytes
     each, workgroups = share(outputs, _TOGETHER, wanted_workgroups(outputs, columns, encoding))
     numbers = [1, 2, 64, 2 * BLOCK, encoding.block_bytes, 2 * encoding.block_bytes, row_bytes, columns // 64]
@@ -36,18 +37,18 @@ def matvec_kernel(outputs: int, columns: int, encoding: Encoding) -> Kernel:
 %rest = arith.remui %room, %c{_TOGETHER} : index
 %whole = arith.subi %end, %rest : index
 scf.for %row = %first to %whole step %c{_TOGETHER} {{
-{_rows(_TOGETHER, outputs, columns, encoding)}
+{_rows(_TOGETHER, buffers[-1], columns, encoding)}
 }}
 scf.for %row = %whole to %end step %c1 {{
-{_rows(1, outputs, columns, encoding)}
+{_rows(1, buffers[-1], columns, encoding)}
 }}
 """
-    return Kernel(NAME, packed_buffers(1, outputs, columns, encoding), workgroups, body)
+    return Kernel(NAME, buffers, workgroups, body)
 
 
-def _rows(count: int, outputs: int, columns: int, encoding: Encoding) -> str:
+def _rows(count: int, y: Buffer, columns: int, encoding: Encoding) -> str:
     """The products of ``count`` rows from ``%row`` on."""
-    row_bytes = columns // BLOCK * encoding.block_bytes
+    outputs, row_bytes = y.elements, columns // BLOCK * encoding.block_bytes
     every = range(count)
     lines = []
     for r in every:
@@ -68,7 +69,7 @@ def _rows(count: int, outputs: int, columns: int, encoding: Encoding) -> str:
         found = "%made" if count == 1 else f"%made#{r}"
         lines += [
             f"  %y{r} = vector.reduction <add>, {found} : vector<16xf32> into f32",
-            f"  memref.store %y{r}, %y[%row{r}] : memref<{outputs}xf32>",
+            *(f"  {line}" for line in stored(f"y{r}", f"%row{r}", y)),
         ]
     return "\n".join(lines)
 
