@@ -1,5 +1,6 @@
 """Times candidates."""
 
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
@@ -22,6 +23,8 @@ _MARGIN: Final = 0.03
 # A sample below this many seconds is mostly the clock; calls are repeated until it is reached.
 _SAMPLE_S: Final = 2e-4
 _MOST_CALLS: Final = 1000
+# How many times the rounds the fastest candidate and the reference are timed once more.
+_AGAIN: Final = 3
 
 
 def why_not_here(args: Any, kwargs: Mapping[str, Any]) -> str:
@@ -45,7 +48,8 @@ class Tuner(Generic[Cfg]):
     Args:
         warmup: calls before each sample.
         iters: calls of a sample; more where they are short.
-        rounds: samples of each candidate, all candidates in turns; the smallest counts, for noise only adds.
+        rounds: samples of each candidate, all candidates in turns; the smallest counts, for noise only adds. The
+            fastest one has to win again, in three times as many turns with the reference, in most of them.
         on_measured: is called with (done, of how many, the measurement) when a candidate is through.
     """
 
@@ -167,14 +171,15 @@ class _Run:
 
     def timed(self) -> AutotuneData[Any]:
         """Times what is good, in turns."""
-        samples = self._samples(list(self._alive))
+        samples = {number: min(each) for number, each in self._samples(list(self._alive), 1).items()}
         if not samples:
             return AutotuneData(self._measurements)
         first = next(iter(samples))
         chosen, best, detail = first, min(samples, key=samples.__getitem__), ""
         if _beats(samples[best], samples[first]):  # of many, one is the fastest by chance: once more, these two alone
-            again = self._samples([first, best])
-            if best in again and (first not in again or _beats(again[best], again[first])):
+            pairs = self._samples([first, best], _AGAIN if self._tuner.rounds > 1 else 1)
+            again = {number: min(each) for number, each in pairs.items()}
+            if best in again and (first not in again or _beats_often(pairs[best], pairs[first])):
                 chosen = best
             elif best in again:
                 detail = f"not confirmed: {again[best]:.3g} s beside {again[first]:.3g} s when timed again"
@@ -187,11 +192,14 @@ class _Run:
         found = self._measurements[chosen]
         return AutotuneData(self._measurements, found if found.status == OK else None, self._measurements[first])
 
-    def _samples(self, numbers: list[int]) -> dict[int, float]:
-        """The smallest sample of each candidate, taken in turns; those that fail are left out."""
+    def _samples(self, numbers: list[int], times: int) -> dict[int, list[float]]:
+        """Samples of each candidate, so many times the tuner's rounds, in turns; those that fail are left out.
+
+        Every other turn goes backwards: what becomes slower or faster meanwhile does so for all.
+        """
         samples: dict[int, list[float]] = {number: [] for number in numbers}
-        for _ in range(max(self._tuner.rounds, 1)):
-            for number in list(samples):
+        for turn in range(max(self._tuner.rounds, 1) * times):
+            for number in list(samples) if turn % 2 == 0 else list(reversed(samples)):
                 try:
                     samples[number].append(self._tuner.measure(self._alive[number], *self._args, **self._kwargs))
                 except Exception as error:  # noqa: BLE001 - the same
@@ -199,12 +207,18 @@ class _Run:
                     self._measurements[number] = Measurement(
                         self._measurements[number].cfg, float("inf"), FAILED, _said(error)
                     )
-        return {number: min(seconds) for number, seconds in samples.items()}
+        return samples
 
 
 def _beats(seconds: float, reference: float) -> bool:
     """Whether a candidate is faster by more than noise."""
     return seconds < reference * (1 - _MARGIN)
+
+
+def _beats_often(seconds: list[float], reference: list[float]) -> bool:
+    """Whether it is so of the smallest samples, and of what is in the middle of the turns."""
+    ratios = [mine / other for mine, other in zip(seconds, reference, strict=True)]
+    return _beats(min(seconds), min(reference)) and _beats(statistics.median(ratios), 1.0)
 
 
 def _said(error: Exception) -> str:

@@ -28,7 +28,8 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
     Returns:
         Of a tuning: ``candidates`` that computed the right thing, ``cfg``, ``seconds``. Of a measurement:
         ``tuned_us``, ``heuristic_us``, medians by the clock; ``gain``, the median of heuristic over tuned, turn by
-        turn; ``tier``, where the configuration is from; ``apart``, the largest difference over the largest value.
+        turn; ``itself``, the same of the heuristic's configuration compiled once more, which shows the noise;
+        ``tier``, where the configuration is from; ``apart``, the largest difference over the largest value.
     """
     kernel, args, kwargs = call_of(arguments["case"])
     compiler = IreeCompiler(arguments["device"])
@@ -48,15 +49,23 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
     )
     tuned = Executor(remembered, compiler=compiler).compile(kernel, *args, **kwargs)
     guessing: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(policy="heuristics")
-    heuristic = Executor(guessing, compiler=compiler).compile(kernel, *args, **kwargs)
-    calls = {"tuned": lambda: tuned(*args, **kwargs), "heuristic": lambda: heuristic(*args, **kwargs)}
+    heuristic, again = (Executor(guessing, compiler=compiler).compile(kernel, *args, **kwargs) for _ in range(2))
+    calls = {
+        "tuned": lambda: tuned(*args, **kwargs),
+        "heuristic": lambda: heuristic(*args, **kwargs),
+        "again": lambda: again(*args, **kwargs),
+    }
     ours, theirs = np.asarray(calls["tuned"]()), np.asarray(calls["heuristic"]())
     times = in_turns(calls, arguments["repeats"], arguments["sample_s"])
-    gains = [other / mine for other, mine in zip(times["heuristic"], times["tuned"], strict=True)]
+    gains, itself = (
+        [other / mine for other, mine in zip(times["heuristic"], times[name], strict=True)]
+        for name in ("tuned", "again")
+    )
     return {
         "tuned_us": statistics.median(times["tuned"]) * _MICRO,
         "heuristic_us": statistics.median(times["heuristic"]) * _MICRO,
         "gain": statistics.median(gains),
+        "itself": statistics.median(itself),
         "tier": events[-1],
         "apart": float(np.abs(ours - theirs).max() / np.abs(theirs).max()),
     }

@@ -15,7 +15,7 @@ _GAINS: Final = "tools.benching.jobs.kernel_gains"
 _MOST_TO_CHOOSE_US: Final = 10.0
 _MOST_OVERHEAD: Final = 5.0
 # The tuner takes what is less for noise (lang_core/kernels/_tuner.py).
-_LEAST_GAIN: Final = 0.97
+_NOISE: Final = 0.03
 
 
 def kernels(runner: Runner, plan: Plan) -> SuiteResult:
@@ -94,19 +94,24 @@ def calls_report(result: SuiteResult, found: dict[str, list[Result]]) -> None:
 
 
 def gains_report(result: SuiteResult, tunings: dict[str, Result], found: dict[str, list[Result]]) -> None:
-    """Adds the table and goals of what tuning won."""
+    """Adds the table and goals of what tuning won.
+
+    Noise is how far the heuristic's configuration was from itself in the worst of the rounds, 3 % at least.
+    """
     cases = []
     for name, rounds in found.items():
-        gain = Summary.of_key(rounds, "gain")
+        gain, itself = Summary.of_key(rounds, "gain"), Summary.of_key(rounds, "itself")
+        noise = max(_NOISE, *(abs(each["itself"] - 1) for each in rounds))
         values = {
             "tuned, µs": Summary.of_key(rounds, "tuned_us"),
             "heuristic, µs": Summary.of_key(rounds, "heuristic_us"),
             "times faster": gain,
+            "heuristic over itself": itself,
             "candidates": Summary.of([tunings[name]["candidates"]]),
             "seconds to tune": Summary.of([tunings[name]["seconds"]]),
         }
         cases.append(Case(name, values))
-        result.goals.append(Goal(f"{name}: times faster than the heuristic", ">=", _LEAST_GAIN, gain))
+        result.goals.append(Goal(f"{name}: times faster than the heuristic", ">=", 1 - noise, gain))
     tiers = {each["tier"] for rounds in found.values() for each in rounds}
     result.facts["every tuned configuration came from the disk"] = tiers == {"persistent"}
     result.tables.append(Table("Tuned by one process, measured by others, compiled by IREE", cases))

@@ -46,8 +46,15 @@ def test_overheads_are_of_one_turn_and_bits_are_compared() -> None:
     assert result.facts == {"compiled kernel and IREE give the same bits": False}
 
 
-def _gain(tuned: float, heuristic: float, tier: str = "persistent") -> dict[str, Any]:
-    return {"tuned_us": tuned, "heuristic_us": heuristic, "gain": heuristic / tuned, "tier": tier, "apart": 1e-7}
+def _gain(tuned: float, heuristic: float, tier: str = "persistent", itself: float = 1.01) -> dict[str, Any]:
+    return {
+        "itself": itself,
+        "tuned_us": tuned,
+        "heuristic_us": heuristic,
+        "gain": heuristic / tuned,
+        "tier": tier,
+        "apart": 1e-7,
+    }
 
 
 def test_gains_are_shown_and_a_loss_beyond_noise_is_missed() -> None:
@@ -66,6 +73,9 @@ def test_gains_are_shown_and_a_loss_beyond_noise_is_missed() -> None:
     first = result.tables[0].cases[0].values
     assert (first["candidates"].median, first["seconds to tune"].median) == (7, 3)
     assert result.notes == ["What tuning chose: a: form=online; b: form=direct."]
+    assert [goal.limit for goal in result.goals] == [0.97, 0.97]
     assert list(result.facts.values()) == [True]
+    gains_report(result, tunings, {"b": [_gain(10, 9.5), _gain(10, 9.5, itself=1.0625), _gain(10, 9)]})
+    assert (result.goals[-1].limit, result.goals[-1].met) == (0.9375, True), "noise was more than that"
     gains_report(result, tunings, {"a": [_gain(4, 8, "memory")]})
     assert list(result.facts.values()) == [False]
