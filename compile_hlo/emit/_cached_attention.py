@@ -13,13 +13,20 @@ def _cached_attention(e: Emitter, node: Node) -> None:
     q, k, v, bias = (value.spec for value in node.inputs)
     (scale,) = node.attributes
     given = [(e.name(value), value.spec) for value in node.inputs]
-    result = TensorSpec(node.results[0].shape, f32)
+    result, wide = TensorSpec(node.results[0].shape, v.dtype), TensorSpec(node.results[0].shape, f32)
     sizes = "x".join(map(str, (*q.shape, *v.shape[2:], bias.shape[0])))
     case = f"{v.dtype.name}.{sizes}.{_as_name(scale)}"
-    found = call_helper(
-        e, "cached_attention", case, given, (result,), lambda inner: [_attended(inner, q, k, v, bias, scale)]
+    e.alias(
+        node,
+        call_helper(
+            e,
+            "cached_attention",
+            case,
+            given,
+            (result,),
+            lambda inner: [inner.convert(_attended(inner, q, k, v, bias, scale), wide, v.dtype)],
+        ),
     )
-    e.alias(node, e.convert(found, result, v.dtype))
 
 
 def _as_name(number: float) -> str:

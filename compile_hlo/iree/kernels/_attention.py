@@ -14,6 +14,7 @@ _KEYS: Final = 16
 _LANES: Final = 16
 _SEEN: Final = -1e29  # a key with a smaller bias is hidden
 _MOST_QUERIES: Final = 256  # of a workgroup, all heads of its group together
+_SCRATCH_BYTES: Final = 16 << 10  # of a workgroup's stack, for the sums of its queries
 _VECTOR: Final = "vector<16xf32>"
 
 
@@ -44,11 +45,27 @@ class AttentionSizes:
         """How many queries a workgroup has of each head: a divisor of T."""
         return largest_divisor(self.queries, max(1, _MOST_QUERIES // self.group))
 
+    @property
+    def own(self) -> int:
+        """How many rows of y a workgroup makes."""
+        return self.group * self.tile
+
+    @property
+    def scratch(self) -> bool:
+        """Whether sums lie on the stack until they are done; where they are too many in y, which is f32 then."""
+        return self.own * self.value_size * 4 <= _SCRATCH_BYTES
+
+    @property
+    def sums(self) -> int:
+        """Elements of ``%y``, where the sums are: a workgroup's, or all."""
+        rows = self.own if self.scratch else self.heads * self.group * self.queries
+        return rows * self.value_size
+
 
 def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float) -> Kernel:
-    """q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y f32 [B, K, G, T, H'].
+    """q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y [B, K, G, T, H'].
 
-    H and H' are multiples of 16, S is 16 at least.
+    H and H' are multiples of 16, S is 16 at least. y is of the same dtype, or f32 where the kernel adds up in it.
     """
     heads, group, tile, queries, keys = sizes.heads, sizes.group, sizes.tile, sizes.queries, sizes.keys
     size, value_size, each = sizes.size, sizes.value_size, sizes.group * sizes.tile
@@ -58,8 +75,9 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float) -> Kernel:
         Buffer("k", heads * keys * size, dtype),
         Buffer("v", heads * keys * value_size, dtype),
         Buffer("bias", sizes.rows * queries * keys, "f32"),
-        Buffer("y", count * value_size, "f32"),
+        Buffer("out", count * value_size, dtype) if sizes.scratch else Buffer("y", count * value_size, "f32"),
     )
+    sums = f"%y = memref.alloca() : memref<{sizes.sums}xf32>\n" if sizes.scratch else ""
     steps = [_LANES * i for i in range(max(size, value_size) // _LANES)]
     numbers = [1, _KEYS, sizes.shared, group, tile, queries, size, keys, value_size, keys - _KEYS, queries * keys]
     numbers += [keys * size, keys * value_size, each, group * queries, queries // tile, *steps]
@@ -84,12 +102,12 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float) -> Kernel:
 %k_at = arith.muli %head, %c{keys * size} : index
 %v_at = arith.muli %head, %c{keys * value_size} : index
 %rows_at = arith.muli %head, %c{group * queries} : index
-scf.for %own = %c0 to %c{each} step %c1 {{
+{sums}scf.for %own = %c0 to %c{each} step %c1 {{
   memref.store %lowest, %most[%own] : memref<{each}xf32>
   memref.store %nothing, %sum[%own] : memref<{each}xf32>
 {_row(tile, queries, 2)}
-{_at_row("y", value_size, 2)}
-{_stores("%none", count * value_size, value_size, 2)}
+{_at_sums(sizes, 2)}
+{_stores("%none", sizes.sums, value_size, 2)}
 }}
 scf.for %block = %c0 to %c{keys} step %c{_KEYS} {{
   %first = arith.minui %block, %c{keys - _KEYS} : index
@@ -119,8 +137,8 @@ scf.for %own = %c0 to %c{each} step %c1 {{
   %total = memref.load %sum[%own] : memref<{each}xf32>
   %all = vector.broadcast %total : f32 to {_VECTOR}
 {_row(tile, queries, 2)}
-{_at_row("y", value_size, 2)}
-{_divided(count * value_size, value_size)}
+{_at_sums(sizes, 2)}
+{_divided(sizes, buffers[-1])}
 }}
 """
     return Kernel(NAME, buffers, heads * (queries // tile), body)
@@ -143,6 +161,12 @@ def _at_row(name: str, size: int, by: int) -> str:
     return " " * by + f"%{name}_head = arith.muli %row, %c{size} : index"
 
 
+def _at_sums(sizes: AttentionSizes, by: int) -> str:
+    """``%y_head``: where the sums of the workgroup's ``%own`` row begin."""
+    row = "%own" if sizes.scratch else "%row"
+    return " " * by + f"%y_head = arith.muli {row}, %c{sizes.value_size} : index"
+
+
 def _places(name: str, base: str, size: int) -> list[str]:
     """Indices ``%<name>0``, ``%<name>1``, ... of the vectors of a row from ``base`` on."""
     return [f"%{name}{i} = arith.addi {base}, %c{_LANES * i} : index" for i in range(size // _LANES)]
@@ -156,14 +180,21 @@ def _stores(value: str, elements: int, size: int, by: int) -> str:
     return indented(lines, by)
 
 
-def _divided(elements: int, size: int) -> str:
-    lines = _places("y_place", "%y_head", size)
+def _divided(sizes: AttentionSizes, out: Buffer) -> str:
+    """The sums over ``%all``, put where they belong."""
+    size = sizes.value_size
+    lines = [f"%out_head = arith.muli %row, %c{size} : index", *_places("y_place", "%y_head", size)]
+    lines += _places("out_place", "%out_head", size)
     for i in range(size // _LANES):
         lines += [
-            f"%y_sum{i} = vector.load %y[%y_place{i}] : memref<{elements}xf32>, {_VECTOR}",
+            f"%y_sum{i} = vector.load %y[%y_place{i}] : memref<{sizes.sums}xf32>, {_VECTOR}",
             f"%y_mean{i} = arith.divf %y_sum{i}, %all : {_VECTOR}",
-            f"vector.store %y_mean{i}, %y[%y_place{i}] : memref<{elements}xf32>, {_VECTOR}",
         ]
+        mean, kind = f"%y_mean{i}", f"vector<{_LANES}x{out.kind}>"
+        if out.kind != "f32":
+            lines.append(f"%y_rounded{i} = arith.truncf {mean} : {_VECTOR} to {kind}")
+            mean = f"%y_rounded{i}"
+        lines.append(f"vector.store {mean}, %{out.name}[%out_place{i}] : {out.memref}, {kind}")
     return indented(lines, 2)
 
 
@@ -181,7 +212,7 @@ def _of_query(sizes: AttentionSizes, dtype: str) -> str:
     """A block of keys for the query of ``%row``."""
     heads, keys, size, value_size = sizes.heads, sizes.keys, sizes.size, sizes.value_size
     count, each = heads * sizes.group * sizes.queries, sizes.group * sizes.tile
-    lines = [_at_row("q", size, 0), _at_row("y", value_size, 0)]
+    lines = [_at_row("q", size, 0), _at_sums(sizes, 0)]
     lines += _places("q_place", "%q_head", size)
     for i in range(size // _LANES):
         lines += _loaded(f"q{i}", "q", f"%q_place{i}", count * size, dtype)
@@ -222,7 +253,7 @@ def _of_query(sizes: AttentionSizes, dtype: str) -> str:
         ]
     lines += _places("y_place", "%y_head", value_size)
     for i in range(value_size // _LANES):
-        y = f"memref<{count * value_size}xf32>"
+        y = f"memref<{sizes.sums}xf32>"
         lines += [
             f"%y_before{i} = vector.load %y[%y_place{i}] : {y}, {_VECTOR}",
             f"%y{i}_0 = arith.mulf %y_before{i}, %shrink_all : {_VECTOR}",
