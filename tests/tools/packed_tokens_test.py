@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from compile_hlo.archive import ArchiveWeights
 from compile_hlo.bundle import ARCHIVE
 from compile_hlo.iree import available, target_of_device
+from compile_hlo.iree._device_testing import sharing
 from lang_core import EagerExecutionContext, EntryPoint, WeightSource
 from tests.tools._bundles import export, greedy
 from tools.demo import write_demo_checkpoint
@@ -78,14 +79,15 @@ def test_tokens_are_the_eager_contexts(encoding: str, dtype: str, tmp_path: Path
     prompt = [0, *tokenizer.encode(_PROMPT, add_special_tokens=False).ids]
     sizes: dict[str, Any] = {"sequence": _CHUNK, "max_sequence": _CAPACITY, "dtype": dtype, "quantize": encoding}
     bundle = export(tmp_path / "model", tmp_path / "bundle", targets=(target_of_device(_DEVICE),), **sizes)
-    tokens, logits = greedy(bundle, _DEVICE, prompt, _STEPS)
+    found = {device: greedy(bundle, device, prompt, _STEPS) for device in sharing(_DEVICE)}
     with _eager(tmp_path / "model", bundle / ARCHIVE, dtype, encoding) as model:
-        sampler = Sampler(SamplingConfig(), logits.shape[1])
+        sampler = Sampler(SamplingConfig(), tokenizer.get_vocab_size())
         steps = list(generate(model, prompt, sampler, StopRule(frozenset(), _STEPS)))
-    assert tokens == [step.token_id for step in steps]
-    assert len(set(tokens)) > _STEPS // 3, "it repeats itself: any device would"
     expected = np.stack([step.logits for step in steps])
     first, second = np.sort(expected)[:, :-3:-1].T
-    difference = np.abs(logits - expected).max(-1)
-    # Another token was never near: so it is not by luck that they are the same.
-    assert (first - second).min() > 2 * difference.max() > 0, ((first - second).min(), difference.max())
+    for device, (tokens, logits) in found.items():
+        assert tokens == [step.token_id for step in steps], device
+        assert len(set(tokens)) > _STEPS // 3, "it repeats itself: any device would"
+        difference = np.abs(logits - expected).max(-1)
+        # Another token was never near: so it is not by luck that they are the same.
+        assert (first - second).min() > 2 * difference.max() > 0, (device, (first - second).min(), difference.max())
