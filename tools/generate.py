@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -154,12 +155,7 @@ def main() -> None:
     ends = load_eos_ids(bundle.path) | (chat.end_ids() if chat else frozenset())
     sampling, stop = _sampling(), StopRule(ends, _MAX_NEW_TOKENS.value, _IGNORE_EOS.value)
     draft = None if _DRAFT.value is None else cli.user_path(_DRAFT.value)
-    given = encoder_inputs(bundle, _INPUT.value)
-    several = has_row_positions(bundle) or len(_PROMPT.value or _TOKEN_IDS.value or ()) > 1
-    drafts = _SPECULATE.value is not None or _DRAFT.value is not None
-    if several and drafts:
-        raise InputError("--speculate and --draft go with one prompt and a bundle exported without --positions=per_row")
-    kind = BundleBatch if several else ScoringBundle if drafts else BundleModel
+    given, kind = encoder_inputs(bundle, _INPUT.value), _kind(bundle)
     with (
         dumper_of(bundle, _DEVICE.value, _DUMP.value, _DUMP_LEVEL.value, _DUMP_LIMIT.value) as dumper,
         bundle.session(_DEVICE.value, dumper) as session,
@@ -183,12 +179,25 @@ def main() -> None:
                 if memory is None:
                     model = kind(bundle, session, given)  # empty caches: the next prompt is the whole conversation
             if logits_file:
-                with logits_file.open("wb") as file:  # given a name, NumPy would add .npy
-                    np.save(file, output.logits())
+                _write_logits(logits_file, output)
             if stats_file:
                 figures = stats.as_json(load_seconds, _DEVICE.value, memory, speculation)
                 figures["dispatches"] = dispatches(bundle, _DEVICE.value)
                 stats_file.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def _write_logits(path: Path, output: GenerationOutput) -> None:
+    with path.open("wb") as file:  # given a name, NumPy would add .npy
+        np.save(file, output.logits())
+
+
+def _kind(bundle: Bundle) -> type[BundleBatch] | type[BundleModel]:
+    """How the bundle is used."""
+    several = has_row_positions(bundle) or len(_PROMPT.value or _TOKEN_IDS.value or ()) > 1
+    drafts = _SPECULATE.value is not None or _DRAFT.value is not None
+    if several and drafts:
+        raise InputError("--speculate and --draft go with one prompt and a bundle exported without --positions=per_row")
+    return BundleBatch if several else ScoringBundle if drafts else BundleModel
 
 
 def _prompt_cache(
