@@ -17,10 +17,10 @@ _COMPILER = IreeCompiler("local-sync")
 @pytest.mark.parametrize("layout", list(ENCODINGS))
 def test_compiled_forms_are_the_eager_op(layout: str, form: str) -> None:
     random = np.random.default_rng(6)
-    packed = pack_weight(random.standard_normal((70, 96)).astype(np.float32), layout)
+    packed: Any = pack_weight(random.standard_normal((70, 96)).astype(np.float32), layout)
     cfg = LinearConfig(form, blocks=2 if form == "flat" else 1)
     executor = Executor(ConfigSelectorChain(policy="heuristics"), compiler=_COMPILER)
-    x = random.standard_normal((1, 3, 96)).astype(np.float32)
+    x: Any = random.standard_normal((1, 3, 96)).astype(np.float32)
     compiled: Any = executor.compile(LinearKernel(), x, packed, cfg=cfg, layout=layout)
     for scaled in (x, -3 * x):
         found = compiled(scaled, packed, layout=layout)

@@ -52,14 +52,14 @@ def test_every_form_rounds_x_as_the_op_does(layout: str, dtype: Any) -> None:
     random = np.random.default_rng(3)
     x = random.standard_normal((5, 64)).astype(dtype)
     packed = pack_weight(random.standard_normal((33, 64)).astype(np.float32), layout)
-    ops = EagerExecutionContext().ops
+    ops: Any = EagerExecutionContext().ops
     wanted = ops.packed_linear(x, packed, ENCODINGS[layout]).numpy().astype(np.float64)
     exact = x.astype(np.float64) @ ops.dequantize(packed, ENCODINGS[layout]).numpy().T
     step = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}[np.dtype(dtype).name] * np.abs(wanted).max()
     if dtype is np.float32:
         assert np.abs(exact - wanted).max() > 100 * step, "rounding shows"
     for cfg in _candidates(x, packed, layout=layout):
-        found = _EXECUTOR(LinearKernel(), x, packed, cfg=cfg, layout=layout)
+        found: Any = _EXECUTOR(LinearKernel(), x, packed, cfg=cfg, layout=layout)
         assert found.dtype == dtype
         np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=0, atol=step, err_msg=str(cfg))
 
@@ -86,8 +86,9 @@ class _Last:
 
 def test_the_op_of_a_model_becomes_a_call_of_the_kernel() -> None:
     random = np.random.default_rng(5)
-    x, encoding = random.standard_normal((3, 64)).astype(np.float32), ENCODINGS["q8_0"]
-    packed = pack_weight(random.standard_normal((40, 64)).astype(np.float32), "q8_0")
+    encoding = ENCODINGS["q8_0"]
+    x: Any = random.standard_normal((3, 64)).astype(np.float32)
+    packed: Any = pack_weight(random.standard_normal((40, 64)).astype(np.float32), "q8_0")
     ctx = EagerExecutionContext()
     wanted = ctx.ops.packed_linear(x, packed, encoding).numpy()
     with using_kernels(ctx, composite_kernels(), _EXECUTOR), profile() as calls:
