@@ -65,24 +65,29 @@ class QuickCall:
         before, after = self._before, self._after
         if len(values) != len(before) + len(after):
             return None
+        copied = self._counters.bytes_in
         inputs = VmVariantList(self._size)
         push = inputs.push_ref
         at = 0
         for slot in before:
             if not slot.push(inputs, values[at]):
-                return None
+                return self._undone(copied)
             at += 1
         for ref in refs:
             push(ref)
         for slot in after:
             if not slot.push(inputs, values[at]):
-                return None
+                return self._undone(copied)
             at += 1
         outputs = VmVariantList(self._size)
         began = time.perf_counter()
         self._invoke(inputs, outputs)
         self._counters.module_seconds += time.perf_counter() - began
         return outputs
+
+    def _undone(self, copied: int) -> None:
+        """What was put into buffers goes nowhere: another look passes it, or refuses all."""
+        self._counters.bytes_in = copied
 
 
 def _bounds(argument: ArgumentSpec) -> tuple[int, int]:
