@@ -6,6 +6,7 @@ bench --suite all --checkpoint DIR --write_docs docs/benchmarks.md
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -56,18 +57,20 @@ _PEER_PYTHON: Final = flags.DEFINE_string(
     None,
     "The Python interpreter that has the peer, llama-cpp-python; the one of this program if not given.",
 )
+_BITS: Final = flags.DEFINE_list("bits", "all", "What of the suite decode: a comma list of 32, 16, Q8_0, Q4_0; or all.")
 
 
-def _suites() -> list[str]:
-    if _SUITE.value == ["all"]:
-        return list(SUITES)
-    for name in _SUITE.value:
-        if name not in SUITES:
-            known = ", ".join([*SUITES, "all"])
-            raise InputError(f"--suite={name}: unknown: there are {known}{near_names(name, SUITES)}")
-    if not _SUITE.value:
-        raise InputError(f"--suite= names nothing: name some of {', '.join(SUITES)}, or all")
-    return _SUITE.value
+def _some(flag: str, given: Sequence[str], known: Sequence[str]) -> Sequence[str]:
+    """What a flag names."""
+    if list(given) == ["all"]:
+        return known
+    for name in given:
+        if name not in known:
+            there = ", ".join([*known, "all"])
+            raise InputError(f"--{flag}={name}: unknown: there are {there}{near_names(name, known)}")
+    if not given:
+        raise InputError(f"--{flag}= names nothing: name some of {', '.join(known)}, or all")
+    return given
 
 
 def _plan() -> Plan:
@@ -75,7 +78,9 @@ def _plan() -> Plan:
     if checkpoint is not None and not (checkpoint / "config.json").is_file():
         raise InputError(f"--checkpoint={checkpoint}: there is no config.json: give a Hugging Face directory")
     plan = tiny_plan(checkpoint) if _SIZES.value == "tiny" else replace(Plan(), checkpoint=checkpoint)
-    return replace(plan, peer=_peer())
+    groups = {group.bits.removesuffix(" bits"): group for group in plan.decode_groups}
+    chosen = [groups[bits] for bits in _some("bits", _BITS.value, list(groups))]
+    return replace(plan, decode_groups=tuple(chosen), peer=_peer())
 
 
 def _peer() -> Peer | None:
@@ -111,6 +116,8 @@ def _command(suite: str) -> str:
         flags.append(f"--sizes {_SIZES.value}")
     if _CHECKPOINT.value and suite == "streaming":
         flags.append("--checkpoint DIR")
+    if _BITS.value != ["all"] and suite == "decode":
+        flags.append(f"--bits {','.join(_BITS.value)}")
     if _PEER.value and suite == "decode":
         flags.append(f"--peer {_PEER.value} --peer_python PYTHON")
     return f"bazel run //tools:bench -- {' '.join(flags)}"
@@ -118,7 +125,7 @@ def _command(suite: str) -> str:
 
 def main() -> None:
     """Measures, prints tables, and writes what was asked for."""
-    suites, plan, above = _suites(), _plan(), _workdir()
+    suites, plan, above = _some("suite", _SUITE.value, list(SUITES)), _plan(), _workdir()
     runs: list[Run] = []
     with tempfile.TemporaryDirectory(prefix="tapeline-bench-", dir=above) as workdir:
         for suite in suites:

@@ -31,6 +31,7 @@ def test_figures_go_where_they_are_wanted(tmp_path: Path) -> None:
         ("--suite=egaer", "error: --suite=egaer: unknown: there are lowering, "),
         ("--suite=egaer", "; did you mean 'eager'?"),
         ("--suite=", "error: --suite= names nothing: name some of lowering, "),
+        ("--bits=q8_0", "error: --bits=q8_0: unknown: there are 32, 16, Q8_0, "),
         ("--checkpoint=nowhere", "nowhere: there is no config.json: give a Hugging Face directory"),
         ("--workdir=nowhere", "nowhere: no directory that can be written: make it, or name another"),
         ("--rounds=0", "rounds"),
