@@ -146,6 +146,8 @@ def test_every_kernel_of_models_stands_for_a_composite_and_takes_its_calls() -> 
     x, heads = _normal(2, 7), _normal(1, 2, 5, 4)
     with ctx.substituting({name: noting(name) for name in composite_kernels()}):
         ctx.ops.linear(x, x)
+        wide = _normal(3, 64)
+        ctx.ops.packed_linear(ctx.constant(wide), ctx.constant(pack_weight(wide, "q8_0")), ENCODINGS["q8_0"])
         ctx.ops.rms_norm(x)
         ctx.ops.softmax(x)
         ctx.ops.attention(heads, heads, heads)
