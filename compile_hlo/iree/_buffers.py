@@ -51,6 +51,12 @@ def upload(device: HalDevice, array: np.ndarray, spec: TensorSpec) -> HalBufferV
     return HalBufferView(buffer, spec.shape, element_type(spec.dtype))
 
 
+def writable(device: HalDevice, spec: TensorSpec) -> tuple[HalBufferView, np.ndarray]:
+    """A buffer of zeros on a device that works in the host's memory, and that memory, good for as long as it is."""
+    view = upload(device, np.zeros(spec.shape, spec.dtype.numpy), spec)
+    return view, peek(device, view, spec)
+
+
 def duplicate(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> HalBufferView:
     """Copies a buffer on the device."""
     copy = _allocate(device, spec.nbytes)

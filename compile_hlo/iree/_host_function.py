@@ -11,7 +11,6 @@ from compile_hlo.iree._devices import reason
 from compile_hlo.iree._function import Function
 from compile_hlo.iree._program import IREE_ERRORS, Program
 from compile_hlo.iree._signature import Signature
-from lang_core import DeviceError
 
 Array = np.ndarray[Any, Any]
 
@@ -89,7 +88,7 @@ class HostFunction:
                 failure = reason(error)
         if failure:  # a traceback keeps this frame: it must hold no buffer
             kept = place = outputs = None
-            raise DeviceError(f"{self._name!r} of {program.origin!r} failed on the device: {failure}")
+            raise self.function.failed(failure)
         counters = self._counters
         counters.calls += 1
         counters.bytes_in += self._bytes_in
@@ -102,15 +101,12 @@ class HostFunction:
         if not self._plain or program.device is None:
             return None
         hal = program.device.hal
-        views = [_buffers.upload(hal, np.zeros(spec.shape, spec.dtype.numpy), spec) for spec in specs]
-        inputs = VmVariantList(len(views))
-        for view in views:
+        inputs, places = VmVariantList(len(specs)), []
+        for spec in specs:
+            view, memory = _buffers.writable(hal, spec)
             inputs.push_ref(view.ref)
-        places = tuple(
-            (_buffers.peek(hal, view, spec), spec.shape, spec.dtype.numpy)
-            for view, spec in zip(views, specs, strict=True)
-        )
-        return program.kept.setdefault(self._name, Kept(places, inputs, program.invoker(self._name)))
+            places.append((memory, spec.shape, spec.dtype.numpy))
+        return program.kept.setdefault(self._name, Kept(tuple(places), inputs, program.invoker(self._name)))
 
 
 def _copied(outputs: VmVariantList, index: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

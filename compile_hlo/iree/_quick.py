@@ -126,9 +126,9 @@ class _Tensor:
         self._argument: Final = argument
         self._views: Final = views
         self._least, self._most = _bounds(argument)
-        self._view: Final = _buffers.upload(device, np.zeros(spec.shape, spec.dtype.numpy), spec)
-        self._ref: Final = self._view.ref
-        self._array: Final = _buffers.peek(device, self._view, spec)
+        view, self._array = _buffers.writable(device, spec)
+        self._view: Final = view
+        self._ref: Final = view.ref
         # Not by NumPy, whose code has to be fetched from memory.
         self._number: Final = self._array.reshape(-1).data if self._least <= self._most else memoryview(b"")
 
