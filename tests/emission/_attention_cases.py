@@ -1,7 +1,7 @@
 """Cases of attention over a cache."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,9 +12,12 @@ _RNG_SEED: Final = 22
 _ULPS: Final = {"f32": 64.0, "bf16": 4.0, "f16": 4.0}
 
 
+def _attended(ctx: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
+    return ctx.ops.cached_attention(q, k, v, bias, 0.25)
+
+
 def _cases(dtype: DType) -> Iterator[Case]:
     rng = np.random.default_rng(_RNG_SEED)
-    fn = lambda c, q, k, v, bias: c.ops.cached_attention(q, k, v, bias, 0.25)  # noqa: E731
     # (B, K, G, T, H, S, H', rows of the bias)
     for name, sizes in (("one", (1, 2, 3, 1, 16, 20, 32, 1)), ("several", (2, 1, 2, 3, 8, 5, 4, 2))):
         batch, shared, group, queries, size, keys, values, rows = sizes
@@ -23,7 +26,7 @@ def _cases(dtype: DType) -> Iterator[Case]:
         bias = rng.standard_normal((rows, queries, keys)).astype(np.float32)
         bias[:, :, 3:5] = -1e30
         case = f"cached_attention_{name}_{dtype.name}"
-        yield Case("cached_attention", case, dtype, fn, (q, k, v, bias), ulps=_ULPS[dtype.name])
+        yield Case("cached_attention", case, dtype, _attended, (q, k, v, bias), ulps=_ULPS[dtype.name])
 
 
 def _beyond() -> Case:
@@ -31,9 +34,8 @@ def _beyond() -> Case:
     rng = np.random.default_rng(_RNG_SEED)
     q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, 1, 2, 1, 4), (1, 1, 3, 4), (1, 1, 3, 5)))
     v[0, 0, 1, 2], v[0, 0, 2, 4] = np.inf, np.nan
-    fn = lambda c, q, k, v, bias: c.ops.cached_attention(q, k, v, bias, 0.25)  # noqa: E731
     bias = np.zeros((1, 1, 3), np.float32)
-    return Case("cached_attention", "cached_attention_beyond", f32, fn, (q, k, v, bias), ulps=64)
+    return Case("cached_attention", "cached_attention_beyond", f32, _attended, (q, k, v, bias), ulps=64)
 
 
 # What devices need not get right.

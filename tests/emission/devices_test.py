@@ -9,8 +9,8 @@ import pytest
 from compile_dag import record
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters, InlineParameters
-from compile_hlo.iree import DEVICES, Session, compile_module, target_of_device
-from compile_hlo.iree._device_testing import device_params, sharing
+from compile_hlo.iree import DEVICES, Session
+from compile_hlo.iree._device_testing import compiled, device_params, sharing
 from lang_core import Argument, CompileError, DeviceError, EntryPoint, TensorSpec, as_dtype, f32, i8
 from tests.emission._cases import Array, Case, small
 from tests.emission._device_cases import DEVICE_CASES, LIMITS, limit_of
@@ -22,10 +22,7 @@ _DTYPES = sorted({case.dtype.name for case in DEVICE_CASES})
 
 
 def _compiled(cases: list[Case], device: str, folder: Path) -> Path:
-    source, output = folder / "module.mlir", folder / "module.vmfb"
-    source.write_text(text_of(map(graph_of, cases)))
-    compile_module(source, output, target_of_device(device))
-    return output
+    return compiled(text_of(map(graph_of, cases)), device, folder)
 
 
 def _results(session: Session, case: Case) -> list[Array]:
@@ -105,11 +102,9 @@ def test_products_of_what_another_function_converts(device: str, tmp_path: Path)
     point = EntryPoint(
         "main", _scaled_elsewhere, (Argument("x", TensorSpec(x.shape, f32)), Argument("w", TensorSpec(w.shape, i8)))
     )
-    source, output = tmp_path / "module.mlir", tmp_path / "module.vmfb"
-    with source.open("w") as text:
-        lower_module([point], text.write, ExternalParameters())
-    compile_module(source, output, target_of_device(device))
-    with Session(output, device) as session:
+    lines: list[str] = []
+    lower_module([point], lines.append, ExternalParameters())
+    with Session(compiled("".join(lines), device, tmp_path), device) as session:
         np.testing.assert_allclose(session.function("main")(x, w)[0].numpy(), x @ (w * 3.0), rtol=1e-5)
 
 
@@ -128,9 +123,7 @@ def _constants() -> dict[str, Array]:
 def test_constants_reach_the_device_bit_for_bit(device: str, tmp_path: Path):
     constants = _constants()
     graph = record(lambda ctx: {name: ctx.ops.constant(array) for name, array in constants.items()}, name="constants")
-    source, output = tmp_path / "module.mlir", tmp_path / "module.vmfb"
-    source.write_text(text_of([graph], InlineParameters(lambda path, spec: [np.zeros(spec.shape, spec.dtype.numpy)])))
-    compile_module(source, output, target_of_device(device))
-    with Session(output, device) as session:
+    text = text_of([graph], InlineParameters(lambda path, spec: [np.zeros(spec.shape, spec.dtype.numpy)]))
+    with Session(compiled(text, device, tmp_path), device) as session:
         for (name, wanted), found in zip(constants.items(), session.function("constants")(), strict=True):
             assert found.numpy().tobytes() == wanted.tobytes(), name

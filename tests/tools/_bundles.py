@@ -51,6 +51,13 @@ def invoke(
     return Finished(ended.value.code, said.out, said.err)
 
 
+def refused(done: Finished, message: str) -> None:
+    """Checks that a program ended with one error that says this, and nothing else."""
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert done.err.count("error: ") == 1
+
+
 def export(model: Path | str, output: Path, **options: Any) -> Path:
     """Exports a model, without verification where nothing else is said; returns the bundle."""
     chosen = ExportOptions(**{"model": str(model), "output": output, "verify": "none", **options})

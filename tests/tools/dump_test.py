@@ -15,7 +15,7 @@ from compile_hlo.dump import Dump, Dumper, DumpWriter, eager_call, read_dump, ta
 from compile_hlo.emit import is_helper
 from lang_core import InputError
 from tests.goldens.cases import CASES
-from tests.tools._bundles import Finished, export, export_case, invoke
+from tests.tools._bundles import Finished, export, export_case, invoke, refused
 from tools import cli
 from tools import generate as program
 from tools.exporting import dump_tags
@@ -149,12 +149,6 @@ def test_level_two_of_a_plain_bundle_shows_arguments_and_results(
     assert dump.tags is None
 
 
-def _refused(done: Finished, message: str) -> None:
-    assert (done.code, done.out) == (2, "")
-    assert message in done.err
-    assert done.err.count("error: ") == 1
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -175,14 +169,14 @@ def test_flags_that_cannot_be(
 ) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").touch()
-    _refused(generating(plain, *flags), message)
+    refused(generating(plain, *flags), message)
     assert not (tmp_path / "dump").exists()
 
 
 def test_a_refusal_before_the_first_tensor_leaves_no_dump(
     plain: Path, generating: Callable[..., Finished], tmp_path: Path
 ) -> None:
-    _refused(generating(plain, "--dump=dump", "--dump_level=2", "--device=vmvx"), "was compiled for llvm-cpu")
+    refused(generating(plain, "--dump=dump", "--dump_level=2", "--device=vmvx"), "was compiled for llvm-cpu")
     assert not (tmp_path / "dump").exists()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.goldens.cases import CASES
-from tests.tools._bundles import Finished, export, export_case, invoke
+from tests.tools._bundles import Finished, export, export_case, invoke, refused
 from tools import cli
 from tools import generate as program
 from tools.text import Tokenizer
@@ -126,12 +126,6 @@ def _edited(bundle: Path, to: Path, change: Callable[[dict[str, Any]], object]) 
     return to
 
 
-def _refused(done: Finished, message: str) -> None:
-    assert (done.code, done.out) == (2, "")
-    assert message in done.err
-    assert done.err.count("error: ") == 1
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -147,18 +141,18 @@ def _refused(done: Finished, message: str) -> None:
     ],
 )
 def test_what_the_user_got_wrong(flags: list[str], message: str, demo: Path, generating: Generate) -> None:
-    _refused(generating(demo, "--prompt=a", "--max_new_tokens=3", *flags), message)
+    refused(generating(demo, "--prompt=a", "--max_new_tokens=3", *flags), message)
 
 
 def test_a_bundle_that_cannot_verify(other: Path, demo: Path, generating: Generate, tmp_path: Path) -> None:
     flags = ["--token_ids=1,2", "--max_new_tokens=3", "--speculate=prompt_lookup"]
-    _refused(generating(other, *flags), "export with --entry_points=prefill,decode,score --score_tokens=8")
+    refused(generating(other, *flags), "export with --entry_points=prefill,decode,score --score_tokens=8")
     scaling = {"type": "dynamic", "factor": 2.0, "trained": 16}
     dynamic = _edited(demo, tmp_path / "dynamic", lambda c: c["model"]["rope"].update(scaling=scaling))
-    _refused(generating(dynamic, *flags), "RoPE (dynamic) depends on how many there are, and a draft that is verified")
+    refused(generating(dynamic, *flags), "RoPE (dynamic) depends on how many there are, and a draft that is verified")
     scaling = {"type": "longrope", "short_factors": [1], "long_factors": [2], "original_length": 71}
     long = _edited(demo, tmp_path / "long", lambda c: c["model"]["rope"].update(scaling=scaling))
-    _refused(generating(long, *flags), "export with --max_sequence=71 or less, or generate without speculation")
+    refused(generating(long, *flags), "export with --max_sequence=71 or less, or generate without speculation")
     scaling["original_length"] = 72
     short = _edited(demo, tmp_path / "short", lambda c: c["model"]["rope"].update(scaling=scaling))
     assert generating(short, *flags).code == 0
@@ -166,14 +160,14 @@ def test_a_bundle_that_cannot_verify(other: Path, demo: Path, generating: Genera
 
 def test_a_draft_of_another_kind(other: Path, demo: Path, draft: Path, generating: Generate, tmp_path: Path) -> None:
     flags = ["--token_ids=1,2", "--max_new_tokens=3"]
-    _refused(generating(demo, *flags, f"--draft={other}"), "its vocabulary has 125 tokens, that of")
+    refused(generating(demo, *flags, f"--draft={other}"), "its vocabulary has 125 tokens, that of")
     text = tmp_path / "text"
     shutil.copytree(draft, text)
     tokenizer = json.loads((text / "tokenizer.json").read_text())
     (text / "tokenizer.json").write_text(json.dumps({**tokenizer, "version": "1.0 "}))
-    _refused(generating(demo, *flags, f"--draft={text}"), "its tokenizer.json is not that of")
+    refused(generating(demo, *flags, f"--draft={text}"), "its tokenizer.json is not that of")
     (text / "tokenizer.json").unlink()
-    _refused(generating(demo, *flags, f"--draft={text}"), "(sha256 None and ")
+    refused(generating(demo, *flags, f"--draft={text}"), "(sha256 None and ")
     entry = {"name": "encode", "args": [], "results": []}
     encoder = _edited(draft, tmp_path / "encoder", lambda c: c["entry_points"].append(entry))
-    _refused(generating(demo, *flags, f"--draft={encoder}"), "the model has an encoder, which nothing is given to")
+    refused(generating(demo, *flags, f"--draft={encoder}"), "the model has an encoder, which nothing is given to")
