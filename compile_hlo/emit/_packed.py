@@ -1,26 +1,19 @@
 """Emission of products with block-quantised weights.
 
 ``block_quantize`` and ``packed_linear`` are helper functions, so that a target can put kernels in their place. In
-StableHLO a weight is unpacked to f32 and multiplied; scales are taken apart as integers, for vmvx has no f16.
+StableHLO a weight is unpacked to f32 and multiplied.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from compile_dag import Node
-from compile_hlo.emit._aligned import cut, joined
 from compile_hlo.emit._calls import call_helper
-from compile_hlo.emit._elementwise import low_bits
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._reduce import reduced
-from compile_hlo.emit._types import integers, tensor_type
+from compile_hlo.emit._types import tensor_type
+from compile_hlo.emit._unpacking import unpacked
 from lang_core import BLOCK, Encoding, TensorSpec, f32, i8, i32
 from lang_core.ops import LEAST_MAGNITUDE
-
-# The parts of an f16: 5 bits of exponent with a bias of 15, 10 of mantissa; of an f32: 23 of mantissa, a bias of 127.
-_MANTISSA_SHIFT: Final = 13
-_BIAS_STEP: Final = (127 - 15) << 23
-_SMALLEST: Final = 2.0**-24  # of an f16, and the unit of those without an exponent
 
 
 @emits("block_quantize")
@@ -102,13 +95,13 @@ def _product(e: Emitter, specs: Sequence[TensorSpec], encoding: Encoding) -> str
     wide = e.new(f"stablehlo.broadcast_in_dim %a1, dims = [0, 1] : ({tensor_type(blocks)}) -> {kind}")
     x = e.new(f"stablehlo.multiply {x}, {wide} : {kind}")
     x = e.reshape(x, cube, (rows, columns))
-    unpacked, spec = _unpacked(e, "%a3", weight, encoding)
+    matrix, spec = unpacked(e, "%a3", weight, encoding)
     # IREE 3.13 fuses conversions into the product; of computed operands Vulkan then makes wrong numbers.
     left, right = TensorSpec((rows, columns), f32), spec
-    x, unpacked = e.barrier(x, left), e.barrier(unpacked, right)
+    x, matrix = e.barrier(x, left), e.barrier(matrix, right)
     result = TensorSpec((rows, weight.shape[0]), f32)
     return e.new(
-        f"stablehlo.dot_general {x}, {unpacked}, contracting_dims = [1] x [1] : "
+        f"stablehlo.dot_general {x}, {matrix}, contracting_dims = [1] x [1] : "
         f"({tensor_type(left)}, {tensor_type(right)}) -> {tensor_type(result)}"
     )
 
@@ -117,64 +110,8 @@ def _product(e: Emitter, specs: Sequence[TensorSpec], encoding: Encoding) -> str
 def _dequantize(e: Emitter, node: Node) -> None:
     (packed,) = node.inputs
     encoding, dtype = node.attributes
-    found, spec = _unpacked(e, e.name(packed), packed.spec, encoding)
+    found, spec = unpacked(e, e.name(packed), packed.spec, encoding)
     e.alias(node, e.convert(found, spec, dtype))
-
-
-def _unpacked(e: Emitter, name: str, spec: TensorSpec, encoding: Encoding) -> tuple[str, TensorSpec]:
-    """Name and spec of the weights, f32 [.., K], of packed blocks."""
-    *leading, width = spec.shape
-    count = width // encoding.block_bytes
-    blocks = TensorSpec((*leading, count, encoding.block_bytes), i8)
-    name = e.reshape(name, spec, blocks.shape)
-    whole = [(0, dim) for dim in blocks.shape[:-1]]
-    low, part = cut(e, name, blocks, [*whole, (0, 1)])
-    high, _ = cut(e, name, blocks, [*whole, (1, 2)])
-    scale = _float_of_half(e, low_bits(e, low, part), low_bits(e, high, part), TensorSpec(part.shape, i32))
-    stored, inner = cut(e, name, blocks, [*whole, (2, encoding.block_bytes)])
-    if encoding.bits == 4:
-        bits, wide = low_bits(e, stored, inner), TensorSpec(inner.shape, i32)
-        kind = tensor_type(wide)
-        first = e.new(f"stablehlo.and {bits}, {e.constant(i32.numpy.type(15), wide)} : {kind}")
-        second = e.new(f"stablehlo.shift_right_logical {bits}, {e.constant(i32.numpy.type(4), wide)} : {kind}")
-        integer, inner = joined(e, [(first, wide), (second, wide)], wide.ndim - 1)
-        zero = e.constant(i32.numpy.type(encoding.zero), inner)
-        integer = e.new(f"stablehlo.subtract {integer}, {zero} : {tensor_type(inner)}")
-    else:
-        integer = stored
-    cube = TensorSpec(inner.shape, f32)
-    dims = integers(tuple(range(cube.ndim)))
-    source = tensor_type(TensorSpec(part.shape, f32))
-    wide_scale = e.new(f"stablehlo.broadcast_in_dim {scale}, dims = {dims} : ({source}) -> {tensor_type(cube)}")
-    product = e.new(f"stablehlo.multiply {e.convert(integer, inner, f32)}, {wide_scale} : {tensor_type(cube)}")
-    result = TensorSpec((*leading, count * BLOCK), f32)
-    return e.reshape(product, cube, result.shape), result
-
-
-def _float_of_half(e: Emitter, low: str, high: str, spec: TensorSpec) -> str:
-    """The f32 of an f16 whose two bytes are given as i32: exact, of numbers that the f16 has no exponent for, too."""
-    kind = tensor_type(spec)
-
-    def op(name: str, x: str, number: int | str) -> str:
-        y = number if isinstance(number, str) else e.constant(i32.numpy.type(number), spec)
-        return e.new(f"stablehlo.{name} {x}, {y} : {kind}")
-
-    floats = TensorSpec(spec.shape, f32)
-    wide = tensor_type(floats)
-    bits = op("or", op("shift_left", high, 8), low)
-    size = op("and", bits, 0x7FFF)
-    sign = op("shift_left", op("and", bits, 0x8000), 16)
-    normal = op("add", op("shift_left", size, _MANTISSA_SHIFT), _BIAS_STEP)
-    above = op("add", normal, _BIAS_STEP)  # infinity and NaN have all bits of the exponent in both
-    beyond = e.compare("LE", e.constant(i32.numpy.type(0x7C00), spec), size, spec)
-    normal = op("or", e.select(beyond, above, normal, spec), sign)
-    normal = e.new(f"stablehlo.bitcast_convert {normal} : ({kind}) -> {wide}")
-    unit = e.constant(f32.numpy.type(_SMALLEST), floats)
-    tiny = e.new(f"stablehlo.multiply {e.convert(size, spec, f32)}, {unit} : {wide}")
-    negative = e.compare("NE", sign, e.constant(i32.numpy.type(0), spec), spec)
-    tiny = e.select(negative, e.new(f"stablehlo.negate {tiny} : {wide}"), tiny, floats)
-    without = e.compare("LT", size, e.constant(i32.numpy.type(0x0400), spec), spec)
-    return e.select(without, tiny, normal, floats)
 
 
 def _flat(shape: Sequence[int]) -> tuple[int, int]:

@@ -73,8 +73,15 @@ CALLS: dict[str, list[Call]] = {
     "packed_linear": [
         (["q2,64", "f2,2", "i2,2", "q5,68"], (ENCODINGS["q8_0"], "D")),
         (["q32", "f1", "i1", "q3,18"], (ENCODINGS["q4_0"], "D")),
+        (["q2,512", "f2,16", "i2,16", "q5,288"], (ENCODINGS["q4_k"], "D")),
+        (["q256", "f8", "i8", "q3,210"], (ENCODINGS["q6_k"], "D")),
     ],
-    "dequantize": [(["q3,36"], (ENCODINGS["q4_0"], "D")), (["q34"], (ENCODINGS["q8_0"], "D"))],
+    "dequantize": [
+        (["q3,36"], (ENCODINGS["q4_0"], "D")),
+        (["q34"], (ENCODINGS["q8_0"], "D")),
+        (["q3,288"], (ENCODINGS["q4_k"], "D")),
+        (["q210"], (ENCODINGS["q6_k"], "D")),
+    ],
 }
 CALLS |= {
     name: [(["2,3", "3"], ()), (["", ""], ()), (["0,2", "1"], ())]

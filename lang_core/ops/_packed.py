@@ -80,7 +80,7 @@ _PACKED_LINEAR = define(
     "weight [N, K].",
     constraints=(
         "q is i8 [.., K], with scale f32 [.., K / 32] and total i32 [.., K / 32] as block_quantize gives them",
-        "the weight is an i8 matrix of N rows of K / 32 whole blocks of the encoding",
+        "the weight is an i8 matrix of N rows of whole blocks of the encoding, K columns as these",
         "the dtype is floating",
     ),
     shape_rule=_infer_packed_linear,
@@ -103,7 +103,7 @@ def _eager_dequantize(packed: Array, encoding: Encoding, dtype: DType) -> Any:
 _DEQUANTIZE = define(
     "dequantize",
     attributes=("encoding", "dtype"),
-    summary="The weights of packed blocks: exact in f32, then rounded to the dtype.",
+    summary="The weights of packed blocks: in f32 as the gguf package gives them, then rounded to the dtype.",
     constraints=(
         "the operand is i8, and its last dimension is whole blocks of the encoding, at least one",
         "the dtype is floating",
@@ -131,7 +131,7 @@ class PackedOps(MathOps):
 
         Args:
             x: floating, of 16 or 32 bits.
-            weight: packed: i8 [N, K / 32 * block_bytes].
+            weight: packed: i8 [N, K / block * block_bytes].
             encoding: of the weight.
             dtype: of the result; x's where None.
         """
@@ -142,5 +142,5 @@ class PackedOps(MathOps):
         return self._apply(_PACKED_LINEAR, (*self.block_quantize(x), weight), (encoding, dtype))
 
     def dequantize(self, packed: Tensor, encoding: Encoding, dtype: DType | str = "f32") -> Tensor:
-        """Weights [.., K] of packed blocks i8 [.., K / 32 * block_bytes]."""
+        """Weights [.., K] of packed blocks i8 [.., K / block * block_bytes]."""
         return self._apply(_DEQUANTIZE, (packed,), (encoding, as_dtype(dtype)))

@@ -7,6 +7,7 @@ from lang_core.ops._refusals import refused
 
 _Q8_0 = ENCODINGS["q8_0"]
 _Q4_0 = ENCODINGS["q4_0"]
+_Q6_K = ENCODINGS["q6_k"]
 
 
 @pytest.mark.parametrize("dtype", ["f64", "i8", "bool"])
@@ -46,6 +47,12 @@ def test_packed_linear_c2(weight: str, found: str) -> None:
     refused("packed_linear_c2", f"i8[2,64] f32[2,2] i32[2,2] {weight}", (_Q4_0, f32), found)
 
 
+def test_packed_linear_c2_of_super_blocks() -> None:
+    """Eight blocks of x for each of them."""
+    weight = r"the weight is i8\[5,420\], 512 columns as q6_k$"
+    refused("packed_linear_c2", "i8[2,256] f32[2,8] i32[2,8] i8[5,420]", (_Q6_K, f32), weight)
+
+
 @pytest.mark.parametrize("dtype", [each for each in DTYPES if not each.is_floating], ids=str)
 def test_packed_linear_c3(dtype: object) -> None:
     refused("packed_linear_c3", "i8[2,64] f32[2,2] i32[2,2] i8[5,68]", (_Q8_0, dtype), f"the dtype is {dtype}")
@@ -54,6 +61,10 @@ def test_packed_linear_c3(dtype: object) -> None:
 @pytest.mark.parametrize("packed", ["i8[2,33]", "u8[2,34]", "i8[]", "i8[3,0]"])
 def test_dequantize_c1(packed: str) -> None:
     refused("dequantize_c1", packed, (_Q8_0, f32), r"(i8|u8)\[.*\] as q8_0")
+
+
+def test_dequantize_c1_of_super_blocks() -> None:
+    refused("dequantize_c1", "i8[2,34]", (_Q6_K, f32), r"i8\[2,34\] as q6_k")
 
 
 @pytest.mark.parametrize("dtype", [each for each in DTYPES if not each.is_floating], ids=str)

@@ -14,6 +14,8 @@ from tests.differential._trial import Array, Draw, Trial, trials
 _ENCODINGS: Final = st.sampled_from(list(ENCODINGS.values()))
 _DTYPES: Final = [each for each in FLOATING if each is not f64]
 _LEAST: Final = 2.0**-100
+# Where a block has its f16s.
+_HALF_PLACES: Final = {"q4_k": (0, 2), "q6_k": (208,)}
 # Nearer to a tie than this, f32 may round otherwise than f64.
 _TIE: Final = 1e-3
 
@@ -55,10 +57,11 @@ def _block_quantize(draw: Draw, name: str) -> Trial:
 
 def _packed(rng: np.random.Generator, shape: tuple[int, ...], encoding: Encoding, wild: bool) -> Array:
     """i8 [.., blocks * bytes], scales of any finite f16, or of moderate size."""
-    halves = rng.integers(0, 0x7C00, (*shape, 1)) | rng.integers(0, 2, (*shape, 1)) << 15
-    scales = halves.astype(np.uint16).view(np.float16) if wild else rng.normal(0, 1, (*shape, 1)).astype(np.float16)
-    stored = rng.integers(0, 256, (*shape, encoding.block_bytes - 2)).astype(np.uint8)
-    blocks = np.concatenate([scales.view(np.uint8), stored], axis=-1)
+    blocks = rng.integers(0, 256, (*shape, encoding.block_bytes)).astype(np.uint8)
+    for place in _HALF_PLACES.get(encoding.name, (0,)):
+        halves = rng.integers(0, 0x7C00, (*shape, 1)) | rng.integers(0, 2, (*shape, 1)) << 15
+        scales = halves.astype(np.uint16).view(np.float16) if wild else rng.normal(0, 1, (*shape, 1)).astype(np.float16)
+        blocks[..., place : place + 2] = scales.view(np.uint8)
     return blocks.view(np.int8).reshape(*shape[:-1], shape[-1] * encoding.block_bytes)
 
 
@@ -66,13 +69,55 @@ def _unpacked(packed: Any, encoding: Encoding) -> Any:
     """f64 [.., K], from the bytes."""
     blocks = lax.bitcast_convert_type(packed, jnp.uint8)
     blocks = blocks.reshape(*packed.shape[:-1], packed.shape[-1] // encoding.block_bytes, encoding.block_bytes)
-    scales = lax.bitcast_convert_type(blocks[..., :2], jnp.float16).astype(jnp.float64)
+    weights = _WEIGHTS[encoding.name](blocks)
+    return weights.reshape(*packed.shape[:-1], blocks.shape[-2] * encoding.block)
+
+
+def _half(blocks: Any, place: int) -> Any:
+    """f64 [.., 1]."""
+    return lax.bitcast_convert_type(blocks[..., place : place + 2], jnp.float16).astype(jnp.float64)[..., None]
+
+
+def _q8_0(blocks: Any) -> Any:
+    return lax.bitcast_convert_type(blocks[..., 2:], jnp.int8).astype(jnp.float64) * _half(blocks, 0)
+
+
+def _q4_0(blocks: Any) -> Any:
     stored = blocks[..., 2:]
-    if encoding.bits == 4:
-        integers = jnp.concatenate([stored % 16, stored // 16], axis=-1).astype(jnp.float64) - 8
-    else:
-        integers = lax.bitcast_convert_type(stored, jnp.int8).astype(jnp.float64)
-    return (integers * scales[..., None]).reshape(*packed.shape[:-1], blocks.shape[-2] * BLOCK)
+    return (jnp.concatenate([stored % 16, stored // 16], axis=-1).astype(jnp.float64) - 8) * _half(blocks, 0)
+
+
+def _q4_k(blocks: Any) -> Any:
+    """Weight by weight, from ggml's description: which byte it is in, and which scale it has."""
+    place = np.arange(256)
+    sub = place // 32
+    q = blocks[..., 16 + 32 * (place // 64) + place % 32] // np.where(sub % 2, 16, 1) % 16
+    above = sub >= 4
+    scale = jnp.where(
+        above,
+        blocks[..., 8 + sub] % 16 + blocks[..., 4 + sub % 4] // 64 * 16,
+        blocks[..., 4 + sub % 4] % 64,
+    )
+    least = jnp.where(
+        above,
+        blocks[..., 8 + sub] // 16 + blocks[..., 8 + sub % 4] // 64 * 16,
+        blocks[..., 8 + sub % 4] % 64,
+    )
+    wide = [each.astype(jnp.float64) for each in (scale, q, least)]
+    return _half(blocks, 0) * wide[0] * wide[1] - _half(blocks, 2) * wide[2]
+
+
+def _q6_k(blocks: Any) -> Any:
+    """The same."""
+    place = np.arange(256)
+    half, quarter, within = place // 128, place % 128 // 32, place % 32
+    low = blocks[..., 64 * half + 32 * (quarter % 2) + within] // np.where(quarter >= 2, 16, 1) % 16
+    high = blocks[..., 128 + 32 * half + within] // 4**quarter % 4
+    scale = lax.bitcast_convert_type(blocks[..., 192 + place // 16], jnp.int8).astype(jnp.float64)
+    return _half(blocks, 208) * scale * (low.astype(jnp.float64) + 16 * high.astype(jnp.float64) - 32)
+
+
+_WEIGHTS: Final = {"q8_0": _q8_0, "q4_0": _q4_0, "q4_k": _q4_k, "q6_k": _q6_k}
 
 
 @trials("dequantize")
@@ -84,7 +129,7 @@ def _dequantize(draw: Draw, name: str) -> Trial:
         f"{encoding.name}, {dtype}",
         lambda c, w: c.ops.dequantize(w, encoding, dtype),
         (_packed(rng, shape, encoding, wild=True),),
-        lambda w: _unpacked(w, encoding),
+        lambda w: _unpacked(w, encoding).astype(jnp.float32).astype(jnp.float64),  # what a weight is: rounded so
         (dtype.name,),
     )
 
@@ -94,7 +139,7 @@ def _packed_linear(draw: Draw, name: str) -> Trial:
     encoding, rng, dtype = draw(_ENCODINGS), generator(draw), draw(st.sampled_from(_DTYPES))
     wanted = draw(st.sampled_from([None, *(each for each in DTYPES if each.is_floating)]))
     count, outer = draw(st.integers(1, 3)), draw(st.integers(0, 4))
-    x = _blocks(rng, (*shape_of(draw, draw(st.integers(0, 2)), most=3), count * BLOCK), dtype)
+    x = _blocks(rng, (*shape_of(draw, draw(st.integers(0, 2)), most=3), count * encoding.block), dtype)
     weight = _packed(rng, (outer, count), encoding, wild=False)
 
     def product(x: Any, w: Any, of: Any) -> Any:

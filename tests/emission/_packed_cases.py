@@ -14,12 +14,20 @@ _HALVES: Final = (0, 1, 2, 3, 0x3FF, 0x400, 0x401, 0x7FF, 0x800, 0x3BFF, 0x3C00,
 _BEYOND: Final = (0x7C00, 0x7C01, 0x7E00, 0x7FFF)  # infinity and NaN
 
 
-def packed_blocks(encoding: Encoding, scales: Array) -> Array:
-    """i8 [.., bytes] of drawn integers, one block for each f16 of the last axis."""
+# Where a block has its f16s; of two the second is the minima's scale.
+_HALF_PLACES: Final = {"q4_k": (0, 2), "q6_k": (208,)}
+
+
+def packed_blocks(encoding: Encoding, scales: Array, stored: int | None = None) -> Array:
+    """i8 [.., bytes] of drawn integers, one block for each f16 of the last axis; all of a number where it is given."""
     rng = np.random.default_rng(_RNG_SEED)
-    stored = rng.integers(0, 256, (*scales.shape, encoding.block_bytes - 2)).astype(np.uint8)
-    bytes_ = np.ascontiguousarray(scales).view(np.uint8).reshape(*scales.shape, 2)
-    return np.concatenate([bytes_, stored], axis=-1).reshape(*scales.shape[:-1], -1).view(np.int8)
+    blocks = rng.integers(0, 256, (*scales.shape, encoding.block_bytes)).astype(np.uint8)
+    if stored is not None:
+        blocks[:] = stored
+    for number, place in enumerate(_HALF_PLACES.get(encoding.name, (0,))):
+        halves = np.ascontiguousarray(np.roll(scales, number))
+        blocks[..., place : place + 2] = halves.view(np.uint8).reshape(*scales.shape, 2)
+    return blocks.reshape(*scales.shape[:-1], -1).view(np.int8)
 
 
 def _quantize_cases() -> Iterator[Case]:
@@ -36,7 +44,7 @@ def _encoded_cases(encoding: Encoding) -> Iterator[Case]:
     rng, name = np.random.default_rng(_RNG_SEED), encoding.name
     scales = (rng.standard_normal((5, 3)) / 16).astype(np.float16)
     weight = packed_blocks(encoding, scales)
-    x = rng.standard_normal((2, 1, 3 * BLOCK)).astype(np.float32)
+    x = rng.standard_normal((2, 1, 3 * encoding.block)).astype(np.float32)
     product = lambda c, x, w: c.ops.packed_linear(x, w, encoding)  # noqa: E731
     yield Case("packed_linear", f"packed_linear_{name}", f32, product, (x, weight), ulps=64)
     for dtype in (bf16, f16):
@@ -61,12 +69,11 @@ def _beyond_cases() -> Iterator[Case]:
     yield Case("block_quantize", "block_quantize_beyond", f32, lambda c, x: c.ops.block_quantize(x)[1], (x,))
     for encoding in ENCODINGS.values():
         scales = np.array([[np.inf], [np.nan], [1.0]], np.float16)
-        weight = packed_blocks(encoding, scales).view(np.uint8)
-        weight[:, 2:] = 0x99 if encoding.bits == 4 else 1
+        weight = packed_blocks(encoding, scales, 0x99 if encoding.name == "q4_0" else 0x11)
         fn = lambda c, x, w, e=encoding: c.ops.packed_linear(x, w, e)  # noqa: E731
-        row = np.ones((1, BLOCK), np.float32)
+        row = np.ones((1, encoding.block), np.float32)
         name = f"packed_linear_beyond_{encoding.name}"
-        yield Case("packed_linear", name, f32, fn, (row, weight.view(np.int8)), ulps=4)
+        yield Case("packed_linear", name, f32, fn, (row, weight), ulps=4)
 
 
 # What devices need not get right.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compile_hlo.kernels import IreeCompiler
-from lang_core import ENCODINGS, EagerExecutionContext
+from lang_core import ENCODINGS, QUANTIZED, EagerExecutionContext
 from lang_core.kernels import ConfigSelectorChain, Executor
 from transformer_core.kernels import LinearConfig, LinearKernel, pack_weight
 
@@ -14,7 +14,7 @@ _COMPILER = IreeCompiler("local-sync")
 
 
 @pytest.mark.parametrize("form", ["direct", "flat", "unpacked"])
-@pytest.mark.parametrize("layout", list(ENCODINGS))
+@pytest.mark.parametrize("layout", QUANTIZED)
 def test_compiled_forms_are_the_eager_op(layout: str, form: str) -> None:
     random = np.random.default_rng(6)
     packed: Any = pack_weight(random.standard_normal((70, 96)).astype(np.float32), layout)

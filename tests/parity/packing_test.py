@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lang_core import (
     BLOCK,
     ENCODINGS,
+    QUANTIZED,
     CheckpointError,
     ConfigError,
     EagerExecutionContext,
@@ -32,6 +33,7 @@ from transformer_core.models import DecoderLM, weights_of
 from transformer_core.models.gguf import GgufModel
 
 _EACH: Final = pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=list(ENCODINGS))
+_QUANTIZED: Final = pytest.mark.parametrize("encoding", [ENCODINGS[name] for name in QUANTIZED], ids=list(QUANTIZED))
 _DRAWN: Final = settings(deadline=None, derandomize=True, database=None, max_examples=150)
 
 
@@ -63,7 +65,7 @@ _KINDS: Final = (
 )  # fmt: skip
 
 
-@_EACH
+@_QUANTIZED
 @_DRAWN
 @given(kinds=st.lists(st.sampled_from(_KINDS), min_size=1, max_size=6), seed=st.integers(0, 2**32 - 1))
 def test_packing_is_the_references(encoding: Encoding, kinds: list[str], seed: int) -> None:
@@ -84,13 +86,13 @@ def test_unpacking_is_the_references(encoding: Encoding, shape: tuple[int, int],
     rows, blocks = shape
     stored = np.random.default_rng(seed).integers(0, 256, (rows, blocks * encoding.block_bytes)).astype(np.uint8)
     found = encoding.unpacked(stored.view(np.int8))
-    assert (found.shape, found.dtype) == ((rows, blocks * BLOCK), np.float32)
+    assert (found.shape, found.dtype) == ((rows, blocks * encoding.block), np.float32)
     if rows:
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(found, quants.dequantize(stored, _kind(encoding)))
 
 
-@_EACH
+@_QUANTIZED
 def test_more_blocks_than_are_packed_at_a_time(encoding: Encoding) -> None:
     """Weights as checkpoints have them; those of bf16 meet the rounding of each step of the arithmetic."""
     rows = np.random.default_rng(5).standard_normal((70, 96 * BLOCK)).astype(ml_dtypes.bfloat16)
@@ -103,7 +105,7 @@ def _case(**config: Any) -> GoldenCase:
     return dataclasses.replace(llama, config={**llama.config, **sizes, "num_key_value_heads": 2, **config})
 
 
-@_EACH
+@_QUANTIZED
 def test_a_files_blocks_stay_and_others_are_packed_anew(encoding: Encoding, tmp_path: Path) -> None:
     """Rows of queries and keys change places, whole."""
     other = next(each for each in ENCODINGS.values() if each is not encoding)
@@ -134,7 +136,7 @@ def test_a_files_blocks_stay_and_others_are_packed_anew(encoding: Encoding, tmp_
         np.testing.assert_array_equal(exact.read(down), stored["blk.1.ffn_down.weight"])
 
 
-@_EACH
+@_QUANTIZED
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 9e6])
 def test_what_no_block_holds_is_named(encoding: Encoding, value: float) -> None:
     array = np.zeros((4, 64), np.float32)
@@ -145,7 +147,7 @@ def test_what_no_block_holds_is_named(encoding: Encoding, value: float) -> None:
     assert not encoding.unpacked(weights.read_rows("layer.weight", 0, 2)).any()
 
 
-@_EACH
+@_QUANTIZED
 def test_rows_are_the_same_however_many_are_asked_for(encoding: Encoding) -> None:
     """More than are held in f32 at a time, and of f64."""
     array = np.random.default_rng(7).standard_normal((3000, 384))
@@ -160,7 +162,7 @@ def test_rows_are_the_same_however_many_are_asked_for(encoding: Encoding) -> Non
         weights.read_rows("layer.weight", 0, 3000)
 
 
-@_EACH
+@_QUANTIZED
 def test_memory_is_some_rows_whatever_the_size(encoding: Encoding, tmp_path: Path) -> None:
     """The packed rows that are asked for, and beside them 4 MiB of f32 and what is computed of some blocks."""
     rows, columns, asked = 1 << 15, 1 << 10, 1 << 14

@@ -5,7 +5,17 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import Encoding, InputError, PackedRows, TensorSpec, WeightSource, check_rows, f32, matrix_rows_of
+from lang_core import (
+    QUANTIZED,
+    Encoding,
+    InputError,
+    PackedRows,
+    TensorSpec,
+    WeightSource,
+    check_rows,
+    f32,
+    matrix_rows_of,
+)
 
 _ELEMENTS_AT_ONCE: Final = 1 << 20  # of a weight, that are held in f32 while it is quantised
 
@@ -90,6 +100,13 @@ class PackedWeights:
 
     def _quantised(self, key: str, encoding: Encoding, start: int, stop: int) -> np.ndarray:
         """Rows that are quantised now; of their f32 form just some are held at a time."""
+        quantizer = encoding.quantizer
+        if quantizer is None:
+            stored = self.stored_encoding(key)
+            raise InputError(
+                f"parameter {key!r}: {encoding.name} is wanted and {self.origin(key)} has it {stored or 'unpacked'}: "
+                f"nothing here quantises to {encoding.name}, only to {' or '.join(QUANTIZED)}"
+            )
         width = self.spec(key).shape[1]
         made = np.empty((stop - start, width), np.int8)
         rows = max(1, _ELEMENTS_AT_ONCE // self._source.spec(key).shape[1])
@@ -97,12 +114,11 @@ class PackedWeights:
             last = min(stop, first + rows)
             with np.errstate(over="ignore"):  # an f64 that becomes infinite is named below
                 floats = self._source.read_rows(key, first, last).astype(np.float32, copy=False)
-            self._check_range(key, encoding, first, floats)
+            self._check_range(key, encoding, quantizer.largest, first, floats)
             made[first - start : last - start] = encoding.pack(floats)
         return made
 
-    def _check_range(self, key: str, encoding: Encoding, first: int, rows: np.ndarray) -> None:
-        largest = encoding.largest_weight
+    def _check_range(self, key: str, encoding: Encoding, largest: float, first: int, rows: np.ndarray) -> None:
         if rows.max() <= largest and rows.min() >= -largest:  # neither is true of NaN
             return
         row, column = (int(place) for place in np.argwhere(~(np.abs(rows) <= largest))[0])

@@ -10,7 +10,7 @@ from lang_core import BLOCK, ENCODINGS, ExecutionContext, OpError, Tensor, Tenso
 from lang_core.kernels import Invocation, Kernel
 
 # How a weight lies: [out, in] as checkpoints have it; [in, out]; [out / tile, in, tile]; or, by the encoding's name,
-# i8 [out, in / 32 * bytes of a block], GGUF's blocks (lang_core/_packing.py).
+# i8 [out, in / block * bytes of a block], GGUF's blocks (lang_core/_packing.py).
 LAYOUTS: Final = ("output_major", "input_major", "tiles", *ENCODINGS)
 
 
@@ -34,7 +34,7 @@ def pack_weight(weight: np.ndarray[Any, Any], layout: str, tile: int = 16) -> np
 
     Raises:
         OpError: there is no such layout, or the outputs are no multiple of the tile.
-        ConfigError: the inputs are no multiple of the 32 of a block.
+        ConfigError: the inputs are no multiple of the block, or nothing packs weights so.
     """
     _check(layout)
     if layout in ENCODINGS:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 
-from lang_core import ENCODINGS, ConfigError, EagerExecutionContext, f64
+from lang_core import ENCODINGS, QUANTIZED, ConfigError, EagerExecutionContext, f64
 from lang_core.kernels import ConfigSelectorChain, Executor, Invocation, Kernel, profile, using_kernels
 from transformer_core.kernels import LinearConfig, LinearKernel, composite_kernels, pack_weight
 
@@ -26,7 +26,7 @@ def _coarse(*shape: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("layout", list(ENCODINGS))
+@pytest.mark.parametrize("layout", QUANTIZED)
 def test_every_form_is_the_product_with_what_gguf_unpacks(layout: str, bias: bool) -> None:
     random = np.random.default_rng(2)
     weight, b = (random.standard_normal(shape).astype(np.float32) for shape in ((70, 96), 70))
@@ -47,7 +47,7 @@ def test_every_form_is_the_product_with_what_gguf_unpacks(layout: str, bias: boo
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("layout", list(ENCODINGS))
+@pytest.mark.parametrize("layout", QUANTIZED)
 def test_every_form_rounds_x_as_the_op_does(layout: str, dtype: Any) -> None:
     random = np.random.default_rng(3)
     x = random.standard_normal((5, 64)).astype(dtype)
@@ -102,6 +102,24 @@ def test_the_op_of_a_model_becomes_a_call_of_the_kernel() -> None:
     assert [call.cfg for call in calls] == [LinearConfig("unpacked", 2)], "another dtype is left to the op"
     np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
     assert other.dtype is f64
+
+
+@pytest.mark.parametrize(("layout", "place"), [("q4_k", 0), ("q6_k", 208)])
+def test_every_form_of_super_blocks_that_are_only_read(layout: str, place: int) -> None:
+    random, kind = np.random.default_rng(4), GGMLQuantizationType[layout.upper()]
+    blocks = random.integers(0, 256, (70, 2, ENCODINGS[layout].block_bytes), np.uint8)
+    blocks[..., place : place + 2] = random.standard_normal((70, 2, 1)).astype(np.float16).view(np.uint8)
+    if layout == "q4_k":
+        blocks[..., 2:4] = random.standard_normal((70, 2, 1)).astype(np.float16).view(np.uint8)
+    packed = blocks.reshape(70, -1)
+    x = _coarse(3, 512)
+    wanted = x.astype(np.float64) @ quants.dequantize(packed, kind).T.astype(np.float64)
+    given = (x, packed.view(np.int8))
+    for cfg in _candidates(*given, layout=layout):
+        found = _EXECUTOR(LinearKernel(), *given, cfg=cfg, layout=layout)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max(), err_msg=str(cfg))
+    with pytest.raises(ConfigError, match=f"nothing here quantises weights as {layout}: .* packed as q8_0 or q4_0$"):
+        pack_weight(np.ones((6, 256), np.float32), layout)
 
 
 def test_what_cannot_be_packed_is_refused() -> None:

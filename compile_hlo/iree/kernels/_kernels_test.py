@@ -12,6 +12,7 @@ from compile_hlo.emit import ExternalParameters
 from compile_hlo.iree import Session, compile_module, target_named
 from compile_hlo.iree.kernels import CpuKernels
 from lang_core import (
+    BLOCK,
     ENCODINGS,
     Argument,
     EagerExecutionContext,
@@ -28,11 +29,16 @@ _KERNELS = [
     pytest.param(True, marks=() if _VNNI else pytest.mark.skip(reason="this CPU has no AVX-512 VNNI"), id="vnni"),
     pytest.param(False, id="vector"),
 ]
+_K = [each for each in ENCODINGS.values() if each.block > BLOCK]
+# Where a super-block has its f16s.
+_HALF_PLACES = {"q4_k": (0, 2), "q6_k": (208,)}
 # (rows, outputs, columns): of several workgroups, of groups of rows that are not full, of an odd number of blocks.
 _SIZES = (
     (1, 256, 2048), (1, 37, 192), (1, 3, 64), (1, 22, 96), (2, 48, 160), (7, 16, 32), (8, 80, 1056), (21, 32, 2112),
     (3, 5, 64),
 )  # fmt: skip
+# The same of super-blocks.
+_K_SIZES = ((1, 256, 2048), (1, 37, 256), (1, 3, 768), (2, 48, 512), (7, 16, 256), (21, 32, 2304), (3, 5, 256))
 
 
 _DTYPES = ("f32", "bf16", "f16")
@@ -56,16 +62,28 @@ def _inputs(sizes: tuple[int, int, int], dtype: str, encoding: Encoding) -> list
     rng = np.random.default_rng(sum(sizes))
     x = rng.standard_normal((rows, columns)).astype(as_dtype(dtype).numpy)
     x[0, :32] = 0
+    if encoding.quantizer is None:
+        return [x, _drawn_blocks(rng, outputs, columns, encoding)]
     weight = rng.standard_normal((outputs, columns)).astype(np.float32)
     packed = encoding.pack(weight)
     packed.reshape(outputs, -1, encoding.block_bytes)[:, 0, 2] = -128  # no quantiser makes it, and a file may have it
     return [x, packed]
 
 
+def _drawn_blocks(rng: np.random.Generator, outputs: int, columns: int, encoding: Encoding) -> np.ndarray[Any, Any]:
+    """Any integers, and scales of either sign, small enough for results of f16."""
+    blocks = rng.integers(-128, 128, (outputs, columns // encoding.block, encoding.block_bytes)).astype(np.int8)
+    for place in _HALF_PLACES[encoding.name]:
+        halves = (rng.standard_normal((*blocks.shape[:2], 1)) / 256).astype(np.float16)
+        blocks[..., place : place + 2] = halves.view(np.int8)
+    return blocks.reshape(outputs, -1)
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
 @pytest.mark.parametrize("vnni", _KERNELS)
 def test_kernels_compute_what_the_eager_op_does(vnni: bool, encoding: Encoding, tmp_path: Path):
-    cases = [(sizes, dtype) for sizes in _SIZES for dtype in _DTYPES]
+    sizes_of = _K_SIZES if encoding in _K else _SIZES
+    cases = [(sizes, dtype) for sizes in sizes_of for dtype in _DTYPES]
     points = [_entry_point(*case, encoding) for case in cases]
     module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
     with module.open("w") as file:
@@ -73,7 +91,8 @@ def test_kernels_compute_what_the_eager_op_does(vnni: bool, encoding: Encoding, 
     target = dataclasses.replace(target_named("llvm-cpu"), kernels=CpuKernels(vnni=vnni))
     report = compile_module(module, compiled, target)
     assert len(report.kernels) == 2 * len(cases)
-    assert {"avx512-vnni-matvec", "avx512-vnni-matmul"} <= set(report.kernels.values()) or not vnni
+    wanted = {"avx512-vnni-matvec", *(() if encoding in _K else ("avx512-vnni-matmul",))} if vnni else {"vector"}
+    assert wanted <= set(report.kernels.values())
     with Session(compiled, "local-task") as session:
         for point, (sizes, dtype) in zip(points, cases, strict=True):
             inputs = _inputs(sizes, dtype, encoding)

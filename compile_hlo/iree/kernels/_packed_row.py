@@ -16,14 +16,14 @@ def packed_buffers(rows: int, outputs: int, columns: int, encoding: Encoding, dt
         Buffer("q", rows * columns, "i8"),
         Buffer("scale", rows * blocks, "f32"),
         Buffer("total", rows * blocks, "i32"),
-        Buffer("w", outputs * blocks * encoding.block_bytes, "i8"),
+        Buffer("w", outputs * (columns // encoding.block) * encoding.block_bytes, "i8"),
         Buffer("y", rows * outputs, dtype),
     )
 
 
 def wanted_workgroups(outputs: int, columns: int, encoding: Encoding) -> int:
     """Enough for threads that are not equally fast, each with a few hundred KiB of weights."""
-    weight_bytes = outputs * (columns // BLOCK) * encoding.block_bytes
+    weight_bytes = outputs * (columns // encoding.block) * encoding.block_bytes
     return max(4, min(64, weight_bytes >> 18))
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compile_hlo.iree.kernels._attention import AttentionSizes, attention_kernel
+from compile_hlo.iree.kernels._k_vector import k_vector_kernel
 from compile_hlo.iree.kernels._quantize import quantize_kernel
 from compile_hlo.iree.kernels._text import Kernel, entry_name
 from compile_hlo.iree.kernels._vector import vector_kernel
 from compile_hlo.iree.kernels._vnni_matmul import ROWS, matmul_kernel
-from compile_hlo.iree.kernels._vnni_matvec import matvec_kernel
-from lang_core import Encoding, encoding_named
+from compile_hlo.iree.kernels._vnni_matvec import fits_matvec, matvec_kernel
+from lang_core import BLOCK, Encoding, encoding_named
 
 _QUANTIZE: Final = re.compile(r"block_quantize\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<columns>\d+)")
 _LINEAR: Final = re.compile(
@@ -61,8 +62,10 @@ class CpuKernels:
 
     def _linear(self, rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
         kind = dtype if dtype in ("bf16", "f16") else "f32"
-        if self.vnni and rows == 1 and columns % 64 == 0:
+        if self.vnni and rows == 1 and fits_matvec(columns, encoding):
             return matvec_kernel(outputs, columns, encoding, kind)
+        if encoding.block != BLOCK:
+            return k_vector_kernel(rows, outputs, columns, encoding, kind)
         if self.vnni and rows > 1 and outputs % ROWS == 0:
             return matmul_kernel(rows, outputs, columns, encoding)
         return vector_kernel(rows, outputs, columns, encoding, kind)

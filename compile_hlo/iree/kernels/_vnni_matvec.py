@@ -1,55 +1,65 @@
 """y = W x of one token, for CPUs with AVX-512 VNNI: at the speed of memory.
 
-A pair of blocks fills a register: ``vpdpbusd`` multiplies its 64 bytes and sums four at a time; a product with f32
-scales follows. Four rows share what is loaded of x. What makes it fast is asking for the weights in time: a core of a
-server waits for memory longer than its own prefetcher looks ahead over four short rows (12.7 to 17.8 of 19.2 GB/s for
-Q4_0, docs/benchmarks.md).
+Rows are read in steps, which differ by encoding; four rows share what is loaded of x. What makes it fast is asking for
+the weights in time: a core of a server waits for memory longer than its own prefetcher looks ahead over four short rows
+(12.7 to 17.8 of 19.2 GB/s for Q4_0, docs/benchmarks.md).
 """
 
 from typing import Final
 
-from compile_hlo.iree.kernels._packed_row import half, packed_buffers, unsigned_offset, unsigned_pair, wanted_workgroups
-from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, listed, own_rows, share, stored
-from compile_hlo.iree.kernels._vnni import vnni_dot
+from compile_hlo.iree.kernels._packed_row import packed_buffers, wanted_workgroups
+from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, indented, own_rows, share, stored
+from compile_hlo.iree.kernels._vnni_k_steps import q4_k_steps, q6_k_steps
+from compile_hlo.iree.kernels._vnni_steps import Steps, pair_steps
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "avx512-vnni-matvec"
 _TOGETHER: Final = 4  # rows
 _AHEAD: Final = 2  # groups of rows
+_LINE: Final = 64  # bytes that memory gives at once
+
+
+def fits_matvec(columns: int, encoding: Encoding) -> bool:
+    """Whether there is a kernel for so many columns: for whole steps."""
+    return columns % max(encoding.block, 2 * BLOCK) == 0
 
 
 def matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
-    """q i8 [columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs]; columns % 64 is 0."""
+    """q i8 [columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs]; see ``fits_matvec``."""
     buffers = packed_buffers(1, outputs, columns, encoding, dtype)
-    row_bytes = columns // BLOCK * encoding.block_bytes
+    make = {"q4_k": q4_k_steps, "q6_k": q6_k_steps}.get(encoding.name)
+    steps = pair_steps(columns, encoding) if make is None else make(columns)
+    row_bytes = columns // encoding.block * encoding.block_bytes
     each, workgroups = share(outputs, _TOGETHER, wanted_workgroups(outputs, columns, encoding))
-    numbers = [1, 2, 64, 2 * BLOCK, encoding.block_bytes, 2 * encoding.block_bytes, row_bytes, columns // 64]
-    numbers += [each, outputs, _TOGETHER, _AHEAD * _TOGETHER * row_bytes, *range(_TOGETHER)]
+    numbers = [1, steps.width, steps.row_bytes, row_bytes, columns // steps.width, each, outputs, *range(_TOGETHER + 1)]
+    numbers += [*steps.numbers, *_ahead(steps, row_bytes)]
     body = f"""\
 {constants(numbers)}
-%flip = arith.constant dense<{unsigned_offset(encoding) - 256 * (encoding.bits == 8)}> : vector<64xi8>
-%nibble = arith.constant dense<15> : vector<32xi8>
-%four = arith.constant dense<4> : vector<32xi8>
-%zeros = arith.constant dense<0> : vector<16xi32>
+{indented(steps.before, 0)}
 %none = arith.constant dense<0.0> : vector<16xf32>
 {own_rows(each, outputs)}
 %room = arith.subi %end, %first : index
 %rest = arith.remui %room, %c{_TOGETHER} : index
 %whole = arith.subi %end, %rest : index
 scf.for %row = %first to %whole step %c{_TOGETHER} {{
-{_rows(_TOGETHER, buffers[-1], columns, encoding)}
+{_rows(_TOGETHER, buffers[-1], columns // steps.width, row_bytes, steps)}
 }}
 scf.for %row = %whole to %end step %c1 {{
-{_rows(1, buffers[-1], columns, encoding)}
+{_rows(1, buffers[-1], columns // steps.width, row_bytes, steps)}
 }}
 """
     return Kernel(NAME, buffers, workgroups, body)
 
 
-def _rows(count: int, y: Buffer, columns: int, encoding: Encoding) -> str:
+def _ahead(steps: Steps, row_bytes: int) -> list[int]:
+    """How far ahead is asked, for each line of a step; that one line of seventeen is left out does not matter."""
+    lines = -(-(steps.row_bytes - 8) // _LINE)
+    return [_AHEAD * _TOGETHER * row_bytes + _LINE * line for line in range(lines)]
+
+
+def _rows(count: int, y: Buffer, steps_of_row: int, row_bytes: int, steps: Steps) -> str:
     """The products of ``count`` rows from ``%row`` on."""
-    outputs, row_bytes = y.elements, columns // BLOCK * encoding.block_bytes
-    every = range(count)
+    every, w = range(count), f"memref<{y.elements * row_bytes}xi8>"
     lines = []
     for r in every:
         lines += [
@@ -59,10 +69,17 @@ def _rows(count: int, y: Buffer, columns: int, encoding: Encoding) -> str:
     sums = ", ".join(f"%sum{r} = %none" for r in every)
     kinds = ", ".join(["vector<16xf32>"] * count)
     head = "%made" if count == 1 else f"%made:{count}"
-    lines.append(f"  {head} = scf.for %pair = %c0 to %c{columns // 64} step %c1 iter_args({sums}) -> ({kinds}) {{")
-    lines += [f"    {line}" for line in _x_lines(columns)]
+    lines.append(f"  {head} = scf.for %step = %c0 to %c{steps_of_row} step %c1 iter_args({sums}) -> ({kinds}) {{")
+    lines += [
+        f"    %x_at = arith.muli %step, %c{steps.width} : index",
+        f"    %in_row = arith.muli %step, %c{steps.row_bytes} : index",
+        *(f"    {line}" for line in steps.of_x),
+    ]
     for r in every:
-        lines += [f"    {line}" for line in _row_lines(r, outputs * row_bytes, count, row_bytes, encoding)]
+        lines.append(f"    %at{r} = arith.addi %begin{r}, %in_row : index")
+        if count == _TOGETHER:
+            lines += [f"    {line}" for line in _prefetched(r, _ahead(steps, row_bytes), w)]
+        lines += [f"    {line}" for line in steps.of_row(r, w)]
     lines.append(f"    scf.yield {', '.join(f'%next{r}' for r in every)} : {kinds}")
     lines.append("  }")
     for r in every:
@@ -74,45 +91,11 @@ def _rows(count: int, y: Buffer, columns: int, encoding: Encoding) -> str:
     return "\n".join(lines)
 
 
-def _x_lines(columns: int) -> list[str]:
-    """A pair of blocks of x: its integers, its scales on the lanes of each, and the correction for unsigned weights."""
-    lanes = listed([0] * 8 + [1] * 8)
-    return [
-        "%at = arith.muli %pair, %c64 : index",
-        f"%xq = vector.load %q[%at] : memref<{columns}xi8>, vector<64xi8>",
-        "%scales_at = arith.muli %pair, %c2 : index",
-        f"%x_two = vector.load %scale[%scales_at] : memref<{columns // BLOCK}xf32>, vector<2xf32>",
-        f"%x_scale = vector.shuffle %x_two, %x_two {lanes} : vector<2xf32>, vector<2xf32>",
-        f"%offset = {vnni_dot('%zeros', '%flip', '%xq')}",
-        "%minus = arith.subi %zeros, %offset : vector<16xi32>",
-    ]
-
-
-def _row_lines(r: int, weight_bytes: int, count: int, row_bytes: int, encoding: Encoding) -> list[str]:
-    """The pair of blocks of one row, multiplied and added."""
-    w, size = f"memref<{weight_bytes}xi8>", encoding.block_bytes
-    lines = [
-        f"%step{r} = arith.muli %pair, %c{2 * size} : index",
-        f"%a{r} = arith.addi %begin{r}, %step{r} : index",
-        f"%b{r} = arith.addi %a{r}, %c{size} : index",
-        f"%a_q{r} = arith.addi %a{r}, %c2 : index",
-        f"%b_q{r} = arith.addi %b{r}, %c2 : index",
-    ]
-    if count == _TOGETHER:
+def _prefetched(r: int, ahead: list[int], w: str) -> list[str]:
+    lines = []
+    for number, place in enumerate(ahead):
         lines += [
-            f"%soon{r} = arith.addi %a{r}, %c{_AHEAD * _TOGETHER * row_bytes} : index",
-            f"memref.prefetch %w[%soon{r}], read, locality<3>, data : {w}",
+            f"%soon{r}_{number} = arith.addi %at{r}, %c{place} : index",
+            f"memref.prefetch %w[%soon{r}_{number}], read, locality<3>, data : {w}",
         ]
-    lines += unsigned_pair(encoding, f"%a_q{r}", f"%b_q{r}", f"wq{r}", w)
-    lines.append(f"%dot{r} = {vnni_dot('%minus', f'%wq{r}', '%xq')}")
-    lines.append(f"%float{r} = arith.sitofp %dot{r} : vector<16xi32> to vector<16xf32>")
-    for side in "ab":
-        lines += half(f"{side}_half{r}", f"%{side}{r}", w)
-    lanes = listed([0] * 8 + [1] * 8)
-    return [
-        *lines,
-        f"%halves{r} = vector.shuffle %a_half{r}, %b_half{r} {lanes} : vector<1xf16>, vector<1xf16>",
-        f"%w_scale{r} = arith.extf %halves{r} : vector<16xf16> to vector<16xf32>",
-        f"%both{r} = arith.mulf %w_scale{r}, %x_scale : vector<16xf32>",
-        f"%next{r} = math.fma %float{r}, %both{r}, %sum{r} : vector<16xf32>",
-    ]
+    return lines
