@@ -16,6 +16,7 @@ from tools.exporting import (
     entry_point_names,
     graph_forms,
     prediction_text,
+    quantize,
     run_export,
     sequence,
     stablehlo_version,
@@ -51,11 +52,11 @@ _SCORE_TOKENS: Final = flags.DEFINE_integer(
     "score_tokens", None, "Tokens that one call of score takes; by default as --sequence.", lower_bound=1
 )
 _DTYPE: Final = flags.DEFINE_enum("dtype", "f32", ["f32", "bf16", "f16"], "Of activations and unquantized weights.")
-_QUANTIZE: Final = flags.DEFINE_enum(
+_QUANTIZE: Final = flags.DEFINE_string(
     "quantize",
     "none",
-    ["none", "q8_0", "q4_0"],
-    "How matrices are packed: a GGUF file's in the same encoding stay as they are.",
+    "How matrices are packed: none, q8_0, q4_0 (a GGUF file's in the same encoding stay as they are), or stored: each "
+    "as the GGUF file has it, q4_k and q6_k too.",
 )
 _WEIGHTS: Final = flags.DEFINE_enum(
     "weights",
@@ -131,7 +132,7 @@ def _options() -> ExportOptions:
         max_memory=cli.parse_size("max_memory", _MAX_MEMORY.value) if _MAX_MEMORY.value is not None else None,
         resume=_RESUME.value,
         tune=_TUNE.value,
-        quantize=None if _QUANTIZE.value == "none" else _QUANTIZE.value,
+        quantize=quantize(_QUANTIZE.value),
         kernels=_KERNELS.value,
     )
 

@@ -34,7 +34,7 @@ from transformer_core._masks import causal_mask, mask_bias, padding_bias
 from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
-from transformer_core._packing import pack_weights
+from transformer_core._packing import STORED, keep_packed, pack_weights
 from transformer_core._patch_embedding import PatchEmbedding, patch_count
 from transformer_core._places import Places, RowPlaces, Starts, cache_starts, row_places
 from transformer_core._rope import apply_rope, inverse_frequencies, rope, rope_tables
@@ -51,6 +51,7 @@ from transformer_core._rope_scaling import (
 from transformer_core._step import Step, for_heads, make_step
 
 __all__ = [
+    "STORED",
     "Activation",
     "Attention",
     "Cache",
@@ -105,6 +106,7 @@ __all__ = [
     "kv_layout",
     "make_step",
     "mask_bias",
+    "keep_packed",
     "pack_weights",
     "padding_bias",
     "patch_count",

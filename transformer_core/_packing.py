@@ -1,8 +1,14 @@
 """Which weights of a model are packed."""
 
-from lang_core import BLOCK, ConfigError, DType, Encoding, Module, f64
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from lang_core import BLOCK, ENCODINGS, QUANTIZED, ConfigError, DType, Encoding, Module, f64
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
+
+# In the place of an encoding: what a checkpoint has packed stays so, each matrix as it is there.
+STORED: Final = "stored"
 
 
 def pack_weights(model: Module, encoding: Encoding, dtype: DType) -> None:
@@ -18,16 +24,43 @@ def pack_weights(model: Module, encoding: Encoding, dtype: DType) -> None:
     Raises:
         ConfigError: activations of this dtype are not multiplied with packed weights, or no matrix can be packed.
     """
-    if dtype is f64:
-        raise ConfigError(f"packed weights ({encoding.name}) go with f32, bf16 or f16; the model is f64")
-
-    def change(module: Module) -> None:
-        if isinstance(module, Linear | Embedding) and module.packable and encoding.takes(module.weight.spec.shape):
-            module.weight.encoding = encoding
-
-    model.visit(change)
-    if all(parameter.encoding is None for _, parameter in model.named_parameters()):
+    if not _encode(model, lambda _: encoding, encoding.name, dtype):
         raise ConfigError(
             f"no weight can be packed as {encoding.name}: blocks of {BLOCK} go along the inputs of linear layers and "
             f"embeddings, and no number of them is a multiple of {BLOCK}: take the model unpacked"
         )
+
+
+def keep_packed(model: Module, encodings: Mapping[str, Encoding], dtype: DType) -> None:
+    """Lets those matrices be packed that a checkpoint has packed, each as it is there; others stay as they are.
+
+    Args:
+        model: as for ``pack_weights``, which says which matrices can be packed.
+        encodings: of the checkpoint's parameters, by the model's paths.
+        dtype: of the activations.
+
+    Raises:
+        ConfigError: activations of this dtype are not multiplied with packed weights, or no matrix stays packed.
+    """
+    known = f"{', '.join([*ENCODINGS][:-1])} or {[*ENCODINGS][-1]}"
+    if not _encode(model, encodings.get, "as stored", dtype):
+        raise ConfigError(
+            f"no matrix of the checkpoint is packed as {known}, so none can stay so: have it quantised as "
+            f"{' or '.join(QUANTIZED)}, or take the model unpacked"
+        )
+
+
+def _encode(model: Module, wanted: Callable[[str], Encoding | None], name: str, dtype: DType) -> bool:
+    """Sets the encodings of matrices, by path; returns whether there is any."""
+    if dtype is f64:
+        raise ConfigError(f"packed weights ({name}) go with f32, bf16 or f16; the model is f64")
+
+    def change(module: Module) -> None:
+        if not isinstance(module, Linear | Embedding) or not module.packable:
+            return
+        encoding = wanted(module.weight.path)
+        if encoding is not None and encoding.takes(module.weight.spec.shape):
+            module.weight.encoding = encoding
+
+    model.visit(change)
+    return any(parameter.encoding is not None for _, parameter in model.named_parameters())

@@ -24,6 +24,7 @@ from gguf import (
 
 from tests.goldens._case_types import Config, GoldenCase
 from tests.goldens._shapes import sizes_of
+from tests.goldens.k_quants import quantize
 from tests.goldens.weights import stored_weights
 
 ARCHITECTURES = {
@@ -91,7 +92,7 @@ def _add(writer: GGUFWriter, key: str, array: np.ndarray, kind: GGMLQuantization
     if array.ndim == 1:
         array = array.astype(np.float32)  # as the converter keeps all vectors
     if kind is not None:
-        packed = quants.quantize(array.astype(np.float32), kind)
+        packed = quantize(array.astype(np.float32), kind)
         writer.add_tensor(key, packed, raw_dtype=kind)
         return quants.dequantize(packed, kind)
     if array.dtype.name == "bfloat16":

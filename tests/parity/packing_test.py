@@ -27,9 +27,9 @@ from lang_core import (
 )
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
-from transformer_core import pack_weights
+from transformer_core import keep_packed, pack_weights
 from transformer_core.checkpoints import DequantizedWeights, PackedWeights
-from transformer_core.models import DecoderLM, weights_of
+from transformer_core.models import DecoderLM, stored_encodings, weights_of
 from transformer_core.models.gguf import GgufModel
 
 _EACH: Final = pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=list(ENCODINGS))
@@ -207,6 +207,52 @@ def test_f64_is_refused(tmp_path: Path) -> None:
         model = DecoderLM(file.config(), "f64")
         with pytest.raises(ConfigError, match=r"packed weights \(q4_0\) go with f32, bf16 or f16; the model is f64"):
             pack_weights(model, ENCODINGS["q4_0"], model.dtype)
+
+
+def test_nothing_stays_packed_of_a_file_without_blocks(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "model.gguf", _case())
+    with GgufModel(tmp_path / "model.gguf") as file:
+        model, wide = DecoderLM(file.config()), DecoderLM(file.config(), "f64")
+        assert stored_encodings(model, file) == {}
+        with pytest.raises(ConfigError, match=r"no matrix .* q8_0, q4_0, q4_k or q6_k, .* as q8_0 or q4_0,"):
+            keep_packed(model, {}, model.dtype)
+        with pytest.raises(ConfigError, match=r"packed weights \(as stored\) go with f32, bf16 or f16"):
+            keep_packed(wide, {"model.embed_tokens.weight": ENCODINGS["q8_0"]}, wide.dtype)
+
+
+def test_every_matrix_stays_in_its_own_encoding(tmp_path: Path) -> None:
+    """Rows that are put in another order, too; of other types is what the gguf package makes of them."""
+    kinds = {"attn_q": "Q4_K", "attn_k": "Q6_K", "ffn_down": "Q8_0", "ffn_up": "Q5_0", "token_embd": "Q6_K"}
+
+    def pack(key: str, _: tuple[int, ...]) -> GGMLQuantizationType | None:
+        found = next((kind for name, kind in kinds.items() if name in key), None)
+        return None if found is None else GGMLQuantizationType[found]
+
+    stored = write_gguf(tmp_path / "model.gguf", _case(hidden_size=256, head_dim=64), pack=pack)
+    with GgufModel(tmp_path / "model.gguf") as file:
+        model = DecoderLM(file.config())
+        keep_packed(model, stored_encodings(model, file), model.dtype)
+        weights = weights_of(model, file)
+        assert isinstance(weights, PackedWeights)
+        layer, exact = "model.layers.1.", DequantizedWeights(weights)
+        parts = {"self_attn.q_proj": "q4_k", "self_attn.k_proj": "q6_k", "mlp.down_proj": "q8_0"}
+        parts |= dict.fromkeys(("self_attn.v_proj", "mlp.up_proj"))
+        for part, name in parts.items():
+            found = weights.packing(f"{layer}{part}.weight")
+            assert (found and found.name) == name
+        down, up = (f"{layer}mlp.{part}_proj.weight" for part in ("down", "up"))
+        np.testing.assert_array_equal(exact.read(down), stored["blk.1.ffn_down.weight"])
+        np.testing.assert_array_equal(weights.read(up), stored["blk.1.ffn_up.weight"])
+        assert weights.encoding(up) == "q5_0"
+        turned = stored["blk.1.attn_q.weight"].reshape(4, 32, 2, 256).swapaxes(1, 2).reshape(256, 256)
+        np.testing.assert_array_equal(exact.read(f"{layer}self_attn.q_proj.weight"), turned)
+
+
+@pytest.mark.parametrize("encoding", ["q4_k", "q6_k"])
+def test_what_is_not_so_in_the_file_is_not_made_so(encoding: str) -> None:
+    weights = PackedWeights(MappingWeights({"w": np.ones((3, 256), np.float32)}), {"w": ENCODINGS[encoding]})
+    with pytest.raises(InputError, match=f"'w': {encoding} is wanted and .* has it unpacked: nothing here"):
+        weights.read("w")
 
 
 def test_logits_of_q8_0_are_near_those_of_f32(tmp_path: Path) -> None:

@@ -70,7 +70,10 @@ def test_every_flag_of_the_contract_is_there() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--quantize=q9"], "--quantize=q9: value should be one of <none|q8_0|q4_0>"),
+        (["--quantize=q9"], "--quantize=q9: unknown: known are none, stored, q8_0, q4_0"),
+        (["--quantize=q4_k"], "--quantize=q4_k: nothing here quantises weights as q4_k; --quantize=stored keeps those"),
+        (["--quantize=stored"], "no matrix of the checkpoint is packed as q8_0, q4_0, q4_k or q6_k, so none can stay"),
+        (["--quantize=stored", "--weights=none"], "--weights=none reads no checkpoint: take --quantize=q8_0 or q4_0"),
         (["--max_memory=lots"], "--max_memory=lots: a size is wanted, such as 512MiB, 1GiB or 2.5GB"),
         (["--stablehlo_target_version=new"], "--stablehlo_target_version=new: a version is wanted, such as 1.0.0"),
         (["--max_memory=0"], "--max_memory=0: a size is wanted"),

@@ -86,7 +86,7 @@ def test_packed_weights_are_unpacked_and_it_is_said(
     )
     said = capfd.readouterr().err
     told = "packed weights (8 q4_0, 6 q8_0 tensors) are dequantised: the bundle holds them unpacked"
-    assert f"{told}; --quantize=q4_0 keeps those of q4_0 packed; --quantize=q8_0 keeps those of q8_0 packed\n" in said
+    assert f"{told}; --quantize=stored keeps those of q4_0, q8_0 packed\n" in said
     report = json.loads((bundle / "report.json").read_text())
     assert report["parameters"]["dequantised"] == {"q4_0": 8, "q8_0": 6}
     assert "blk.1.ffn_down.weight" in report["parameters"]["used"]

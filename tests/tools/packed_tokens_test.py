@@ -14,10 +14,10 @@ from compile_hlo.archive import ArchiveWeights
 from compile_hlo.bundle import ARCHIVE
 from compile_hlo.iree import available, target_of_device
 from compile_hlo.iree._device_testing import sharing
-from lang_core import EagerExecutionContext, EntryPoint, WeightSource
 from tests.tools._bundles import export, greedy
+from tests.tools._eager_model import EagerModel
 from tools.demo import write_demo_checkpoint
-from transformer_core.generation import KnownLogits, Sampler, SamplingConfig, StopRule, generate
+from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 from transformer_core.models import entry_points, load_model
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
@@ -35,38 +35,14 @@ if _DEVICE == "local-task":
     _CASES += [("q8_0", "f16"), ("q4_0", "bf16")]
 
 
-class _Eager:
-    """A model for generation, in the eager context."""
-
-    chunk, capacity, recurrent = _CHUNK, _CAPACITY, False
-
-    def __init__(self, prefill: EntryPoint, decode: EntryPoint, weights: WeightSource) -> None:
-        self._prefill, self._decode, self._ctx = prefill, decode, EagerExecutionContext(weights)
-        self._caches: list[Any] = [
-            np.zeros(each.spec.shape, each.spec.dtype.numpy) for each in prefill.arguments if each.alias_result
-        ]
-
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
-        return self._run(self._prefill, token_ids, np.int32(position), np.int32(last))
-
-    def decode(self, token_id: int, position: int) -> KnownLogits:
-        return self._run(self._decode, np.array([[token_id]], np.int32), np.int32(position))
-
-    def _run(self, entry: EntryPoint, *given: Any) -> KnownLogits:
-        results = dict(entry(self._ctx, *given, *self._caches))
-        logits = results.pop("logits").numpy()[0]
-        self._caches = [results[each.alias_result] for each in entry.arguments if each.alias_result]
-        return KnownLogits(logits)
-
-
 @contextmanager
-def _eager(directory: Path, archive: Path, dtype: str, encoding: str) -> Iterator[_Eager]:
+def _eager(directory: Path, archive: Path, dtype: str, encoding: str) -> Iterator[EagerModel]:
     """On the bundle's own weights."""
     model = load_model(directory, dtype, quantize=encoding)
     sizes: Any = {"batch": 1, "sequence": _CHUNK, "max_sequence": _CAPACITY}
     prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
     with ArchiveWeights(archive) as weights:
-        yield _Eager(prefill, decode, weights)
+        yield EagerModel(prefill, decode, weights)
 
 
 @pytest.mark.parametrize(("encoding", "dtype"), _CASES)

@@ -11,8 +11,9 @@ from compile_hlo.bundle import ARCHIVE, Bundle, EntryPointConfig
 from compile_hlo.compare import PACKED
 from compile_hlo.divergence import DeviceRunner, EagerReference, Reference, RunnerReference
 from compile_hlo.iree import Session
-from lang_core import EagerExecutionContext, EntryPoint, InputError, WeightSource
+from lang_core import EagerExecutionContext, Encoding, EntryPoint, InputError, WeightSource, encoding_named
 from tools.comparing._inputs import Arrays
+from transformer_core import STORED, keep_packed
 from transformer_core.models import Model, entry_points, load_model, weights_of
 
 
@@ -110,6 +111,12 @@ def _dtypes(bundle: Bundle) -> tuple[str, ...]:
     return (str(bundle.config.model.get("dtype", "f32")), *((PACKED,) if packed else ()))
 
 
+def _encodings(bundle: Bundle) -> dict[str, Encoding]:
+    """Of the parameters that are packed, by path."""
+    packed = {path: each["encoding"] for path, each in bundle.config.parameters.items() if "encoding" in each}
+    return {path: encoding_named(name) for path, name in packed.items()}
+
+
 def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
     """The model that was exported, and its entry points at the exported sizes; no weight is read.
 
@@ -119,8 +126,10 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
     fields = bundle.config.model
     try:
         encoding = fields.get("quantize", "none")
-        packed = None if encoding == "none" else encoding
+        packed = None if encoding in ("none", STORED) else encoding
         model = load_model(bundle.path, fields["dtype"], fields["layers"], weights=False, quantize=packed)
+        if encoding == STORED:
+            keep_packed(model, _encodings(bundle), model.dtype)
         names = [each.name for each in bundle.config.entry_points]
         sizes = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
         caching = fields.get("caching", {})

@@ -14,12 +14,14 @@ from tools.cli import say
 from tools.exporting._kernels import ChosenKernels
 from tools.exporting._options import ExportOptions, checked_entry_points
 from tools.exporting._source import ModelSource
+from transformer_core import STORED, keep_packed
 from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit
 from transformer_core.models import (
     Model,
     Sizes,
     entry_points,
     load_model,
+    stored_encodings,
     stored_specs,
     tied_keys,
     unused_keys,
@@ -126,8 +128,12 @@ def exact_weights(weights: WeightSource) -> WeightSource:
 
 
 def _model(options: ExportOptions, dtype: str, source: ModelSource) -> Model[Any]:
-    wanted = source.weights is not None
-    return load_model(source.directory, dtype, options.num_layers, weights=wanted, quantize=options.quantize)
+    weights = source.weights
+    quantize = None if options.quantize == STORED else options.quantize
+    model = load_model(source.directory, dtype, options.num_layers, weights=weights is not None, quantize=quantize)
+    if options.quantize == STORED and weights is not None:
+        keep_packed(model, stored_encodings(model, weights), model.dtype)
+    return model
 
 
 def _entry_points(model: Model[Any], options: ExportOptions, sizes: Sizes, caches: str) -> tuple[EntryPoint, ...]:
@@ -152,8 +158,7 @@ def _dequantised(source: WeightSource, keys: Iterable[str]) -> dict[str, int]:
     """Counts the tensors that are packed in a checkpoint and not in the bundle, per encoding, and says so."""
     encodings = Counter(filter(None, map(source.encoding, keys)))
     if encodings:
-        kept = [kind for kind in encodings if kind in ENCODINGS and not isinstance(source, PackedWeights)]
-        advice = "".join(f"; --quantize={kind} keeps those of {kind} packed" for kind in sorted(kept))
+        advice = "" if isinstance(source, PackedWeights) else _advice(encodings)
         say(f"packed weights ({_counts(encodings)} tensors) are dequantised: the bundle holds them unpacked{advice}")
     return dict(encodings)
 
@@ -162,12 +167,13 @@ def _packed(model: Model[Any], weights: PackedWeights) -> dict[str, Any]:
     """What of the bundle's weights is packed, and what became of the checkpoint's encodings; says so."""
     parameters = dict(model.named_parameters())
     packed = {path: each for path, each in parameters.items() if each.encoding is not None}
-    kinds = sorted({each.encoding.name for each in packed.values() if each.encoding is not None})
+    kinds = Counter(each.encoding.name for each in packed.values() if each.encoding is not None)
     kept = [path for path in packed if weights.kept(path)]
     other = Counter(kind for path in packed if path not in kept and (kind := weights.stored_encoding(path)) is not None)
     plain = {path: each.spec for path, each in parameters.items() if each.encoding is None and each.spec.ndim > 1}
     facts = {
         "matrices": len(packed),
+        "encodings": dict(kinds),
         "kept": len(kept),
         "requantised": dict(other),
         "bytes": sum(each.stored_spec.nbytes for each in packed.values()),
@@ -175,14 +181,22 @@ def _packed(model: Model[Any], weights: PackedWeights) -> dict[str, Any]:
         "unpacked_bytes": sum(spec.nbytes for spec in plain.values()),
         "unpacked_parameters": list(dict.fromkeys(_NUMBER.sub(".*.", path) for path in plain)),
     }
-    say(f"{len(packed)} matrices are packed as {', '.join(kinds)}, {len(kept)} of them byte for byte as stored")
+    names = _counts(kinds) if len(kinds) > 1 else next(iter(kinds))
+    say(f"{len(packed)} matrices are packed as {names}, {len(kept)} of them byte for byte as stored")
     if other:
-        say(f"{_counts(other)} matrices are packed otherwise in the checkpoint, and quantised a second time")
+        told = f"{_counts(other)} matrices are packed otherwise in the checkpoint, and quantised a second time"
+        say(told + _advice(other))
     if plain:
         size = facts["unpacked_bytes"] / _MIB
         names = ", ".join(facts["unpacked_parameters"])
         say(f"{len(plain)} other weights of two axes and more ({size:.1f} MiB) stay unpacked: {names}")
     return facts
+
+
+def _advice(encodings: Counter[str]) -> str:
+    """How to keep what is packed, where it can be kept."""
+    kept = sorted(ENCODINGS.keys() & encodings)
+    return f"; --quantize={STORED} keeps those of {', '.join(kept)} packed" if kept else ""
 
 
 def _counts(encodings: Counter[str]) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from compile_hlo.portable import ARTIFACT_VERSION
-from lang_core import InputError, near_names
+from lang_core import ENCODINGS, QUANTIZED, InputError, near_names
 from tools.inspecting import GRAPH_FORMATS
+from transformer_core import STORED
 from transformer_core.models import Model
 
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
@@ -61,6 +62,11 @@ def check_options(options: ExportOptions) -> None:
         )
     if options.verify == "iree" and not options.targets:
         raise InputError("--verify=iree runs the compiled module, and --target=none gives none: name a target")
+    if options.quantize == STORED and options.weights == "none":
+        raise InputError(
+            f"--quantize={STORED} leaves matrices as the checkpoint has them, and --weights=none reads no checkpoint: "
+            f"take --quantize={' or '.join(QUANTIZED)}"
+        )
     if options.tune and (options.weights == "none" or not options.targets):
         raise InputError("--tune runs what it compiled: it needs a --target, and --weights other than none")
     others = [target for target in options.targets if target not in TUNED_TARGETS]
@@ -135,6 +141,25 @@ def stablehlo_version(text: str) -> str:
     if not _VERSION.fullmatch(text):
         raise InputError(f"--stablehlo_target_version={text}: a version is wanted, such as {ARTIFACT_VERSION}")
     return text
+
+
+def quantize(text: str) -> str | None:
+    """How matrices are packed: ``--quantize``; None where they are not.
+
+    Raises:
+        InputError: there is no such way, or only reading.
+    """
+    if text == "none":
+        return None
+    if text in (STORED, *QUANTIZED):
+        return text
+    known = f"none, {STORED}, {', '.join(QUANTIZED)}"
+    if text in ENCODINGS:
+        raise InputError(
+            f"--quantize={text}: nothing here quantises weights as {text}; --quantize={STORED} keeps those that a GGUF "
+            f"file has: known are {known}"
+        )
+    raise InputError(f"--quantize={text}: unknown: known are {known}{near_names(text, [STORED, *QUANTIZED])}")
 
 
 def sequence(text: str) -> int:

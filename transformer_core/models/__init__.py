@@ -35,7 +35,7 @@ from transformer_core.models._model import (
 )
 from transformer_core.models._registry import CONFIG_FILE, architectures, register
 from transformer_core.models._sentence import SENTENCE_FILES, Pooling, PoolingMode, read_pooling
-from transformer_core.models._weights import stored_specs, tied_keys, unused_keys, weights_of
+from transformer_core.models._weights import stored_encodings, stored_specs, tied_keys, unused_keys, weights_of
 from transformer_core.models.encoders import ENCODERS
 from transformer_core.models.families import FAMILIES
 
@@ -68,6 +68,7 @@ __all__ = [
     "load_model",
     "read_pooling",
     "register",
+    "stored_encodings",
     "stored_specs",
     "tied_keys",
     "unused_keys",

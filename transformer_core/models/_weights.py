@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol, runtime_checkable
 
-from lang_core import Module, TensorSpec, WeightSource
+from lang_core import ENCODINGS, Encoding, Module, PackedRows, TensorSpec, WeightSource
 from transformer_core.checkpoints import IGNORABLE, ComposedWeights, PackedWeights, RecipeOf
 from transformer_core.models._model import Model
 from transformer_core.models._registry import family_named
@@ -33,6 +33,15 @@ def weights_of(model: Model[Any], source: WeightSource) -> WeightSource:
     weights = _composed(model, source) or source
     encodings = {path: each.encoding for path, each in model.named_parameters() if each.encoding is not None}
     return PackedWeights(weights, encodings) if encodings else weights
+
+
+def stored_encodings(model: Model[Any], source: WeightSource) -> dict[str, Encoding]:
+    """How the checkpoint has the model's matrices packed, by path, where they can be left so: for ``keep_packed``."""
+    weights = _composed(model, source) or source
+    if not isinstance(weights, PackedRows):
+        return {}
+    named = {path: weights.packed_as(path) for path, _ in model.named_parameters() if weights.has(path)}
+    return {path: ENCODINGS[name] for path, name in named.items() if name is not None and name in ENCODINGS}
 
 
 def stored_specs(model: Model[Any], source: WeightSource) -> dict[str, TensorSpec]:

@@ -1,0 +1,35 @@
+"""A model for generation in the eager context: whose tokens a bundle's are held to."""
+
+from typing import Any
+
+import numpy as np
+
+from lang_core import EagerExecutionContext, EntryPoint, WeightSource
+from transformer_core.generation import KnownLogits
+
+
+class EagerModel:
+    """A model for generation, in the eager context."""
+
+    recurrent = False
+
+    def __init__(self, prefill: EntryPoint, decode: EntryPoint, weights: WeightSource) -> None:
+        self.chunk: int = prefill.arguments[0].spec.shape[1]
+        caches = [each.spec.shape for each in prefill.arguments if each.alias_result]
+        self.capacity: int = caches[0][2]
+        self._prefill, self._decode, self._ctx = prefill, decode, EagerExecutionContext(weights)
+        self._caches: list[Any] = [
+            np.zeros(each.spec.shape, each.spec.dtype.numpy) for each in prefill.arguments if each.alias_result
+        ]
+
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
+        return self._run(self._prefill, token_ids, np.int32(position), np.int32(last))
+
+    def decode(self, token_id: int, position: int) -> KnownLogits:
+        return self._run(self._decode, np.array([[token_id]], np.int32), np.int32(position))
+
+    def _run(self, entry: EntryPoint, *given: Any) -> KnownLogits:
+        results = dict(entry(self._ctx, *given, *self._caches))
+        logits = results.pop("logits").numpy()[0]
+        self._caches = [results[each.alias_result] for each in entry.arguments if each.alias_result]
+        return KnownLogits(logits)
