@@ -83,15 +83,21 @@ def q6_k_scales(r: int, w: str) -> list[str]:
 
 def q6_k_integers(r: int, side: int, w: str) -> list[str]:
     """``%u<r>_<2 * side>`` and the next, vector<64xi8>: the integers, 0 to 63, of a half of the block at ``%at<r>``."""
+    low, high = f"%low_at{r}_{side}", f"%high_at{r}_{side}"
+    return [
+        f"{low} = arith.addi %at{r}, %c{64 * side} : index",
+        f"{high} = arith.addi %at{r}, %c{128 + 32 * side} : index",
+        *q6_k_side(r, side, low, high, w),
+    ]
+
+
+def q6_k_side(r: int, side: int, low: str, high: str, w: str) -> list[str]:
+    """As ``q6_k_integers``, of a half whose bytes of low and of high bits are at these places."""
     name, first, second = f"{r}_{side}", f"{r}_{2 * side}", f"{r}_{2 * side + 1}"
     twice = listed([*range(32), *range(32)])
-    lines = [f"%place{name} = arith.addi %at{r}, %c{64 * side} : index"] if side else []
-    place = f"%place{name}" if side else f"%at{r}"
     return [
-        *lines,
-        f"%low{name} = vector.load %w[{place}] : {w}, {_BYTES}",
-        f"%high_at{name} = arith.addi %at{r}, %c{128 + 32 * side} : index",
-        f"%quarter{name} = vector.load %w[%high_at{name}] : {w}, vector<32xi8>",
+        f"%low{name} = vector.load %w[{low}] : {w}, {_BYTES}",
+        f"%quarter{name} = vector.load %w[{high}] : {w}, vector<32xi8>",
         f"%high{name} = vector.shuffle %quarter{name}, %quarter{name} {twice} : vector<32xi8>, vector<32xi8>",
         f"%two{name} = vector.bitcast %high{name} : {_BYTES} to {_PAIRS}",
         f"%up{name} = arith.shli %two{name}, %k_up : {_PAIRS}",

@@ -10,8 +10,9 @@ from compile_hlo.iree.kernels._k_vector import k_vector_kernel
 from compile_hlo.iree.kernels._quantize import quantize_kernel
 from compile_hlo.iree.kernels._text import Kernel, entry_name
 from compile_hlo.iree.kernels._vector import vector_kernel
-from compile_hlo.iree.kernels._vnni_matmul import ROWS, matmul_kernel
+from compile_hlo.iree.kernels._vnni_matmul import matmul_kernel
 from compile_hlo.iree.kernels._vnni_matvec import fits_matvec, matvec_kernel
+from compile_hlo.iree.kernels._vnni_panel import ROWS
 from lang_core import BLOCK, Encoding, encoding_named
 
 _QUANTIZE: Final = re.compile(r"block_quantize\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<columns>\d+)")
@@ -64,10 +65,10 @@ class CpuKernels:
         kind = dtype if dtype in ("bf16", "f16") else "f32"
         if self.vnni and rows == 1 and fits_matvec(columns, encoding):
             return matvec_kernel(outputs, columns, encoding, kind)
-        if encoding.block != BLOCK:
-            return k_vector_kernel(rows, outputs, columns, encoding, kind)
         if self.vnni and rows > 1 and outputs % ROWS == 0:
             return matmul_kernel(rows, outputs, columns, encoding)
+        if encoding.block != BLOCK:
+            return k_vector_kernel(rows, outputs, columns, encoding, kind)
         return vector_kernel(rows, outputs, columns, encoding, kind)
 
 
