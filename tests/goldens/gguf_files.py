@@ -1,8 +1,9 @@
 """Golden cases as GGUF files, made as llama.cpp's convert_hf_to_gguf.py makes them, with the gguf package's writer.
 
-Names of tensors come from the package's own ``TensorNameMap``, packed rows from its quantisers. What the converter does
-to tensors and metadata is written down here once more, from its source: ``LlamaModel.permute``, Gemma's ``norm + 1``,
-GPT-2's transposed matrices, stacked experts, ``rope_freqs`` (Llama 3) and ``rope_factors`` (Phi-3).
+Names of tensors come from the package's own ``TensorNameMap``, packed rows from its quantisers, or ``k_quants.py``.
+What the converter does to tensors and metadata is written down here once more, from its source:
+``LlamaModel.permute``, Gemma's ``norm + 1``, GPT-2's transposed matrices, stacked experts, ``rope_freqs`` (Llama 3)
+and ``rope_factors`` (Phi-3).
 """
 
 import math

@@ -7,7 +7,7 @@ safetensors and tokenizers installed:
 
 Of the same tokens, a text in a call; caches in f32 and attention as it is written down, so that
 nothing but weights and what they are multiplied with is rounded. What it is compared with is llama.cpp on the same
-weights in f32.
+weights in f32; of Q4_K and Q6_K on what their blocks say, in f32, so that what is left is the rounding of x.
 """
 
 import ctypes
@@ -21,11 +21,12 @@ from typing import Any, Final
 
 import llama_cpp
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter
+from gguf import GGMLQuantizationType, GGUFWriter, quants
 from tokenizers import Tokenizer
 
 from tests.goldens.gguf_files import write_gguf
-from tests.goldens.packed_models import PackedModel, nmse, packed_models
+from tests.goldens.k_quants import quantize
+from tests.goldens.packed_models import PackedModel, nmse, packed_models, super_block_model
 
 _FILE: Final = Path(__file__).parent / "data" / "packed_llama_cpp.json"
 _DEMO: Final = Path(__file__).parents[2] / "tools" / "demo"
@@ -82,16 +83,35 @@ def _no_vocabulary(size: int) -> Any:
 def _figures(directory: Path, model: PackedModel, texts: list[list[int]]) -> dict[str, float]:
     found: dict[str, np.ndarray] = {}
     for name in ("F32", "Q8_0", "Q4_0"):
-        kind, path = GGMLQuantizationType[name], directory / f"{name}.gguf"
-        write_gguf(
-            path,
-            model.case,
-            pack=lambda *_, kind=kind: kind,
-            tokenizer=_no_vocabulary(model.case.config["vocab_size"]),
-            weights=model.weights,
-        )
-        found[name.lower()] = _logits(path, texts)
+        found[name.lower()] = _packed_logits(directory, model, GGMLQuantizationType[name], texts)
     return {name: nmse(logits, found["f32"]) for name, logits in found.items() if name != "f32"}
+
+
+def _super_figures(directory: Path, texts: list[list[int]]) -> dict[str, float]:
+    figures, model = dict[str, float](), super_block_model()
+    for name in ("Q4_K", "Q6_K"):
+        kind = GGMLQuantizationType[name]
+        unpacked = {
+            key: quants.dequantize(quantize(array, kind), kind) if array.ndim > 1 else array
+            for key, array in model.weights.items()
+        }
+        exact = _packed_logits(directory, PackedModel(model.case, unpacked), GGMLQuantizationType.F32, texts)
+        figures[name.lower()] = nmse(_packed_logits(directory, model, kind, texts), exact)
+    return figures
+
+
+def _packed_logits(
+    directory: Path, model: PackedModel, kind: GGMLQuantizationType, texts: list[list[int]]
+) -> np.ndarray:
+    path = directory / f"{kind.name}.gguf"
+    write_gguf(
+        path,
+        model.case,
+        pack=lambda *_: kind,
+        tokenizer=_no_vocabulary(model.case.config["vocab_size"]),
+        weights=model.weights,
+    )
+    return _logits(path, texts)
 
 
 def main() -> None:
@@ -103,11 +123,13 @@ def main() -> None:
         models = packed_models(Path(name) / "demo")
         texts = _texts(Path(name) / "demo")
         figures = {each: _figures(Path(name), model, texts) for each, model in models.items()}
+        of_x = _super_figures(Path(name), texts)
     golden = {
         "made_by": "tests/goldens/make_packed_llama_cpp_goldens.py",
         "versions": {each: importlib.metadata.version(each) for each in ("llama-cpp-python", "gguf", "numpy")},
         "machine": f"{platform.machine()}: {llama_cpp.llama_print_system_info().decode()}",
         "nmse": figures,
+        "nmse_of_x": of_x,
         "tokens": texts,
     }
     _FILE.write_text(json.dumps(golden, separators=(",", ":")).replace("],[", "],\n[") + "\n")

@@ -56,6 +56,14 @@ def packed_models(directory: Path) -> dict[str, PackedModel]:
     }
 
 
+def super_block_model() -> PackedModel:
+    """The larger model with feed-forward layers of whole super-blocks: 768 inputs."""
+    llama = CASES["llama_gqa"]
+    config = {**llama.config, **_SIZES, "intermediate_size": 768}
+    weights = {key: _weight(key, shape) for key, shape in weight_shapes(config).items()}
+    return PackedModel(dataclasses.replace(llama, name="super-blocks", config=config), weights)
+
+
 def _weight(key: str, shape: tuple[int, ...]) -> np.ndarray:
     if len(shape) == 1:
         return np.ones(shape, np.float32)

@@ -1,6 +1,7 @@
 """Packed GGUF files of every architecture: matrices stay the blocks that they are, whatever they are fused with."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,13 +9,13 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType
 
-from lang_core import ENCODINGS, QUANTIZED
+from lang_core import ENCODINGS, QUANTIZED, WeightSource
 from tests.goldens.cases import GoldenCase
 from tests.goldens.gguf_cases import GGUF_CASES
 from tests.goldens.gguf_files import write_gguf
-from transformer_core import pack_weights
+from transformer_core import keep_packed, pack_weights
 from transformer_core.checkpoints import DequantizedWeights, PackedWeights
-from transformer_core.models import DecoderLM, weights_of
+from transformer_core.models import DecoderLM, stored_encodings, weights_of
 from transformer_core.models.gguf import GgufModel
 
 # The first case of each architecture, in sizes of whole blocks.
@@ -27,11 +28,11 @@ _SIZES: Final = {
 _DEQUANTISED: Final = {"gpt2": {"embed_positions"}, "mixtral": {"experts", "gate"}, "qwen3_moe": {"experts", "gate"}}
 
 
-def _case(name: str) -> GoldenCase:
+def _case(name: str, given: Mapping[str, int] = _SIZES) -> GoldenCase:
     case = _FAMILIES[name]
-    sizes: dict[str, Any] = {key: size for key, size in _SIZES.items() if case.config.get(key) is not None}
+    sizes: dict[str, Any] = {key: size for key, size in given.items() if case.config.get(key) is not None}
     if name == "gpt2":
-        sizes["n_inner"] = _SIZES["n_inner"]
+        sizes["n_inner"] = given["n_inner"]
     return dataclasses.replace(case, config={**case.config, **sizes})
 
 
@@ -43,15 +44,43 @@ def test_every_matrix_stays_as_it_is(name: str, encoding: Any, tmp_path: Path) -
     with GgufModel(tmp_path / "model.gguf") as file:
         whole, packed = DecoderLM(file.config()), DecoderLM(file.config())
         pack_weights(packed, encoding, packed.dtype)
-        expected, found = weights_of(whole, file), weights_of(packed, file)
-        assert isinstance(found, PackedWeights)
-        exact, left = DequantizedWeights(found), set[str]()
-        for path, parameter in packed.named_parameters():
-            if parameter.encoding is not None:
-                assert found.kept(path), path
-            elif found.encoding(path) is not None:
-                left.add(path)
-            np.testing.assert_array_equal(exact.read(path), expected.read(path), err_msg=path)
+        _check_kept(name, weights_of(packed, file), weights_of(whole, file), packed)
+
+
+def _check_kept(name: str, found: WeightSource, expected: WeightSource, packed: DecoderLM) -> None:
+    """What is packed has the file's bytes, and says what they unpack to; what is not, is known."""
+    assert isinstance(found, PackedWeights)
+    exact, left = DequantizedWeights(found), set[str]()
+    for path, parameter in packed.named_parameters():
+        if parameter.encoding is not None:
+            assert found.kept(path), path
+        elif found.encoding(path) is not None:
+            left.add(path)
+        np.testing.assert_array_equal(exact.read(path), expected.read(path), err_msg=path)
     kinds = _DEQUANTISED.get(name, set())
     assert all(kinds & set(path.split(".")) for path in left), left
     assert all(any(each in path.split(".") for path in left) for each in kinds), left
+
+
+_SUPER_SIZES: Final = {
+    "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 16,
+    "moe_intermediate_size": 256, "n_embd": 256, "n_inner": 512,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _FAMILIES)
+def test_every_super_block_stays_as_it_is(name: str, tmp_path: Path) -> None:
+    """Matrices of two encodings, as the parity of their names' sums says."""
+
+    def kind(key: str, shape: tuple[int, ...]) -> GGMLQuantizationType | None:
+        if shape[-1] % 256:
+            return None
+        return GGMLQuantizationType.Q4_K if sum(key.encode()) % 2 else GGMLQuantizationType.Q6_K
+
+    write_gguf(tmp_path / "model.gguf", _case(name, _SUPER_SIZES), pack=kind)
+    with GgufModel(tmp_path / "model.gguf") as file:
+        whole, packed = DecoderLM(file.config()), DecoderLM(file.config())
+        keep_packed(packed, stored_encodings(packed, file), packed.dtype)
+        _check_kept(name, weights_of(packed, file), weights_of(whole, file), packed)
+        kinds = {each.encoding.name for _, each in packed.named_parameters() if each.encoding is not None}
+        assert kinds == {"q4_k", "q6_k"}

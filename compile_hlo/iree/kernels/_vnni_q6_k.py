@@ -58,19 +58,8 @@ def q6_k_panel(sizes: Sizes, encoding: Encoding) -> Panel:
         ],
     )
     span = sizes.chunk * BLOCK
-    numbers = [
-        2,
-        4,
-        8,
-        64,
-        128,
-        2 * ROWS,
-        BLOCK_WORDS,
-        encoding.block_bytes,
-        sizes.chunk // SUPER_BLOCKS,
-        *Q6_K_NUMBERS,
-    ]
-    numbers += [*(ROWS * number for number in range(16)), *(span * t for t in range(TOKENS))]
+    numbers = [2, 4, SUPER_BLOCKS, 64, 128, 2 * ROWS, BLOCK_WORDS, encoding.block_bytes, sizes.chunk // SUPER_BLOCKS]
+    numbers += [*Q6_K_NUMBERS, *(ROWS * number for number in range(16)), *(span * t for t in range(TOKENS))]
     return Panel(
         numbers,
         before,
