@@ -30,7 +30,7 @@ _SIZES: Final = {
     "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "head_dim": 64, "num_key_value_heads": 2,
 }  # fmt: skip
 _STORED: Final[dict[str, Any]] = {"sequence": 8, "max_sequence": 40, "quantize": "stored"}
-_STEPS: Final = 24
+_STEPS: Final = 16
 
 
 def _case() -> GoldenCase:
@@ -104,6 +104,17 @@ def test_another_encoding_says_how_to_keep_them(file: Path, tmp_path: Path, capf
     assert "quantised a second time; --quantize=stored keeps those of q4_k, q6_k packed\n" in capfd.readouterr().err
 
 
+def test_layers_of_different_encodings_are_lowered_alike(file: Path, tmp_path: Path) -> None:
+    """Buffered and streamed; each encoding of a layer is a function of its own."""
+    streamed, buffered = (
+        (export(file, tmp_path / how, targets=(), lowering=how, **_STORED) / "module.mlir").read_bytes()
+        for how in ("streaming", "buffered")
+    )
+    assert streamed == buffered
+    for name in (b"packed_linear.q4_k.f32.1x256x512", b"packed_linear.q6_k.f32.1x256x512"):
+        assert streamed.count(b"func.func private @" + name + b"(") == 1
+
+
 def test_inspect_names_the_encodings(bundle: Path) -> None:
     found = facts(Bundle(bundle), hashes=False)
     assert set(found["parameters"]["dtypes"]) == {"q4_k", "q6_k", "f32"}
@@ -120,7 +131,7 @@ def test_compare_holds_the_bundle_to_the_eager_context(bundle: Path) -> None:
 
 
 def test_tokens_are_the_eager_contexts(bundle: Path) -> None:
-    prompt = [67, 81, 2, 81, 47, 52, 63, 28, 98, 5]  # no token after it is as likely as another
+    prompt = [6, 79, 64, 55, 80, 24, 87, 33, 97, 32]  # no token after it is nearly as likely as another
     _, points = model_of(Bundle(bundle))
     prefill, decode = (next(each for each in points if each.name == name) for name in ("prefill", "decode"))
     with ArchiveWeights(bundle / ARCHIVE) as weights:
