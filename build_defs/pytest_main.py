@@ -41,7 +41,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
     Args:
         argv: test files and further pytest flags.
-        environ: the environment; Bazel's XML_OUTPUT_FILE and TESTBRIDGE_TEST_ONLY are used.
+        environ: the environment; Bazel's XML_OUTPUT_FILE, TESTBRIDGE_TEST_ONLY and TEST_TMPDIR are used.
 
     Returns:
         pytest's exit code; 1 also where a named file holds no test. Under a filter, a target none of
@@ -50,6 +50,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     # Hypothesis then draws the same examples every time and has no deadlines: a result that Bazel keeps must
     # not depend on chance.
     os.environ.setdefault("CI", "true")
+    # Mesa keeps compiled shaders below the home folder, and complains on stderr where it may not write there.
+    if folder := environ.get("TEST_TMPDIR"):
+        os.environ.setdefault("MESA_SHADER_CACHE_DIR", folder)
     # Plugins that happen to be installed beside the host's Python have no say here.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     collected = _EveryFileCollects([a for a in argv if a.endswith(".py")])

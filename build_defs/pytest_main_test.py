@@ -73,3 +73,11 @@ def test_bazels_report_is_written(tmp_path: Path) -> None:
 def test_hypothesis_draws_the_same_examples_every_time() -> None:
     """This test itself runs under pytest_main."""
     assert hypothesis.settings().derandomize
+
+
+def test_mesa_keeps_its_shaders_in_the_tests_own_folder(tmp_path: Path) -> None:
+    asked = "import os\ndef test_it(): assert os.environ['MESA_SHADER_CACHE_DIR'] == "
+    own, given = (f"{asked}{str(folder)!r}\n" for folder in (tmp_path, "/elsewhere"))
+    assert run_main(tmp_path, {"a_test.py": own}, TEST_TMPDIR=str(tmp_path)).returncode == 0
+    elsewhere = {"TEST_TMPDIR": str(tmp_path), "MESA_SHADER_CACHE_DIR": "/elsewhere"}
+    assert run_main(tmp_path, {"a_test.py": given}, **elsewhere).returncode == 0

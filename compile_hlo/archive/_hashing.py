@@ -80,7 +80,9 @@ class FollowingHash:
         block = memoryview(bytearray(_BLOCK))
         try:
             if sys.platform == "linux":  # where this sets the thread's priority: the writer goes first
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+                mine = threading.get_native_id()
+                # A process that is nicer already may not be made less so: the system refuses that to a user.
+                os.setpriority(os.PRIO_PROCESS, mine, max(_NICE, os.getpriority(os.PRIO_PROCESS, mine)))
             done = self._done
             while (stop := self._wait(done)) > done:
                 while done < stop and not self._cancelled:
