@@ -12,8 +12,8 @@ from tests.emission._device_cases import Limit
 # Every case on every device takes half an hour of two cores; TAPELINE_ONNX=all asks for it.
 EVERYTHING: Final = os.environ.get("TAPELINE_ONNX") == "all"
 # How many cases of an op run, spread over all of them in the order of their names: the devices differ in speed.
-_OF_AN_OP: Final = {"local-task": 3, "local-sync": 3}
-_OF_ATTENTION: Final = {"local-task": 40, "local-sync": 40}
+_OF_AN_OP: Final = {"local-task": 2, "local-sync": 2}
+_OF_ATTENTION: Final = {"local-task": 20, "local-sync": 20}
 
 # Of IREE 3.13: in each of these the compiler refuses the module.
 LIMITS: Final = (

@@ -1,6 +1,11 @@
-"""What devices run: every op in f32, i32 and bf16, a selection in the other dtypes; and what they cannot run."""
+"""What devices run: every op in f32, i32 and bf16, a selection in the other dtypes; and what they cannot run.
+
+Compiling takes the time, a quarter of all tests'. So a selection in i32 and bf16 too is what runs without
+TAPELINE_LONG=1 in the environment.
+"""
 
 import dataclasses
+import os
 import re
 from typing import Final
 
@@ -27,6 +32,13 @@ def is_run(case: Case) -> bool:
 
 
 DEVICE_CASES: Final = (*(case for case in CASES if is_run(case)), *FUSION_CASES, *PACKED_CASES, *ATTENTION_CASES)
+_IN_F32: Final = frozenset(case.op for case in CASES if case.dtype.name == "f32")
+_PLAIN: Final = frozenset(case.name for case in CASES if case.dtype.name != "f32" and case.op in _IN_F32)
+
+
+def is_sampled(case: Case) -> bool:
+    """Whether devices run the case without TAPELINE_LONG, too."""
+    return bool(os.environ.get("TAPELINE_LONG")) or case.name not in _PLAIN or _SELECTED.match(case.name) is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Every import of every file of the tree keeps to the layer table."""
 
+import functools
 import sys
 
 import pytest
@@ -14,6 +15,7 @@ MODULES = frozenset(module_name(path) for path in FILES)
 TESTONLY = frozenset(src for target in targets_of(ROOT) if target.testonly for src in target.srcs)
 
 
+@functools.cache
 def imports(path: str) -> list[Import]:
     return imports_of((ROOT / path).read_text(), MODULES)
 

@@ -1,5 +1,6 @@
 """Runs collected tests again and again in this process, which pytest alone does not do."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -115,6 +116,7 @@ class _Plugin:
 
 def with_tests(main: Callable[[Runner], None], files: Iterable[str] = FILES) -> int:
     """Collects the tests of the files and calls ``main`` with them; returns pytest's exit code."""
+    os.environ["TAPELINE_LONG"] = "1"  # all their cases
     arguments = ["-p", "no:terminal", "-p", "no:faulthandler", "-p", "no:cacheprovider", "--import-mode=importlib"]
     # As in build_defs/pytest_main.py: folders above a test may lack their __init__.py, or have one of Bazel's making.
     arguments += ["-o", "consider_namespace_packages=true"]
