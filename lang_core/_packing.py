@@ -18,7 +18,9 @@ from lang_core._spec import TensorSpec
 from lang_core._unpackers import unpack_q4_0, unpack_q4_k, unpack_q6_k, unpack_q8_0
 
 BLOCK: Final = 32  # elements of a block of what packed weights are multiplied with
-_GROUP: Final = 4096  # blocks that are packed at a time: what is computed of them stays in a core's cache
+_GROUP: Final = (
+    4096  # blocks of 32 that are made or unpacked at a time: what is computed of them stays in a core's cache
+)
 
 _Array = np.ndarray[Any, Any]
 
@@ -83,8 +85,12 @@ class Encoding:
         """f32 [.., K] of i8 [.., K / block * block_bytes]: what the gguf package gives, bit for bit."""
         leading, count = packed.shape[:-1], packed.shape[-1] // self.block_bytes
         blocks = np.ascontiguousarray(packed).view(np.uint8).reshape(-1, self.block_bytes)
+        weights = np.empty((len(blocks), self.block), np.float32)
+        group = _GROUP * BLOCK // self.block
         with np.errstate(invalid="ignore", over="ignore"):  # an infinite scale, and 0
-            return self.unpacker(blocks).reshape(*leading, count * self.block)
+            for start in range(0, len(blocks), group):
+                weights[start : start + group] = self.unpacker(blocks[start : start + group])
+        return weights.reshape(*leading, count * self.block)
 
 
 Q8_0: Final = Encoding("q8_0", 32, 34, 8, unpack_q8_0, BYTES)

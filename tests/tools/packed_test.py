@@ -80,6 +80,18 @@ def test_memory_is_what_was_predicted_and_does_not_grow(quantize: str, tmp_path:
     assert peaks[0] == peaks[1] < 32 << 20
 
 
+def test_memory_of_verification_is_what_was_predicted(tmp_path: Path) -> None:
+    """In 16 bits every weight is unpacked once, one at a time: here at most 32 MiB."""
+    write_random_llama(tmp_path / "model", LlamaSizes(2, 512, 1024, 8, 4, 16384), as_dtype("bf16"))
+    sizes = {"sequence": 8, "dtype": "bf16", "quantize": "q4_0"}
+    bundle = export(
+        tmp_path / "model", tmp_path / "bundle", targets=(target_of_device("local-task"),), verify="iree", **sizes
+    )
+    report = json.loads((bundle / "report.json").read_text())
+    found, bound = (report[each]["peak_anonymous_bytes"]["verify"] for each in ("actual", "predicted"))
+    assert found <= bound < 160 << 20
+
+
 @pytest.mark.parametrize("weights", ["external", "inline"])
 def test_a_weight_that_no_block_holds(weights: str, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"

@@ -21,8 +21,9 @@ _LEAST_CHUNK_BYTES: Final = _MIB // 4
 _UNPACKING: Final = 3
 _KEPT: Final = 256 * _MIB
 
-# While rows are quantised: 4 MiB of them in f32, what is computed of some of their blocks, and NumPy's buffers.
-_PACKING: Final = 10 * _MIB
+# While rows are quantised: 4 MiB of them in f32, what is computed of some of their blocks, NumPy's buffers, and what
+# the allocator keeps of those.
+_PACKING: Final = 14 * _MIB
 
 
 def chunk_bytes(budget: int | None) -> int:
@@ -101,7 +102,13 @@ def kept_bytes(options: ExportOptions, lowered: LoweredModule, weights: WeightSo
 
 
 def _widened_bytes(spec: TensorSpec, weights: WeightSource, path: str) -> int:
-    """What the eager context copies of a weight: one in another dtype, one that NumPy multiplies in f32, or packed."""
+    """What the eager context copies of a weight: one in another dtype, one that NumPy multiplies in f32, or packed.
+
+    What the bundle has packed is unpacked for the results in f32 of the same weights.
+    """
+    if isinstance(weights, PackedWeights) and weights.packing(path) is not None:
+        made = 0 if weights.kept(path) else weights.spec(path).nbytes + _PACKING
+        return made + 4 * weights.unpacked_spec(path).size
     copied = (
         4 * spec.size if spec.dtype.itemsize == 2 else spec.nbytes if weights.spec(path).dtype is not spec.dtype else 0
     )

@@ -112,11 +112,16 @@ class PackedWeights:
         rows = max(1, _ELEMENTS_AT_ONCE // self._source.spec(key).shape[1])
         for first in range(start, stop, rows):
             last = min(stop, first + rows)
-            with np.errstate(over="ignore"):  # an f64 that becomes infinite is named below
-                floats = self._source.read_rows(key, first, last).astype(np.float32, copy=False)
+            floats = self._floats(key, first, last)
             self._check_range(key, encoding, quantizer.largest, first, floats)
             made[first - start : last - start] = encoding.pack(floats)
+            del floats  # before the next rows are read
         return made
+
+    def _floats(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows in f32; an f64 that becomes infinite is named by those who ask."""
+        with np.errstate(over="ignore"):
+            return self._source.read_rows(key, start, stop).astype(np.float32, copy=False)
 
     def _check_range(self, key: str, encoding: Encoding, largest: float, first: int, rows: np.ndarray) -> None:
         if rows.max() <= largest and rows.min() >= -largest:  # neither is true of NaN

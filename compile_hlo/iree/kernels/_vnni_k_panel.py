@@ -68,6 +68,7 @@ def turned_scales(lanes: range, scratch: str, sizes: Sizes, tag: str) -> list[st
 
 
 def x_scale(t: int, tag: str, blocks: int) -> list[str]:
+    """``%xs<t>`` f32, the scale of a token's block ``%of_row``, and the same on all lanes; there are so many scales."""
     return [
         f"%s{t} = arith.addi %{tag}_srow{t}, %of_row : index",
         f"%xs{t} = memref.load %scale[%s{t}] : memref<{blocks}xf32>",
