@@ -13,6 +13,8 @@ from compile_hlo.iree._devices import DEVICES, available
 from compile_hlo.iree._targets import target_of_device
 
 _SHARED: Final = {"local-task": ("local-task", "local-sync")}
+# Executables, by text, target and name.
+_MADE: Final[dict[tuple[str, str, str], bytes]] = {}
 
 
 def sharing(device: str) -> tuple[str, ...]:
@@ -21,14 +23,16 @@ def sharing(device: str) -> tuple[str, ...]:
 
 
 def device_params(*, shared: bool = False) -> list[object]:
-    """Returns a pytest parameter per device: that of TAPELINE_DEVICE, or all; absent ones skip and say why.
+    """Returns a pytest parameter per device: that of TAPELINE_DEVICE and those that share with it, or all.
+
+    Absent ones skip and say why. So what ``compiled`` made for one device is there for those that share with it.
 
     Args:
         shared: leave those out that ``sharing`` has beside another one.
     """
     asked = os.environ.get("TAPELINE_DEVICE")
     beside = {other for device in DEVICES for other in sharing(device)[1:]} if shared else set[str]()
-    names = (asked,) if asked else [name for name in DEVICES if name not in beside]
+    names = [name for name in (sharing(asked) if asked else DEVICES) if name == asked or name not in beside]
     return [
         pytest.param(name, marks=() if available(name)[0] else pytest.mark.skip(reason=available(name)[1]))
         for name in names
@@ -36,11 +40,15 @@ def device_params(*, shared: bool = False) -> list[object]:
 
 
 def compiled(text: str, device: str, folder: Path, name: str = "m") -> Path:
-    """Writes a module's text and compiles it for a device; returns the .vmfb."""
+    """Writes a module's text and compiles it for a device, once in a process; returns the .vmfb."""
     source = folder / f"{name}.mlir"
     source.write_text(text)
-    output = folder / f"{name}.{device}.vmfb"
-    compile_module(source, output, target_of_device(device))
+    output, key = folder / f"{name}.{device}.vmfb", (text, target_of_device(device), name)
+    if key in _MADE:
+        output.write_bytes(_MADE[key])
+    else:
+        compile_module(source, output, key[1])
+        _MADE[key] = output.read_bytes()
     return output
 
 
