@@ -1,10 +1,13 @@
 """Emission of sums of products."""
 
+import math
+
 from compile_dag import Node, Value
+from compile_hlo.emit._calls import call_helper
 from compile_hlo.emit._elementwise import low_bits
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import DType, TensorSpec, f32, i32, i64, u8
+from lang_core import DType, TensorSpec, bf16, f16, f32, i32, i64, u8
 
 
 @emits("dot_general")
@@ -16,6 +19,9 @@ def _dot_general(e: Emitter, node: Node) -> None:
     wide = TensorSpec(result.shape, f32 if dtype.itemsize == 2 else dtype)
     if not all(x.shape[axis] for axis in x_contract):  # a sum of nothing; the reference interpreter fails on it
         e.alias(node, e.constant(dtype.numpy.type(0), result))
+        return
+    if _is_linear(x, y, node):
+        e.alias(node, _linear(e, x, y, result))
         return
     batching = f"batching_dims = {integers(x_batch)} x {integers(y_batch)}, " if x_batch else ""
     left, right, operand = _operand(e, x, dtype), _operand(e, y, dtype), dtype if x.dtype is u8 else x.dtype
@@ -32,6 +38,37 @@ def _dot_general(e: Emitter, node: Node) -> None:
         f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : ({kinds}) -> {tensor_type(wide)}"
     )
     e.alias(node, e.convert(name, wide, dtype))
+
+
+def _is_linear(x: Value, y: Value, node: Node) -> bool:
+    """Whether this is ``x [.., K] @ y [N, K].T`` in 16 bits, as layers compute it: what targets may have kernels for."""
+    axes, kinds = ((x.spec.ndim - 1,), (1,), (), ()), (x.dtype, node.attributes[4])
+    return (
+        y.spec.ndim == 2
+        and node.attributes[:4] == axes
+        and y.dtype is x.dtype
+        and kinds[0] in (bf16, f16)
+        and kinds[1] in (x.dtype, f32)
+    )
+
+
+def _linear(e: Emitter, x: Value, y: Value, result: TensorSpec) -> str:
+    """A helper function's call, for x as a matrix."""
+    rows, (outputs, columns) = math.prod(x.shape[:-1]), y.shape
+    flat, made = TensorSpec((rows, columns), x.dtype), TensorSpec((rows, outputs), result.dtype)
+    given = [(e.reshape(e.name(x), x.spec, flat.shape), flat), (e.name(y), y.spec)]
+    case = f"{x.dtype.name}.{result.dtype.name}.{rows}x{outputs}x{columns}"
+    wide = TensorSpec(made.shape, f32)
+
+    def body(inner: Emitter) -> list[str]:
+        product = inner.new(
+            f"stablehlo.dot_general %a0, %a1, contracting_dims = [1] x [1] : "
+            f"({tensor_type(flat)}, {tensor_type(y.spec)}) -> {tensor_type(wide)}"
+        )
+        return [inner.convert(product, wide, made.dtype)]
+
+    found = call_helper(e, "linear", case, given, (made,), body)
+    return e.reshape(found, made, result.shape)
 
 
 def _operand(e: Emitter, value: Value, dtype: DType) -> str:

@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 from compile_hlo.emit._types import symbol
 
 Write = Callable[[str], object]
-Helper = Literal["block_quantize", "packed_linear", "cached_attention"]
+Helper = Literal["block_quantize", "packed_linear", "linear", "cached_attention"]
 _HELPERS: Final = frozenset(get_args(Helper))
 
 

@@ -13,19 +13,25 @@ from compile_hlo.iree.kernels._vector import vector_kernel
 from compile_hlo.iree.kernels._vnni_matmul import matmul_kernel
 from compile_hlo.iree.kernels._vnni_matvec import fits_matvec, matvec_kernel
 from compile_hlo.iree.kernels._vnni_panel import ROWS
+from compile_hlo.iree.kernels._wide_matmul import PANEL_ROWS, wide_matmul_kernel
+from compile_hlo.iree.kernels._wide_matvec import STEP, wide_matvec_kernel
 from lang_core import BLOCK, Encoding, encoding_named
 
 _QUANTIZE: Final = re.compile(r"block_quantize\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<columns>\d+)")
-_LINEAR: Final = re.compile(
+_PACKED: Final = re.compile(
     r"packed_linear\.(?P<encoding>\w+)\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<outputs>\d+)x(?P<columns>\d+)"
 )
+_WIDE: Final = re.compile(r"linear\.(?P<dtype>\w+)\.(?P<result>\w+)\.(?P<rows>\d+)x(?P<outputs>\d+)x(?P<columns>\d+)")
 _ATTENTION: Final = re.compile(
     r"cached_attention\.(?P<dtype>\w+)\.(?P<sizes>\d+(?:x\d+){7})\.(?P<scale>m?0x[\da-fmp.]+)"
 )
 _HEAD: Final = re.compile(r"  func\.func private @(?P<name>[\w.]+)\((?P<arguments>.*)\) -> \((?P<results>.*)\) \{\n")
 _DTYPE: Final = re.compile(r"(?:bf|f|i)\d+>$")
 _END: Final = "  }\n"
-_VNNI: Final = frozenset({"avx512f", "avx512bw", "avx512vl", "avx512_vnni"})
+_FMA: Final = frozenset({"avx2", "fma", "f16c"})
+_AVX512: Final = _FMA | {"avx512f", "avx512bw", "avx512vl"}
+_VNNI: Final = _AVX512 | {"avx512_vnni"}
+_BF16: Final = _AVX512 | {"avx512_bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +40,21 @@ class CpuKernels:
 
     Attributes:
         vnni: whether those for AVX-512 VNNI.
+        bf16: whether those for AVX512_BF16.
+        avx512: whether those for AVX-512.
+        fma: whether those for AVX2 with FMA and F16C.
     """
 
     vnni: bool = False
+    bf16: bool = False
+    avx512: bool = False
+    fma: bool = False
 
     @staticmethod
     def of(features: Iterable[str]) -> "CpuKernels":
         """Those for a CPU with these features, as /proc/cpuinfo calls them."""
-        return CpuKernels(_VNNI.issubset(features))
+        here = frozenset(features)
+        return CpuKernels(here >= _VNNI, here >= _BF16, here >= _AVX512, here >= _FMA)
 
     def kernel(self, function: str) -> Kernel | None:
         """The kernel for a helper function; None where the compiler's code is to be taken."""
@@ -55,13 +68,27 @@ class CpuKernels:
                 tuple(map(int, found["sizes"].split("x"))),
                 float.fromhex(found["scale"].replace("m", "-")),
             )
-        found = _LINEAR.fullmatch(function)
+        found = _WIDE.fullmatch(function)
+        if found is not None:
+            sizes = int(found["rows"]), int(found["outputs"]), int(found["columns"])
+            return self._wide(*sizes, found["dtype"], found["result"])
+        found = _PACKED.fullmatch(function)
         if found is None:
             return None
         sizes = int(found["rows"]), int(found["outputs"]), int(found["columns"])
-        return self._linear(*sizes, encoding_named(found["encoding"]), found["dtype"])
+        return self._packed(*sizes, encoding_named(found["encoding"]), found["dtype"])
 
-    def _linear(self, rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
+    def _wide(self, rows: int, outputs: int, columns: int, kind: str, result: str) -> Kernel | None:
+        pairs = self.bf16 and kind == "bf16"
+        if columns % STEP:
+            return None
+        if rows == 1:
+            return wide_matvec_kernel(outputs, columns, (kind, result), pairs=pairs) if self.fma else None
+        if self.avx512 and outputs % PANEL_ROWS == 0:
+            return wide_matmul_kernel(rows, outputs, columns, kind, pairs=pairs)
+        return None
+
+    def _packed(self, rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
         kind = dtype if dtype in ("bf16", "f16") else "f32"
         if self.vnni and rows == 1 and fits_matvec(columns, encoding):
             return matvec_kernel(outputs, columns, encoding, kind)

@@ -136,6 +136,12 @@ def loaded(name: str, place: str, buffer: Buffer) -> list[str]:
     ]
 
 
+def scratch(name: str, kind: str) -> str:
+    """A line that makes ``%<name>``, a memref on the stack; registers of it lie on a line of the cache each."""
+    properties = "alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>"
+    return f'%{name} = "memref.alloca"() <{{{properties}}}> : () -> {kind}'
+
+
 def own_rows(each: int, total: int) -> str:
     """``%first`` and ``%end``: those of a workgroup that has ``each`` of ``total``."""
     return f"""\

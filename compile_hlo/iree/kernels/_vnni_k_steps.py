@@ -23,8 +23,8 @@ _ZEROS = "%zeros = arith.constant dense<0> : vector<16xi32>"
 _CHUNKS = range(4)
 
 
-def q4_k_steps(columns: int) -> Steps:
-    """Of Q4_K."""
+def q4_k_steps(columns: int, w: str) -> Steps:
+    """Of Q4_K, a weight of type ``w``."""
     q4_k, eight = encoding_named("q4_k"), "vector<8xf32>"
     before = [*Q4_K_BEFORE, _ZEROS, f"%k_none = arith.constant dense<0.0> : {eight}"]
     whole = listed(range(16))
@@ -52,8 +52,8 @@ def q4_k_steps(columns: int) -> Steps:
     return Steps(q4_k.block, q4_k.block_bytes, (8, *Q4_K_NUMBERS, 64, 128, 192), before, of_x, of_row)
 
 
-def q6_k_steps(columns: int) -> Steps:
-    """Of Q6_K, whose integers are 32 above their values."""
+def q6_k_steps(columns: int, w: str) -> Steps:
+    """Of Q6_K, a weight of type ``w``, whose integers are 32 above their values."""
     q6_k = encoding_named("q6_k")
     before = [*Q6_K_BEFORE, _ZEROS, "%k_above = arith.constant dense<32> : vector<64xi8>"]
     twice = listed([each for block in range(8) for each in (block, block)])

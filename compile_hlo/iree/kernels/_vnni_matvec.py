@@ -10,12 +10,12 @@ from typing import Final
 from compile_hlo.iree.kernels._packed_row import packed_buffers, wanted_workgroups
 from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, indented, own_rows, share, stored
 from compile_hlo.iree.kernels._vnni_k_steps import q4_k_steps, q6_k_steps
-from compile_hlo.iree.kernels._vnni_steps import Steps, pair_steps
+from compile_hlo.iree.kernels._vnni_steps import Steps, block_steps
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "avx512-vnni-matvec"
-_TOGETHER: Final = 4  # rows
-_AHEAD: Final = 2  # groups of rows
+_TOGETHER: Final = 1  # rows
+_AHEAD: Final = 6  # groups of rows
 _LINE: Final = 64  # bytes that memory gives at once
 
 
@@ -28,7 +28,7 @@ def matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str) ->
     """q i8 [columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs]; see ``fits_matvec``."""
     buffers = packed_buffers(1, outputs, columns, encoding, dtype)
     make = {"q4_k": q4_k_steps, "q6_k": q6_k_steps}.get(encoding.name)
-    steps = pair_steps(columns, encoding) if make is None else make(columns)
+    steps = block_steps(columns, encoding) if make is None else make(columns)
     row_bytes = columns // encoding.block * encoding.block_bytes
     each, workgroups = share(outputs, _TOGETHER, wanted_workgroups(outputs, columns, encoding))
     numbers = [1, steps.width, steps.row_bytes, row_bytes, columns // steps.width, each, outputs, *range(_TOGETHER + 1)]

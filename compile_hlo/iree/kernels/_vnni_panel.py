@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compile_hlo.iree.kernels._text import listed
+from compile_hlo.iree.kernels._turn import turned
 from lang_core import BLOCK
 
 ROWS: Final = 16  # of W in a panel
@@ -127,20 +128,8 @@ def transposed(rows: Sequence[str], tag: str = "") -> tuple[list[str], list[str]
         kinds = f"{_WORDS_OF_ROW}, {_WORDS_OF_ROW}"
         lines.append(f"{name} = vector.shuffle {rows[i]}, {rows[i + 8]} {listed(range(16))} : {kinds}")
         now.append(name)
-    for stage, bit in enumerate((1, 2, 4)):
-        made = list(now)
-        for i in range(WORDS):
-            if i & bit:
-                continue
-            a, b = now[i], now[i | bit]
-            # Lane c of the other operand is number 16 + c.
-            low = [c if not c & bit else 16 + (c ^ bit) for c in range(16)]
-            high = [(c | bit) if not c & bit else 16 + c for c in range(16)]
-            for place, mask in ((i, low), (i | bit, high)):
-                made[place] = f"%turn{tag}{stage}_{place}"
-                lines.append(f"{made[place]} = vector.shuffle {a}, {b} {listed(mask)} : vector<16xi32>, vector<16xi32>")
-        now = made
-    return now, lines
+    words, more = turned(now, (1, 2, 4), "i32", f"turn{tag}")
+    return words, lines + more
 
 
 def panel_stores(words: Sequence[str], sizes: Sizes, tag: str = "") -> list[str]:

@@ -1,9 +1,11 @@
-"""What a matvec with VNNI does at each step along its rows; here for blocks of 32: a pair of them fills a register.
+"""What a matvec with VNNI does at each step along its rows; here for blocks of 32, four at a time.
 
-``vpdpbusd`` multiplies the 64 bytes and sums four at a time; a product with f32 scales follows.
+``vpdpbusd`` multiplies 64 bytes and sums four at a time; a product with f32 scales follows. What is done for each weight
+is what counts: two cores of an EPYC took 12 ms of a Q4_0 step for 44 instructions per four blocks, less than the memory
+takes for 22 (docs/benchmarks.md).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compile_hlo.iree.kernels._packed_row import half, unsigned_offset, unsigned_pair
@@ -22,8 +24,7 @@ class Steps:
         numbers: index constants that its lines need.
         before: lines ahead of all loops.
         of_x: lines that load x from ``%x_at`` on.
-        of_row: lines for row r, of a weight of this type, whose part begins at ``%at<r>``: ``%next<r>`` of ``%sum<r>``,
-            both vector<16xf32>.
+        of_row: lines for a row whose part begins at ``%at``: ``%next`` of ``%sum``, both vector<16xf32>.
     """
 
     width: int
@@ -31,44 +32,137 @@ class Steps:
     numbers: Sequence[int]
     before: Sequence[str]
     of_x: Sequence[str]
-    of_row: Callable[[int, str], list[str]]
+    of_row: Sequence[str]
 
 
-def pair_steps(columns: int, encoding: Encoding) -> Steps:
-    """Of Q8_0 and Q4_0."""
-    size, lanes = encoding.block_bytes, listed([0] * 8 + [1] * 8)
+def block_steps(columns: int, encoding: Encoding, w: str) -> Steps:
+    """Of Q8_0 and Q4_0, a weight of type ``w``: four blocks at a time, or two where they do not divide a row."""
+    blocks = 2 if columns % (4 * BLOCK) else 4
+    if blocks == 4 and encoding.bits == 4:
+        integers_of_x, of_row = _quad_of_x(columns), _quad_of_row(w)
+    else:
+        integers_of_x, of_row = _pairs_of_x(columns, blocks), _pairs_of_row(blocks, encoding, w)
+    few = f"vector<{blocks}xi32>"
     before = [
         f"%flip = arith.constant dense<{unsigned_offset(encoding) - 256 * (encoding.bits == 8)}> : vector<64xi8>",
         "%nibble = arith.constant dense<15> : vector<32xi8>",
         "%four = arith.constant dense<4> : vector<32xi8>",
-        "%zeros = arith.constant dense<0> : vector<16xi32>",
+        "%nibbles = arith.constant dense<15> : vector<64xi8>",
+        "%fours = arith.constant dense<4> : vector<64xi8>",
+        f"%few_zeros = arith.constant dense<0> : {few}",
+        f"%above = arith.constant dense<{encoding.bits - 1}> : {few}",
     ]
-    of_x = [  # the integers, the scales on the lanes of each block, and the correction for unsigned weights
-        f"%xq = vector.load %q[%x_at] : memref<{columns}xi8>, vector<64xi8>",
-        "%scales_at = arith.muli %step, %c2 : index",
-        f"%x_two = vector.load %scale[%scales_at] : memref<{columns // BLOCK}xf32>, vector<2xf32>",
-        f"%x_scale = vector.shuffle %x_two, %x_two {lanes} : vector<2xf32>, vector<2xf32>",
-        f"%offset = {vnni_dot('%zeros', '%flip', '%xq')}",
-        "%minus = arith.subi %zeros, %offset : vector<16xi32>",
+    of_x = [  # the scales, the correction for unsigned weights, and the integers
+        f"%scales_at = arith.muli %step, %c{blocks} : index",
+        f"%x_scales = vector.load %scale[%scales_at] : memref<{columns // BLOCK}xf32>, vector<{blocks}xf32>",
+        f"%totals = vector.load %total[%scales_at] : memref<{columns // BLOCK}xi32>, {few}",
+        f"%offsets = arith.shli %totals, %above : {few}",
+        f"%minus = arith.subi %few_zeros, %offsets : {few}",
+        *integers_of_x,
+    ]
+    size = encoding.block_bytes
+    numbers = [2 * BLOCK, blocks, 8, *(size * block + skip for block in range(blocks) for skip in (0, 2))]
+    return Steps(
+        blocks * BLOCK,
+        blocks * size,
+        numbers,
+        before,
+        of_x,
+        of_row,
+    )
+
+
+def _scales(blocks: int, encoding: Encoding, w: str) -> list[str]:
+    """``%scales``, f32 of each block: its own times that of x. And ``%q<block>``, where its integers are."""
+    size, few, lines = encoding.block_bytes, f"vector<{blocks}xf32>", []
+    for block in range(blocks):
+        name = str(block)
+        lines += [
+            f"%block{name} = arith.addi %at, %c{size * block} : index",
+            f"%q{name} = arith.addi %at, %c{size * block + 2} : index",
+            *half(f"half{name}", f"%block{name}", w),
+            f"%one{name} = vector.extract %half{name}[0] : f16 from vector<1xf16>",
+        ]
+    halves = ", ".join(f"%one{block}" for block in range(blocks))
+    return [
+        *lines,
+        f"%halves = vector.from_elements {halves} : vector<{blocks}xf16>",
+        f"%w_scales = arith.extf %halves : vector<{blocks}xf16> to {few}",
+        f"%scales = arith.mulf %w_scales, %x_scales : {few}",
     ]
 
-    def of_row(r: int, w: str) -> list[str]:
-        lines = [
-            f"%b{r} = arith.addi %at{r}, %c{size} : index",
-            f"%a_q{r} = arith.addi %at{r}, %c2 : index",
-            f"%b_q{r} = arith.addi %b{r}, %c2 : index",
-            *unsigned_pair(encoding, f"%a_q{r}", f"%b_q{r}", f"wq{r}", w),
-            f"%dot{r} = {vnni_dot('%minus', f'%wq{r}', '%xq')}",
-            f"%float{r} = arith.sitofp %dot{r} : vector<16xi32> to vector<16xf32>",
-            *half(f"a_half{r}", f"%at{r}", w),
-            *half(f"b_half{r}", f"%b{r}", w),
-        ]
-        return [
-            *lines,
-            f"%halves{r} = vector.shuffle %a_half{r}, %b_half{r} {lanes} : vector<1xf16>, vector<1xf16>",
-            f"%w_scale{r} = arith.extf %halves{r} : vector<16xf16> to vector<16xf32>",
-            f"%both{r} = arith.mulf %w_scale{r}, %x_scale : vector<16xf32>",
-            f"%next{r} = math.fma %float{r}, %both{r}, %sum{r} : vector<16xf32>",
-        ]
 
-    return Steps(2 * BLOCK, 2 * size, (2, size), before, of_x, of_row)
+def _pairs_of_x(columns: int, blocks: int) -> list[str]:
+    """``%xq<pair>``, and ``%begin<pair>``: the corrections, each on one lane of its block."""
+    few, lines = f"vector<{blocks}xi32>", []
+    for pair in range(blocks // 2):
+        lanes = listed([2 * pair, *[blocks] * 7, 2 * pair + 1, *[blocks] * 7])
+        place = f"%x_at{pair}" if pair else "%x_at"
+        lines += [f"{place} = arith.addi %x_at, %c{2 * BLOCK} : index"] if pair else []
+        lines += [
+            f"%xq{pair} = vector.load %q[{place}] : memref<{columns}xi8>, vector<64xi8>",
+            f"%begin_dot{pair} = vector.shuffle %minus, %few_zeros {lanes} : {few}, {few}",
+        ]
+    return lines
+
+
+def _pairs_of_row(blocks: int, encoding: Encoding, w: str) -> list[str]:
+    """A register of integers per pair of blocks, eight lanes for each."""
+    lines, few = _scales(blocks, encoding, w), f"vector<{blocks}xf32>"
+    for pair in range(blocks // 2):
+        name, before = f"_p{pair}", f"%next_p{pair - 1}" if pair else f"%sum"
+        after = f"%next" if 2 * pair == blocks - 2 else f"%next{name}"
+        lanes = listed([2 * pair] * 8 + [2 * pair + 1] * 8)
+        lines += [
+            *unsigned_pair(encoding, f"%q{2 * pair}", f"%q{2 * pair + 1}", f"wq{name}", w),
+            f"%dot{name} = {vnni_dot(f'%begin_dot{pair}', f'%wq{name}', f'%xq{pair}')}",
+            f"%float{name} = arith.sitofp %dot{name} : vector<16xi32> to vector<16xf32>",
+            f"%by{name} = vector.shuffle %scales, %scales {lanes} : {few}, {few}",
+            f"{after} = math.fma %float{name}, %by{name}, {before} : vector<16xf32>",
+        ]
+    return lines
+
+
+def _quad_of_x(columns: int) -> list[str]:
+    """``%x_low`` and ``%x_high``: the first sixteen of each of four blocks, and the others."""
+    low = [32 * block + i for block in range(4) for i in range(16)]
+    corrections = listed([each for block in range(4) for each in (block, 4, 4, 4)])
+    return [
+        f"%xa = vector.load %q[%x_at] : memref<{columns}xi8>, vector<64xi8>",
+        f"%x_at1 = arith.addi %x_at, %c{2 * BLOCK} : index",
+        f"%xb = vector.load %q[%x_at1] : memref<{columns}xi8>, vector<64xi8>",
+        f"%x_low = vector.shuffle %xa, %xb {listed(low)} : vector<64xi8>, vector<64xi8>",
+        f"%x_high = vector.shuffle %xa, %xb {listed([i + 16 for i in low])} : vector<64xi8>, vector<64xi8>",
+        f"%begin_dot = vector.shuffle %minus, %few_zeros {corrections} : vector<4xi32>, vector<4xi32>",
+    ]
+
+
+def _quad_of_row(w: str) -> list[str]:
+    """The low nibbles of four blocks in one register, the high ones in another: four lanes for each block.
+
+    What is needed is picked from two registers that hold all 72 bytes: scales are words 0, 9, 18 and 27.
+    """
+    words = [9 * block + 1 + i for block in range(3) for i in range(8)] + [32 + 24 + i for i in range(8)]
+    lanes = listed([block for block in range(4) for _ in range(4)])
+    lines = [f"%rest_at = arith.addi %at, %c8 : index"]
+    for name, place in (("first", f"%at"), ("rest", f"%rest_at")):
+        lines += [
+            f"%{name}_bytes = vector.load %w[{place}] : {w}, vector<64xi8>",
+            f"%{name} = vector.bitcast %{name}_bytes : vector<64xi8> to vector<32xi16>",
+        ]
+    return [
+        *lines,
+        f"%halves = vector.shuffle %first, %first [0, 9, 18, 27] : vector<32xi16>, vector<32xi16>",
+        f"%f16 = vector.bitcast %halves : vector<4xi16> to vector<4xf16>",
+        f"%w_scales = arith.extf %f16 : vector<4xf16> to vector<4xf32>",
+        f"%scales = arith.mulf %w_scales, %x_scales : vector<4xf32>",
+        f"%both = vector.shuffle %first, %rest {listed(words)} : vector<32xi16>, vector<32xi16>",
+        f"%quad = vector.bitcast %both : vector<32xi16> to vector<64xi8>",
+        f"%low = arith.andi %quad, %nibbles : vector<64xi8>",
+        f"%high = arith.shrui %quad, %fours : vector<64xi8>",
+        f"%dot = {vnni_dot('%begin_dot', f'%low', '%x_low')}",
+        f"%dots = {vnni_dot(f'%dot', f'%high', '%x_high')}",
+        f"%float = arith.sitofp %dots : vector<16xi32> to vector<16xf32>",
+        f"%by = vector.shuffle %scales, %scales {lanes} : vector<4xf32>, vector<4xf32>",
+        f"%next = math.fma %float, %by, %sum : vector<16xf32>",
+    ]
