@@ -41,15 +41,10 @@ def _dot_general(e: Emitter, node: Node) -> None:
 
 
 def _is_linear(x: Value, y: Value, node: Node) -> bool:
-    """Whether this is ``x [.., K] @ y [N, K].T`` in 16 bits, as layers compute it: what targets may have kernels for."""
-    axes, kinds = ((x.spec.ndim - 1,), (1,), (), ()), (x.dtype, node.attributes[4])
-    return (
-        y.spec.ndim == 2
-        and node.attributes[:4] == axes
-        and y.dtype is x.dtype
-        and kinds[0] in (bf16, f16)
-        and kinds[1] in (x.dtype, f32)
-    )
+    """Whether this is ``x [.., K] @ y [N, K].T`` in 16 bits, for which a target may have a kernel."""
+    *axes, dtype = node.attributes
+    plain = tuple(axes) == ((x.spec.ndim - 1,), (1,), (), ()) and y.spec.ndim == 2
+    return plain and x.dtype is y.dtype and x.dtype in (bf16, f16) and dtype in (x.dtype, f32)
 
 
 def _linear(e: Emitter, x: Value, y: Value, result: TensorSpec) -> str:

@@ -1,6 +1,6 @@
 """Parts of kernels that read rows of super-blocks: Q4_K and Q6_K, whose layouts lang_core/_unpackers.py has in words.
 
-Names of values end with the row's number.
+Names of values end with the row's number; a matvec's have none.
 """
 
 from compile_hlo.iree.kernels._packed_row import half
@@ -31,7 +31,7 @@ Q6_K_BEFORE = (
 Q6_K_NUMBERS = (64, 128, 160, 192, 208)
 
 
-def q4_k_scales(r: int, w: str) -> list[str]:
+def q4_k_scales(r: int | str, w: str) -> list[str]:
     """``%scaled<r>`` vector<16xf32>: ``d * sc`` of the eight sub-blocks at ``%at<r>``, then ``dmin * m`` of each."""
     lanes = listed([0] * 8 + [1] * 8)
     return [
@@ -54,7 +54,7 @@ def q4_k_scales(r: int, w: str) -> list[str]:
     ]
 
 
-def q4_k_integers(r: int, pair: int, w: str) -> list[str]:
+def q4_k_integers(r: int | str, pair: int, w: str) -> list[str]:
     """``%u<r>_<pair>`` vector<64xi8>: the integers, 0 to 15, of a pair of sub-blocks of the block at ``%at<r>``."""
     name, kind = f"{r}_{pair}", "vector<32xi8>"
     return [
@@ -66,7 +66,7 @@ def q4_k_integers(r: int, pair: int, w: str) -> list[str]:
     ]
 
 
-def q6_k_scales(r: int, w: str) -> list[str]:
+def q6_k_scales(r: int | str, w: str) -> list[str]:
     """``%scaled<r>`` vector<16xf32>: ``d * sc`` of the sixteen sub-blocks of the block at ``%at<r>``."""
     return [
         f"%scales_at{r} = arith.addi %at{r}, %c192 : index",
@@ -81,7 +81,7 @@ def q6_k_scales(r: int, w: str) -> list[str]:
     ]
 
 
-def q6_k_integers(r: int, side: int, w: str) -> list[str]:
+def q6_k_integers(r: int | str, side: int, w: str) -> list[str]:
     """``%u<r>_<2 * side>`` and the next, vector<64xi8>: the integers, 0 to 63, of a half of the block at ``%at<r>``."""
     low, high = f"%low_at{r}_{side}", f"%high_at{r}_{side}"
     return [
@@ -91,7 +91,7 @@ def q6_k_integers(r: int, side: int, w: str) -> list[str]:
     ]
 
 
-def q6_k_side(r: int, side: int, low: str, high: str, w: str) -> list[str]:
+def q6_k_side(r: int | str, side: int, low: str, high: str, w: str) -> list[str]:
     """As ``q6_k_integers``, of a half whose bytes of low and of high bits are at these places."""
     name, first, second = f"{r}_{side}", f"{r}_{2 * side}", f"{r}_{2 * side + 1}"
     twice = listed([*range(32), *range(32)])

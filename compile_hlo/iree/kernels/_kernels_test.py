@@ -9,7 +9,7 @@ import pytest
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
-from compile_hlo.iree import Session, compile_module, target_named
+from compile_hlo.iree import Session, compile_module, host_cpu, target_named
 from compile_hlo.iree.kernels import CpuKernels
 from lang_core import (
     BLOCK,
@@ -24,7 +24,7 @@ from lang_core import (
 )
 from lang_core import TensorSpec as Spec
 
-_VNNI = target_named("llvm-cpu").kernels == CpuKernels(vnni=True)
+_VNNI = CpuKernels.of(host_cpu().features).vnni
 _KERNELS = [
     pytest.param(True, marks=() if _VNNI else pytest.mark.skip(reason="this CPU has no AVX-512 VNNI"), id="vnni"),
     pytest.param(False, id="vector"),

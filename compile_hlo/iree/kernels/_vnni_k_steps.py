@@ -38,17 +38,14 @@ def q4_k_steps(columns: int, w: str) -> Steps:
         f"%x_minima = vector.shuffle %k_none, %x_minus {whole} : {eight}, {eight}",
     ]
 
-    def of_row(r: int, w: str) -> list[str]:
-        lines = [
-            *q4_k_scales(r, w),
-            f"%factors{r} = arith.mulf %scaled{r}, %x_scales : vector<16xf32>",
-            f"%least{r} = math.fma %scaled{r}, %x_minima, %sum{r} : vector<16xf32>",
-        ]
-        for chunk in _CHUNKS:
-            lines += q4_k_integers(r, chunk, w)
-            lines += _added(r, chunk, f"%least{r}", "%zeros", [2 * chunk] * 8 + [2 * chunk + 1] * 8)
-        return lines
-
+    of_row = [
+        *q4_k_scales("", w),
+        "%factors = arith.mulf %scaled, %x_scales : vector<16xf32>",
+        "%least = math.fma %scaled, %x_minima, %sum : vector<16xf32>",
+    ]
+    for chunk in _CHUNKS:
+        of_row += q4_k_integers("", chunk, w)
+        of_row += _added(chunk, "%least", "%zeros", [2 * chunk] * 8 + [2 * chunk + 1] * 8)
     return Steps(q4_k.block, q4_k.block_bytes, (8, *Q4_K_NUMBERS, 64, 128, 192), before, of_x, of_row)
 
 
@@ -64,18 +61,11 @@ def q6_k_steps(columns: int, w: str) -> Steps:
             f"%minus{chunk} = arith.subi %zeros, %above{chunk} : vector<16xi32>",
         ]
 
-    def of_row(r: int, w: str) -> list[str]:
-        lines = [
-            *q6_k_scales(r, w),
-            f"%factors{r} = arith.mulf %scaled{r}, %x_scales : vector<16xf32>",
-        ]
-        for chunk in _CHUNKS:
-            if chunk % 2 == 0:
-                lines += q6_k_integers(r, chunk // 2, w)
-            lanes = [4 * chunk + lane // 4 for lane in range(16)]
-            lines += _added(r, chunk, f"%sum{r}", f"%minus{chunk}", lanes)
-        return lines
-
+    of_row = [*q6_k_scales("", w), "%factors = arith.mulf %scaled, %x_scales : vector<16xf32>"]
+    for chunk in _CHUNKS:
+        if chunk % 2 == 0:
+            of_row += q6_k_integers("", chunk // 2, w)
+        of_row += _added(chunk, "%sum", f"%minus{chunk}", [4 * chunk + lane // 4 for lane in range(16)])
     return Steps(q6_k.block, q6_k.block_bytes, (8, *Q6_K_NUMBERS), before, of_x, of_row)
 
 
@@ -94,13 +84,13 @@ def _x_lines(columns: int) -> list[str]:
     ]
 
 
-def _added(r: int, chunk: int, first: str, begin: str, lanes: list[int]) -> list[str]:
-    """A register of row r times that of x, scaled and added to what was summed before."""
-    name, before = f"{r}_{chunk}", f"%sum{r}_{chunk - 1}" if chunk else first
-    after = f"%next{r}" if chunk == _CHUNKS[-1] else f"%sum{name}"
+def _added(chunk: int, first: str, begin: str, lanes: list[int]) -> list[str]:
+    """A register of the row times that of x, scaled and added to what was summed before."""
+    before = f"%sum_{chunk - 1}" if chunk else first
+    after = "%next" if chunk == _CHUNKS[-1] else f"%sum_{chunk}"
     return [
-        f"%dot{name} = {vnni_dot(begin, f'%u{name}', f'%xq{chunk}')}",
-        f"%float{name} = arith.sitofp %dot{name} : vector<16xi32> to vector<16xf32>",
-        f"%by{name} = vector.shuffle %factors{r}, %factors{r} {listed(lanes)} : vector<16xf32>, vector<16xf32>",
-        f"{after} = math.fma %float{name}, %by{name}, {before} : vector<16xf32>",
+        f"%dot{chunk} = {vnni_dot(begin, f'%u_{chunk}', f'%xq{chunk}')}",
+        f"%float{chunk} = arith.sitofp %dot{chunk} : vector<16xi32> to vector<16xf32>",
+        f"%by{chunk} = vector.shuffle %factors, %factors {listed(lanes)} : vector<16xf32>, vector<16xf32>",
+        f"{after} = math.fma %float{chunk}, %by{chunk}, {before} : vector<16xf32>",
     ]

@@ -1,8 +1,8 @@
 """What a matvec with VNNI does at each step along its rows; here for blocks of 32, four at a time.
 
 ``vpdpbusd`` multiplies 64 bytes and sums four at a time; a product with f32 scales follows. What is done for each weight
-is what counts: two cores of an EPYC took 12 ms of a Q4_0 step for 44 instructions per four blocks, less than the memory
-takes for 22 (docs/benchmarks.md).
+counts: with 44 instructions for four blocks of Q4_0 two cores of an EPYC waited for arithmetic, with 22 they wait for
+memory.
 """
 
 from collections.abc import Sequence
@@ -110,8 +110,8 @@ def _pairs_of_row(blocks: int, encoding: Encoding, w: str) -> list[str]:
     """A register of integers per pair of blocks, eight lanes for each."""
     lines, few = _scales(blocks, encoding, w), f"vector<{blocks}xf32>"
     for pair in range(blocks // 2):
-        name, before = f"_p{pair}", f"%next_p{pair - 1}" if pair else f"%sum"
-        after = f"%next" if 2 * pair == blocks - 2 else f"%next{name}"
+        name, before = f"_p{pair}", f"%next_p{pair - 1}" if pair else "%sum"
+        after = "%next" if 2 * pair == blocks - 2 else f"%next{name}"
         lanes = listed([2 * pair] * 8 + [2 * pair + 1] * 8)
         lines += [
             *unsigned_pair(encoding, f"%q{2 * pair}", f"%q{2 * pair + 1}", f"wq{name}", w),
@@ -144,25 +144,25 @@ def _quad_of_row(w: str) -> list[str]:
     """
     words = [9 * block + 1 + i for block in range(3) for i in range(8)] + [32 + 24 + i for i in range(8)]
     lanes = listed([block for block in range(4) for _ in range(4)])
-    lines = [f"%rest_at = arith.addi %at, %c8 : index"]
-    for name, place in (("first", f"%at"), ("rest", f"%rest_at")):
+    lines = ["%rest_at = arith.addi %at, %c8 : index"]
+    for name, place in (("first", "%at"), ("rest", "%rest_at")):
         lines += [
             f"%{name}_bytes = vector.load %w[{place}] : {w}, vector<64xi8>",
             f"%{name} = vector.bitcast %{name}_bytes : vector<64xi8> to vector<32xi16>",
         ]
     return [
         *lines,
-        f"%halves = vector.shuffle %first, %first [0, 9, 18, 27] : vector<32xi16>, vector<32xi16>",
-        f"%f16 = vector.bitcast %halves : vector<4xi16> to vector<4xf16>",
-        f"%w_scales = arith.extf %f16 : vector<4xf16> to vector<4xf32>",
-        f"%scales = arith.mulf %w_scales, %x_scales : vector<4xf32>",
+        "%halves = vector.shuffle %first, %first [0, 9, 18, 27] : vector<32xi16>, vector<32xi16>",
+        "%f16 = vector.bitcast %halves : vector<4xi16> to vector<4xf16>",
+        "%w_scales = arith.extf %f16 : vector<4xf16> to vector<4xf32>",
+        "%scales = arith.mulf %w_scales, %x_scales : vector<4xf32>",
         f"%both = vector.shuffle %first, %rest {listed(words)} : vector<32xi16>, vector<32xi16>",
-        f"%quad = vector.bitcast %both : vector<32xi16> to vector<64xi8>",
-        f"%low = arith.andi %quad, %nibbles : vector<64xi8>",
-        f"%high = arith.shrui %quad, %fours : vector<64xi8>",
-        f"%dot = {vnni_dot('%begin_dot', f'%low', '%x_low')}",
-        f"%dots = {vnni_dot(f'%dot', f'%high', '%x_high')}",
-        f"%float = arith.sitofp %dots : vector<16xi32> to vector<16xf32>",
+        "%quad = vector.bitcast %both : vector<32xi16> to vector<64xi8>",
+        "%low = arith.andi %quad, %nibbles : vector<64xi8>",
+        "%high = arith.shrui %quad, %fours : vector<64xi8>",
+        f"%dot = {vnni_dot('%begin_dot', '%low', '%x_low')}",
+        f"%dots = {vnni_dot('%dot', '%high', '%x_high')}",
+        "%float = arith.sitofp %dots : vector<16xi32> to vector<16xf32>",
         f"%by = vector.shuffle %scales, %scales {lanes} : vector<4xf32>, vector<4xf32>",
-        f"%next = math.fma %float, %by, %sum : vector<16xf32>",
+        "%next = math.fma %float, %by, %sum : vector<16xf32>",
     ]

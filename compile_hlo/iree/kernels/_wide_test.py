@@ -64,6 +64,7 @@ def test_kernels_compute_what_the_eager_op_does(kernels: CpuKernels, tmp_path: P
     with module.open("w") as file:
         lower_module(points, file.write, ExternalParameters())
     report = compile_module(module, compiled, dataclasses.replace(target_named("llvm-cpu"), kernels=kernels))
+    assert bool(report.kernels) is kernels.fma
     with Session(compiled, "local-task") as session:
         for point, (sizes, dtype, result) in zip(points, cases, strict=True):
             inputs = _inputs(sizes, dtype)
