@@ -5,6 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+# Bytes from where a kernel reads weights to those that it asks memory for; twice 4 KiB is 8 % slower on an EPYC.
+AHEAD: Final = 6912
+
 _EXECUTABLE: Final = """\
   stream.executable private @{symbol} {{
     stream.executable.export public @{entry} workgroups() -> (index, index, index) {{

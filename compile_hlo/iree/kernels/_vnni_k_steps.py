@@ -30,7 +30,7 @@ def q4_k_steps(columns: int, w: str) -> Steps:
     whole = listed(range(16))
     of_x = [
         *_x_lines(columns),
-        f"%x_totals = vector.load %total[%scales_at] : memref<{columns // BLOCK}xi32>, vector<8xi32>",
+        f"%x_totals = vector.load %total[%x_scales_at] : memref<{columns // BLOCK}xi32>, vector<8xi32>",
         f"%x_sums = arith.sitofp %x_totals : vector<8xi32> to {eight}",
         f"%x_least = arith.mulf %x_sums, %xs : {eight}",
         f"%x_minus = arith.negf %x_least : {eight}",
@@ -79,8 +79,8 @@ def _x_lines(columns: int) -> list[str]:
         lines.append(f"%xq{chunk} = vector.load %q[{place}] : memref<{columns}xi8>, vector<64xi8>")
     return [
         *lines,
-        "%scales_at = arith.muli %step, %c8 : index",
-        f"%xs = vector.load %scale[%scales_at] : memref<{columns // BLOCK}xf32>, vector<8xf32>",
+        "%x_scales_at = arith.muli %step, %c8 : index",
+        f"%xs = vector.load %scale[%x_scales_at] : memref<{columns // BLOCK}xf32>, vector<8xf32>",
     ]
 
 

@@ -9,14 +9,13 @@ EPYC (docs/benchmarks.md).
 from typing import Final
 
 from compile_hlo.iree.kernels._packed_row import packed_buffers, wanted_workgroups
-from compile_hlo.iree.kernels._text import Kernel, constants, indented, own_rows, share, stored
+from compile_hlo.iree.kernels._text import AHEAD, Kernel, constants, indented, own_rows, share, stored
 from compile_hlo.iree.kernels._vnni_k_steps import q4_k_steps, q6_k_steps
 from compile_hlo.iree.kernels._vnni_steps import block_steps
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "avx512-vnni-matvec"
 _TOGETHER: Final = 4  # rows
-_AHEAD: Final = 2  # groups of rows
 _LINE: Final = 64  # bytes that memory gives at once
 
 
@@ -34,7 +33,7 @@ def matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str) ->
     steps = block_steps(columns, encoding, w) if make is None else make(columns, w)
     each, workgroups = share(outputs, 1, wanted_workgroups(outputs, columns, encoding))
     # That one line of seventeen is left out where steps do not begin with lines does not matter.
-    ahead = [_AHEAD + _LINE * line for line in range(-(-(steps.row_bytes - 8) // _LINE))]
+    ahead = [AHEAD + _LINE * line for line in range(-(-(steps.row_bytes - 8) // _LINE))]
     numbers = [1, steps.width, steps.row_bytes, row_bytes, columns // steps.width, each, outputs]
     body = f"""\
 {constants([*numbers, *steps.numbers, *ahead])}

@@ -1,8 +1,8 @@
 """What a matvec with VNNI does at each step along its rows; here for blocks of 32, four at a time.
 
-``vpdpbusd`` multiplies 64 bytes and sums four at a time; a product with f32 scales follows. What is done for each weight
-counts: with 44 instructions for four blocks of Q4_0 two cores of an EPYC waited for arithmetic, with 22 they wait for
-memory.
+``vpdpbusd`` multiplies 64 bytes and sums four at a time; a product with f32 scales follows. What is done for each
+weight counts: with 44 instructions for four blocks of Q4_0 two cores of an EPYC waited for arithmetic, with 22 they
+wait for memory.
 """
 
 from collections.abc import Sequence
@@ -53,9 +53,9 @@ def block_steps(columns: int, encoding: Encoding, w: str) -> Steps:
         f"%above = arith.constant dense<{encoding.bits - 1}> : {few}",
     ]
     of_x = [  # the scales, the correction for unsigned weights, and the integers
-        f"%scales_at = arith.muli %step, %c{blocks} : index",
-        f"%x_scales = vector.load %scale[%scales_at] : memref<{columns // BLOCK}xf32>, vector<{blocks}xf32>",
-        f"%totals = vector.load %total[%scales_at] : memref<{columns // BLOCK}xi32>, {few}",
+        f"%x_scales_at = arith.muli %step, %c{blocks} : index",
+        f"%x_scales = vector.load %scale[%x_scales_at] : memref<{columns // BLOCK}xf32>, vector<{blocks}xf32>",
+        f"%totals = vector.load %total[%x_scales_at] : memref<{columns // BLOCK}xi32>, {few}",
         f"%offsets = arith.shli %totals, %above : {few}",
         f"%minus = arith.subi %few_zeros, %offsets : {few}",
         *integers_of_x,
@@ -144,19 +144,19 @@ def _quad_of_row(w: str) -> list[str]:
     """
     words = [9 * block + 1 + i for block in range(3) for i in range(8)] + [32 + 24 + i for i in range(8)]
     lanes = listed([block for block in range(4) for _ in range(4)])
-    lines = ["%rest_at = arith.addi %at, %c8 : index"]
-    for name, place in (("first", "%at"), ("rest", "%rest_at")):
+    lines = ["%tail_at = arith.addi %at, %c8 : index"]
+    for name, place in (("head", "%at"), ("tail", "%tail_at")):
         lines += [
             f"%{name}_bytes = vector.load %w[{place}] : {w}, vector<64xi8>",
             f"%{name} = vector.bitcast %{name}_bytes : vector<64xi8> to vector<32xi16>",
         ]
     return [
         *lines,
-        "%halves = vector.shuffle %first, %first [0, 9, 18, 27] : vector<32xi16>, vector<32xi16>",
+        "%halves = vector.shuffle %head, %head [0, 9, 18, 27] : vector<32xi16>, vector<32xi16>",
         "%f16 = vector.bitcast %halves : vector<4xi16> to vector<4xf16>",
         "%w_scales = arith.extf %f16 : vector<4xf16> to vector<4xf32>",
         "%scales = arith.mulf %w_scales, %x_scales : vector<4xf32>",
-        f"%both = vector.shuffle %first, %rest {listed(words)} : vector<32xi16>, vector<32xi16>",
+        f"%both = vector.shuffle %head, %tail {listed(words)} : vector<32xi16>, vector<32xi16>",
         "%quad = vector.bitcast %both : vector<32xi16> to vector<64xi8>",
         "%low = arith.andi %quad, %nibbles : vector<64xi8>",
         "%high = arith.shrui %quad, %fours : vector<64xi8>",

@@ -8,6 +8,7 @@ become f32 first, bf16 by a shift: the even ones and the odd ones of a register 
 from typing import Final
 
 from compile_hlo.iree.kernels._text import (
+    AHEAD,
     Buffer,
     Kernel,
     constants,
@@ -21,7 +22,6 @@ from compile_hlo.iree.kernels._text import (
 
 STEP: Final = 32  # columns, of which K is a multiple
 _APART: Final = 4  # sums of a row that do not wait for each other
-_AHEAD: Final = 4096  # elements
 _SUMS: Final = "vector<16xf32>"
 
 
@@ -45,7 +45,7 @@ def wide_matvec_kernel(outputs: int, columns: int, kinds: tuple[str, str], *, pa
     each, workgroups = share(outputs, 1, wide_workgroups(outputs, columns))
     every = range(apart)
     sums, kinds_of = ", ".join(f"%sum{i} = %none" for i in every), ", ".join([_SUMS] * apart)
-    numbers = [1, columns, each, outputs, _AHEAD, STEP * apart, *(STEP * i for i in every)]
+    numbers = [1, columns, each, outputs, AHEAD // 2, STEP * apart, *(STEP * i for i in every)]
     body = f"""\
 {constants(numbers)}
 %none = arith.constant dense<0.0> : {_SUMS}
@@ -72,7 +72,7 @@ def _part(i: int, buffers: tuple[Buffer, ...], pairs: bool) -> list[str]:
     lines = [
         f"%x_at{i} = arith.addi %at, %c{STEP * i} : index",
         f"%w_at{i} = arith.addi %begin, %x_at{i} : index",
-        f"%soon{i} = arith.addi %w_at{i}, %c{_AHEAD} : index",
+        f"%soon{i} = arith.addi %w_at{i}, %c{AHEAD // 2} : index",
         f"memref.prefetch %w[%soon{i}], read, locality<3>, data : {w.memref}",
         *_loaded(f"x{i}", f"%x_at{i}", x, pairs),
         *_loaded(f"w{i}", f"%w_at{i}", w, pairs),
