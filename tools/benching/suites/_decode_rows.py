@@ -16,7 +16,7 @@ class Row:
         prefill: the same of a prompt.
         share: of the memory's speed, in a step.
         nmse: of its logits to those of the row ``REFERENCE``; and no more than the peer's.
-        own_tiles: compiled without the tuning spec: only its speed is looked at.
+        own_code: compiled without the tuning spec and kernels: only its speed is looked at.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Row:
     prefill: float | None = None
     share: float | None = None
     nmse: float | None = None
-    own_tiles: bool = False
+    own_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ GROUPS: Final = (
         (
             Row("bf16", ("--dtype=bf16",), peer="F16", decode=1.0, prefill=1.5, share=0.9),
             Row("f16", ("--dtype=f16",), peer="F16", decode=1.0, share=0.9),
-            Row("bf16, the compiler's own tiles", ("--dtype=bf16",), own_tiles=True),
+            Row("bf16, the compiler's own code", ("--dtype=bf16",), own_code=True),
         ),
         ("F16", "BF16"),
     ),
@@ -72,7 +72,7 @@ TINY_GROUPS: Final = (
         "16 bits",
         (
             Row("bf16", ("--dtype=bf16",), peer="F16", decode=1.0, prefill=1.5, share=0.9, nmse=1.0),
-            Row("bf16, the compiler's own tiles", ("--dtype=bf16",), own_tiles=True),
+            Row("bf16, the compiler's own code", ("--dtype=bf16",), own_code=True),
         ),
         ("F16",),
     ),

@@ -46,7 +46,7 @@ class System:
     @property
     def whole(self) -> bool:
         """Whether everything is measured of it: not of peers, nor of bundles compiled otherwise than users get them."""
-        return self.row is not None and not self.row.own_tiles
+        return self.row is not None and not self.row.own_code
 
 
 def make_systems(runner: Runner, plan: Plan, group: Group, checkpoint: Path, folder: Path) -> list[System]:
@@ -55,7 +55,7 @@ def make_systems(runner: Runner, plan: Plan, group: Group, checkpoint: Path, fol
     for row in group.rows:
         runner.say(f"exporting {row.name} ...")
         found.append(
-            _own_tiles(row, found, folder) if row.own_tiles else _export(runner, plan, row, checkpoint, folder)
+            _own_code(row, found, folder) if row.own_code else _export(runner, plan, row, checkpoint, folder)
         )
     if plan.peer is not None and plan.peer.settings is not None:
         found += [_gguf(runner, kind, checkpoint, folder) for kind in group.peers]
@@ -103,15 +103,15 @@ def _export(runner: Runner, plan: Plan, row: Row, checkpoint: Path, folder: Path
     )
 
 
-def _own_tiles(row: Row, made: list[System], folder: Path) -> System:
-    """An earlier row's bundle, compiled without a tuning spec; the archive is the same file."""
+def _own_code(row: Row, made: list[System], folder: Path) -> System:
+    """An earlier row's bundle, compiled without tuning spec and kernels; the archive is the same file."""
     like = next(each for each in made if each.row is not None and each.row.flags == row.flags)
     output = folder / row.name
     output.mkdir()
     for file in like.weights.iterdir():
         if file.name != executable_name(_TARGET):
             os.link(file, output / file.name)
-    target = dataclasses.replace(target_named(_TARGET), matvec_tiles=None)
+    target = dataclasses.replace(target_named(_TARGET), matvec_tiles=None, kernels=None)
     compile_module(output / "module.mlir", output / executable_name(_TARGET), target)
     return System(row.name, row, None, output, like.step_bytes)
 
