@@ -54,9 +54,7 @@ def make_systems(runner: Runner, plan: Plan, group: Group, checkpoint: Path, fol
     found: list[System] = []
     for row in group.rows:
         runner.say(f"exporting {row.name} ...")
-        found.append(
-            _own_code(row, found, folder) if row.own_code else _export(runner, plan, row, checkpoint, folder)
-        )
+        found.append(_own_code(row, found, folder) if row.own_code else _export(runner, plan, row, checkpoint, folder))
     if plan.peer is not None and plan.peer.settings is not None:
         found += [_gguf(runner, kind, checkpoint, folder) for kind in group.peers]
     return found
