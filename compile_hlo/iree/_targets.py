@@ -108,7 +108,7 @@ def target_named(
     if name == "llvm-cpu":
         flags = (*_LOCAL, "--iree-hal-local-target-device-backends=llvm-cpu", f"--iree-llvmcpu-target-cpu={cpu}")
         record = host_cpu() if cpu == "host" else CpuRecord(cpu, cpu, ())
-        kernels = CpuKernels.of(record.features)
+        kernels = CpuKernels.of(record.features, record.name)
         return Target(name, (*_INPUT, *flags, *_OPTIMISED), _DEVICES_OF[name], record, MatvecTiles(), kernels)
     if name == "vmvx":
         return Target(name, (*_INPUT, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"), _DEVICES_OF[name])

@@ -10,8 +10,17 @@ from compile_hlo.iree.kernels._k_row import (
     q6_k_integers,
     q6_k_scales,
 )
-from compile_hlo.iree.kernels._packed_row import packed_buffers, wanted_workgroups
-from compile_hlo.iree.kernels._text import Kernel, constants, indented, listed, own_rows, share, stored
+from compile_hlo.iree.kernels._packed_row import packed_buffers
+from compile_hlo.iree.kernels._text import (
+    Kernel,
+    constants,
+    indented,
+    listed,
+    own_rows,
+    share,
+    stored,
+    wanted_workgroups,
+)
 from compile_hlo.iree.kernels._vector import NAME
 from lang_core import BLOCK, Encoding
 
@@ -22,7 +31,7 @@ def k_vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, d
     """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs]."""
     buffers = packed_buffers(rows, outputs, columns, encoding, dtype)
     supers, size, blocks = columns // encoding.block, encoding.block_bytes, columns // BLOCK
-    each, workgroups = share(outputs, 1, wanted_workgroups(outputs, columns, encoding))
+    each, workgroups = share(outputs, 1, wanted_workgroups(buffers[3].elements))
     w = f"memref<{outputs * supers * size}xi8>"
     before, inner = (Q4_K_BEFORE, _q4_k) if encoding.name == "q4_k" else (Q6_K_BEFORE, _q6_k)
     numbers = [1, 8, encoding.block, size, supers, supers * size, columns, blocks, each, outputs, rows]

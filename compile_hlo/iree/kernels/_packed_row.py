@@ -21,12 +21,6 @@ def packed_buffers(rows: int, outputs: int, columns: int, encoding: Encoding, dt
     )
 
 
-def wanted_workgroups(outputs: int, columns: int, encoding: Encoding) -> int:
-    """Enough for threads that are not equally fast, each with a few hundred KiB of weights."""
-    weight_bytes = outputs * (columns // encoding.block) * encoding.block_bytes
-    return max(4, min(64, weight_bytes >> 18))
-
-
 def half(name: str, place: str, w: str) -> list[str]:
     """Lines that make ``%name`` vector<1xf16> of the two bytes at an index, a block's scale.
 

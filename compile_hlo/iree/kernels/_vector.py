@@ -2,8 +2,17 @@
 
 from typing import Final
 
-from compile_hlo.iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset, wanted_workgroups
-from compile_hlo.iree.kernels._text import Kernel, constants, indented, listed, own_rows, share, stored
+from compile_hlo.iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset
+from compile_hlo.iree.kernels._text import (
+    Kernel,
+    constants,
+    indented,
+    listed,
+    own_rows,
+    share,
+    stored,
+    wanted_workgroups,
+)
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "vector"
@@ -13,7 +22,7 @@ def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dty
     """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs]."""
     buffers = packed_buffers(rows, outputs, columns, encoding, dtype)
     blocks, size = columns // BLOCK, encoding.block_bytes
-    each, workgroups = share(outputs, 1, wanted_workgroups(outputs, columns, encoding))
+    each, workgroups = share(outputs, 1, wanted_workgroups(buffers[3].elements))
     w = f"memref<{outputs * blocks * size}xi8>"
     numbers = [1, 2, BLOCK, size, blocks * size, columns, blocks, each, outputs, rows]
     body = f"""\

@@ -5,8 +5,16 @@ For blocks of 32 a whole block is summed before it is scaled; super-blocks have 
 
 from typing import Final
 
-from compile_hlo.iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset, wanted_workgroups
-from compile_hlo.iree.kernels._text import Kernel, constants, indented, largest_divisor, own_rows, share
+from compile_hlo.iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset
+from compile_hlo.iree.kernels._text import (
+    Kernel,
+    constants,
+    indented,
+    largest_divisor,
+    own_rows,
+    share,
+    wanted_workgroups,
+)
 from compile_hlo.iree.kernels._vnni import vnni_dot
 from compile_hlo.iree.kernels._vnni_panel import (
     ROWS,
@@ -39,8 +47,8 @@ def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> 
     most = _CHUNK_BLOCKS.get(encoding.name, _CHUNK_BLOCKS_ELSE) // whole
     sizes = Sizes(rows, outputs, columns, whole * largest_divisor(columns // encoding.block, most))
     panel = {"q4_k": q4_k_panel, "q6_k": q6_k_panel}.get(encoding.name, _block_panel)(sizes, encoding)
-    each, workgroups = share(outputs, ROWS, wanted_workgroups(outputs, columns, encoding))
     row_bytes = columns // encoding.block * encoding.block_bytes
+    each, workgroups = share(outputs, ROWS, wanted_workgroups(outputs * row_bytes))
     blocks = columns // BLOCK
     numbers = [1, 4, BLOCK, row_bytes, columns, blocks, sizes.chunk, each, outputs, TOKENS, ROWS * WORDS]
     numbers += [*range(ROWS + 1), rows - rows % TOKENS, *(ROWS * word for word in range(WORDS))]

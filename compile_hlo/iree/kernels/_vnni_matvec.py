@@ -1,21 +1,29 @@
 """y = W x of one token, for CPUs with AVX-512 VNNI: at the speed of memory.
 
 Row after row, so that a thread reads its weights from the first byte to the last, in steps that differ by encoding.
-What is needed some KiB later is asked for now: a core of a server waits for memory longer than its own prefetcher looks
+What is needed some KiB later may be asked for now: some cores wait for memory longer than their own prefetcher looks
 ahead. Four rows side by side, which share what is loaded of x, are slower: a step of Q8_0 took 1.5 times as long on an
 EPYC (docs/benchmarks.md).
 """
 
 from typing import Final
 
-from compile_hlo.iree.kernels._packed_row import packed_buffers, wanted_workgroups
-from compile_hlo.iree.kernels._text import AHEAD, Kernel, constants, indented, own_rows, share, stored
+from compile_hlo.iree.kernels._packed_row import packed_buffers
+from compile_hlo.iree.kernels._text import (
+    Kernel,
+    asked,
+    constants,
+    indented,
+    own_rows,
+    share,
+    stored,
+    wanted_workgroups,
+)
 from compile_hlo.iree.kernels._vnni_k_steps import q4_k_steps, q6_k_steps
 from compile_hlo.iree.kernels._vnni_steps import block_steps
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "avx512-vnni-matvec"
-_TOGETHER: Final = 4  # rows
 _LINE: Final = 64  # bytes that memory gives at once
 
 
@@ -24,19 +32,27 @@ def fits_matvec(columns: int, encoding: Encoding) -> bool:
     return columns % max(encoding.block, 2 * BLOCK) == 0
 
 
-def matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
-    """q i8 [columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs]; see ``fits_matvec``."""
+def matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str, *, ahead: int) -> Kernel:
+    """q i8 [columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs]; see ``fits_matvec``.
+
+    Args:
+        outputs: how many.
+        columns: how many.
+        encoding: of w.
+        dtype: of y.
+        ahead: how many bytes ahead memory is asked; 0 where the CPU looks ahead well enough.
+    """
     buffers = packed_buffers(1, outputs, columns, encoding, dtype)
     row_bytes = columns // encoding.block * encoding.block_bytes
     make = {"q4_k": q4_k_steps, "q6_k": q6_k_steps}.get(encoding.name)
     w, y = buffers[3].memref, buffers[4]
     steps = block_steps(columns, encoding, w) if make is None else make(columns, w)
-    each, workgroups = share(outputs, 1, wanted_workgroups(outputs, columns, encoding))
+    each, workgroups = share(outputs, 1, wanted_workgroups(buffers[3].elements))
     # That one line of seventeen is left out where steps do not begin with lines does not matter.
-    ahead = [AHEAD + _LINE * line for line in range(-(-(steps.row_bytes - 8) // _LINE))]
+    lines = [ahead + _LINE * line for line in range(-(-(steps.row_bytes - 8) // _LINE))] if ahead else []
     numbers = [1, steps.width, steps.row_bytes, row_bytes, columns // steps.width, each, outputs]
     body = f"""\
-{constants([*numbers, *steps.numbers, *ahead])}
+{constants([*numbers, *steps.numbers, *lines])}
 {indented(steps.before, 0)}
 %none = arith.constant dense<0.0> : vector<16xf32>
 {own_rows(each, outputs)}
@@ -46,7 +62,7 @@ scf.for %row = %first to %end step %c1 {{
     %x_at = arith.muli %step, %c{steps.width} : index
     %in_row = arith.muli %step, %c{steps.row_bytes} : index
     %at = arith.addi %begin, %in_row : index
-{indented(_asked(ahead, w), 4)}
+{indented(asked("soon", "%at", buffers[3], lines), 4)}
 {indented(steps.of_x, 4)}
 {indented(steps.of_row, 4)}
     scf.yield %next : vector<16xf32>
@@ -56,14 +72,3 @@ scf.for %row = %first to %end step %c1 {{
 }}
 """
     return Kernel(NAME, buffers, workgroups, body)
-
-
-def _asked(ahead: list[int], w: str) -> list[str]:
-    """Lines of the cache that are read so many bytes after ``%at``."""
-    lines = []
-    for number, place in enumerate(ahead):
-        lines += [
-            f"%soon{number} = arith.addi %at, %c{place} : index",
-            f"memref.prefetch %w[%soon{number}], read, locality<3>, data : {w}",
-        ]
-    return lines

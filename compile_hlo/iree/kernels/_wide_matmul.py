@@ -18,9 +18,10 @@ from compile_hlo.iree.kernels._text import (
     own_rows,
     scratch,
     share,
+    wanted_workgroups,
 )
 from compile_hlo.iree.kernels._turn import turned
-from compile_hlo.iree.kernels._wide_matvec import STEP, pair_dot, wide_workgroups
+from compile_hlo.iree.kernels._wide_matvec import STEP, pair_dot
 
 PANEL_ROWS: Final = 16  # of W in a panel
 _TOKENS: Final = 8  # that share what is loaded of panels
@@ -104,7 +105,7 @@ def wide_matmul_kernel(rows: int, outputs: int, columns: int, kind: str, *, pair
     """
     plan = _Plan(rows, outputs, columns, kind, pairs)
     unit, chunk = PANEL_ROWS * plan.panels, plan.words * plan.per_word
-    each, workgroups = share(outputs, unit, wide_workgroups(outputs, columns))
+    each, workgroups = share(outputs, unit, wanted_workgroups(2 * plan.buffers[1].elements))
     whole = rows - rows % _TOKENS
     numbers = [1, 2, unit, columns, chunk, plan.words, each, outputs, _TOKENS, whole, rows]
     numbers += [PANEL_ROWS * i for i in range(16)] + [plan.words * PANEL_ROWS]

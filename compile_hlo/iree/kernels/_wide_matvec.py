@@ -1,16 +1,16 @@
 """y = W x of one token, W of 16 bits: at the speed of memory.
 
-Row after row, so that a thread reads its weights from the first byte to the last, and what is needed some KiB later is
-asked for now. With AVX512_BF16 ``vdpbf16ps`` multiplies pairs of bf16 and adds them to f32 sums; elsewhere elements
+Row after row, so that a thread reads its weights from the first byte to the last, and what is needed some KiB later may
+be asked for now. With AVX512_BF16 ``vdpbf16ps`` multiplies pairs of bf16 and adds them to f32 sums; elsewhere elements
 become f32 first, bf16 by a shift: the even ones and the odd ones of a register apart, x likewise.
 """
 
 from typing import Final
 
 from compile_hlo.iree.kernels._text import (
-    AHEAD,
     Buffer,
     Kernel,
+    asked,
     constants,
     indented,
     largest_divisor,
@@ -18,6 +18,7 @@ from compile_hlo.iree.kernels._text import (
     own_rows,
     share,
     stored,
+    wanted_workgroups,
 )
 
 STEP: Final = 32  # columns, of which K is a multiple
@@ -25,12 +26,7 @@ _APART: Final = 4  # sums of a row that do not wait for each other
 _SUMS: Final = "vector<16xf32>"
 
 
-def wide_workgroups(outputs: int, columns: int) -> int:
-    """Enough for threads that are not equally fast, each with a few hundred KiB of weights."""
-    return max(4, min(64, (outputs * columns * 2) >> 18))
-
-
-def wide_matvec_kernel(outputs: int, columns: int, kinds: tuple[str, str], *, pairs: bool) -> Kernel:
+def wide_matvec_kernel(outputs: int, columns: int, kinds: tuple[str, str], *, pairs: bool, ahead: int) -> Kernel:
     """x [columns], w [outputs, columns]: y [outputs].
 
     Args:
@@ -38,14 +34,15 @@ def wide_matvec_kernel(outputs: int, columns: int, kinds: tuple[str, str], *, pa
         columns: a multiple of 32.
         kinds: of x and w, bf16 or f16; of y, one of these or f32.
         pairs: whether there is ``vdpbf16ps``; for bf16 alone.
+        ahead: how many bytes ahead memory is asked; 0 where the CPU looks ahead well enough.
     """
     kind, made = kinds
     buffers = (Buffer("x", columns, kind), Buffer("w", outputs * columns, kind), Buffer("y", outputs, made))
     apart = largest_divisor(columns // STEP, _APART)
-    each, workgroups = share(outputs, 1, wide_workgroups(outputs, columns))
+    each, workgroups = share(outputs, 1, wanted_workgroups(2 * buffers[1].elements))
     every = range(apart)
     sums, kinds_of = ", ".join(f"%sum{i} = %none" for i in every), ", ".join([_SUMS] * apart)
-    numbers = [1, columns, each, outputs, AHEAD // 2, STEP * apart, *(STEP * i for i in every)]
+    numbers = [1, columns, each, outputs, ahead // 2, STEP * apart, *(STEP * i for i in every)]
     body = f"""\
 {constants(numbers)}
 %none = arith.constant dense<0.0> : {_SUMS}
@@ -56,7 +53,7 @@ scf.for %row = %first to %end step %c1 {{
   %begin = arith.muli %row, %c{columns} : index
   {"%made" if apart == 1 else f"%made:{apart}"} = scf.for %at = %c0 to %c{columns} step %c{STEP * apart}
       iter_args({sums}) -> ({kinds_of}) {{
-{indented([line for i in every for line in _part(i, buffers, pairs)], 4)}
+{indented([line for i in every for line in _part(i, buffers, pairs, ahead // 2)], 4)}
     scf.yield {", ".join(f"%next{i}" for i in every)} : {kinds_of}
   }}
 {indented(_total(apart), 2)}
@@ -66,14 +63,13 @@ scf.for %row = %first to %end step %c1 {{
     return Kernel("avx512-bf16-matvec" if pairs else "fma-matvec", buffers, workgroups, body)
 
 
-def _part(i: int, buffers: tuple[Buffer, ...], pairs: bool) -> list[str]:
+def _part(i: int, buffers: tuple[Buffer, ...], pairs: bool, ahead: int) -> list[str]:
     """``%next<i>``: the sum with 32 more products."""
     x, w, _ = buffers
     lines = [
         f"%x_at{i} = arith.addi %at, %c{STEP * i} : index",
         f"%w_at{i} = arith.addi %begin, %x_at{i} : index",
-        f"%soon{i} = arith.addi %w_at{i}, %c{AHEAD // 2} : index",
-        f"memref.prefetch %w[%soon{i}], read, locality<3>, data : {w.memref}",
+        *asked(f"soon{i}_", f"%w_at{i}", w, [ahead] if ahead else []),
         *_loaded(f"x{i}", f"%x_at{i}", x, pairs),
         *_loaded(f"w{i}", f"%w_at{i}", w, pairs),
     ]

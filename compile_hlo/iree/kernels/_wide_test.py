@@ -74,3 +74,17 @@ def test_kernels_compute_what_the_eager_op_does(kernels: CpuKernels, tmp_path: P
             a, b = found.numpy().astype(np.float32), wanted.numpy().astype(np.float32)
             near = _TOLERANCE[result] * np.abs(b).max()
             np.testing.assert_allclose(a, b, rtol=0, atol=near, err_msg=f"{sizes}, {dtype}, {result}")
+
+
+def test_memory_is_asked_ahead_but_where_the_cpu_does_so_itself():
+    features = _SETS["avx512_bf16"]
+    assert CpuKernels.of(features, "AMD EPYC 9654 96-Core Processor").ahead == 0
+    assert CpuKernels.of(features, "Intel(R) Xeon(R) Platinum 8488C").ahead == CpuKernels().ahead > 0
+    text = _text(CpuKernels.of(features, "AMD EPYC")), _text(CpuKernels.of(features))
+    assert ["memref.prefetch" in each for each in text] == [False, True]
+
+
+def _text(kernels: CpuKernels) -> str:
+    kernel = kernels.kernel("linear.bf16.f32.1x64x128")
+    assert kernel is not None
+    return kernel.body
