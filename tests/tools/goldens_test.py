@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from compile_hlo.iree import available, target_of_device
+from compile_hlo.iree._device_testing import sharing
 from lang_core import InputError
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
@@ -55,11 +56,12 @@ def test_a_bundle_generates_what_transformers_does(
         max_sequence=max(capacity, chunk),
         targets=(target_of_device(device),),
     )
-    tokens, logits = greedy(bundle, device, prompt, case.steps)
-    expected = golden.logits[0]
-    assert tokens == golden.tokens[0].tolist()
-    error = np.abs(logits - expected).max(axis=-1) / np.abs(expected).max(axis=-1)
-    assert error.max() < _TOLERANCE, error
+    for each in sharing(device):
+        tokens, logits = greedy(bundle, each, prompt, case.steps)
+        expected = golden.logits[0]
+        assert tokens == golden.tokens[0].tolist()
+        error = np.abs(logits - expected).max(axis=-1) / np.abs(expected).max(axis=-1)
+        assert error.max() < _TOLERANCE, (each, error)
     if capacity >= chunk:
         with pytest.raises(InputError, match=f"need {capacity + 1} positions, the bundle's caches hold {capacity}"):
             greedy(bundle, device, prompt, case.steps + 1)

@@ -8,6 +8,7 @@ import pytest
 
 from compile_hlo.bundle import Bundle
 from compile_hlo.iree import available, target_of_device
+from compile_hlo.iree._device_testing import sharing
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import export_case
@@ -58,14 +59,19 @@ def test_tokens_are_transformers_whatever_is_proposed(name: str, tmp_path: Path)
             entry_points=("prefill", "decode", "score"), targets=(target_of_device(_DEVICE),),
         )
     )  # fmt: skip
-    with bundle.session(_DEVICE) as session:
+    for device in sharing(_DEVICE) if name == _CASES[0] else (_DEVICE,):
+        _assert_tokens(bundle, device, prompt, expected)
+
+
+def _assert_tokens(bundle: Bundle, device: str, prompt: list[int], expected: list[int]) -> None:
+    with bundle.session(device) as session:
         model = ScoringBundle(bundle, session)
         scripted = [_Scripted([*prompt, *expected], at) for at in range(_TAKES)]
         drafters: list[Drafter] = [*scripted, PromptLookup(1), DraftModel(ScoringBundle(bundle, session))]
         accepted = []
         for drafter in drafters:
             speculation = Speculation(model, drafter)
-            sampler, stop = Sampler(SamplingConfig(), model.vocabulary), StopRule(frozenset(), case.steps)
+            sampler, stop = Sampler(SamplingConfig(), model.vocabulary), StopRule(frozenset(), len(expected))
             steps = generate(model, prompt, sampler, stop, speculation=speculation)
             assert [step.token_id for step in steps] == expected
             accepted.append((speculation.accepted, speculation.drafted))
