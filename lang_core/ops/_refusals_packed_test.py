@@ -2,7 +2,7 @@
 
 import pytest
 
-from lang_core import DTYPES, ENCODINGS, f32
+from lang_core import DTYPES, ENCODINGS, Encoding, f32
 from lang_core.ops._refusals import refused
 
 _Q8_0 = ENCODINGS["q8_0"]
@@ -35,22 +35,18 @@ def test_packed_linear_c1(operands: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "found"),
+    ("encoding", "operands", "found"),
     [
-        ("i8[5,68]", r"the weight is i8\[5,68\]$"),
-        ("i8[5,54]", r"the weight is i8\[5,54\], 96 columns as q4_0$"),
-        ("u8[5,36]", "the weight is u8"),
-        ("i8[1,5,36]", "the weight is i8"),
+        (_Q4_0, "i8[2,64] f32[2,2] i32[2,2] i8[5,68]", r"the weight is i8\[5,68\]$"),
+        (_Q4_0, "i8[2,64] f32[2,2] i32[2,2] i8[5,54]", r"the weight is i8\[5,54\], 96 columns as q4_0$"),
+        (_Q4_0, "i8[2,64] f32[2,2] i32[2,2] u8[5,36]", "the weight is u8"),
+        (_Q4_0, "i8[2,64] f32[2,2] i32[2,2] i8[1,5,36]", "the weight is i8"),
+        # Eight blocks of x for each super-block.
+        (_Q6_K, "i8[2,256] f32[2,8] i32[2,8] i8[5,420]", r"the weight is i8\[5,420\], 512 columns as q6_k$"),
     ],
 )
-def test_packed_linear_c2(weight: str, found: str) -> None:
-    refused("packed_linear_c2", f"i8[2,64] f32[2,2] i32[2,2] {weight}", (_Q4_0, f32), found)
-
-
-def test_packed_linear_c2_of_super_blocks() -> None:
-    """Eight blocks of x for each of them."""
-    weight = r"the weight is i8\[5,420\], 512 columns as q6_k$"
-    refused("packed_linear_c2", "i8[2,256] f32[2,8] i32[2,8] i8[5,420]", (_Q6_K, f32), weight)
+def test_packed_linear_c2(encoding: Encoding, operands: str, found: str) -> None:
+    refused("packed_linear_c2", operands, (encoding, f32), found)
 
 
 @pytest.mark.parametrize("dtype", [each for each in DTYPES if not each.is_floating], ids=str)
@@ -58,13 +54,12 @@ def test_packed_linear_c3(dtype: object) -> None:
     refused("packed_linear_c3", "i8[2,64] f32[2,2] i32[2,2] i8[5,68]", (_Q8_0, dtype), f"the dtype is {dtype}")
 
 
-@pytest.mark.parametrize("packed", ["i8[2,33]", "u8[2,34]", "i8[]", "i8[3,0]"])
-def test_dequantize_c1(packed: str) -> None:
-    refused("dequantize_c1", packed, (_Q8_0, f32), r"(i8|u8)\[.*\] as q8_0")
-
-
-def test_dequantize_c1_of_super_blocks() -> None:
-    refused("dequantize_c1", "i8[2,34]", (_Q6_K, f32), r"i8\[2,34\] as q6_k")
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [(_Q8_0, "i8[2,33]"), (_Q8_0, "u8[2,34]"), (_Q8_0, "i8[]"), (_Q8_0, "i8[3,0]"), (_Q6_K, "i8[2,34]")],
+)
+def test_dequantize_c1(encoding: Encoding, packed: str) -> None:
+    refused("dequantize_c1", packed, (encoding, f32), rf"(i8|u8)\[.*\] as {encoding.name}")
 
 
 @pytest.mark.parametrize("dtype", [each for each in DTYPES if not each.is_floating], ids=str)
