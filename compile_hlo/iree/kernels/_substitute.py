@@ -78,24 +78,18 @@ class CpuKernels:
             )
         found = _WIDE.fullmatch(function)
         if found is not None:
-            sizes = int(found["rows"]), int(found["outputs"]), int(found["columns"])
-            return self._wide(*sizes, found["dtype"], found["result"])
+            return self._wide(*_sizes(found), found["dtype"], found["result"])
         found = _PACKED.fullmatch(function)
         if found is None:
             return None
-        sizes = int(found["rows"]), int(found["outputs"]), int(found["columns"])
-        return self._packed(*sizes, encoding_named(found["encoding"]), found["dtype"])
+        return self._packed(*_sizes(found), encoding_named(found["encoding"]), found["dtype"])
 
     def _wide(self, rows: int, outputs: int, columns: int, kind: str, result: str) -> Kernel | None:
         pairs = self.bf16 and kind == "bf16"
-        if columns % STEP:
+        if columns % STEP or not self.fma:
             return None
         if rows == 1:
-            return (
-                wide_matvec_kernel(outputs, columns, (kind, result), pairs=pairs, ahead=self.ahead)
-                if self.fma
-                else None
-            )
+            return wide_matvec_kernel(outputs, columns, (kind, result), pairs=pairs, ahead=self.ahead)
         if self.avx512 and outputs % PANEL_ROWS == 0:
             return wide_matmul_kernel(rows, outputs, columns, kind, pairs=pairs)
         return None
@@ -109,6 +103,11 @@ class CpuKernels:
         if encoding.block != BLOCK:
             return k_vector_kernel(rows, outputs, columns, encoding, kind)
         return vector_kernel(rows, outputs, columns, encoding, kind)
+
+
+def _sizes(found: re.Match[str]) -> tuple[int, int, int]:
+    """Rows, outputs and columns of a product."""
+    return int(found["rows"]), int(found["outputs"]), int(found["columns"])
 
 
 def _attention(dtype: str, sizes: tuple[int, ...], scale: float) -> Kernel | None:
