@@ -1,7 +1,8 @@
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compile_hlo.archive import ArchiveEntry, Journal, WrittenArchive, _writer, write_archive
+from compile_hlo.archive import ArchiveEntry, Journal, NonFinite, WrittenArchive, _writer, write_archive
 from lang_core import InputError, TensorSpec
 
 _ROWS = 37
+_UNIT = 130  # bytes: more than lie between two marks
 _SPECS = {"a": TensorSpec((_ROWS, 5), "f32"), "b": TensorSpec((_ROWS, 3), "f32"), "c": TensorSpec((), "f32")}
 _ENTRIES = [ArchiveEntry(f"p.{key}", key, spec) for key, spec in _SPECS.items()]
 
@@ -65,6 +67,7 @@ def _write(directory: Path, source: Source, key: str = "one") -> WrittenArchive:
 def _marks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_writer, "MARK_BYTES", 50)
     monkeypatch.setattr("compile_hlo.archive._output._ANNOUNCE_BYTES", 1)
+    monkeypatch.setattr("compile_hlo.archive._units.UNIT_BYTES", _UNIT)
 
 
 def _whole(directory: Path) -> tuple[bytes, WrittenArchive]:
@@ -94,6 +97,50 @@ def test_however_often_it_is_stopped_the_archive_is_the_same(
     assert (directory / "w.irpa").read_bytes() == wanted
     assert written.nonfinite == reference.nonfinite == {"p.a": (_ROWS, 0)}
     assert sorted(os.listdir(directory)) == ["journal", "w.irpa", "whole"]
+
+
+def test_a_resumed_write_ends_the_unit_that_it_begins_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, _ = _whole(tmp_path / "whole")
+    _stopped(tmp_path, _ROWS + 20)
+    places, real = list[int](), os.write
+
+    def noting(descriptor: int, data: memoryview) -> int:
+        places.append(os.lseek(descriptor, 0, os.SEEK_CUR))
+        return real(descriptor, data)
+
+    monkeypatch.setattr("compile_hlo.archive._output.os.write", noting)
+    _write(tmp_path, Source())
+    assert (tmp_path / "w.irpa").read_bytes() == wanted
+    assert len(places) > 3
+    assert places[0] % _UNIT
+    assert not any(place % _UNIT for place in places[1:])
+
+
+def test_a_mark_counts_what_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what waits for the rest of its unit: a kill would lose that."""
+    journal = Journal(tmp_path / "journal", "one")
+    real, found = journal.marker, list[tuple[int, int]]()
+
+    def marker(offset: int, nonfinite: Mapping[str, NonFinite]) -> Callable[[str], None]:
+        def note(sha256: str) -> None:
+            (partial,) = tmp_path.glob("*.irpa*")
+            found.append((offset, partial.stat().st_size))
+            real(offset, nonfinite)(sha256)
+
+        return note
+
+    def waiting(written: int, _total: int) -> None:
+        """The hash has its time: it comes to every mark that it can reach."""
+        if written > 4096:
+            (partial,) = tmp_path.glob("*.irpa*")
+            assert partial.stat().st_size > written - _UNIT
+            time.sleep(0.001)
+
+    monkeypatch.setattr(journal, "marker", marker)
+    written = write_archive(tmp_path / "w.irpa", _ENTRIES, Source(), chunk_bytes=24, journal=journal, progress=waiting)
+    assert written.sha256
+    assert len(found) > 3
+    assert all(offset <= size for offset, size in found)
 
 
 def test_only_what_is_missing_is_read_again(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from compile_hlo.archive._hashing import FollowingHash
 from compile_hlo.archive._journal import Journal, Progress, partial_name
+from compile_hlo.archive._units import Units
 from lang_core import InputError
 
 _ANNOUNCE_BYTES: Final = 8 << 20  # how far the hash is told of what was written: seldom, for it takes the writer's turn
@@ -23,13 +24,14 @@ class Output:
 
     Attributes:
         digest: the hash of what is written.
-        written: the number of bytes so far.
+        written: the number of bytes so far, those that wait for the rest of their unit among them.
     """
 
     def __init__(self, temporary: str, target: str, total_bytes: int, progress: Progress) -> None:
         self._target: Final = target
         self._total_bytes: Final = total_bytes
-        self.written = self._announced = progress.offset
+        self.written = self._stored = self._announced = progress.offset
+        self._units: Final = Units(progress.offset)
         flags = os.O_RDWR | os.O_CLOEXEC | (0 if progress.offset else os.O_CREAT | os.O_EXCL)
         with self.guarded():
             self._descriptor: Final = os.open(temporary, flags, 0o666)
@@ -46,25 +48,33 @@ class Output:
                 raise
 
     def write(self, data: bytes | memoryview) -> None:
-        """Appends."""
-        left = memoryview(data)
+        """Appends: what does not end a unit waits for what follows, or for the end."""
+        self.written += len(data)
+        for unit in self._units.add(data):
+            self._put(unit)
+
+    def _put(self, left: memoryview) -> None:
         with self.guarded():
             while left:
-                left = left[os.write(self._descriptor, left) :]
-        self.written += len(data)
-        if self.written - self._announced >= _ANNOUNCE_BYTES:
-            self._announced = self.written
-            self.digest.advance(self.written)
+                count = os.write(self._descriptor, left)
+                self._stored += count
+                left = left[count:]
+        if self._stored - self._announced >= _ANNOUNCE_BYTES:
+            self._announced = self._stored
+            self.digest.advance(self._stored)
 
     def pad_to(self, offset: int) -> None:
         """Appends zeros up to an offset, which may be behind already."""
         self.write(bytes(max(0, offset - self.written)))
 
     def close(self) -> None:
-        """Closes the file; the hash goes on."""
-        self.digest.advance(self.written)
-        with self.guarded():
-            os.close(self._descriptor)
+        """Puts what waits into the file (nothing does after a failed write), and closes it; the hash goes on."""
+        try:
+            self._put(self._units.rest())
+        finally:
+            self.digest.advance(self._stored)
+            with self.guarded():
+                os.close(self._descriptor)
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compile_hlo.archive import _output
+from compile_hlo.archive import _output, _pieces, _units
 from compile_hlo.archive._layout import ArchiveEntry, archive_layout
 from compile_hlo.archive._reader import read_archive_index
 from compile_hlo.archive._values import NonFinite
@@ -226,6 +226,7 @@ def test_failing_write_leaves_the_earlier_file(
 ) -> None:
     path = tmp_path / "w.irpa"
     path.write_bytes(b"before")
+    monkeypatch.setattr(_units, "UNIT_BYTES", 100)
     real, calls = os.write, iter(range(100))
 
     def failing(descriptor: int, data: memoryview) -> int:
@@ -253,9 +254,36 @@ def test_interrupt_leaves_nothing(tmp_path: Path) -> None:
 def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     monkeypatch.setattr(_output.os, "write", lambda descriptor, data: real(descriptor, data[:17]))
+    monkeypatch.setattr(_units, "UNIT_BYTES", 700)
     written = write_archive(tmp_path / "w.irpa", same(ARRAYS), Arrays(ARRAYS))
     assert loaded_by_iree(tmp_path / "w.irpa")["p.w"] == ARRAYS["w"].tobytes()
     assert written.sha256 == hashlib.sha256((tmp_path / "w.irpa").read_bytes()).hexdigest()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 9000), st.integers(8, 9000), st.integers(1, 100))
+def test_every_write_is_of_whole_units(
+    tmp_path_factory: pytest.TempPathFactory, unit: int, piece: int, chunk_bytes: int
+) -> None:
+    """The system's large pages need that; pieces may be smaller or larger."""
+    path = tmp_path_factory.getbasetemp() / "units.irpa"
+    write_archive(path, same(ARRAYS), Arrays(ARRAYS))
+    wanted, places = path.read_bytes(), list[tuple[int, int]]()
+    real = os.write
+
+    def noting(descriptor: int, data: memoryview) -> int:
+        places.append((os.lseek(descriptor, 0, os.SEEK_CUR), len(data)))
+        return real(descriptor, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_output.os, "write", noting)
+        patch.setattr(_units, "UNIT_BYTES", unit)
+        patch.setattr(_pieces, "_PIECE_BYTES", piece)
+        written = write_archive(path, same(ARRAYS), Arrays(ARRAYS), chunk_bytes=chunk_bytes)
+    assert path.read_bytes() == wanted
+    assert written.sha256 == hashlib.sha256(wanted).hexdigest()
+    assert not any(start % unit for start, _ in places)
+    assert not any(size % unit for _, size in places[:-1])
 
 
 def test_no_descriptor_is_left_open(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def weights_memory(options: ExportOptions, lowered: LoweredModule, weights: Weig
         unpacked = max((_UNPACKING * max(chunk, row) for row in rows), default=0)
     if isinstance(weights, PackedWeights):
         unpacked += _PACKING + (_UNPACKING * 4 * _MIB if any(map(weights.stored_encoding, lowered.parameters())) else 0)
-    return 4 * _MIB + chunk + unpacked
+    return 6 * _MIB + chunk + unpacked
 
 
 def _row_bytes(spec: TensorSpec) -> int:
