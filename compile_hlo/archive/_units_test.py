@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ _UNIT = 11
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _small() -> None:
+def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_units, "UNIT_BYTES", _UNIT)
         yield
@@ -43,8 +45,8 @@ def test_whole_units_of_a_piece_are_not_copied() -> None:
     assert (unit.obj is piece, len(unit)) == (True, 4 + 3 * _UNIT)
     units = Units(0)
     assert not list(units.add(b"head"))
-    joined, unit = (bytes(each) if each.obj is not piece else each for each in units.add(piece))
-    assert joined == b"head" + piece[: _UNIT - 4]
+    joined, unit = units.add(piece)
+    assert bytes(joined) == b"head" + piece[: _UNIT - 4]
     assert (unit.obj is piece, bytes(unit)) == (True, piece[_UNIT - 4 : 3 * _UNIT - 4])
     assert bytes(units.rest()) == piece[3 * _UNIT - 4 :]
 
