@@ -16,6 +16,7 @@ from iree import runtime
 
 from compile_hlo.iree._bindings import too_many_buffers
 from compile_hlo.iree._devices import Device, reason
+from compile_hlo.iree._large_pages import ask_for_large_pages
 from lang_core import DeviceError, InputError
 
 # What the runtime's binding raises, by the status code of the failure.
@@ -93,6 +94,7 @@ class Program:
         self._modules.append(runtime.create_hal_module(self._instance, device.hal, debug_sink=self._sink))
         if parameters is not None:
             self._index = _load_index(parameters)
+            ask_for_large_pages(self._index)
             provider = self._index.create_provider(scope=scope)
             self._modules.append(runtime.create_io_parameters_module(self._instance, provider))
         failure = ""
