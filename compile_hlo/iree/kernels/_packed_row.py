@@ -56,6 +56,16 @@ def stored_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]
     ]
 
 
+def signed_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]:
+    """As ``stored_block``, of the integers' values; ``%offset`` (vector<32xi8>) is to be there, too."""
+    if encoding.bits == 8:
+        return stored_block(encoding, place, name, w)
+    return [
+        *stored_block(encoding, place, f"{name}_stored", w),
+        f"%{name} = arith.subi %{name}_stored, %offset : vector<32xi8>",
+    ]
+
+
 def unsigned_pair(encoding: Encoding, first: str, second: str, name: str, w: str) -> list[str]:
     """Lines that make ``%name`` vector<64xi8> of the integers of two blocks, unsigned: 32 of each, in their order.
 

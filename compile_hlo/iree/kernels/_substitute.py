@@ -1,14 +1,16 @@
 """Puts kernels in the place of helper functions, in a module's text."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from compile_hlo.iree.kernels._attention import AttentionSizes, attention_kernel
+from compile_hlo.iree.kernels._fma_matmul import ROWS as FMA_ROWS
+from compile_hlo.iree.kernels._fma_matmul import fma_matmul_kernel, fma_packed_matmul_kernel
 from compile_hlo.iree.kernels._k_vector import k_vector_kernel
 from compile_hlo.iree.kernels._quantize import quantize_kernel
-from compile_hlo.iree.kernels._text import Kernel, entry_name
+from compile_hlo.iree.kernels._text import Arrangement, Kernel, entry_name
 from compile_hlo.iree.kernels._vector import vector_kernel
 from compile_hlo.iree.kernels._vnni_matmul import matmul_kernel
 from compile_hlo.iree.kernels._vnni_matvec import fits_matvec, matvec_kernel
@@ -92,7 +94,7 @@ class CpuKernels:
             return wide_matvec_kernel(outputs, columns, (kind, result), pairs=pairs, ahead=self.ahead)
         if self.avx512 and outputs % PANEL_ROWS == 0:
             return wide_matmul_kernel(rows, outputs, columns, kind, pairs=pairs)
-        return None
+        return None if outputs % FMA_ROWS else fma_matmul_kernel(rows, outputs, columns, kind)
 
     def _packed(self, rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
         kind = dtype if dtype in ("bf16", "f16") else "f32"
@@ -100,6 +102,8 @@ class CpuKernels:
             return matvec_kernel(outputs, columns, encoding, kind, ahead=self.ahead)
         if self.vnni and rows > 1 and outputs % ROWS == 0:
             return matmul_kernel(rows, outputs, columns, encoding)
+        if self.fma and rows > 1 and outputs % FMA_ROWS == 0:
+            return fma_packed_matmul_kernel(rows, outputs, columns, encoding)
         if encoding.block != BLOCK:
             return k_vector_kernel(rows, outputs, columns, encoding, kind)
         return vector_kernel(rows, outputs, columns, encoding, kind)
@@ -126,6 +130,7 @@ class Substitution:
 
     kernels: CpuKernels
     used: dict[str, str] = field(default_factory=dict)
+    _arrangements: set[str] = field(default_factory=set)
 
     def lines(self, source: Iterable[str]) -> Iterator[str]:
         """The lines of the module; the lines before the first helper function are where they were."""
@@ -142,22 +147,29 @@ class Substitution:
             self.used[head["name"]] = kernel.name
             yield _call(head["name"], head["arguments"], head["results"], kernel)
             yield kernel.executable(head["name"])
+            yield from self._arrangement(kernel.arrangement)
+
+    def _arrangement(self, found: Arrangement | None) -> Iterator[str]:
+        """Its executable, once."""
+        if found is not None and found.function not in self._arrangements:
+            self._arrangements.add(found.function)
+            yield found.kernel.executable(found.function)
 
 
 def _call(name: str, arguments: str, results: str, kernel: Kernel) -> str:
     """The helper function with a dispatch of the kernel as its body; a result that is of another dtype is converted."""
     names, kinds = zip(*(each.split(": ", 1) for each in arguments.split(", %")), strict=True)
-    operands = ", ".join(f"%{each.removeprefix('%')}" for each in names)
+    operands = [f"%{each.removeprefix('%')}" for each in names]
+    lines = []
+    if kernel.arrangement is not None:
+        lines, operands, kinds = _arranged(kernel.arrangement, operands, kinds)
     wanted = results.split(", ")
     made = [
         _DTYPE.sub(buffer.kind + ">", kind) for kind, buffer in zip(wanted, kernel.buffers[len(kinds) :], strict=True)
     ]
     count = f":{len(made)}" if len(made) > 1 else ""
     found = [f"%r#{i}" for i in range(len(made))] if count else ["%r"]
-    given = f"({', '.join(made)})" if count else made[0]
-    lines = [
-        f"%r{count} = flow.dispatch @kernel.{name}::@{entry_name(name)}({operands}) : ({', '.join(kinds)}) -> {given}"
-    ]
+    lines.append(f"%r{count} = {_dispatch(name, operands, kinds, made)}")
     for i, (kind, other) in enumerate(zip(made, wanted, strict=True)):
         if kind != other:
             lines.append(f"%wanted{i} = stablehlo.convert {found[i]} : ({kind}) -> {other}")
@@ -165,3 +177,19 @@ def _call(name: str, arguments: str, results: str, kernel: Kernel) -> str:
     lines.append(f"return {', '.join(found)} : {results}")
     body = "".join(f"    {line}\n" for line in lines)
     return f"  func.func private @{name}({arguments}) -> ({results}) {{\n{body}  }}\n"
+
+
+def _arranged(
+    arrangement: Arrangement, operands: Sequence[str], kinds: Sequence[str]
+) -> tuple[list[str], list[str], tuple[str, ...]]:
+    """The line of a dispatch of all operands but the last; what is then left of them, and their types."""
+    made = arrangement.kernel.buffers[-1]
+    kind = f"tensor<{made.elements}x{made.kind}>"
+    line = f"%arranged = {_dispatch(arrangement.function, operands[:-1], kinds[:-1], [kind])}"
+    return [line], ["%arranged", operands[-1]], (kind, kinds[-1])
+
+
+def _dispatch(function: str, operands: Sequence[str], kinds: Sequence[str], made: Sequence[str]) -> str:
+    given = f"({', '.join(made)})" if len(made) > 1 else made[0]
+    target = f"@kernel.{function}::@{entry_name(function)}"
+    return f"flow.dispatch {target}({', '.join(operands)}) : ({', '.join(kinds)}) -> {given}"

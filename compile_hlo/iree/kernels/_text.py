@@ -46,6 +46,19 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A dispatch ahead of a kernel, of all its arguments but the last; what it makes takes their place.
+
+    Attributes:
+        function: its name; products of one x share it.
+        kernel: with one result.
+    """
+
+    function: str
+    kernel: "Kernel"
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A dispatch.
 
@@ -54,12 +67,14 @@ class Kernel:
         buffers: arguments, then results.
         workgroups: how many run; each finds its number in ``%workgroup``.
         body: ops on memrefs that are called as the buffers are; ``%c0`` is there.
+        arrangement: what runs before, if anything; the buffers are those of what it leaves.
     """
 
     name: str
     buffers: tuple[Buffer, ...]
     workgroups: int
     body: str
+    arrangement: Arrangement | None = None
 
     def executable(self, function: str) -> str:
         """The module-level text of the kernel that serves a function of this name."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from compile_hlo.iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset
+from compile_hlo.iree.kernels._packed_row import half, packed_buffers, signed_block, unsigned_offset
 from compile_hlo.iree.kernels._text import (
     Kernel,
     constants,
@@ -44,7 +44,7 @@ scf.for %row = %first to %end step %c1 {{
 {indented(half("half", "%at", w), 6)}
       %float = arith.extf %half : vector<1xf16> to vector<1xf32>
       %w_scale = vector.extract %float[0] : f32 from vector<1xf32>
-{indented(_signed_block(encoding, w), 6)}
+{indented(signed_block(encoding, "%q_at", "signed", w), 6)}
       %in_x = arith.muli %block, %c{BLOCK} : index
       %x_at = arith.addi %x_begin, %in_x : index
       %s_at = arith.addi %s_begin, %block : index
@@ -73,12 +73,3 @@ scf.for %row = %first to %end step %c1 {{
 }}
 """
     return Kernel(NAME, buffers, workgroups, body)
-
-
-def _signed_block(encoding: Encoding, w: str) -> list[str]:
-    if encoding.bits == 8:
-        return stored_block(encoding, "%q_at", "signed", w)
-    return [
-        *stored_block(encoding, "%q_at", "stored", w),
-        "%signed = arith.subi %stored, %offset : vector<32xi8>",
-    ]
