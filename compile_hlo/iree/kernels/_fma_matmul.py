@@ -157,11 +157,11 @@ def _tile(plan: _Plan, count: int) -> list[str]:
         lines += [
             f"%y_skip{t}_{half} = arith.constant {t * plan.outputs + 8 * half} : index",
             f"%y_at{t}_{half} = arith.addi %y_first, %y_skip{t}_{half} : index",
-            f"%before{t}_{half} = vector.load %y[%y_at{t}_{half}] : {y.memref}, {EIGHT}",
-            f"%start{t}_{half} = arith.select %begins, %none, %before{t}_{half} : {EIGHT}",
         ]
+    # Asked for now, added after the loop: so no product waits for it.
+    lines += [f"memref.prefetch %y[%y_at{t}_0], write, locality<3>, data : {y.memref}" for t in range(count)]
     kinds = ", ".join([EIGHT] * len(sums))
-    carried = ", ".join(f"%sum{t}_{half}_0 = %start{t}_{half}" for t, half in sums)
+    carried = ", ".join(f"%sum{t}_{half}_0 = %none" for t, half in sums)
     lines.append(
         f"%made:{len(sums)} = scf.for %column = %c0 to %c{plan.parts.columns} step %c{_AT_ONCE} "
         f"iter_args({carried}) -> ({kinds}) {{"
@@ -174,7 +174,12 @@ def _tile(plan: _Plan, count: int) -> list[str]:
     lines += _inner([line for i in range(_AT_ONCE) for line in _column(plan, i, count)])
     lines += [f"  scf.yield {', '.join(f'%sum{t}_{half}_{_AT_ONCE}' for t, half in sums)} : {kinds}", "}"]
     for i, (t, half) in enumerate(sums):
-        lines.append(f"vector.store %made#{i}, %y[%y_at{t}_{half}] : {y.memref}, {EIGHT}")
+        lines += [
+            f"%before{t}_{half} = vector.load %y[%y_at{t}_{half}] : {y.memref}, {EIGHT}",
+            f"%start{t}_{half} = arith.select %begins, %none, %before{t}_{half} : {EIGHT}",
+            f"%after{t}_{half} = arith.addf %start{t}_{half}, %made#{i} : {EIGHT}",
+            f"vector.store %after{t}_{half}, %y[%y_at{t}_{half}] : {y.memref}, {EIGHT}",
+        ]
     return lines
 
 
