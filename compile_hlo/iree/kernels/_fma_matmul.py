@@ -1,14 +1,15 @@
 """Y = X W^T of several tokens, for CPUs with AVX2 and FMA: W of 16 bits or packed, all arithmetic in f32.
 
-Sixteen rows of W at a time become a panel, two registers for each column, so that they are unpacked once for all tokens.
-A tile of six tokens shares what is loaded of it: each has two sums in registers.
+A part of sixteen rows of W at a time becomes f32, once for up to 128 tokens. Six rows and sixteen tokens make twelve sums
+in registers: of a column two registers are tokens, and each of six numbers of W is the same on every lane. Sums lie on
+the stack, rows of them by lanes of tokens, until the columns are done: in y they are a page apart.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from compile_hlo.iree.kernels._fma_rows import GROUP, RowParts, packed_parts, wide_parts
-from compile_hlo.iree.kernels._fma_tokens import EIGHT, PLACES, TOKENS, arranged_blocks, arranged_wide, tiles_of
+from compile_hlo.iree.kernels._fma_rows import ROWS, RowParts, packed_parts, wide_parts
+from compile_hlo.iree.kernels._fma_tokens import EIGHT, LANES, TILE, Tokens, arranged_blocks, arranged_wide
 from compile_hlo.iree.kernels._text import (
     Arrangement,
     Buffer,
@@ -24,27 +25,26 @@ from compile_hlo.iree.kernels._turn import turned
 from lang_core import Encoding
 
 NAME: Final = "fma-matmul"
-ROWS: Final = 2 * GROUP  # of W in a panel
+_BLOCK_TILES: Final = 8  # for which W is read once
+_ROWS_OF: Final = {TILE: (6, 6, 4), LANES: (8, 8)}  # that sums are made of at once, for a tile of so many tokens
 _AT_ONCE: Final = 4  # columns in the body of the inner loop
-_SUMS: Final = [(t, half) for t in range(TOKENS) for half in range(2)]
+_SUMS: Final = _BLOCK_TILES * TILE * ROWS + LANES * ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """T, N, K, the buffers, and how W is read; x is arranged."""
+    """The buffers, and how tokens and rows of W are read."""
 
-    rows: int
-    outputs: int
-    columns: int
+    tokens: Tokens
     x: Buffer
     w: Buffer
     y: Buffer
     parts: RowParts
 
     @property
-    def panel(self) -> str:
-        """The panel's type: by columns, then by rows of W."""
-        return f"memref<{self.parts.columns * ROWS}xf32>"
+    def outputs(self) -> int:
+        """N."""
+        return self.y.elements // self.tokens.rows
 
     @property
     def row_elements(self) -> int:
@@ -52,152 +52,221 @@ class _Plan:
         return self.w.elements // self.outputs
 
 
-def fma_matmul_kernel(rows: int, outputs: int, columns: int, kind: str) -> Kernel:
-    """x [rows, columns], w [outputs, columns], bf16 or f16: y f32 [rows, outputs].
+def fma_matmul_kernel(rows: int, outputs: int, columns: int, kinds: tuple[str, str]) -> Kernel:
+    """x [rows, columns], w [outputs, columns]: y [rows, outputs].
 
-    ``outputs`` is a multiple of 16, ``columns`` of 32.
+    Args:
+        rows: how many tokens.
+        outputs: a multiple of 16.
+        columns: a multiple of 32.
+        kinds: of x and w, bf16 or f16; of y, one of these or f32.
     """
-    w = Buffer("w", outputs * columns, kind)
+    kind, made = kinds
+    w, y = Buffer("w", outputs * columns, kind), Buffer("y", rows * outputs, made)
     parts = wide_parts(columns, w)
-    return _kernel(rows, outputs, columns, w, parts, arranged_wide(rows, columns, parts.columns, kind))
+    tokens = Tokens(rows, columns, parts.columns)
+    return _kernel(_Plan(tokens, tokens.made, w, y, parts), arranged_wide(tokens, kind))
 
 
-def fma_packed_matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> Kernel:
-    """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y f32 [rows, outputs].
+def fma_packed_matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, kind: str) -> Kernel:
+    """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs].
 
-    ``outputs`` is a multiple of 16.
+    ``outputs`` is a multiple of 16; y is of the kind.
     """
     w = Buffer("w", outputs * (columns // encoding.block) * encoding.block_bytes, "i8")
     parts = packed_parts(columns, encoding, w)
-    return _kernel(rows, outputs, columns, w, parts, arranged_blocks(rows, columns, parts.columns))
+    tokens = Tokens(rows, columns, parts.columns)
+    return _kernel(_Plan(tokens, tokens.made, w, Buffer("y", rows * outputs, kind), parts), arranged_blocks(tokens))
 
 
-def _kernel(rows: int, outputs: int, columns: int, w: Buffer, parts: RowParts, arrangement: Arrangement) -> Kernel:
-    x, y = Buffer("x", arrangement.kernel.buffers[-1].elements, "f32"), Buffer("y", rows * outputs, "f32")
-    plan = _Plan(rows, outputs, columns, x, w, y, parts)
-    each, workgroups = share(outputs, ROWS, wanted_workgroups(2 * outputs * columns))
-    whole = rows - rows % TOKENS
-    numbers = [1, GROUP, ROWS, TOKENS, PLACES, columns, tiles_of(rows) * parts.columns, outputs, each, rows, whole]
-    numbers += [parts.columns, parts.stride, parts.stored, plan.row_elements, _AT_ONCE, *parts.numbers]
-    numbers += [*(parts.stride * r for r in range(GROUP)), *(ROWS * i for i in range(GROUP))]
-    numbers += [*(ROWS * i + 8 for i in range(_AT_ONCE)), *(PLACES * i + t for i in range(_AT_ONCE) for t in range(8))]
-    tiles = [f"scf.for %token = %c0 to %c{whole} step %c{TOKENS} {{", *_inner(_tile(plan, TOKENS)), "}"]
-    if rows > whole:
-        rest = _inner(_tile(plan, rows - whole))
-        tiles += [f"scf.for %token = %c{whole} to %c{rows} step %c{TOKENS} {{", *rest, "}"]
+def _kernel(plan: _Plan, arrangement: Arrangement) -> Kernel:
+    tokens, parts, outputs = plan.tokens, plan.parts, plan.outputs
+    each, workgroups = share(outputs, ROWS, wanted_workgroups(2 * outputs * tokens.columns))
+    few = tokens.tiles <= _BLOCK_TILES
+    blocks = [
+        f"scf.for %block = %c0 to %c{max(1, tokens.tiles)} step %c{_BLOCK_TILES} {{",
+        f"  %block_end = arith.addi %block, %c{_BLOCK_TILES} : index",
+        f"  %last = arith.minui %block_end, %c{tokens.tiles} : index",
+        *(f"  {line}" for line in _panel(plan, "%block", tokens.rest and few)),
+        "}",
+    ]
+    if tokens.rest and not few:
+        blocks += [f"%last = arith.addi %c{tokens.tiles}, %c0 : index", *_panel(plan, f"%c{tokens.tiles}", True)]
+    numbers = [1, *range(ROWS + 1), TILE, outputs, each, tokens.rows, tokens.tiles, max(1, tokens.tiles), _BLOCK_TILES]
+    numbers += [parts.columns, parts.stride, parts.stored, plan.row_elements, tokens.columns, _AT_ONCE, *parts.numbers]
+    numbers += [TILE * parts.columns, TILE * ROWS, tokens.registers * LANES, tokens.columns - parts.columns]
     body = f"""\
 {constants(numbers)}
 {indented(parts.before, 0)}
 %none = arith.constant dense<0.0> : {EIGHT}
 %ahead = arith.constant {ROWS * plan.row_elements} : index
-{scratch("panel", plan.panel)}
 {scratch("rows", parts.rows)}
+{scratch("sums", f"memref<{_SUMS}xf32>")}
 {own_rows(each, outputs)}
-scf.for %chunk = %c0 to %c{columns} step %c{parts.columns} {{
-  %begins = arith.cmpi eq, %chunk, %c0 : index
-  %number = arith.divui %chunk, %c{parts.columns} : index
-  %in_row = arith.muli %number, %c{parts.stored} : index
-  %x_part = arith.muli %number, %c{tiles_of(rows) * parts.columns} : index
-  scf.for %row = %first to %end step %c{ROWS} {{
-{indented(_pack(plan), 4)}
-{indented(tiles, 4)}
-  }}
-}}
+{indented(blocks, 0)}
 """
-    return Kernel(NAME, (x, w, y), workgroups, body, arrangement)
+    return Kernel(NAME, (plan.x, plan.w, plan.y), workgroups, body, arrangement)
 
 
-def _inner(lines: list[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
+def _inner(lines: list[str], by: int = 2) -> list[str]:
+    return [f"{' ' * by}{line}" for line in lines]
 
 
-def _pack(plan: _Plan) -> list[str]:
-    """The panel: eight rows are put into the scratch, then eight of their columns at a time are turned."""
-    parts = plan.parts
-    lines = [
-        f"scf.for %group = %c0 to %c{ROWS} step %c{GROUP} {{",
-        f"  scf.for %r = %c0 to %c{GROUP} step %c1 {{",
-        "    %in_panel = arith.addi %group, %r : index",
-        "    %w_row = arith.addi %row, %in_panel : index",
-        f"    %row_at = arith.muli %w_row, %c{plan.row_elements} : index",
-        "    %from = arith.addi %row_at, %in_row : index",
-        f"    %to = arith.muli %r, %c{parts.stride} : index",
-        *(f"    {line}" for line in parts.lines),
+def _panel(plan: _Plan, first: str, rest: bool) -> list[str]:
+    """All own rows of W, times the tiles from ``first`` to ``%last``, and with ``rest`` the tile of eight."""
+    parts, tokens = plan.parts, plan.tokens
+    tiles = [
+        f"scf.for %tile = {first} to %last step %c1 {{",
+        f"  %of_block = arith.subi %tile, {first} : index",
+        f"  %sums_at = arith.muli %of_block, %c{TILE * ROWS} : index",
+        f"  %tile_skip = arith.muli %tile, %c{TILE * parts.columns} : index",
+        "  %x_first = arith.addi %x_part, %tile_skip : index",
+        *_inner(_tile(plan, TILE)),
+        "}",
+    ]
+    stores = [
+        f"scf.for %tile = {first} to %last step %c1 {{",
+        f"  %of_block = arith.subi %tile, {first} : index",
+        f"  %sums_at = arith.muli %of_block, %c{TILE * ROWS} : index",
+        f"  %token = arith.muli %tile, %c{TILE} : index",
+        *_inner(_stored(plan, TILE)),
+        "}",
+    ]
+    if rest:
+        before = [
+            f"%of_rest = arith.subi %last, {first} : index",
+            f"%sums_at = arith.muli %of_rest, %c{TILE * ROWS} : index",
+        ]
+        tiles += [
+            *before,
+            f"%tile_skip = arith.muli %c{tokens.tiles}, %c{TILE * parts.columns} : index",
+            "%x_first = arith.addi %x_part, %tile_skip : index",
+            *_tile(plan, LANES),
+        ]
+        stores += [*before, f"%token = arith.muli %c{tokens.tiles}, %c{TILE} : index", *_stored(plan, LANES)]
+    return [
+        f"scf.for %row = %first to %end step %c{ROWS} {{",
+        f"  scf.for %chunk = %c0 to %c{tokens.columns} step %c{parts.columns} {{",
+        "    %begins = arith.cmpi eq, %chunk, %c0 : index",
+        f"    %number = arith.divui %chunk, %c{parts.columns} : index",
+        f"    %in_row = arith.muli %number, %c{parts.stored} : index",
+        f"    %x_part = arith.muli %chunk, %c{tokens.registers * LANES} : index",
+        f"    scf.for %r = %c0 to %c{ROWS} step %c1 {{",
+        "      %w_row = arith.addi %row, %r : index",
+        f"      %row_at = arith.muli %w_row, %c{plan.row_elements} : index",
+        "      %from = arith.addi %row_at, %in_row : index",
+        f"      %to = arith.muli %r, %c{parts.stride} : index",
+        *_inner(list(parts.lines), 6),
+        "    }",
+        *_inner(tiles, 4),
         "  }",
-        f"  scf.for %column = %c0 to %c{parts.columns} step %c8 {{",
+        *_inner(stores),
+        "}",
     ]
-    for r in range(GROUP):
-        lines += [
-            f"    %at{r} = arith.addi %column, %c{parts.stride * r} : index",
-            f"    %row{r} = vector.load %rows[%at{r}] : {parts.rows}, {EIGHT}",
-        ]
-    names, more = turned([f"%row{r}" for r in range(GROUP)], (1, 2, 4), "f32", lanes=8)
-    lines += [f"    {line}" for line in more]
-    lines += [f"    %line = arith.muli %column, %c{ROWS} : index", "    %panel_at = arith.addi %line, %group : index"]
-    for i, name in enumerate(names):
-        lines += [
-            f"    %place{i} = arith.addi %panel_at, %c{ROWS * i} : index",
-            f"    vector.store {name}, %panel[%place{i}] : {plan.panel}, {EIGHT}",
-        ]
-    return [*lines, "  }", "}"]
 
 
-def _tile(plan: _Plan, count: int) -> list[str]:
-    """The chunk's part of the products of ``count`` tokens from ``%token`` on."""
-    y, sums = plan.y, _SUMS[: 2 * count]
-    lines = [
-        f"%tile = arith.divui %token, %c{TOKENS} : index",
-        f"%tile_columns = arith.muli %tile, %c{plan.parts.columns} : index",
-        "%x_column = arith.addi %tile_columns, %x_part : index",
-        f"%x_first = arith.muli %x_column, %c{PLACES} : index",
-        f"%line = arith.muli %token, %c{plan.outputs} : index",
-        "%y_first = arith.addi %line, %row : index",
-    ]
-    for t, half in sums:
-        lines += [
-            f"%y_skip{t}_{half} = arith.constant {t * plan.outputs + 8 * half} : index",
-            f"%y_at{t}_{half} = arith.addi %y_first, %y_skip{t}_{half} : index",
-        ]
-    # Asked for now, added after the loop: so no product waits for it.
-    lines += [f"memref.prefetch %y[%y_at{t}_0], write, locality<3>, data : {y.memref}" for t in range(count)]
-    kinds = ", ".join([EIGHT] * len(sums))
-    carried = ", ".join(f"%sum{t}_{half}_0 = %none" for t, half in sums)
-    lines.append(
-        f"%made:{len(sums)} = scf.for %column = %c0 to %c{plan.parts.columns} step %c{_AT_ONCE} "
-        f"iter_args({carried}) -> ({kinds}) {{"
-    )
-    lines += [
-        f"  %panel_at = arith.muli %column, %c{ROWS} : index",
-        f"  %x_skip = arith.muli %column, %c{PLACES} : index",
-        "  %x_at = arith.addi %x_first, %x_skip : index",
-    ]
-    lines += _inner([line for i in range(_AT_ONCE) for line in _column(plan, i, count)])
-    lines += [f"  scf.yield {', '.join(f'%sum{t}_{half}_{_AT_ONCE}' for t, half in sums)} : {kinds}", "}"]
-    for i, (t, half) in enumerate(sums):
-        lines += [
-            f"%before{t}_{half} = vector.load %y[%y_at{t}_{half}] : {y.memref}, {EIGHT}",
-            f"%start{t}_{half} = arith.select %begins, %none, %before{t}_{half} : {EIGHT}",
-            f"%after{t}_{half} = arith.addf %start{t}_{half}, %made#{i} : {EIGHT}",
-            f"vector.store %after{t}_{half}, %y[%y_at{t}_{half}] : {y.memref}, {EIGHT}",
-        ]
+def _tile(plan: _Plan, width: int) -> list[str]:
+    """The part's products of a tile, added to its sums from ``%sums_at`` on; some rows after the others."""
+    lines, first = [], 0
+    for count in _ROWS_OF[width]:
+        lines += _rows(plan, width, first, count)
+        first += count
     return lines
 
 
-def _column(plan: _Plan, i: int, count: int) -> list[str]:
-    """Column ``%column`` + i of the panel, times that of each token."""
+def _rows(plan: _Plan, width: int, first: int, count: int) -> list[str]:
+    """The same for ``count`` rows of W."""
+    each = [(r, half) for r in range(first, first + count) for half in range(width // LANES)]
     lines = []
-    for half in range(2):
+    for r, half in each:
         lines += [
-            f"%p_at{i}_{half} = arith.addi %panel_at, %c{ROWS * i + 8 * half} : index",
-            f"%p{i}_{half} = vector.load %panel[%p_at{i}_{half}] : {plan.panel}, {EIGHT}",
+            f"%skip{r}_{half} = arith.constant {r * width + half * LANES} : index",
+            f"%sum_at{r}_{half} = arith.addi %sums_at, %skip{r}_{half} : index",
+            f"%before{r}_{half} = vector.load %sums[%sum_at{r}_{half}] : memref<{_SUMS}xf32>, {EIGHT}",
+            f"%start{r}_{half} = arith.select %begins, %none, %before{r}_{half} : {EIGHT}",
         ]
-    for t in range(count):
+    kinds = ", ".join([EIGHT] * len(each))
+    carried = ", ".join(f"%sum{r}_{half}_0 = %start{r}_{half}" for r, half in each)
+    lines += [
+        f"%made{first}:{len(each)} = scf.for %column = %c0 to %c{plan.parts.columns} step %c{_AT_ONCE} "
+        f"iter_args({carried}) -> ({kinds}) {{",
+        f"  %x_skip = arith.muli %column, %c{width} : index",
+        "  %x_at = arith.addi %x_first, %x_skip : index",
+        *_inner([line for i in range(_AT_ONCE) for line in _column(plan, i, width, range(first, first + count))]),
+        f"  scf.yield {', '.join(f'%sum{r}_{half}_{_AT_ONCE}' for r, half in each)} : {kinds}",
+        "}",
+    ]
+    return lines + [
+        f"vector.store %made{first}#{i}, %sums[%sum_at{r}_{half}] : memref<{_SUMS}xf32>, {EIGHT}"
+        for i, (r, half) in enumerate(each)
+    ]
+
+
+def _column(plan: _Plan, i: int, width: int, rows: range) -> list[str]:
+    """Column ``%column`` + i of the tile, times that of each row."""
+    lines = []
+    for half in range(width // LANES):
         lines += [
-            f"%x_at{i}_{t} = arith.addi %x_at, %c{PLACES * i + t} : index",
-            f"%one{i}_{t} = memref.load %x[%x_at{i}_{t}] : {plan.x.memref}",
-            f"%all{i}_{t} = vector.broadcast %one{i}_{t} : f32 to {EIGHT}",
+            f"%x_skip{i}_{half} = arith.constant {i * width + half * LANES} : index",
+            f"%x_at{i}_{half} = arith.addi %x_at, %x_skip{i}_{half} : index",
+            f"%x{i}_{half} = vector.load %x[%x_at{i}_{half}] : {plan.x.memref}, {EIGHT}",
         ]
-        for half in range(2):
-            before, after = f"%sum{t}_{half}_{i}", f"%sum{t}_{half}_{i + 1}"
-            lines.append(f"{after} = math.fma %all{i}_{t}, %p{i}_{half}, {before} : {EIGHT}")
+    for r in rows:
+        lines += [
+            f"%w_skip{i}_{r} = arith.constant {r * plan.parts.stride + i} : index",
+            f"%w_at{i}_{r} = arith.addi %column, %w_skip{i}_{r} : index",
+            f"%one{i}_{r} = memref.load %rows[%w_at{i}_{r}] : {plan.parts.rows}",
+            f"%all{i}_{r} = vector.broadcast %one{i}_{r} : f32 to {EIGHT}",
+        ]
+        for half in range(width // LANES):
+            before, after = f"%sum{r}_{half}_{i}", f"%sum{r}_{half}_{i + 1}"
+            lines.append(f"{after} = math.fma %all{i}_{r}, %x{i}_{half}, {before} : {EIGHT}")
     return lines
+
+
+def _stored(plan: _Plan, width: int) -> list[str]:
+    """The sums of a tile, turned, to where they belong in y: its tokens begin with ``%token``."""
+    lines = []
+    for half in range(width // LANES):
+        for side in range(ROWS // LANES):
+            name = f"{half}_{side}_"
+            for r in range(LANES):
+                lines += [
+                    f"%skip{name}{r} = arith.constant {(side * LANES + r) * width + half * LANES} : index",
+                    f"%at{name}{r} = arith.addi %sums_at, %skip{name}{r} : index",
+                    f"%row{name}{r} = vector.load %sums[%at{name}{r}] : memref<{_SUMS}xf32>, {EIGHT}",
+                ]
+            names, more = turned(
+                [f"%row{name}{r}" for r in range(LANES)], (1, 2, 4), "f32", prefix=f"turn{name}", lanes=LANES
+            )
+            lines += more
+            for t, made in enumerate(names):
+                lines += _put(plan, f"{name}{t}", made, half * LANES + t, side * LANES)
+    return lines
+
+
+def _put(plan: _Plan, name: str, made: str, token: int, row: int) -> list[str]:
+    """Eight results of a token of the tile, from a row of the sixteen on."""
+    y = plan.y
+    kind = f"vector<{LANES}x{y.kind}>"
+    lines = [
+        f"%own{name} = arith.constant {token} : index",
+        f"%token{name} = arith.addi %token, %own{name} : index",
+        f"%line{name} = arith.muli %token{name}, %c{plan.outputs} : index",
+        f"%side{name} = arith.addi %row, %c{row} : index",
+        f"%y_at{name} = arith.addi %line{name}, %side{name} : index",
+    ]
+    value = made
+    if y.kind != "f32":
+        value = f"%rounded{name}"
+        lines.append(f"{value} = arith.truncf {made} : {EIGHT} to {kind}")
+    store = f"vector.store {value}, %y[%y_at{name}] : {y.memref}, {kind}"
+    if plan.tokens.rows % LANES == 0:
+        return [*lines, store]
+    return [
+        *lines,
+        f"%is{name} = arith.cmpi ult, %token{name}, %c{plan.tokens.rows} : index",
+        f"scf.if %is{name} {{",
+        f"  {store}",
+        "}",
+    ]

@@ -18,8 +18,8 @@ from compile_hlo.iree.kernels._packed_row import half, signed_block, unsigned_of
 from compile_hlo.iree.kernels._text import Buffer, largest_divisor, listed
 from lang_core import BLOCK, Encoding
 
-GROUP: Final = 8  # rows that lie in the scratch ``%rows`` at a time
-_MOST: Final = 256  # columns of a part: sixteen rows of so many take 16 KiB of stack
+ROWS: Final = 16  # of W, that lie in the scratch ``%rows`` at a time
+_MOST: Final = 128  # columns of a part, but of super-blocks
 _PAD: Final = 8  # elements between rows in the scratch, so that they do not lie a power of two apart
 
 
@@ -53,7 +53,7 @@ class RowParts:
 
 
 def _rows(columns: int) -> str:
-    return f"memref<{GROUP * (columns + _PAD)}xf32>"
+    return f"memref<{ROWS * (columns + _PAD)}xf32>"
 
 
 def wide_parts(columns: int, w: Buffer) -> RowParts:

@@ -1,48 +1,73 @@
-"""What a product of several tokens with AVX2 reads of its tokens: f32, those of a tile beside each other.
+"""What a product of several tokens with AVX2 reads of its tokens: f32, columns by columns, a tile of tokens in registers.
 
-So what the inner loop needs of them lies in one stream, and what all tiles need of a part of the columns together. In x
-itself they are often a power of two apart, for which a cache has no room. Several products of one x share what is made.
+A tile is sixteen tokens, the last one may be eight; tokens that are none are copies of the last one. What all tiles need
+of a part of the columns lies together. Several products of one x share what is made.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from compile_hlo.iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented
 from compile_hlo.iree.kernels._turn import turned
 from lang_core import BLOCK
 
-TOKENS: Final = 6  # of a tile: with sixteen rows of W that makes twelve sums, and there are sixteen registers
-PLACES: Final = 8  # that a column of a tile has; what is in the last two does not matter
+LANES: Final = 8
+TILE: Final = 2 * LANES
 EIGHT: Final = "vector<8xf32>"
 
 
-def tiles_of(rows: int) -> int:
-    """How many tiles there are; the last may have fewer tokens."""
-    return -(-rows // TOKENS)
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """T, K, and how many columns a part has."""
+
+    rows: int
+    columns: int
+    part: int
+
+    @property
+    def registers(self) -> int:
+        """For all tokens of a column."""
+        return -(-self.rows // LANES)
+
+    @property
+    def tiles(self) -> int:
+        """Of sixteen tokens."""
+        return self.registers // 2
+
+    @property
+    def rest(self) -> bool:
+        """Whether there is a tile of eight."""
+        return self.registers % 2 == 1
+
+    @property
+    def made(self) -> Buffer:
+        """f32 [K / part, tiles, part, 16], but [part, 8] of a tile of eight."""
+        return Buffer("x", self.columns * self.registers * LANES, "f32")
 
 
-def arranged_wide(rows: int, columns: int, part: int, kind: str) -> Arrangement:
-    """Of x [rows, columns] of 16 bits: f32 [columns / part, tiles, part, 8]; ``part`` is a multiple of 8."""
-    x = Buffer("x", rows * columns, kind)
+def arranged_wide(tokens: Tokens, kind: str) -> Arrangement:
+    """Of x [T, K] of 16 bits."""
+    x = Buffer("given", tokens.rows * tokens.columns, kind)
 
     def row(t: int) -> list[str]:
         return [
-            f"%given{t} = vector.load %x[%at{t}] : {x.memref}, vector<8x{kind}>",
-            f"%row{t} = arith.extf %given{t} : vector<8x{kind}> to {EIGHT}",
+            f"%some{t} = vector.load %given[%at{t}] : {x.memref}, vector<8x{kind}>",
+            f"%row{t} = arith.extf %some{t} : vector<8x{kind}> to {EIGHT}",
         ]
 
-    return _arrangement(f"tokens.{kind}.{rows}x{columns}x{part}", rows, columns, part, (x,), row)
+    return _arrangement(kind, tokens, (x,), row)
 
 
-def arranged_blocks(rows: int, columns: int, part: int) -> Arrangement:
-    """Of q i8 [rows, columns], scale f32 and total i32 [rows, columns / 32]: their products, as above."""
-    blocks = rows * columns // BLOCK
-    q, scale, total = Buffer("q", rows * columns, "i8"), Buffer("scale", blocks, "f32"), Buffer("total", blocks, "i32")
+def arranged_blocks(tokens: Tokens) -> Arrangement:
+    """Of q i8 [T, K], scale f32 and total i32 [T, K / 32]: integers times scales."""
+    blocks = tokens.rows * tokens.columns // BLOCK
+    q, scale = Buffer("q", tokens.rows * tokens.columns, "i8"), Buffer("scale", blocks, "f32")
 
     def row(t: int) -> list[str]:
         return [
-            f"%given{t} = vector.load %q[%at{t}] : {q.memref}, vector<8xi8>",
-            f"%wide{t} = arith.extsi %given{t} : vector<8xi8> to vector<8xi32>",
+            f"%some{t} = vector.load %q[%at{t}] : {q.memref}, vector<8xi8>",
+            f"%wide{t} = arith.extsi %some{t} : vector<8xi8> to vector<8xi32>",
             f"%float{t} = arith.sitofp %wide{t} : vector<8xi32> to {EIGHT}",
             f"%block{t} = arith.divui %at{t}, %c{BLOCK} : index",
             f"%scale{t} = memref.load %scale[%block{t}] : {scale.memref}",
@@ -50,16 +75,14 @@ def arranged_blocks(rows: int, columns: int, part: int) -> Arrangement:
             f"%row{t} = arith.mulf %float{t}, %by{t} : {EIGHT}",
         ]
 
-    return _arrangement(f"tokens.blocks.{rows}x{columns}x{part}", rows, columns, part, (q, scale, total), row)
+    return _arrangement("blocks", tokens, (q, scale, Buffer("total", blocks, "i32")), row)
 
 
-def _arrangement(
-    function: str, rows: int, columns: int, part: int, given: tuple[Buffer, ...], row: Callable[[int], list[str]]
-) -> Arrangement:
-    """A workgroup for each tile; ``row`` makes ``%row<t>`` of the eight columns of a token from ``%at<t>`` on."""
-    made = Buffer("made", tiles_of(rows) * columns * PLACES, "f32")
+def _arrangement(kind: str, tokens: Tokens, given: tuple[Buffer, ...], row: Callable[[int], list[str]]) -> Arrangement:
+    """A workgroup for eight tokens; ``row`` makes ``%row<t>`` of the eight columns of a token from ``%at<t>`` on."""
+    rows, columns, part, made = tokens.rows, tokens.columns, tokens.part, tokens.made
     lines = []
-    for t in range(TOKENS):
+    for t in range(LANES):
         lines += [
             f"%number{t} = arith.addi %first, %c{t} : index",
             f"%token{t} = arith.minui %number{t}, %c{rows - 1} : index",
@@ -67,26 +90,34 @@ def _arrangement(
             f"%at{t} = arith.addi %begin{t}, %column : index",
             *row(t),
         ]
-    names, more = turned([f"%row{min(t, TOKENS - 1)}" for t in range(PLACES)], (1, 2, 4), "f32", lanes=PLACES)
+    names, more = turned([f"%row{t}" for t in range(LANES)], (1, 2, 4), "f32", lanes=LANES)
     lines += more
     for i, name in enumerate(names):
         lines += [
-            f"%place{i} = arith.addi %made_at, %c{PLACES * i} : index",
-            f"vector.store {name}, %made[%place{i}] : {made.memref}, {EIGHT}",
+            f"%skip{i} = arith.muli %c{i}, %width : index",
+            f"%place{i} = arith.addi %made_at, %skip{i} : index",
+            f"vector.store {name}, %x[%place{i}] : {made.memref}, {EIGHT}",
         ]
-    numbers = [*range(1, TOKENS + 1), *(PLACES * i for i in range(PLACES)), BLOCK, rows - 1, columns, part]
+    numbers = [*range(1, LANES + 1), TILE, BLOCK, rows - 1, columns, part, tokens.registers * LANES, tokens.tiles]
     body = f"""\
-{constants([*numbers, tiles_of(rows) * part])}
-%first = arith.muli %workgroup, %c{TOKENS} : index
-%tile = arith.muli %workgroup, %c{part} : index
-scf.for %column = %c0 to %c{columns} step %c8 {{
-  %number = arith.divui %column, %c{part} : index
+{constants([*numbers, TILE * part])}
+%first = arith.muli %workgroup, %c{LANES} : index
+%tile = arith.divui %workgroup, %c2 : index
+%odd = arith.remui %workgroup, %c2 : index
+%half = arith.muli %odd, %c{LANES} : index
+%full = arith.cmpi ult, %tile, %c{tokens.tiles} : index
+%width = arith.select %full, %c{TILE}, %c{LANES} : index
+%tile_skip = arith.muli %tile, %c{TILE * part} : index
+%tile_at = arith.addi %tile_skip, %half : index
+scf.for %column = %c0 to %c{columns} step %c{LANES} {{
   %in_part = arith.remui %column, %c{part} : index
-  %part = arith.muli %number, %c{tiles_of(rows) * part} : index
-  %part_tile = arith.addi %part, %tile : index
-  %line = arith.addi %part_tile, %in_part : index
-  %made_at = arith.muli %line, %c{PLACES} : index
+  %part = arith.subi %column, %in_part : index
+  %part_skip = arith.muli %part, %c{tokens.registers * LANES} : index
+  %part_at = arith.addi %part_skip, %tile_at : index
+  %column_skip = arith.muli %in_part, %width : index
+  %made_at = arith.addi %part_at, %column_skip : index
 {indented(lines, 2)}
 }}
 """
-    return Arrangement(function, Kernel("tokens", (*given, made), tiles_of(rows), body))
+    function = f"tokens.{kind}.{rows}x{columns}x{part}"
+    return Arrangement(function, Kernel("tokens", (*given, made), tokens.registers, body))

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compile_hlo.iree.kernels._attention import AttentionSizes, attention_kernel
-from compile_hlo.iree.kernels._fma_matmul import ROWS as FMA_ROWS
 from compile_hlo.iree.kernels._fma_matmul import fma_matmul_kernel, fma_packed_matmul_kernel
+from compile_hlo.iree.kernels._fma_rows import ROWS as FMA_ROWS
 from compile_hlo.iree.kernels._k_vector import k_vector_kernel
 from compile_hlo.iree.kernels._quantize import quantize_kernel
 from compile_hlo.iree.kernels._text import Arrangement, Kernel, entry_name
@@ -94,7 +94,7 @@ class CpuKernels:
             return wide_matvec_kernel(outputs, columns, (kind, result), pairs=pairs, ahead=self.ahead)
         if self.avx512 and outputs % PANEL_ROWS == 0:
             return wide_matmul_kernel(rows, outputs, columns, kind, pairs=pairs)
-        return None if outputs % FMA_ROWS else fma_matmul_kernel(rows, outputs, columns, kind)
+        return None if outputs % FMA_ROWS else fma_matmul_kernel(rows, outputs, columns, (kind, result))
 
     def _packed(self, rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
         kind = dtype if dtype in ("bf16", "f16") else "f32"
@@ -103,7 +103,7 @@ class CpuKernels:
         if self.vnni and rows > 1 and outputs % ROWS == 0:
             return matmul_kernel(rows, outputs, columns, encoding)
         if self.fma and rows > 1 and outputs % FMA_ROWS == 0:
-            return fma_packed_matmul_kernel(rows, outputs, columns, encoding)
+            return fma_packed_matmul_kernel(rows, outputs, columns, encoding, kind)
         if encoding.block != BLOCK:
             return k_vector_kernel(rows, outputs, columns, encoding, kind)
         return vector_kernel(rows, outputs, columns, encoding, kind)
