@@ -1,8 +1,8 @@
 """Y = X W^T of several tokens, for CPUs with AVX2 and FMA: W of 16 bits or packed, all arithmetic in f32.
 
-A part of sixteen rows of W at a time becomes f32, once for up to 128 tokens. Six rows and sixteen tokens make twelve sums
-in registers: of a column two registers are tokens, and each of six numbers of W is the same on every lane. Sums lie on
-the stack, rows of them by lanes of tokens, until the columns are done: in y they are a page apart.
+A part of sixteen rows of W at a time becomes f32, once for up to 128 tokens. Six rows and sixteen tokens make twelve
+sums in registers: of a column two registers are tokens, and each of six numbers of W is the same on every lane. Sums
+lie on the stack, rows of them by lanes of tokens, until all columns are done: in y they are a page apart.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,7 @@ from compile_hlo.iree.kernels._text import (
     Kernel,
     constants,
     indented,
-    own_rows,
     scratch,
-    share,
-    wanted_workgroups,
 )
 from compile_hlo.iree.kernels._turn import turned
 from lang_core import Encoding
@@ -81,18 +78,17 @@ def fma_packed_matmul_kernel(rows: int, outputs: int, columns: int, encoding: En
 
 def _kernel(plan: _Plan, arrangement: Arrangement) -> Kernel:
     tokens, parts, outputs = plan.tokens, plan.parts, plan.outputs
-    each, workgroups = share(outputs, ROWS, wanted_workgroups(2 * outputs * tokens.columns))
     few = tokens.tiles <= _BLOCK_TILES
     blocks = [
-        f"scf.for %block = %c0 to %c{max(1, tokens.tiles)} step %c{_BLOCK_TILES} {{",
-        f"  %block_end = arith.addi %block, %c{_BLOCK_TILES} : index",
-        f"  %last = arith.minui %block_end, %c{tokens.tiles} : index",
-        *(f"  {line}" for line in _panel(plan, "%block", tokens.rest and few)),
+        f"scf.for %span = %c0 to %c{max(1, tokens.tiles)} step %c{_BLOCK_TILES} {{",
+        f"  %span_end = arith.addi %span, %c{_BLOCK_TILES} : index",
+        f"  %last = arith.minui %span_end, %c{tokens.tiles} : index",
+        *(f"  {line}" for line in _panel(plan, "%span", tokens.rest and few)),
         "}",
     ]
     if tokens.rest and not few:
         blocks += [f"%last = arith.addi %c{tokens.tiles}, %c0 : index", *_panel(plan, f"%c{tokens.tiles}", True)]
-    numbers = [1, *range(ROWS + 1), TILE, outputs, each, tokens.rows, tokens.tiles, max(1, tokens.tiles), _BLOCK_TILES]
+    numbers = [1, *range(ROWS + 1), TILE, outputs, tokens.rows, tokens.tiles, max(1, tokens.tiles), _BLOCK_TILES]
     numbers += [parts.columns, parts.stride, parts.stored, plan.row_elements, tokens.columns, _AT_ONCE, *parts.numbers]
     numbers += [TILE * parts.columns, TILE * ROWS, tokens.registers * LANES, tokens.columns - parts.columns]
     body = f"""\
@@ -102,10 +98,10 @@ def _kernel(plan: _Plan, arrangement: Arrangement) -> Kernel:
 %ahead = arith.constant {ROWS * plan.row_elements} : index
 {scratch("rows", parts.rows)}
 {scratch("sums", f"memref<{_SUMS}xf32>")}
-{own_rows(each, outputs)}
+%row = arith.muli %workgroup, %c16 : index
 {indented(blocks, 0)}
 """
-    return Kernel(NAME, (plan.x, plan.w, plan.y), workgroups, body, arrangement)
+    return Kernel(NAME, (plan.x, plan.w, plan.y), outputs // ROWS, body, arrangement)
 
 
 def _inner(lines: list[str], by: int = 2) -> list[str]:
@@ -113,7 +109,7 @@ def _inner(lines: list[str], by: int = 2) -> list[str]:
 
 
 def _panel(plan: _Plan, first: str, rest: bool) -> list[str]:
-    """All own rows of W, times the tiles from ``first`` to ``%last``, and with ``rest`` the tile of eight."""
+    """The rows of W, times the tiles from ``first`` to ``%last``, and with ``rest`` the tile of eight."""
     parts, tokens = plan.parts, plan.tokens
     tiles = [
         f"scf.for %tile = {first} to %last step %c1 {{",
@@ -145,23 +141,21 @@ def _panel(plan: _Plan, first: str, rest: bool) -> list[str]:
         ]
         stores += [*before, f"%token = arith.muli %c{tokens.tiles}, %c{TILE} : index", *_stored(plan, LANES)]
     return [
-        f"scf.for %row = %first to %end step %c{ROWS} {{",
-        f"  scf.for %chunk = %c0 to %c{tokens.columns} step %c{parts.columns} {{",
-        "    %begins = arith.cmpi eq, %chunk, %c0 : index",
-        f"    %number = arith.divui %chunk, %c{parts.columns} : index",
-        f"    %in_row = arith.muli %number, %c{parts.stored} : index",
-        f"    %x_part = arith.muli %chunk, %c{tokens.registers * LANES} : index",
-        f"    scf.for %r = %c0 to %c{ROWS} step %c1 {{",
-        "      %w_row = arith.addi %row, %r : index",
-        f"      %row_at = arith.muli %w_row, %c{plan.row_elements} : index",
-        "      %from = arith.addi %row_at, %in_row : index",
-        f"      %to = arith.muli %r, %c{parts.stride} : index",
-        *_inner(list(parts.lines), 6),
-        "    }",
-        *_inner(tiles, 4),
+        f"scf.for %chunk = %c0 to %c{tokens.columns} step %c{parts.columns} {{",
+        "  %begins = arith.cmpi eq, %chunk, %c0 : index",
+        f"  %number = arith.divui %chunk, %c{parts.columns} : index",
+        f"  %in_row = arith.muli %number, %c{parts.stored} : index",
+        f"  %x_part = arith.muli %chunk, %c{tokens.registers * LANES} : index",
+        f"  scf.for %r = %c0 to %c{ROWS} step %c1 {{",
+        "    %w_row = arith.addi %row, %r : index",
+        f"    %row_at = arith.muli %w_row, %c{plan.row_elements} : index",
+        "    %from = arith.addi %row_at, %in_row : index",
+        f"    %to = arith.muli %r, %c{parts.stride} : index",
+        *_inner(list(parts.lines), 4),
         "  }",
-        *_inner(stores),
+        *_inner(tiles),
         "}",
+        *stores,
     ]
 
 

@@ -123,7 +123,7 @@ def _q4_k(w: Buffer) -> list[str]:
                 *_floats(block, f"%u0_{pair}", 32 * (block % 2), 32, "ui"),
                 *_spread(f"scale{block}", block, 32),
                 *_spread(f"least{block}", 8 + block, 32),
-                f"%product{block} = arith.mulf %float{block}, %scale{block} : vector<32xf32>",
+                f"%product{block} = arith.mulf %w_float{block}, %scale{block} : vector<32xf32>",
                 f"%value{block} = arith.subf %product{block}, %least{block} : vector<32xf32>",
                 *_put(block, 32),
             ]
@@ -141,19 +141,19 @@ def _q6_k(w: Buffer) -> list[str]:
             lines += [
                 *_floats(part, f"%signed{quarter}", 16 * (part % 4), 16, "si"),
                 *_spread(f"scale{part}", part, 16),
-                f"%value{part} = arith.mulf %float{part}, %scale{part} : vector<16xf32>",
+                f"%value{part} = arith.mulf %w_float{part}, %scale{part} : vector<16xf32>",
                 *_put(part, 16),
             ]
     return lines
 
 
 def _floats(number: int, integers: str, first: int, count: int, sign: str) -> list[str]:
-    """``%float<number>``: of vector<64xi8>, so many from the first on; ``sign`` is ``si`` or ``ui``."""
+    """``%w_float<number>``: of vector<64xi8>, so many from the first on; ``sign`` is ``si`` or ``ui``."""
     return [
         f"%some{number} = vector.shuffle {integers}, {integers} {listed(range(first, first + count))} : "
         "vector<64xi8>, vector<64xi8>",
-        f"%wide{number} = arith.ext{sign} %some{number} : vector<{count}xi8> to vector<{count}xi32>",
-        f"%float{number} = arith.sitofp %wide{number} : vector<{count}xi32> to vector<{count}xf32>",
+        f"%w_wide{number} = arith.ext{sign} %some{number} : vector<{count}xi8> to vector<{count}xi32>",
+        f"%w_float{number} = arith.sitofp %w_wide{number} : vector<{count}xi32> to vector<{count}xf32>",
     ]
 
 

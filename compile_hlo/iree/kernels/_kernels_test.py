@@ -24,10 +24,17 @@ from lang_core import (
 )
 from lang_core import TensorSpec as Spec
 
-_VNNI = CpuKernels.of(host_cpu().features).vnni
+_HERE = CpuKernels.of(host_cpu().features)
+# A set of kernels, whether this CPU has them, and which of them several sizes get.
 _KERNELS = [
-    pytest.param(True, marks=() if _VNNI else pytest.mark.skip(reason="this CPU has no AVX-512 VNNI"), id="vnni"),
-    pytest.param(False, id="vector"),
+    pytest.param(
+        kernels, names, marks=() if has else pytest.mark.skip(reason=f"this CPU has no {name.upper()}"), id=name
+    )
+    for name, kernels, has, names in (
+        ("vnni", CpuKernels(vnni=True), _HERE.vnni, {"avx512-vnni-matvec", "avx512-vnni-matmul"}),
+        ("fma", CpuKernels(fma=True), _HERE.fma, {"fma-matmul"}),
+        ("vector", CpuKernels(), True, {"vector"}),
+    )
 ]
 _K = [each for each in ENCODINGS.values() if each.block > BLOCK]
 # Where a super-block has its f16s.
@@ -35,11 +42,12 @@ _HALF_PLACES = {"q4_k": (0, 2), "q6_k": (208,)}
 # (rows, outputs, columns): of several workgroups, of groups of rows that are not full, of an odd number of blocks.
 _SIZES = (
     (1, 256, 2048), (1, 37, 192), (1, 3, 64), (1, 22, 96), (2, 48, 160), (7, 16, 32), (8, 80, 1056), (21, 32, 2112),
-    (3, 5, 64),
+    (3, 5, 64), (149, 32, 96),
 )  # fmt: skip
 # The same of super-blocks.
 _K_SIZES = (
     (1, 256, 2048), (1, 37, 256), (1, 3, 768), (2, 48, 512), (7, 16, 256), (8, 80, 1024), (21, 32, 2304), (3, 5, 256),
+    (149, 32, 256),
 )  # fmt: skip
 
 
@@ -82,19 +90,20 @@ def _drawn_blocks(rng: np.random.Generator, outputs: int, columns: int, encoding
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
-@pytest.mark.parametrize("vnni", _KERNELS)
-def test_kernels_compute_what_the_eager_op_does(vnni: bool, encoding: Encoding, tmp_path: Path):
+@pytest.mark.parametrize(("kernels", "names"), _KERNELS)
+def test_kernels_compute_what_the_eager_op_does(
+    kernels: CpuKernels, names: set[str], encoding: Encoding, tmp_path: Path
+):
     sizes_of = _K_SIZES if encoding in _K else _SIZES
     cases = [(sizes, dtype) for sizes in sizes_of for dtype in _DTYPES]
     points = [_entry_point(*case, encoding) for case in cases]
     module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
     with module.open("w") as file:
         lower_module(points, file.write, ExternalParameters())
-    target = dataclasses.replace(target_named("llvm-cpu"), kernels=CpuKernels(vnni=vnni))
+    target = dataclasses.replace(target_named("llvm-cpu"), kernels=kernels)
     report = compile_module(module, compiled, target)
     assert len(report.kernels) == 2 * len(cases)
-    wanted = {"avx512-vnni-matvec", "avx512-vnni-matmul"} if vnni else {"vector"}
-    assert wanted <= set(report.kernels.values())
+    assert names <= set(report.kernels.values())
     with Session(compiled, "local-task") as session:
         for point, (sizes, dtype) in zip(points, cases, strict=True):
             inputs = _inputs(sizes, dtype, encoding)
