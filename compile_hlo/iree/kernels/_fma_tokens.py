@@ -1,7 +1,7 @@
 """What a product of several tokens with AVX2 reads of its tokens: f32, column by column, a tile of tokens together.
 
-A tile is sixteen tokens, the last one may be eight; a token too many is a copy of the last one. What all tiles need of a
-part of the columns lies together. Several products of one x share what is made.
+A tile is sixteen tokens, the last one may be eight; a token too many is a copy of the last one. What all tiles need of
+a part of the columns lies together. Several products of one x share what is made.
 """
 
 from collections.abc import Callable
