@@ -39,10 +39,11 @@ _KERNELS = [
 _K = [each for each in ENCODINGS.values() if each.block > BLOCK]
 # Where a super-block has its f16s.
 _HALF_PLACES = {"q4_k": (0, 2), "q6_k": (208,)}
-# (rows, outputs, columns): of several workgroups, of groups of rows that are not full, of an odd number of blocks.
+# (rows, outputs, columns): of several workgroups, of groups of rows that are not full, of an odd number of blocks,
+# of as many columns as a kernel for AVX2 has place for.
 _SIZES = (
-    (1, 256, 2048), (1, 37, 192), (1, 3, 64), (1, 22, 96), (2, 48, 160), (7, 16, 32), (8, 80, 1056), (21, 32, 2112),
-    (3, 5, 64), (149, 32, 96),
+    (1, 256, 2048), (1, 37, 192), (1, 3, 64), (1, 22, 96), (1, 19, 384), (1, 2, 28672),
+    (2, 48, 160), (7, 16, 32), (8, 80, 1056), (21, 32, 2112), (3, 5, 64), (149, 32, 96),
 )  # fmt: skip
 # The same of super-blocks.
 _K_SIZES = (
@@ -72,11 +73,12 @@ def _inputs(sizes: tuple[int, int, int], dtype: str, encoding: Encoding) -> list
     rng = np.random.default_rng(sum(sizes))
     x = rng.standard_normal((rows, columns)).astype(as_dtype(dtype).numpy)
     x[0, :32] = 0
+    x[-1, -32:] = -0.5
     if encoding.quantizer is None:
         return [x, _drawn_blocks(rng, outputs, columns, encoding)]
     weight = rng.standard_normal((outputs, columns)).astype(np.float32)
     packed = encoding.pack(weight)
-    packed.reshape(outputs, -1, encoding.block_bytes)[:, 0, 2] = -128  # no quantiser makes it, and a file may have it
+    packed.reshape(outputs, -1, encoding.block_bytes)[:, -1, 2:] = -128  # no quantiser makes it, and a file may have it
     return [x, packed]
 
 
@@ -117,3 +119,21 @@ def test_kernels_compute_what_the_eager_op_does(
                     a, b = tensor.numpy().astype(np.float32), wanted.numpy().astype(np.float32)
                     near = _TOLERANCE[dtype if name == "y" else "f32"] * np.abs(b).max()
                     np.testing.assert_allclose(a, b, rtol=0, atol=near, err_msg=error)
+
+
+@pytest.mark.parametrize(
+    ("product", "names"),
+    [
+        ("q4_0.bf16.1x64x128", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q8_0.f32.1x5x64", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q8_0.f32.1x5x96", ("vector", "vector", "vector")),
+        ("q4_0.f16.1x5x28672", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q4_0.f16.1x5x28736", ("avx512-vnni-matvec", "vector", "vector")),
+        ("q4_k.f16.1x5x256", ("avx512-vnni-matvec", "vector", "vector")),
+        ("q6_k.f16.1x5x256", ("avx512-vnni-matvec", "vector", "vector")),
+    ],
+)
+def test_one_token_gets_the_kernel_of_the_cpu_that_fits(product: str, names: tuple[str, ...]):
+    sets = CpuKernels(vnni=True, fma=True), CpuKernels(fma=True), CpuKernels()
+    found = [kernels.kernel(f"packed_linear.{product}") for kernels in sets]
+    assert [each and each.name for each in found] == list(names)

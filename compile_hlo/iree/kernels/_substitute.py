@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compile_hlo.iree.kernels._attention import AttentionSizes, attention_kernel
+from compile_hlo.iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_matvec
 from compile_hlo.iree.kernels._fma_matmul import fma_matmul_kernel, fma_packed_matmul_kernel
 from compile_hlo.iree.kernels._fma_rows import ROWS as FMA_ROWS
 from compile_hlo.iree.kernels._k_vector import k_vector_kernel
@@ -47,7 +48,8 @@ class CpuKernels:
         bf16: whether those for AVX512_BF16.
         avx512: whether those for AVX-512.
         fma: whether those for AVX2 with FMA and F16C.
-        ahead: how many bytes ahead those for one token ask memory; 0 where they do not.
+        ahead: how many bytes ahead those for one token ask memory; 0 where they do not. Those for AVX2 with packed
+            weights always do: what they have to compute keeps a core from looking ahead itself.
     """
 
     vnni: bool = False
@@ -100,6 +102,8 @@ class CpuKernels:
         kind = dtype if dtype in ("bf16", "f16") else "f32"
         if self.vnni and rows == 1 and fits_matvec(columns, encoding):
             return matvec_kernel(outputs, columns, encoding, kind, ahead=self.ahead)
+        if self.fma and rows == 1 and fits_avx2_matvec(columns, encoding):
+            return avx2_matvec_kernel(outputs, columns, encoding, kind, ahead=_AHEAD)
         if self.vnni and rows > 1 and outputs % ROWS == 0:
             return matmul_kernel(rows, outputs, columns, encoding)
         if self.fma and rows > 1 and outputs % FMA_ROWS == 0:

@@ -14,9 +14,9 @@ from compile_hlo.iree.kernels._k_row import (
     q6_k_integers,
     q6_k_scales,
 )
+from compile_hlo.iree.kernels._packed_matvec import Steps
 from compile_hlo.iree.kernels._text import listed
 from compile_hlo.iree.kernels._vnni import vnni_dot
-from compile_hlo.iree.kernels._vnni_steps import Steps
 from lang_core import BLOCK, encoding_named
 
 _ZEROS = "%zeros = arith.constant dense<0> : vector<16xi32>"

@@ -5,34 +5,11 @@ weight counts: with 44 instructions for four blocks of Q4_0 two cores of an EPYC
 wait for memory.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
+from compile_hlo.iree.kernels._packed_matvec import Steps
 from compile_hlo.iree.kernels._packed_row import half, unsigned_offset, unsigned_pair
 from compile_hlo.iree.kernels._text import listed
 from compile_hlo.iree.kernels._vnni import vnni_dot
 from lang_core import BLOCK, Encoding
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The inner loop.
-
-    Attributes:
-        width: columns of a step.
-        row_bytes: of a row's part.
-        numbers: index constants that its lines need.
-        before: lines ahead of all loops.
-        of_x: lines that load x from ``%x_at`` on.
-        of_row: lines for a row whose part begins at ``%at``: ``%next`` of ``%sum``, both vector<16xf32>.
-    """
-
-    width: int
-    row_bytes: int
-    numbers: Sequence[int]
-    before: Sequence[str]
-    of_x: Sequence[str]
-    of_row: Sequence[str]
 
 
 def block_steps(columns: int, encoding: Encoding, w: str) -> Steps:
