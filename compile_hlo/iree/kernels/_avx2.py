@@ -25,5 +25,10 @@ def with_sign(values: str, signs: str) -> str:
     return _call("psign.b", f"{values}, {signs}", f"({_BYTES}, {_BYTES}) -> {_BYTES}")
 
 
+def neighbours_added(left: str, right: str) -> str:
+    """``vphaddd``: sums of two neighbours, of both halves of vector<8xi32>; in a half those of ``left`` come first."""
+    return _call("phadd.d", f"{left}, {right}", f"({_WORDS}, {_WORDS}) -> {_WORDS}")
+
+
 def _call(name: str, operands: str, kinds: str) -> str:
     return f'llvm.call_intrinsic "llvm.x86.avx2.{name}"({operands}) : {kinds}'

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from compile_hlo.iree.kernels._avx2_k_steps import q4_k_steps, q6_k_steps
 from compile_hlo.iree.kernels._avx2_steps import q4_0_steps, q8_0_steps
 from compile_hlo.iree.kernels._packed_matvec import packed_matvec
 from compile_hlo.iree.kernels._packed_row import packed_buffers
@@ -9,14 +10,14 @@ from compile_hlo.iree.kernels._text import Kernel, wanted_workgroups
 from lang_core import BLOCK, Encoding
 
 NAME: Final = "avx2-matvec"
-# Of Q4_0 each column takes 9 bytes of the stack for 8, and a kernel may have 32 KiB.
+# Of Q4_0 and Q4_K each column takes 9 bytes of the stack for 8, and a kernel may have 32 KiB.
 _MOST_COLUMNS: Final = 28672
-_STEPS: Final = {"q4_0": q4_0_steps, "q8_0": q8_0_steps}
+_STEPS: Final = {"q4_0": q4_0_steps, "q8_0": q8_0_steps, "q4_k": q4_k_steps, "q6_k": q6_k_steps}
 
 
 def fits_avx2_matvec(columns: int, encoding: Encoding) -> bool:
     """Whether there is a kernel for so many columns: for whole steps."""
-    return encoding.name in _STEPS and columns % (2 * BLOCK) == 0 and columns <= _MOST_COLUMNS
+    return columns % max(encoding.block, 2 * BLOCK) == 0 and columns <= _MOST_COLUMNS
 
 
 def avx2_matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str, *, ahead: int) -> Kernel:

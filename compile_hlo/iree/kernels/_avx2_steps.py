@@ -8,16 +8,24 @@ Q8_0. Scales are picked out of registers by blends: a load that lies in another 
 from collections.abc import Iterable
 from typing import Final
 
-from compile_hlo.iree.kernels._avx2 import byte_dot, pair_dot, with_sign
+from compile_hlo.iree.kernels._avx2 import byte_dot, with_sign
+from compile_hlo.iree.kernels._avx2_row import (
+    BYTES,
+    ONES,
+    arranged,
+    arranged_pair,
+    block_of_x,
+    less_of_blocks,
+    minus_of_x,
+    places_in_x,
+    scales_of_x,
+    summed,
+)
 from compile_hlo.iree.kernels._packed_matvec import Steps
-from compile_hlo.iree.kernels._text import listed, scratch
+from compile_hlo.iree.kernels._text import listed
 from lang_core import BLOCK, encoding_named
 
-_BYTES: Final = f"vector<{BLOCK}xi8>"
 _HALF_BYTES: Final = f"vector<{BLOCK // 2}xi8>"
-_EIGHT: Final = "vector<8xf32>"
-_SUMS: Final = "vector<16xf32>"
-_ONES: Final = "%ones = arith.constant dense<1> : vector<16xi16>"
 
 
 def q4_0_steps(columns: int, w: str) -> Steps:
@@ -27,58 +35,49 @@ def q4_0_steps(columns: int, w: str) -> Steps:
     are half a step apart, so that their scales lie in the same places of a register's halves.
     """
     blocks, size = _blocks(columns), encoding_named("q4_0").block_bytes
-    half, width, x = blocks // 2, blocks * BLOCK, f"memref<{columns}xi8>"
-    few, minus = f"vector<{blocks}xf32>", f"memref<{columns // BLOCK}xf32>"
+    half, few = blocks // 2, f"vector<{blocks}xf32>"
     before = [
-        _ONES,
-        f"%nibble = arith.constant dense<15> : {_BYTES}",
-        f"%four = arith.constant dense<4> : {_BYTES}",
-        f"%few_none = arith.constant dense<0.0> : {few}",
-        *_arranged(columns, blocks),
+        ONES,
+        f"%nibble = arith.constant dense<15> : {BYTES}",
+        f"%four = arith.constant dense<4> : {BYTES}",
+        f"%below = arith.constant dense<-8.0> : {few}",
+        *arranged(columns, blocks, [f"%offsets = arith.mulf %float_totals, %below : {few}"]),
     ]
-    of_x = [*_scales_of_x(columns, blocks), f"%x_minus = vector.load %minus[%x_scales_at] : {minus}, {few}"]
+    of_x = [*scales_of_x(columns, blocks), minus_of_x(columns, blocks)]
     of_row = [
         *_integers(blocks, size, w, _HALF_BYTES),
         *_scales(_words_of_q4_0(blocks, w), blocks),
-        f"%few_less = arith.mulf %scales, %x_minus : {few}",
-        f"%less = vector.shuffle %few_less, %few_none {listed([min(i, blocks) for i in range(8)])} : {few}, {few}",
+        *less_of_blocks("%scales", blocks),
     ]
     for pair in range(half):
-        for name, place in (("x_low", 2 * BLOCK * pair), ("x_high", 2 * BLOCK * pair + BLOCK)):
-            of_x += [
-                f"%{name}_at{pair} = arith.addi %x_at, %c{place} : index",
-                f"%{name}{pair} = vector.load %arranged[%{name}_at{pair}] : {x}, {_BYTES}",
-            ]
+        of_x += arranged_pair(pair, columns)
         both = listed(range(BLOCK))
         of_row += [
             f"%both{pair} = vector.shuffle %w{pair}, %w{pair + half} {both} : {_HALF_BYTES}, {_HALF_BYTES}",
-            f"%low{pair} = arith.andi %both{pair}, %nibble : {_BYTES}",
-            f"%high{pair} = arith.shrui %both{pair}, %four : {_BYTES}",
+            f"%low{pair} = arith.andi %both{pair}, %nibble : {BYTES}",
+            f"%high{pair} = arith.shrui %both{pair}, %four : {BYTES}",
             f"%low_pairs{pair} = {byte_dot(f'%low{pair}', f'%x_low{pair}')}",
             f"%high_pairs{pair} = {byte_dot(f'%high{pair}', f'%x_high{pair}')}",
             f"%pairs{pair} = arith.addi %low_pairs{pair}, %high_pairs{pair} : vector<16xi16>",
         ]
-    of_row += _summed([[pair] * 4 + [pair + half] * 4 for pair in range(half)], blocks, "%less")
-    return Steps(width, blocks * size, _numbers(blocks, size), before, of_x, of_row)
+    of_row += summed([[pair] * 4 + [pair + half] * 4 for pair in range(half)], few, "%sum", "%less")
+    return Steps(blocks * BLOCK, blocks * size, _numbers(blocks, size), before, of_x, of_row)
 
 
 def q8_0_steps(columns: int, w: str) -> Steps:
     """Of Q8_0, a weight of type ``w``: sizes of integers times x with their signs, so that -128 is what it is."""
     blocks, size = _blocks(columns), encoding_named("q8_0").block_bytes
-    of_x = _scales_of_x(columns, blocks)
-    of_row = [*_integers(blocks, size, w, _BYTES), *_scales(_words_of_q8_0(blocks, w), blocks)]
+    of_x = scales_of_x(columns, blocks)
+    of_row = [*_integers(blocks, size, w, BYTES), *_scales(_words_of_q8_0(blocks, w), blocks)]
     for block in range(blocks):
-        of_x += [
-            f"%xq_at{block} = arith.addi %x_at, %c{BLOCK * block} : index",
-            f"%xq{block} = vector.load %q[%xq_at{block}] : memref<{columns}xi8>, {_BYTES}",
-        ]
+        of_x += block_of_x(block, columns)
         of_row += [
-            f"%size{block} = math.absi %w{block} : {_BYTES}",
+            f"%size{block} = math.absi %w{block} : {BYTES}",
             f"%signed{block} = {with_sign(f'%xq{block}', f'%w{block}')}",
             f"%pairs{block} = {byte_dot(f'%size{block}', f'%signed{block}')}",
         ]
-    of_row += _summed([[block] * 8 for block in range(blocks)], blocks, None)
-    return Steps(blocks * BLOCK, blocks * size, _numbers(blocks, size), [_ONES], of_x, of_row)
+    of_row += summed([[block] * 8 for block in range(blocks)], f"vector<{blocks}xf32>", "%sum")
+    return Steps(blocks * BLOCK, blocks * size, _numbers(blocks, size), [ONES], of_x, of_row)
 
 
 def _blocks(columns: int) -> int:
@@ -87,49 +86,8 @@ def _blocks(columns: int) -> int:
 
 
 def _numbers(blocks: int, size: int) -> list[int]:
-    """Index constants: places in x and in ``%arranged``, and in a row's part."""
-    return [blocks, *range(0, blocks * BLOCK + 1, BLOCK), *(size * block + 2 for block in range(blocks))]
-
-
-def _arranged(columns: int, blocks: int) -> list[str]:
-    """``%arranged``: x, of each pair of blocks the first halves, then the others; ``%minus``: -8 times its totals."""
-    x, width = f"memref<{columns}xi8>", blocks * BLOCK
-    total, minus = f"memref<{columns // BLOCK}xi32>", f"memref<{columns // BLOCK}xf32>"
-    given, few = f"vector<{width}xi8>", f"vector<{blocks}xf32>"
-    lines = [
-        f"%given = vector.load %q[%from] : {x}, {given}",
-        f"%from_block = arith.muli %part, %c{blocks} : index",
-        f"%totals = vector.load %total[%from_block] : {total}, vector<{blocks}xi32>",
-        f"%float_totals = arith.sitofp %totals : vector<{blocks}xi32> to {few}",
-        f"%offsets = arith.mulf %float_totals, %below : {few}",
-        f"vector.store %offsets, %minus[%from_block] : {minus}, {few}",
-    ]
-    for place in range(0, width, BLOCK):
-        pair, first = place // (2 * BLOCK), place // BLOCK % 2 * (BLOCK // 2)
-        order = [BLOCK * block + first + i for block in (pair, pair + blocks // 2) for i in range(BLOCK // 2)]
-        lines += [
-            f"%ordered{place} = vector.shuffle %given, %given {listed(order)} : {given}, {given}",
-            f"%to{place} = arith.addi %from, %c{place} : index",
-            f"vector.store %ordered{place}, %arranged[%to{place}] : {x}, {_BYTES}",
-        ]
-    return [
-        scratch("arranged", x),
-        scratch("minus", minus),
-        f"%below = arith.constant dense<-8.0> : {few}",
-        f"%parts = arith.constant {columns // width} : index",
-        "%next_part = arith.constant 1 : index",
-        "scf.for %part = %c0 to %parts step %next_part {",
-        f"  %from = arith.muli %part, %c{width} : index",
-        *(f"  {line}" for line in lines),
-        "}",
-    ]
-
-
-def _scales_of_x(columns: int, blocks: int) -> list[str]:
-    return [
-        f"%x_scales_at = arith.muli %step, %c{blocks} : index",
-        f"%x_scales = vector.load %scale[%x_scales_at] : memref<{columns // BLOCK}xf32>, vector<{blocks}xf32>",
-    ]
+    """Index constants: places in x and in a row's part."""
+    return [blocks, *places_in_x(blocks), *(size * block + 2 for block in range(blocks))]
 
 
 def _integers(blocks: int, size: int, w: str, kind: str) -> list[str]:
@@ -188,30 +146,3 @@ def _scales(words: Iterable[str], blocks: int) -> list[str]:
         f"%w_scales = arith.extf %f16 : vector<{blocks}xf16> to {few}",
         f"%scales = arith.mulf %w_scales, %x_scales : {few}",
     ]
-
-
-def _summed(lanes: list[list[int]], blocks: int, more: str | None) -> list[str]:
-    """``%next`` of ``%sum``, two sums that do not wait for each other.
-
-    Args:
-        lanes: for each ``%pairs<i>`` vector<16xi16>, of which blocks its eight sums of two are.
-        blocks: how many scales there are.
-        more: to be added, vector<8xf32>.
-    """
-    sums, few = ["%first_sum", "%second_sum"], f"vector<{blocks}xf32>"
-    lines = [
-        f"%first_sum = vector.shuffle %sum, %sum {listed(range(8))} : {_SUMS}, {_SUMS}",
-        f"%second_sum = vector.shuffle %sum, %sum {listed(range(8, 16))} : {_SUMS}, {_SUMS}",
-    ]
-    if more is not None:
-        lines.append(f"%second_more = arith.addf {more}, %second_sum : {_EIGHT}")
-        sums[1] = "%second_more"
-    for i, each in enumerate(lanes):
-        lines += [
-            f"%dot{i} = {pair_dot(f'%pairs{i}', '%ones')}",
-            f"%float{i} = arith.sitofp %dot{i} : vector<8xi32> to {_EIGHT}",
-            f"%by{i} = vector.shuffle %scales, %scales {listed(each)} : {few}, {few}",
-            f"%sum{i} = math.fma %float{i}, %by{i}, {sums[i % 2]} : {_EIGHT}",
-        ]
-        sums[i % 2] = f"%sum{i}"
-    return [*lines, f"%next = vector.shuffle {sums[0]}, {sums[1]} {listed(range(16))} : {_EIGHT}, {_EIGHT}"]

@@ -3,6 +3,8 @@
 Names of values end with the row's number; a matvec's have none.
 """
 
+from collections.abc import Sequence
+
 from compile_hlo.iree.kernels._packed_row import half
 from compile_hlo.iree.kernels._text import listed
 
@@ -66,12 +68,13 @@ def q4_k_integers(r: int | str, pair: int, w: str) -> list[str]:
     ]
 
 
-def q6_k_scales(r: int | str, w: str) -> list[str]:
-    """``%scaled<r>`` vector<16xf32>: ``d * sc`` of the sixteen sub-blocks of the block at ``%at<r>``."""
+def q6_k_scales(r: int | str, w: str, order: Sequence[int] = range(16)) -> list[str]:
+    """``%scaled<r>`` vector<16xf32>: ``d * sc`` of the sixteen sub-blocks, in an order, of the block at ``%at<r>``."""
     return [
         f"%scales_at{r} = arith.addi %at{r}, %c192 : index",
         f"%d_at{r} = arith.addi %at{r}, %c208 : index",
-        f"%narrow{r} = vector.load %w[%scales_at{r}] : {w}, vector<16xi8>",
+        f"%given{r} = vector.load %w[%scales_at{r}] : {w}, vector<16xi8>",
+        f"%narrow{r} = vector.shuffle %given{r}, %given{r} {listed(order)} : vector<16xi8>, vector<16xi8>",
         f"%wide{r} = arith.extsi %narrow{r} : vector<16xi8> to vector<16xi32>",
         f"%float_scales{r} = arith.sitofp %wide{r} : vector<16xi32> to vector<16xf32>",
         *half(f"half{r}", f"%d_at{r}", w),
