@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compile_hlo.iree.kernels._attention import AttentionSizes, attention_kernel
+from compile_hlo.iree.kernels._avx2_matmul import avx2_matmul_kernel
 from compile_hlo.iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_matvec
-from compile_hlo.iree.kernels._fma_matmul import fma_matmul_kernel, fma_packed_matmul_kernel
-from compile_hlo.iree.kernels._fma_rows import ROWS as FMA_ROWS
+from compile_hlo.iree.kernels._fma_matmul import fma_matmul_kernel
 from compile_hlo.iree.kernels._k_vector import k_vector_kernel
+from compile_hlo.iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from compile_hlo.iree.kernels._quantize import quantize_kernel
 from compile_hlo.iree.kernels._text import Arrangement, Kernel, entry_name
 from compile_hlo.iree.kernels._vector import vector_kernel
@@ -96,7 +97,7 @@ class CpuKernels:
             return wide_matvec_kernel(outputs, columns, (kind, result), pairs=pairs, ahead=self.ahead)
         if self.avx512 and outputs % PANEL_ROWS == 0:
             return wide_matmul_kernel(rows, outputs, columns, kind, pairs=pairs)
-        return None if outputs % FMA_ROWS else fma_matmul_kernel(rows, outputs, columns, (kind, result))
+        return None if outputs % LANES_ROWS else fma_matmul_kernel(rows, outputs, columns, (kind, result))
 
     def _packed(self, rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
         kind = dtype if dtype in ("bf16", "f16") else "f32"
@@ -106,8 +107,8 @@ class CpuKernels:
             return avx2_matvec_kernel(outputs, columns, encoding, kind, ahead=_AHEAD)
         if self.vnni and rows > 1 and outputs % ROWS == 0:
             return matmul_kernel(rows, outputs, columns, encoding)
-        if self.fma and rows > 1 and outputs % FMA_ROWS == 0:
-            return fma_packed_matmul_kernel(rows, outputs, columns, encoding, kind)
+        if self.fma and rows > 1 and outputs % LANES_ROWS == 0:
+            return avx2_matmul_kernel(rows, outputs, columns, encoding, kind)
         if encoding.block != BLOCK:
             return k_vector_kernel(rows, outputs, columns, encoding, kind)
         return vector_kernel(rows, outputs, columns, encoding, kind)
