@@ -34,6 +34,7 @@ from tools.running import (
     dumper_of,
     encoder_inputs,
     has_row_positions,
+    let_workers_run,
     speculating,
 )
 from tools.text import Tokenizer, find_tokenizer, parse_token_ids
@@ -161,6 +162,7 @@ def main() -> None:
         bundle.session(_DEVICE.value, dumper) as session,
         speculating(bundle, _DEVICE.value, _SPECULATE.value, draft, _DRAFT_TOKENS.value) as speculate,
     ):
+        let_workers_run()
         model = kind(bundle, session, given)
         memory = BundlePromptMemory(model) if isinstance(model, BundleModel) else None
         prompt_cache = _prompt_cache(bundle, model, memory)

@@ -20,7 +20,7 @@ import numpy as np
 from compile_hlo.bundle import Bundle
 from compile_hlo.iree import Session
 from tools.benching.jobs._measure import Meter, serve_requests
-from tools.running import BundleModel
+from tools.running import BundleModel, let_workers_run
 from transformer_core.generation import run_prompt
 
 _DEVICE: Final = "local-task"
@@ -96,6 +96,7 @@ def main(arguments: dict[str, Any]) -> None:
     began = time.perf_counter()
     bundle = Bundle(Path(arguments["weights"]))
     with bundle.session(_DEVICE) as session:
+        let_workers_run()
         ready = {"load_seconds": time.perf_counter() - began, "base_rss_bytes": meter.base.rss}
         serve_requests(ready, _Served(bundle, session).answer)
 
