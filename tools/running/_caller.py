@@ -7,9 +7,9 @@ import os
 def let_workers_run() -> None:
     """Has the calling thread wait for a free core when it wakes up, instead of taking that of one of IREE's workers.
 
-    There is a worker for each core, and the caller wakes up while they work: a tenth of the steps took a quarter longer.
-    It is ``SCHED_BATCH`` (Linux, sched(7)); threads that are started later have it too. A thread of another policy than
-    the usual one keeps it, and so does one that may not change it.
+    There is a worker for each core, and the caller wakes up while they work: a tenth of the steps took a quarter
+    longer. It is ``SCHED_BATCH`` (Linux, sched(7)); threads that are started later have it too. A thread of another
+    policy than the usual one keeps it, and so does one that may not change it.
     """
     if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
         with contextlib.suppress(PermissionError):  # a sandbox forbids it: steps are as they were
