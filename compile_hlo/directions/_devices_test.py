@@ -1,7 +1,6 @@
 """What is recorded of arguments is enough to keep what a caller owns, on every device."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,35 +26,23 @@ from compile_hlo.directions._programs_testing import (
 )
 from compile_hlo.directions._random_testing import Program
 from compile_hlo.emit import ExternalParameters
-from compile_hlo.iree import DEVICES, Session, available, compile_module, target_of_device
+from compile_hlo.iree import Session
+from compile_hlo.iree._device_testing import compiled, device_params
 from lang_core import DeviceError, EagerExecutionContext, EntryPoint, i32
 
 _X = np.arange(24, 0, -1, dtype=np.float32).reshape(X.shape)
 _ROW = np.linspace(-1, 1, 6, dtype=np.float32).reshape(ROW.shape)
 
 
-_ASKED = os.environ.get("TAPELINE_DEVICE")
-
-
-def _device_params() -> list[object]:
-    """The device of TAPELINE_DEVICE, or all; absent ones skip and say why."""
-    found = []
-    for name in (_ASKED,) if _ASKED else DEVICES:
-        there, reason = available(name)
-        found.append(pytest.param(name, marks=() if there else pytest.mark.skip(reason=reason)))
-    return found
-
-
-@pytest.fixture(params=_device_params())
+@pytest.fixture(params=device_params())
 def device(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 def opened(points: Sequence[EntryPoint], device: str, folder: Path) -> Session:
-    source, output = folder / "m.mlir", folder / "m.vmfb"
-    with source.open("w") as text:
-        lowered = lower_module(points, text.write, ExternalParameters(), streaming=True)
-    compile_module(source, output, target_of_device(device))
+    text: list[str] = []
+    lowered = lower_module(points, text.append, ExternalParameters(), streaming=True)
+    output = compiled("".join(text), device, folder)
     configs = [
         entry_point_config(point.name, point.arguments, function.results, function.directions)
         for point, function in zip(points, lowered.functions, strict=True)
@@ -89,7 +76,7 @@ def test_a_loader_without_our_code_reads_the_directions(tmp_path: Path) -> None:
     made = [entry_point(UPDATED["directly"], "kept"), entry_point(UPDATED["directly"], "donated", alias_result="y")]
     opened(made, "local-sync", tmp_path).close()
     instance = runtime.VmInstance()
-    module = runtime.VmModule.mmap(instance, str(tmp_path / "m.vmfb"))
+    module = runtime.VmModule.mmap(instance, str(tmp_path / "m.local-sync.vmfb"))
     found = {}
     for name in ("kept", "donated"):
         function = module.lookup_function(name)

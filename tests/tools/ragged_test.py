@@ -10,6 +10,7 @@ import pytest
 
 from compile_hlo.bundle import Bundle
 from compile_hlo.iree import available, target_of_device
+from compile_hlo.iree._device_testing import sharing
 from lang_core import InputError
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
@@ -38,7 +39,16 @@ def test_rows_say_what_they_say_alone(name: str, device: str, tmp_path: Path) ->
     case, prompts = CASES[name], _prompts(name)
     options = {"sequence": 3, "max_sequence": len(prompts[1]) + case.steps, "targets": (target_of_device(device),)}
     ragged = export_case(case, tmp_path / "ragged", batch=_BATCH, positions="per_row", **options)
-    bundle = Bundle(ragged)
+    alone = export_case(case, tmp_path / "alone", window_caches="whole", **options) if name == "gemma3" else None
+    if alone is not None:
+        _check_described(ragged, alone)
+    for each in sharing(device):
+        _check_rows(name, Bundle(ragged), each, alone)
+
+
+def _check_rows(name: str, bundle: Bundle, device: str, alone: Path | None) -> None:
+    """Rows of one batch against transformers, a batch of one, and a bundle without rings where there is one."""
+    case, prompts = CASES[name], _prompts(name)
     with bundle.session(device) as session:
         model = BundleBatch(bundle, session)
         found, logits = _generated(model, prompts, case.steps)
@@ -66,9 +76,7 @@ def test_rows_say_what_they_say_alone(name: str, device: str, tmp_path: Path) ->
             ((expected,), (theirs,)) = _generated(BundleBatch(bundle, session), [prompt], case.steps)
         assert tokens == expected
         np.testing.assert_array_equal(mine, theirs)
-    if name == "gemma3":
-        alone = export_case(case, tmp_path / "alone", window_caches="whole", **options)
-        _check_described(ragged, alone)
+    if alone is not None:
         for prompt, tokens in zip(prompts, found, strict=True):
             assert tokens == greedy(alone, device, prompt, case.steps)[0]
 
