@@ -1,7 +1,8 @@
-"""Bytecode of wheels, compiled once.
+"""Bytecode of wheels, compiled once, and wheels without what nothing here reads.
 
 A test's sandbox has sources alone and is gone with the test: without bytecode beside them each test would compile
-anew whatever it imports, a second's work for pytest and NumPy and more than one for JAX.
+anew whatever it imports, a second's work for pytest and NumPy and more than one for JAX. And each file of a wheel is a
+link in the runfiles of each test, another one in its sandbox, and both are deleted again.
 """
 
 load("@host_python//:defs.bzl", "interpreter", "version")
@@ -12,21 +13,31 @@ load("@tapeline//build_defs:bytecode.bzl", "bytecode")
 
 bytecode(
     name = "bytecode",
-    srcs = glob(["site-packages/**/*.py"], exclude = ["**/* *"]),
+    srcs = glob(["site-packages/**/*.py"], exclude = {unused}),
 )
 """
 
-def with_bytecode(packages):
+def wheel_annotations(bytecode, unused):
     """Annotations for pip_parse.
 
     Args:
-      packages: names of distributions.
+      bytecode: names of the distributions whose modules are compiled.
+      unused: of other distributions or the same, glob patterns below site-packages of files that no target is to have.
 
     Returns:
       A dict from their names.
     """
-    annotation = package_annotation(additive_build_content = _BUILD, data = [":bytecode"])
-    return {package: annotation for package in packages}
+    found = {}
+    for package in depset(bytecode + unused.keys()).to_list():
+        patterns = ["site-packages/" + pattern for pattern in unused.get(package, [])]
+        compiled = package in bytecode
+        found[package] = package_annotation(
+            additive_build_content = _BUILD.format(unused = ["**/* *"] + patterns) if compiled else None,
+            data = [":bytecode"] if compiled else [],
+            data_exclude_glob = patterns,
+            srcs_exclude_glob = patterns,
+        )
+    return found
 
 def _bytecode_impl(ctx):
     tag = "cpython-" + version.replace(".", "")
