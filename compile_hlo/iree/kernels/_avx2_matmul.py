@@ -4,21 +4,20 @@ A word is two neighbouring integers; of x, a tile's tokens have one on each lane
 of the columns that share a scale are summed as i32, and scaled once.
 """
 
+from functools import partial
 from typing import Final
 
 from compile_hlo.iree.kernels._avx2 import pair_dot
-from compile_hlo.iree.kernels._avx2_parts import SCALES, PackedRows, packed_rows
+from compile_hlo.iree.kernels._avx2_parts import MINIMA, ROW_SCALES, SCALES, PackedRows, packed_rows
 from compile_hlo.iree.kernels._lanes_matmul import (
     EIGHT,
     Products,
     lanes_matmul,
     registers,
-    sum_places,
     sums_loaded,
     sums_stored,
-    within,
 )
-from compile_hlo.iree.kernels._text import Buffer, Kernel, scratch
+from compile_hlo.iree.kernels._text import Buffer, Kernel, scratch, within
 from compile_hlo.iree.kernels._tokens import LANES, TILE, Tokens, arranged_pairs
 from lang_core import BLOCK, Encoding
 
@@ -34,29 +33,32 @@ def avx2_matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding
     ``outputs`` is a multiple of 16; y is of the kind.
     """
     w = Buffer("w", outputs * (columns // encoding.block) * encoding.block_bytes, "i8")
-    parts = packed_rows(columns, encoding, w.memref)
+    parts = packed_rows(columns, encoding, w)
     blocks = parts.columns // BLOCK
     depth = parts.columns // 2 + blocks * (2 if parts.minima else 1)
     tokens = Tokens(rows, columns, parts.columns, depth, "i32")
-
-    def lines(width: int, first: int, count: int) -> list[str]:
-        return _products(tokens, parts, width, range(first, first + count))
-
     numbers = (*parts.numbers, 1, 2, TILE, LANES, parts.scaled, parts.scaled // 2, parts.columns // parts.scaled)
     before = (*parts.before, f"%zero = arith.constant dense<0> : {_WORDS}")
     before += (scratch("rows", parts.rows), scratch("scales", SCALES))
-    products = Products(NAME, parts.stored, (*numbers, BLOCK // parts.scaled), before, parts.lines, _ROWS_OF, lines)
+    products = Products(
+        NAME,
+        parts.stored,
+        (*numbers, BLOCK // parts.scaled),
+        before,
+        parts.lines,
+        _ROWS_OF,
+        partial(_products, tokens, parts),
+    )
     y = Buffer("y", rows * outputs, kind)
     return lanes_matmul(tokens, w, y, products, arranged_pairs(tokens, sums=parts.minima))
 
 
 def _products(tokens: Tokens, parts: PackedRows, width: int, rows: range) -> list[str]:
-    each, words = registers(width, rows.start, len(rows)), parts.scaled // 2
+    each, words = registers(width, rows), parts.scaled // 2
     kinds = ", ".join([_WORDS] * len(each))
     carried = ", ".join(f"%dot{r}_{half} = %zero" for r, half in each)
     found = f"%made{rows.start}"
     return [
-        *sum_places(width, rows.start, len(rows)),
         f"scf.for %scaled = %c0 to %c{parts.columns // parts.scaled} step %c1 {{",
         f"  %first_word = arith.muli %scaled, %c{words} : index",
         f"  {found}:{len(each)} = scf.for %in_block = %c0 to %c{words} step %c1 iter_args({carried}) -> ({kinds}) {{",
@@ -76,12 +78,7 @@ def _word(tokens: Tokens, parts: PackedRows, width: int, rows: range) -> list[st
     """Word ``%word`` of the tile, times that of each row; more words at once take more registers than there are."""
     lines = []
     for half in range(width // LANES):
-        lines += [
-            f"%x_skip{half} = arith.constant {half * LANES} : index",
-            f"%x_at{half} = arith.addi %x_at, %x_skip{half} : index",
-            f"%x_word{half} = vector.load %x[%x_at{half}] : {tokens.made.memref}, {_WORDS}",
-            f"%x{half} = vector.bitcast %x_word{half} : {_WORDS} to {_PAIRS}",
-        ]
+        lines += _loaded("x", half, tokens, _PAIRS)
     for r in rows:
         lines += [
             f"%w_skip{r} = arith.constant {r * parts.stride} : index",
@@ -100,9 +97,19 @@ def _word(tokens: Tokens, parts: PackedRows, width: int, rows: range) -> list[st
     return lines
 
 
+def _loaded(name: str, half: int, tokens: Tokens, kind: str) -> list[str]:
+    """``%<name><half>``: of the tile's words at ``%<name>_at`` a register, as what its bits are."""
+    return [
+        f"%{name}_half{half} = arith.constant {LANES * half} : index",
+        f"%{name}_at{half} = arith.addi %{name}_at, %{name}_half{half} : index",
+        f"%{name}_bits{half} = vector.load %x[%{name}_at{half}] : {tokens.made.memref}, {_WORDS}",
+        f"%{name}{half} = vector.bitcast %{name}_bits{half} : {_WORDS} to {kind}",
+    ]
+
+
 def _scaled(tokens: Tokens, parts: PackedRows, width: int, rows: range, found: str) -> list[str]:
     """The integers' sums, times the scales of x and W, and less the minima times x's sums, added to the sums."""
-    each = registers(width, rows.start, len(rows))
+    each = registers(width, rows)
     lines = [f"%block = arith.divui %scaled, %c{BLOCK // parts.scaled} : index"]
     for name, first in (("xs", parts.columns // 2), ("xt", parts.columns // 2 + parts.columns // BLOCK)):
         if name == "xt" and not parts.minima:
@@ -114,15 +121,10 @@ def _scaled(tokens: Tokens, parts: PackedRows, width: int, rows: range, found: s
             f"%{name}_at = arith.addi %x_first, %{name}_skip : index",
         ]
         for half in range(width // LANES):
-            lines += [
-                f"%{name}_half{half} = arith.constant {LANES * half} : index",
-                f"%{name}_at{half} = arith.addi %{name}_at, %{name}_half{half} : index",
-                f"%{name}_bits{half} = vector.load %x[%{name}_at{half}] : {tokens.made.memref}, {_WORDS}",
-                f"%{name}{half} = vector.bitcast %{name}_bits{half} : {_WORDS} to {EIGHT}",
-            ]
+            lines += _loaded(name, half, tokens, EIGHT)
     for r in rows:
         lines += _spread("scale", r, 0)
-        lines += _spread("minimum", r, 8) if parts.minima else []
+        lines += _spread("minimum", r, MINIMA) if parts.minima else []
     for i, (r, half) in enumerate(each):
         n = f"{r}_{half}"
         lines += [
@@ -144,7 +146,7 @@ def _scaled(tokens: Tokens, parts: PackedRows, width: int, rows: range, found: s
 def _spread(name: str, r: int, place: int) -> list[str]:
     """``%<name><r>``: a row's scale, or its minimum, on all lanes."""
     return [
-        f"%{name}_skip{r} = arith.constant {16 * r + place} : index",
+        f"%{name}_skip{r} = arith.constant {ROW_SCALES * r + place} : index",
         f"%{name}_at{r} = arith.addi %scaled, %{name}_skip{r} : index",
         f"%{name}_one{r} = memref.load %scales[%{name}_at{r}] : {SCALES}",
         f"%{name}{r} = vector.broadcast %{name}_one{r} : f32 to {EIGHT}",

@@ -19,12 +19,13 @@ from compile_hlo.iree.kernels._k_row import (
 )
 from compile_hlo.iree.kernels._lanes_matmul import ROWS
 from compile_hlo.iree.kernels._packed_row import half, signed_block, unsigned_offset
-from compile_hlo.iree.kernels._text import largest_divisor
+from compile_hlo.iree.kernels._text import LINE, Buffer, asked, largest_divisor, within
 from lang_core import BLOCK, Encoding
 
 _PART: Final = 256  # columns of a part, at most
 _PAD: Final = 16  # integers between rows, so that they do not lie a power of two apart
-_SCALES: Final = 16  # places that a row has for its part's scales
+ROW_SCALES: Final = 16  # places that a row has for its part's scales
+MINIMA: Final = 8  # the first of them that has a minimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,11 @@ class PackedRows:
     Attributes:
         columns: of a part.
         scaled: how many columns have a scale of their own.
-        minima: whether there are minima, negative, eight places after the scales.
+        minima: whether there are minima, negative, from place ``MINIMA`` on.
         stored: bytes of a part.
         numbers: index constants that the lines need.
         before: lines ahead of all loops.
-        lines: for row ``%r``, whose part begins at ``%from``.
+        lines: for row ``%r``, whose part begins at ``%at``.
     """
 
     columns: int
@@ -60,32 +61,36 @@ class PackedRows:
         return f"memref<{ROWS * self.stride}xi16>"
 
 
-SCALES: Final = f"memref<{ROWS * _SCALES}xf32>"
+SCALES: Final = f"memref<{ROWS * ROW_SCALES}xf32>"
 """The type of ``%scales``, sixteen places for each row."""
 
 
-def packed_rows(columns: int, encoding: Encoding, w: str) -> PackedRows:
-    """Of an encoding; ``columns`` are those of W, whose type is ``w``."""
+def packed_rows(columns: int, encoding: Encoding, w: Buffer) -> PackedRows:
+    """Of an encoding; ``columns`` are those of W."""
+    ahead = ROWS * (columns // encoding.block) * encoding.block_bytes
     if encoding.block == BLOCK:
-        return _of_blocks(columns, encoding, w)
+        return _of_blocks(columns, encoding, w, ahead)
+    soon = range(ahead, ahead + encoding.block_bytes, LINE)
     rows = f"memref<{ROWS * (encoding.block + _PAD)}xi16>"
     begin = [
         f"%to = arith.muli %r, %c{encoding.block + _PAD} : index",
-        f"%scales_to = arith.muli %r, %c{_SCALES} : index",
-        "%at0 = arith.addi %from, %c0 : index",
-        *_asked(encoding.block_bytes, w),
+        f"%scales_to = arith.muli %r, %c{ROW_SCALES} : index",
+        *asked("soon", "%at", w, soon, locality=2),
     ]
-    numbers = (encoding.block + _PAD, _SCALES)
+    numbers = (encoding.block + _PAD, ROW_SCALES, *soon)
     if encoding.name == "q4_k":
-        before = (*Q4_K_BEFORE, f"%signs = arith.constant dense<{[1.0] * 8 + [-1.0] * 8}> : vector<16xf32>")
-        lines = [*begin, *_q4_k(w, rows)]
+        before = (
+            *Q4_K_BEFORE,
+            f"%signs = arith.constant dense<{[1.0] * MINIMA + [-1.0] * (ROW_SCALES - MINIMA)}> : vector<16xf32>",
+        )
+        lines = [*begin, *_q4_k(w.memref, rows)]
         return PackedRows(encoding.block, BLOCK, True, encoding.block_bytes, (*numbers, *Q4_K_NUMBERS), before, lines)
     before = (*Q6_K_BEFORE, "%above = arith.constant dense<32> : vector<64xi8>")
-    lines = [*begin, *_q6_k(w, rows)]
+    lines = [*begin, *_q6_k(w.memref, rows)]
     return PackedRows(encoding.block, BLOCK // 2, False, encoding.block_bytes, (*numbers, *Q6_K_NUMBERS), before, lines)
 
 
-def _of_blocks(columns: int, encoding: Encoding, w: str) -> PackedRows:
+def _of_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRows:
     blocks = largest_divisor(columns // BLOCK, _PART // BLOCK)
     stride = blocks * BLOCK + _PAD
     before = [
@@ -95,14 +100,13 @@ def _of_blocks(columns: int, encoding: Encoding, w: str) -> PackedRows:
     ]
     lines = [
         f"%to = arith.muli %r, %c{stride} : index",
-        f"%scales_to = arith.muli %r, %c{_SCALES} : index",
+        f"%scales_to = arith.muli %r, %c{ROW_SCALES} : index",
         f"scf.for %block = %c0 to %c{blocks} step %c1 {{",
         f"  %skip = arith.muli %block, %c{encoding.block_bytes} : index",
-        "  %at = arith.addi %from, %skip : index",
-        "  %soon = arith.addi %at, %ahead : index",
-        f"  memref.prefetch %w[%soon], read, locality<2>, data : {w}",
-        "  %q_at = arith.addi %at, %c2 : index",
-        *(f"  {line}" for line in (*half("half", "%at", w), *signed_block(encoding, "%q_at", "q", w))),
+        "  %block_at = arith.addi %at, %skip : index",
+        *within(asked("soon", "%block_at", w, [ahead], locality=2)),
+        "  %q_at = arith.addi %block_at, %c2 : index",
+        *within([*half("half", "%block_at", w.memref), *signed_block(encoding, "%q_at", "q", w.memref)]),
         "  %ones = arith.extf %half : vector<1xf16> to vector<1xf32>",
         "  %d = vector.extract %ones[0] : f32 from vector<1xf32>",
         "  %scale_at = arith.addi %scales_to, %block : index",
@@ -113,43 +117,30 @@ def _of_blocks(columns: int, encoding: Encoding, w: str) -> PackedRows:
         f"  vector.store %wide, %rows[%place] : memref<{ROWS * stride}xi16>, vector<32xi16>",
         "}",
     ]
-    numbers = (1, 2, BLOCK, blocks, encoding.block_bytes, stride, _SCALES)
+    numbers = (1, 2, BLOCK, blocks, encoding.block_bytes, stride, ROW_SCALES, ahead)
     return PackedRows(blocks * BLOCK, BLOCK, False, blocks * encoding.block_bytes, numbers, before, lines)
-
-
-def _asked(size: int, w: str) -> list[str]:
-    """Lines that have the cache read a block sixteen rows later."""
-    lines = []
-    for place in range(0, size, 64):
-        lines += [
-            f"%skip_soon{place} = arith.constant {place} : index",
-            f"%from_soon{place} = arith.addi %from, %skip_soon{place} : index",
-            f"%soon{place} = arith.addi %from_soon{place}, %ahead : index",
-            f"memref.prefetch %w[%soon{place}], read, locality<2>, data : {w}",
-        ]
-    return lines
 
 
 def _q4_k(w: str, rows: str) -> list[str]:
     """Integers 0 to 15; the scales of eight blocks, then their minima."""
     lines = [
-        *q4_k_scales(0, w),
-        "%signed = arith.mulf %scaled0, %signs : vector<16xf32>",
+        *q4_k_scales("", w),
+        "%signed = arith.mulf %scaled, %signs : vector<16xf32>",
         f"vector.store %signed, %scales[%scales_to] : {SCALES}, vector<16xf32>",
     ]
     for pair in range(4):
-        lines += [*q4_k_integers(0, pair, w), *_put(pair, f"%u0_{pair}", "ui", rows)]
+        lines += [*q4_k_integers("", pair, w), *_put(pair, f"%u_{pair}", "ui", rows)]
     return lines
 
 
 def _q6_k(w: str, rows: str) -> list[str]:
     """Integers -32 to 31; the scales of sixteen halves of blocks."""
-    lines = [*q6_k_scales(0, w), f"vector.store %scaled0, %scales[%scales_to] : {SCALES}, vector<16xf32>"]
+    lines = [*q6_k_scales("", w), f"vector.store %scaled, %scales[%scales_to] : {SCALES}, vector<16xf32>"]
     for side in range(2):
-        lines += q6_k_integers(0, side, w)
+        lines += q6_k_integers("", side, w)
     for quarter in range(4):
         lines += [
-            f"%signed{quarter} = arith.subi %u0_{quarter}, %above : vector<64xi8>",
+            f"%signed{quarter} = arith.subi %u_{quarter}, %above : vector<64xi8>",
             *_put(quarter, f"%signed{quarter}", "si", rows),
         ]
     return lines

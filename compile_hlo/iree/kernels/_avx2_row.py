@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from compile_hlo.iree.kernels._avx2 import pair_dot
-from compile_hlo.iree.kernels._text import listed, scratch
+from compile_hlo.iree.kernels._text import listed, scratch, within
 from lang_core import BLOCK
 
 BYTES: Final = f"vector<{BLOCK}xi8>"
@@ -25,7 +25,7 @@ def for_parts(columns: int, width: int, lines: Iterable[str]) -> list[str]:
         "%next_part = arith.constant 1 : index",
         "scf.for %part = %c0 to %parts step %next_part {",
         f"  %from = arith.muli %part, %c{width} : index",
-        *(f"  {line}" for line in lines),
+        *within(lines),
         "}",
     ]
 

@@ -3,6 +3,7 @@
 Six rows of W and sixteen tokens make twelve sums in registers.
 """
 
+from functools import partial
 from typing import Final
 
 from compile_hlo.iree.kernels._lanes_matmul import (
@@ -11,12 +12,10 @@ from compile_hlo.iree.kernels._lanes_matmul import (
     Products,
     lanes_matmul,
     registers,
-    sum_places,
     sums_loaded,
     sums_stored,
-    within,
 )
-from compile_hlo.iree.kernels._text import Buffer, Kernel, largest_divisor, scratch
+from compile_hlo.iree.kernels._text import Buffer, Kernel, asked, largest_divisor, scratch, within
 from compile_hlo.iree.kernels._tokens import LANES, TILE, Tokens, arranged_floats
 
 NAME: Final = "fma-matmul"
@@ -41,35 +40,31 @@ def fma_matmul_kernel(rows: int, outputs: int, columns: int, kinds: tuple[str, s
     part = _STEP * largest_divisor(columns // _STEP, _PART // _STEP)
     tokens = Tokens(rows, columns, part, part, "f32")
     stride = part + _PAD
-    own = f"memref<{ROWS * stride}xf32>"
+    own, ahead = f"memref<{ROWS * stride}xf32>", ROWS * columns
     unpack = [
         f"%to = arith.muli %r, %c{stride} : index",
         f"scf.for %column = %c0 to %c{part} step %c{_STEP} {{",
-        "  %at = arith.addi %from, %column : index",
-        "  %soon = arith.addi %at, %ahead : index",
-        f"  memref.prefetch %w[%soon], read, locality<2>, data : {w.memref}",
-        f"  %given = vector.load %w[%at] : {w.memref}, vector<32x{kind}>",
+        "  %w_at = arith.addi %at, %column : index",
+        *within(asked("soon", "%w_at", w, [ahead], locality=2)),
+        f"  %given = vector.load %w[%w_at] : {w.memref}, vector<32x{kind}>",
         f"  %wide = arith.extf %given : vector<32x{kind}> to vector<32xf32>",
         "  %place = arith.addi %to, %column : index",
         f"  vector.store %wide, %rows[%place] : {own}, vector<32xf32>",
         "}",
     ]
 
-    def lines(width: int, first: int, count: int) -> list[str]:
-        return _products(tokens, stride, width, range(first, first + count))
-
-    numbers = (_STEP, part, stride, _AT_ONCE, TILE, LANES)
+    numbers = (_STEP, part, stride, _AT_ONCE, TILE, LANES, ahead)
+    lines = partial(_products, tokens, stride)
     products = Products(NAME, part, numbers, [scratch("rows", own)], unpack, _ROWS_OF, lines)
     return lanes_matmul(tokens, w, y, products, arranged_floats(tokens, kind))
 
 
 def _products(tokens: Tokens, stride: int, width: int, rows: range) -> list[str]:
-    each = registers(width, rows.start, len(rows))
+    each = registers(width, rows)
     kinds = ", ".join([EIGHT] * len(each))
     carried = ", ".join(f"%sum{r}_{half}_0 = %before{r}_{half}" for r, half in each)
     found = f"%made{rows.start}"
     return [
-        *sum_places(width, rows.start, len(rows)),
         *(sums_loaded(f"before{r}_{half}", r, half) for r, half in each),
         f"{found}:{len(each)} = scf.for %column = %c0 to %c{tokens.part} step %c{_AT_ONCE} "
         f"iter_args({carried}) -> ({kinds}) {{",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compile_hlo.iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented, scratch
+from compile_hlo.iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented, scratch, within
 from compile_hlo.iree.kernels._tokens import LANES, TILE, Tokens
 from compile_hlo.iree.kernels._turn import turned
 
@@ -27,11 +27,11 @@ class Products:
         stored: elements of w's buffer in a part of a row.
         numbers: index constants that the lines need.
         before: lines ahead of all loops, scratch among them.
-        unpack: lines for row ``%r`` of the sixteen, whose part begins at ``%from`` of w; ``%ahead`` elements later is
-            what will be asked for next.
+        unpack: lines for row ``%r`` of the sixteen, whose part begins at ``%at`` of w; the same of the next sixteen is
+            what will be wanted next.
         rows_of: that are multiplied at once, for a tile of so many tokens.
-        lines: adds the products of a tile of so many tokens, which begins at ``%x_first``, with rows from the first
-            on, so many, to their sums; see ``sum_places``.
+        lines: adds the products of a tile of so many tokens, which begins at ``%x_first``, with these rows, to their
+            sums; see ``sums_loaded`` and ``sums_stored``.
     """
 
     name: str
@@ -40,23 +40,18 @@ class Products:
     before: Sequence[str]
     unpack: Sequence[str]
     rows_of: Mapping[int, Sequence[int]]
-    lines: Callable[[int, int, int], list[str]]
+    lines: Callable[[int, range], list[str]]
 
 
-def within(lines: Sequence[str], by: int = 2) -> list[str]:
-    """Lines in a loop."""
-    return [f"{' ' * by}{line}" for line in lines]
-
-
-def registers(width: int, first: int, count: int) -> list[tuple[int, int]]:
+def registers(width: int, rows: range) -> list[tuple[int, int]]:
     """Row and half of each register of sums, for a tile of ``width`` tokens."""
-    return [(r, half) for r in range(first, first + count) for half in range(width // LANES)]
+    return [(r, half) for r in rows for half in range(width // LANES)]
 
 
-def sum_places(width: int, first: int, count: int) -> list[str]:
+def _sum_places(width: int, rows: range) -> list[str]:
     """Lines that make ``%sum_at<row>_<half>``, where those sums are."""
     lines = []
-    for r, half in registers(width, first, count):
+    for r, half in registers(width, rows):
         lines += [
             f"%sum_skip{r}_{half} = arith.constant {r * width + half * LANES} : index",
             f"%sum_at{r}_{half} = arith.addi %sums_at, %sum_skip{r}_{half} : index",
@@ -95,7 +90,6 @@ def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arran
 {constants(numbers)}
 {indented(products.before, 0)}
 %none = arith.constant dense<0.0> : {EIGHT}
-%ahead = arith.constant {ROWS * row_elements} : index
 {scratch("sums", _SUMS)}
 %row = arith.muli %workgroup, %c{ROWS} : index
 {indented(spans, 0)}
@@ -125,8 +119,8 @@ def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, firs
         return lines
 
     return [
-        f"scf.for %at = %c0 to %c{(_SPAN * TILE + LANES) * ROWS} step %c{LANES} {{",
-        f"  vector.store %none, %sums[%at] : {_SUMS}, {EIGHT}",
+        f"scf.for %sum = %c0 to %c{(_SPAN * TILE + LANES) * ROWS} step %c{LANES} {{",
+        f"  vector.store %none, %sums[%sum] : {_SUMS}, {EIGHT}",
         "}",
         f"scf.for %part = %c0 to %c{tokens.columns // tokens.part} step %c1 {{",
         f"  %in_row = arith.muli %part, %c{products.stored} : index",
@@ -134,7 +128,7 @@ def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, firs
         f"  scf.for %r = %c0 to %c{ROWS} step %c1 {{",
         "    %w_row = arith.addi %row, %r : index",
         f"    %row_at = arith.muli %w_row, %c{row_elements} : index",
-        "    %from = arith.addi %row_at, %in_row : index",
+        "    %at = arith.addi %row_at, %in_row : index",
         *within(products.unpack, 4),
         "  }",
         *within(each(lambda width: _multiplied(tokens, products, width))),
@@ -146,7 +140,8 @@ def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, firs
 def _multiplied(tokens: Tokens, products: Products, width: int) -> list[str]:
     lines, first = [], 0
     for count in products.rows_of[width]:
-        lines += products.lines(width, first, count)
+        rows = range(first, first + count)
+        lines += [*_sum_places(width, rows), *products.lines(width, rows)]
         first += count
     return [
         f"%tile_skip = arith.muli %tile, %c{TILE * tokens.depth} : index",
@@ -157,7 +152,7 @@ def _multiplied(tokens: Tokens, products: Products, width: int) -> list[str]:
 
 def _stored(tokens: Tokens, y: Buffer, width: int) -> list[str]:
     """The sums of a tile, turned, to where they belong in y."""
-    lines = [f"%token = arith.muli %tile, %c{TILE} : index", *sum_places(width, 0, ROWS)]
+    lines = [f"%token = arith.muli %tile, %c{TILE} : index", *_sum_places(width, range(ROWS))]
     for half in range(width // LANES):
         for side in range(0, ROWS, LANES):
             name = f"{half}_{side}_"

@@ -7,11 +7,8 @@ share what is loaded of x, are slower: a step of Q8_0 took 1.5 times as long on 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from compile_hlo.iree.kernels._text import Buffer, Kernel, asked, constants, indented, own_rows, share, stored
-
-_LINE: Final = 64  # bytes that memory gives at once
+from compile_hlo.iree.kernels._text import LINE, Buffer, Kernel, asked, constants, indented, own_rows, share, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
     row_bytes = w.elements // outputs
     each, made = share(outputs, 1, workgroups)
     # That one line of seventeen is left out where steps do not begin with lines does not matter.
-    lines = [ahead + _LINE * line for line in range(-(-(steps.row_bytes - 8) // _LINE))] if ahead else []
+    lines = [ahead + LINE * line for line in range(-(-(steps.row_bytes - 8) // LINE))] if ahead else []
     numbers = [1, steps.width, steps.row_bytes, row_bytes, columns // steps.width, each, outputs]
     body = f"""\
 {constants([*numbers, *steps.numbers, *lines])}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+LINE: Final = 64  # bytes that memory gives at once
 _EXECUTABLE: Final = """\
   stream.executable private @{symbol} {{
     stream.executable.export public @{entry} workgroups() -> (index, index, index) {{
@@ -106,20 +107,25 @@ def listed(numbers: Sequence[int]) -> str:
     return f"[{', '.join(map(str, numbers))}]"
 
 
-def asked(name: str, base: str, buffer: Buffer, ahead: Iterable[int]) -> list[str]:
-    """Lines that have the cache read what lies so many elements after an index."""
+def asked(name: str, base: str, buffer: Buffer, ahead: Iterable[int], locality: int = 3) -> list[str]:
+    """Lines that have the cache read what lies so many elements after an index; with locality 2 a larger one."""
     lines = []
     for number, place in enumerate(ahead):
         lines += [
             f"%{name}{number} = arith.addi {base}, %c{place} : index",
-            f"memref.prefetch %{buffer.name}[%{name}{number}], read, locality<3>, data : {buffer.memref}",
+            f"memref.prefetch %{buffer.name}[%{name}{number}], read, locality<{locality}>, data : {buffer.memref}",
         ]
     return lines
 
 
+def within(lines: Iterable[str], by: int = 2) -> list[str]:
+    """Lines in a loop."""
+    return [" " * by + line for line in lines]
+
+
 def indented(lines: Iterable[str], by: int) -> str:
     """Lines as a text of their own indentation."""
-    return "\n".join(" " * by + line for line in lines)
+    return "\n".join(within(lines, by))
 
 
 def largest_divisor(total: int, most: int) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from compile_hlo.iree.kernels._text import listed
+from compile_hlo.iree.kernels._text import listed, within
 from compile_hlo.iree.kernels._vnni_panel import ROWS, WORDS, Sizes, transposed
 from lang_core import Encoding
 
@@ -34,7 +34,7 @@ def supers(sizes: Sizes, encoding: Encoding, scales: Callable[[int], list[str]],
             f"%scale_words{r} = vector.bitcast %scaled{r} : {SIXTEEN} to vector<16xi32>",
         ]
     head = f"scf.for %super = %c0 to %c{sizes.chunk // SUPER_BLOCKS} step %c1 {{"
-    return [head, *(f"  {line}" for line in (*lines, *then)), "}"]
+    return [head, *within([*lines, *then]), "}"]
 
 
 def turned_scales(lanes: range, scratch: str, sizes: Sizes, tag: str) -> list[str]:

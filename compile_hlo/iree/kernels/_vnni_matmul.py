@@ -14,6 +14,7 @@ from compile_hlo.iree.kernels._text import (
     own_rows,
     share,
     wanted_workgroups,
+    within,
 )
 from compile_hlo.iree.kernels._vnni import vnni_dot
 from compile_hlo.iree.kernels._vnni_panel import (
@@ -81,7 +82,7 @@ def _block_panel(sizes: Sizes, encoding: Encoding) -> Panel:
     ]
     pack = [
         f"scf.for %block = %c0 to %c{sizes.chunk} step %c1 {{",
-        *(f"  {line}" for line in _pack(sizes, encoding)),
+        *within(_pack(sizes, encoding)),
         "}",
     ]
     return Panel(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compile_hlo.iree.kernels._text import listed
+from compile_hlo.iree.kernels._text import listed, within
 from compile_hlo.iree.kernels._turn import turned
 from lang_core import BLOCK
 
@@ -63,7 +63,7 @@ def token_lines(sizes: Sizes, panel: Panel) -> list[str]:
     if whole:
         inner = _tokens("%token", TOKENS, sizes, panel)
         head = f"scf.for %token = %c0 to %c{whole} step %c{TOKENS} {{"
-        lines = [head, *(f"  {line}" for line in inner), "}"]
+        lines = [head, *within(inner), "}"]
     return [*lines, *(_tokens(f"%c{whole}", sizes.rows % TOKENS, sizes, panel) if sizes.rows % TOKENS else [])]
 
 
@@ -86,7 +86,7 @@ def _tokens(first: str, count: int, sizes: Sizes, panel: Panel) -> list[str]:
     kinds = ", ".join(["vector<16xf32>"] * count)
     made = f"%{tag}_made" if count == 1 else f"%{tag}_made:{count}"
     lines.append(f"{made} = scf.for %block = %c0 to %c{sizes.chunk} step %c1 iter_args({sums}) -> ({kinds}) {{")
-    lines += [f"  {line}" for line in panel.of_block(tag, count)]
+    lines += within(panel.of_block(tag, count))
     lines += [f"  scf.yield {', '.join(f'%{tag}_next{t}' for t in every)} : {kinds}", "}"]
     for t in every:
         found = f"%{tag}_made" if count == 1 else f"%{tag}_made#{t}"

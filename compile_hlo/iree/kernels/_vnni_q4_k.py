@@ -1,6 +1,7 @@
 """Panels of Q4_K for several tokens: a scale and a minimum for each block and row."""
 
 from compile_hlo.iree.kernels._k_row import Q4_K_BEFORE, q4_k_scales
+from compile_hlo.iree.kernels._text import within
 from compile_hlo.iree.kernels._vnni import vnni_dot
 from compile_hlo.iree.kernels._vnni_k_panel import (
     BLOCK_WORDS,
@@ -43,7 +44,7 @@ def q4_k_panel(sizes: Sizes, encoding: Encoding) -> Panel:
             *turned_scales(range(8), "w_scale", sizes, "low"),
             *turned_scales(range(8, 16), "w_least", sizes, "high"),
             "scf.for %pair = %c0 to %c4 step %c1 {",
-            *(f"  {line}" for line in _q4_k_pair(sizes, w)),
+            *within(_q4_k_pair(sizes, w)),
             "}",
         ],
     )

@@ -7,7 +7,7 @@ the sums of the weights' integers, where a sum begins.
 from collections.abc import Sequence
 
 from compile_hlo.iree.kernels._k_row import Q6_K_BEFORE, Q6_K_NUMBERS, q6_k_scales, q6_k_side
-from compile_hlo.iree.kernels._text import listed
+from compile_hlo.iree.kernels._text import listed, within
 from compile_hlo.iree.kernels._vnni import vnni_dot
 from compile_hlo.iree.kernels._vnni_k_panel import (
     BLOCK_WORDS,
@@ -53,7 +53,7 @@ def q6_k_panel(sizes: Sizes, encoding: Encoding) -> Panel:
         [
             *turned_scales(range(16), "w_scale", sizes, "all"),
             "scf.for %side = %c0 to %c2 step %c1 {",
-            *(f"  {line}" for line in _q6_k_half(sizes, w)),
+            *within(_q6_k_half(sizes, w)),
             "}",
         ],
     )

@@ -19,6 +19,7 @@ from compile_hlo.iree.kernels._text import (
     scratch,
     share,
     wanted_workgroups,
+    within,
 )
 from compile_hlo.iree.kernels._turn import turned
 from compile_hlo.iree.kernels._wide_matvec import STEP, pair_dot
@@ -111,11 +112,11 @@ def wide_matmul_kernel(rows: int, outputs: int, columns: int, kind: str, *, pair
     numbers += [PANEL_ROWS * i for i in range(16)] + [plan.words * PANEL_ROWS]
     numbers += [columns - chunk, (unit - 1) * columns + chunk]
     numbers += [row * columns for row in range(unit)] + [t * (plan.words + _PAD) for t in range(_TOKENS)]
-    tiles = [f"scf.for %token = %c0 to %c{whole} step %c{_TOKENS} {{", *_inner(_tile(plan, _TOKENS)), "}"]
+    tiles = [f"scf.for %token = %c0 to %c{whole} step %c{_TOKENS} {{", *within(_tile(plan, _TOKENS)), "}"]
     if rows > whole:
         tiles += [
             f"scf.for %token = %c{whole} to %c{rows} step %c{_TOKENS} {{",
-            *_inner(_tile(plan, rows - whole)),
+            *within(_tile(plan, rows - whole)),
             "}",
         ]
     body = f"""\
@@ -142,10 +143,6 @@ scf.for %row = %first to %end step %c{unit} {{
 }}
 """
     return Kernel("avx512-bf16-matmul" if pairs else "avx512-matmul", plan.buffers, workgroups, body)
-
-
-def _inner(lines: list[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
 
 
 def _words(plan: _Plan, name: str, place: str, buffer: Buffer) -> list[str]:
@@ -186,7 +183,7 @@ def _tile(plan: _Plan, count: int) -> list[str]:
         f"%x_row = arith.muli %token, %c{plan.columns} : index",
         "%x_chunk = arith.addi %x_row, %chunk : index",
         f"scf.for %word = %c0 to %c{plan.words} step %c16 {{",
-        *_inner(_copied(plan, count)),
+        *within(_copied(plan, count)),
         "}",
         f"%line = arith.muli %token, %c{plan.outputs} : index",
         "%y_first = arith.addi %line, %row : index",
@@ -203,7 +200,7 @@ def _tile(plan: _Plan, count: int) -> list[str]:
     carried = ", ".join(f"%sum{t}_{panel} = %start{t}_{panel}" for t, panel in sums)
     made = "%made" if len(sums) == 1 else f"%made:{len(sums)}"
     lines.append(f"{made} = scf.for %word = %c0 to %c{plan.words} step %c1 iter_args({carried}) -> ({kinds}) {{")
-    lines += _inner(_word(plan, count))
+    lines += within(_word(plan, count))
     lines += [f"  scf.yield {', '.join(f'%next{t}_{panel}' for t, panel in sums)} : {kinds}", "}"]
     for i, (t, panel) in enumerate(sums):
         found = "%made" if len(sums) == 1 else f"%made#{i}"
