@@ -37,7 +37,8 @@ def check_bindings(source: Path, target: Target) -> None:
     Raises:
         CompileError: a fused op takes more tensors than devices pass; names it.
     """
-    command = [compiler_path(), source.name, *target.flags, "--compile-to=executable-sources", "-o", "-"]
+    flags = (*target.flags, *target.unchecked, "--compile-to=executable-sources")
+    command = [compiler_path(), source.name, *flags, "-o", "-"]
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=source.parent, text=True) as process,

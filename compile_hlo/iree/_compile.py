@@ -87,7 +87,7 @@ def compile_module(
             _with_kernels(source, chosen) as (text, kernels),
         ):
             command = [compiler_path(), text.name, "-o", str(partial.absolute()), *flags, *tuning, *schedule.flags]
-            status, peak, messages = _run(command, text.parent)
+            status, peak, messages = _checked_if_it_fails(command, chosen.unchecked, text.parent)
             found = schedule.read()
             if status != 0:
                 raise CompileError(_message(source, text, chosen.name, status, messages))
@@ -137,6 +137,12 @@ def compiler_path() -> str:
         if path.is_file():
             return str(path)
     raise CompileError("the IREE compiler is not installed: install iree-base-compiler, or export with --target=none")
+
+
+def _checked_if_it_fails(command: list[str], unchecked: Sequence[str], folder: Path) -> tuple[int, int, str]:
+    """As ``_run``, without the compiler's checks; again with them where it fails, as they name the first fault."""
+    found = _run([*command, *unchecked], folder)
+    return _run(command, folder) if unchecked and found[0] not in (0, -signal.SIGKILL) else found
 
 
 def _run(command: list[str], folder: Path) -> tuple[int, int, str]:

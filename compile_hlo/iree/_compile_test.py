@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import signal
 import stat
@@ -102,6 +103,35 @@ def test_a_compiler_that_crashes(
     with pytest.raises(CompileError, match=f"the compiler was ended by SIG{name}.*{hint}"):
         compile_module(source, tmp_path / "m.vmfb", "vmvx")
     assert not list(tmp_path.glob(".m.vmfb*"))
+
+
+@pytest.mark.parametrize(
+    ("ending", "runs", "message"),
+    [
+        ("exit 1", ["false", "true"], "its last words: run 2"),
+        ("kill -SEGV $$", ["false", "true"], "ended by SIGSEGV; its last words: run 2"),
+        ("kill -KILL $$", ["false"], "ended by SIGKILL; .*run 1"),
+    ],
+)
+def test_a_compiler_that_fails_is_asked_again_with_its_checks(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, runs: list[str], message: str
+) -> None:
+    body = f'case "$*" in *--verify=false) says=false;; *) says=true;; esac; echo $says >> {tmp_path}/runs'
+    script = _script(tmp_path, f"{body}\necho run $(wc -l < {tmp_path}/runs) >&2\n{ending}")
+    monkeypatch.setattr(_compile, "compiler_path", lambda: script)
+    with pytest.raises(CompileError, match=message):
+        compile_module(source, tmp_path / "m.vmfb", "llvm-cpu")
+    assert (tmp_path / "runs").read_text().split() == runs
+
+
+def test_checks_change_nothing_of_what_is_made(source: Path, tmp_path: Path) -> None:
+    made, target = tmp_path / "m.vmfb", target_named("llvm-cpu")
+    found = []
+    for unchecked in ((), target.unchecked):
+        compile_module(source, made, dataclasses.replace(target, unchecked=unchecked))
+        found.append(made.read_bytes())
+    assert target.unchecked
+    assert found[0] == found[1]
 
 
 def test_an_interrupt_ends_the_compiler(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,11 @@ _INPUT: Final = ("--iree-input-type=stablehlo", "--iree-input-demote-f64-to-f32=
 # Without the last flag a 128-token RMSNorm exceeds the stack limit of a CPU dispatch at O2.
 _OPTIMISED: Final = ("--iree-opt-level=O2", "--iree-dispatch-creation-enable-aggressive-fusion=false")
 
+# The compiler verifies the module after each of its passes: a fifth to a quarter of the time, for the same result.
+# What it is given is verified in any case. Not for vmvx and vulkan-spirv, where these checks refuse what the device
+# cannot compute with: arithmetic in f16, vectors of bf16.
+_UNCHECKED: Final = ("--verify=false",)
+
 # The words in a Vulkan device's name that tell which of the compiler's Vulkan targets fits it. The compiler's own
 # default target is left out on purpose: with it 16-bit and 8-bit weights are silently wrong.
 _VULKAN_TARGETS: Final[Mapping[str, str]] = MappingProxyType(
@@ -61,6 +66,7 @@ class Target:
         cpu: the CPU it is for; None where that is of no matter.
         matvec_tiles: of matrix-vector products; None where the compiler's own are taken.
         kernels: that take the place of helper functions; None where the StableHLO is compiled.
+        unchecked: flags that spare the compiler its checks of itself, and change nothing of what it makes.
     """
 
     name: str
@@ -69,6 +75,7 @@ class Target:
     cpu: CpuRecord | None = None
     matvec_tiles: MatvecTiles | None = None
     kernels: CpuKernels | None = None
+    unchecked: tuple[str, ...] = ()
 
     def tiles_beside(self, flags: Sequence[str]) -> MatvecTiles | None:
         """The matvec tiles to give beside more flags: none with data tiling, which lays such products out itself.
@@ -109,7 +116,8 @@ def target_named(
         flags = (*_LOCAL, "--iree-hal-local-target-device-backends=llvm-cpu", f"--iree-llvmcpu-target-cpu={cpu}")
         record = host_cpu() if cpu == "host" else CpuRecord(cpu, cpu, ())
         kernels = CpuKernels.of(record.features, record.name)
-        return Target(name, (*_INPUT, *flags, *_OPTIMISED), _DEVICES_OF[name], record, MatvecTiles(), kernels)
+        flags = (*_INPUT, *flags, *_OPTIMISED)
+        return Target(name, flags, _DEVICES_OF[name], record, MatvecTiles(), kernels, _UNCHECKED)
     if name == "vmvx":
         return Target(name, (*_INPUT, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"), _DEVICES_OF[name])
     if name == "vulkan-spirv":  # no optimisation level: O2 does not legalise there
