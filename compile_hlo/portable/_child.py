@@ -1,10 +1,12 @@
 """StableHLO's tools, each call in a child process: jaxlib's memory is not ours, and if it dies we live."""
 
 import importlib
-import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +16,12 @@ from lang_core import VerificationError
 
 # Imported by the child alone.
 _TOOLS: Final = "compile_hlo.portable._stablehlo"
+
+_PROGRAM: Final = """import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from compile_hlo.portable._child import answer_call
+answer_call()
+"""
 
 # Artifacts of this StableHLO version are read by every consumer that is younger.
 ARTIFACT_VERSION: Final = "1.0.0"
@@ -54,12 +62,27 @@ def interpret(text: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
 
 
 def _in_child(name: str, *args: Any) -> Any:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    """Calls a tool. Not by multiprocessing, whose child first imports all that the program of its parent imports."""
+    work = pickle.dumps(sys.path) + pickle.dumps((_TOOLS, name, args))
+    command = [sys.executable, *(["-S"] if sys.flags.no_site else []), "-c", _PROGRAM]
+    with tempfile.TemporaryFile() as answer:
+        status = subprocess.run(command, input=work, stdout=answer, check=False).returncode
+        answer.seek(0)
+        if status != 0:
+            raise VerificationError(f"{name}: the process that ran it died; what it said stands above")
+        result, error = pickle.load(answer)  # noqa: S301 - of our own child
+    if error is not None:
+        raise error
+    return result
+
+
+def answer_call() -> None:
+    """In the child: what stdin asks for, answered on stdout, which is stderr for all else that is written to it."""
+    with os.fdopen(os.dup(1), "wb") as answer:
+        os.dup2(2, 1)
+        tools, name, args = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our own parent
         try:
-            return pool.submit(_call, _TOOLS, name, args).result()
-        except BrokenProcessPool:
-            raise VerificationError(f"{name}: the process that ran it died; what it said stands above") from None
-
-
-def _call(tools: str, name: str, args: tuple[Any, ...]) -> Any:
-    return getattr(importlib.import_module(tools), name)(*args)
+            found = getattr(importlib.import_module(tools), name)(*args), None
+        except Exception as error:  # noqa: BLE001 - the parent raises it
+            found = None, error
+        pickle.dump(found, answer)

@@ -92,3 +92,22 @@ def test_a_child_that_dies_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(_child, "_TOOLS", "os")
     with pytest.raises(VerificationError, match="abort: the process that ran it died"):
         _child._in_child("abort")
+
+
+def test_what_a_tool_raises_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_child, "_TOOLS", "os")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        _child._in_child("listdir", "/nowhere")
+
+
+def test_what_a_tool_writes_to_stdout_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_child, "_TOOLS", "os")
+    assert _child._in_child("write", 1, b"a word") == 6
+    assert capfd.readouterr() == ("", "a word")
+
+
+def test_the_child_imports_nothing_of_its_parents_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_child, "_TOOLS", "builtins")
+    assert _child._in_child("eval", "sorted({'pytest', 'pickle'} & {*__import__('sys').modules})") == ["pickle"]
