@@ -15,7 +15,7 @@ def py_pytest_test(name, srcs, deps = [], args = [], **kwargs):
     """A py_test that runs pytest over srcs; each of srcs has to hold a test.
 
     Args:
-      name: the target, by habit named as its one source.
+      name: the target, by habit named as its one source, or `small_tests` of several that take no time.
       srcs: test modules (`*_test.py`).
       deps: what the modules import; pytest need not be named.
       args: further arguments of pytest.
