@@ -53,6 +53,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     # Mesa keeps compiled shaders below the home folder, and complains on stderr where it may not write there.
     if folder := environ.get("TEST_TMPDIR"):
         os.environ.setdefault("MESA_SHADER_CACHE_DIR", folder)
+    # Mesa's Vulkan on a CPU compiles each shader for a call or two; LLVM's optimisation is a third of that time.
+    os.environ.setdefault("GALLIVM_PERF", "nopt")
+    # What jax compiles runs once, on a few numbers.
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     # Plugins that happen to be installed beside the host's Python have no say here.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     collected = _EveryFileCollects([a for a in argv if a.endswith(".py")])
