@@ -358,7 +358,7 @@ def test_explicit_verification_on_a_device_that_is_not_there(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.exporting._verify.available", lambda _: (False, "it is at sea"))
-    options = {"targets": ("vmvx",), "num_layers": 1, "sequence": 2, "max_sequence": 4}
+    options = {"targets": ("vmvx",), "num_layers": 1, "sequence": 2, "entry_points": ("forward",)}
     with pytest.raises(VerificationError, match=r"no device could run the bundle \(vmvx: it is at sea\)"):
         export(place / "model", place / "new", verify="iree", **options)
     assert not (place / "new").exists()

@@ -59,17 +59,15 @@ def test_gates_stay_f32_and_a_second_head_is_ignored(model: Path, tmp_path: Path
     assert (dtypes["A_log"], dtypes["dt_bias"], dtypes["conv1d.weight"]) == ("f32", "f32", "bf16")
 
 
-def test_the_first_layer_alone_has_no_cache(model: Path, tmp_path: Path) -> None:
-    config, _ = _export(model, tmp_path / "bundle", num_layers=1, targets=("llvm-cpu",), verify="auto", dtype="f32")
-    kept = [argument["name"] for argument in config["entry_points"][1]["args"] if argument["donated"]]
-    assert kept == ["layers.0.conv_state", "layers.0.delta_state"]
-
-
-def test_a_dump_shows_the_inside_of_a_gated_delta_net(
+def test_the_first_layer_alone_has_no_cache_and_a_dump_shows_the_inside_of_a_gated_delta_net(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In prefill and each decoded token; the state that is shown is the one that is kept."""
-    bundle = export(model, tmp_path / "bundle", sequence=3, max_sequence=9, dtype="f32", dump_tags=("*",))
+    bundle = tmp_path / "bundle"
+    alone: dict[str, Any] = {"num_layers": 1, "targets": ("llvm-cpu",), "dtype": "f32"}
+    config, _ = _export(model, bundle, verify="auto", dump_tags=("*",), **alone)
+    kept = [argument["name"] for argument in config["entry_points"][1]["args"] if argument["donated"]]
+    assert kept == ["layers.0.conv_state", "layers.0.delta_state"]
     flags = (f"--bundle={bundle}", "--token_ids=1,2,3,4", "--max_new_tokens=2", f"--dump={tmp_path / 'dump'}")
     done = invoke(generate.main, capsys, cli.run, *flags, "--dump_level=2")
     assert done.code == 0, done.err
@@ -77,13 +75,10 @@ def test_a_dump_shows_the_inside_of_a_gated_delta_net(
     inside = ("q", "k", "v", "g", "beta", "heads", "state", "gate", "output")
     for step in sorted({record.step for record in dump.records}):
         shown = {record.name: record for record in dump.records if record.step == step and record.when != "before"}
-        for layer in (0, 2):
-            found = [shown[f"model.layers.{layer}.linear_attn.{name}"] for name in inside]
-            assert all(record.nan == record.inf == 0 for record in found)
-            assert (found[0].line or "").startswith("transformer_core/_gated_delta_net.py:")
-            np.testing.assert_array_equal(
-                dump.load(found[inside.index("state")]), dump.load(shown[f"layers.{layer}.delta_state"])
-            )
+        found = [shown[f"model.layers.0.linear_attn.{name}"] for name in inside]
+        assert all(record.nan == record.inf == 0 for record in found)
+        assert (found[0].line or "").startswith("transformer_core/_gated_delta_net.py:")
+        np.testing.assert_array_equal(dump.load(found[inside.index("state")]), dump.load(shown["layers.0.delta_state"]))
 
 
 def test_16_bit_results_that_rounding_drives_apart_are_compared_with_f32(tmp_path: Path) -> None:

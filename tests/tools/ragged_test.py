@@ -23,7 +23,7 @@ _HERE = [
     pytest.param(_DEVICE, marks=() if available(_DEVICE)[0] else pytest.mark.skip(reason=available(_DEVICE)[1])),
 ]
 # Some layers with a window and some without; states beside caches.
-_NAMES = ["gemma3", *(["qwen3_next"] if _DEVICE == "local-task" else [])]
+_NAMES = ["gemma3", *(["qwen3_next_mixed_4x"] if _DEVICE == "local-task" else [])]
 _BATCH = 4
 
 

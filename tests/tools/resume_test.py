@@ -22,8 +22,9 @@ from tests.tools._bundles import export, tree
 _ALL = {"lower", "parameters", "compile.vmvx", "portable", "verify"}
 _EXPORTING = "tools.exporting._export."
 _EXPORT = "from tools.export import main; from tools import cli; cli.run(main)"
-_OPTIONS: dict[str, Any] = {"sequence": 6, "max_sequence": 16, "targets": ("vmvx",), "verify": "iree"}
-_UNVERIFIED: dict[str, Any] = _OPTIONS | {"targets": (), "verify": "none"}
+_SIZES: dict[str, Any] = {"sequence": 6, "max_sequence": 16}
+_OPTIONS: dict[str, Any] = _SIZES | {"num_layers": 1, "targets": ("vmvx",), "verify": "iree"}
+_UNVERIFIED: dict[str, Any] = _SIZES | {"targets": (), "verify": "none"}
 
 Export = Callable[..., Path]
 
