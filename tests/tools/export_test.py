@@ -350,7 +350,8 @@ def test_nan_weights_are_kept_and_reported(
     damaged[3, 5], damaged[0, 0] = np.nan, -np.inf
     monkeypatch.setattr("tests.goldens.weights.stored_weights", lambda *_: weights)
     sizes = {"sequence": 5, "max_sequence": 8}
-    for way, more in (("external", {"verify": "auto"}), ("inline", {"targets": ()})):
+    ways: dict[str, dict[str, Any]] = {"external": {"verify": "auto"}, "inline": {"targets": ()}}
+    for way, more in ways.items():
         bundle = export_case(case, tmp_path / way, weights=way, **sizes, **more)
         report = _json(bundle / "report.json")
         assert report["parameters"]["nonfinite"] == {"model.layers.1.mlp.up_proj.weight": {"nan": 1, "inf": 1}}

@@ -23,7 +23,8 @@ _ALL = {"lower", "parameters", "compile.vmvx", "portable", "verify"}
 _EXPORTING = "tools.exporting._export."
 _EXPORT = "from tools.export import main; from tools import cli; cli.run(main)"
 _SIZES: dict[str, Any] = {"sequence": 6, "max_sequence": 16}
-_OPTIONS: dict[str, Any] = _SIZES | {"num_layers": 1, "targets": ("vmvx",), "verify": "iree"}
+_OPTIONS: dict[str, Any] = {"sequence": 6, "num_layers": 1, "entry_points": ("forward",), "targets": ("vmvx",)}
+_OPTIONS |= {"verify": "iree"}
 _UNVERIFIED: dict[str, Any] = _SIZES | {"targets": (), "verify": "none"}
 
 Export = Callable[..., Path]
