@@ -11,6 +11,7 @@ from compile_hlo.emit import (
     _elementwise,
     _erf,
     _indexing,
+    _norm,
     _order,
     _packed,
     _reduce,
@@ -19,14 +20,30 @@ from compile_hlo.emit import (
 )
 from compile_hlo.emit._emitter import RULES, Emitter, Write, emits
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form, InlineParameters
+from compile_hlo.emit._groups import GROUPS
 from compile_hlo.emit._helpers import is_helper
 from compile_hlo.emit._module import FunctionWriter, ModuleWriter, emit_module
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, tensor_type
 
-del _contract, _control, _conv, _cached_attention, _elementwise, _erf, _indexing, _order, _packed, _reduce, _shape, _tag
+del (
+    _contract,
+    _control,
+    _conv,
+    _cached_attention,
+    _elementwise,
+    _erf,
+    _indexing,
+    _norm,
+    _order,
+    _packed,
+    _reduce,
+    _shape,
+    _tag,
+)
 
 __all__ = [
+    "GROUPS",
     "RULES",
     "ArgumentParameters",
     "Emitter",

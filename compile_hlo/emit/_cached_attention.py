@@ -1,8 +1,12 @@
 """Emission of attention over a cache: a helper function, which a kernel may replace."""
 
+import math
+from collections.abc import Callable
+
 from compile_dag import Node
-from compile_hlo.emit._calls import call_helper
+from compile_hlo.emit._calls import call_helper, in_name
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._packed import bind_blocks, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._types import tensor_type
 from lang_core import TensorSpec, f32
@@ -10,28 +14,36 @@ from lang_core import TensorSpec, f32
 
 @emits("cached_attention")
 def _cached_attention(e: Emitter, node: Node) -> None:
+    case, spec, body = _call(node)
+    given = [(e.name(value), value.spec) for value in node.inputs]
+    e.alias(node, call_helper(e, "cached_attention", case, given, (spec,), lambda inner: [body(inner)]))
+
+
+@emits("cached_attention_quantize")
+def _cached_attention_quantize(e: Emitter, node: Node) -> None:
+    case, spec, body = _call(node)
+    given = [(e.name(value), value.spec) for value in node.inputs]
+    flat = TensorSpec((spec.shape[0], math.prod(spec.shape[1:])), spec.dtype)
+    results = block_specs(flat.shape)
+
+    def blocks(inner: Emitter) -> list[str]:
+        return quantized(inner, inner.reshape(body(inner), spec, flat.shape), flat)
+
+    bind_blocks(e, node, call_helper(e, "cached_attention_quantize", case, given, results, blocks), results)
+
+
+def _call(node: Node) -> tuple[str, TensorSpec, Callable[[Emitter], str]]:
+    """The case, the spec of the result, and what writes the body and returns its name."""
     q, k, v, bias = (value.spec for value in node.inputs)
     (scale,) = node.attributes
-    given = [(e.name(value), value.spec) for value in node.inputs]
-    result, wide = TensorSpec(node.results[0].shape, v.dtype), TensorSpec(node.results[0].shape, f32)
+    shape = (*q.shape[:4], v.shape[3])
     sizes = "x".join(map(str, (*q.shape, *v.shape[2:], bias.shape[0])))
-    case = f"{v.dtype.name}.{sizes}.{_as_name(scale)}"
-    e.alias(
-        node,
-        call_helper(
-            e,
-            "cached_attention",
-            case,
-            given,
-            (result,),
-            lambda inner: [inner.convert(_attended(inner, q, k, v, bias, scale), wide, v.dtype)],
-        ),
+    wide = TensorSpec(shape, f32)
+    return (
+        f"{v.dtype.name}.{sizes}.{in_name(scale)}",
+        TensorSpec(shape, v.dtype),
+        lambda inner: inner.convert(_attended(inner, q, k, v, bias, scale), wide, v.dtype),
     )
-
-
-def _as_name(number: float) -> str:
-    """A number, exactly, of the characters that names have: ``0x1.0p-3`` with an ``m`` for the minus."""
-    return number.hex().replace("+", "").replace("-", "m")
 
 
 def _attended(e: Emitter, q: TensorSpec, k: TensorSpec, v: TensorSpec, bias: TensorSpec, scale: float) -> str:

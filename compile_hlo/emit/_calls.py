@@ -1,5 +1,6 @@
 """Calls of helper functions."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -44,3 +45,17 @@ def call_helper(
     target = e.helpers.add(helper_name(helper, case), text)
     names = ", ".join(each for each, _ in given)
     return e.new(f"func.call {target}({names}) : ({', '.join(kinds)}) -> ({made})", len(results))
+
+
+def flat(shape: Sequence[int]) -> tuple[int, int]:
+    """A shape as a matrix: all but the last dim together.
+
+    >>> flat((2, 3, 5)), flat((5,))
+    ((6, 5), (1, 5))
+    """
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def in_name(number: float) -> str:
+    """A number, exactly, of the characters that names have: ``0x1.0p-3`` with an ``m`` for the minus."""
+    return number.hex().replace("+", "").replace("-", "m")

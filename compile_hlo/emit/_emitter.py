@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from compile_dag import ComputeGraph, Node, Scope, Value
+from compile_hlo.emit._groups import Group
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, integers, tensor_type
@@ -256,10 +257,10 @@ class Emitter:
                 continue
             if node.block is not self._block:
                 self.enter(node.block)
-            path = node.results[0].path
-            if path != self._path:
-                self._path = path
-                self._write(f"{self._indent}// {self.comment(path)}\n")
+            for path in node.paths if isinstance(node, Group) else (node.results[0].path,):
+                if path != self._path:
+                    self._path = path
+                    self._write(f"{self._indent}// {self.comment(path)}\n")
             rule = RULES.get(node.op.name)
             if rule is None:
                 raise GraphError(f"{node!r}: the op has no emission rule")

@@ -10,7 +10,15 @@ from typing import Final, Literal, get_args
 from compile_hlo.emit._types import symbol
 
 Write = Callable[[str], object]
-Helper = Literal["block_quantize", "packed_linear", "linear", "cached_attention"]
+Helper = Literal[
+    "block_quantize",
+    "cached_attention",
+    "cached_attention_quantize",
+    "linear",
+    "packed_linear",
+    "rms_norm_quantize",
+    "silu_quantize",
+]
 _HELPERS: Final = frozenset(get_args(Helper))
 
 

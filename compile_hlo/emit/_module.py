@@ -19,6 +19,7 @@ from compile_hlo.directions import (
 from compile_hlo.emit._blocks import BlockFunctions, CallSite
 from compile_hlo.emit._emitter import LEAVES, Emitter, Write
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form
+from compile_hlo.emit._fusions import with_groups
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._stretches import stretches
@@ -64,6 +65,7 @@ class FunctionWriter:
             results: of the nodes, in order, those that are used later.
         """
         flow = StretchFlow(nodes)
+        nodes = with_groups(nodes, results, self._emitter.leaves)
         if self._blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
             self._emitter.nodes(nodes)
         else:

@@ -7,7 +7,7 @@ StableHLO a weight is unpacked to f32 and multiplied.
 from collections.abc import Sequence
 
 from compile_dag import Node
-from compile_hlo.emit._calls import call_helper
+from compile_hlo.emit._calls import call_helper, flat
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._types import tensor_type
@@ -19,21 +19,32 @@ from lang_core.ops import LEAST_MAGNITUDE
 @emits("block_quantize")
 def _block_quantize(e: Emitter, node: Node) -> None:
     (x,) = node.inputs
-    rows, columns = _flat(x.shape)
+    rows, columns = flat(x.shape)
     spec = TensorSpec((rows, columns), x.dtype)
-    blocks = TensorSpec((rows, columns // BLOCK), f32)
-    results = (TensorSpec(spec.shape, i8), blocks, TensorSpec(blocks.shape, i32))
+    results = block_specs(spec.shape)
     given = e.reshape(e.name(x), x.spec, spec.shape)
     case = f"{x.dtype.name}.{rows}x{columns}"
     found = call_helper(
-        e, "block_quantize", case, [(given, spec)], results, lambda inner: _quantized(inner, "%a0", spec)
+        e, "block_quantize", case, [(given, spec)], results, lambda inner: quantized(inner, "%a0", spec)
     )
-    for number, (value, result) in enumerate(zip(node.results, results, strict=True)):
-        e.bind(value, e.reshape(f"{found}#{number}", result, value.shape))
+    bind_blocks(e, node, found, results)
 
 
-def _quantized(e: Emitter, x: str, spec: TensorSpec) -> list[str]:
-    """Integers, scales, sums."""
+def block_specs(shape: Sequence[int]) -> tuple[TensorSpec, ...]:
+    """Integers, scales and sums of a matrix."""
+    rows, columns = shape
+    blocks = rows, columns // BLOCK
+    return TensorSpec((rows, columns), i8), TensorSpec(blocks, f32), TensorSpec(blocks, i32)
+
+
+def bind_blocks(e: Emitter, node: Node, found: str, specs: Sequence[TensorSpec]) -> None:
+    """Makes what a helper function gives the results of a node, in their shapes."""
+    for number, (value, spec) in enumerate(zip(node.results, specs, strict=True)):
+        e.bind(value, e.reshape(f"{found}#{number}", spec, value.shape))
+
+
+def quantized(e: Emitter, x: str, spec: TensorSpec) -> list[str]:
+    """Integers, scales, sums of a matrix."""
     rows, columns = spec.shape
     x = e.convert(x, spec, f32)
     cube, blocks = TensorSpec((rows, columns // BLOCK, BLOCK), f32), TensorSpec((rows, columns // BLOCK), f32)
@@ -65,7 +76,7 @@ def _quantized(e: Emitter, x: str, spec: TensorSpec) -> list[str]:
 def _packed_linear(e: Emitter, node: Node) -> None:
     q, scale, total, weight = node.inputs
     encoding, dtype = node.attributes
-    rows, columns = _flat(q.shape)
+    rows, columns = flat(q.shape)
     blocks = rows, columns // BLOCK
     given = [
         (e.reshape(e.name(value), value.spec, shape), TensorSpec(shape, value.dtype))
@@ -112,11 +123,3 @@ def _dequantize(e: Emitter, node: Node) -> None:
     encoding, dtype = node.attributes
     found, spec = unpacked(e, e.name(packed), packed.spec, encoding)
     e.alias(node, e.convert(found, spec, dtype))
-
-
-def _flat(shape: Sequence[int]) -> tuple[int, int]:
-    """A shape as a matrix: all but the last dim together."""
-    rows = 1
-    for dim in shape[:-1]:
-        rows *= dim
-    return rows, shape[-1]

@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from tests.emission._attention_cases import ATTENTION_CASES
+from tests.emission._between_cases import BETWEEN_CASES
 from tests.emission._cases import CASES, Case
 from tests.emission._fusion_cases import FUSION_CASES
 from tests.emission._packed_cases import PACKED_CASES
@@ -32,7 +33,13 @@ def is_run(case: Case) -> bool:
     return case.dtype.name == "f32" or "_int64_" not in case.name
 
 
-DEVICE_CASES: Final = (*(case for case in CASES if is_run(case)), *FUSION_CASES, *PACKED_CASES, *ATTENTION_CASES)
+DEVICE_CASES: Final = (
+    *(case for case in CASES if is_run(case)),
+    *FUSION_CASES,
+    *BETWEEN_CASES,
+    *PACKED_CASES,
+    *ATTENTION_CASES,
+)
 _CPU: Final = ("local-task", "local-sync")
 _IN_F32: Final = frozenset(case.op for case in CASES if case.dtype.name == "f32")
 _PLAIN: Final = frozenset(case.name for case in CASES if case.dtype.name != "f32" and case.op in _IN_F32)
@@ -95,7 +102,11 @@ LIMITS: Final = (
     Limit((*_CPU, "vulkan"), r"pow_special_(f32|bf16)", "pow(1, NaN) and the like are NaN"),
     Limit(_CPU, r"(sin|rem)_f64", "the linker finds no sin, cos or fmod of f64"),
     Limit(("vulkan",), r"(exp|log|tanh|erf|sin|pow)_f64", "SPIR-V has these functions for 16 and 32 bits only"),
-    Limit(("vulkan",), "cached_attention_one_bf16", "SPIR-V has no vectors of bf16, in which one row is multiplied"),
+    Limit(
+        ("vulkan",),
+        "cached_attention_(one|blocks)_bf16",
+        "SPIR-V has no vectors of bf16, in which one row is multiplied",
+    ),
     Limit(("vmvx",), rf"(?!{_MOVES}).*_f16", "f16 can be moved, not computed with"),
     Limit(("vmvx",), r"cast_f16_(?!f64).*", "f16 can be moved, not computed with"),
     Limit(("vmvx",), r"cast_(?!f64|bool).*_f64", "f64 cannot be made anything else"),

@@ -7,7 +7,18 @@ out where its bias hides all of it, so that a step's cost goes with the length o
 from dataclasses import dataclass
 from typing import Final
 
-from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, indented, largest_divisor, listed
+from compile_hlo.iree.kernels._quantize import QUANTIZE_BEFORE, block_buffers, quantized
+from compile_hlo.iree.kernels._text import (
+    Buffer,
+    Kernel,
+    constants,
+    indented,
+    largest_divisor,
+    listed,
+    rounded,
+    within,
+)
+from lang_core import BLOCK
 
 NAME: Final = "vector-cached-attention"
 _KEYS: Final = 16
@@ -34,6 +45,10 @@ class AttentionSizes:
     def fit(self) -> bool:
         """Whether there is a kernel."""
         return self.size % _LANES == 0 and self.value_size % _LANES == 0 and self.keys >= _KEYS
+
+    def fit_blocks(self) -> bool:
+        """Whether there is one that puts its result in blocks: of one query, with whole blocks."""
+        return self.fit() and self.scratch and self.queries == 1 and self.value_size % BLOCK == 0
 
     @property
     def heads(self) -> int:
@@ -62,10 +77,11 @@ class AttentionSizes:
         return rows * self.value_size
 
 
-def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float) -> Kernel:
+def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks: bool = False) -> Kernel:
     """q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y [B, K, G, T, H'].
 
-    H and H' are multiples of 16, S is 16 at least. y is of the same dtype, or f32 where the kernel adds up in it.
+    H and H' are multiples of 16, S is 16 at least. y is of the same dtype, or f32 where the kernel adds up in it. With
+    ``blocks`` it is that in blocks of 32, as ``quantize_kernel`` makes them; see ``AttentionSizes.fit_blocks``.
     """
     heads, group, tile, queries, keys = sizes.heads, sizes.group, sizes.tile, sizes.queries, sizes.keys
     size, value_size, each = sizes.size, sizes.value_size, sizes.group * sizes.tile
@@ -75,16 +91,31 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float) -> Kernel:
         Buffer("k", heads * keys * size, dtype),
         Buffer("v", heads * keys * value_size, dtype),
         Buffer("bias", sizes.rows * queries * keys, "f32"),
-        Buffer("out", count * value_size, dtype) if sizes.scratch else Buffer("y", count * value_size, "f32"),
     )
+    out = Buffer("out", count * value_size, dtype) if sizes.scratch else Buffer("y", count * value_size, "f32")
+    made = block_buffers(count * value_size, "out_") if blocks else (out,)
     sums = f"%y = memref.alloca() : memref<{sizes.sums}xf32>\n" if sizes.scratch else ""
     steps = [_LANES * i for i in range(max(size, value_size) // _LANES)]
-    numbers = [1, _KEYS, sizes.shared, group, tile, queries, size, keys, value_size, keys - _KEYS, queries * keys]
+    numbers = [
+        1,
+        _KEYS,
+        BLOCK,
+        sizes.shared,
+        group,
+        tile,
+        queries,
+        size,
+        keys,
+        value_size,
+        keys - _KEYS,
+        queries * keys,
+    ]
     numbers += [keys * size, keys * value_size, each, group * queries, queries // tile, *steps]
     numbers += [j * each for j in range(_KEYS) for each in (size, value_size)]
     bias_row = "%c0" if sizes.rows == 1 else "%sequence"
     body = f"""\
 {constants(numbers)}
+{indented(QUANTIZE_BEFORE, 0)}
 %lane = arith.constant dense<{listed(range(_LANES))}> : vector<16xi32>
 %none = arith.constant dense<0.0> : {_VECTOR}
 %hidden = arith.constant dense<-1.0e30> : {_VECTOR}
@@ -138,10 +169,10 @@ scf.for %own = %c0 to %c{each} step %c1 {{
   %all = vector.broadcast %total : f32 to {_VECTOR}
 {_row(tile, queries, 2)}
 {_at_sums(sizes, 2)}
-{_divided(sizes, buffers[-1])}
+{_blocks(sizes, dtype, made) if blocks else _divided(sizes, out)}
 }}
 """
-    return Kernel(NAME, buffers, heads * (queries // tile), body)
+    return Kernel(NAME, (*buffers, *made), heads * (queries // tile), body)
 
 
 def _row(tile: int, queries: int, by: int) -> str:
@@ -196,6 +227,25 @@ def _divided(sizes: AttentionSizes, out: Buffer) -> str:
             mean = f"%y_rounded{i}"
         lines.append(f"vector.store {mean}, %{out.name}[%out_place{i}] : {out.memref}, {kind}")
     return indented(lines, 2)
+
+
+def _blocks(sizes: AttentionSizes, dtype: str, made: tuple[Buffer, ...]) -> str:
+    """The sums over ``%all``, as blocks: rows of y are those of the result."""
+    sums = f"memref<{sizes.sums}xf32>, {_VECTOR}"
+    lines = [
+        "%i = arith.addi %out_head, %at : index",
+        f"%j = arith.addi %i, %c{_LANES} : index",
+        "%low_at = arith.addi %y_head, %at : index",
+        f"%high_at = arith.addi %low_at, %c{_LANES} : index",
+        f"%low_sum = vector.load %y[%low_at] : {sums}",
+        f"%high_sum = vector.load %y[%high_at] : {sums}",
+        *rounded("low", "arith.divf %low_sum, %all", dtype),
+        *rounded("high", "arith.divf %high_sum, %all", dtype),
+        f"%block = arith.divui %i, %c{BLOCK} : index",
+        *quantized(made),
+    ]
+    loop = f"scf.for %at = %c0 to %c{sizes.value_size} step %c{BLOCK} {{"
+    return indented([f"%out_head = arith.muli %row, %c{sizes.value_size} : index", loop, *within(lines), "}"], 2)
 
 
 def _loaded(name: str, buffer: str, place: str, elements: int, dtype: str) -> list[str]:

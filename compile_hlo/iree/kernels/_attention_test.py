@@ -78,3 +78,40 @@ def test_keys_that_are_hidden_are_not_read(tmp_path: Path):
         expected = session.function(point.name)(*inputs)[0].numpy().copy()
         inputs[1][:, :, 16:], inputs[2][:, :, 16:] = np.nan, np.inf  # blocks of sixteen are left out whole
         np.testing.assert_array_equal(session.function(point.name)(*inputs)[0].numpy(), expected)
+
+
+# One query: heads that share keys and such that do not, an odd number of blocks.
+_BLOCK_SIZES = ((1, 2, 4, 1, 64, 48, 64, 1), (2, 3, 1, 1, 32, 37, 32, 2), (2, 1, 5, 1, 16, 21, 96, 1))
+
+
+@pytest.mark.parametrize("dtype", _TOLERANCE)
+def test_one_query_in_blocks_is_the_bits_of_the_two_kernels(dtype: str, tmp_path: Path):
+    cases = [_entry_point(sizes, dtype) for sizes in _BLOCK_SIZES]
+
+    def blocks(ctx: ExecutionContext, given: tuple[Tensor, ...], apart: bool) -> dict[str, Tensor]:
+        q, k, v, bias = given
+        y = ctx.ops.cached_attention(q, k, v, bias, 0.3)
+        flat = ctx.ops.reshape(ctx.ops.transpose(y, (0, 3, 1, 2, 4)), (y.shape[0], 1, -1))
+        q, scale, total = ctx.ops.block_quantize(flat)
+        found = {"q": q, "scale": scale, "total": total}
+        return {**found, "y": y} if apart else found
+
+    points = [
+        EntryPoint(f"{point.name}_{apart}", lambda ctx, *x, apart=apart: blocks(ctx, x, apart), point.arguments)
+        for point in cases
+        for apart in (False, True)
+    ]
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    with module.open("w") as file:
+        lower_module(points, file.write, ExternalParameters())
+    report = compile_module(module, compiled, "llvm-cpu")
+    assert sum(name.startswith("cached_attention_quantize.") for name in report.kernels) == len(cases)
+    assert len(report.kernels) == 3 * len(cases)
+    with Session(compiled, "local-task") as session:
+        for point in cases:
+            for seen in (slice(0, 2), slice(3, None)):
+                inputs = _inputs(point, seen)
+                found = session.function(f"{point.name}_False")(*inputs)
+                wanted = session.function(f"{point.name}_True")(*inputs)
+                for one, other in zip(found, wanted[:3], strict=True):
+                    np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=point.name)

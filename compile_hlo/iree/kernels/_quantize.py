@@ -1,60 +1,105 @@
-"""x in blocks of 32, as integers, scales and sums: ``block_quantize`` of the op table."""
+"""x in blocks of 32, as integers, scales and sums: ``block_quantize`` of the op table, alone or after what makes x."""
 
-from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, indented, loaded
+from typing import Final
+
+from compile_hlo.iree.kernels._text import Buffer, Kernel, constants, indented, loaded, own_rows, rounded, share
 from lang_core import BLOCK
 from lang_core.ops import LEAST_MAGNITUDE
 
-_LANES = 16
+NAME: Final = "vector"
+LANES: Final = 16
+_GATED_BLOCKS: Final = 32  # of a workgroup: an exponential for each element is worth a second thread
+
+# What the lines of ``quantized`` need ahead of all loops.
+QUANTIZE_BEFORE: Final = (
+    "%quant_none = arith.constant 0.0 : f32",
+    "%quant_one = arith.constant 1.0 : f32",
+    "%quant_most = arith.constant 127.0 : f32",
+    f"%quant_least = arith.constant {LEAST_MAGNITUDE:.17e} : f32",
+)
+
+
+def block_buffers(elements: int, prefix: str = "") -> tuple[Buffer, ...]:
+    """q, scale and total of so many elements."""
+    kinds = ("q", elements, "i8"), ("scale", elements // BLOCK, "f32"), ("total", elements // BLOCK, "i32")
+    return tuple(Buffer(prefix + name, size, kind) for name, size, kind in kinds)
 
 
 def quantize_kernel(rows: int, columns: int, dtype: str) -> Kernel:
     """x [rows, columns] to q i8 [rows, columns], scale f32 and total i32 [rows, columns / 32]; by rows."""
-    blocks = columns // BLOCK
-    y = f"memref<{rows * columns}xi8>"
-    buffers = (
-        Buffer("x", rows * columns, dtype),
-        Buffer("q", rows * columns, "i8"),
-        Buffer("scale", rows * blocks, "f32"),
-        Buffer("total", rows * blocks, "i32"),
-    )
+    blocks, x = columns // BLOCK, Buffer("x", rows * columns, dtype)
+    lines = [*loaded("low", "%i", x), *loaded("high", "%j", x)]
+    return _by_blocks((x,), rows * blocks, blocks, lines)
+
+
+def silu_quantize_kernel(rows: int, columns: int, dtype: str) -> Kernel:
+    """gate and up [rows, columns]: silu(gate) * up, both products rounded to the dtype, as ``quantize_kernel``."""
+    given = Buffer("gate", rows * columns, dtype), Buffer("up", rows * columns, dtype)
+    lines = [*_gated("low", "%i", given), *_gated("high", "%j", given)]
+    return _by_blocks(given, rows * columns // BLOCK, _GATED_BLOCKS, lines)
+
+
+def _by_blocks(given: tuple[Buffer, ...], blocks: int, each: int, lines: list[str]) -> Kernel:
+    """Workgroups of so many blocks each; the lines make ``%low`` of what lies at ``%i``, ``%high`` of ``%j``."""
+    made = block_buffers(blocks * BLOCK)
+    each, workgroups = share(blocks, 1, -(-blocks // each))
     body = f"""\
-{constants([1, _LANES, BLOCK, blocks])}
-%none = arith.constant 0.0 : f32
-%one = arith.constant 1.0 : f32
-%most = arith.constant 127.0 : f32
-%least = arith.constant {LEAST_MAGNITUDE:.17e} : f32
-%first = arith.muli %workgroup, %c{blocks} : index
-%end = arith.addi %first, %c{blocks} : index
+{constants([1, LANES, BLOCK, each, blocks])}
+%ones = arith.constant dense<1.0> : vector<16xf32>
+{indented(QUANTIZE_BEFORE, 0)}
+{own_rows(each, blocks)}
 scf.for %block = %first to %end step %c1 {{
   %i = arith.muli %block, %c{BLOCK} : index
-  %j = arith.addi %i, %c{_LANES} : index
-{indented(loaded("low", "%i", buffers[0]), 2)}
-{indented(loaded("high", "%j", buffers[0]), 2)}
-  %low_size = math.absf %low : vector<16xf32>
-  %high_size = math.absf %high : vector<16xf32>
-  %size = arith.maximumf %low_size, %high_size : vector<16xf32>
-  %found = vector.reduction <maximumf>, %size : vector<16xf32> into f32
-  %small = arith.cmpf olt, %found, %least : f32
-  %largest = arith.select %small, %none, %found : f32
-  %d = arith.divf %largest, %most : f32
-  %divisor = arith.select %small, %one, %d : f32
-  %quotient = arith.divf %one, %divisor : f32
-  %inverse = arith.select %small, %none, %quotient : f32
-  %by = vector.broadcast %inverse : f32 to vector<16xf32>
-  %low_scaled = arith.mulf %low, %by : vector<16xf32>
-  %high_scaled = arith.mulf %high, %by : vector<16xf32>
-  %low_round = math.roundeven %low_scaled : vector<16xf32>
-  %high_round = math.roundeven %high_scaled : vector<16xf32>
-  %low_wide = arith.fptosi %low_round : vector<16xf32> to vector<16xi32>
-  %high_wide = arith.fptosi %high_round : vector<16xf32> to vector<16xi32>
-  %low_q = arith.trunci %low_wide : vector<16xi32> to vector<16xi8>
-  %high_q = arith.trunci %high_wide : vector<16xi32> to vector<16xi8>
-  vector.store %low_q, %q[%i] : {y}, vector<16xi8>
-  vector.store %high_q, %q[%j] : {y}, vector<16xi8>
-  %sums = arith.addi %low_wide, %high_wide : vector<16xi32>
-  %sum = vector.reduction <add>, %sums : vector<16xi32> into i32
-  memref.store %d, %scale[%block] : memref<{rows * blocks}xf32>
-  memref.store %sum, %total[%block] : memref<{rows * blocks}xi32>
+  %j = arith.addi %i, %c{LANES} : index
+{indented(lines, 2)}
+{indented(quantized(made), 2)}
 }}
 """
-    return Kernel("vector", buffers, rows, body)
+    return Kernel(NAME, (*given, *made), workgroups, body)
+
+
+def _gated(name: str, place: str, given: tuple[Buffer, ...]) -> list[str]:
+    """``%<name>``, vector<16xf32> of silu(gate) * up."""
+    gate, up = given
+    kind = "vector<16xf32>"
+    return [
+        *loaded(f"{name}_gate", place, gate),
+        *loaded(f"{name}_up", place, up),
+        f"%{name}_minus = arith.negf %{name}_gate : {kind}",
+        f"%{name}_power = math.exp %{name}_minus : {kind}",
+        f"%{name}_above = arith.addf %{name}_power, %ones : {kind}",
+        f"%{name}_curve = arith.divf %ones, %{name}_above : {kind}",
+        *rounded(f"{name}_active", f"arith.mulf %{name}_gate, %{name}_curve", gate.kind),
+        *rounded(name, f"arith.mulf %{name}_active, %{name}_up", gate.kind),
+    ]
+
+
+def quantized(made: tuple[Buffer, ...]) -> list[str]:
+    """Lines that store ``%low`` and ``%high``, vector<16xf32>, as block ``%block`` from ``%i`` and from ``%j`` on."""
+    q, scale, total = made
+    return f"""\
+%quant_low_size = math.absf %low : vector<16xf32>
+%quant_high_size = math.absf %high : vector<16xf32>
+%quant_size = arith.maximumf %quant_low_size, %quant_high_size : vector<16xf32>
+%quant_found = vector.reduction <maximumf>, %quant_size : vector<16xf32> into f32
+%quant_small = arith.cmpf olt, %quant_found, %quant_least : f32
+%quant_largest = arith.select %quant_small, %quant_none, %quant_found : f32
+%quant_d = arith.divf %quant_largest, %quant_most : f32
+%quant_divisor = arith.select %quant_small, %quant_one, %quant_d : f32
+%quant_quotient = arith.divf %quant_one, %quant_divisor : f32
+%quant_inverse = arith.select %quant_small, %quant_none, %quant_quotient : f32
+%quant_by = vector.broadcast %quant_inverse : f32 to vector<16xf32>
+%quant_low_scaled = arith.mulf %low, %quant_by : vector<16xf32>
+%quant_high_scaled = arith.mulf %high, %quant_by : vector<16xf32>
+%quant_low_round = math.roundeven %quant_low_scaled : vector<16xf32>
+%quant_high_round = math.roundeven %quant_high_scaled : vector<16xf32>
+%quant_low_whole = arith.fptosi %quant_low_round : vector<16xf32> to vector<16xi32>
+%quant_high_whole = arith.fptosi %quant_high_round : vector<16xf32> to vector<16xi32>
+%quant_low_q = arith.trunci %quant_low_whole : vector<16xi32> to vector<16xi8>
+%quant_high_q = arith.trunci %quant_high_whole : vector<16xi32> to vector<16xi8>
+vector.store %quant_low_q, %{q.name}[%i] : {q.memref}, vector<16xi8>
+vector.store %quant_high_q, %{q.name}[%j] : {q.memref}, vector<16xi8>
+%quant_sums = arith.addi %quant_low_whole, %quant_high_whole : vector<16xi32>
+%quant_sum = vector.reduction <add>, %quant_sums : vector<16xi32> into i32
+memref.store %quant_d, %{scale.name}[%block] : {scale.memref}
+memref.store %quant_sum, %{total.name}[%block] : {total.memref}""".splitlines()

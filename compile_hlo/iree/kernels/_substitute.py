@@ -11,7 +11,8 @@ from compile_hlo.iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_
 from compile_hlo.iree.kernels._fma_matmul import fma_matmul_kernel
 from compile_hlo.iree.kernels._k_vector import k_vector_kernel
 from compile_hlo.iree.kernels._lanes_matmul import ROWS as LANES_ROWS
-from compile_hlo.iree.kernels._quantize import quantize_kernel
+from compile_hlo.iree.kernels._norm import Norm, norm_kernel
+from compile_hlo.iree.kernels._quantize import quantize_kernel, silu_quantize_kernel
 from compile_hlo.iree.kernels._text import Arrangement, Kernel, entry_name
 from compile_hlo.iree.kernels._vector import vector_kernel
 from compile_hlo.iree.kernels._vnni_matmul import matmul_kernel
@@ -21,13 +22,17 @@ from compile_hlo.iree.kernels._wide_matmul import PANEL_ROWS, wide_matmul_kernel
 from compile_hlo.iree.kernels._wide_matvec import STEP, wide_matvec_kernel
 from lang_core import BLOCK, Encoding, encoding_named
 
-_QUANTIZE: Final = re.compile(r"block_quantize\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<columns>\d+)")
+_QUANTIZE: Final = re.compile(r"(?P<of>block|silu)_quantize\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<columns>\d+)")
 _PACKED: Final = re.compile(
     r"packed_linear\.(?P<encoding>\w+)\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<outputs>\d+)x(?P<columns>\d+)"
 )
 _WIDE: Final = re.compile(r"linear\.(?P<dtype>\w+)\.(?P<result>\w+)\.(?P<rows>\d+)x(?P<outputs>\d+)x(?P<columns>\d+)")
 _ATTENTION: Final = re.compile(
-    r"cached_attention\.(?P<dtype>\w+)\.(?P<sizes>\d+(?:x\d+){7})\.(?P<scale>m?0x[\da-fmp.]+)"
+    r"cached_attention(?P<blocks>_quantize)?\.(?P<dtype>\w+)\.(?P<sizes>\d+(?:x\d+){7})\.(?P<scale>m?0x[\da-fmp.]+)"
+)
+_NORM: Final = re.compile(
+    r"rms_norm_quantize\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<columns>\d+)"
+    r"\.(?P<weight>\w+?)(?P<centred>\.centred)?\.(?P<eps>m?0x[\da-fmp.]+)"
 )
 _HEAD: Final = re.compile(r"  func\.func private @(?P<name>[\w.]+)\((?P<arguments>.*)\) -> \((?P<results>.*)\) \{\n")
 _DTYPE: Final = re.compile(r"(?:bf|f|i)\d+>$")
@@ -73,13 +78,18 @@ class CpuKernels:
         """The kernel for a helper function; None where the compiler's code is to be taken."""
         found = _QUANTIZE.fullmatch(function)
         if found is not None:
-            return quantize_kernel(int(found["rows"]), int(found["columns"]), found["dtype"])
+            make = quantize_kernel if found["of"] == "block" else silu_quantize_kernel
+            return make(int(found["rows"]), int(found["columns"]), found["dtype"])
+        found = _NORM.fullmatch(function)
+        if found is not None:
+            return _norm(found)
         found = _ATTENTION.fullmatch(function)
         if found is not None:
             return _attention(
                 found["dtype"],
                 tuple(map(int, found["sizes"].split("x"))),
                 float.fromhex(found["scale"].replace("m", "-")),
+                blocks=found["blocks"] is not None,
             )
         found = _WIDE.fullmatch(function)
         if found is not None:
@@ -119,9 +129,19 @@ def _sizes(found: re.Match[str]) -> tuple[int, int, int]:
     return int(found["rows"]), int(found["outputs"]), int(found["columns"])
 
 
-def _attention(dtype: str, sizes: tuple[int, ...], scale: float) -> Kernel | None:
+def _norm(found: re.Match[str]) -> Kernel:
+    weight = None if found["weight"] == "plain" else found["weight"]
+    norm = Norm(
+        int(found["rows"]), int(found["columns"]), found["dtype"], weight, found["centred"] is not None,
+        float.fromhex(found["eps"].replace("m", "-")),
+    )  # fmt: skip
+    return norm_kernel(norm)
+
+
+def _attention(dtype: str, sizes: tuple[int, ...], scale: float, *, blocks: bool) -> Kernel | None:
     found = AttentionSizes(*sizes)
-    return attention_kernel(found, dtype, scale) if found.fit() else None
+    fits = found.fit_blocks() if blocks else found.fit()
+    return attention_kernel(found, dtype, scale, blocks=blocks) if fits else None
 
 
 @dataclass(slots=True)

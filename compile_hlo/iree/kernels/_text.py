@@ -163,6 +163,29 @@ def stored(value: str, place: str, buffer: Buffer) -> list[str]:
     ]
 
 
+def rounded(name: str, op: str, kind: str) -> list[str]:
+    """Lines that make ``%<name>``, vector<16xf32>: what an op gives, as a kind of fewer bits has it.
+
+    bf16 is widened by a shift, for the compiler drops a conversion and its return.
+    """
+    if kind == "f32":
+        return [f"%{name} = {op} : vector<16xf32>"]
+    lines = [
+        f"%{name}_wide = {op} : vector<16xf32>",
+        f"%{name}_narrow = arith.truncf %{name}_wide : vector<16xf32> to vector<16x{kind}>",
+    ]
+    if kind != "bf16":
+        return [*lines, f"%{name} = arith.extf %{name}_narrow : vector<16x{kind}> to vector<16xf32>"]
+    return [
+        *lines,
+        f"%{name}_bits = arith.bitcast %{name}_narrow : vector<16xbf16> to vector<16xi16>",
+        f"%{name}_low = arith.extui %{name}_bits : vector<16xi16> to vector<16xi32>",
+        f"%{name}_by = arith.constant dense<16> : vector<16xi32>",
+        f"%{name}_high = arith.shli %{name}_low, %{name}_by : vector<16xi32>",
+        f"%{name} = arith.bitcast %{name}_high : vector<16xi32> to vector<16xf32>",
+    ]
+
+
 def loaded(name: str, place: str, buffer: Buffer) -> list[str]:
     """Lines that make ``%name`` vector<16xf32> of sixteen elements of a buffer, whatever its dtype."""
     if buffer.kind == "f32":

@@ -1,0 +1,104 @@
+"""Which nodes become a helper function together, and which do not."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from lang_core import Argument, EntryPoint, TagSelection, TensorSpec
+
+_X, _W = TensorSpec((1, 2, 64), "bf16"), TensorSpec((64,), "bf16")
+
+
+def _helpers(fn: Callable[..., Any], *specs: TensorSpec, tags: TagSelection | None = None) -> list[str]:
+    """Names of the helper functions, without what they are for."""
+    arguments = tuple(Argument(f"x{i}", spec) for i, spec in enumerate(specs))
+    pieces: list[str] = []
+    lower_module([EntryPoint("main", fn, arguments)], pieces.append, ExternalParameters(), tags=tags)
+    text = "".join(pieces)
+    assert text.count("func.call") >= text.count("func.func private")
+    return re.findall(r"func\.func private @(\w+)\.", text)
+
+
+def _normed(ctx: Any, x: Any, w: Any) -> Any:
+    return ctx.ops.rms_norm(x, w, 1e-5)
+
+
+def _blocks(ctx: Any, x: Any) -> dict[str, Any]:
+    return dict(zip("qst", ctx.ops.block_quantize(x), strict=True))
+
+
+def test_a_norm_and_its_blocks_are_one_function():
+    def twice(ctx: Any, x: Any, w: Any) -> Any:
+        first = _blocks(ctx, _normed(ctx, x, w))
+        other = _blocks(ctx, _normed(ctx, ctx.ops.mul(x, 2.0), w))  # its constants are those of the first
+        return {**first, **{name * 2: value for name, value in other.items()}}
+
+    assert _helpers(lambda ctx, x, w: _blocks(ctx, _normed(ctx, x, w)), _X, _W) == ["rms_norm_quantize"]
+    assert _helpers(twice, _X, _W) == ["rms_norm_quantize"]
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
+def test_a_zero_centred_norm_is_one_too(kind: str):
+    def fn(ctx: Any, x: Any, w: Any) -> Any:
+        scale = ctx.ops.add(ctx.ops.cast(w, "f32"), 1.0)
+        normed = ctx.ops.rms_norm(ctx.ops.cast(x, "f32"), scale, 1e-5)
+        return _blocks(ctx, ctx.ops.cast(normed, x.dtype))
+
+    arguments = tuple(Argument(name, TensorSpec(shape, kind)) for name, shape in (("x", (3, 32)), ("w", (32,))))
+    pieces: list[str] = []
+    lower_module([EntryPoint("main", fn, arguments)], pieces.append, ExternalParameters())
+    assert re.findall(r"private @([\w.]+)\(", "".join(pieces)) == [
+        f"rms_norm_quantize.{kind}.3x32.{kind}.centred.0x1.4f8b580000000pm17"
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c, x, w: {**_blocks(c, n := _normed(c, x, w)), "n": n},
+        lambda c, x, w: _blocks(c, c.ops.mul(_normed(c, x, w), 2.0)),
+        lambda c, x, w: _blocks(c, c.ops.layer_norm(x, w)),
+        lambda c, x, w: _blocks(c, c.ops.l2_norm(x)),
+        lambda c, x, w: _blocks(c, c.ops.mul(w, c.ops.l2_norm(x))),
+    ],
+    ids=["another use", "another op", "layer norm", "l2 norm", "l2 norm with a weight"],
+)
+def test_what_is_not_a_norm_alone_is_quantised_by_itself(change: Callable[..., Any]):
+    assert _helpers(change, _X, _W) == ["block_quantize"]
+
+
+def test_a_tag_keeps_what_it_names():
+    tagged = lambda c, x, w: _blocks(c, c.tag(_normed(c, x, w), "n"))  # noqa: E731
+    assert _helpers(tagged, _X, _W, tags=TagSelection(("n",))) == ["block_quantize"]
+    assert _helpers(tagged, _X, _W) == ["rms_norm_quantize"]
+
+
+def test_a_gate_and_its_blocks_are_one_function():
+    gated = lambda c, g, x: _blocks(c, c.ops.mul(c.ops.silu(g), x))  # noqa: E731
+    turned = lambda c, g, x: _blocks(c, c.ops.mul(x, c.ops.silu(g)))  # noqa: E731
+    for kind in ("f32", "bf16"):
+        spec = TensorSpec((3, 32), kind)
+        assert _helpers(gated, spec, spec) == _helpers(turned, spec, spec) == ["silu_quantize"]
+    assert _helpers(gated, TensorSpec((3, 32), "bf16"), TensorSpec((3, 1), "bf16")) == ["block_quantize"]
+    gelu = lambda c, g, x: _blocks(c, c.ops.mul(c.ops.gelu_tanh(g), x))  # noqa: E731
+    assert _helpers(gelu, _X, _X) == ["block_quantize"]
+
+
+def _attended(queries: int, size: int, batch: int = 2) -> list[str]:
+    def fn(c: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
+        y = c.ops.transpose(c.ops.cached_attention(q, k, v, bias, 0.5), (0, 3, 1, 2, 4))
+        return _blocks(c, c.ops.reshape(y, (batch, queries, -1)))
+
+    shapes = (batch, 2, 3, queries, 16), (batch, 2, 5, 16), (batch, 2, 5, size)
+    specs = [TensorSpec(shape, "bf16") for shape in shapes]
+    return _helpers(fn, *specs, TensorSpec((1, queries, 5), "f32"))
+
+
+def test_attention_of_one_query_and_its_blocks_are_one_function():
+    assert _attended(1, 64) == ["cached_attention_quantize"]
+    apart = ["cached_attention", "block_quantize"]
+    assert _attended(2, 64) == _attended(1, 48) == _attended(1, 4096 // 3 // 32 * 32 + 32) == apart
