@@ -72,20 +72,28 @@ def test_what_is_not_a_norm_alone_is_quantised_by_itself(change: Callable[..., A
 
 
 def test_a_tag_keeps_what_it_names():
-    tagged = lambda c, x, w: _blocks(c, c.tag(_normed(c, x, w), "n"))  # noqa: E731
+    def tagged(ctx: Any, x: Any, w: Any) -> dict[str, Any]:
+        return _blocks(ctx, ctx.tag(_normed(ctx, x, w), "n"))
+
     assert _helpers(tagged, _X, _W, tags=TagSelection(("n",))) == ["block_quantize"]
     assert _helpers(tagged, _X, _W) == ["rms_norm_quantize"]
 
 
 def test_a_gate_and_its_blocks_are_one_function():
-    gated = lambda c, g, x: _blocks(c, c.ops.mul(c.ops.silu(g), x))  # noqa: E731
-    turned = lambda c, g, x: _blocks(c, c.ops.mul(x, c.ops.silu(g)))  # noqa: E731
+    def gated(ctx: Any, gate: Any, x: Any) -> dict[str, Any]:
+        return _blocks(ctx, ctx.ops.mul(ctx.ops.silu(gate), x))
+
+    def turned(ctx: Any, gate: Any, x: Any) -> dict[str, Any]:
+        return _blocks(ctx, ctx.ops.mul(x, ctx.ops.silu(gate)))
+
+    def other(ctx: Any, gate: Any, x: Any) -> dict[str, Any]:
+        return _blocks(ctx, ctx.ops.mul(ctx.ops.gelu_tanh(gate), x))
+
     for kind in ("f32", "bf16"):
         spec = TensorSpec((3, 32), kind)
         assert _helpers(gated, spec, spec) == _helpers(turned, spec, spec) == ["silu_quantize"]
     assert _helpers(gated, TensorSpec((3, 32), "bf16"), TensorSpec((3, 1), "bf16")) == ["block_quantize"]
-    gelu = lambda c, g, x: _blocks(c, c.ops.mul(c.ops.gelu_tanh(g), x))  # noqa: E731
-    assert _helpers(gelu, _X, _X) == ["block_quantize"]
+    assert _helpers(other, _X, _X) == ["block_quantize"]
 
 
 def _attended(queries: int, size: int, batch: int = 2) -> list[str]:

@@ -36,20 +36,26 @@ def _centred(c: Any, x: Any, w: Any) -> Any:
     return c.ops.block_quantize(c.ops.cast(normed, x.dtype))
 
 
+def _normed(c: Any, x: Any, *w: Any) -> Any:
+    return c.ops.block_quantize(c.ops.rms_norm(x, *w, eps=1e-3))
+
+
+def _gated(c: Any, gate: Any, x: Any) -> Any:
+    return c.ops.block_quantize(c.ops.mul(c.ops.silu(gate), x))
+
+
 def _quantised(dtype: DType) -> Iterator[Case]:
     x = _powers(2, 3, _COLUMNS).astype(dtype.numpy)
     weight, offset = (_of_blocks(*each) for each in ((0.5, -2, 4), (-0.5, 0, 3)))
-    norm = lambda c, x, *w: c.ops.block_quantize(c.ops.rms_norm(x, *w, eps=1e-3))  # noqa: E731
     name, ulps = f"norm_{dtype.name}", _ULPS[dtype.name]
-    yield Case("block_quantize", f"block_quantize_of_plain_{name}", dtype, norm, (x,), ulps)
+    yield Case("block_quantize", f"block_quantize_of_plain_{name}", dtype, _normed, (x,), ulps)
     for kind in (f32, bf16):
         given = x, weight.astype(kind.numpy)
-        yield Case("block_quantize", f"block_quantize_of_{kind.name}_{name}", dtype, norm, given, ulps)
+        yield Case("block_quantize", f"block_quantize_of_{kind.name}_{name}", dtype, _normed, given, ulps)
     given = x, offset.astype(dtype.numpy)
     yield Case("block_quantize", f"block_quantize_of_centred_{name}", dtype, _centred, given, ulps)
     gate = np.broadcast_to(_of_blocks(1.5, -3, 0.25), x.shape).astype(dtype.numpy)
-    gated = lambda c, g, x: c.ops.block_quantize(c.ops.mul(c.ops.silu(g), x))  # noqa: E731
-    yield Case("block_quantize", f"block_quantize_of_silu_{dtype.name}", dtype, gated, (gate, x), 2 * ulps)
+    yield Case("block_quantize", f"block_quantize_of_silu_{dtype.name}", dtype, _gated, (gate, x), 2 * ulps)
 
 
 def _attended(dtype: DType) -> Iterator[Case]:

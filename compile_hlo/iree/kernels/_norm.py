@@ -14,6 +14,7 @@ from compile_hlo.iree.kernels._text import (
     own_rows,
     rounded,
     share,
+    total,
 )
 from lang_core import BLOCK
 
@@ -69,7 +70,7 @@ scf.for %row = %first to %end step %c1 {{
 {indented([line for i in every for line in _square(i, x)], 4)}
     scf.yield {", ".join(f"%next{i}" for i in every)} : {kinds}
   }}
-{indented(_sum(apart), 2)}
+{indented(total("squares", apart), 2)}
   %mean = arith.divf %squares, %count : f32
   %above = arith.addf %mean, %eps : f32
   %root = math.sqrt %above : f32
@@ -91,17 +92,6 @@ def _square(i: int, x: Buffer) -> list[str]:
         *loaded(f"x{i}", f"%x_at{i}", x),
         f"%next{i} = math.fma %x{i}, %x{i}, %sum{i} : {_VECTOR}",
     ]
-
-
-def _sum(apart: int) -> list[str]:
-    """``%squares``, f32: all elements of ``%made``."""
-    found = ["%made"] if apart == 1 else [f"%made#{i}" for i in range(apart)]
-    lines = [
-        f"%sum_of{i} = arith.addf {f'%sum_of{i - 1}' if i > 1 else found[0]}, {found[i]} : {_VECTOR}"
-        for i in range(1, apart)
-    ]
-    last = found[0] if apart == 1 else f"%sum_of{apart - 1}"
-    return [*lines, f"%squares = vector.reduction <add>, {last} : {_VECTOR} into f32"]
 
 
 def _block(norm: Norm, x: Buffer, weights: tuple[Buffer, ...], made: tuple[Buffer, ...]) -> list[str]:

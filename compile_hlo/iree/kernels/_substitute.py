@@ -88,7 +88,7 @@ class CpuKernels:
             return _attention(
                 found["dtype"],
                 tuple(map(int, found["sizes"].split("x"))),
-                float.fromhex(found["scale"].replace("m", "-")),
+                _number(found["scale"]),
                 blocks=found["blocks"] is not None,
             )
         found = _WIDE.fullmatch(function)
@@ -129,13 +129,15 @@ def _sizes(found: re.Match[str]) -> tuple[int, int, int]:
     return int(found["rows"]), int(found["outputs"]), int(found["columns"])
 
 
+def _number(name: str) -> float:
+    """What emission wrote as ``in_name``."""
+    return float.fromhex(name.replace("m", "-"))
+
+
 def _norm(found: re.Match[str]) -> Kernel:
     weight = None if found["weight"] == "plain" else found["weight"]
-    norm = Norm(
-        int(found["rows"]), int(found["columns"]), found["dtype"], weight, found["centred"] is not None,
-        float.fromhex(found["eps"].replace("m", "-")),
-    )  # fmt: skip
-    return norm_kernel(norm)
+    centred, eps = found["centred"] is not None, _number(found["eps"])
+    return norm_kernel(Norm(int(found["rows"]), int(found["columns"]), found["dtype"], weight, centred, eps))
 
 
 def _attention(dtype: str, sizes: tuple[int, ...], scale: float, *, blocks: bool) -> Kernel | None:

@@ -163,6 +163,16 @@ def stored(value: str, place: str, buffer: Buffer) -> list[str]:
     ]
 
 
+def total(name: str, apart: int) -> list[str]:
+    """Lines that make ``%<name>``, f32: all elements of ``%made``, so many vector<16xf32>."""
+    found = ["%made"] if apart == 1 else [f"%made#{i}" for i in range(apart)]
+    lines = []
+    for i, other in enumerate(found[1:]):
+        lines.append(f"%more{i} = arith.addf {found[0] if i == 0 else f'%more{i - 1}'}, {other} : vector<16xf32>")
+    last = found[0] if apart == 1 else f"%more{apart - 2}"
+    return [*lines, f"%{name} = vector.reduction <add>, {last} : vector<16xf32> into f32"]
+
+
 def rounded(name: str, op: str, kind: str) -> list[str]:
     """Lines that make ``%<name>``, vector<16xf32>: what an op gives, as a kind of fewer bits has it.
 

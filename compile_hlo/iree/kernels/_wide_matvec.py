@@ -18,6 +18,7 @@ from compile_hlo.iree.kernels._text import (
     own_rows,
     share,
     stored,
+    total,
     wanted_workgroups,
 )
 
@@ -56,7 +57,7 @@ scf.for %row = %first to %end step %c1 {{
 {indented([line for i in every for line in _part(i, buffers, pairs, ahead // 2)], 4)}
     scf.yield {", ".join(f"%next{i}" for i in every)} : {kinds_of}
   }}
-{indented(_total(apart), 2)}
+{indented(total("total", apart), 2)}
 {indented(stored("total", "%row", buffers[2]), 2)}
 }}
 """
@@ -103,16 +104,6 @@ def _loaded(name: str, place: str, buffer: Buffer, pairs: bool) -> list[str]:
             f"%{name}_{half} = arith.extf %{name}_{half}16 : vector<16x{buffer.kind}> to {_SUMS}",
         ]
     return lines
-
-
-def _total(apart: int) -> list[str]:
-    """``%total``, f32: all sums of a row."""
-    found = ["%made"] if apart == 1 else [f"%made#{i}" for i in range(apart)]
-    lines = []
-    for i, other in enumerate(found[1:]):
-        lines.append(f"%more{i} = arith.addf {found[0] if i == 0 else f'%more{i - 1}'}, {other} : {_SUMS}")
-    last = found[0] if apart == 1 else f"%more{apart - 2}"
-    return [*lines, f"%total = vector.reduction <add>, {last} : {_SUMS} into f32"]
 
 
 def pair_dot(total: str, left: str, right: str) -> str:
