@@ -96,4 +96,13 @@ def package_wheel(name, package, summary_file = None, deps = [], requires = []):
     )
 
 # The distributions that this repository makes, lowest layer first.
-OWN_PACKAGES = ["lang_core", "compile_dag", "compile_hlo", "transformer_core"]
+OWN_PACKAGES = [
+    "lang_core",
+    "compile_dag",
+    "compile_hlo",
+    "transformer_core",
+    "run_iree",
+    "run_jax",
+    "autotune",
+    "tapeline",
+]

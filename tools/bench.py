@@ -14,7 +14,7 @@ from typing import Final
 from absl import flags
 
 from lang_core import InputError, near_names
-from tools import cli
+from tapeline import cli
 from tools.benching.suites import (
     MORE_ROUNDS,
     PEERS,

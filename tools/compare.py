@@ -13,16 +13,16 @@ from typing import Final
 import numpy as np
 from absl import flags
 
-from compile_hlo.bundle import Bundle, EntryPointConfig
-from compile_hlo.compare import Comparison, compare_dumps
-from compile_hlo.dump import MANIFEST, read_dump
-from compile_hlo.iree import DEVICES
 from lang_core import InputError, VerificationError
-from tools import cli
-from tools.comparing import INSIDE, DeviceSide, Side, check_alike, compare_runs, comparison_text, eager_side
-from tools.drawing import check_picture, write_picture
-from tools.exporting import open_source
-from tools.running import read_inputs
+from run_iree import DEVICES
+from run_iree.dump import MANIFEST, read_dump
+from tapeline import cli
+from tapeline.bundle import Bundle, EntryPointConfig
+from tapeline.compare import Comparison, compare_dumps
+from tapeline.comparing import INSIDE, DeviceSide, Side, check_alike, compare_runs, comparison_text, eager_side
+from tapeline.drawing import check_picture, write_picture
+from tapeline.exporting import open_source
+from tapeline.running import read_inputs
 
 EAGER: Final = "eager"
 

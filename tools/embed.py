@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 from absl import flags
 
-from compile_hlo.bundle import Bundle
-from compile_hlo.iree import DEVICES
 from lang_core import InputError
-from tools import cli
-from tools.embedding import SentenceEmbedder
-from tools.text import Tokenizer
+from run_iree import DEVICES
+from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.embedding import SentenceEmbedder
+from tapeline.text import Tokenizer
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True)
 _TEXT: Final = flags.DEFINE_multi_string("text", [], "A sentence, once for each.")

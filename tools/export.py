@@ -7,9 +7,9 @@ from typing import Final
 
 from absl import flags
 
-from compile_hlo.bundle import PhaseMeter
-from tools import cli
-from tools.exporting import (
+from tapeline import cli
+from tapeline.bundle import PhaseMeter
+from tapeline.exporting import (
     ExportOptions,
     dry_run,
     dump_tags,

@@ -17,12 +17,12 @@ from typing import Final
 import numpy as np
 from absl import flags
 
-import tools.text
-from compile_hlo.bundle import Bundle
-from compile_hlo.iree import DEVICES
+import tapeline.text
 from lang_core import InputError
-from tools import cli
-from tools.running import (
+from run_iree import DEVICES
+from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.running import (
     BundleBatch,
     BundleModel,
     BundlePromptMemory,
@@ -37,7 +37,7 @@ from tools.running import (
     let_workers_run,
     speculating,
 )
-from tools.text import Tokenizer, find_tokenizer, parse_token_ids
+from tapeline.text import Tokenizer, find_tokenizer, parse_token_ids
 from transformer_core.generation import (
     Sampler,
     SamplingConfig,
@@ -133,7 +133,7 @@ def _turns() -> Iterator[str]:
 
 
 def _prompts(
-    chat: "tools.text.Chat | None", tokenizer: Tokenizer | None, vocabulary: int
+    chat: "tapeline.text.Chat | None", tokenizer: Tokenizer | None, vocabulary: int
 ) -> Iterator[list[Sequence[int]]]:
     """What is answered together, one after the other."""
     if chat is None:
@@ -152,7 +152,7 @@ def main() -> None:
     if not _CHAT.value and (_PROMPT.value is None) == (_TOKEN_IDS.value is None):
         raise InputError("give either --prompt or --token_ids")
     tokenizer = find_tokenizer(bundle.path)
-    chat = tools.text.Chat.of(bundle.path, tokenizer, _SYSTEM.value) if _CHAT.value else None
+    chat = tapeline.text.Chat.of(bundle.path, tokenizer, _SYSTEM.value) if _CHAT.value else None
     ends = load_eos_ids(bundle.path) | (chat.end_ids() if chat else frozenset())
     sampling, stop = _sampling(), StopRule(ends, _MAX_NEW_TOKENS.value, _IGNORE_EOS.value)
     draft = None if _DRAFT.value is None else cli.user_path(_DRAFT.value)

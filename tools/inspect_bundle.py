@@ -12,11 +12,11 @@ from typing import Final
 
 from absl import flags
 
-from compile_hlo.bundle import Bundle
 from lang_core import InputError
-from tools import cli
-from tools.exporting import open_source
-from tools.inspecting import (
+from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.exporting import open_source
+from tapeline.inspecting import (
     GRAPH_FORMATS,
     check_whole,
     facts,

@@ -9,7 +9,7 @@ from typing import Final
 from absl import flags
 
 from lang_core import as_dtype
-from tools import cli
+from tapeline import cli
 from transformer_core.checkpoints import LLAMA_PRESETS, write_random_llama
 
 _OUTPUT: Final = flags.DEFINE_string("output", None, "The directory to write.", required=True)

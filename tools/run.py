@@ -7,10 +7,10 @@ from typing import Final
 
 from absl import flags
 
-from compile_hlo.bundle import Bundle
-from compile_hlo.iree import DEVICES
-from tools import cli
-from tools.running import dumper_of, read_inputs, write_results
+from run_iree import DEVICES
+from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.running import dumper_of, read_inputs, write_results
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True)
 _ENTRY_POINT: Final = flags.DEFINE_string("entry_point", "forward", "The entry point.")

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from absl import flags
 
-from compile_hlo.bundle import Bundle
+from autotune import CacheEntry, PersistentCache, record_file
 from lang_core import InputError
-from lang_core.kernels import CacheEntry, PersistentCache, record_file
-from tools import cli
-from tools.drawing import Candidate, check_picture, write_candidate_bars
-from tools.tuning import (
+from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.drawing import Candidate, check_picture, write_candidate_bars
+from tapeline.tuning import (
     TunedCall,
     as_json,
     bundle_calls,

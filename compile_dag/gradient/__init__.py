@@ -18,7 +18,6 @@ from compile_dag.gradient import (
     _elementwise,
     _gated_delta,
     _indexing,
-    _kernels,
     _reduce,
     _shape,
 )
@@ -33,7 +32,7 @@ from compile_dag.gradient._rules import (
     not_differentiable,
 )
 
-del _attention, _composites, _contract, _control, _elementwise, _gated_delta, _indexing, _kernels, _reduce, _shape
+del _attention, _composites, _contract, _control, _elementwise, _gated_delta, _indexing, _reduce, _shape
 
 __all__ = [
     "COMPOSITE_RULES",

@@ -1,7 +1,7 @@
 """Private functions that rules share: written once per module, in StableHLO, whatever calls them.
 
 A target may have better code for one than what its compiler makes of the StableHLO; it finds the function by its name
-(``compile_hlo/iree/kernels``).
+(``run_iree/kernels``).
 """
 
 from collections.abc import Callable

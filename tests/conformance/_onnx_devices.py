@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from compile_hlo.iree import Session, compile_module, target_of_device
 from lang_core import CompileError
+from run_iree import Session, compile_module, target_of_device
 from tests.conformance._onnx_cases import Case
 from tests.conformance._onnx_modes import Run, failures
 from tests.emission._support import text_of

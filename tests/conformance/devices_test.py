@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compile_hlo.iree._device_testing import device_params, sharing
+from run_iree._device_testing import device_params, sharing
 from tests.conformance._onnx_devices import device_failures
 from tests.conformance._onnx_selection import LIMITS, device_cases, limited_cases
 from tests.emission._device_cases import Limit

@@ -9,12 +9,12 @@ from typing import Final
 
 from absl import flags
 
-from compile_hlo.iree import DEVICES
 from lang_core import VerificationError
+from run_iree import DEVICES
+from tapeline import cli
 from tests.conformance._onnx_devices import device_failures
 from tests.conformance._onnx_files import read_cases
 from tests.conformance._onnx_modes import MODES, failures
-from tools import cli
 
 _MODEL: Final = flags.DEFINE_multi_string("model", None, "A folder with model.onnx and data sets.", required=True)
 _MODE: Final = flags.DEFINE_list(

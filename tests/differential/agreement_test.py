@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from compile_hlo.iree import Session, compile_module, target_of_device
 from lang_core import OPS, EagerExecutionContext
+from run_iree import Session, compile_module, target_of_device
 from tests.differential._graphs import Checked, graph_of, sample
 from tests.differential.strategies import STRATEGIES, Trial, difference, drawn, eagerly, truths
 from tests.emission._support import interpret, text_of

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from compile_hlo.bundle import PhaseMeter
-from tools.exporting import ExportOptions, run_export
+from tapeline.bundle import PhaseMeter
+from tapeline.exporting import ExportOptions, run_export
 
 _PAGE: Final = (Path(__file__).parents[2] / "docs" / "bundle.md").read_text(encoding="utf-8")
 _BLOCKS: Final[list[tuple[str, str]]] = re.findall(r"^```(\w+)\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)

@@ -15,9 +15,9 @@ import pytest
 from compile_dag import record
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters, InlineParameters
-from compile_hlo.iree import DEVICES, Session
-from compile_hlo.iree._device_testing import compiled, device_params, sharing
 from lang_core import Argument, CompileError, DeviceError, EntryPoint, TensorSpec, as_dtype, f32, i8
+from run_iree import DEVICES, Session
+from run_iree._device_testing import compiled, device_params, sharing
 from tests.emission._cases import Array, Case, small
 from tests.emission._device_cases import DEVICE_CASES, LIMITS, is_sampled, limit_of
 from tests.emission._support import EITHER_ZERO, assert_agrees, eager_results, graph_of, text_of

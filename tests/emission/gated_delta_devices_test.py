@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from compile_hlo.iree import Session
-from compile_hlo.iree._device_testing import compiled, device_params, sharing
+from run_iree import Session
+from run_iree._device_testing import compiled, device_params, sharing
 from tests.emission._gated_delta_cases import CASES
 from tests.emission._support import assert_agrees, eager_results, graph_of, text_of
 

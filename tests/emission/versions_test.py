@@ -7,8 +7,8 @@ import pytest
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from compile_hlo.iree import compile_module
 from lang_core import f32
+from run_iree import compile_module
 from tests.emission._cases import CASES
 from tests.emission._support import graph_of, parsed, text_of
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from compile_dag import Value
 from compile_hlo import lower_module
-from compile_hlo.archive import ArchiveEntry, write_archive
 from compile_hlo.emit import ExternalParameters
-from compile_hlo.iree import Session, compile_module
 from lang_core import MappingWeights
+from run_iree import Session, compile_module
+from run_iree.archive import ArchiveEntry, write_archive
 from tests.flow._support import eager, inputs_of, lowered, recorded
 from transformer_core import RMSNorm
 from transformer_core.flow import Block, BuildContext, CompileProfile, FlowContext, FlowModel, FlowValue, ModelFlow

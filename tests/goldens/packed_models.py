@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import safetensors.numpy
 
+from tapeline.demo import write_demo_checkpoint
 from tests.goldens._case_types import GoldenCase
 from tests.goldens.cases import CASES
 from tests.goldens.weights import unit_values, weight_shapes
-from tools.demo import write_demo_checkpoint
 
 _SIZES: Final = {
     "hidden_size": 256,

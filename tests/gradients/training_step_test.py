@@ -9,10 +9,10 @@ import pytest
 from compile_dag import record
 from compile_hlo import LoweredModule, lower_module, record_entry_point
 from compile_hlo.emit import ExternalParameters
-from compile_hlo.iree import target_named
 from lang_core import EagerExecutionContext, EntryPoint, Tensor
+from run_iree import target_named
+from tapeline.training import open_step, training_step
 from tests.gradients import _tiny
-from tools.training import open_step, training_step
 from transformer_core.training import AdamW
 
 

@@ -23,8 +23,18 @@ def _layer(packages: str, distributions: str) -> Layer:
 LAYERS: Final = {
     "lang_core": _layer("", "ml_dtypes numpy"),
     "compile_dag": _layer("lang_core", "ml_dtypes numpy"),
-    "compile_hlo": _layer("compile_dag lang_core", "iree_base_compiler iree_base_runtime jax jaxlib ml_dtypes numpy"),
+    "compile_hlo": _layer("compile_dag lang_core", "jax jaxlib ml_dtypes numpy"),
     "transformer_core": _layer("lang_core", "gguf numpy"),
+    "run_iree": _layer("compile_dag compile_hlo lang_core", "iree_base_compiler iree_base_runtime ml_dtypes numpy"),
+    "run_jax": _layer("compile_dag compile_hlo lang_core", "jax jaxlib ml_dtypes numpy"),
+    "autotune": _layer(
+        "compile_dag compile_hlo lang_core run_iree run_jax transformer_core",
+        "jax ml_dtypes numpy",
+    ),
+    "tapeline": _layer(
+        "autotune compile_dag compile_hlo lang_core run_iree run_jax transformer_core",
+        "absl_py gguf jinja2 matplotlib ml_dtypes numpy tokenizers tqdm",
+    ),
 }
 
 # What a test, and a testonly module, may import in any package, over and above its layer.

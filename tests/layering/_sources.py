@@ -7,7 +7,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 # The folders whose Python files are checked; build_defs and tools/bootstrap run without Bazel, too.
-TOP_LEVEL = ("build_defs", "compile_dag", "compile_hlo", "lang_core", "tests", "tools", "transformer_core")
+TOP_LEVEL = (
+    "autotune",
+    "build_defs",
+    "compile_dag",
+    "compile_hlo",
+    "lang_core",
+    "run_iree",
+    "run_jax",
+    "tapeline",
+    "tests",
+    "tools",
+    "transformer_core",
+)
 
 # Packages that are nothing but a name in common: `from iree import runtime` imports iree.runtime.
 NAMESPACES = frozenset({"iree"})

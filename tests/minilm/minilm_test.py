@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compile_hlo.bundle import Bundle
+from tapeline.bundle import Bundle
+from tapeline.embedding import SentenceEmbedder
+from tapeline.text import Tokenizer
 from tests.tools._bundles import export
-from tools.embedding import SentenceEmbedder
-from tools.text import Tokenizer
 
 _MODEL = os.environ.get("TAPELINE_MINILM", "")
 _DEVICE = "local-task"

@@ -27,7 +27,7 @@ FILES: Final = (
     "compile_dag/gradient/_elementwise_test.py",
     "compile_dag/gradient/_gated_delta_test.py",
     "compile_dag/gradient/_indexing_test.py",
-    "compile_dag/gradient/_kernels_test.py",
+    "autotune/_gradient_rule_test.py",
     "compile_dag/gradient/_reduce_test.py",
     "compile_dag/gradient/_shape_test.py",
     "tests/gradients/attention_test.py",

@@ -11,9 +11,9 @@ import pytest
 from compile_dag import evaluate, record
 from compile_hlo import lower_module
 from compile_hlo.emit import ArgumentParameters, Form, InlineParameters
-from compile_hlo.iree import Session, compile_module
 from compile_hlo.portable import interpret
 from lang_core import EagerExecutionContext, EntryPoint, MappingWeights
+from run_iree import Session, compile_module
 from transformer_core import RopeConfig
 from transformer_core.models import DecoderConfig, DecoderLM, entry_points
 

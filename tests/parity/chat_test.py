@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lang_core import InputError
+from tapeline.text import ChatTemplate
 from tests.goldens.chat_templates import CONVERSATIONS, TEMPLATES, TOKENS
 from tests.goldens.golden_files import DATA
-from tools.text import ChatTemplate
 
 _ROWS: list[dict[str, Any]] = json.loads((DATA / "chat.json").read_text(encoding="utf-8"))["rows"]
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lang_core import InputError
+from tapeline.text import gguf_tokenizer
 from tests.goldens.cases import CASES
 from tests.goldens.gguf_files import write_gguf
-from tools.text import gguf_tokenizer
 from transformer_core.checkpoints import audit
 from transformer_core.models import DecoderLM, stored_specs, tied_keys, unused_keys, weights_of
 from transformer_core.models.gguf import GgufModel

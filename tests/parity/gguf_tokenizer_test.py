@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from gguf import GGUFWriter
 
+from tapeline.text import Tokenizer, write_gguf_tokenizer
 from tests.goldens.golden_files import DATA
-from tools.text import Tokenizer, write_gguf_tokenizer
 from transformer_core.checkpoints.gguf import GgufFile
 
 _GOLDEN: dict[str, Any] = json.loads((DATA / "gguf_tokenizers.json").read_text())

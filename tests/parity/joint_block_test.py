@@ -7,10 +7,10 @@ import pytest
 
 from compile_dag import evaluate, record
 from compile_hlo import lower_module
-from compile_hlo.archive import ArchiveEntry, write_archive
 from compile_hlo.emit import ExternalParameters
-from compile_hlo.iree import Session, compile_module
 from lang_core import ConfigError, EagerExecutionContext, MappingWeights, OpError
+from run_iree import Session, compile_module
+from run_iree.archive import ArchiveEntry, write_archive
 from tests.goldens.joint_block import BATCH, CASES, joint_block_weights, read_joint_block_golden
 from transformer_core import JointBlock, LayerNorm
 from transformer_core.flow import CompileProfile, ModelFlow

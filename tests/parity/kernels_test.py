@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compile_dag import evaluate, record
-from compile_dag.gradient import value_and_gradient
-from lang_core import EagerExecutionContext
-from lang_core.kernels import (
+from autotune import (
     ConfigSelectorChain,
     Executor,
     Invocation,
@@ -19,10 +16,13 @@ from lang_core.kernels import (
     read_record,
     using_kernels,
 )
+from autotune.supplied import composite_kernels
+from compile_dag import evaluate, record
+from compile_dag.gradient import value_and_gradient
+from lang_core import EagerExecutionContext
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.golden_files import read_golden
 from tests.parity._golden_models import empty_caches, opened, prefill_and_decode, relative_error, scalar
-from transformer_core.kernels import composite_kernels
 
 _TOLERANCE = 2e-4
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext
+from tapeline.text import gguf_tokenizer
 from tests.goldens.gguf_cases import GGUF_CASES, NOT_LLAMA_CPPS
 from tests.goldens.gguf_files import write_gguf
 from tests.goldens.golden_files import DATA
-from tools.text import gguf_tokenizer
 from transformer_core.models import DecoderLM, weights_of
 from transformer_core.models.gguf import GgufModel
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compile_hlo.kernels import IreeCompiler
+from autotune import ConfigSelectorChain, Executor
+from autotune.iree_compiler import IreeCompiler
+from autotune.supplied import LinearConfig, LinearKernel, pack_weight
 from lang_core import ENCODINGS, QUANTIZED, EagerExecutionContext
-from lang_core.kernels import ConfigSelectorChain, Executor
-from transformer_core.kernels import LinearConfig, LinearKernel, pack_weight
 
 _COMPILER = IreeCompiler("local-sync")
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from autotune import ConfigSelectorChain, Executor, Invocation, Kernel, extract_labels_from_hlo_text
+from autotune import with_kernels as in_kernels
+from autotune.supplied import composite_kernels
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
 from lang_core import EntryPoint
-from lang_core.kernels import ConfigSelectorChain, Executor, Invocation, Kernel, extract_labels_from_hlo_text
-from lang_core.kernels import with_kernels as in_kernels
 from tests.goldens.cases import CASES
-from transformer_core.kernels import composite_kernels
 from transformer_core.models import entry_points, load_model
 
 _NAMES = ("llama_gqa", "qwen3_moe_mixed_4x", "qwen3_next", "gemma3", "olmo2", "deepseek_v3")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from absl.testing import flagsaver
 
-from compile_hlo.bundle import Bundle, PhaseMeter
+from tapeline.bundle import Bundle, PhaseMeter
+from tapeline.exporting import ExportOptions, run_export
+from tapeline.running import BundleModel
 from tests.goldens.cases import GoldenCase
 from tests.goldens.weights import write_checkpoint
-from tools.exporting import ExportOptions, run_export
-from tools.running import BundleModel
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 
 

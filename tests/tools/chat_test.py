@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tapeline import cli
+from tapeline.text import Tokenizer
 from tests.tools._bundles import Finished, export, invoke
-from tools import cli
 from tools import generate as program
-from tools.text import Tokenizer
 
 Generate = Callable[..., Finished]
 _TEMPLATE = (

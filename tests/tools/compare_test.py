@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from compile_hlo.archive import read_archive_index
-from compile_hlo.bundle import MARK
-from compile_hlo.dump import DumpWriter, TensorLabel, read_dump
+from run_iree.archive import read_archive_index
+from run_iree.dump import DumpWriter, TensorLabel, read_dump
+from tapeline import cli
+from tapeline.bundle import MARK
 from tests.goldens.cases import CASES
 from tests.tools._bundles import Finished, export, export_case, invoke
-from tools import cli
 from tools import compare as program
 
 Compare = Callable[..., Finished]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from compile_hlo.bundle import PhaseMeter
 from lang_core import InputError
+from tapeline.bundle import PhaseMeter
+from tapeline.cli import size_text
+from tapeline.exporting import ExportOptions, dry_run, prediction_text, run_export, write_prediction
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
-from tools.cli import size_text
-from tools.exporting import ExportOptions, dry_run, prediction_text, run_export, write_prediction
 
 
 @pytest.fixture

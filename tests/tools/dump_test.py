@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compile_hlo.bundle import DEBUG_MODULE, MARK, MODULE, Bundle, KernelConfig, debug_executable_name
-from compile_hlo.dump import Dump, Dumper, DumpWriter, eager_call, read_dump, tags_by_entry_point
 from compile_hlo.emit import is_helper
 from lang_core import InputError
+from run_iree.dump import Dump, Dumper, DumpWriter, eager_call, read_dump, tags_by_entry_point
+from tapeline import cli
+from tapeline.bundle import DEBUG_MODULE, MARK, MODULE, Bundle, KernelConfig, debug_executable_name
+from tapeline.exporting import dump_tags
 from tests.goldens.cases import CASES
 from tests.tools._bundles import Finished, export, export_case, invoke, refused
-from tools import cli
 from tools import generate as program
-from tools.exporting import dump_tags
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import DecoderLM, entry_points, load_config
 

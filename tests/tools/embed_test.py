@@ -10,11 +10,11 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, processors
 
 from lang_core import EagerExecutionContext, MappingWeights
+from tapeline import cli
 from tests.goldens.cases import CASES
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import encoder_weights, write_encoder_checkpoint
 from tests.tools._bundles import Finished, export, export_case, invoke
-from tools import cli
 from tools import embed as program
 from transformer_core.models import entry_points, load_model, weights_of
 

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compile_hlo.bundle import Bundle
-from compile_hlo.iree import available, target_of_device
 from lang_core import InputError
+from run_iree import available, target_of_device
+from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.comparing import model_of
+from tapeline.inspecting import facts
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
 from tests.tools._bundles import Finished, export, invoke
-from tools import cli, run
-from tools.comparing import model_of
-from tools.inspecting import facts
+from tools import run
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _TOLERANCE = 2e-4

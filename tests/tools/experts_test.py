@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from compile_hlo.bundle import PhaseMeter
 from lang_core import CheckpointError
+from tapeline.bundle import PhaseMeter
+from tapeline.exporting import ExportOptions, dry_run, run_export
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights, weight_shapes, write_checkpoint
-from tools.exporting import ExportOptions, dry_run, run_export
 
 CASE = CASES["qwen3_moe"]
 

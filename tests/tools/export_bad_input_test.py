@@ -19,20 +19,20 @@ import safetensors.numpy
 
 from compile_dag import Node
 from compile_hlo import lower_module
-from compile_hlo.archive import read_archive_index, write_archive
-from compile_hlo.bundle import Bundle
 from compile_hlo.emit import RULES, Emitter
 from lang_core import CompileError, InputError, VerificationError
+from run_iree.archive import read_archive_index, write_archive
+from tapeline import cli
+from tapeline.bundle import Bundle
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights, write_checkpoint
 from tests.tools._bundles import Finished, export, invoke, tree
-from tools import cli
 from tools import export as program
 
 _CASE = CASES["llama_gqa"]
 _NORM = "model.norm.weight"
 # What run_export calls, to be replaced by what fails.
-_STEPS = "tools.exporting._export."
+_STEPS = "tapeline.exporting._export."
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +291,7 @@ def test_a_wrong_lowering_is_found_and_not_published(
             file.write(np.full(64, 3.0, np.float32).tobytes())
         return written
 
-    monkeypatch.setattr("tools.exporting._weights.write_archive", tampered)
+    monkeypatch.setattr("tapeline.exporting._weights.write_archive", tampered)
     before = tree(place)
     done = _export(capsys, "--target=llvm-cpu", "--num_layers=1")
     assert (done.code, done.out) == (3, "")
@@ -357,7 +357,7 @@ def test_text_that_is_no_stablehlo_is_found_and_not_published(
 def test_explicit_verification_on_a_device_that_is_not_there(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.exporting._verify.available", lambda _: (False, "it is at sea"))
+    monkeypatch.setattr("tapeline.exporting._verify.available", lambda _: (False, "it is at sea"))
     options = {"targets": ("vmvx",), "num_layers": 1, "sequence": 2, "entry_points": ("forward",)}
     with pytest.raises(VerificationError, match=r"no device could run the bundle \(vmvx: it is at sea\)"):
         export(place / "model", place / "new", verify="iree", **options)
@@ -381,7 +381,7 @@ def test_a_report_that_cannot_be_written_is_said_and_the_bundle_stands(
 
 def test_a_killed_export_leaves_the_earlier_bundle_and_does_not_stop_the_next(place: Path) -> None:
     before = tree(place / "bundle")
-    code = "import sys; from tools import export, cli; cli.run(export.main)"
+    code = "import sys; from tapeline import cli; from tools import export; cli.run(export.main)"
     arguments = ("--model=model", "--output=bundle", "--sequence=4", "--max_sequence=8", "--target=llvm-cpu")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(

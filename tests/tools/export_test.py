@@ -15,15 +15,15 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from compile_hlo import lower_module
-from compile_hlo.archive import read_archive_index
-from compile_hlo.bundle import Bundle
 from compile_hlo.emit import ExternalParameters
-from compile_hlo.iree import CompileReport, Target, compile_module
 from lang_core import Argument, EntryPoint, TensorSpec
+from run_iree import CompileReport, Target, compile_module
+from run_iree.archive import read_archive_index
+from tapeline import cli
+from tapeline.bundle import Bundle
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights, write_checkpoint
 from tests.tools._bundles import Finished, export, export_case, greedy, invoke, tree
-from tools import cli
 from tools import export as program
 
 Export = Callable[..., Finished]
@@ -368,8 +368,8 @@ def test_what_no_device_loads_is_refused(
 ) -> None:
     """Without verification too, and without the device; the compiler takes such a module."""
     if not there:
-        monkeypatch.setattr("tools.exporting._export.available", lambda device: (False, "not here"))
-    monkeypatch.setattr("tools.exporting._export.compile_module", _compiled_chain)
+        monkeypatch.setattr("tapeline.exporting._export.available", lambda device: (False, "not here"))
+    monkeypatch.setattr("tapeline.exporting._export.compile_module", _compiled_chain)
     done = exporting(*_FAST, "--output=out", "--verify=none", "--target=vmvx")
     assert done.code == 1
     assert "fused a chain of ops into one that takes 41 tensors, and the device passes 32 at most" in done.err

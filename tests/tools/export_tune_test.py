@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from compile_hlo.bundle import PhaseMeter
-from compile_hlo.iree import target_named
 from lang_core import InputError
+from run_iree import target_named
+from tapeline.bundle import PhaseMeter
+from tapeline.exporting import ExportOptions, run_export
 from tests.goldens.cases import CASES
 from tests.tools._bundles import export, export_case
-from tools.exporting import ExportOptions, run_export
 
 _CASE = CASES["llama_gqa"]
 _SIZES = {"num_layers": 1, "sequence": 3, "max_sequence": 7}
@@ -23,7 +23,7 @@ def test_every_set_of_flags_is_tried_and_the_best_is_in_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("_export", "_tune"):
-        monkeypatch.setattr(f"tools.exporting.{module}.CANDIDATE_FLAGS", _FLAGS)
+        monkeypatch.setattr(f"tapeline.exporting.{module}.CANDIDATE_FLAGS", _FLAGS)
     bundle = export_case(_CASE, tmp_path, tune=True, verify="iree", **_SIZES)
     target = json.loads((bundle / "kernel_config.json").read_text())["targets"]["llvm-cpu"]
     tried = target["tuning"]

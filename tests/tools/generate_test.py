@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compile_hlo.bundle import Bundle
+from tapeline import cli
+from tapeline.bundle import Bundle
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import Finished, export, export_case, invoke
-from tools import cli
 from tools import generate as program
 
 Generate = Callable[..., Finished]
@@ -62,7 +62,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
 
 def test_the_program_says_what_transformers_says(golden_bundle: Path, tmp_path: Path) -> None:
     golden = read_golden(_CASE.name)
-    code = "from tools import cli, generate; cli.run(generate.main)"
+    code = "from tapeline import cli; from tools import generate; cli.run(generate.main)"
     flags = (
         f"--bundle={os.path.relpath(golden_bundle, tmp_path)}",
         f"--token_ids={_PROMPT}",

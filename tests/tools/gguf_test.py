@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, GGUFWriter
 
-from compile_hlo.archive import ArchiveWeights
-from compile_hlo.bundle import ARCHIVE, PhaseMeter
-from compile_hlo.iree import target_of_device
 from lang_core import CheckpointError, ConfigError, InputError
+from run_iree import target_of_device
+from run_iree.archive import ArchiveWeights
+from tapeline.bundle import ARCHIVE, PhaseMeter
+from tapeline.exporting import ExportOptions, dry_run, open_source
+from tapeline.text import find_tokenizer
 from tests.goldens.cases import CASES
 from tests.goldens.gguf_files import write_gguf
 from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import export, export_case, greedy
-from tools.exporting import ExportOptions, dry_run, open_source
-from tools.text import find_tokenizer
 from transformer_core.checkpoints.gguf import GgufFile
 from transformer_core.generation import load_eos_ids
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from compile_hlo.dump import read_dump
+from run_iree.dump import read_dump
+from tapeline import cli
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights, write_checkpoint
 from tests.tools._bundles import export, export_case, invoke
-from tools import cli, generate
+from tools import generate
 
 CASE = CASES["qwen3_next_mixed_4x"]
 

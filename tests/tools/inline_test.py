@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from compile_hlo.bundle import PhaseMeter
 from lang_core import InputError
+from tapeline.bundle import PhaseMeter
+from tapeline.exporting import ExportOptions, run_export
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
-from tools.exporting import ExportOptions, run_export
 
 
 @pytest.fixture

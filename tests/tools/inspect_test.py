@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 import pytest
 from gguf import GGMLQuantizationType
 
-from compile_hlo.bundle import MARK, Bundle
+from tapeline import cli
+from tapeline.bundle import MARK, Bundle
 from tests.goldens.cases import CASES
 from tests.goldens.gguf_files import write_gguf
 from tests.tools._bundles import Finished, export_case, greedy, invoke
-from tools import cli
 from tools import inspect_bundle as program
 
 Inspect = Callable[..., Finished]

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
-from compile_hlo.archive import ArchiveWeights
-from compile_hlo.bundle import ARCHIVE, Bundle, PhaseMeter
-from compile_hlo.compare import PACKED, TOLERANCE
-from compile_hlo.iree import available, target_of_device
-from compile_hlo.iree._device_testing import sharing
+from run_iree import available, target_of_device
+from run_iree._device_testing import sharing
+from run_iree.archive import ArchiveWeights
+from tapeline.bundle import ARCHIVE, Bundle, PhaseMeter
+from tapeline.compare import PACKED, TOLERANCE
+from tapeline.comparing import DeviceSide, compare_runs, eager_side, model_of
+from tapeline.exporting import ExportOptions, dry_run
+from tapeline.inspecting import facts, parameters, parameters_text
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
 from tests.tools._bundles import export, greedy
 from tests.tools._eager_model import EagerModel
-from tools.comparing import DeviceSide, compare_runs, eager_side, model_of
-from tools.exporting import ExportOptions, dry_run
-from tools.inspecting import facts, parameters, parameters_text
 from transformer_core.checkpoints.gguf import GgufFile
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 

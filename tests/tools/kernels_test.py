@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compile_hlo.bundle import Bundle, PhaseMeter
-from compile_hlo.kernels import IreeCompiler
-from lang_core import InputError
-from lang_core.kernels import (
+from autotune import (
     ConfigSelectorChain,
     Invocation,
     PersistentCache,
@@ -20,12 +17,16 @@ from lang_core.kernels import (
     labels_to_configs,
     read_record,
 )
+from autotune.iree_compiler import IreeCompiler
+from autotune.supplied import LinearConfig, LinearKernel
+from lang_core import InputError
+from tapeline import cli
+from tapeline.bundle import Bundle, PhaseMeter
+from tapeline.exporting import ExportOptions, run_export
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import Finished, export, export_case, greedy, invoke
-from tools import cli, tune
-from tools.exporting import ExportOptions, run_export
-from transformer_core.kernels import LinearConfig, LinearKernel
+from tools import tune
 
 _CASE = CASES["llama_gqa"]
 _SIZES: dict[str, Any] = {"num_layers": 1, "entry_points": ("forward",), "sequence": 6}

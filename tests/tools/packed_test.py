@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 
-from compile_hlo.archive import ArchiveWeights
-from compile_hlo.bundle import ARCHIVE
-from compile_hlo.iree import target_of_device
 from lang_core import ConfigError, InputError, as_dtype
+from run_iree import target_of_device
+from run_iree.archive import ArchiveWeights
+from tapeline.bundle import ARCHIVE
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
 from tests.goldens.weights import stored_weights, write_checkpoint

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from compile_hlo.archive import ArchiveWeights
-from compile_hlo.bundle import ARCHIVE
-from compile_hlo.iree import available, target_of_device
-from compile_hlo.iree._device_testing import sharing
+from run_iree import available, target_of_device
+from run_iree._device_testing import sharing
+from run_iree.archive import ArchiveWeights
+from tapeline.bundle import ARCHIVE
+from tapeline.demo import write_demo_checkpoint
 from tests.tools._bundles import export, greedy
 from tests.tools._eager_model import EagerModel
-from tools.demo import write_demo_checkpoint
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 from transformer_core.models import entry_points, load_model
 

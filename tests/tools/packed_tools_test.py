@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from compile_hlo.archive import read_archive_index
-from compile_hlo.bundle import ARCHIVE, Bundle
-from compile_hlo.compare import PACKED, TOLERANCE
-from compile_hlo.dump import read_dump
 from lang_core import InputError, MappingWeights
+from run_iree.archive import read_archive_index
+from run_iree.dump import read_dump
+from tapeline import cli
+from tapeline.bundle import ARCHIVE, Bundle
+from tapeline.compare import PACKED, TOLERANCE
+from tapeline.comparing import DeviceSide, check_alike, compare_runs, eager_side
+from tapeline.demo import write_demo_checkpoint
+from tapeline.inspecting import facts, facts_text, parameters, parameters_text
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.packed_models import nmse
 from tests.goldens.weights import unit_values
 from tests.tools._bundles import Finished, export, invoke
-from tools import cli, generate
-from tools.comparing import DeviceSide, check_alike, compare_runs, eager_side
-from tools.demo import write_demo_checkpoint
-from tools.inspecting import facts, facts_text, parameters, parameters_text
+from tools import generate
 from transformer_core.models import load_model, stored_specs
 
 _SIZES: dict[str, Any] = {"num_layers": 2, "sequence": 4, "max_sequence": 12, "quantize": "q4_0"}

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from tapeline import cli
 from tests.goldens.cases import CASES
 from tests.tools._bundles import Finished, export, export_case, invoke
-from tools import cli
 from tools import generate as program
 
 Generate = Callable[..., Finished]

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from compile_hlo.bundle import Bundle
-from compile_hlo.iree import Session, available, target_of_device
-from compile_hlo.iree._device_testing import sharing
+from run_iree import Session, available, target_of_device
+from run_iree._device_testing import sharing
+from tapeline.bundle import Bundle
+from tapeline.running import BundleModel, BundlePromptMemory
 from tests.goldens.cases import CASES
 from tests.tools._bundles import export_case
-from tools.running import BundleModel, BundlePromptMemory
 from transformer_core.generation import PromptMemory, Sampler, SamplingConfig, StopRule, generate
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")

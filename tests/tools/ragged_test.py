@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compile_hlo.bundle import Bundle
-from compile_hlo.iree import available, target_of_device
-from compile_hlo.iree._device_testing import sharing
 from lang_core import InputError
+from run_iree import available, target_of_device
+from run_iree._device_testing import sharing
+from tapeline.bundle import Bundle
+from tapeline.running import BundleBatch
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import export_case, greedy
-from tools.running import BundleBatch
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate_batch
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")

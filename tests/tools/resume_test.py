@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from compile_hlo.bundle import KernelConfig
 from lang_core import InputError
+from tapeline.bundle import KernelConfig
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
 from tests.tools._bundles import export, tree
 
 _ALL = {"lower", "parameters", "compile.vmvx", "portable", "verify"}
-_EXPORTING = "tools.exporting._export."
+_EXPORTING = "tapeline.exporting._export."
 _EXPORT = "from tools.export import main; from tools import cli; cli.run(main)"
 _SIZES: dict[str, Any] = {"sequence": 6, "max_sequence": 16}
 _OPTIONS: dict[str, Any] = {"sequence": 6, "num_layers": 1, "entry_points": ("forward",), "targets": ("vmvx",)}
@@ -94,7 +94,7 @@ def test_only_what_is_missing_is_done(
 def test_an_archive_goes_on_where_it_stopped(
     model: Path, plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compile_hlo.archive._writer.MARK_BYTES", 1000)
+    monkeypatch.setattr("run_iree.archive._writer.MARK_BYTES", 1000)
 
     class Stopping:
         """The bar of the weights; after some bytes, the user's Ctrl-C."""
@@ -118,7 +118,7 @@ def test_an_archive_goes_on_where_it_stopped(
         def __exit__(self, *_: object) -> None:
             """Nothing is to be ended."""
 
-    monkeypatch.setattr("tools.exporting._weights.ByteProgress", Stopping)
+    monkeypatch.setattr("tapeline.exporting._weights.ByteProgress", Stopping)
     with pytest.raises(KeyboardInterrupt):
         export(model, tmp_path / "bundle", **_UNVERIFIED)
     monkeypatch.setattr(Stopping, "stop_at", 10**9)

@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compile_hlo.bundle import Bundle
-from compile_hlo.dump import read_dump
+from run_iree.dump import read_dump
+from tapeline import cli
+from tapeline.bundle import Bundle
 from tests.goldens.cases import CASES
 from tests.tools._bundles import Finished, export_case, invoke
-from tools import cli
 from tools import run as program
 
 Run = Callable[..., Finished]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from compile_hlo.bundle import Bundle
-from compile_hlo.iree import available, target_of_device
-from compile_hlo.iree._device_testing import sharing
+from run_iree import available, target_of_device
+from run_iree._device_testing import sharing
+from tapeline.bundle import Bundle
+from tapeline.running import ScoringBundle
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.tools._bundles import export_case
-from tools.running import ScoringBundle
 from transformer_core.generation import (
     Drafter,
     DraftModel,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tapeline import cli
+from tapeline.text import Tokenizer
 from tests.goldens.cases import CASES
 from tests.tools._bundles import Finished, export, export_case, invoke, refused
-from tools import cli
 from tools import generate as program
-from tools.text import Tokenizer
 
 Generate = Callable[..., Finished]
 _SIZES: dict[str, Any] = {"sequence": 8, "max_sequence": 72}

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compile_hlo.archive import ArchiveWeights
-from compile_hlo.bundle import PhaseMeter
+from run_iree.archive import ArchiveWeights
+from tapeline.bundle import PhaseMeter
+from tapeline.exporting import ExportOptions, run_export
 from tests.goldens.cases import CASES
 from tests.goldens.weights import weight_shapes, write_checkpoint
-from tools.exporting import ExportOptions, run_export
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import DecoderLM, load_config, weights_of
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lang_core.kernels import ConfigSelectorChain, Executor, Key, PersistentCache, forget_invocations
+from autotune import ConfigSelectorChain, Executor, Key, PersistentCache, forget_invocations
+from autotune.supplied import GatedDeltaConfig, GatedDeltaKernel, SoftmaxConfig, SoftmaxKernel
+from tapeline import cli
 from tests.tools._bundles import Finished, invoke
-from tools import cli
 from tools import tune as program
-from transformer_core.kernels import GatedDeltaConfig, GatedDeltaKernel, SoftmaxConfig, SoftmaxKernel
 
 Tune = Callable[..., Finished]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compile_hlo.bundle import Bundle
-from compile_hlo.iree import available, target_of_device
+from run_iree import available, target_of_device
+from tapeline import cli
+from tapeline.bundle import Bundle
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
 from tests.tools._bundles import Finished, export, invoke
-from tools import cli
 from tools import generate as program
 
 Generating = Callable[..., Finished]

@@ -1,5 +1,1 @@
-"""The built-in demo model: a small Llama, trained by train.py on the text beside it, and a tokenizer of its own."""
-
-from tools.demo._checkpoint import write_demo_checkpoint
-
-__all__ = ["write_demo_checkpoint"]
+"""The programs that made the demo model of tapeline.demo, and the text that it learned."""

@@ -19,13 +19,13 @@ import ml_dtypes
 import numpy as np
 from tokenizers import Tokenizer
 
-from compile_hlo.iree import target_named
 from lang_core import TensorSpec
-from tools.cli import run, say
-from tools.demo._config import BOS_ID, CONFIG, EOS_ID
-from tools.demo._weights import initial_weights
-from tools.drawing import write_loss_curve
-from tools.training import Schedule, Windows, open_step, train, training_step
+from run_iree import target_named
+from tapeline.cli import run, say
+from tapeline.demo import BOS_ID, CONFIG, EOS_ID, TOKENIZER
+from tapeline.drawing import write_loss_curve
+from tapeline.training import Schedule, Windows, open_step, train, training_step
+from tools.demo.initial_weights import initial_weights
 from transformer_core.checkpoints import write_safetensors
 from transformer_core.models import DecoderConfig, DecoderLM
 
@@ -39,7 +39,7 @@ _HERE: Final = Path(__file__).parent
 
 def documents() -> list[list[int]]:
     """The token ids of each paragraph."""
-    tokenizer = Tokenizer.from_file(str(_HERE / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(TOKENIZER))
     texts = [(_HERE / name).read_text(encoding="utf-8") for name in ("corpus.txt", "passages.txt")]
     paragraphs = [paragraph.strip() for text in texts for paragraph in text.split("\n\n")]
     return [tokenizer.encode(paragraph, add_special_tokens=False).ids for paragraph in paragraphs]
@@ -75,7 +75,7 @@ def main() -> None:
     root = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", Path(__file__).parents[2]))
     with tempfile.TemporaryDirectory(prefix="tapeline-train-") as folder:
         weights, losses = trained_weights(Path(folder))
-    _store(weights, root / "tools" / "demo" / "weights.safetensors")
+    _store(weights, root / "tapeline" / "demo" / "weights.safetensors")
     pictures = root / "docs" / "images"
     pictures.mkdir(exist_ok=True)
     write_loss_curve(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from tools.demo._config import BOS, BOS_ID, EOS, VOCABULARY_SIZE
+from tapeline.demo import BOS, BOS_ID, EOS, VOCABULARY_SIZE
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 
@@ -37,7 +37,7 @@ def train(corpus: Path) -> Tokenizer:
 def main() -> None:
     """Writes tokenizer.json to the source tree, which Bazel names in an environment variable."""
     root = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", Path(__file__).parents[2]))
-    train(CORPUS).save(str(root / "tools" / "demo" / "tokenizer.json"))
+    train(CORPUS).save(str(root / "tapeline" / "demo" / "tokenizer.json"))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from typing import Final
 from compile_dag.gradient import NOT_DIFFERENTIABLE
 from compile_dag.gradient import RULES as GRADIENT_RULES
 from compile_hlo.emit import RULES
-from compile_hlo.iree import DEVICES
 from lang_core import DTYPES, OPS, Op
+from run_iree import DEVICES
 from tests.emission._all_cases import ALL_CASES
 from tests.emission._device_cases import DEVICE_CASES, LIMITS, Limit, limit_of
 

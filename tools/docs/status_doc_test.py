@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from compile_hlo.iree import DEVICES
 from lang_core import OPS
+from run_iree import DEVICES
 from tools.docs import status_doc
 
 PAGE = Path(__file__).parents[2] / "docs" / "status.md"

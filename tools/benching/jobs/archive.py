@@ -4,8 +4,8 @@ import os
 import time
 from typing import Any
 
-from compile_hlo.archive import ArchiveEntry, write_archive
 from lang_core import TensorSpec
+from run_iree.archive import ArchiveEntry, write_archive
 from tools.benching.jobs._measure import Meter, serve
 from transformer_core.checkpoints import SafetensorsCheckpoint
 

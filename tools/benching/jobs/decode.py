@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from compile_hlo.bundle import Bundle
-from compile_hlo.iree import Session
+from run_iree import Session
+from tapeline.bundle import Bundle
+from tapeline.running import BundleModel, let_workers_run
 from tools.benching.jobs._measure import Meter, serve_requests
-from tools.running import BundleModel, let_workers_run
 from transformer_core.generation import run_prompt
 
 _DEVICE: Final = "local-task"

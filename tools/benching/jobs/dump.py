@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from compile_hlo.dump import DumpWriter, TensorLabel
 from lang_core import as_dtype
+from run_iree.dump import DumpWriter, TensorLabel
 from tools.benching.jobs._measure import Meter, serve
 
 

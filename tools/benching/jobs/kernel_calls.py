@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 from iree import runtime
 
-from compile_hlo.iree import Device, compile_module, target_named, target_of_device
-from compile_hlo.kernels import IreeCompiler
-from lang_core.kernels import ConfigSelectorChain, Executor
+from autotune import ConfigSelectorChain, Executor
+from autotune.iree_compiler import IreeCompiler
+from autotune.supplied import LinearKernel
+from run_iree import Device, compile_module, target_named, target_of_device
 from tools.benching.jobs._measure import serve
 from tools.benching.jobs._turns import in_turns
-from transformer_core.kernels import LinearKernel
 
 Array = np.ndarray[Any, Any]
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from compile_hlo.kernels import IreeCompiler
-from lang_core.kernels import ConfigSelectorChain, Executor, Kernel, PersistentCache, Tuner
+from autotune import ConfigSelectorChain, Executor, Kernel, PersistentCache, Tuner
+from autotune.iree_compiler import IreeCompiler
+from autotune.supplied import AttentionKernel, LinearKernel, pack_weight
 from tools.benching.jobs._measure import serve
 from tools.benching.jobs._turns import in_turns
-from transformer_core.kernels import AttentionKernel, LinearKernel, pack_weight
 
 _MICRO: Final = 1e6
 

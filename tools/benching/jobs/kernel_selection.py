@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core.kernels import ConfigSelectorChain, Executor, Invocation, Kernel, Tuner
+from autotune import ConfigSelectorChain, Executor, Invocation, Kernel, Tuner
+from autotune.supplied import AttentionKernel, LinearKernel
 from tools.benching.jobs._measure import serve
-from transformer_core.kernels import AttentionKernel, LinearKernel
 
 _REPEATED: Final = 1e6  # seconds to microseconds
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tapeline.drawing import Bar, write_measured_bars
 from tools.benching.suites._figures import Panel
-from tools.drawing import Bar, write_measured_bars
 
 
 def write_chart(panels: Sequence[Panel], path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from compile_hlo.compare import agreement
+from tapeline.compare import agreement
 from tools.benching.suites._decode_rows import REFERENCE, Group
 from tools.benching.suites._decode_systems import System
 from tools.benching.suites._decode_turns import BANDWIDTH, FIRST, LONG, PROMPT, SHORT, Rounds

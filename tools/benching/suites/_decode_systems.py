@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from compile_hlo.bundle import ARCHIVE, REPORT, Bundle, executable_name
-from compile_hlo.iree import compile_module, target_named
 from lang_core import TensorSpec
+from run_iree import compile_module, target_named
+from tapeline.bundle import ARCHIVE, REPORT, Bundle, executable_name
 from tools.benching.suites._decode_rows import Group, Row
 from tools.benching.suites._peer import peer_environment
 from tools.benching.suites._plan import Plan

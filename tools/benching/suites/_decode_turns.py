@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from compile_hlo.bundle import ARCHIVE, Bundle
+from tapeline.bundle import ARCHIVE, Bundle
 from tools.benching.suites._decode_systems import System, cache_bytes, start, start_all, weights_bytes
 from tools.benching.suites._plan import Plan
 from tools.benching.suites._process_memory import mapped, peak_rss

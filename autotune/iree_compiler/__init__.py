@@ -1,0 +1,16 @@
+"""Kernels compiled by IREE: ``autotune.Executor.compile`` finds the compiler here.
+
+>>> from autotune.iree_compiler import IreeCompiler
+>>> IreeCompiler().name
+'iree'
+"""
+
+from functools import cache
+
+from autotune import register_compiler
+from autotune.iree_compiler._entry_points import CANDIDATE_FLAGS, CompileFlags, EntryPointKernel
+from autotune.iree_compiler._iree import IreeCompiler, IreeFunction, KernelModule
+
+register_compiler("iree", cache(IreeCompiler))
+
+__all__ = ["CANDIDATE_FLAGS", "CompileFlags", "EntryPointKernel", "IreeCompiler", "IreeFunction", "KernelModule"]

@@ -1,0 +1,174 @@
+"""A kernel recorded, lowered to StableHLO, compiled and run by IREE."""
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from autotune import (
+    ArraySpec,
+    CompileRequest,
+    Environment,
+    KernelError,
+    abstractify,
+    arrays_of,
+    cpu_model,
+    map_arrays,
+    with_jax_arrays,
+)
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from lang_core import Argument, EntryPoint, Tensor, TensorSpec, as_dtype
+from run_iree import Device, HostFunction, Session, compile_module, target_named, target_of_device
+
+ENTRY_POINT: Final = "main"
+# Modules that a compiler keeps, besides those that somebody calls.
+_KEPT: Final = 32
+# Fields of a target that an environment has by other names; what it has besides decides about its code, too.
+_TOLD: Final = ("name", "flags", "devices", "cpu")
+_PLATFORMS: Final = {"vulkan": "gpu", "cuda": "gpu"}
+
+
+class KernelModule:
+    """A request as one function of its arrays, and the form of what it gives.
+
+    Attributes:
+        text: StableHLO, with the call's label as a comment.
+    """
+
+    def __init__(self, request: CompileRequest) -> None:
+        if not request.takes_context:
+            raise KernelError(
+                f"kernel {request.call.kernel.op_id!r} has no argument ctx: it is not written in ctx.ops, and cannot "
+                f"be recorded for StableHLO: compile it with compiler='jax', or write run(..., *, cfg, ctx)"
+            )
+        self._form: Any = None
+        pieces: list[str] = []
+
+        def fn(ctx: Any, *tensors: Tensor) -> Mapping[str, Tensor]:
+            result = request.run(*tensors, ctx=ctx)
+            self._form = abstractify(result)
+            return {f"result{number}": each for number, each in enumerate(arrays_of(result))}
+
+        arguments = tuple(Argument(f"x{i}", table_spec(spec)) for i, spec in enumerate(request.specs))
+        lower_module([EntryPoint(ENTRY_POINT, fn, arguments)], pieces.append, ExternalParameters())
+        self.text: Final = "".join(pieces)
+
+    def in_form(self, results: Sequence[Any]) -> Any:
+        """Results as the kernel gives them: one, a tuple, whatever."""
+        given = iter(results)
+        return map_arrays(lambda _: next(given), self._form)
+
+    @property
+    def gives_one(self) -> bool:
+        """Whether the kernel gives one array."""
+        return isinstance(self._form, ArraySpec)
+
+
+def table_spec(spec: ArraySpec) -> TensorSpec:
+    """An array's spec as one of the op table's.
+
+    Raises:
+        OpError: its dtype is not one of the table's.
+    """
+    return TensorSpec(spec.shape, as_dtype(np.dtype(spec.dtype)))
+
+
+class IreeFunction:
+    """A compiled kernel as a function of arrays. It gives NumPy arrays, and JAX's where it is given some.
+
+    Attributes:
+        text: StableHLO.
+        function: IREE's, of the session.
+    """
+
+    def __init__(self, module: KernelModule, session: Session) -> None:
+        self.text: Final = module.text
+        self.function: Final[HostFunction] = session.host_function(ENTRY_POINT)
+        self._module, self._session = module, session
+        self._one = module.gives_one
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Runs it.
+
+        Raises:
+            DeviceError: an array is not of the shape or dtype that it was compiled for.
+        """
+        found = self.function.quick(arrays)
+        if found is None:
+            return with_jax_arrays(self._run, arrays)
+        return found[0] if self._one else self._module.in_form(found)
+
+    def _run(self, *arrays: Any) -> Any:
+        found = self.function(*arrays)
+        return found[0] if self._one else self._module.in_form(found)
+
+
+class IreeCompiler:
+    """Compiles kernels for a device of IREE.
+
+    Args:
+        device: its name, see ``run_iree.DEVICES``.
+        flags: of the compiler, after the target's. Those of a configuration that has ``compile_flags`` come after them.
+        parameters: the archive with the weights that kernels read; None where they read none.
+        scope: the archive's name in modules.
+
+    Attributes:
+        name: ``iree``.
+    """
+
+    name = "iree"
+
+    def __init__(
+        self,
+        device: str = "local-task",
+        flags: Sequence[str] = (),
+        parameters: Path | None = None,
+        scope: str = "model",
+    ) -> None:
+        self._parameters, self._scope = parameters, scope
+        self._target: Final = target_named(target_of_device(device))
+        self._flags: Final = tuple(flags)
+        self._device_name: Final = device
+        self._device: Device | None = None
+        self._loaded: Final[dict[str, Session]] = {}
+
+    def environment(self, arrays: Sequence[Any] = ()) -> Environment:
+        """The device, IREE's versions, and all flags of the compiler."""
+        del arrays
+        versions = tuple(f"{name} {version(name)}" for name in ("iree-base-compiler", "iree-base-runtime"))
+        more = {name: value for name, value in dataclasses.asdict(self._target).items() if name not in _TOLD}
+        flags = (*self._target.flags, *self._flags, *(f"{name}={value}" for name, value in more.items() if value))
+        platform = _PLATFORMS.get(self._device_name, "cpu")
+        return Environment("iree", platform, self._device_name, cpu_model(), versions, flags)
+
+    def compile(self, request: CompileRequest) -> IreeFunction:
+        """Records, lowers, compiles and loads.
+
+        Raises:
+            KernelError: the kernel is not written in ``ctx.ops``.
+            CompileError: IREE refuses it.
+        """
+        module = KernelModule(request)
+        flags = (*self._flags, *getattr(request.call.cfg, "compile_flags", ()))
+        return IreeFunction(module, self._session(module.text, flags))
+
+    def _session(self, text: str, flags: tuple[str, ...]) -> Session:
+        """The module, loaded; what was timed as a candidate is not compiled again."""
+        code = "\n".join([*flags, *(line for line in text.splitlines() if not line.lstrip().startswith("//"))])
+        if code not in self._loaded:
+            if self._device is None:
+                self._device = Device(self._device_name)
+            while len(self._loaded) >= _KEPT:
+                del self._loaded[next(iter(self._loaded))]
+            with tempfile.TemporaryDirectory(prefix="tapeline-kernel-") as folder:
+                source, compiled = Path(folder, "kernel.mlir"), Path(folder, "kernel.vmfb")
+                source.write_text(text)
+                compile_module(source, compiled, self._target, extra_flags=flags)
+                weights: dict[str, Any] = {"parameters": self._parameters, "scope": self._scope}
+                self._loaded[code] = Session(compiled, self._device, **weights)
+        return self._loaded[code]

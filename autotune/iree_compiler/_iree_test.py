@@ -1,0 +1,294 @@
+"""Kernels compiled: by IREE, and by JAX as the engine to check against."""
+
+import doctest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from autotune import (
+    ConfigSelectionError,
+    ConfigSelectorChain,
+    Executor,
+    Invocation,
+    Kernel,
+    KernelError,
+    PersistentCache,
+    Tuner,
+    autotune_lowered,
+    compile_environment,
+    find_labels_in_lowered,
+    forget_invocations,
+    iree_compiler,
+)
+from autotune.iree_compiler import IreeCompiler
+from compile_dag import record
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from lang_core import (
+    Argument,
+    DeviceError,
+    EagerExecutionContext,
+    EntryPoint,
+    InputError,
+    TensorSpec,
+    VerificationError,
+)
+from run_jax import StableHloFunction
+
+
+class Pair(NamedTuple):
+    product: Any
+    largest: Any
+
+
+class Blocked(Kernel[int, Pair]):
+    """x [m, k] times w [n, k], in cfg blocks of n, and each row's largest value; ``prepare`` casts x and flips w."""
+
+    op_id = "tests.blocked"
+
+    def prepare(self, x: Any, w: Any, *, flip: bool = False) -> Any:
+        return (x, w[::-1].copy() if flip else w), {}
+
+    def run(self, x: Any, w: Any, *, cfg: int, ctx: Any) -> Pair:
+        size = w.shape[0] // cfg
+        parts = [ctx.ops.linear(x, ctx.ops.slice_axis(w, 0, i * size, (i + 1) * size)) for i in range(cfg)]
+        product = ctx.ops.concat(parts, 1)
+        return Pair(product, {"row": ctx.ops.max(product, 1)})
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
+        return 1
+
+    def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[int]:
+        return [1, 2, 5, 3]
+
+
+class OnCpu(Blocked):
+    op_id = "tests.on_cpu"
+
+    def run_cpu(self, x: Any, w: Any, *, cfg: int, ctx: Any) -> Pair:
+        pair = self.run(x, w, cfg=cfg, ctx=ctx)
+        return Pair(ctx.ops.negate(pair.product), pair.largest)
+
+
+def _arrays() -> tuple[Any, Any]:
+    random = np.random.default_rng(1)
+    return random.standard_normal((4, 7)).astype(np.float32), random.standard_normal((6, 7)).astype(np.float32)
+
+
+class Preferring(Tuner[Any]):
+    """Says that candidates are the faster the later they come."""
+
+    def __init__(self) -> None:
+        super().__init__(warmup=0, iters=1, rounds=1)
+        self.measured = 0
+
+    def measure(self, fn: Any, *args: Any, **kwargs: Any) -> float:
+        self.measured += 1
+        assert type(fn(*args, **kwargs).product) is np.ndarray
+        return 1.0 / self.measured
+
+
+_HEURISTICS: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(policy="heuristics")
+
+
+@pytest.mark.parametrize("compiler", ["iree", "jax"])
+def test_prepare_and_the_platforms_variant_run_and_structures_come_out(compiler: str) -> None:
+    x, w = _arrays()
+    compiled = Executor(_HEURISTICS, compiler=compiler).compile(OnCpu(), x, w, flip=True)
+    for scale in (1, 3):
+        found = compiled(scale * x, w, flip=True)
+        assert type(found) is Pair
+        np.testing.assert_allclose(found.product, -scale * x @ w[::-1].T, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found.largest["row"], (scale * x @ w[::-1].T).max(1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(compiled(x, w).product, -x @ w.T, rtol=1e-5, atol=1e-5)
+    assert (compiled.cfg, compiled.compiler) == (1, compiler)
+
+
+def test_candidates_are_timed_compiled_and_remembered_for_iree_alone(tmp_path: Path) -> None:
+    tuner = Preferring()
+    made: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(
+        tuner=tuner, persistent=PersistentCache(path=tmp_path / "k.json")
+    )
+    executor = Executor(made)
+    x, w = _arrays()
+    compiled = executor.compile(Blocked(), x, w)
+    assert (compiled.cfg, tuner.measured) == (3, 5), "three candidates, and the best beside the first once more"
+    (entry,) = made.cache.entries()
+    assert [(m.cfg, m.status) for m in entry.measurements] == [(1, "ok"), (2, "ok"), (5, "rejected"), (3, "ok")]
+    assert (entry.environment["runtime"], entry.key.device.partition("|")[0]) == ("iree", "iree")
+    assert "iree-base-compiler" in entry.environment["versions"][0]
+    assert any("target-cpu" in flag for flag in entry.environment["flags"])
+    assert executor.compile(Blocked(), x, w).cfg == 3
+    assert tuner.measured == 5
+    other = ConfigSelectorChain(policy="cached-only", persistent=made.persistent)
+    assert Executor(other).compile(Blocked(), x, w).cfg == 3
+    with pytest.raises(ConfigSelectionError, match="has the call of another device, or other versions or flags"):
+        Executor(other).choose_config(Blocked(), x, w)
+    more = IreeCompiler(flags=["--iree-opt-level=O1"])
+    with pytest.raises(ConfigSelectionError, match="has the call of another device, or other versions or flags"):
+        Executor(other).compile(Blocked(), x, w, compiler=more)
+    with compile_environment(IreeCompiler().environment()):
+        assert Executor(other).choose_config(Blocked(), x, w) == 3
+    assert executor.compile(Blocked(), x, w, cfg=2).cfg == 2
+    assert executor.compile(Blocked(), x, w).cfg == 3, "cfg= does not leak"
+
+
+def test_specs_will_do_where_nothing_is_tuned() -> None:
+    x, _ = _arrays()
+    compiled = Executor(_HEURISTICS).compile(_Negate(), TensorSpec((2, 3), "f32"))
+    np.testing.assert_array_equal(compiled(x[:2, :3]), -x[:2, :3])
+    with pytest.raises(DeviceError, match=r"argument 'input0' is f32\[2,3\], found an array of shape \(4, 7\)"):
+        compiled(x)
+
+
+class _Negate(Kernel[int, Any]):
+    op_id = "tests.negate"
+
+    def run(self, x: Any, *, cfg: int, ctx: Any, times: int = 1) -> Any:
+        for _ in range(times):
+            x = ctx.ops.negate(x)
+        return x
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
+        return 1
+
+
+def test_other_static_arguments_are_refused() -> None:
+    x, _ = _arrays()
+    compiled = Executor(_HEURISTICS).compile(_Negate(), x, times=2)
+    np.testing.assert_array_equal(compiled(x, times=2), x)
+    with pytest.raises(KernelError, match=r"the compiled tests.negate@v0 was made for .*'times': 2.*found .*: 3"):
+        compiled(x, times=3)
+    with pytest.raises(KernelError, match="was made for"):
+        compiled(x)
+
+
+class _InJax(Kernel[int, Any]):
+    op_id = "tests.in_jax"
+
+    def run(self, x: Any, w: Any, *, cfg: int, scale: float = 1.0) -> Any:
+        return jnp.tanh(scale * (x @ w.T))
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
+        return 1
+
+    def fwd_with_residuals(self, x: Any, w: Any, *, cfg: int, scale: float = 1.0) -> Any:
+        return self.run(x, w, cfg=cfg, scale=scale), None
+
+    def vjp(self, residuals: Any, output: Any, d_output: Any, x: Any, w: Any, *, cfg: int, scale: float = 1.0) -> Any:
+        d = d_output * (1 - output**2) * scale
+        return d @ w * 2, d.T @ x  # twice the gradient, to be known again
+
+
+def test_a_kernel_of_jax_is_jitted_with_its_gradient() -> None:
+    x, w = _arrays()
+    compiled = Executor(_HEURISTICS).compile(_InJax(), x, w, scale=0.5)
+    assert compiled.compiler == "jax"
+    np.testing.assert_allclose(compiled(x, w, scale=0.5), np.tanh(0.5 * x @ w.T), rtol=1e-5)
+    found = jax.grad(lambda x: compiled(x, w, scale=0.5).sum())(jnp.asarray(x))
+    truth = jax.grad(lambda x: jnp.tanh(0.5 * (x @ w.T)).sum())(jnp.asarray(x))
+    np.testing.assert_allclose(found, 2 * truth, rtol=1e-5)
+    with pytest.raises(KernelError, match=r"'tests.in_jax' has no argument ctx: it is not written in ctx.ops"):
+        Executor(_HEURISTICS).compile(_InJax(), x, w, compiler="iree")
+    with pytest.raises(KernelError, match=r"unknown compiler 'ire': known are iree, jax; did you mean 'iree'"):
+        Executor(_HEURISTICS).compile(_InJax(), x, w, compiler="ire")
+
+
+@pytest.mark.parametrize("mode", ["hash", "json"])
+def test_labels_go_through_lowering_and_what_a_module_uses_is_tuned(
+    mode: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TAPELINE_OPS_RECORD", "1")
+    monkeypatch.setenv("TAPELINE_OPS_STAMP", mode)
+    monkeypatch.setenv("TAPELINE_KERNEL_CACHE", str(tmp_path))
+    forget_invocations()
+    made: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(tuner=Preferring())
+    executor = Executor(made)
+    x, w = _arrays()
+    compiled: Any = Executor(_HEURISTICS).compile(_Negate(), x)
+    assert find_labels_in_lowered(compiled.function.text) == [compiled.label.partition(" ")[0]]
+
+    def model(ctx: Any, x: Any, w: Any) -> Any:
+        with ctx.block("layers.0"):
+            return executor(_NotPrepared(), x, w, ctx=ctx).product
+
+    graph = record(model, TensorSpec(x.shape, "f32"), TensorSpec(w.shape, "f32"))
+    labels = {node.path.partition(" ")[0] for node in graph.nodes}
+    assert labels == {f"tapeline_ops#tests.not_prepared@v0:{Invocation('', (x, w)).call_key}"}
+    text = _text(model, x, w)
+    found = autotune_lowered(text, made)
+    assert [(entry.op_id_v, entry.cfg) for entry in found.entries] == [("tests.not_prepared@v0", 3)]
+    assert found.entries[0].device.startswith("iree|cpu|local-task|")
+    assert len(record(model, TensorSpec(x.shape, "f32"), TensorSpec(w.shape, "f32")).nodes) > len(graph.nodes)
+    forget_invocations()
+
+
+class _NotPrepared(Blocked):
+    op_id = "tests.not_prepared"
+    prepare = Kernel.prepare
+
+
+def _text(model: Any, *arrays: Any) -> str:
+    arguments = tuple(Argument(f"x{i}", TensorSpec(array.shape, "f32")) for i, array in enumerate(arrays))
+    entry_point = EntryPoint("main", lambda ctx, *tensors: {"y": model(ctx, *tensors)}, arguments)
+    pieces: list[str] = []
+    lower_module([entry_point], pieces.append, ExternalParameters())
+    return "".join(pieces)
+
+
+_MODULE = """module @m {
+  func.func private @twice(%x: tensor<2x3xbf16>) -> tensor<2x3xbf16> {
+    %y = stablehlo.add %x, %x : tensor<2x3xbf16>
+    return %y : tensor<2x3xbf16>
+  }
+  func.func public @start(%x: tensor<2x3xbf16>, %n: tensor<i32>) -> (tensor<2x3xbf16>, tensor<i32>) {
+    %y = call @twice(%x) : (tensor<2x3xbf16>) -> tensor<2x3xbf16>
+    %m = stablehlo.multiply %n, %n : tensor<i32>
+    return %y, %m : tensor<2x3xbf16>, tensor<i32>
+  }
+  func.func public @other(%b: tensor<ui8>, %l: tensor<4xi1>) -> tensor<4xi1> {
+    return %l : tensor<4xi1>
+  }
+}
+"""
+
+
+def test_a_module_runs_on_jaxs_runtime(tmp_path: Path) -> None:
+    x = np.array([[1, -2.5, np.inf], [0.5, 3e38, -0.0]], jnp.bfloat16)
+    y, m = StableHloFunction(_MODULE, "start")(x, np.array(7, np.int32))
+    assert y.tobytes() == np.array([[2, -5, np.inf], [1, np.inf, -0.0]], jnp.bfloat16).tobytes()
+    assert (int(m), m.dtype) == (49, np.int32)
+    (tmp_path / "m.mlir").write_text(_MODULE)
+    (found,) = StableHloFunction(tmp_path / "m.mlir", "other")(np.uint8(1), np.array([True, False, True, True]))
+    assert found.tolist() == [True, False, True, True]
+
+
+def test_a_module_that_cannot_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"the module: has start, other, asked for 'strat'; did you mean 'start'\?"):
+        StableHloFunction(_MODULE, "strat")
+    with pytest.raises(InputError, match=r"has start, other, asked for None"):
+        StableHloFunction(_MODULE)
+    with pytest.raises(VerificationError, match=r"the module: no valid StableHLO: .*"):
+        StableHloFunction("module {")
+    with pytest.raises(InputError, match=r"no\.mlir: there is no such file"):
+        StableHloFunction(tmp_path / "no.mlir")
+    with pytest.raises(DeviceError, match=r"'start' takes .*\(2, 3\), dtype\(bfloat16\)\), .* found \[\(\(2,\)"):
+        StableHloFunction(_MODULE, "start")(np.ones(2), np.array(7, np.int32))
+
+
+def test_the_example() -> None:
+    found = doctest.testmod(iree_compiler)
+    assert (found.attempted, found.failed) == (2, 0)
+
+
+def test_eager_and_both_engines_agree() -> None:
+    x, w = _arrays()
+    eager = Executor(_HEURISTICS)(Blocked(), x, w, ctx=EagerExecutionContext())
+    for compiler in ("iree", "jax"):
+        for cfg in (1, 2, 3):
+            found = Executor(_HEURISTICS).compile(Blocked(), x, w, cfg=cfg, compiler=compiler)(x, w)
+            np.testing.assert_allclose(found.product, eager.product.numpy(), rtol=1e-5, atol=1e-5)

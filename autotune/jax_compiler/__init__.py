@@ -1,0 +1,11 @@
+"""Compiles kernels with JAX: ``autotune.Executor.compile(..., compiler="jax")`` loads it.
+
+This package loads JAX into the process; nothing else of ``autotune`` does.
+"""
+
+from autotune import register_compiler
+from autotune.jax_compiler._compiler import JaxCompiler
+
+register_compiler("jax", JaxCompiler)
+
+__all__ = ["JaxCompiler"]

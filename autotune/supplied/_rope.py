@@ -1,0 +1,65 @@
+"""Rotary positions."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from autotune import Invocation, Kernel
+from lang_core import ExecutionContext, Tensor
+from transformer_core import RopeMode, apply_rope
+
+
+@dataclass(frozen=True)
+class RopeKernelConfig:
+    """How the rotation is computed.
+
+    Attributes:
+        form: ``apply`` (``apply_rope``: on strided views eagerly, with a swapped copy in a recording), or ``halves``
+            (both members of the pairs by themselves; nothing is swapped).
+    """
+
+    form: str = "apply"
+
+
+class RopeKernel(Kernel[RopeKernelConfig, Tensor]):
+    """See ``apply_rope``: x [.., H], cos and sin [.., R] from ``rope_tables``, and ``mode``."""
+
+    op_id = "rope"
+
+    def run(
+        self,
+        x: Any,
+        cos: Any,
+        sin: Any,
+        *,
+        cfg: RopeKernelConfig,
+        ctx: ExecutionContext,
+        mode: RopeMode = RopeMode.SPLIT_HALF,
+    ) -> Tensor:
+        """x's shape and dtype."""
+        if cfg.form == "apply":
+            return apply_rope(ctx, x, cos, sin, mode)
+        ops, rotated, size = ctx.ops, cos.shape[-1], x.shape[-1]
+        split = mode is RopeMode.SPLIT_HALF
+        turning = x if rotated == size else ops.slice_axis(x, len(x.shape) - 1, 0, rotated)
+
+        def members(t: Any) -> list[Tensor]:
+            """[.., R] as the first and the second member of each pair, [.., R / 2, 1] or [.., 1, R / 2]."""
+            shape = (*t.shape[:-1], 2, rotated // 2) if split else (*t.shape[:-1], rotated // 2, 2)
+            pairs = ops.reshape(t, shape)
+            return [ops.slice_axis(pairs, len(shape) - (2 if split else 1), i, i + 1) for i in (0, 1)]
+
+        (a, b), (cos_a, cos_b), (sin_a, sin_b) = members(turning), members(cos), members(sin)
+        first = ops.add(ops.mul(a, cos_a), ops.mul(b, sin_a))
+        second = ops.add(ops.mul(b, cos_b), ops.mul(a, sin_b))
+        turned = ops.concat([first, second], first.ndim - (2 if split else 1))
+        turned = ops.cast(ops.reshape(turned, tuple(turning.shape)), x.dtype)
+        rest = ops.slice_axis(x, len(x.shape) - 1, rotated, size)
+        return turned if rotated == size else ops.concat([turned, rest], turned.ndim - 1)
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> RopeKernelConfig:
+        """As models have it."""
+        return RopeKernelConfig()
+
+    def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[RopeKernelConfig]:
+        """Every form."""
+        return [RopeKernelConfig("apply"), RopeKernelConfig("halves")]

@@ -1,0 +1,64 @@
+"""How many tensors the ops of a compiled module take, which a device limits and the compiler does not look at."""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from lang_core import CompileError
+from run_iree._compile import compiler_path
+from run_iree._targets import Target
+
+# Of every device of IREE 3.13.
+MOST_BINDINGS: Final = 32
+
+_LAYOUT: Final = re.compile(r"#hal\.pipeline\.layout<bindings = \[([^\]]*)\]")
+_EXPORT: Final = re.compile(r"hal\.executable\.export public @(\S+)")
+
+
+def too_many_buffers(count: int, cap: int) -> str:
+    """What is wrong with an op of so many tensors, and what to do."""
+    return (
+        f"the compiler fused a chain of ops into one that takes {count} tensors, and the device passes {cap} at "
+        f"most: stack tensors that are used alike into one"
+    )
+
+
+def check_bindings(source: Path, target: Target) -> None:
+    """Refuses a module that no device of the target would load. The compiler runs once more, without its last half.
+
+    A module that is loaded anyway, to verify it, needs no check.
+
+    Args:
+        source: StableHLO text that compiles for the target.
+        target: what it was compiled for.
+
+    Raises:
+        CompileError: a fused op takes more tensors than devices pass; names it.
+    """
+    flags = (*target.flags, *target.unchecked, "--compile-to=executable-sources")
+    command = [compiler_path(), source.name, *flags, "-o", "-"]
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=source.parent, text=True) as process,
+    ):
+        assert process.stdout is not None
+        found = max(map(_bindings, process.stdout), default=(0, ""))
+        if process.wait() != 0:
+            errors.seek(0)
+            raise CompileError(f"cannot count the tensors of {source}: {errors.read().decode(errors='replace')[-300:]}")
+    count, name = found
+    if count > MOST_BINDINGS:
+        raise CompileError(
+            f"{str(source)!r} compiles for {target.name}, but no device would load it: "
+            f"{too_many_buffers(count, MOST_BINDINGS)} (it is {name})"
+        )
+
+
+def _bindings(line: str) -> tuple[int, str]:
+    """The number of tensors in a line that exports a fused op, and its name."""
+    layout, export = _LAYOUT.search(line), _EXPORT.search(line)
+    if layout is None or export is None:
+        return 0, ""
+    return layout[1].count("#hal.pipeline.binding<"), export[1]

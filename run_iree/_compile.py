@@ -1,0 +1,188 @@
+"""Runs the IREE compiler in a process of its own."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from lang_core import CompileError
+from run_iree._locate import locate
+from run_iree._schedule import Schedule, schedule_file
+from run_iree._targets import Target, target_named
+from run_iree.kernels import Substitution
+
+_ERROR: Final = re.compile(
+    r'^(?:loc\(")?(?P<file>[^"\n]*?)"?:(?P<line>\d+)(?::\d+)?\)?: (?:fatal )?error: (?P<text>.*)$', re.MULTILINE
+)
+_PLAIN_ERROR: Final = re.compile(r"^.*\berror: .*$", re.MULTILINE)
+_TAIL_LINES: Final = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileReport:
+    """What one compilation cost.
+
+    Attributes:
+        seconds: of wall time.
+        peak_rss_bytes: the compiler process's highest resident memory.
+        vmfb_bytes: the size of the module written.
+        flags: of the compiler, but for those that name passing files: the target's tuning spec, the schedule.
+        schedules: what a call of each entry point hands to the device.
+        kernels: what took the place of helper functions, by function.
+    """
+
+    seconds: float
+    peak_rss_bytes: int
+    vmfb_bytes: int
+    flags: tuple[str, ...]
+    schedules: Mapping[str, Schedule]
+    kernels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def compile_module(
+    mlir_path: str | os.PathLike[str],
+    output_path: str | os.PathLike[str],
+    target: Target | str,
+    *,
+    extra_flags: Sequence[str] = (),
+) -> CompileReport:
+    """Compiles a module's text for one target.
+
+    The result appears at once and whole: it is written beside ``output_path`` and renamed, so that a session that has
+    the previous file mapped keeps its pages. The compiler runs in its own process, without a memory limit; it
+    is killed when this call is interrupted.
+
+    Args:
+        mlir_path: StableHLO text.
+        output_path: the ``.vmfb`` to write; its folder exists.
+        target: or its name, see ``target_named``.
+        extra_flags: go after the target's.
+
+    Raises:
+        CompileError: the compiler refused the module or crashed: with its first error, the op and the module path.
+    """
+    source, output = Path(mlir_path), Path(output_path)
+    chosen = target_named(target) if isinstance(target, str) else target
+    if not source.is_file():
+        raise CompileError(f"cannot compile {str(source)!r}: there is no such file; export writes it as module.mlir")
+    if not output.parent.is_dir():
+        raise CompileError(f"cannot write {str(output)!r}: there is no folder {str(output.parent)!r}; make it first")
+    flags = (*chosen.flags, *extra_flags)
+    handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.", suffix=".tmp")
+    os.close(handle)
+    partial = Path(name)
+    try:
+        started = time.perf_counter()
+        with (
+            _tuning_flags(chosen, flags) as tuning,
+            schedule_file() as schedule,
+            _with_kernels(source, chosen) as (text, kernels),
+        ):
+            command = [compiler_path(), text.name, "-o", str(partial.absolute()), *flags, *tuning, *schedule.flags]
+            status, peak, messages = _checked_if_it_fails(command, chosen.unchecked, text.parent)
+            found = schedule.read()
+            if status != 0:
+                raise CompileError(_message(source, text, chosen.name, status, messages))
+        partial.chmod(0o644)  # mkstemp's file is its owner's alone
+        partial.replace(output)
+        return CompileReport(time.perf_counter() - started, peak, output.stat().st_size, flags, found, kernels)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _tuning_flags(target: Target, flags: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The flags that go with the target's tuning spec, while there is a file with it.
+
+    IREE 3.13 loads the file under a lock, and a thread that waits for the loading to be verified takes up another
+    executable meanwhile, which waits for the lock: on several threads it may wait for ever. One thread is hardly
+    slower, as alike dispatches are compiled once.
+    """
+    tiles = target.tiles_beside(flags)
+    if tiles is None:
+        yield ()
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="tapeline-tuning-", suffix=".mlir") as file:
+        file.write(tiles.tuning_spec())
+        file.flush()
+        yield f"--iree-codegen-tuning-spec-path={file.name}", "--mlir-disable-threading"
+
+
+@contextlib.contextmanager
+def _with_kernels(source: Path, target: Target) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """The text to compile, of the same name, while there is one; and the kernels in it, by function."""
+    if target.kernels is None:
+        yield source, {}
+        return
+    with tempfile.TemporaryDirectory(prefix="tapeline-kernels-") as folder:
+        text, substitution = Path(folder, source.name), Substitution(target.kernels)
+        with source.open() as given, text.open("w") as made:
+            made.writelines(substitution.lines(given))
+        yield (text if substitution.used else source), substitution.used
+
+
+def compiler_path() -> str:
+    """Returns the compiler's path. Its Python package is not imported: that alone would cost 60 MB."""
+    found = importlib.util.find_spec("iree.compiler")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        path = Path(folder) / "_mlir_libs" / "iree-compile"
+        if path.is_file():
+            return str(path)
+    raise CompileError("the IREE compiler is not installed: install iree-base-compiler, or export with --target=none")
+
+
+def _checked_if_it_fails(command: list[str], unchecked: Sequence[str], folder: Path) -> tuple[int, int, str]:
+    """As ``_run``, without the compiler's checks; again with them where it fails, as they name the first fault."""
+    found = _run([*command, *unchecked], folder)
+    return _run(command, folder) if unchecked and found[0] not in (0, -signal.SIGKILL) else found
+
+
+def _run(command: list[str], folder: Path) -> tuple[int, int, str]:
+    """Returns the exit status (minus the signal's number if one ended it), the peak RSS in bytes, and stderr.
+
+    It runs in the module's folder, for the compiler writes the path it was given into its result.
+    """
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd=folder)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        return process.returncode, usage.ru_maxrss * 1024, errors.read().decode(errors="replace")
+
+
+def _message(source: Path, text: Path, target: str, status: int, messages: str) -> str:
+    asked = f"cannot compile {str(source)!r} for {target}"
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            ended = signal.Signals(-status).name
+            hint = "; the machine may have run out of memory" if ended == "SIGKILL" else ""
+            return f"{asked}: the compiler was ended by {ended}{hint}{_quoted_tail(messages)}"
+    located = _ERROR.search(messages)
+    plain = _PLAIN_ERROR.search(messages)
+    if located is None or (plain is not None and plain.start() < located.start()):
+        found = plain[0].strip() if plain else f"exit status {status}"
+        return f"{asked}: {found}{'' if plain else _quoted_tail(messages)}"
+    line = int(located["line"])
+    where = f"{located['file']}:{line}"
+    if Path(located["file"]).name == source.name:
+        op, module_path = locate(text, line)
+        where += f", op {op or 'unknown'} of module {module_path or 'unknown'}"
+    return f"{asked}: {located['text']} (at {where})"
+
+
+def _quoted_tail(messages: str) -> str:
+    tail = messages.strip().splitlines()[-_TAIL_LINES:]
+    return f"; its last words: {' | '.join(line.strip() for line in tail)}" if tail else ""

@@ -1,0 +1,249 @@
+"""A loaded module with all that IREE needs kept alive, torn down in the one order that does not crash."""
+
+import atexit
+import functools
+import itertools
+import os
+import re
+import threading
+import weakref
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from iree import runtime
+
+from lang_core import DeviceError, InputError
+from run_iree._bindings import too_many_buffers
+from run_iree._devices import Device, reason
+from run_iree._large_pages import ask_for_large_pages
+
+# What the runtime's binding raises, by the status code of the failure.
+IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, MemoryError, TypeError)
+_ZIP_END: Final = b"PK\x05\x06"  # begins the last record of a ZIP file
+_ZIP_END_BYTES: Final = 22  # of that record, without a comment
+_TOO_MANY_BUFFERS: Final = re.compile(
+    r"binding count (\d+) > (\d+)|declares (\d+) storage buffers, exceeding device limit (\d+)"
+)
+
+_MANY: Final = 256
+
+Tracer = Callable[[str, Sequence[runtime.HalBufferView]], None]
+
+
+class Releasable(Protocol):
+    """Has an object of IREE's."""
+
+    def release(self) -> None:
+        """Lets go of it."""
+        ...
+
+
+class Program:
+    """Owner of a context and of every buffer that a session handed out.
+
+    Handles name their buffer by a key into ``views``; none holds an object of IREE itself. A buffer, a function or
+    a reflection that outlives its context or its device ends the interpreter with SIGSEGV.
+
+    Attributes:
+        views: the live buffers.
+        kept: by entry point, what is kept from call to call; see ``_host_function.py`` and ``_updating.py``.
+        held: references to buffers that stay where they are from call to call.
+        lock: held while IREE works on the context.
+        tracer: is given the name and the buffers of each trace of the module, during a call; it must not raise.
+        device: None once closed.
+    """
+
+    def __init__(
+        self, vmfb_path: Path, device: Device, parameters: Path | None, scope: str, *, traces: bool = False
+    ) -> None:
+        """Loads the module.
+
+        Raises:
+            InputError: a file is missing or damaged, or the archive lacks a parameter.
+            DeviceError: the device cannot run the module.
+        """
+        self.origin: Final = str(vmfb_path)
+        self.views: Final[dict[int, runtime.HalBufferView]] = {}
+        self.held: Final[dict[int, list[runtime.VmRef]]] = {}
+        self._releasable: Final[list[weakref.ref[Releasable]]] = []
+        self._prune_at = _MANY
+        self.kept: Final[dict[str, Any]] = {}
+        self.keys: Final = itertools.count()
+        self.lock: Final = threading.RLock()
+        self.device: Device | None = device
+        self._functions: Final[dict[str, runtime.VmFunction]] = {}
+        self._modules: Final[list[runtime.VmModule]] = []
+        self._context: runtime.VmContext | None = None
+        self._instance: runtime.VmInstance | None = runtime.VmInstance()
+        self._index: runtime.ParameterIndex | None = None
+        self.tracer: Tracer | None = None
+        # It must not lead back here: IREE's objects are not seen by the garbage collector.
+        self._sink = runtime.HalModuleDebugSink(_Traces(weakref.ref(self))) if traces else None
+        try:
+            self._load(vmfb_path, device, parameters, scope)
+        except BaseException:
+            self.close()
+            raise
+        _OPEN.add(self)
+
+    def _load(self, vmfb_path: Path, device: Device, parameters: Path | None, scope: str) -> None:
+        assert self._instance is not None
+        check_module_file(vmfb_path)
+        self._modules.append(runtime.create_hal_module(self._instance, device.hal, debug_sink=self._sink))
+        if parameters is not None:
+            self._index = _load_index(parameters)
+            ask_for_large_pages(self._index)
+            provider = self._index.create_provider(scope=scope)
+            self._modules.append(runtime.create_io_parameters_module(self._instance, provider))
+        failure = ""
+        try:
+            self._modules.append(runtime.VmModule.mmap(self._instance, str(vmfb_path)))
+            self._context = runtime.VmContext(self._instance, modules=self._modules)
+        except IREE_ERRORS as error:
+            failure = reason(error)
+        if failure:
+            archive = f"parameters {str(parameters)!r}, scope {scope!r}" if parameters else "no parameter archive"
+            kind = InputError if "parameter" in failure else DeviceError
+            raise kind(f"cannot load {str(vmfb_path)!r} on {device.name} with {archive}: {failure}{_hint(failure)}")
+
+    @property
+    def closed(self) -> bool:
+        """Tells whether ``close`` was called."""
+        return self.device is None
+
+    def function_names(self) -> tuple[str, ...]:
+        """Returns the names of the public functions."""
+        return tuple(name for name in self._modules[-1].function_names if not name.startswith("__"))
+
+    def reflection(self, name: str) -> dict[str, str]:
+        """Returns a copy of what the compiled module says of a function that it has."""
+        return dict(self._function(name).reflection)
+
+    def _function(self, name: str) -> runtime.VmFunction:
+        if name not in self._functions:
+            found = self._modules[-1].lookup_function(name)
+            if found is None:
+                raise DeviceError(f"{self.origin!r} has no function {name!r}")
+            self._functions[name] = found
+        return self._functions[name]
+
+    def invoke(self, name: str, inputs: runtime.VmVariantList, outputs: runtime.VmVariantList) -> None:
+        """Calls a function and waits for its results; the lock is held and the program open."""
+        assert self._context is not None
+        self._context.invoke(self._function(name), inputs, outputs)
+
+    def invoker(self, name: str) -> Callable[[runtime.VmVariantList, runtime.VmVariantList], None]:
+        """What calls a function and waits for its results; to be kept in ``kept`` alone. The program is open."""
+        assert self._context is not None
+        return functools.partial(self._context.invoke, self._function(name))
+
+    def remember(self, holder: Releasable) -> None:
+        """Will have someone release what it has of IREE's, if it is there when the program closes; the lock is held."""
+        if len(self._releasable) >= self._prune_at:
+            self._releasable[:] = [reference for reference in self._releasable if reference() is not None]
+            self._prune_at = 2 * len(self._releasable) + _MANY
+        self._releasable.append(weakref.ref(holder))
+
+    def close(self) -> None:
+        """Frees everything, waiting for a call in another thread; closing twice is allowed."""
+        with self.lock:
+            self.kept.clear()
+            for holder in filter(None, (reference() for reference in self._releasable)):
+                holder.release()
+            self._releasable.clear()
+            self.held.clear()
+            self.views.clear()
+            self._functions.clear()
+            self._context = None
+            while self._modules:
+                self._modules.pop()
+            self._sink = None
+            self._index = None
+            self.device = None
+            self._instance = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Traces:
+    """What IREE calls with a trace."""
+
+    def __init__(self, program: "weakref.ref[Program]") -> None:
+        self._program = program
+
+    def __call__(self, key: str, views: Sequence[runtime.HalBufferView]) -> None:
+        program = self._program()
+        if program is not None and program.tracer is not None:
+            program.tracer(key, views)
+
+
+def check_module_file(path: Path) -> None:
+    """Checks a ``.vmfb`` by the checksums it carries, for it is a ZIP file.
+
+    IREE verifies the bytecode but neither the checksums nor the machine code: a damaged module may load, and then
+    end the process when called.
+
+    Raises:
+        InputError: the file is missing, cut off or damaged.
+    """
+    if not path.is_file():
+        raise InputError(f"cannot load the module {str(path)!r}: there is no such file; export writes it")
+    try:
+        damaged = _damaged_part(path)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError) as error:
+        raise InputError(
+            f"cannot load the module {str(path)!r}: it is cut off or no .vmfb ({error}); export again"
+        ) from error
+    if damaged is not None:
+        raise InputError(f"cannot load the module {str(path)!r}: its part {damaged!r} is damaged; export again")
+
+
+def _damaged_part(path: Path) -> str | None:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        # zipfile would search backward, and find the directory of a ZIP file that is a part of this one.
+        file.seek(max(size - _ZIP_END_BYTES, 0))
+        if file.read(len(_ZIP_END)) != _ZIP_END:
+            raise zipfile.BadZipFile("it does not end as a .vmfb does")
+        with zipfile.ZipFile(file) as archive:
+            parts = archive.infolist()
+            if not parts or parts[0].header_offset != 0:
+                raise zipfile.BadZipFile("its first part is missing")
+            return archive.testzip()
+
+
+def _load_index(path: Path) -> runtime.ParameterIndex:
+    """Maps an archive: pages are read when they are first used, and none is copied."""
+    if not path.is_file():
+        raise InputError(f"cannot load the parameters {str(path)!r}: there is no such file; export writes weights.irpa")
+    index = runtime.ParameterIndex()
+    failure = ""
+    try:
+        index.load(str(path), format=path.suffix.removeprefix(".") or "irpa")
+    except IREE_ERRORS as error:
+        failure = reason(error)
+    if failure:
+        raise InputError(f"cannot load the parameters {str(path)!r}: cut off or no archive ({failure}); export again")
+    return index
+
+
+_OPEN: Final[weakref.WeakSet[Program]] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """At the interpreter's exit modules are torn down in any order, and a device may go before its buffers."""
+    for program in list(_OPEN):
+        program.close()
+
+
+def _hint(failure: str) -> str:
+    """What to do about a limit of a device, which the compiler does not know."""
+    match = _TOO_MANY_BUFFERS.search(failure)
+    if match is None:
+        return ""
+    count, cap = (int(number) for number in match.groups() if number)
+    return f": {too_many_buffers(count, cap)}"

@@ -1,0 +1,202 @@
+"""Runs a compiled module on a device."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+
+from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
+from run_iree import _buffers
+from run_iree._counters import Counters
+from run_iree._device_tensor import DeviceTensor
+from run_iree._devices import Device
+from run_iree._function import Function
+from run_iree._held import HeldTensors
+from run_iree._host_function import HostFunction
+from run_iree._program import Program
+from run_iree._signature import Signature, signature_of_reflection
+from run_iree._updating import Updating
+from run_iree.dump import Dumper
+
+
+class Session:
+    """A module on a device, with its parameters.
+
+    Parameters are mapped from the archive, not read: on local devices weights are used where they lie in the page
+    cache. Neither file may be changed in place while the session is open; replacing it by a rename is fine.
+    One call runs at a time; calls from several threads take turns. ``close`` frees everything, and so does the end
+    of a ``with`` block; what is used afterwards raises DeviceError.
+
+    Attributes:
+        counters: calls and bytes copied so far.
+    """
+
+    def __init__(
+        self,
+        vmfb_path: str | os.PathLike[str],
+        device: Device | str,
+        *,
+        parameters: str | os.PathLike[str] | None = None,
+        scope: str = "model",
+        signatures: Mapping[str, Signature] | None = None,
+        dumper: Dumper | None = None,
+    ) -> None:
+        """Loads the module.
+
+        Args:
+            vmfb_path: the module, compiled for the device's target.
+            device: or its name, one of ``DEVICES``.
+            parameters: the archive (``.irpa``); None where the module names no parameter.
+            scope: the archive's name in the module.
+            signatures: of entry points by name, as the bundle records them; one that is absent is read from the module.
+            dumper: is given the tensors of every call; tags are those of a debug module (docs/dump.md).
+
+        Raises:
+            InputError: a file is missing or damaged, or the archive lacks a parameter.
+            DeviceError: the device is not available or cannot run the module.
+        """
+        opened = Device(device) if isinstance(device, str) else device
+        self.counters: Final = Counters()
+        self._device: Final = opened.name
+        self._program: Final = Program(
+            Path(vmfb_path),
+            opened,
+            Path(parameters) if parameters is not None else None,
+            scope,
+            traces=dumper is not None,
+        )
+        self._dumper: Final = dumper
+        self._entry_points: Final = self._program.function_names()
+        self._signatures: Final = dict(signatures or {})
+        self._functions: Final[dict[str, Function]] = {}
+
+    @property
+    def device(self) -> str:
+        """The device's name."""
+        return self._device
+
+    @property
+    def entry_points(self) -> tuple[str, ...]:
+        """The names of the functions that can be called."""
+        return self._entry_points
+
+    @property
+    def closed(self) -> bool:
+        """Tells whether ``close`` was called."""
+        return self._program.closed
+
+    def function(self, name: str) -> Function:
+        """Returns an entry point to call.
+
+        Raises:
+            DeviceError: there is none of that name, its recorded signature is not the module's, or the
+                session is closed.
+        """
+        with self._program.lock:
+            self._check_open(f"look up {name!r}")
+            if name not in self._entry_points:
+                known = ", ".join(self._entry_points)
+                raise DeviceError(
+                    f"{self._program.origin!r} has no entry point {name!r}: it has {known}"
+                    f"{near_names(name, self._entry_points)}"
+                )
+            if name not in self._functions:
+                self._functions[name] = Function(
+                    self._program, name, self._signature(name), self.counters, self._dumper
+                )
+            return self._functions[name]
+
+    def host_function(self, name: str) -> HostFunction:
+        """Returns an entry point that takes and gives NumPy arrays, at less cost than handles.
+
+        Raises:
+            DeviceError: as ``function``.
+        """
+        return HostFunction(self.function(name), self._program)
+
+    def updating(self, name: str, first: int | None = None) -> Updating:
+        """Returns an entry point to call on held tensors. Errors as of ``function``.
+
+        Args:
+            name: of the entry point.
+            first: the result that takes the place of the first donated argument; the next one's that of the next. None
+                where all come back in the buffers of such.
+        """
+        return Updating(self._program, self.function(name), first)
+
+    def hold(self, tensors: Sequence[DeviceTensor]) -> HeldTensors:
+        """Makes tensors such that calls take and leave in their place; the handles are dead afterwards.
+
+        Raises:
+            DeviceError: the session is closed; a tensor is dead, or of another session, or there twice.
+        """
+        with self._program.lock:
+            self._check_open("hold tensors")
+            for tensor in tensors:
+                tensor.check("hold")
+                if tensor.program is not self._program:
+                    raise DeviceError(f"cannot hold a tensor of another session ({tensor.spec}); upload its .numpy()")
+            if len({tensor.key for tensor in tensors}) < len(tensors):
+                raise DeviceError("cannot hold a tensor twice: hold a copy (session.upload(tensor.numpy()))")
+            return HeldTensors(self._program, self.counters, tensors)
+
+    def upload(self, array: np.ndarray) -> DeviceTensor:
+        """Copies an array to the device.
+
+        Raises:
+            DeviceError: the session is closed, or the array's dtype is not one of ours.
+        """
+        with self._program.lock:
+            self._check_open("upload an array")
+            assert self._program.device is not None
+            try:
+                spec = TensorSpec(array.shape, as_dtype(array.dtype))
+            except OpError as error:
+                raise DeviceError(f"cannot upload an array of shape {array.shape}: {error}") from error
+            key = next(self._program.keys)
+            self._program.views[key] = _buffers.upload(self._program.device.hal, array, spec)
+        self.counters.bytes_in += spec.nbytes
+        return DeviceTensor(self._program, key, spec, self.counters)
+
+    def zeros(self, spec: TensorSpec) -> DeviceTensor:
+        """Makes a tensor of zeros on the device, for example an empty KV cache.
+
+        Raises:
+            DeviceError: the session is closed.
+        """
+        return self.upload(np.zeros(spec.shape, spec.dtype.numpy))
+
+    def close(self) -> None:
+        """Frees the module, the parameters and every tensor; closing twice is allowed."""
+        self._program.close()
+
+    def __enter__(self) -> Self:
+        self._check_open("enter it")
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Session({self._program.origin!r}, {self._device!r}{', closed' if self.closed else ''})"
+
+    def _check_open(self, action: str) -> None:
+        if self._program.closed:
+            raise DeviceError(f"cannot {action}: the session on {self._program.origin!r} is closed; open a new one")
+
+    def _signature(self, name: str) -> Signature:
+        recorded = self._signatures.get(name)
+        compiled = signature_of_reflection(name, self._program.reflection(name))
+        if recorded is None:
+            return compiled
+        theirs = [(a.spec, a.kind, a.alias_result) for a in compiled.arguments]
+        ours = [(a.spec, a.kind, a.alias_result) for a in recorded.arguments]
+        results = [r.spec for r in compiled.results]
+        if ours != theirs or [r.spec for r in recorded.results] != results:
+            raise DeviceError(
+                f"the recorded signature of {name!r} takes {ours} and returns {[r.spec for r in recorded.results]}, "
+                f"but the module {self._program.origin!r} takes {theirs} and returns {results}; export again"
+            )
+        return recorded

@@ -1,0 +1,29 @@
+"""Parameter archives (.irpa): written from a checkpoint in bounded memory, mapped by IREE without a copy.
+
+>>> from lang_core import TensorSpec
+>>> archive_layout([ArchiveEntry("w", "model.w", TensorSpec((2, 3), "f32"))]).total_bytes
+8192
+"""
+
+from run_iree.archive._journal import Journal, partial_name
+from run_iree.archive._layout import ArchiveEntry, ArchiveLayout, archive_layout
+from run_iree.archive._pieces import Pieces
+from run_iree.archive._reader import ArchiveRecord, read_archive_index
+from run_iree.archive._values import NonFinite
+from run_iree.archive._weights import ArchiveWeights
+from run_iree.archive._writer import WrittenArchive, write_archive
+
+__all__ = [
+    "ArchiveEntry",
+    "ArchiveLayout",
+    "ArchiveRecord",
+    "ArchiveWeights",
+    "Journal",
+    "NonFinite",
+    "Pieces",
+    "WrittenArchive",
+    "archive_layout",
+    "partial_name",
+    "read_archive_index",
+    "write_archive",
+]

@@ -1,0 +1,168 @@
+"""A file that appears complete or not at all, hashed while it is written."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from lang_core import InputError
+from run_iree.archive._hashing import FollowingHash
+from run_iree.archive._journal import Journal, Progress, partial_name
+from run_iree.archive._units import Units
+
+_ANNOUNCE_BYTES: Final = 8 << 20  # how far the hash is told of what was written: seldom, for it takes the writer's turn
+_KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: the file's length says how much is written
+
+
+class Output:
+    """The file being written, from its start to its end; every failure of it is an InputError.
+
+    Attributes:
+        digest: the hash of what is written.
+        written: the number of bytes so far, those that wait for the rest of their unit among them.
+    """
+
+    def __init__(self, temporary: str, target: str, total_bytes: int, progress: Progress) -> None:
+        self._target: Final = target
+        self._total_bytes: Final = total_bytes
+        self.written = self._stored = self._announced = progress.offset
+        self._units: Final = Units(progress.offset)
+        flags = os.O_RDWR | os.O_CLOEXEC | (0 if progress.offset else os.O_CREAT | os.O_EXCL)
+        with self.guarded():
+            self._descriptor: Final = os.open(temporary, flags, 0o666)
+            try:
+                os.ftruncate(self._descriptor, progress.offset)
+                os.lseek(self._descriptor, progress.offset, os.SEEK_SET)
+                _reserve(self._descriptor, total_bytes)
+                self.digest: Final = FollowingHash(
+                    os.dup(self._descriptor), target, progress.offset, progress.digest.copy()
+                )
+            except BaseException:
+                os.close(self._descriptor)
+                os.unlink(temporary)
+                raise
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Appends: what does not end a unit waits for what follows, or for the end."""
+        self.written += len(data)
+        for unit in self._units.add(data):
+            self._put(unit)
+
+    def _put(self, left: memoryview) -> None:
+        with self.guarded():
+            while left:
+                count = os.write(self._descriptor, left)
+                self._stored += count
+                left = left[count:]
+        if self._stored - self._announced >= _ANNOUNCE_BYTES:
+            self._announced = self._stored
+            self.digest.advance(self._stored)
+
+    def pad_to(self, offset: int) -> None:
+        """Appends zeros up to an offset, which may be behind already."""
+        self.write(bytes(max(0, offset - self.written)))
+
+    def close(self) -> None:
+        """Puts what waits into the file (nothing does after a failed write), and closes it; the hash goes on."""
+        try:
+            self._put(self._units.rest())
+        finally:
+            self.digest.advance(self._stored)
+            with self.guarded():
+                os.close(self._descriptor)
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Turns a failure into an InputError that names the file, the bytes needed and those free."""
+        try:
+            yield
+        except OSError as error:
+            space = _space(self._target, self._total_bytes)
+            raise InputError(f"{self._target}: cannot write the parameters: {error.strerror}; {space}") from error
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Gives the file its room at once, where the file system can: writing is then twice as fast, and never ENOSPC.
+
+    posix_fallocate would write every block on a file system that cannot.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    offset = ctypes.c_int64
+    if size and libc.fallocate(descriptor, _KEEP_SIZE, offset(0), offset(size)) != 0:
+        code = ctypes.get_errno()
+        if code not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EINTR):
+            raise OSError(code, os.strerror(code))
+
+
+@contextlib.contextmanager
+def replacing(target: str, total_bytes: int, journal: Journal | None = None) -> Iterator[tuple[Output, Progress]]:
+    """A file beside the target that becomes the target, or is removed where the block raises.
+
+    With a journal it stays where the block raises, always has the same name, and goes on where the journal says.
+
+    Raises:
+        InputError: the place cannot be written, or has fewer than ``total_bytes`` free bytes.
+    """
+    if os.path.isdir(target):
+        raise InputError(f"{target}: is a directory, expected a place for a file of parameters: name another")
+    directory, name = os.path.split(target)
+    unique = f"{name}.{secrets.token_hex(4)}" if journal is None else name
+    temporary = os.path.join(directory, partial_name(unique))
+    progress = Progress() if journal is None else _taken_up(journal, Path(temporary), Path(target))
+    _check_space(target, directory, total_bytes - progress.offset)
+    output = Output(temporary, target, total_bytes, progress)
+    try:
+        try:
+            yield output, progress
+        finally:
+            output.close()
+        with output.guarded():
+            os.replace(temporary, target)
+        output.digest.finish()
+    except BaseException:
+        if journal is not None:
+            output.digest.finish(wait=True)  # notes how far the file is
+            raise
+        output.digest.cancel()
+        with contextlib.suppress(OSError):  # what is being raised says more
+            os.unlink(temporary)
+        raise
+
+
+def _taken_up(journal: Journal, temporary: Path, target: Path) -> Progress:
+    """What another process left; the file that it concerns is then called ``temporary``, or is not there."""
+    if target.is_file() and target.stat().st_nlink == 1 and not temporary.exists():
+        target.rename(temporary)  # it was complete, and its hash was not
+    progress = journal.progress(temporary)
+    if not progress.offset:
+        temporary.unlink(missing_ok=True)
+    journal.begin(progress)
+    return progress
+
+
+def _check_space(target: str, directory: str, total_bytes: int) -> None:
+    try:
+        free = _free_bytes(target)
+    except OSError as error:
+        raise InputError(
+            f"{target}: cannot write the parameters: {error.strerror}: {directory!r}; name another place"
+        ) from error
+    if free < total_bytes:
+        raise InputError(f"{target}: no space for the parameters: {_space(target, total_bytes)}")
+
+
+def _free_bytes(target: str) -> int:
+    return shutil.disk_usage(os.path.dirname(target) or ".").free
+
+
+def _space(target: str, total_bytes: int) -> str:
+    try:
+        free = str(_free_bytes(target))
+    except OSError:
+        free = "an unknown number"
+    return f"{total_bytes} bytes are needed, {free} are free there: free some, or name another place"

@@ -1,0 +1,117 @@
+"""Reads the index of a parameter archive (.irpa, version 0): what is where."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import BinaryIO, Final, NamedTuple
+
+from lang_core import DTYPES, InputError, TensorSpec
+from run_iree.archive._layout import DATA_ENTRY, ENTRY, HEADER, MAGIC, aligned
+
+_SPEC: Final = re.compile(r"([a-z0-9]+)\[((?:[0-9]{1,18}(?:,[0-9]{1,18})*)?)\]", re.ASCII)
+_SKIPPED_ENTRY: Final = 0
+_MIN_ENTRY: Final = 60
+_NAMES: Final = {dtype.name for dtype in DTYPES}
+
+
+class ArchiveRecord(NamedTuple):
+    """One parameter of an archive.
+
+    Attributes:
+        name: its name.
+        offset: the first byte of its data, counted from the start of the file.
+        nbytes: the number of bytes.
+        metadata: what the writer noted.
+        spec: the shape and dtype, where the metadata tells them (``write_archive`` notes them), else None.
+    """
+
+    name: str
+    offset: int
+    nbytes: int
+    metadata: bytes
+    spec: TensorSpec | None
+
+
+def read_archive_index(path: str | os.PathLike[str]) -> Mapping[str, ArchiveRecord]:
+    """Returns the records of an archive by name, in the order of its table.
+
+    Raises:
+        InputError: the file cannot be read, is not an archive of version 0, is damaged, or uses what
+            ``write_archive`` never writes (linked archives, splats, external files).
+    """
+    name = os.fspath(path)
+    try:
+        with open(name, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            fields = _header(file.read(HEADER.size), size, name)
+            count, table, table_bytes, text, text_bytes, data, data_bytes = fields
+            entries, texts = _segment(file, table, table_bytes), _segment(file, text, text_bytes)
+    except OSError as error:
+        raise InputError(f"{name}: cannot read the parameter archive: {error.strerror}") from None
+    records: dict[str, ArchiveRecord] = {}
+    at = 0
+    for index in range(count):
+        step, record = _entry(entries, at, texts, (data, data_bytes), f"{name}: entry {index}")
+        at += step
+        if record is None:
+            continue
+        if record.name in records:
+            raise InputError(f"{name}: the parameter archive has {record.name!r} twice: write it again")
+        records[record.name] = record
+    return records
+
+
+def _header(head: bytes, size: int, path: str) -> tuple[int, ...]:
+    if len(head) < HEADER.size:
+        raise InputError(f"{path}: truncated: {len(head)} bytes, a parameter archive has {HEADER.size} or more")
+    magic, major, minor, header_bytes, following, _, *fields = HEADER.unpack(head)
+    if magic != MAGIC:
+        raise InputError(f"{path}: begins with {head[:4]!r}, expected b'IRPA': not a parameter archive")
+    if (major, minor, header_bytes, following) != (0, 0, HEADER.size, 0):
+        raise InputError(
+            f"{path}: a parameter archive of version {major}.{minor}, header of {header_bytes} bytes, "
+            f"next at {following}; readable is version 0.0 with {HEADER.size} bytes and no next"
+        )
+    for what, offset, length in zip(("entries", "names", "data"), fields[1::2], fields[2::2], strict=True):
+        if length and offset + length > size:
+            raise InputError(f"{path}: the {what} end at byte {offset + length}, the file has {size}: write it again")
+    if fields[0] * _MIN_ENTRY > fields[2]:
+        raise InputError(f"{path}: {fields[0]} entries do not fit a table of {fields[2]} bytes: write it again")
+    return tuple(fields)
+
+
+def _segment(file: BinaryIO, offset: int, length: int) -> bytes:
+    if not length:  # the offset may then be anything
+        return b""
+    file.seek(offset)
+    return file.read(length)
+
+
+def _entry(
+    entries: bytes, at: int, texts: bytes, data: tuple[int, int], where: str
+) -> tuple[int, ArchiveRecord | None]:
+    """Returns the entry's step in the table, and its record (None for an entry that is to be skipped)."""
+    size, kind = int.from_bytes(entries[at : at + 8], "little"), int.from_bytes(entries[at + 8 : at + 12], "little")
+    if size < _MIN_ENTRY or at + size > len(entries):
+        raise InputError(f"{where} has {size} bytes, the table ends at {len(entries)}: write the archive again")
+    if kind == _SKIPPED_ENTRY:
+        return aligned(size, 16), None
+    if kind != DATA_ENTRY or size < ENTRY.size:
+        raise InputError(f"{where} is of type {kind} and {size} bytes, readable is type {DATA_ENTRY} of {ENTRY.size}")
+    _, _, _, name_at, name_bytes, note_at, note_bytes, _, begin, nbytes = ENTRY.unpack_from(entries, at)
+    if name_at + name_bytes > len(texts) or note_at + note_bytes > len(texts) or begin + nbytes > data[1]:
+        raise InputError(f"{where} refers beyond the names or the data: write the archive again")
+    try:
+        name = texts[name_at : name_at + name_bytes].decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{where}: the name is not UTF-8: write the archive again") from None
+    metadata = texts[note_at : note_at + note_bytes]
+    return aligned(size, 16), ArchiveRecord(name, data[0] + begin, nbytes, metadata, _spec(metadata, nbytes))
+
+
+def _spec(metadata: bytes, nbytes: int) -> TensorSpec | None:
+    match = _SPEC.fullmatch(metadata.decode("ascii", "replace"))
+    if match is None or match[1] not in _NAMES:
+        return None
+    spec = TensorSpec(tuple(map(int, match[2].split(","))) if match[2] else (), match[1])
+    return spec if spec.nbytes == nbytes else None

@@ -1,0 +1,89 @@
+"""A parameter archive as a source of weights: the eager context reads what the device maps."""
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+
+from lang_core import CheckpointError, TensorSpec, near_names, rows_of
+from run_iree.archive._reader import ArchiveRecord, read_archive_index
+
+
+class ArchiveWeights:
+    """The tensors of an archive that ``write_archive`` wrote, by name, as read-only views; nothing is copied.
+
+    Views stay valid after ``close``, which gives up the file where no view is left.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Maps the archive.
+
+        Raises:
+            InputError: the archive is missing or damaged.
+        """
+        self._path: Final = path
+        self._records: Final = read_archive_index(path)
+        with path.open("rb") as file:
+            self._map: Final = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def keys(self) -> Iterator[str]:
+        """The names, in the order of the archive."""
+        return iter(self._records)
+
+    def has(self, key: str) -> bool:
+        """Whether the archive has this name."""
+        return key in self._records
+
+    def spec(self, key: str) -> TensorSpec:
+        """Shape and dtype.
+
+        Raises:
+            CheckpointError: there is no such name, or its shape was not noted.
+        """
+        return self._found(key)[1]
+
+    def encoding(self, key: str) -> None:
+        """None: tensors lie in the archive in their spec's dtype."""
+        self._found(key)
+
+    def read(self, key: str) -> np.ndarray:
+        """The whole tensor."""
+        record, spec = self._found(key)
+        flat = np.frombuffer(self._map, spec.dtype.numpy, spec.size, record.offset)
+        return flat.reshape(spec.shape)
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the first axis; a rank-0 tensor is its own only row."""
+        return rows_of(self.read(key), start, stop, key, str(self._path))
+
+    def origin(self, key: str) -> str:
+        """The archive's path."""
+        self._found(key)
+        return str(self._path)
+
+    def _found(self, key: str) -> tuple[ArchiveRecord, TensorSpec]:
+        record = self._records.get(key)
+        if record is None:
+            raise CheckpointError(
+                f"{self._path}: no parameter {key!r} in the archive{near_names(key, self._records)}: export again"
+            )
+        if record.spec is None:
+            raise CheckpointError(
+                f"{self._path}: the archive does not say the shape of {key!r}: it was not written by tools:export"
+            )
+        return record, record.spec
+
+    def close(self) -> None:
+        """Gives up the file."""
+        try:
+            self._map.close()
+        except BufferError:
+            return  # views are left; the map goes with the last of them
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

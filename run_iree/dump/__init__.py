@@ -1,0 +1,38 @@
+"""Tensor dumps: what an entry point took, gave and made on the way, from any context. docs/dump.md has the schema.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> import numpy as np
+>>> directory = Path(tempfile.mkdtemp()) / "dump"
+>>> label = TensorLabel(step=0, entry_point="main", name="x", direction="IN", when="before")
+>>> with DumpWriter(directory, level=2, source={"context": "eager"}) as writer:
+...     _ = writer.add(label, np.array([1, 2, 4], np.float32), payload=True)
+>>> dump = read_dump(directory)
+>>> dump.records[0].max, dump.load(dump.records[0]).tolist()
+(4.0, [1.0, 2.0, 4.0])
+"""
+
+from run_iree.dump._dumper import LEVELS, DumpedCall, Dumper
+from run_iree.dump._eager import eager_call, tags_by_entry_point
+from run_iree.dump._reader import Dump, read_dump
+from run_iree.dump._record import DumpRecord, TensorLabel
+from run_iree.dump._statistics import Statistics, statistics
+from run_iree.dump._writer import MANIFEST, DumpLimits, DumpTotals, DumpWriter
+
+__all__ = [
+    "LEVELS",
+    "MANIFEST",
+    "Dump",
+    "DumpLimits",
+    "DumpRecord",
+    "DumpTotals",
+    "DumpWriter",
+    "DumpedCall",
+    "Dumper",
+    "Statistics",
+    "TensorLabel",
+    "eager_call",
+    "read_dump",
+    "statistics",
+    "tags_by_entry_point",
+]

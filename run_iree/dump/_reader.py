@@ -1,0 +1,114 @@
+"""Reads a dump."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from lang_core import InputError
+from run_iree.dump._payload import read_payload
+from run_iree.dump._record import DumpRecord
+from run_iree.dump._writer import MANIFEST, PARTIAL, SCHEMA
+
+_HEAD: Final[Mapping[str, tuple[type, ...]]] = {
+    "source": (dict,),
+    "level": (int,),
+    "tags": (list, type(None)),
+    "order": (dict,),
+    "limits": (dict,),
+    "records": (list,),
+    "totals": (dict,),
+    "complete": (bool,),
+    "error": (str, type(None)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A dump, as its manifest describes it.
+
+    Attributes:
+        directory: of the dump.
+        source: what computed: ``context`` (``eager`` or ``device``), and what else was noted.
+        level: 1 tags alone, 2 all, 3 figures of all and elements of tags.
+        tags: the globs that chose the tags; None where there were none to choose from.
+        order: the tags' names by entry point, in the order in which the model makes them.
+        limits: ``tensor_bytes`` and ``total_bytes`` of payloads; None is no limit.
+        records: the tensors, in the order in which they were met.
+        totals: ``records``, ``payloads``, ``payload_bytes``, and ``dropped``: per reason ``count`` and ``bytes``.
+        complete: whether the program ended well.
+        error: what ended it before its time.
+    """
+
+    directory: Path
+    source: dict[str, Any]
+    level: int
+    tags: list[str] | None
+    order: dict[str, list[str]]
+    limits: dict[str, int | None]
+    records: list[DumpRecord]
+    totals: dict[str, Any]
+    complete: bool
+    error: str | None
+
+    def load(self, record: DumpRecord) -> np.ndarray[Any, Any]:
+        """The elements of one of the records.
+
+        Raises:
+            InputError: it has no payload, or that is missing or damaged.
+        """
+        return read_payload(self.directory, record)
+
+
+def read_dump(directory: Path) -> Dump:
+    """Reads a manifest; payloads are read, and checked, when they are asked for.
+
+    Raises:
+        InputError: there is no manifest, or it is damaged.
+    """
+    path = directory / MANIFEST
+    fields = _fields(path)
+    for name, kinds in _HEAD.items():
+        if type(fields.get(name)) not in kinds:
+            raise InputError(f"{path}: {name} is {fields.get(name)!r}: the manifest is damaged; dump again")
+    rows = fields["records"]
+    records = [DumpRecord.from_json(row, f"{path}: record {number}") for number, row in enumerate(rows)]
+    _check_order(path, records, fields["totals"])
+    return Dump(**{name: fields[name] for name in _HEAD} | {"directory": directory, "records": records})
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        if path.with_name(PARTIAL).is_file():
+            raise InputError(
+                f"{path.parent}: the dump was never finished: its program was killed; dump again"
+            ) from None
+        raise InputError(f"{path.parent} is no dump: it has no {MANIFEST}: make one with --dump") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error}): the manifest is damaged; dump again") from None
+    if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
+        found = fields.get("schema") if isinstance(fields, dict) else type(fields).__name__
+        raise InputError(f"{path}: schema {found!r}, this version reads schema {SCHEMA}: dump again")
+    return fields
+
+
+def _check_order(path: Path, records: list[DumpRecord], totals: Mapping[str, Any]) -> None:
+    if totals.get("records") != len(records):
+        raise InputError(
+            f"{path}: {len(records)} records, its totals say {totals.get('records')!r}: the manifest is damaged; dump "
+            f"again"
+        )
+    keys: dict[Any, int] = {}
+    for number, record in enumerate(records):
+        if record.index != number:
+            raise InputError(f"{path}: record {number} says it is {record.index}: the manifest is damaged; dump again")
+        if keys.setdefault(record.key, number) != number:
+            raise InputError(
+                f"{path}: records {keys[record.key]} and {number} are the same tensor, {record.key}: the manifest is "
+                f"damaged; dump again"
+            )

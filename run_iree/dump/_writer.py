@@ -1,0 +1,233 @@
+"""Writes a dump: a directory with a manifest and payloads."""
+
+import contextlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Literal, Self
+
+import numpy as np
+
+from lang_core import InputError, as_dtype
+from run_iree.dump._payload import write_payload
+from run_iree.dump._record import DumpRecord, TensorLabel, fields_of
+from run_iree.dump._statistics import Statistics, statistics
+
+MANIFEST: Final = "manifest.json"
+PARTIAL: Final = f".{MANIFEST}.partial"
+SCHEMA: Final = 1
+_LONGEST_NAME: Final = 150  # characters of a tensor's name in the name of its file
+
+
+@dataclass(frozen=True, slots=True)
+class DumpLimits:
+    """How much of payloads is written.
+
+    Attributes:
+        tensor_bytes: a larger tensor's payload is dropped; None is no limit.
+        total_bytes: what would go beyond this is dropped; None is no limit.
+    """
+
+    tensor_bytes: int | None = None
+    total_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class Dropped:
+    """Payloads that were asked for and not written: how many, and how large they are."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class DumpTotals:
+    """What a dump came to."""
+
+    records: int
+    payloads: int
+    payload_bytes: int
+    dropped: dict[str, Dropped]
+
+    def text(self) -> str:
+        """One line for a person; drops are named."""
+        line = f"{self.records} tensors, {self.payloads} payloads of {self.payload_bytes} bytes"
+        for reason, dropped in self.dropped.items():
+            if dropped.count:
+                line += f"; {dropped.count} payloads of {dropped.bytes} bytes dropped by the {reason.replace('_', ' ')}"
+        return line
+
+
+class DumpWriter:
+    """A dump that is being written; use it in a ``with`` block.
+
+    The manifest grows beside its place and takes it when the block ends; it says ``complete: false`` and why where that
+    is by an exception. Nothing is kept in memory but the totals.
+
+    Attributes:
+        directory: of the dump.
+        level: of the dump.
+        totals: so far.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        level: int,
+        source: Mapping[str, Any],
+        tags: Sequence[str] | None = None,
+        order: Mapping[str, Sequence[str]] | None = None,
+        limits: DumpLimits | None = None,
+    ) -> None:
+        """Makes the directory.
+
+        Args:
+            directory: new, or empty.
+            level: of the dump, for the reader.
+            source: what computed: ``context`` (``eager`` or ``device``), and what else is known of it, as JSON.
+            tags: the globs that chose the tags; None where there were none to choose from.
+            order: the tags' names by entry point, in the order in which the model makes them; a device may deliver
+                them in another.
+            limits: of payloads.
+
+        Raises:
+            InputError: the directory holds something, or cannot be written.
+        """
+        self.directory: Final = directory
+        self.level: Final = level
+        self._limits: Final = limits or DumpLimits()
+        self.totals: Final = DumpTotals(0, 0, 0, {"tensor_limit": Dropped(), "total_limit": Dropped()})
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            if any(directory.iterdir()):
+                raise InputError(f"--dump {directory}: the directory is not empty: choose another, or empty it")
+            self._manifest: Final[IO[str]] = (directory / PARTIAL).open("x", encoding="utf-8")
+        except OSError as error:
+            raise self._refused(error) from None
+        head = {
+            "schema": SCHEMA,
+            "source": dict(source),
+            "level": level,
+            "tags": None if tags is None else list(tags),
+            "order": {name: list(tags) for name, tags in (order or {}).items()},
+            "limits": asdict(self._limits),
+        }
+        self._write(f'{json.dumps(head)[:-1]}, "records": [')
+
+    def add(self, label: TensorLabel, array: np.ndarray[Any, Any], *, payload: bool) -> DumpRecord:
+        """Adds a tensor.
+
+        Args:
+            label: which, and when.
+            array: its elements, of a table dtype; read before this returns, and not kept.
+            payload: whether to write the elements too.
+
+        Returns:
+            The record as it is in the manifest.
+
+        Raises:
+            InputError: the disk is full, or the directory is gone.
+        """
+        index = self.totals.records
+        dropped = self._drop(array.nbytes) if payload else None
+        file: str | None = None
+        if payload and dropped is None:
+            file = f"step{label.step:06d}/{index:06d}.{_file_name(label)}.npy"
+            figures = self._payload(file, array)
+        else:
+            figures = statistics(array)
+        record = DumpRecord(
+            **fields_of(label),
+            **fields_of(figures),
+            index=index,
+            dtype=as_dtype(array.dtype).name,
+            shape=array.shape,
+            bytes=array.nbytes,
+            file=file,
+            dropped=dropped,
+        )
+        self._write(("," if index else "") + "\n" + json.dumps(record.as_json(), allow_nan=False))
+        self.totals.records += 1
+        return record
+
+    def _drop(self, nbytes: int) -> Literal["tensor_limit", "total_limit"] | None:
+        limits, totals = self._limits, self.totals
+        if limits.tensor_bytes is not None and nbytes > limits.tensor_bytes:
+            reason = "tensor_limit"
+        elif limits.total_bytes is not None and totals.payload_bytes + nbytes > limits.total_bytes:
+            reason = "total_limit"
+        else:
+            return None
+        totals.dropped[reason].count += 1
+        totals.dropped[reason].bytes += nbytes
+        return reason
+
+    def _payload(self, file: str, array: np.ndarray[Any, Any]) -> Statistics:
+        path = self.directory / file
+        try:
+            path.parent.mkdir(exist_ok=True)
+            figures = write_payload(path, array)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise self._refused(error) from None
+        self.totals.payloads += 1
+        self.totals.payload_bytes += array.nbytes
+        return figures
+
+    def _write(self, text: str) -> None:
+        try:
+            self._manifest.write(text)
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: OSError) -> InputError:
+        return InputError(f"--dump {self.directory}: cannot be written: {error.strerror}: choose another directory")
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Ends the manifest and puts it in its place; a dump that failed before its first tensor goes.
+
+        Args:
+            error: what ended the dump before its time.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        tail = {
+            "totals": asdict(self.totals),
+            "complete": error is None,
+            "error": None if error is None else f"{type(error).__name__}: {error}",
+        }
+        try:
+            if error is not None and not self.totals.records:
+                self._undo()
+                return
+            with self._manifest:
+                self._manifest.write(f"\n], {json.dumps(tail)[1:]}\n")
+            (self.directory / PARTIAL).replace(self.directory / MANIFEST)
+        except OSError as refused:
+            raise self._refused(refused) from error
+
+    def _undo(self) -> None:
+        """Removes what was made, and nothing that somebody else put beside it."""
+        self._manifest.close()
+        (self.directory / PARTIAL).unlink()
+        for directory in (*self.directory.glob("step*"), self.directory):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(error)
+
+
+def _file_name(label: TensorLabel) -> str:
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", label.name)[-_LONGEST_NAME:]
+    return f"{name}.{label.when}" if label.direction != "TAG" else name

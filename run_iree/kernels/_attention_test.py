@@ -1,0 +1,117 @@
+"""The kernel of attention in decoding against the eager op."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from lang_core import Argument, EagerExecutionContext, EntryPoint, ExecutionContext, Tensor, TensorSpec, as_dtype
+from run_iree import Session, compile_module
+
+# (B, K, G, T, H, S, H', rows of the bias): whole blocks of keys and not, groups of one, values of another size, several
+# workgroups for a head.
+_SIZES = (
+    (1, 2, 4, 1, 64, 48, 64, 1), (2, 3, 1, 1, 32, 37, 16, 2), (2, 1, 5, 3, 16, 21, 48, 1), (2, 2, 3, 7, 48, 40, 16, 2),
+    (1, 1, 6, 86, 16, 33, 32, 1),
+)  # fmt: skip
+_TOLERANCE = {"f32": 2e-6, "bf16": 1e-2, "f16": 2e-3}
+
+
+def _entry_point(sizes: tuple[int, ...], dtype: str) -> EntryPoint:
+    batch, shared, group, queries, size, keys, values, rows = sizes
+
+    def fn(ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> dict[str, Tensor]:
+        return {"y": ctx.ops.cached_attention(q, k, v, bias, 0.3)}
+
+    shapes = {
+        "q": (batch, shared, group, queries, size),
+        "k": (batch, shared, keys, size),
+        "v": (batch, shared, keys, values),
+    }
+    arguments = [Argument(name, TensorSpec(shape, dtype)) for name, shape in shapes.items()]
+    bias = Argument("bias", TensorSpec((rows, queries, keys), "f32"))
+    return EntryPoint(f"attention_{batch}_{group}_{queries}_{dtype}", fn, (*arguments, bias))
+
+
+def _inputs(point: EntryPoint, seen: slice) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(5)
+    *qkv, bias = (argument.spec for argument in point.arguments)
+    hidden = np.full(bias.shape, -1e30, np.float32)
+    hidden[:, :, seen] = rng.standard_normal(hidden[:, :, seen].shape)
+    hidden[-1, -1, seen.start] = -1e30
+    return [*(rng.standard_normal(spec.shape).astype(spec.dtype.numpy) for spec in qkv), hidden]
+
+
+@pytest.mark.parametrize("dtype", _TOLERANCE)
+def test_it_computes_what_the_eager_op_does(dtype: str, tmp_path: Path):
+    points = [_entry_point(sizes, dtype) for sizes in _SIZES]
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    with module.open("w") as file:
+        lower_module(points, file.write, ExternalParameters())
+    report = compile_module(module, compiled, "llvm-cpu")
+    assert len(report.kernels) == len(_SIZES)
+    assert set(report.kernels.values()) == {"vector-cached-attention"}
+    with Session(compiled, "local-task") as session:
+        for point in points:
+            for seen in (slice(0, 2), slice(0, 19), slice(17, 21), slice(3, None)):
+                inputs = _inputs(point, seen)
+                ctx = EagerExecutionContext()
+                wanted = point(ctx, *map(ctx.constant, inputs))["y"].numpy().astype(np.float32)
+                (found,) = session.function(point.name)(*inputs)
+                assert as_dtype(found.numpy().dtype) is as_dtype(dtype)
+                np.testing.assert_allclose(
+                    found.numpy().astype(np.float32), wanted, rtol=0, atol=_TOLERANCE[dtype] * np.abs(wanted).max()
+                )
+
+
+def test_keys_that_are_hidden_are_not_read(tmp_path: Path):
+    point = _entry_point(_SIZES[0], "f32")
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    with module.open("w") as file:
+        lower_module([point], file.write, ExternalParameters())
+    compile_module(module, compiled, "llvm-cpu")
+    inputs = _inputs(point, slice(0, 5))
+    with Session(compiled, "local-task") as session:
+        expected = session.function(point.name)(*inputs)[0].numpy().copy()
+        inputs[1][:, :, 16:], inputs[2][:, :, 16:] = np.nan, np.inf  # blocks of sixteen are left out whole
+        np.testing.assert_array_equal(session.function(point.name)(*inputs)[0].numpy(), expected)
+
+
+# One query: heads that share keys and such that do not, an odd number of blocks.
+_BLOCK_SIZES = ((1, 2, 4, 1, 64, 48, 64, 1), (2, 3, 1, 1, 32, 37, 32, 2), (2, 1, 5, 1, 16, 21, 96, 1))
+
+
+@pytest.mark.parametrize("dtype", _TOLERANCE)
+def test_one_query_in_blocks_is_the_bits_of_the_two_kernels(dtype: str, tmp_path: Path):
+    cases = [_entry_point(sizes, dtype) for sizes in _BLOCK_SIZES]
+
+    def blocks(ctx: ExecutionContext, given: tuple[Tensor, ...], apart: bool) -> dict[str, Tensor]:
+        q, k, v, bias = given
+        y = ctx.ops.cached_attention(q, k, v, bias, 0.3)
+        flat = ctx.ops.reshape(ctx.ops.transpose(y, (0, 3, 1, 2, 4)), (y.shape[0], 1, -1))
+        q, scale, total = ctx.ops.block_quantize(flat)
+        found = {"q": q, "scale": scale, "total": total}
+        return {**found, "y": y} if apart else found
+
+    points = [
+        EntryPoint(f"{point.name}_{apart}", lambda ctx, *x, apart=apart: blocks(ctx, x, apart), point.arguments)
+        for point in cases
+        for apart in (False, True)
+    ]
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    with module.open("w") as file:
+        lower_module(points, file.write, ExternalParameters())
+    report = compile_module(module, compiled, "llvm-cpu")
+    assert sum(name.startswith("cached_attention_quantize.") for name in report.kernels) == len(cases)
+    assert len(report.kernels) == 3 * len(cases)
+    with Session(compiled, "local-task") as session:
+        for point in cases:
+            for seen in (slice(0, 2), slice(3, None)):
+                inputs = _inputs(point, seen)
+                found = session.function(f"{point.name}_False")(*inputs)
+                wanted = session.function(f"{point.name}_True")(*inputs)
+                for one, other in zip(found, wanted[:3], strict=True):
+                    np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=point.name)

@@ -1,0 +1,148 @@
+"""What a matvec with AVX2 does at each step along rows of blocks of 32: eight blocks at a time where they divide a row.
+
+Integers of two blocks are multiplied at once, ``vpmaddubsw`` (unsigned by signed) and ``vpmaddwd`` sum them, and a
+product with f32 scales follows. What is done for each weight counts: 61 instructions for eight blocks of Q4_0, 92 of
+Q8_0. Scales are picked out of registers by blends: a load that lies in another one, the compiler makes of that one.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from lang_core import BLOCK, encoding_named
+from run_iree.kernels._avx2 import byte_dot, with_sign
+from run_iree.kernels._avx2_row import (
+    BYTES,
+    ONES,
+    arranged,
+    arranged_pair,
+    block_of_x,
+    less_of_blocks,
+    minus_of_x,
+    places_in_x,
+    scales_of_x,
+    summed,
+)
+from run_iree.kernels._packed_matvec import Steps
+from run_iree.kernels._text import listed
+
+_HALF_BYTES: Final = f"vector<{BLOCK // 2}xi8>"
+
+
+def q4_0_steps(columns: int, w: str) -> Steps:
+    """Of Q4_0, a weight of type ``w``: the low integers of two blocks fill a register, and the high ones another.
+
+    x is arranged likewise, and its totals become the corrections for unsigned weights, once for all rows. Two blocks
+    are half a step apart, so that their scales lie in the same places of a register's halves.
+    """
+    blocks, size = _blocks(columns), encoding_named("q4_0").block_bytes
+    half, few = blocks // 2, f"vector<{blocks}xf32>"
+    before = [
+        ONES,
+        f"%nibble = arith.constant dense<15> : {BYTES}",
+        f"%four = arith.constant dense<4> : {BYTES}",
+        f"%below = arith.constant dense<-8.0> : {few}",
+        *arranged(columns, blocks, [f"%offsets = arith.mulf %float_totals, %below : {few}"]),
+    ]
+    of_x = [*scales_of_x(columns, blocks), minus_of_x(columns, blocks)]
+    of_row = [
+        *_integers(blocks, size, w, _HALF_BYTES),
+        *_scales(_words_of_q4_0(blocks, w), blocks),
+        *less_of_blocks("%scales", blocks),
+    ]
+    for pair in range(half):
+        of_x += arranged_pair(pair, columns)
+        both = listed(range(BLOCK))
+        of_row += [
+            f"%both{pair} = vector.shuffle %w{pair}, %w{pair + half} {both} : {_HALF_BYTES}, {_HALF_BYTES}",
+            f"%low{pair} = arith.andi %both{pair}, %nibble : {BYTES}",
+            f"%high{pair} = arith.shrui %both{pair}, %four : {BYTES}",
+            f"%low_pairs{pair} = {byte_dot(f'%low{pair}', f'%x_low{pair}')}",
+            f"%high_pairs{pair} = {byte_dot(f'%high{pair}', f'%x_high{pair}')}",
+            f"%pairs{pair} = arith.addi %low_pairs{pair}, %high_pairs{pair} : vector<16xi16>",
+        ]
+    of_row += summed([[pair] * 4 + [pair + half] * 4 for pair in range(half)], few, "%sum", "%less")
+    return Steps(blocks * BLOCK, blocks * size, _numbers(blocks, size), before, of_x, of_row)
+
+
+def q8_0_steps(columns: int, w: str) -> Steps:
+    """Of Q8_0, a weight of type ``w``: sizes of integers times x with their signs, so that -128 is what it is."""
+    blocks, size = _blocks(columns), encoding_named("q8_0").block_bytes
+    of_x = scales_of_x(columns, blocks)
+    of_row = [*_integers(blocks, size, w, BYTES), *_scales(_words_of_q8_0(blocks, w), blocks)]
+    for block in range(blocks):
+        of_x += block_of_x(block, columns)
+        of_row += [
+            f"%size{block} = math.absi %w{block} : {BYTES}",
+            f"%signed{block} = {with_sign(f'%xq{block}', f'%w{block}')}",
+            f"%pairs{block} = {byte_dot(f'%size{block}', f'%signed{block}')}",
+        ]
+    of_row += summed([[block] * 8 for block in range(blocks)], f"vector<{blocks}xf32>", "%sum")
+    return Steps(blocks * BLOCK, blocks * size, _numbers(blocks, size), [ONES], of_x, of_row)
+
+
+def _blocks(columns: int) -> int:
+    """Of a step."""
+    return next(each for each in (8, 4, 2) if columns % (each * BLOCK) == 0)
+
+
+def _numbers(blocks: int, size: int) -> list[int]:
+    """Index constants: places in x and in a row's part."""
+    return [blocks, *places_in_x(blocks), *(size * block + 2 for block in range(blocks))]
+
+
+def _integers(blocks: int, size: int, w: str, kind: str) -> list[str]:
+    """``%w<block>``, as they are stored. They stand ahead of the scales, which are loaded with more around them."""
+    lines = []
+    for block in range(blocks):
+        lines += [
+            f"%at{block} = arith.addi %at, %c{size * block + 2} : index",
+            f"%w{block} = vector.load %w[%at{block}] : {w}, {kind}",
+        ]
+    return lines
+
+
+def _words_of_q4_0(blocks: int, w: str) -> list[str]:
+    """``%halves``: words 0, 9, 18, ..: of each sixteen two, at 0, 2, .. and in the other eight at 1, 3, .."""
+    kind = "vector<16xi16>"
+    parts = [{2 * part, 2 * part + 1, 2 * part + 8, 2 * part + 9} for part in range(blocks // 2)]
+    order = listed([block + 8 * (block % 2) for block in range(blocks)])
+    return [
+        *_picked(parts, 16, w),
+        f"%halves = vector.shuffle %picked{len(parts) - 1}, %picked{len(parts) - 1} {order} : {kind}, {kind}",
+    ]
+
+
+def _words_of_q8_0(blocks: int, w: str) -> list[str]:
+    """``%halves``: words 0, 17, 34, ..: of each sixteen one, at 0, 1, 2, .."""
+    kind, last = "vector<8xi16>", f"%picked{blocks - 1}"
+    return [
+        *_picked([{part} for part in range(blocks)], 8, w),
+        f"%halves = vector.shuffle {last}, {last} {listed(range(blocks))} : {kind}, {kind}",
+    ]
+
+
+def _picked(parts: list[set[int]], count: int, w: str) -> list[str]:
+    """``%picked<last>``: of the first ``count`` words of each 32 bytes those in these places; in others is junk."""
+    lines, kind = [], f"vector<{count}xi16>"
+    for part, taken in enumerate(parts):
+        name = f"%part{part}" if part else "%picked0"
+        lines += [
+            f"%part_at{part} = arith.addi %at, %c{32 * part} : index",
+            f"%part_bytes{part} = vector.load %w[%part_at{part}] : {w}, vector<{2 * count}xi8>",
+            f"{name} = vector.bitcast %part_bytes{part} : vector<{2 * count}xi8> to {kind}",
+        ]
+        if part:
+            lanes = listed([lane + count * (lane in taken) for lane in range(count)])
+            lines.append(f"%picked{part} = vector.shuffle %picked{part - 1}, {name} {lanes} : {kind}, {kind}")
+    return lines
+
+
+def _scales(words: Iterable[str], blocks: int) -> list[str]:
+    """``%scales``: of each block its own, which these lines leave in ``%halves``, times that of x."""
+    few = f"vector<{blocks}xf32>"
+    return [
+        *words,
+        f"%f16 = vector.bitcast %halves : vector<{blocks}xi16> to vector<{blocks}xf16>",
+        f"%w_scales = arith.extf %f16 : vector<{blocks}xf16> to {few}",
+        f"%scales = arith.mulf %w_scales, %x_scales : {few}",
+    ]

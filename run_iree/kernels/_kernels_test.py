@@ -1,0 +1,138 @@
+"""Kernels against the eager op, on sizes that fit their tiles and sizes that do not."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from lang_core import (
+    BLOCK,
+    ENCODINGS,
+    Argument,
+    EagerExecutionContext,
+    Encoding,
+    EntryPoint,
+    ExecutionContext,
+    Tensor,
+    as_dtype,
+)
+from lang_core import TensorSpec as Spec
+from run_iree import Session, compile_module, host_cpu, target_named
+from run_iree.kernels import CpuKernels
+from run_iree.kernels._spelled_testing import compile_spelled
+
+_HERE = CpuKernels.of(host_cpu().features)
+_NO_AVX2 = pytest.mark.skipif(not _HERE.fma, reason="this CPU has no AVX2")
+# A set of kernels, which of them several sizes get, and whether this CPU has their instructions.
+_KERNELS = [
+    pytest.param(CpuKernels(vnni=True), {"avx512-vnni-matvec", "avx512-vnni-matmul"}, _HERE.vnni, id="vnni"),
+    pytest.param(CpuKernels(fma=True), {"avx2-matvec", "avx2-matmul"}, True, id="fma", marks=_NO_AVX2),
+    pytest.param(CpuKernels(), {"vector"}, True, id="vector"),
+]
+_K = [each for each in ENCODINGS.values() if each.block > BLOCK]
+# Where a super-block has its f16s.
+_HALF_PLACES = {"q4_k": (0, 2), "q6_k": (208,)}
+# (rows, outputs, columns): of several workgroups, of groups of rows that are not full, of an odd number of blocks,
+# of as many columns as a kernel for AVX2 has place for.
+_SIZES = (
+    (1, 256, 2048), (1, 37, 192), (1, 3, 64), (1, 22, 96), (1, 19, 384), (1, 2, 28672),
+    (2, 48, 160), (7, 16, 32), (8, 80, 1056), (21, 32, 2112), (3, 5, 64), (149, 32, 96),
+)  # fmt: skip
+# The same of super-blocks.
+_K_SIZES = (
+    (1, 256, 2048), (1, 37, 256), (1, 3, 768), (2, 48, 512), (7, 16, 256), (8, 80, 1024), (21, 32, 2304), (3, 5, 256),
+    (149, 32, 256),
+)  # fmt: skip
+
+
+_DTYPES = ("f32", "bf16", "f16")
+_TOLERANCE = {"f32": 2e-6, "bf16": 2**-8, "f16": 2**-11}
+
+
+def _entry_point(sizes: tuple[int, int, int], dtype: str, encoding: Encoding) -> EntryPoint:
+    rows, outputs, columns = sizes
+
+    def fn(ctx: ExecutionContext, x: Tensor, w: Tensor) -> dict[str, Tensor]:
+        q, scale, total = ctx.ops.block_quantize(x)
+        return {"y": ctx.ops.packed_linear(x, w, encoding), "q": q, "scale": scale, "total": total}
+
+    packed = encoding.packed(Spec((outputs, columns), "f32"))
+    name = f"linear_{rows}_{outputs}_{columns}_{dtype}"
+    return EntryPoint(name, fn, (Argument("x", Spec((rows, columns), dtype)), Argument("w", packed)))
+
+
+def _inputs(sizes: tuple[int, int, int], dtype: str, encoding: Encoding) -> list[np.ndarray[Any, Any]]:
+    rows, outputs, columns = sizes
+    rng = np.random.default_rng(sum(sizes))
+    x = rng.standard_normal((rows, columns)).astype(as_dtype(dtype).numpy)
+    x[0, :32] = 0
+    x[-1, -32:] = -0.5
+    if encoding.quantizer is None:
+        return [x, _drawn_blocks(rng, outputs, columns, encoding)]
+    weight = rng.standard_normal((outputs, columns)).astype(np.float32)
+    packed = encoding.pack(weight)
+    packed.reshape(outputs, -1, encoding.block_bytes)[:, -1, 2:] = -128  # no quantiser makes it, and a file may have it
+    return [x, packed]
+
+
+def _drawn_blocks(rng: np.random.Generator, outputs: int, columns: int, encoding: Encoding) -> np.ndarray[Any, Any]:
+    """Any integers, and scales of either sign, small enough for results of f16."""
+    blocks = rng.integers(-128, 128, (outputs, columns // encoding.block, encoding.block_bytes)).astype(np.int8)
+    for place in _HALF_PLACES[encoding.name]:
+        halves = (rng.standard_normal((*blocks.shape[:2], 1)) / 256).astype(np.float16)
+        blocks[..., place : place + 2] = halves.view(np.int8)
+    return blocks.reshape(outputs, -1)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
+@pytest.mark.parametrize(("kernels", "names", "has"), _KERNELS)
+def test_kernels_compute_what_the_eager_op_does(
+    kernels: CpuKernels, names: set[str], has: bool, encoding: Encoding, tmp_path: Path
+):
+    sizes_of = _K_SIZES if encoding in _K else _SIZES
+    cases = list(zip(sizes_of, itertools.cycle(_DTYPES), strict=False))  # a dtype has no part in most of a kernel
+    cases = cases if has else cases[1::2]  # long vectors taken apart are long to compile
+    points = [_entry_point(*case, encoding) for case in cases]
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    with module.open("w") as file:
+        lower_module(points, file.write, ExternalParameters())
+    target = dataclasses.replace(target_named("llvm-cpu"), kernels=kernels)
+    report = compile_module(module, compiled, target) if has else compile_spelled(module, compiled, kernels)
+    assert len(report.kernels) == 2 * len(cases)
+    assert names <= set(report.kernels.values())
+    with Session(compiled, "local-task") as session:
+        for point, (sizes, dtype) in zip(points, cases, strict=True):
+            inputs = _inputs(sizes, dtype, encoding)
+            expected = point(ctx := EagerExecutionContext(), *map(ctx.constant, inputs))
+            for tensor, (name, wanted) in zip(session.function(point.name)(*inputs), expected.items(), strict=True):
+                error = f"{sizes}, {dtype}, {name}"
+                assert tensor.dtype is wanted.dtype
+                if name in ("q", "total"):
+                    np.testing.assert_array_equal(tensor.numpy(), wanted.numpy(), err_msg=error)
+                else:
+                    a, b = tensor.numpy().astype(np.float32), wanted.numpy().astype(np.float32)
+                    near = _TOLERANCE[dtype if name == "y" else "f32"] * np.abs(b).max()
+                    np.testing.assert_allclose(a, b, rtol=0, atol=near, err_msg=error)
+
+
+@pytest.mark.parametrize(
+    ("product", "names"),
+    [
+        ("q4_0.bf16.1x64x128", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q8_0.f32.1x5x64", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q8_0.f32.1x5x96", ("vector", "vector", "vector")),
+        ("q4_0.f16.1x5x28672", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q4_0.f16.1x5x28736", ("avx512-vnni-matvec", "vector", "vector")),
+        ("q4_k.f16.1x5x256", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q6_k.f16.1x5x28672", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+    ],
+)
+def test_one_token_gets_the_kernel_of_the_cpu_that_fits(product: str, names: tuple[str, ...]):
+    sets = CpuKernels(vnni=True, fma=True), CpuKernels(fma=True), CpuKernels()
+    found = [kernels.kernel(f"packed_linear.{product}") for kernels in sets]
+    assert [each and each.name for each in found] == list(names)

@@ -1,0 +1,192 @@
+"""Y = X W^T of several tokens with registers of eight lanes: a lane is a token, a number of W is the same on all.
+
+A part of sixteen rows of W at a time is unpacked, once for up to 128 tokens. Sums lie on the stack, those of a row
+beside each other, until all columns are done: in y they are a page apart.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from run_iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented, scratch, within
+from run_iree.kernels._tokens import LANES, TILE, Tokens
+from run_iree.kernels._turn import turned
+
+ROWS: Final = 16  # of W at a time
+EIGHT: Final = "vector<8xf32>"
+_SPAN: Final = 8  # tiles for which W is read once
+_SUMS: Final = f"memref<{(_SPAN * TILE + LANES) * ROWS}xf32>"
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """How a part of W is unpacked and multiplied.
+
+    Attributes:
+        name: of the kernel.
+        stored: elements of w's buffer in a part of a row.
+        numbers: index constants that the lines need.
+        before: lines ahead of all loops, scratch among them.
+        unpack: lines for row ``%r`` of the sixteen, whose part begins at ``%at`` of w; the same of the next sixteen is
+            what will be wanted next.
+        rows_of: that are multiplied at once, for a tile of so many tokens.
+        lines: adds the products of a tile of so many tokens, which begins at ``%x_first``, with these rows, to their
+            sums; see ``sums_loaded`` and ``sums_stored``.
+    """
+
+    name: str
+    stored: int
+    numbers: Sequence[int]
+    before: Sequence[str]
+    unpack: Sequence[str]
+    rows_of: Mapping[int, Sequence[int]]
+    lines: Callable[[int, range], list[str]]
+
+
+def registers(width: int, rows: range) -> list[tuple[int, int]]:
+    """Row and half of each register of sums, for a tile of ``width`` tokens."""
+    return [(r, half) for r in rows for half in range(width // LANES)]
+
+
+def _sum_places(width: int, rows: range) -> list[str]:
+    """Lines that make ``%sum_at<row>_<half>``, where those sums are."""
+    lines = []
+    for r, half in registers(width, rows):
+        lines += [
+            f"%sum_skip{r}_{half} = arith.constant {r * width + half * LANES} : index",
+            f"%sum_at{r}_{half} = arith.addi %sums_at, %sum_skip{r}_{half} : index",
+        ]
+    return lines
+
+
+def sums_loaded(name: str, r: int, half: int) -> str:
+    """A line that makes a register of sums."""
+    return f"%{name} = vector.load %sums[%sum_at{r}_{half}] : {_SUMS}, {EIGHT}"
+
+
+def sums_stored(name: str, r: int, half: int) -> str:
+    """A line that puts it back."""
+    return f"vector.store {name}, %sums[%sum_at{r}_{half}] : {_SUMS}, {EIGHT}"
+
+
+def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arrangement: Arrangement) -> Kernel:
+    """The kernel of y [T, N], N a multiple of 16, of arranged tokens and w."""
+    outputs, few = y.elements // tokens.rows, tokens.tiles <= _SPAN
+    row_elements = w.elements // outputs
+    spans = [
+        f"scf.for %span = %c0 to %c{max(1, tokens.tiles)} step %c{_SPAN} {{",
+        f"  %span_end = arith.addi %span, %c{_SPAN} : index",
+        f"  %last = arith.minui %span_end, %c{tokens.tiles} : index",
+        *within(_span(tokens, y, products, row_elements, "%span", tokens.rest and few)),
+        "}",
+    ]
+    if tokens.rest and not few:
+        spans += [f"%last = arith.addi %c{tokens.tiles}, %c0 : index"]
+        spans += _span(tokens, y, products, row_elements, f"%c{tokens.tiles}", True)
+    numbers = [1, LANES, ROWS, TILE, TILE * ROWS, outputs, tokens.rows, tokens.tiles, max(1, tokens.tiles), _SPAN]
+    numbers += [tokens.columns // tokens.part, tokens.depth * tokens.registers * LANES, TILE * tokens.depth]
+    numbers += [products.stored, row_elements, (_SPAN * TILE + LANES) * ROWS, *products.numbers]
+    body = f"""\
+{constants(numbers)}
+{indented(products.before, 0)}
+%none = arith.constant dense<0.0> : {EIGHT}
+{scratch("sums", _SUMS)}
+%row = arith.muli %workgroup, %c{ROWS} : index
+{indented(spans, 0)}
+"""
+    return Kernel(products.name, (tokens.made, w, y), outputs // ROWS, body, arrangement)
+
+
+def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, first: str, rest: bool) -> list[str]:
+    """The rows of W, times the tiles from ``first`` to ``%last``, and with ``rest`` the tile of eight."""
+
+    def each(of_tile: Callable[[int], list[str]]) -> list[str]:
+        """For all tiles: ``%tile``, and ``%sums_at``, where their sums begin."""
+        lines = [
+            f"scf.for %tile = {first} to %last step %c1 {{",
+            f"  %of_span = arith.subi %tile, {first} : index",
+            f"  %sums_at = arith.muli %of_span, %c{TILE * ROWS} : index",
+            *within(of_tile(TILE)),
+            "}",
+        ]
+        if rest:
+            lines += [
+                f"%tile = arith.addi %c{tokens.tiles}, %c0 : index",
+                f"%of_span = arith.subi %last, {first} : index",
+                f"%sums_at = arith.muli %of_span, %c{TILE * ROWS} : index",
+                *of_tile(LANES),
+            ]
+        return lines
+
+    return [
+        f"scf.for %sum = %c0 to %c{(_SPAN * TILE + LANES) * ROWS} step %c{LANES} {{",
+        f"  vector.store %none, %sums[%sum] : {_SUMS}, {EIGHT}",
+        "}",
+        f"scf.for %part = %c0 to %c{tokens.columns // tokens.part} step %c1 {{",
+        f"  %in_row = arith.muli %part, %c{products.stored} : index",
+        f"  %x_part = arith.muli %part, %c{tokens.depth * tokens.registers * LANES} : index",
+        f"  scf.for %r = %c0 to %c{ROWS} step %c1 {{",
+        "    %w_row = arith.addi %row, %r : index",
+        f"    %row_at = arith.muli %w_row, %c{row_elements} : index",
+        "    %at = arith.addi %row_at, %in_row : index",
+        *within(products.unpack, 4),
+        "  }",
+        *within(each(lambda width: _multiplied(tokens, products, width))),
+        "}",
+        *each(lambda width: _stored(tokens, y, width)),
+    ]
+
+
+def _multiplied(tokens: Tokens, products: Products, width: int) -> list[str]:
+    lines, first = [], 0
+    for count in products.rows_of[width]:
+        rows = range(first, first + count)
+        lines += [*_sum_places(width, rows), *products.lines(width, rows)]
+        first += count
+    return [
+        f"%tile_skip = arith.muli %tile, %c{TILE * tokens.depth} : index",
+        "%x_first = arith.addi %x_part, %tile_skip : index",
+        *lines,
+    ]
+
+
+def _stored(tokens: Tokens, y: Buffer, width: int) -> list[str]:
+    """The sums of a tile, turned, to where they belong in y."""
+    lines = [f"%token = arith.muli %tile, %c{TILE} : index", *_sum_places(width, range(ROWS))]
+    for half in range(width // LANES):
+        for side in range(0, ROWS, LANES):
+            name = f"{half}_{side}_"
+            lines += [sums_loaded(f"row{name}{r}", side + r, half) for r in range(LANES)]
+            names, more = turned(
+                [f"%row{name}{r}" for r in range(LANES)], (1, 2, 4), "f32", prefix=f"turn{name}", lanes=LANES
+            )
+            lines += more
+            for t, made in enumerate(names):
+                lines += _put(tokens, y, f"{name}{t}", made, half * LANES + t, side)
+    return lines
+
+
+def _put(tokens: Tokens, y: Buffer, name: str, value: str, token: int, side: int) -> list[str]:
+    """Eight results of a token of the tile, from a row of the sixteen on."""
+    kind = f"vector<{LANES}x{y.kind}>"
+    lines = [
+        f"%own{name} = arith.constant {token} : index",
+        f"%token{name} = arith.addi %token, %own{name} : index",
+        f"%line{name} = arith.muli %token{name}, %c{y.elements // tokens.rows} : index",
+        f"%side{name} = arith.constant {side} : index",
+        f"%row_of{name} = arith.addi %row, %side{name} : index",
+        f"%y_at{name} = arith.addi %line{name}, %row_of{name} : index",
+    ]
+    if y.kind != "f32":
+        lines.append(f"%rounded{name} = arith.truncf {value} : {EIGHT} to {kind}")
+        value = f"%rounded{name}"
+    store = f"vector.store {value}, %y[%y_at{name}] : {y.memref}, {kind}"
+    if tokens.rows % LANES == 0:
+        return [*lines, store]
+    return [
+        *lines,
+        f"%is{name} = arith.cmpi ult, %token{name}, %c{tokens.rows} : index",
+        f"scf.if %is{name} {{",
+        f"  {store}",
+        "}",
+    ]

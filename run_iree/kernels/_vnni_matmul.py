@@ -1,0 +1,166 @@
+"""Y = X W^T of several tokens, for CPUs with AVX-512 VNNI: panels of sixteen rows, read by eight tokens together.
+
+For blocks of 32 a whole block is summed before it is scaled; super-blocks have files of their own.
+"""
+
+from typing import Final
+
+from lang_core import BLOCK, Encoding
+from run_iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset
+from run_iree.kernels._text import (
+    Kernel,
+    constants,
+    indented,
+    largest_divisor,
+    own_rows,
+    share,
+    wanted_workgroups,
+    within,
+)
+from run_iree.kernels._vnni import vnni_dot
+from run_iree.kernels._vnni_panel import (
+    ROWS,
+    TOKENS,
+    WORDS,
+    Panel,
+    Sizes,
+    panel_stores,
+    panel_word,
+    token_lines,
+    token_word,
+    transposed,
+)
+from run_iree.kernels._vnni_q4_k import q4_k_panel
+from run_iree.kernels._vnni_q6_k import q6_k_panel
+
+NAME: Final = "avx512-vnni-matmul"
+# Blocks of K in a panel, at most: 18 to 20 KiB of stack.
+_CHUNK_BLOCKS: Final = {"q6_k": 16}
+_CHUNK_BLOCKS_ELSE: Final = 32
+
+
+def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> Kernel:
+    """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y f32 [rows, outputs].
+
+    ``outputs`` is a multiple of 16.
+    """
+    whole = encoding.block // BLOCK
+    most = _CHUNK_BLOCKS.get(encoding.name, _CHUNK_BLOCKS_ELSE) // whole
+    sizes = Sizes(rows, outputs, columns, whole * largest_divisor(columns // encoding.block, most))
+    panel = {"q4_k": q4_k_panel, "q6_k": q6_k_panel}.get(encoding.name, _block_panel)(sizes, encoding)
+    row_bytes = columns // encoding.block * encoding.block_bytes
+    each, workgroups = share(outputs, ROWS, wanted_workgroups(outputs * row_bytes))
+    blocks = columns // BLOCK
+    numbers = [1, 4, BLOCK, row_bytes, columns, blocks, sizes.chunk, each, outputs, TOKENS, ROWS * WORDS]
+    numbers += [*range(ROWS + 1), rows - rows % TOKENS, *(ROWS * word for word in range(WORDS))]
+    numbers += [*(4 * word for word in range(WORDS)), *panel.numbers]
+    body = f"""\
+{constants(numbers)}
+{indented(panel.before, 0)}
+%none = arith.constant dense<0.0> : vector<16xf32>
+%panel = memref.alloca() : {sizes.panel}
+{own_rows(each, outputs)}
+scf.for %row = %first to %end step %c{ROWS} {{
+  scf.for %chunk = %c0 to %c{blocks} step %c{sizes.chunk} {{
+{indented(panel.pack, 4)}
+    %begins = arith.cmpi eq, %chunk, %c0 : index
+{indented(token_lines(sizes, panel), 4)}
+  }}
+}}
+"""
+    return Kernel(NAME, packed_buffers(rows, outputs, columns, encoding), workgroups, body)
+
+
+def _block_panel(sizes: Sizes, encoding: Encoding) -> Panel:
+    """Of Q8_0 and Q4_0, unsigned: what they are too large by is taken out by the sums of x's integers."""
+    before = [
+        "%flip = arith.constant dense<-128> : vector<32xi8>",
+        "%nibble = arith.constant dense<15> : vector<16xi8>",
+        "%four = arith.constant dense<4> : vector<16xi8>",
+        f"%minus = arith.constant {-unsigned_offset(encoding)} : i32",
+        f"%w_scale = memref.alloca() : {sizes.scratch(1)}",
+    ]
+    pack = [
+        f"scf.for %block = %c0 to %c{sizes.chunk} step %c1 {{",
+        *within(_pack(sizes, encoding)),
+        "}",
+    ]
+    return Panel(
+        (2, encoding.block_bytes), before, pack, lambda *_: [], lambda tag, count: _block_lines(tag, count, sizes)
+    )
+
+
+def _pack(sizes: Sizes, encoding: Encoding) -> list[str]:
+    """Block ``%block`` of the chunk of sixteen rows, as eight registers of the panel and one of scales."""
+    row_bytes = sizes.columns // BLOCK * encoding.block_bytes
+    w = f"memref<{sizes.outputs * row_bytes}xi8>"
+    lines = [
+        "%of_row = arith.addi %chunk, %block : index",
+        f"%in_row = arith.muli %of_row, %c{encoding.block_bytes} : index",
+    ]
+    for r in range(ROWS):
+        lines += [
+            f"%row{r} = arith.addi %row, %c{r} : index",
+            f"%row_at{r} = arith.muli %row{r}, %c{row_bytes} : index",
+            f"%at{r} = arith.addi %row_at{r}, %in_row : index",
+            f"%q_at{r} = arith.addi %at{r}, %c2 : index",
+            *half(f"half{r}", f"%at{r}", w),
+            f"%one_scale{r} = vector.extract %half{r}[0] : f16 from vector<1xf16>",
+            *_unsigned_block(encoding, r, w),
+            f"%words{r} = vector.bitcast %unsigned{r} : vector<32xi8> to vector<8xi32>",
+        ]
+    scales = ", ".join(f"%one_scale{r}" for r in range(ROWS))
+    turned, more = transposed([f"%words{r}" for r in range(ROWS)])
+    return [
+        *lines,
+        f"%scales16 = vector.from_elements {scales} : vector<16xf16>",
+        "%scales32 = arith.extf %scales16 : vector<16xf16> to vector<16xf32>",
+        "%scales_at = arith.muli %block, %c16 : index",
+        f"vector.store %scales32, %w_scale[%scales_at] : {sizes.scratch(1)}, vector<16xf32>",
+        f"%panel_at = arith.muli %block, %c{ROWS * WORDS} : index",
+        *more,
+        *panel_stores(turned, sizes),
+    ]
+
+
+def _unsigned_block(encoding: Encoding, r: int, w: str) -> list[str]:
+    if encoding.bits == 4:
+        return stored_block(encoding, f"%q_at{r}", f"unsigned{r}", w)
+    return [
+        *stored_block(encoding, f"%q_at{r}", f"signed{r}", w),
+        f"%unsigned{r} = arith.xori %signed{r}, %flip : vector<32xi8>",
+    ]
+
+
+def _block_lines(tag: str, count: int, sizes: Sizes) -> list[str]:
+    """One block of sixteen rows times that of each token."""
+    blocks = sizes.rows * (sizes.columns // BLOCK)
+    lines = [
+        "%of_row = arith.addi %chunk, %block : index",
+        f"%x_at = arith.muli %of_row, %c{BLOCK} : index",
+        f"%panel_at = arith.muli %block, %c{ROWS * WORDS} : index",
+        "%scales_at = arith.muli %block, %c16 : index",
+        f"%ws = vector.load %w_scale[%scales_at] : {sizes.scratch(1)}, vector<16xf32>",
+    ]
+    for t in range(count):
+        lines += [
+            f"%x{t} = arith.addi %{tag}_xrow{t}, %x_at : index",
+            f"%s{t} = arith.addi %{tag}_srow{t}, %of_row : index",
+            f"%total{t} = memref.load %total[%s{t}] : memref<{blocks}xi32>",
+            f"%offset{t} = arith.muli %total{t}, %minus : i32",
+            f"%dot{t}_0 = vector.broadcast %offset{t} : i32 to vector<16xi32>",
+        ]
+    for word in range(WORDS):
+        lines += panel_word(word, sizes)
+        for t in range(count):
+            lines += token_word(t, word, "%q", f"memref<{sizes.rows * sizes.columns}xi8>")
+            lines.append(f"%dot{t}_{word + 1} = {vnni_dot(f'%dot{t}_{word}', f'%p{word}', f'%x{t}_{word}')}")
+    for t in range(count):
+        lines += [
+            f"%float{t} = arith.sitofp %dot{t}_{WORDS} : vector<16xi32> to vector<16xf32>",
+            f"%xs{t} = memref.load %scale[%s{t}] : memref<{blocks}xf32>",
+            f"%xs_all{t} = vector.broadcast %xs{t} : f32 to vector<16xf32>",
+            f"%both{t} = arith.mulf %ws, %xs_all{t} : vector<16xf32>",
+            f"%{tag}_next{t} = math.fma %float{t}, %both{t}, %{tag}_sum{t} : vector<16xf32>",
+        ]
+    return lines

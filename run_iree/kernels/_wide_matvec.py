@@ -1,0 +1,113 @@
+"""y = W x of one token, W of 16 bits: at the speed of memory.
+
+Row after row, so that a thread reads its weights from the first byte to the last, and what is needed some KiB later may
+be asked for now. With AVX512_BF16 ``vdpbf16ps`` multiplies pairs of bf16 and adds them to f32 sums; elsewhere elements
+become f32 first, bf16 by a shift: the even ones and the odd ones of a register apart, x likewise.
+"""
+
+from typing import Final
+
+from run_iree.kernels._text import (
+    Buffer,
+    Kernel,
+    asked,
+    constants,
+    indented,
+    largest_divisor,
+    listed,
+    own_rows,
+    share,
+    stored,
+    total,
+    wanted_workgroups,
+)
+
+STEP: Final = 32  # columns, of which K is a multiple
+_APART: Final = 4  # sums of a row that do not wait for each other
+_SUMS: Final = "vector<16xf32>"
+
+
+def wide_matvec_kernel(outputs: int, columns: int, kinds: tuple[str, str], *, pairs: bool, ahead: int) -> Kernel:
+    """x [columns], w [outputs, columns]: y [outputs].
+
+    Args:
+        outputs: how many.
+        columns: a multiple of 32.
+        kinds: of x and w, bf16 or f16; of y, one of these or f32.
+        pairs: whether there is ``vdpbf16ps``; for bf16 alone.
+        ahead: how many bytes ahead memory is asked; 0 where the CPU looks ahead well enough.
+    """
+    kind, made = kinds
+    buffers = (Buffer("x", columns, kind), Buffer("w", outputs * columns, kind), Buffer("y", outputs, made))
+    apart = largest_divisor(columns // STEP, _APART)
+    each, workgroups = share(outputs, 1, wanted_workgroups(2 * buffers[1].elements))
+    every = range(apart)
+    sums, kinds_of = ", ".join(f"%sum{i} = %none" for i in every), ", ".join([_SUMS] * apart)
+    numbers = [1, columns, each, outputs, ahead // 2, STEP * apart, *(STEP * i for i in every)]
+    body = f"""\
+{constants(numbers)}
+%none = arith.constant dense<0.0> : {_SUMS}
+%sixteen = arith.constant dense<16> : vector<16xi32>
+%upper = arith.constant dense<-65536> : vector<16xi32>
+{own_rows(each, outputs)}
+scf.for %row = %first to %end step %c1 {{
+  %begin = arith.muli %row, %c{columns} : index
+  {"%made" if apart == 1 else f"%made:{apart}"} = scf.for %at = %c0 to %c{columns} step %c{STEP * apart}
+      iter_args({sums}) -> ({kinds_of}) {{
+{indented([line for i in every for line in _part(i, buffers, pairs, ahead // 2)], 4)}
+    scf.yield {", ".join(f"%next{i}" for i in every)} : {kinds_of}
+  }}
+{indented(total("total", apart), 2)}
+{indented(stored("total", "%row", buffers[2]), 2)}
+}}
+"""
+    return Kernel("avx512-bf16-matvec" if pairs else "fma-matvec", buffers, workgroups, body)
+
+
+def _part(i: int, buffers: tuple[Buffer, ...], pairs: bool, ahead: int) -> list[str]:
+    """``%next<i>``: the sum with 32 more products."""
+    x, w, _ = buffers
+    lines = [
+        f"%x_at{i} = arith.addi %at, %c{STEP * i} : index",
+        f"%w_at{i} = arith.addi %begin, %x_at{i} : index",
+        *asked(f"soon{i}_", f"%w_at{i}", w, [ahead] if ahead else []),
+        *_loaded(f"x{i}", f"%x_at{i}", x, pairs),
+        *_loaded(f"w{i}", f"%w_at{i}", w, pairs),
+    ]
+    if pairs:
+        return [*lines, f"%next{i} = {pair_dot(f'%sum{i}', f'%w{i}', f'%x{i}')}"]
+    return [
+        *lines,
+        f"%half{i} = math.fma %w{i}_a, %x{i}_a, %sum{i} : {_SUMS}",
+        f"%next{i} = math.fma %w{i}_b, %x{i}_b, %half{i} : {_SUMS}",
+    ]
+
+
+def _loaded(name: str, place: str, buffer: Buffer, pairs: bool) -> list[str]:
+    """``%<name>`` vector<32x...> as it lies, or ``%<name>_a`` and ``%<name>_b`` of sixteen f32 each."""
+    kind = f"vector<{STEP}x{buffer.kind}>"
+    lines = [f"%{name} = vector.load %{buffer.name}[{place}] : {buffer.memref}, {kind}"]
+    if pairs:
+        return lines
+    if buffer.kind == "bf16":
+        return [
+            *lines,
+            f"%{name}_words = vector.bitcast %{name} : {kind} to vector<16xi32>",
+            f"%{name}_even = arith.shli %{name}_words, %sixteen : vector<16xi32>",
+            f"%{name}_odd = arith.andi %{name}_words, %upper : vector<16xi32>",
+            f"%{name}_a = vector.bitcast %{name}_even : vector<16xi32> to {_SUMS}",
+            f"%{name}_b = vector.bitcast %{name}_odd : vector<16xi32> to {_SUMS}",
+        ]
+    for half, lanes in (("a", range(16)), ("b", range(16, 32))):
+        lines += [
+            f"%{name}_{half}16 = vector.shuffle %{name}, %{name} {listed(lanes)} : {kind}, {kind}",
+            f"%{name}_{half} = arith.extf %{name}_{half}16 : vector<16x{buffer.kind}> to {_SUMS}",
+        ]
+    return lines
+
+
+def pair_dot(total: str, left: str, right: str) -> str:
+    """``vdpbf16ps``: sixteen f32 sums, to each of which two products of neighbouring bf16 are added."""
+    call = 'llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"'
+    pairs = "vector<32xbf16>"
+    return f"{call}({total}, {left}, {right}) : ({_SUMS}, {pairs}, {pairs}) -> {_SUMS}"

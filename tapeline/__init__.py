@@ -1,0 +1,1 @@
+"""The product: export, bundles, generation, comparison, tuning, and the command line."""

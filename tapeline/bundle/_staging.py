@@ -1,0 +1,210 @@
+"""A bundle's directory appears whole or not at all."""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from lang_core import InputError
+from tapeline.bundle._kernel_config import KernelConfig
+
+# Whoever holds this file has a bundle in front of him.
+MARK: Final = "kernel_config.json"
+REPORT: Final = "report.json"
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED: Final = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
+
+
+@contextlib.contextmanager
+def staged(output: Path, *, resume: bool = False) -> Iterator[Path]:
+    """Yields a directory beside ``output`` that takes its place when the block ends without an error.
+
+    An earlier bundle stays untouched until then. Whatever goes wrong, the directory goes, unless the export is
+    interrupted, or killed: then it can be resumed.
+
+    Args:
+        output: where the bundle is to be.
+        resume: leave in the directory what an earlier export put there, also where this one fails. It is empty
+            otherwise.
+
+    Raises:
+        InputError: ``output`` is something else than a bundle, another export writes there, or the file
+            system refuses.
+    """
+    output = Path(os.path.abspath(output))
+    check_output(output)
+    staging = output.with_name(f".{output.name}.partial")
+    with _refusals(output, staging), _locked(staging, output):
+        try:
+            if not resume:
+                _empty(staging)
+            yield staging
+            _publish(staging, output)
+        except BaseException as error:
+            if not resume and not isinstance(error, KeyboardInterrupt):
+                shutil.rmtree(staging, ignore_errors=True)
+            raise
+
+
+def check_output(output: Path) -> None:
+    """Checks, before any work, that a bundle may be written here.
+
+    Raises:
+        InputError: it may not.
+    """
+    with _refusals(output, output):
+        _check(output)
+
+
+def _check(output: Path) -> None:
+    if output.is_symlink() or (output.exists() and not output.is_dir()):
+        raise InputError(f"--output {output}: there is a file of that name: choose another directory")
+    if output.is_dir() and any(output.iterdir()) and not (output / MARK).is_file():
+        raise InputError(
+            f"--output {output}: the directory holds other things than a bundle (it has no {MARK}), which an export "
+            f"would replace: choose another directory, or empty this one"
+        )
+    _check_strangers(output)
+    above = next(parent for parent in output.parents if parent.exists())
+    if not above.is_dir():
+        raise InputError(f"--output {output}: {above} is no directory: choose another directory")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"--output {output}: no permission to write in {above}: choose another directory")
+
+
+def _check_strangers(output: Path) -> None:
+    """Refuses to replace a bundle's directory in which somebody put files of his own."""
+    try:
+        own = {Path(name).parts[0] for name in (MARK, REPORT, *KernelConfig.read(output / MARK).sha256)}
+    except InputError:
+        return  # a bundle that cannot be read is replaced
+    strangers = sorted(path.name for path in output.iterdir() if path.name not in own)
+    if strangers:
+        raise InputError(
+            f"--output {output}: beside the bundle the directory holds {', '.join(strangers[:5])}, which an export "
+            f"would remove: move that, or choose another directory"
+        )
+
+
+@contextlib.contextmanager
+def _refusals(output: Path, staging: Path) -> Iterator[None]:
+    """Turns what the file system refuses while a bundle is written into an error of the user's world."""
+    try:
+        yield
+    except OSError as error:
+        if not _concerns(error.filename, output, staging):
+            raise
+        if error.errno in _FULL:
+            free = shutil.disk_usage(next(parent for parent in output.parents if parent.exists())).free
+            raise InputError(
+                f"--output {output}: the disk is full while writing {error.filename or 'the bundle'} ({free} bytes are "
+                f"free): make room or choose another directory"
+            ) from error
+        if error.errno in _REFUSED:
+            raise InputError(
+                f"--output {output}: cannot write {error.filename or 'the bundle'}: {error.strerror}: choose another "
+                f"directory"
+            ) from error
+        raise
+
+
+def _concerns(name: object, output: Path, staging: Path) -> bool:
+    """Whether an error's file is the bundle's, or a directory on the way to it; writing alone names no file."""
+    if not isinstance(name, str):
+        return name is None
+    path = Path(name)
+    return any(end.is_relative_to(path) or path.is_relative_to(end) for end in (output, staging))
+
+
+@contextlib.contextmanager
+def _locked(staging: Path, output: Path) -> Iterator[None]:
+    """Makes the directory where it is missing, and holds it against other exports."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    staging.mkdir(exist_ok=True)
+    with _opened(staging) as lock:
+        _lock(lock, output)
+        # Since it was opened, another export may have finished, and with it the name that we opened.
+        if not staging.exists() or not os.path.samestat(os.fstat(lock), os.stat(staging)):
+            raise _busy(output)
+        yield
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, output: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _busy(output) from None
+
+
+def _busy(output: Path) -> InputError:
+    return InputError(f"--output {output}: another export is writing there: wait for it, or choose another directory")
+
+
+def _empty(directory: Path) -> None:
+    """Removes what a killed export left."""
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _publish(staging: Path, output: Path) -> None:
+    """Puts the directory in place at once; an earlier bundle ends up where the staging directory was, and goes."""
+    if not output.exists():
+        os.rename(staging, output)
+        return
+    with _opened(output) as previous:
+        _lock(previous, output)  # once it is called as the staging directory, no other export may work in it
+        if not _exchanged(staging, output):
+            _swap(staging, output)
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _swap(staging: Path, output: Path) -> None:
+    """Exchanges two names where the file system cannot do so at once."""
+    away = output.with_name(f".{output.name}.previous")
+    shutil.rmtree(away, ignore_errors=True)  # of an export that was killed in here
+    os.rename(output, away)
+    try:
+        os.rename(staging, output)
+    except OSError:
+        os.rename(away, output)
+        raise
+    os.rename(away, staging)
+
+
+def _exchanged(a: Path, b: Path) -> bool:
+    """Exchanges two names at once; False where the file system cannot."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL):
+        return False
+    raise OSError(code, os.strerror(code), str(b))

@@ -1,0 +1,21 @@
+"""What the command-line tools share."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tapeline.cli._main import output_file, run, user_path
+from tapeline.cli._say import say
+from tapeline.cli._size import parse_size, size_text
+from tapeline.cli._table import table
+
+if TYPE_CHECKING:
+    from tapeline.cli._progress import ByteProgress
+
+__all__ = ["ByteProgress", "output_file", "parse_size", "run", "say", "size_text", "table", "user_path"]
+
+
+def __getattr__(name: str) -> Any:
+    """The bar when it is first asked for: what draws it is slow to import, and a program that answers has none."""
+    if name == "ByteProgress":
+        return importlib.import_module("tapeline.cli._progress").ByteProgress
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

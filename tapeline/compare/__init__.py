@@ -1,0 +1,20 @@
+"""How well tensors agree, and where a computation first departs from another."""
+
+from tapeline.compare._agreement import PACKED, TOLERANCE, Agreement, agreement
+from tapeline.compare._comparison import ComparedTensor, Comparison, block_of, tolerance_of
+from tapeline.compare._dumps import compare_dumps
+from tapeline.compare._tensors import compare_tensors, left_out
+
+__all__ = [
+    "PACKED",
+    "TOLERANCE",
+    "Agreement",
+    "ComparedTensor",
+    "Comparison",
+    "agreement",
+    "block_of",
+    "compare_dumps",
+    "compare_tensors",
+    "left_out",
+    "tolerance_of",
+]

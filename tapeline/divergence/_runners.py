@@ -1,0 +1,98 @@
+"""What runs a graph: a device, or StableHLO's interpreter."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from compile_dag import ComputeGraph
+from compile_hlo.emit import (
+    ArgumentParameters,
+    ExternalParameters,
+    Form,
+    InlineParameters,
+    ModuleWriter,
+    ParameterTable,
+)
+from compile_hlo.passes import without_common_subexpressions, without_dead_code
+from compile_hlo.portable import interpret
+from lang_core import Argument, WeightSource
+from run_iree import Session, compile_module, target_named, target_of_device
+from tapeline.bundle import SCOPE
+
+Array = np.ndarray[Any, Any]
+
+
+class Runner(Protocol):
+    """Lowers a graph as an export does, but flat, and runs it.
+
+    Attributes:
+        name: for messages.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, graph: ComputeGraph, arguments: Sequence[Argument], inputs: Mapping[str, Array]) -> list[Array]:
+        """The results in the graph's order."""
+        ...
+
+
+class DeviceRunner:
+    """A device.
+
+    Args:
+        device: its name.
+        weights: of the model: an archive's file, or a source whose weights are written into the module.
+    """
+
+    def __init__(self, device: str, weights: WeightSource | Path) -> None:
+        self.name: Final = device
+        self._weights = weights
+
+    def run(self, graph: ComputeGraph, arguments: Sequence[Argument], inputs: Mapping[str, Array]) -> list[Array]:
+        """Compiles the graph and runs it."""
+        with tempfile.TemporaryDirectory(prefix="tapeline-divergence-") as folder:
+            text, executable = Path(folder, "module.mlir"), Path(folder, "module.vmfb")
+            _write(text, graph, arguments, self._form())
+            compile_module(text, executable, target_named(target_of_device(self.name)))
+            archive = self._weights if isinstance(self._weights, Path) else None
+            with Session(executable, self.name, parameters=archive, scope=SCOPE) as session:
+                values = [int(inputs[a.name]) if a.kind == "scalar" else inputs[a.name] for a in arguments]
+                return [tensor.numpy() for tensor in session.function(graph.name)(*values)]
+
+    def _form(self) -> Form:
+        weights = self._weights
+        if isinstance(weights, Path):
+            return ExternalParameters(SCOPE)
+        return InlineParameters(lambda path, spec: [weights.read(path).astype(spec.dtype.numpy, copy=False)])
+
+
+class InterpreterRunner:
+    """StableHLO's reference interpreter.
+
+    Args:
+        weights: of the model.
+    """
+
+    def __init__(self, weights: WeightSource) -> None:
+        self.name: Final = "interpreter"
+        self._weights = weights
+
+    def run(self, graph: ComputeGraph, arguments: Sequence[Argument], inputs: Mapping[str, Array]) -> list[Array]:
+        """Interprets the graph."""
+        with tempfile.TemporaryDirectory(prefix="tapeline-divergence-") as folder:
+            text = Path(folder, "module.mlir")
+            parameters = _write(text, graph, arguments, ArgumentParameters())
+            weights = [self._weights.read(path).astype(spec.dtype.numpy) for path, spec in parameters.items()]
+            return interpret(text, [*(inputs[argument.name] for argument in arguments), *weights])
+
+
+def _write(path: Path, graph: ComputeGraph, arguments: Sequence[Argument], form: Form) -> ParameterTable:
+    lowered = without_common_subexpressions(without_dead_code(graph))
+    with path.open("w") as file, ModuleWriter(file.write, form) as writer:
+        parameters = writer.function(lowered, arguments).parameters
+        writer.end()
+    return parameters

@@ -1,0 +1,79 @@
+"""``kernel_config.json`` of an export."""
+
+from pathlib import Path
+from typing import Any
+
+from compile_hlo import LoweredModule
+from tapeline.bundle import MARK, EntryPointConfig, KernelConfig, entry_point_config, kernel_record
+from tapeline.exporting._load import Export
+from tapeline.exporting._producer import producer
+
+
+def write_description(export: Export, staging: Path) -> None:
+    """Writes the description of what was exported, with the hashes of all other files but the report."""
+    description(export, export.lowered, export.hashes).write(staging / MARK)
+
+
+def described(export: Export, lowered: LoweredModule) -> list[EntryPointConfig]:
+    """The entry points with their arguments and results."""
+    functions = zip(export.entry_points, lowered.functions, strict=True)
+    return [entry_point_config(e.name, e.arguments, f.results, f.directions) for e, f in functions]
+
+
+def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) -> KernelConfig:
+    """The description of a bundle.
+
+    Args:
+        export: what was asked for, and the targets that were compiled.
+        lowered: the module.
+        hashes: sha256 of each file.
+    """
+    return KernelConfig(
+        entry_points=described(export, lowered),
+        parameters=_parameters(export, lowered),
+        kernels=[kernel_record(kernel) for kernel in lowered.kernels],
+        targets=export.targets,
+        model=_model(export),
+        producer=producer(),
+        sha256=hashes,
+        debug=export.debug,
+        kernel_calls=[] if export.kernels is None else export.kernels.calls(),
+    )
+
+
+def _parameters(export: Export, lowered: LoweredModule) -> dict[str, dict[str, Any]]:
+    """Dtype and shape of what the archive has, and how a packed weight's rows are to be read."""
+    encodings = {
+        path: each.encoding.name for path, each in export.model.named_parameters() if each.encoding is not None
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for path, spec in lowered.parameters().items():
+        found[path] = {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+        if path in encodings:
+            found[path]["encoding"] = encodings[path]
+    return found
+
+
+def _model(export: Export) -> dict[str, Any]:
+    options = export.options
+    return {
+        "family": export.model.config.architecture,
+        "name": options.model,
+        "source": export.source,
+        "dtype": options.dtype,
+        "quantize": options.quantize or "none",
+        "batch": export.sizes.batch,
+        "sequence": export.sizes.sequence,
+        "max_sequence": export.sizes.max_sequence,
+        **_caching(export),
+        **export.model.config.facts(),
+    }
+
+
+def _caching(export: Export) -> dict[str, Any]:
+    """The forms of positions and caches, where there are some."""
+    if not export.caches["bytes"]:
+        return {}
+    options = export.options
+    forms = {"positions": options.positions, "window_caches": options.window_caches}
+    return {"caching": {**forms, "score_tokens": options.score_tokens, **export.caches}}

@@ -1,0 +1,63 @@
+"""``--dry_run``: what an export would do, found out without writing anything."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tapeline.bundle import PhaseMeter, check_output
+from tapeline.cli import size_text
+from tapeline.exporting._budget import check_budget
+from tapeline.exporting._load import load
+from tapeline.exporting._options import ExportOptions, check_options
+from tapeline.exporting._predict import predict
+from tapeline.exporting._source import open_source
+
+
+def dry_run(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> dict[str, Any]:
+    """Predicts an export: reads headers, records the model, and writes nothing.
+
+    Returns:
+        Nodes, parameters, bytes per file, peak of memory per phase, disk.
+
+    Raises:
+        InputError: what the export itself would refuse before it writes.
+    """
+    check_options(options)
+    check_output(options.output)
+    with open_source(options.model, model_path, options.weights != "none") as source, meter.phase("load"):
+        export = load(options, source, meter)
+        prediction = predict(export, source)
+    check_budget(export.options, prediction, meter)
+    specs = [spec for _, spec in prediction.lowered.parameters().items()]
+    counts = {"count": len(specs), "bytes": sum(spec.nbytes for spec in specs)}
+    return {"parameters": counts, **prediction.as_json()}
+
+
+def prediction_text(prediction: dict[str, Any]) -> str:
+    """The prediction for a person."""
+    nodes, parameters, guessed = prediction["nodes"], prediction["parameters"], prediction["estimated"]
+    own, child = prediction["peak_anonymous_bytes"], prediction["peak_child_rss_bytes"]
+    lines = [
+        f"nodes: {nodes['recorded']} recorded, {nodes['pruned']} pruned, {nodes['emitted']} emitted",
+        f"parameters: {parameters['count']}, {size_text(parameters['bytes'])}",
+        *_caches(prediction["caches"]),
+        *(f"{n}: {'about ' if n in guessed else ''}{size_text(size)}" for n, size in prediction["files"].items()),
+        f"disk: {size_text(prediction['disk_bytes'])}",
+        *(f"peak memory, {phase}: {size_text(size)}{_beside(child.get(phase))}" for phase, size in own.items()),
+    ]
+    return "\n".join(lines)
+
+
+def _caches(caches: dict[str, int]) -> list[str]:
+    size, whole = caches["bytes"], caches["bytes_if_whole"]
+    saved = f", {size_text(whole - size)} less than whole caches" if whole > size else ""
+    return [f"caches: {size_text(size)}{saved}"] if size else []
+
+
+def _beside(child: int | None) -> str:
+    return f", and {size_text(child)} in a process of its own" if child else ""
+
+
+def write_prediction(prediction: dict[str, Any], path: Path) -> None:
+    """Writes the prediction as JSON."""
+    path.write_text(json.dumps({"predicted": prediction}, indent=2) + "\n")

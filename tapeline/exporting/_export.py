@@ -1,0 +1,309 @@
+"""The export: a checkpoint in, a verified bundle out."""
+
+import dataclasses
+import errno
+import functools
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+from autotune import cpu_model
+from autotune.iree_compiler import CANDIDATE_FLAGS
+from compile_hlo import lower_module
+from compile_hlo.portable import verify_text
+from lang_core import CachedWeights, CompileError, VerificationError, WeightSource
+from run_iree import Session, Target, available, check_bindings, compile_module, target_named
+from run_iree.archive import WrittenArchive
+from tapeline.bundle import (
+    ARCHIVE,
+    ARTIFACT,
+    DEBUG_MODULE,
+    MARK,
+    MODULE,
+    REPORT,
+    Bundle,
+    PhaseMeter,
+    Steps,
+    check_output,
+    debug_executable_name,
+    executable_name,
+    staged,
+)
+from tapeline.cli import say
+from tapeline.compare import PACKED
+from tapeline.exporting._budget import check_budget
+from tapeline.exporting._debug import lower_debug
+from tapeline.exporting._describe import described, write_description
+from tapeline.exporting._load import Export, exact_entry_points, exact_weights, load
+from tapeline.exporting._memory import kept_bytes
+from tapeline.exporting._options import ExportOptions, check_options
+from tapeline.exporting._predict import BUNDLED_FILES, Prediction, predict
+from tapeline.exporting._producer import producer
+from tapeline.exporting._report import copy_report, hashes_of, write_report
+from tapeline.exporting._source import ModelSource, open_source
+from tapeline.exporting._tune import tune_flags
+from tapeline.exporting._verify import Exact, References, check_devices, check_interpreter, devices_of, write_portable
+from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
+from tapeline.inspecting import write_graphs
+
+_ROOM_FOR_MODULE: Final = 2**20
+
+
+def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> None:
+    """Exports a model; afterwards ``options.output`` is a bundle, or what it was before.
+
+    Raises:
+        InputError: the model, the sizes or the output directory are wrong, or the budget does not suffice.
+        CompileError: a target's compiler refuses the module.
+        VerificationError: the bundle does not compute what the model does.
+    """
+    check_options(options)
+    check_output(options.output)
+    with open_source(options.model, model_path, options.weights != "none") as source:
+        with meter.phase("load"):
+            export = load(options, source, meter)
+            prediction = predict(export, source)
+        if export.kernels is not None:
+            export.kernels.say()
+        check_budget(export.options, prediction, meter)
+        with staged(options.output, resume=options.resume) as staging:
+            earlier = (staging, options.output) if options.resume else ()
+            _Run(export, source, staging, Steps(staging, earlier), prediction).run()
+    if options.report is not None:
+        copy_report(options.output, options.report)
+
+
+class _Run:
+    """An export into a directory. Each step is done unless an earlier run did the same."""
+
+    def __init__(
+        self, export: Export, source: ModelSource, staging: Path, steps: Steps, prediction: Prediction
+    ) -> None:
+        self._export = export
+        self._source = source
+        self._staging = staging
+        self._steps = steps
+        self._prediction = prediction
+        self._archive: WrittenArchive | None = None
+
+    def run(self) -> None:
+        """Fills the directory."""
+        meter = self._export.meter
+        self._steps.begin(UNFINISHED)
+        with meter.phase("lower"):
+            self._lower()
+            self._lower_debug()
+        with meter.phase("parameters"):
+            self._write_weights()
+        with meter.phase("compile"):
+            for name in self._export.options.targets:
+                self._compile(name)
+        with meter.phase("verify"):
+            self._verify_text()
+        with meter.phase("parameters"):
+            self._finish_weights()
+        self._draw()
+        self._describe()
+        with meter.phase("verify"):
+            self._verify_results()
+        write_report(self._export, self._staging, self._prediction, self._steps)
+        (self._staging / self._steps.FILE).unlink()  # the report has them now
+
+    def _lower(self) -> None:
+        """Writes the module's text, and finds out what it has; the text alone need not be made again."""
+        export, options = self._export, self._export.options
+        key = {"text": self._prediction.text_sha256, "weights": options.weights}
+        if options.weights == "inline":
+            key["source"] = self._source.identity
+        if (known := self._steps.result("lower", key)) is not None:
+            export.lowered, export.nonfinite = self._prediction.lowered, known["nonfinite"]
+            return
+        (self._staging / MODULE).unlink(missing_ok=True)
+        form = form_of(options.weights, self._export.weights, export.nonfinite)
+        with (self._staging / MODULE).open("w") as text:
+            streaming = options.lowering == "streaming"
+            export.lowered = lower_module(export.entry_points, text.write, form, streaming=streaming)
+        self._steps.finish("lower", key, {MODULE: None}, {"nonfinite": export.nonfinite})
+
+    def _lower_debug(self) -> None:
+        export, options = self._export, self._export.options
+        if export.debug is None:
+            return
+        key = {"text": self._prediction.debug_sha256, "weights": options.weights}
+        if options.weights == "inline":
+            key["source"] = self._source.identity
+
+        def make() -> None:
+            form = form_of(options.weights, export.weights, {})
+            with (self._staging / DEBUG_MODULE).open("w") as text:
+                lower_debug(export.entry_points, text.write, form, options.dump_tags)
+
+        self._steps.run("lower.debug", key, [DEBUG_MODULE], make)
+
+    @property
+    def _archive_key(self) -> dict[str, Any]:
+        return {
+            "layout": self._prediction.archive_sha256,
+            "source": self._source.identity,
+            "quantize": self._export.options.quantize,
+        }
+
+    def _write_weights(self) -> None:
+        export, weights = self._export, self._export.weights
+        if weights is None:
+            return
+        if export.options.weights == "external":
+            known = self._steps.result("parameters", self._archive_key)
+            if known is not None:
+                export.nonfinite = known["nonfinite"]
+            else:
+                key = f"{self._archive_key}"
+                self._archive = write_weights(export.lowered, weights, self._staging, key, self._prediction.chunk_bytes)
+                export.nonfinite = {name: found._asdict() for name, found in self._archive.nonfinite.items()}
+        warn(export.nonfinite, weights)
+
+    def _finish_weights(self) -> None:
+        """Waits for the archive's hash, which was made meanwhile."""
+        if self._archive is not None:
+            result = {"nonfinite": self._export.nonfinite}
+            self._steps.finish("parameters", self._archive_key, {ARCHIVE: self._archive.sha256}, result)
+
+    @property
+    def _module_sha256(self) -> str:
+        return self._steps.sha256[MODULE]
+
+    def _tuned(self, name: str) -> dict[str, Any]:
+        """The flags that are best here, beside the target's, and what was tried; empty where nobody asked."""
+        if not self._export.options.tune:
+            return {}
+        key = {"module": self._module_sha256, "candidates": CANDIDATE_FLAGS, "producer": producer(), "cpu": cpu_model()}
+
+        def make() -> dict[str, Any]:
+            archive = self._staging / ARCHIVE
+            export = self._export
+            module, weights = self._staging / MODULE, archive if archive.exists() else None
+            return tune_flags(module, weights, name, export.entry_points, export.lowered, export.vocabulary)
+
+        return self._steps.run(f"tune.{name}", key, [], make)
+
+    def _compile(self, name: str) -> None:
+        self._export.targets[name] = self._compiled(f"compile.{name}", name, MODULE, executable_name(name))
+        if self._export.debug is not None:
+            self._compiled(f"compile.debug.{name}", name, DEBUG_MODULE, debug_executable_name(name))
+
+    def _compiled(self, step: str, name: str, module: str, file: str) -> dict[str, Any]:
+        target = target_named(name)
+        tuned = self._tuned(name)
+        more = tuple(tuned.get("flags", ()))
+        flags = [*target.flags, *more]
+        given = target.tiles_beside(flags)
+        tiles = dataclasses.asdict(given) if given else None
+        kernels = dataclasses.asdict(target.kernels) if target.kernels else None
+        key = {"module": self._steps.sha256[module], "flags": flags, "matvec_tiles": tiles, "kernels": kernels}
+        key |= {"producer": producer(), "says": "schedule"}  # what an earlier version compiled says none
+
+        def make() -> dict[str, Any]:
+            say(f"compiling {module} for {name} ...")
+            try:
+                report = compile_module(self._staging / module, self._staging / file, target, extra_flags=more)
+            except CompileError as error:
+                if shutil.disk_usage(self._staging).free < _ROOM_FOR_MODULE:  # the compiler does not say so clearly
+                    raise OSError(errno.ENOSPC, str(error), str(self._staging / file)) from error
+                raise
+            self._check_loads(self._staging / module, self._staging / file, target)
+            return {
+                "file": file,
+                "flags": flags,
+                "matvec_tiles": tiles,
+                "kernels": dict(report.kernels),
+                "devices": list(target.devices),
+                "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
+                "schedule": {entry: dataclasses.asdict(found) for entry, found in report.schedules.items()},
+                "seconds": report.seconds,
+                "compiler_peak_rss_bytes": report.peak_rss_bytes,
+                **({"tuning": tuned["candidates"]} if tuned else {}),
+            }
+
+        return self._steps.run(step, key, [file], make)
+
+    def _check_loads(self, module: Path, file: Path, target: Target) -> None:
+        """Refuses what the target's devices do not load: here, not when somebody runs it on one."""
+        (device,) = devices_of([target.name])
+        weights = self._staging / ARCHIVE
+        if available(device)[0] and (weights.exists() or self._export.options.weights == "inline"):
+            Session(file, device, parameters=weights if weights.exists() else None).close()
+        else:
+            check_bindings(module, target)
+
+    def _verify_text(self) -> None:
+        export, verify = self._export, self._export.options.verify != "none"
+        modules = [MODULE] if export.debug is None else [MODULE, DEBUG_MODULE]
+        key = {"modules": [self._steps.sha256[each] for each in modules], "verify": verify, "producer": producer()}
+
+        def make() -> None:
+            if verify:
+                say("verifying ...")
+                for module in modules:
+                    verify_text(self._staging / module)
+            write_portable(
+                export.entry_points,
+                export.lowered,
+                self._staging,
+                streaming=export.options.lowering == "streaming",
+                version=export.options.stablehlo_version,
+            )
+
+        self._steps.run("portable", key, [ARTIFACT], make)
+
+    def _draw(self) -> None:
+        forms = self._export.options.graph
+        if not forms:
+            return
+        key = {"module": self._module_sha256, "forms": forms, "producer": producer()}
+        entry_points = described(self._export, self._export.lowered)
+
+        def make() -> None:
+            write_graphs(self._staging, entry_points, forms)
+
+        self._steps.run("graph", key, [f"graph.{form}" for form in forms], make)
+
+    def _describe(self) -> None:
+        copied = [name for name in BUNDLED_FILES if (self._source.directory / name).is_file()]
+        for name in copied:
+            (self._staging / name).unlink(missing_ok=True)
+            (self._staging / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(self._source.directory / name, self._staging / name)
+        self._steps.end([*copied, MARK, REPORT])
+        self._export.hashes = hashes_of(self._staging, copied, self._steps.sha256)
+        write_description(self._export, self._staging)
+
+    def _verify_results(self) -> None:
+        options, weights = self._export.options, self._export.weights
+        if options.verify in ("none", "parse") or weights is None:
+            return
+        key = {"files": self._export.hashes, "verify": options.verify, "targets": options.targets}
+        key["source"] = self._source.identity
+        rows = self._steps.run("verify", key, [], functools.partial(self._results, weights))["rows"]
+        self._export.verification = rows
+        skipped = [f"{row['device']}: {row['skipped']}" for row in rows if "skipped" in row]
+        for each in skipped:
+            say(f"warning: not verified on {each}")
+        if options.verify == "iree" and len(skipped) == len(rows):
+            raise VerificationError(f"--verify=iree: no device could run the bundle ({'; '.join(skipped)})")
+
+    def _results(self, weights: WeightSource) -> dict[str, Any]:
+        export, options = self._export, self._export.options
+        kept = kept_bytes(options, export.lowered, weights)
+        source = CachedWeights(weights, kept) if kept else weights
+        exact: Exact | None = None
+        if options.dtype in ("bf16", "f16") or options.quantize is not None:
+            exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(weights))
+        references = References(export.written, source, export.vocabulary, exact, export.entry_points)
+        precision = options.dtype if options.quantize is None else PACKED
+        if options.verify == "interpreter":
+            return {"rows": check_interpreter(export.entry_points, references, weights, precision, self._staging)}
+        work = (
+            sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
+        )
+        devices = devices_of(options.targets)
+        return {"rows": check_devices(Bundle(self._staging), references, precision, devices, work)}

@@ -1,0 +1,83 @@
+"""``--kernels=tuned``: kernels in place of a model's composites, and which configuration each call has."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from autotune import (
+    ConfigSelectorChain,
+    Environment,
+    Executor,
+    Invocation,
+    Kernel,
+    Key,
+    PersistentCache,
+    Selection,
+    as_line,
+    call_of,
+    to_json,
+    with_kernels,
+)
+from autotune.iree_compiler import IreeCompiler
+from autotune.supplied import composite_kernels
+from lang_core import EntryPoint
+from run_iree import target_named
+from tapeline.cli import say
+
+KERNELS: Final = ("none", "tuned")
+
+
+class ChosenKernels:
+    """Kernels for entry points, and what was chosen for each call: once, for all lowerings of an export.
+
+    Nothing is measured: a call has what the user's persistent cache has for it, or the kernel's heuristic.
+
+    Args:
+        targets: of the export, one at most: configurations are those for its first device.
+    """
+
+    def __init__(self, targets: Sequence[str]) -> None:
+        self._environment: Final[Environment | None] = (
+            IreeCompiler(target_named(targets[0]).devices[0]).environment() if targets else None
+        )
+        self._chain: Final = _NotingChain()
+        self._executor: Final = Executor(self._chain)
+        self._table: Final = composite_kernels()
+
+    def of(self, entry_points: Sequence[EntryPoint]) -> tuple[EntryPoint, ...]:
+        """The entry points with kernels in them."""
+        return tuple(with_kernels(each, self._table, self._executor, self._environment) for each in entry_points)
+
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls so far, for ``kernel_config.json``: as a record of calls has them, and what was chosen."""
+        return [
+            {
+                **as_line(call_of(key, kernel, inv.args, inv.kwargs, inv.method, inv.batch_axes)),
+                "tier": chosen.tier,
+                "provenance": chosen.provenance,
+                "cfg": to_json(chosen.cfg),
+            }
+            for key, (inv, kernel, chosen) in self._chain.first.items()
+        ]
+
+    def say(self) -> None:
+        """Says where the configurations are from."""
+        tiers = [selection.tier for _, _, selection in self._chain.first.values()]
+        guessed = tiers.count("heuristics")
+        say(f"kernels: {len(tiers)} calls, {len(tiers) - guessed} tuned or pinned, {guessed} by heuristics")
+
+
+class _NotingChain(ConfigSelectorChain[Any, Any]):
+    """Remembers of each call where its configuration came from when it was first asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(policy="heuristics", persistent=PersistentCache())
+        self.first: Final[dict[Key, tuple[Invocation[Any, Any], Kernel[Any, Any], Selection]]] = {}
+
+    def select(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Selection:
+        """The configuration for a call."""
+        selection = super().select(inv, kernel)
+        if selection.key not in self.first:
+            args, kwargs = inv.specs()  # no values: they would keep their recording alive
+            noted = Invocation(inv.op_id, args, kwargs, inv.batch_axes, None, inv.stamp, inv.method)
+            self.first[selection.key] = noted, kernel, selection
+        return selection

@@ -1,0 +1,115 @@
+"""How much memory the phases of an export need. The numbers were measured; reports set them beside what happened.
+
+`docs/benchmarks.md` says how; they are meant to lie above what is used, by less than it.
+"""
+
+from typing import Final
+
+from compile_hlo import LoweredModule
+from lang_core import EntryPoint, TensorSpec, WeightSource
+from tapeline.exporting._options import ExportOptions
+from transformer_core.checkpoints import PackedWeights
+from transformer_core.models import Sizes
+
+_MIB: Final = 1 << 20
+
+# The rows of weights that are read at a time; less where the budget is small.
+CHUNK_BYTES: Final = 8 * _MIB
+_LEAST_CHUNK_BYTES: Final = _MIB // 4
+
+# Times the f32 bytes of packed rows that unpacking them holds: groups of rows, all of them, and in the model's order.
+_UNPACKING: Final = 3
+_KEPT: Final = 256 * _MIB
+
+# While rows are quantised: 4 MiB of them in f32, what is computed of some of their blocks, NumPy's buffers, and what
+# the allocator keeps of those.
+_PACKING: Final = 14 * _MIB
+
+
+def chunk_bytes(budget: int | None) -> int:
+    """The rows of weights to read at a time: a hundredth of the budget, within reason."""
+    return CHUNK_BYTES if budget is None else min(CHUNK_BYTES, max(_LEAST_CHUNK_BYTES, budget // 100))
+
+
+def lowering_memory(options: ExportOptions, nodes: int) -> int:
+    """Anonymous bytes while the module's text is made of so many recorded nodes."""
+    kept = 2048 * nodes if options.lowering == "buffered" else 96 * nodes
+    inline = 4 * chunk_bytes(options.max_memory) if options.weights == "inline" else 0
+    return 4 * _MIB + kept + inline
+
+
+def weights_memory(options: ExportOptions, lowered: LoweredModule, weights: WeightSource | None) -> int:
+    """Anonymous bytes while the archive is written."""
+    if options.weights != "external":
+        return 0
+    chunk = chunk_bytes(options.max_memory)
+    unpacked = 0
+    if weights is not None:
+        rows = (_row_bytes(spec) for path, spec in lowered.parameters().items() if weights.encoding(path) is not None)
+        unpacked = max((_UNPACKING * max(chunk, row) for row in rows), default=0)
+    if isinstance(weights, PackedWeights):
+        unpacked += _PACKING + (_UNPACKING * 4 * _MIB if any(map(weights.stored_encoding, lowered.parameters())) else 0)
+    return 6 * _MIB + chunk + unpacked
+
+
+def _row_bytes(spec: TensorSpec) -> int:
+    """One row in f32: the least that is unpacked at a time."""
+    return 4 * spec.shape[-1] if spec.ndim > 1 else 4 * spec.size
+
+
+def compiler_memory(target: str, nodes: int, module_bytes: int) -> int:
+    """Resident bytes of the compiler, for so many emitted nodes, block functions counted at each call."""
+    return _COMPILER_BASE[target] + 650_000 * nodes + 3 * module_bytes
+
+
+_COMPILER_BASE: Final = {"llvm-cpu": 270 * _MIB, "vmvx": 270 * _MIB, "vulkan-spirv": 330 * _MIB, "cuda": 270 * _MIB}
+
+
+def stablehlo_memory(module_bytes: int) -> int:
+    """Resident bytes of the process that runs StableHLO's verifier."""
+    return 200 * _MIB + 3 * module_bytes
+
+
+def verification_memory(
+    options: ExportOptions,
+    sizes: Sizes,
+    points: tuple[EntryPoint, ...],
+    lowered: LoweredModule,
+    weights: WeightSource | None,
+) -> int:
+    """Anonymous bytes while results are compared: caches of every entry point, the widest activations, a weight."""
+    if weights is None or options.verify in ("none", "parse"):
+        return 4 * _MIB
+    widened = max(_widened_bytes(spec, weights, path) for path, spec in lowered.parameters().items())
+    caches = sum(a.spec.nbytes for point in points for a in point.arguments if a.alias_result is not None)
+    results = sum(spec.nbytes for function in lowered.functions for spec in function.results.values())
+    width = max((spec.shape[0] for _, spec in lowered.parameters().items() if spec.ndim == 2), default=1)
+    activations = 4 * sizes.batch * sizes.sequence * width
+    copies = sum(spec.nbytes for _, spec in lowered.parameters().items()) if "vulkan-spirv" in options.targets else 0
+    kept = kept_bytes(options, lowered, weights)
+    return 24 * _MIB + kept + widened + caches + results + 6 * activations + copies
+
+
+def kept_bytes(options: ExportOptions, lowered: LoweredModule, weights: WeightSource | None) -> int:
+    """Bytes of weights that verification keeps, so that packed ones are not unpacked for each entry point again.
+
+    Nothing is kept where nothing is packed, or where there is a budget of memory.
+    """
+    parameters = lowered.parameters()
+    if weights is None or options.max_memory is not None or not any(map(weights.encoding, parameters)):
+        return 0
+    return min(_KEPT, sum(4 * spec.size for spec in parameters.values()))
+
+
+def _widened_bytes(spec: TensorSpec, weights: WeightSource, path: str) -> int:
+    """What the eager context copies of a weight: one in another dtype, one that NumPy multiplies in f32, or packed.
+
+    What the bundle has packed is unpacked for the results in f32 of the same weights.
+    """
+    if isinstance(weights, PackedWeights) and weights.packing(path) is not None:
+        made = 0 if weights.kept(path) else weights.spec(path).nbytes + _PACKING
+        return made + 4 * weights.unpacked_spec(path).size
+    copied = (
+        4 * spec.size if spec.dtype.itemsize == 2 else spec.nbytes if weights.spec(path).dtype is not spec.dtype else 0
+    )
+    return copied + (_UNPACKING * 4 * spec.size if weights.encoding(path) is not None else 0)

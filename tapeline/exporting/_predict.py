@@ -1,0 +1,209 @@
+"""What an export will do and need, found out by lowering into nothing."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from compile_hlo import LoweredModule, lower_module
+from compile_hlo.directions import check_declared
+from compile_hlo.emit import ExternalParameters, Form, InlineParameters
+from lang_core import TensorSpec, bool_
+from tapeline.bundle import (
+    ARCHIVE,
+    ARTIFACT,
+    DEBUG_MODULE,
+    MARK,
+    MODULE,
+    REPORT,
+    SCOPE,
+    debug_config,
+    debug_executable_name,
+    executable_name,
+)
+from tapeline.exporting._debug import lower_debug
+from tapeline.exporting._describe import description
+from tapeline.exporting._load import Export
+from tapeline.exporting._memory import (
+    chunk_bytes,
+    compiler_memory,
+    lowering_memory,
+    stablehlo_memory,
+    verification_memory,
+    weights_memory,
+)
+from tapeline.exporting._source import ModelSource
+from tapeline.exporting._weights import layout_of
+from tapeline.text import TOKENIZER_FILES
+from transformer_core.models import CONFIG_FILE, SENTENCE_FILES
+
+# What a bundle takes over from the model's directory, where it is there.
+BUNDLED_FILES: Final = (
+    CONFIG_FILE,
+    "generation_config.json",
+    *SENTENCE_FILES,
+    "preprocessor_config.json",
+    *TOKENIZER_FILES,
+)
+
+# Bytes of what libraries write: at least so many, and so many per emitted node (docs/benchmarks.md).
+_ARTIFACT: Final = 7_500, 3
+_EXECUTABLE: Final = {
+    "llvm-cpu": (140_000, 55),
+    "vmvx": (80_000, 50),
+    "vulkan-spirv": (320_000, 55),
+    "cuda": (420_000, 55),
+}
+_PER_TARGET: Final = 2_500  # in the description: flags and the CPU's features
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What an export will do.
+
+    Attributes:
+        lowered: the module's functions and parameters.
+        text_sha256: of the module's text, without the data of inline weights.
+        debug_sha256: the same of the debug module; empty where none is asked for.
+        archive_sha256: of the archive's form: names, specs, places.
+        chunk_bytes: rows of weights that are read at a time.
+        files: bytes per file; those of ``estimated`` are about so many.
+        estimated: the files whose bytes follow from others' by experience.
+        anonymous_bytes: per phase, the peak of this process's memory that no file backs, over that after imports.
+        child_bytes: per phase, the resident peak of the process that it starts.
+        caches: bytes of caches and states, and what they would be if no cache were a ring.
+    """
+
+    lowered: LoweredModule
+    text_sha256: str
+    debug_sha256: str
+    archive_sha256: str
+    chunk_bytes: int
+    files: dict[str, int]
+    estimated: tuple[str, ...]
+    anonymous_bytes: dict[str, int]
+    child_bytes: dict[str, int]
+    caches: dict[str, int]
+
+    @property
+    def disk_bytes(self) -> int:
+        """The size of the bundle."""
+        return sum(self.files.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report, beside what happened."""
+        return {
+            "nodes": node_counts(self.lowered),
+            "caches": self.caches,
+            "files": self.files,
+            "estimated": list(self.estimated),
+            "disk_bytes": self.disk_bytes,
+            "peak_anonymous_bytes": self.anonymous_bytes,
+            "peak_child_rss_bytes": self.child_bytes,
+        }
+
+
+def node_counts(lowered: LoweredModule) -> dict[str, int]:
+    """Nodes of all functions together."""
+    return {
+        "recorded": sum(function.nodes_recorded for function in lowered.functions),
+        "pruned": sum(function.nodes_pruned for function in lowered.functions),
+        "emitted": sum(function.nodes_emitted for function in lowered.functions),
+    }
+
+
+def predict(export: Export, source: ModelSource) -> Prediction:
+    """Predicts an export: records the model, reads no weight, writes nothing; notes in the export what is tagged.
+
+    Raises:
+        InputError: a glob of ``--dump_tags`` matches no tag.
+        GraphError: an entry point writes an argument that it does not declare as written.
+    """
+    lowered, module_bytes, sha256 = _lower(export)
+    for function in lowered.functions:
+        check_declared(function.name, function.directions)
+    options, counts = export.options, node_counts(lowered)
+    layout = layout_of(lowered)
+    keys = repr([storage.key for storage in layout.storages]).encode()
+    files = {MODULE: module_bytes}
+    debug_nodes, debug_sha256 = 0, ""
+    if options.dump_tags:
+        debug, files[DEBUG_MODULE], debug_sha256 = _lower(export, tags=options.dump_tags)
+        debug_nodes = node_counts(debug)["emitted"]
+        tags = {function.name: function.tags for function in debug.functions}
+        export.debug = debug_config(options.dump_tags, options.targets, tags)
+    largest = max(counts["emitted"], debug_nodes), max(module_bytes, files.get(DEBUG_MODULE, 0))
+    if options.weights == "external":
+        files[ARCHIVE] = layout.total_bytes
+    for name in BUNDLED_FILES:
+        if (source.directory / name).is_file():
+            files[name] = (source.directory / name).stat().st_size
+    guesses = _guessed_files(export, lowered, debug_nodes, [*files])
+    return Prediction(
+        lowered,
+        sha256,
+        debug_sha256,
+        hashlib.sha256(layout.head + keys).hexdigest(),
+        chunk_bytes(options.max_memory),
+        files | guesses,
+        tuple(guesses),
+        {
+            "lower": lowering_memory(options, counts["recorded"]),
+            "parameters": weights_memory(options, lowered, export.weights),
+            "compile": weights_memory(options, lowered, export.weights),
+            "verify": verification_memory(options, export.sizes, export.entry_points, lowered, export.weights),
+        },
+        {
+            "compile": max((compiler_memory(target, *largest) for target in options.targets), default=0),
+            "verify": stablehlo_memory(largest[1]),
+        },
+        export.caches,
+    )
+
+
+def _lower(export: Export, tags: Sequence[str] = ()) -> tuple[LoweredModule, int, str]:
+    """Lowers the module, or with tags the debug module, into nothing.
+
+    Returns:
+        The module, the bytes that its text would have, and the hash of the text without weights.
+    """
+    digest, data = hashlib.sha256(), 0
+    text_bytes = 0
+
+    def write(text: str) -> None:
+        nonlocal text_bytes
+        encoded = text.encode()
+        digest.update(encoded)
+        text_bytes += len(encoded)
+
+    def no_data(path: str, spec: TensorSpec) -> Iterator[np.ndarray]:
+        nonlocal data
+        if spec.dtype is bool_ or not spec.size:  # these are spelled out
+            yield np.zeros(spec.shape, spec.dtype.numpy)
+        else:
+            data += 2 * spec.nbytes  # in hexadecimal
+
+    form: Form = InlineParameters(no_data) if export.options.weights == "inline" else ExternalParameters(SCOPE)
+    if tags:
+        lowered = lower_debug(export.entry_points, write, form, tags)
+    else:
+        lowered = lower_module(export.entry_points, write, form, streaming=True)
+    return lowered, text_bytes + data, digest.hexdigest()
+
+
+def _guessed_files(export: Export, lowered: LoweredModule, debug_nodes: int, known: Sequence[str]) -> dict[str, int]:
+    """Files whose bytes depend on what libraries and compilers write."""
+    options, nodes = export.options, node_counts(lowered)["emitted"]
+    modules: dict[str, int] = {}
+    for target in options.targets:
+        least, per_node = _EXECUTABLE[target]
+        modules[executable_name(target)] = least + per_node * nodes
+        if debug_nodes:
+            modules[debug_executable_name(target)] = least + per_node * debug_nodes
+    names = [*known, ARTIFACT, *modules]
+    text = description(export, lowered, dict.fromkeys(names, "0" * 64)).text()
+    report = 3000 + sum(len(path) + 10 for path in lowered.parameters()) + 220 * len(names)
+    artifact, described = _ARTIFACT[0] + _ARTIFACT[1] * nodes, len(text) + _PER_TARGET * len(modules)
+    return {ARTIFACT: artifact, **modules, MARK: described, REPORT: report}

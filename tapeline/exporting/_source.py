@@ -1,0 +1,101 @@
+"""Where a model comes from: a Hugging Face directory, a GGUF file, or the built-in demo."""
+
+import contextlib
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lang_core import InputError, WeightSource
+from tapeline.bundle import sha256_of
+from tapeline.cli import say
+from tapeline.demo import write_demo_checkpoint
+from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
+from transformer_core.checkpoints import SafetensorsCheckpoint
+from transformer_core.models import CONFIG_FILE
+from transformer_core.models.gguf import GgufModel
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A model's files.
+
+    Attributes:
+        name: what the user called it.
+        directory: holds config.json, and the tokenizer's files if there are any.
+        weights: the checkpoint; None where none was asked for.
+        identity: tells its files from others, and from themselves once they are changed.
+        facts: in which form its files are, for the bundle's description.
+    """
+
+    name: str
+    directory: Path
+    weights: WeightSource | None
+    identity: str
+    facts: dict[str, Any]
+
+
+@contextlib.contextmanager
+def open_source(model: str, path: Path, with_weights: bool) -> Iterator[ModelSource]:
+    """Opens a model.
+
+    Args:
+        model: the flag's value.
+        path: the same as a path of the user's.
+        with_weights: whether the checkpoint is wanted.
+
+    Raises:
+        InputError: there is no such model, or it is damaged.
+    """
+    with contextlib.ExitStack() as stack:
+        if model == "demo":
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-demo-")))
+            write_demo_checkpoint(path)
+        elif path.is_file():
+            yield _gguf_source(model, stack.enter_context(GgufModel(path)), stack, with_weights)
+            return
+        elif not path.is_dir():
+            raise InputError(
+                f"--model={model}: there is no directory or file {path}: give a Hugging Face directory (config.json "
+                "and *.safetensors), a .gguf file, or demo"
+            )
+        _check_no_gguf(model, path)
+        weights = stack.enter_context(SafetensorsCheckpoint(path)) if with_weights else None
+        facts = {"format": "safetensors"}
+        yield ModelSource(model, path, weights, _identity(path, contents=model == "demo"), facts)
+
+
+def _gguf_source(model: str, file: GgufModel, stack: contextlib.ExitStack, with_weights: bool) -> ModelSource:
+    """A GGUF file, and a directory with what it says beside its weights."""
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-gguf-")))
+    (directory / CONFIG_FILE).write_text(json.dumps(file.config_values, indent=2) + "\n")
+    try:
+        write_gguf_tokenizer(file.metadata, file.path, directory)
+    except UnreadTokenizerError as error:
+        say(f"warning: {error}: the bundle will have no tokenizer; put one beside it, or work with --token_ids")
+    states = [Path(path).stat() for path in file.paths]
+    told = " ".join(f"{state.st_size} {state.st_mtime_ns}" for state in states)
+    identity = f"{_identity(directory, contents=True)} {told}"
+    return ModelSource(model, directory, file if with_weights else None, identity, file.facts())
+
+
+def _check_no_gguf(model: str, directory: Path) -> None:
+    files = sorted(path.name for path in directory.glob("*.gguf"))
+    if files and not (directory / CONFIG_FILE).exists():
+        raise InputError(
+            f"--model={model}: {directory} has no {CONFIG_FILE}, but {', '.join(files[:4])}: give the file"
+        )
+
+
+def _identity(directory: Path, *, contents: bool) -> str:
+    """A checkpoint's files by name, size and time of change; by their contents where they are made anew each time."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.iterdir()):
+        if path.suffix in (".safetensors", ".json"):
+            status = path.stat()
+            told = sha256_of(path) if contents else f"{status.st_size} {status.st_mtime_ns}"
+            digest.update(f"{path.name} {told}\n".encode())
+    return digest.hexdigest()

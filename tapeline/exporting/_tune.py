@@ -1,0 +1,131 @@
+"""Which flags of the compiler make a bundle's entry points fastest on this machine."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from autotune import Measurement, Tuner
+from autotune.iree_compiler import CANDIDATE_FLAGS, CompileFlags
+from compile_hlo import LoweredModule
+from lang_core import EntryPoint, InputError, TapelineError
+from run_iree import Session, available, compile_module, target_named
+from tapeline.cli import say
+from tapeline.comparing import Arrays, example_inputs, next_state
+from tapeline.exporting._verify import devices_of
+
+# A text is read once, and written token by token: an entry point that takes one token counts so often.
+_DECODES: Final = 16
+
+Calls = Callable[[], dict[str, Arrays]]
+
+
+def tune_flags(
+    module: Path,
+    weights: Path | None,
+    target: str,
+    entry_points: Sequence[EntryPoint],
+    lowered: LoweredModule,
+    vocabulary: int,
+) -> dict[str, Any]:
+    """Compiles with each candidate, runs every entry point, compares the results, and times them.
+
+    Args:
+        module: StableHLO text.
+        weights: the archive; None where the module has its weights in it.
+        target: that has candidates.
+        entry_points: of the module.
+        lowered: what the module's functions give.
+        vocabulary: V.
+
+    Returns:
+        ``flags``, the best beside the target's, and ``candidates``: flags, seconds, status and detail of each.
+
+    Raises:
+        InputError: the target's device is not there.
+    """
+    (device,) = devices_of([target])
+    present, why = available(device)
+    if not present:
+        raise InputError(f"--tune with --target={target}: its device {device} is not there ({why}): tune where it runs")
+    inputs: dict[str, Arrays] = {}
+    with tempfile.TemporaryDirectory(prefix=".tune-", dir=module.parent) as folder:
+        tuner: Tuner[CompileFlags] = Tuner(warmup=0, iters=1, rounds=5, on_measured=_say)
+        sessions: list[Session] = []
+
+        def make(cfg: CompileFlags) -> Calls:
+            executable = Path(folder, f"{len(sessions)}.vmfb")
+            compile_module(module, executable, target_named(target), extra_flags=cfg.compile_flags)
+            sessions.append(Session(executable, device, parameters=weights))
+            runner = _Runner(sessions[-1], lowered)
+            if not inputs:
+                inputs.update(_inputs(runner, entry_points, vocabulary))
+            return _calls(runner, entry_points, inputs)
+
+        try:
+            candidates = [CompileFlags(flags) for flags in CANDIDATE_FLAGS]
+            found = tuner.tune(make, (), {}, candidates, reference=CompileFlags())
+        finally:
+            for session in sessions:
+                session.close()
+    if found.best is None:
+        raise TapelineError(f"--tune: no candidate is good: {found.reasons()}")
+    return {"flags": list(found.best.cfg.compile_flags), "candidates": [_as_json(each) for each in found.measurements]}
+
+
+class _Runner:
+    """Runs entry points in a session, by the names of their results."""
+
+    def __init__(self, session: Session, lowered: LoweredModule) -> None:
+        self._session = session
+        self._results = {function.name: list(function.results) for function in lowered.functions}
+
+    def run(self, entry_point: EntryPoint, inputs: Arrays) -> Arrays:
+        """The results, as NumPy arrays."""
+        values = [
+            int(inputs[argument.name]) if argument.kind == "scalar" else inputs[argument.name]
+            for argument in entry_point.arguments
+        ]
+        tensors = self._session.function(entry_point.name)(*values)
+        names = self._results[entry_point.name]
+        return {name: np.array(tensor.numpy()) for name, tensor in zip(names, tensors, strict=True)}
+
+
+def _inputs(runner: _Runner, entry_points: Sequence[EntryPoint], vocabulary: int) -> dict[str, Arrays]:
+    """Of each entry point, on the caches that the one before left."""
+    made: dict[str, Arrays] = {}
+    state: Arrays = {}
+    for each in entry_points:
+        specs = {argument.name: argument.spec for argument in each.arguments}
+        made[each.name] = example_inputs(specs, vocabulary, state)
+        state |= next_state(made[each.name], runner.run(each, made[each.name]))
+    return made
+
+
+def _calls(runner: _Runner, entry_points: Sequence[EntryPoint], inputs: dict[str, Arrays]) -> Calls:
+    def call() -> dict[str, Arrays]:
+        results: dict[str, Arrays] = {}
+        for each in entry_points:
+            tokens = inputs[each.name].get("token_ids")
+            for _ in range(_DECODES if tokens is not None and tokens.shape[1] == 1 else 1):
+                results[each.name] = runner.run(each, inputs[each.name])
+        return results
+
+    return call
+
+
+def _say(done: int, total: int, measurement: Measurement) -> None:
+    flags = " ".join(measurement.cfg.compile_flags) or "the target's own flags"
+    result = f"{measurement.seconds * 1e3:.3g} ms" if measurement.status == "ok" else measurement.detail
+    say(f"tuning, {done} of {total}: {flags}: {result}")
+
+
+def _as_json(measurement: Measurement) -> dict[str, Any]:
+    return {
+        "flags": list(measurement.cfg.compile_flags),
+        "seconds": measurement.seconds if measurement.status == "ok" else None,
+        "status": measurement.status,
+        "detail": measurement.detail,
+    }

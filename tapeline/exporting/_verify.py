@@ -1,0 +1,240 @@
+"""Nothing unverified leaves: the bundle against the eager context."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from compile_hlo import LoweredModule, lower_module
+from compile_hlo.emit import ArgumentParameters
+from compile_hlo.portable import interpret, write_artifact
+from lang_core import EagerExecutionContext, EntryPoint, TapelineError, VerificationError, WeightSource, as_dtype
+from run_iree import DEVICES, available, target_of_device
+from tapeline.bundle import ARTIFACT, Bundle
+from tapeline.cli import say
+from tapeline.compare import TOLERANCE, agreement
+from tapeline.comparing import Arrays, DeviceSide, example_inputs, next_state, wanted
+from tapeline.divergence import EagerReference, InterpreterRunner, Runner, locate
+
+# vmvx interprets: on more multiplications than this a check would take minutes.
+_SLOW_DEVICE_LIMIT: Final = 2_000_000_000
+
+_NOTHING_FOUND: Final = (
+    "every tensor inside agrees when it is shown: the fault is in what is left out then (block functions, fusion)"
+)
+
+
+def write_portable(
+    entry_points: Sequence[EntryPoint], lowered: LoweredModule, staging: Path, *, streaming: bool, version: str
+) -> None:
+    """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
+
+    They follow the entry point's own arguments, in the order of kernel_config.json's ``parameters``.
+
+    Raises:
+        VerificationError: StableHLO refuses it.
+    """
+    text = staging / "portable.mlir"
+    with text.open("w") as file:
+        known = {function.name: function.parameters for function in lowered.functions}
+        lower_module(entry_points, file.write, ArgumentParameters(lowered.parameters(), known), streaming=streaming)
+    write_artifact(text, staging / ARTIFACT, version)
+    text.unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The model in f32, with weights that are not packed: what decides where two roundings differ.
+
+    Attributes:
+        entry_points: makes them.
+        weights: for these.
+    """
+
+    entry_points: Callable[[], Sequence[EntryPoint]]
+    weights: WeightSource
+
+
+class References:
+    """What the eager context computes: inputs and results of every entry point, made when first asked for.
+
+    Entry points are run in their order, each on the caches that the one before left.
+
+    Attributes:
+        entry_points: by name.
+        lowered: those that devices run, if they are others: with kernels in them.
+        weights: of the model.
+    """
+
+    def __init__(
+        self,
+        entry_points: Sequence[EntryPoint],
+        weights: WeightSource,
+        vocabulary: int,
+        exact: Exact | None = None,
+        lowered: Sequence[EntryPoint] | None = None,
+    ) -> None:
+        self._exact = exact
+        self.entry_points: Final = {each.name: each for each in entry_points}
+        self.lowered: Final = {each.name: each for each in (entry_points if lowered is None else lowered)}
+        self.weights: Final = weights
+        self._vocabulary = vocabulary
+        self._made: dict[str, tuple[Arrays, Arrays]] | None = None
+
+    def __call__(self) -> dict[str, tuple[Arrays, Arrays]]:
+        """(inputs, results) by entry point."""
+        if self._made is None:
+            self._made = {}
+            state: Arrays = {}
+            for entry_point in self.entry_points.values():
+                specs = {argument.name: argument.spec for argument in entry_point.arguments}
+                inputs = example_inputs(specs, self._vocabulary, state)
+                ctx = EagerExecutionContext(self.weights)
+                results = entry_point(ctx, *[ctx.constant(array) for array in inputs.values()])
+                outputs = {name: tensor.numpy() for name, tensor in results.items()}
+                self._made[entry_point.name] = inputs, outputs
+                state |= next_state(inputs, outputs)
+        return self._made
+
+    def exact(self, name: str) -> Arrays | None:
+        """Results of an entry point for the same inputs; None where the model is exact already: in f32, not packed."""
+        if self._exact is None:
+            return None
+        entry_point = next(each for each in self._exact.entry_points() if each.name == name)
+        inputs, _ = self()[name]
+        ctx = EagerExecutionContext(self._exact.weights)
+        given = [
+            ctx.constant(inputs[argument.name].astype(argument.spec.dtype.numpy)) for argument in entry_point.arguments
+        ]
+        return {result: tensor.numpy() for result, tensor in entry_point(ctx, *given).items()}
+
+
+def check_devices(
+    bundle: Bundle, references: References, dtype: str, devices: Sequence[str], multiplications: int
+) -> list[dict[str, Any]]:
+    """Runs every entry point on devices and compares with the eager context.
+
+    Returns:
+        For the report: figures per device, entry point and result; or why a device was skipped.
+
+    Raises:
+        VerificationError: a result disagrees; names device, entry point and result.
+    """
+    rows: list[dict[str, Any]] = []
+    for device in devices:
+        present, reason = available(device)
+        if not present:
+            rows.append({"device": device, "skipped": reason})
+        elif device == "vmvx" and multiplications > _SLOW_DEVICE_LIMIT:
+            rows.append({"device": device, "skipped": "vmvx interprets; this model would take it minutes"})
+        else:
+            rows += _check_device(bundle, references, dtype, device)
+    return rows
+
+
+def _check_device(bundle: Bundle, references: References, dtype: str, device: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    with bundle.session(device) as session:
+        side = DeviceSide(bundle, session)
+        for name, (inputs, expected) in references().items():
+            try:
+                rows += compared(device, name, side.run(name, inputs), expected, dtype, references.exact)
+            except VerificationError as error:
+                raise _located(error, references, name, side.runner(references.weights), dtype) from None
+    return rows
+
+
+def check_interpreter(
+    entry_points: Sequence[EntryPoint], references: References, weights: WeightSource, dtype: str, staging: Path
+) -> list[dict[str, Any]]:
+    """Runs every entry point in StableHLO's reference interpreter and compares with the eager context."""
+    rows: list[dict[str, Any]] = []
+    text = staging / "interpreter.mlir"
+    for entry_point in entry_points:
+        with text.open("w") as file:
+            lowered = lower_module([entry_point], file.write, ArgumentParameters())
+        inputs, expected = references()[entry_point.name]
+        parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]
+        found = dict(zip(expected, interpret(text, [*inputs.values(), *parameters]), strict=True))
+        try:
+            rows += compared("interpreter", entry_point.name, found, expected, dtype)
+        except VerificationError as error:
+            raise _located(error, references, entry_point.name, InterpreterRunner(weights), dtype) from None
+    text.unlink()
+    return rows
+
+
+def _located(
+    error: VerificationError, references: References, name: str, runner: Runner, dtype: str
+) -> VerificationError:
+    """The error, and where the first tensor inside departs."""
+    say("looking for the first divergence ...")
+    inputs, _ = references()[name]
+    reference = EagerReference(references.entry_points[name], references.weights)
+    try:
+        found = locate(references.lowered[name], inputs, runner, reference, TOLERANCE[dtype]).divergence()
+    except TapelineError as refused:
+        found = f"the first divergence could not be looked for: {refused}"
+    return VerificationError(f"{error}; {found or _NOTHING_FOUND}")
+
+
+def compared(
+    device: str,
+    entry_point: str,
+    found: Arrays,
+    expected: Arrays,
+    dtype: str,
+    exact: Callable[[str], Arrays | None] = lambda name: None,
+) -> list[dict[str, Any]]:
+    """Compares results by name.
+
+    Whole numbers must be the same. Two 16-bit computations may differ by more than the tolerance and be right: what
+    normalises a small vector makes its rounding errors large. So where they do, both are compared with f32.
+
+    Args:
+        device: for the report.
+        entry_point: its name.
+        found: the device's results.
+        expected: the eager context's.
+        dtype: of the model: a key of ``TOLERANCE``.
+        exact: gives an entry point's results in f32, or None; asked where results differ by more than the tolerance.
+
+    Raises:
+        VerificationError: one disagrees.
+    """
+    rows = []
+    truth: Arrays | None = None
+    for name in expected:
+        reference = wanted(name, found, expected)
+        tolerance = TOLERANCE[dtype] if as_dtype(reference.dtype).is_floating else 0.0
+        figures = agreement(found[name], reference)
+        row = {"device": device, "entry_point": entry_point, "result": name, **figures.as_json()}
+        rows.append(row)
+        if figures.within(tolerance):
+            continue
+        if tolerance:
+            truth = truth or exact(entry_point)
+        beside = ""
+        if truth is not None:
+            mine, eager = agreement(found[name], truth[name]), agreement(reference, truth[name])
+            row["to_f32"], row["eager_to_f32"] = mine.as_json(), eager.as_json()
+            if mine.as_near(eager):
+                continue
+            beside = f", NMSE to f32 {mine.nmse:.3g}, where the eager context's is {eager.nmse:.3g}"
+        raise VerificationError(
+            f"device {device}, entry point {entry_point!r}, result {name!r} disagrees with the eager context: "
+            f"largest error {figures.max_abs:.3g} ({figures.max_rel:.3g} of the largest value; "
+            f"{tolerance:.0e} is allowed for {dtype}), cosine {figures.cosine:.6f}{beside}: the bundle was not "
+            f"written"
+        )
+    return rows
+
+
+def devices_of(targets: Sequence[str]) -> list[str]:
+    """One device per target that a check should run on."""
+    seen: dict[str, str] = {}
+    for device in DEVICES:
+        target = target_of_device(device)
+        if target in targets:
+            seen.setdefault(target, device)
+    return list(seen.values())

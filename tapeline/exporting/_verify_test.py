@@ -1,0 +1,75 @@
+import doctest
+
+import numpy as np
+import pytest
+
+from lang_core import VerificationError
+from tapeline.comparing import _choices
+from tapeline.exporting._verify import compared
+
+_RNG = np.random.default_rng(4)
+_TRUTH = _RNG.standard_normal((3, 40))
+
+
+def _near(distance: float) -> np.ndarray:
+    return _TRUTH + distance * _RNG.standard_normal(_TRUTH.shape)
+
+
+def test_what_differs_as_rounding_does_is_as_near_to_f32_as_the_eager_context() -> None:
+    """Two computations of 16 bits, each off by 3 %: they differ by more than is allowed."""
+    asked: list[str] = []
+
+    def exact(name: str) -> dict[str, np.ndarray]:
+        asked.append(name)
+        return {"a": _TRUTH, "b": _TRUTH}
+
+    found, expected = {"a": _near(0.03), "b": _near(0.03)}, {"a": _near(0.03), "b": _near(0.03)}
+    rows = compared("vmvx", "decode", found, expected, "bf16", exact)
+    assert asked == ["decode"]
+    for row in rows:
+        assert row["max_rel"] > 0.03
+        assert row["to_f32"]["nmse"] == pytest.approx(row["eager_to_f32"]["nmse"], rel=0.5)
+
+
+def test_what_is_further_from_f32_disagrees() -> None:
+    message = (
+        r"result 'a' disagrees .*3e-02 is allowed for bf16\), cosine 0.99\d+, NMSE to f32 0.0\d+, where the eager "
+    )
+    with pytest.raises(VerificationError, match=message):
+        compared("vmvx", "decode", {"a": _near(0.12)}, {"a": _near(0.03)}, "bf16", lambda _: {"a": _TRUTH})
+    broken = _near(0.03)
+    broken[1, 2] = np.nan
+    with pytest.raises(VerificationError, match="result 'a' disagrees"):
+        compared("vmvx", "decode", {"a": broken}, {"a": _near(0.03)}, "bf16", lambda _: {"a": _TRUTH})
+
+
+def test_where_there_is_no_f32_the_tolerance_decides() -> None:
+    with pytest.raises(VerificationError, match=r"cosine 0.99\d+: the bundle was not written"):
+        compared("vmvx", "decode", {"a": _near(0.03)}, {"a": _near(0.03)}, "f32")
+    (row,) = compared("vmvx", "decode", {"a": _TRUTH}, {"a": _TRUTH * (1 + 1e-5)}, "f32")
+    assert "to_f32" not in row
+
+
+_REFERENCE = {"logits": np.array([[1.0, 2.0, 2.001]], np.float32), "next_ids": np.array([2], np.int32)}
+
+
+def _found(next_id: int) -> dict[str, np.ndarray]:
+    """Another rounding: the second logit is the largest."""
+    return {"logits": np.array([[1.0, 2.001, 2.0]], np.float32), "next_ids": np.array([next_id], np.int32)}
+
+
+def test_the_choice_between_near_logits_is_the_devices() -> None:
+    rows = compared("local-task", "decode", _found(1), _REFERENCE, "bf16")
+    assert [(row["result"], row["max_abs"]) for row in rows[1:]] == [("next_ids", 0)]
+
+
+@pytest.mark.parametrize("next_id", [0, 2, -1])
+def test_an_id_that_the_devices_own_logits_do_not_say_is_refused(next_id: int) -> None:
+    with pytest.raises(
+        VerificationError, match=r"entry point 'decode', result 'next_ids' disagrees.*0e\+00 is allowed"
+    ):
+        compared("local-task", "decode", _found(next_id), _REFERENCE, "bf16")
+
+
+def test_doctests() -> None:
+    assert doctest.testmod(_choices).failed == 0

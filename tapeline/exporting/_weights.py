@@ -1,0 +1,87 @@
+"""The weights of an export: in an archive, or in the module's text."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from compile_hlo import LoweredModule
+from compile_hlo.emit import ExternalParameters, Form, InlineParameters
+from lang_core import CheckpointError, TensorSpec, WeightSource
+from run_iree.archive import (
+    ArchiveEntry,
+    ArchiveLayout,
+    Journal,
+    NonFinite,
+    Pieces,
+    WrittenArchive,
+    archive_layout,
+    partial_name,
+    write_archive,
+)
+from tapeline.bundle import ARCHIVE, SCOPE
+from tapeline.cli import ByteProgress, say
+
+_JOURNAL: Final = "weights.journal"
+
+# What a killed export may leave of an archive.
+UNFINISHED: Final = (ARCHIVE, partial_name(ARCHIVE), _JOURNAL)
+
+
+def archive_entries(lowered: LoweredModule) -> list[ArchiveEntry]:
+    """What the archive is to hold."""
+    return [ArchiveEntry(path, path, spec) for path, spec in lowered.parameters().items()]
+
+
+def layout_of(lowered: LoweredModule) -> ArchiveLayout:
+    """How the archive will be laid out."""
+    return archive_layout(archive_entries(lowered))
+
+
+def form_of(weights: str, source: WeightSource | None, nonfinite: dict[str, Any]) -> Form:
+    """How parameters come into the module.
+
+    Args:
+        weights: the flag's value.
+        source: the checkpoint.
+        nonfinite: takes the NaNs and infinities of each parameter that becomes text.
+    """
+    if weights != "inline":
+        return ExternalParameters(SCOPE)
+    if source is None:
+        raise CheckpointError("--weights=inline needs the checkpoint's weights")
+    pieces = Pieces(source)
+
+    def read(path: str, spec: TensorSpec) -> Iterator[np.ndarray]:
+        nan = inf = 0
+        for piece, found in pieces.read(ArchiveEntry(path, path, spec)):
+            nan, inf = nan + found.nan, inf + found.inf
+            yield piece
+        if nan or inf:
+            nonfinite[path] = NonFinite(nan, inf)._asdict()
+
+    return InlineParameters(read)
+
+
+def write_weights(
+    lowered: LoweredModule, source: WeightSource, staging: Path, key: str, chunk_bytes: int
+) -> WrittenArchive:
+    """Writes the archive, or goes on where a killed export was with one of the same key."""
+    journal = Journal(staging / _JOURNAL, key)
+    with ByteProgress("weights") as progress:
+        return write_archive(
+            staging / ARCHIVE,
+            archive_entries(lowered),
+            source,
+            chunk_bytes=chunk_bytes,
+            progress=progress,
+            journal=journal,
+        )
+
+
+def warn(nonfinite: Mapping[str, Mapping[str, int]], weights: WeightSource) -> None:
+    """Tells of parameters with NaNs or infinities."""
+    for name, found in nonfinite.items():
+        counts = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
+        say(f"warning: parameter {name} in {weights.origin(name)} has {counts}: kept exactly as stored")

@@ -1,0 +1,34 @@
+"""``--graph``: a module's graph with repeated blocks collapsed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tapeline.bundle import MODULE, EntryPointConfig
+from tapeline.outline import FORMATS, Outline, read_outline
+
+GRAPH_FORMATS: Final = tuple(FORMATS)
+
+
+def graph_text(directory: Path, entry_points: Sequence[EntryPointConfig], form: str) -> str:
+    """The graph of a bundle's module.
+
+    Raises:
+        InputError: module.mlir is missing or damaged.
+    """
+    return FORMATS[form](_outline(directory, entry_points))
+
+
+def write_graphs(directory: Path, entry_points: Sequence[EntryPointConfig], forms: Sequence[str]) -> None:
+    """Writes ``graph.<form>`` into a bundle's directory, in each form."""
+    if forms:
+        outline = _outline(directory, entry_points)
+        for form in forms:
+            (directory / f"graph.{form}").write_text(FORMATS[form](outline))
+
+
+def _outline(directory: Path, entry_points: Sequence[EntryPointConfig]) -> Outline:
+    names = {
+        each.name: ([arg.name for arg in each.args], [result.name for result in each.results]) for each in entry_points
+    }
+    return read_outline(directory / MODULE, names)

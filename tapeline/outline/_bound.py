@@ -1,0 +1,58 @@
+"""Keeps an outline small enough to be looked at, whatever the module."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Final
+
+from tapeline.outline._outline import Box, Edge, FunctionOutline, Item, Outline, Repeat, boxes_of
+
+MAX_FUNCTIONS: Final = 64
+MAX_BOXES: Final = 400
+_MIN_BOXES: Final = 16
+
+
+def bounded(outline: Outline) -> Outline:
+    """Leaves out kernels, the last ones first, and merges neighbours where boxes are too many."""
+    kept = outline.functions[:MAX_FUNCTIONS]
+    limit = max(_MIN_BOXES, MAX_BOXES // max(len(kept), 1))
+    return Outline([_bounded(each, limit) for each in kept], outline.omitted + len(outline.functions) - len(kept))
+
+
+def _bounded(function: FunctionOutline, limit: int) -> FunctionOutline:
+    if sum(1 for _ in boxes_of(function.items)) <= limit:
+        return function
+    step = -(-len(function.items) // limit)
+    groups = [function.items[i : i + step] for i in range(0, len(function.items), step)]
+    stands_for: dict[int, int] = {}
+    items: list[Item] = []
+    for group in groups:
+        first = next(boxes_of(group)).id
+        stands_for.update((box.id, first) for box in boxes_of(group))
+        items.append(_merged(first, group))
+    edges = [
+        replace(edge, source=stands_for.get(edge.source, edge.source), target=stands_for.get(edge.target, edge.target))
+        for edge in function.edges
+    ]
+    outer = dict.fromkeys(Edge(e.source, e.target, e.type, e.source > e.target) for e in edges if e.source != e.target)
+    return replace(function, items=items, edges=list(outer))
+
+
+def _merged(id: int, group: Sequence[Item]) -> Box:
+    found: dict[str, int] = {}
+    parameters: dict[str, str] = {}
+    _count(group, 1, found, parameters)
+    paths = [box.path.split(".") for box in boxes_of(group)]
+    common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
+    path = ".".join(common if all(each == common for each in paths) else [*common, "*"])
+    return Box(id, path, None, found, dict(list(parameters.items())[:_MIN_BOXES]))
+
+
+def _count(items: Sequence[Item], times: int, found: dict[str, int], parameters: dict[str, str]) -> None:
+    for item in items:
+        if isinstance(item, Repeat):
+            _count(item.items, times * item.count, found, parameters)
+            continue
+        parameters.update(item.parameters)
+        for name, count in item.operations.items():
+            found[name] = found.get(name, 0) + times * count

@@ -1,0 +1,80 @@
+"""What is written on boxes and ports."""
+
+from typing import Final
+
+from tapeline.outline._outline import Box, FunctionOutline, Port
+
+_MAX_OPERATIONS: Final = 3
+_MAX_TYPES: Final = 3
+_TIMES: Final = "\N{MULTIPLICATION SIGN}"
+_ARROW: Final = "\N{RIGHTWARDS ARROW}"
+# Ops that move elements about; others say more of what a box does.
+_MOVES: Final = frozenset({"reshape", "broadcast_in_dim", "transpose", "convert", "slice", "optimization_barrier"})
+
+
+def box_lines(box: Box, prefix: str, made: list[str]) -> list[str]:
+    """Title, ops, weights and results.
+
+    Args:
+        box: what is to be described.
+        prefix: the path of the block that the box is in.
+        made: types of the results that others use.
+    """
+    lines = [box_title(box, prefix)]
+    if box.calls is None:
+        lines.append(operations_text(box.operations))
+    if box.parameters:
+        kinds = list(box.parameters.values())
+        lines.append(f"weights {_some(kinds)}" if len(kinds) > 1 else f"weight {kinds[0]}")
+    if made:
+        lines.append(f"{_ARROW} {_some(made)}")
+    return lines
+
+
+def box_title(box: Box, prefix: str) -> str:
+    """The path, inside of its block without the block's."""
+    if not box.path:
+        return "(root)"
+    inside = prefix and box.path.startswith(f"{prefix}.")
+    return box.path[len(prefix) + 1 :] if inside else box.path
+
+
+def times(count: int) -> str:
+    """How often."""
+    return f"{_TIMES}{count}"
+
+
+def operations_text(operations: dict[str, int]) -> str:
+    """The ops that occur most, moves of elements last."""
+    order = sorted(operations.items(), key=lambda each: (each[0] in _MOVES, -each[1]))
+    shown = [name if count == 1 else f"{name} {times(count)}" for name, count in order[:_MAX_OPERATIONS]]
+    rest = sum(count for _, count in order[_MAX_OPERATIONS:])
+    return ", ".join([*shown, f"{rest} more"] if rest else shown)
+
+
+def port_lines(port: Port) -> list[str]:
+    """Name, how many, and type."""
+    return [f"{port.name} {times(port.count)}" if port.count > 1 else port.name, port.type]
+
+
+def function_title(function: FunctionOutline) -> str:
+    """Name, and what there is to know of the whole."""
+    calls = "" if function.kind == "entry_point" else f", called {times(function.call_sites)}"
+    return f"{function.name} ({function.operations} ops{calls})"
+
+
+def prefix_of(function: FunctionOutline) -> str:
+    """The path of the block that a kernel is."""
+    if function.kind != "kernel":
+        return ""
+    first = next((each.path for each in function.items if isinstance(each, Box)), "")
+    name = function.name.removeprefix("block.")
+    while name and not (first == name or first.startswith(f"{name}.")):
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _some(kinds: list[str]) -> str:
+    distinct = list(dict.fromkeys(kinds))
+    shown = [kind if (n := kinds.count(kind)) == 1 else f"{kind} {times(n)}" for kind in distinct[:_MAX_TYPES]]
+    return ", ".join([*shown, "..."] if len(distinct) > _MAX_TYPES else shown)

@@ -1,0 +1,72 @@
+"""``--input NAME=FILE.npy`` for tools:run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from lang_core import InputError, bf16, near_names
+from tapeline import cli
+from tapeline.bundle import ArgumentConfig, EntryPointConfig
+
+
+def read_inputs(entry_point: EntryPointConfig, pairs: Sequence[str]) -> list[np.ndarray | int]:
+    """Reads an entry point's arguments, in its order.
+
+    Raises:
+        InputError: a pair is malformed, names no argument or one twice, one is missing, or an array does not fit.
+    """
+    files: dict[str, Path] = {}
+    known = [argument.name for argument in entry_point.args]
+    for pair in pairs:
+        name, equals, file = pair.partition("=")
+        if not equals or not file:
+            raise InputError(f"--input={pair}: wanted NAME=FILE.npy; the arguments are {', '.join(known)}")
+        if name not in known:
+            raise InputError(f"--input={pair}: {entry_point.name!r} has no argument {name!r}{near_names(name, known)}")
+        if name in files:
+            raise InputError(f"--input={pair}: {name!r} is given twice")
+        files[name] = cli.user_path(file)
+    missing = [name for name in known if name not in files]
+    if missing:
+        raise InputError(f"entry point {entry_point.name!r}: --input is missing for {', '.join(missing)}")
+    return [_argument(argument.name, argument, files[argument.name]) for argument in entry_point.args]
+
+
+def _argument(name: str, argument: ArgumentConfig, path: Path) -> np.ndarray | int:
+    spec, kind = argument.spec, argument.kind
+    array = _read(path)
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2 and spec.dtype is bf16:
+        array = array.view(bf16.numpy)  # NumPy's files have no name for bfloat16
+    if array.shape != spec.shape or array.dtype != spec.dtype.numpy:
+        raise InputError(f"--input={name}={path}: found {array.dtype}{list(array.shape)}, {name!r} is {spec!r}")
+    return int(array) if kind == "scalar" else array
+
+
+def _read(path: Path) -> np.ndarray:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except (OSError, ValueError, EOFError, MemoryError) as error:  # memory: a header that lies about the size
+        raise InputError(f"{path}: no .npy file: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path}: an archive of arrays; wanted a single .npy array")
+    return array
+
+
+def write_results(directory: Path, results: dict[str, np.ndarray]) -> list[Path]:
+    """Writes each result as ``<name>.npy``.
+
+    Raises:
+        InputError: the directory cannot be written.
+    """
+    paths = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, array in results.items():
+            paths.append(directory / f"{name}.npy")
+            np.save(paths[-1], array)
+    except OSError as error:
+        raise InputError(f"--output_dir {directory}: cannot be written: {error.strerror}") from None
+    return paths

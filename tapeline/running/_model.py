@@ -1,0 +1,233 @@
+"""A bundle's prefill and decode on a device, as generation wants a model."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from lang_core import InputError
+from run_iree import DeviceTensor, Session
+from tapeline.bundle import Bundle
+from tapeline.running._arrays import read_inputs
+from tapeline.running._predictions import LOGITS, Row, Rows, Single, single
+from transformer_core.generation import NEXT_IDS
+
+# The entry point of a model whose decoder attends to an encoder's states (Whisper).
+ENCODE: Final = "encode"
+Given = Sequence[np.ndarray | int]
+
+_TOKENS: Final = "token_ids"
+_SCALARS: Final = ("position", "last")
+
+
+def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> Given:
+    """What a bundle's encoder takes, from ``--input NAME=FILE.npy``; nothing of a bundle that has none.
+
+    Raises:
+        InputError: something is given and there is no encoder, or what is given is not what it takes.
+    """
+    present = [each.name for each in bundle.config.entry_points]
+    if ENCODE in present:
+        return read_inputs(bundle.entry_point(ENCODE), pairs)
+    if pairs:
+        raise InputError(
+            f"--input={pairs[0]}: {bundle.path} has the entry points {', '.join(present)}, and no {ENCODE} that would "
+            "take it: leave it out"
+        )
+    return ()
+
+
+def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor, ...]:
+    """What prefill and decode take of an encoder's results; nothing in a bundle of a decoder alone.
+
+    Raises:
+        InputError: the bundle has no encoder, and they want its results.
+    """
+    prefill = bundle.entry_point("prefill")
+    wanted = [each.name for each in prefill.args if not each.donated and each.name not in (_TOKENS, *_SCALARS)]
+    if not wanted:
+        return ()
+    if ENCODE not in [each.name for each in bundle.config.entry_points]:
+        raise InputError(
+            f"{bundle.path}: prefill takes {wanted[0]!r}, which {ENCODE} gives, and there is no {ENCODE}: export with "
+            f"--entry_points={ENCODE},prefill,decode"
+        )
+    results = [each.name for each in bundle.entry_point(ENCODE).results]
+    made = dict(zip(results, session.function(ENCODE)(*given), strict=True))
+    return tuple(made[name] for name in wanted)
+
+
+class _Called:
+    """An entry point that takes tokens.
+
+    Attributes:
+        updating: calls it.
+        rows: how many predictions it makes.
+        next_ids: the place of that result; None in bundles of before there was one.
+        token_bytes: of arrays that say tokens and their places.
+    """
+
+    def __init__(self, bundle: Bundle, session: Session, name: str) -> None:
+        point = bundle.entry_point(name)
+        self.updating: Final = session.updating(name, LOGITS + 1)
+        self.rows: Final = math.prod(point.results[LOGITS].shape[:-1])
+        self.next_ids: Final = len(point.results) - 1 if point.results[-1].name == NEXT_IDS else None
+        said = [each for each in point.args if each.name in (_TOKENS, *_SCALARS) and each.kind == "tensor"]
+        self.token_bytes: Final = sum(each.spec.nbytes for each in said)
+
+
+class _Cached:
+    """Holds the caches on the device and hands them from call to call; they are donated, so nothing is copied.
+
+    Attributes:
+        batch: B.
+        chunk: tokens per call of prefill.
+        capacity: positions in the caches.
+        recurrent: whether some layer has a state in place of a cache.
+        vocabulary: V.
+        cache_specs: of the caches and states, by name.
+        token_bytes: that were moved so far to say tokens and their places: ids in, ids out.
+    """
+
+    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
+        """Makes empty caches; runs the encoder, where there is one.
+
+        Raises:
+            InputError: the bundle lacks prefill or decode.
+        """
+        present = [each.name for each in bundle.config.entry_points]
+        if not {"prefill", "decode"} <= set(present):
+            raise InputError(
+                f"{bundle.path} has the entry points {', '.join(present)}; generation needs prefill and decode: export "
+                f"with --entry_points=prefill,decode"
+            )
+        prefill = bundle.entry_point("prefill")
+        caches = {argument.name: argument.spec for argument in prefill.args if argument.donated}
+        self.batch, self.chunk = prefill.args[0].spec.shape
+        self.capacity = bundle.config.model["max_sequence"]
+        self.recurrent = any(name.endswith("_state") for name in caches)
+        self.vocabulary = prefill.results[0].shape[-1]
+        self.cache_specs: Final = caches
+        self._session = session
+        self.token_bytes = 0
+        self._prefill = _Called(bundle, session, "prefill")
+        self._decode = _Called(bundle, session, "decode")
+        self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
+        self._seen = _seen(bundle, session, given)
+
+    def read_cache(self, name: str) -> np.ndarray:
+        """A copy of what a cache or state holds."""
+        return self._caches.numpy(list(self.cache_specs).index(name))
+
+    def write_caches(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Puts other caches or states in the place of these."""
+        given = ((i, name) for i, name in enumerate(self.cache_specs) if name in arrays)
+        self._caches.replace({i: self._session.upload(arrays[name]) for i, name in given})
+
+    def _run(self, called: "_Called", *given: np.ndarray | int) -> Rows:
+        """What comes next, of B sequences; what is given are ids of tokens, and places."""
+        results = called.updating(self._caches, *given, *self._seen)
+        self.token_bytes += called.token_bytes
+        return Rows(results, called.rows, called.next_ids, self._read)
+
+    def _read(self, nbytes: int) -> None:
+        """Ids were read."""
+        self.token_bytes += nbytes
+
+
+def has_row_positions(bundle: Bundle) -> bool:
+    """Whether each sequence of a batch has a position of its own."""
+    arguments = [argument for each in bundle.config.entry_points for argument in each.args]
+    return any(argument.name == "position" and argument.kind == "tensor" for argument in arguments)
+
+
+class BundleModel(_Cached):
+    """A bundle for one sequence."""
+
+    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
+        """Makes empty caches.
+
+        Args:
+            bundle: the bundle.
+            session: on a device.
+            given: the arguments of its encoder, from ``encoder_inputs``.
+
+        Raises:
+            InputError: the bundle lacks prefill or decode, or is for several sequences at once.
+        """
+        super().__init__(bundle, session, given)
+        if has_row_positions(bundle):
+            raise InputError(
+                f"{bundle.path} was exported with --positions=per_row, and here a bundle with one position is wanted: "
+                f"export without"
+            )
+        if self.batch != 1:
+            raise InputError(
+                f"{bundle.path} was exported with --batch={self.batch}: generation takes one sequence, or several from "
+                f"a bundle with --positions=per_row: export with one of these"
+            )
+
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Row:
+        """Appends tokens i32 [1, chunk]; what comes after row ``last``."""
+        return self._run(self._prefill, token_ids, position, last)[0]
+
+    def decode(self, token_id: int, position: int) -> Single:
+        """Appends a token; what comes after it."""
+        called = self._decode
+        results = called.updating(self._caches, token_id, position, *self._seen)
+        self.token_bytes += called.token_bytes
+        return single(results, called.next_ids, self._read)
+
+
+class ScoringBundle(BundleModel):
+    """A bundle for one sequence that can verify drafts.
+
+    Attributes:
+        score_tokens: tokens per call of score.
+    """
+
+    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
+        """Makes empty caches; arguments as of ``BundleModel``.
+
+        Raises:
+            InputError: as for ``BundleModel``, or the bundle lacks score.
+        """
+        super().__init__(bundle, session, given)
+        present = [each.name for each in bundle.config.entry_points]
+        if "score" not in present:
+            raise InputError(
+                f"{bundle.path} has the entry points {', '.join(present)}; speculation needs score, which verifies "
+                f"drafts: export with --entry_points=prefill,decode,score --score_tokens=8"
+            )
+        self.score_tokens = bundle.entry_point("score").args[0].spec.shape[1]
+        self._score = _Called(bundle, session, "score")
+
+    def score(self, token_ids: np.ndarray, position: int, last: int) -> Rows:
+        """Appends rows 0 to ``last`` of tokens i32 [1, T']; what comes after every row."""
+        return self._run(self._score, token_ids, position, last)
+
+
+class BundleBatch(_Cached):
+    """A bundle for several sequences of different lengths."""
+
+    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
+        """Makes empty caches; arguments as of ``BundleModel``.
+
+        Raises:
+            InputError: the bundle lacks prefill or decode, or its sequences share one position.
+        """
+        super().__init__(bundle, session, given)
+        if not has_row_positions(bundle):
+            raise InputError(
+                f"{bundle.path} takes one position for all its sequences: export with --positions=per_row, and --batch "
+                f"for as many prompts as there may be"
+            )
+
+    def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> Rows:
+        """Appends rows 0 to ``last`` of tokens i32 [B, chunk]; what comes after rows ``last``."""
+        return self._run(self._prefill, token_ids, position, last)
+
+    def decode(self, token_ids: np.ndarray, position: np.ndarray) -> Rows:
+        """Appends a token i32 [B] to each sequence; what comes after."""
+        return self._run(self._decode, token_ids[:, None], position)

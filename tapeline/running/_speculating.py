@@ -1,0 +1,113 @@
+"""What ``--speculate``, ``--draft`` and ``--draft_tokens`` of tools:generate ask for. docs/speculation.md."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from lang_core import InputError
+from tapeline.bundle import Bundle, sha256_of
+from tapeline.running._model import ENCODE, BundleModel, ScoringBundle
+from tapeline.running._prompt_memory import BundlePromptMemory, is_whole
+from tapeline.text import TOKENIZER_FILES
+from transformer_core.generation import DraftModel, PromptLookup, Speculation
+
+Speculating = Callable[[ScoringBundle], Speculation]
+"""Begins an answer."""
+
+_LOOKUP: Final = "prompt_lookup"
+_TOKENIZER: Final = TOKENIZER_FILES[0]
+
+
+@contextmanager
+def speculating(
+    bundle: Bundle, device: str, speculate: str | None, draft: Path | None, most: int | None
+) -> Iterator[Speculating | None]:
+    """What makes the speculation of each answer; None where none is asked for.
+
+    Args:
+        bundle: what is generated with.
+        device: where, also for the draft.
+        speculate: ``prompt_lookup`` or ``prompt_lookup:N``.
+        draft: the bundle that drafts.
+        most: how many tokens a draft has at most.
+
+    Raises:
+        InputError: the flags contradict each other, the bundle cannot verify drafts, or the draft does not go with it.
+    """
+    if speculate is None and draft is None:
+        if most is not None:
+            raise InputError(f"--draft_tokens={most} goes with --speculate or --draft")
+        yield None
+        return
+    _check_lengths(bundle)
+    if draft is None:
+        longest = _longest(speculate or "")
+        yield lambda model: Speculation(model, PromptLookup(longest), most)
+        return
+    if speculate is not None:
+        raise InputError(f"--speculate={speculate} and --draft={draft} are two ways to get drafts: give one of them")
+    drafting = Bundle(draft)
+    _check_draft(bundle, drafting)
+    with drafting.session(device) as session:
+        drafter = BundleModel(drafting, session)
+        _check_rings(drafting, drafter, most)
+        memory = BundlePromptMemory(drafter)
+        yield lambda model: Speculation(model, DraftModel(drafter, memory), most)
+
+
+def _longest(speculate: str) -> int:
+    name, colon, number = speculate.partition(":")
+    if name != _LOOKUP or (colon and not (number.isdecimal() and int(number) > 0)):
+        raise InputError(
+            f"--speculate={speculate}: expected {_LOOKUP}, or {_LOOKUP}:N to look for the last N tokens, 1 or more"
+        )
+    return int(number) if colon else 3
+
+
+def _check_lengths(bundle: Bundle) -> None:
+    """Refuses RoPE whose frequencies depend on the length: T' tokens at once are not T' tokens one by one then."""
+    model = bundle.config.model
+    for rope in (model.get("rope"), model.get("local_rope")):
+        scaling: dict[str, Any] = (rope or {}).get("scaling", {})
+        changes = scaling.get("type") == "dynamic" or scaling.get("short_factors") != scaling.get("long_factors")
+        length = scaling.get("trained", scaling.get("original_length", 0))
+        if changes and model["max_sequence"] > length:
+            raise InputError(
+                f"{bundle.path}: beyond {length} tokens the model's RoPE ({scaling['type']}) depends on how many there "
+                f"are, and a draft that is verified at once would not get the keys that its tokens get one by one: "
+                f"export with --max_sequence={length} or less, or generate without speculation"
+            )
+
+
+def _check_draft(bundle: Bundle, draft: Bundle) -> None:
+    """Refuses a draft with other tokens."""
+    if ENCODE in [each.name for each in draft.config.entry_points]:
+        raise InputError(f"--draft={draft.path}: the model has an encoder, which nothing is given to: take another")
+    ours, theirs = (each.config.model["vocabulary"] for each in (bundle, draft))
+    if ours != theirs:
+        raise InputError(
+            f"--draft={draft.path}: its vocabulary has {theirs} tokens, that of {bundle.path} has {ours}: drafts need "
+            f"the same tokens; take a smaller model of the same family"
+        )
+    if _tokenizer_hash(bundle) != _tokenizer_hash(draft):
+        raise InputError(
+            f"--draft={draft.path}: its {_TOKENIZER} is not that of {bundle.path} (sha256 {_tokenizer_hash(draft)} and "
+            f"{_tokenizer_hash(bundle)}): drafts need the same tokens; take a smaller model of the same family"
+        )
+
+
+def _tokenizer_hash(bundle: Bundle) -> str | None:
+    """None where there is no tokenizer."""
+    path = bundle.path / _TOKENIZER
+    return sha256_of(path) if path.is_file() else None
+
+
+def _check_rings(bundle: Bundle, model: BundleModel, most: int | None) -> None:
+    """A ring cache has the entries for going back by as many tokens as prefill takes, and no further."""
+    rings = [name for name, spec in model.cache_specs.items() if not is_whole(name, spec, model.capacity)]
+    if rings and most is not None and most > model.chunk:
+        raise InputError(
+            f"--draft_tokens={most}: {bundle.path} has ring caches, and takes back {model.chunk} tokens at most: ask "
+            f"for fewer, or export it with --window_caches=whole"
+        )

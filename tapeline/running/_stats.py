@@ -1,0 +1,75 @@
+"""What a generation cost."""
+
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from run_iree import Counters, target_of_device
+from tapeline.bundle import Bundle
+from tapeline.running._prompt_memory import BundlePromptMemory
+from transformer_core.generation import Speculation
+
+
+@dataclass(slots=True)
+class GenerationStats:
+    """Times are seconds since the start of the generation, which is when the session was open.
+
+    Attributes:
+        prompt_tokens: how many, of all prompts.
+        token_times: when each new token was there.
+        bytes_copied: between host and device (and copies that guard an argument), but for tokens, at each of those
+            times.
+        token_bytes: the ids of tokens that went to the device and came from it, and their places, at each of those
+            times.
+        calls: how many there were of entry points, at each of those times.
+    """
+
+    prompt_tokens: int
+    started: float = field(default_factory=time.perf_counter)
+    token_times: list[float] = field(default_factory=list)
+    bytes_copied: list[int] = field(default_factory=list)
+    token_bytes: list[int] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+
+    def token(self, counters: Counters, token_bytes: int) -> None:
+        """A new token is there, after so many bytes of tokens."""
+        self.token_times.append(time.perf_counter() - self.started)
+        self.bytes_copied.append(counters.bytes_copied - token_bytes)
+        self.token_bytes.append(token_bytes)
+        self.calls.append(counters.calls)
+
+    def as_json(
+        self, load_seconds: float, device: str, memory: BundlePromptMemory | None, speculation: Speculation | None
+    ) -> dict[str, Any]:
+        """For ``--stats``; what the prompt found in the caches, and what became of drafts, are the last answer's."""
+        reused = 0 if memory is None else memory.reused
+        first, last = self.token_times[0], self.token_times[-1]
+        tokens, steps = len(self.token_times) - 1, self.calls[-1] - self.calls[0]
+        return {
+            "device": device,
+            "prompt_tokens": self.prompt_tokens,
+            "prompt_tokens_reused": reused,
+            "new_tokens": len(self.token_times),
+            "load_seconds": load_seconds,
+            "time_to_first_token_seconds": first,
+            "prompt_tokens_per_second": (self.prompt_tokens - reused) / first if first else None,
+            "decode_tokens_per_second": tokens / (last - first) if tokens and last > first else None,
+            "bytes_copied_per_step": _per_step(self.bytes_copied, steps),
+            "token_bytes_per_step": _per_step(self.token_bytes, steps),
+            "tokens_per_call": tokens / steps if steps else None,
+            "drafted": 0 if speculation is None else speculation.drafted,
+            "accepted": 0 if speculation is None else speculation.accepted,
+            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }
+
+
+def _per_step(totals: Sequence[int], steps: int) -> float:
+    return (totals[-1] - totals[0]) / steps if steps else 0.0
+
+
+def dispatches(bundle: Bundle, device: str) -> dict[str, int]:
+    """How many kernels a call of each entry point runs on a device, as the export counted them."""
+    schedule = bundle.config.targets.get(target_of_device(device), {}).get("schedule", {})
+    return {name: counts["dispatches"] for name, counts in schedule.items()}

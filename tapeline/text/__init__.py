@@ -1,0 +1,38 @@
+"""Text to token ids and back, for the command-line tools."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tapeline.text._gguf_bpe import UnreadTokenizerError
+from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
+from tapeline.text._ids import IdStream, parse_token_ids
+from tapeline.text._stream import TextStream
+from tapeline.text._tokenizer import TOKENIZER_FILES, Tokenizer, find_tokenizer
+
+if TYPE_CHECKING:
+    from tapeline.text._chat import Chat
+    from tapeline.text._chat_template import ChatTemplate, Message
+
+__all__ = [
+    "TOKENIZER_FILES",
+    "Chat",
+    "ChatTemplate",
+    "IdStream",
+    "Message",
+    "TextStream",
+    "Tokenizer",
+    "UnreadTokenizerError",
+    "find_tokenizer",
+    "gguf_tokenizer",
+    "parse_token_ids",
+    "write_gguf_tokenizer",
+]
+
+_OF_CHATS = {"Chat": "_chat", "ChatTemplate": "_chat_template", "Message": "_chat_template"}
+
+
+def __getattr__(name: str) -> Any:
+    """What conversations take when it is first asked for: templates are slow to import, and most prompts need none."""
+    if name in _OF_CHATS:
+        return getattr(importlib.import_module(f"{__name__}.{_OF_CHATS[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

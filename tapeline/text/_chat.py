@@ -1,0 +1,63 @@
+"""A conversation with a model: what was said, as the ids that the model continues."""
+
+from pathlib import Path
+from typing import Final
+
+from lang_core import InputError
+from tapeline.text._chat_template import ChatTemplate, Message
+from tapeline.text._tokenizer import Tokenizer
+
+
+class Chat:
+    """A conversation that grows turn by turn.
+
+    Args:
+        template: of the model.
+        tokenizer: of the model.
+        system: what the model is told before everything else; nothing where None.
+    """
+
+    def __init__(self, template: ChatTemplate, tokenizer: Tokenizer, system: str | None = None) -> None:
+        self._template: Final = template
+        self._tokenizer: Final = tokenizer
+        self._messages: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+
+    @classmethod
+    def of(cls, directory: Path, tokenizer: Tokenizer | None, system: str | None = None) -> "Chat":
+        """A new conversation with the model of a directory or a bundle.
+
+        Raises:
+            InputError: there is no tokenizer, no chat template, or one that is damaged.
+        """
+        if tokenizer is None:
+            raise InputError(f"--chat: {directory} has no tokenizer: text cannot become ids; export it with one")
+        return cls(ChatTemplate.find(directory), tokenizer, system)
+
+    def ask(self, text: str, model_size: int) -> list[int]:
+        """The ids of all that was said, with the user's next turn and the beginning of the answer.
+
+        Args:
+            text: the user's turn.
+            model_size: the model's vocabulary V.
+
+        Raises:
+            InputError: the template refuses the messages, or the text gives ids that the model does not have.
+        """
+        self._messages.append({"role": "user", "content": text})
+        rendered = self._template.render(self._messages)
+        return self._tokenizer.encode(rendered, model_size, special_tokens=False)  # the template writes them
+
+    def answered(self, text: str) -> None:
+        """Notes the model's answer."""
+        self._messages.append({"role": "assistant", "content": text})
+
+    def end_ids(self) -> frozenset[int]:
+        """The ids with which the model ends an answer, over and above those of its configuration.
+
+        They are that of the tokenizer's ``eos_token``, and that of the special token which the template puts after an
+        answer: instruction-tuned models end a turn with it, and not every configuration says so.
+        """
+        ids = [self._tokenizer.special_id(self._template.tokens.get("eos_token", ""))]
+        after = self._template.after_answers().lstrip()
+        first = self._tokenizer.first_special(after) if after else None
+        return frozenset(one for one in (*ids, first) if one is not None)

@@ -1,0 +1,138 @@
+"""A model's chat template: messages to the text that the model continues."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+from jinja2.exceptions import SecurityError
+
+from lang_core import InputError
+from tapeline.text._template_environment import environment
+
+Message = Mapping[str, str]
+"""``role`` (system, user, assistant, ...) and ``content``."""
+
+_FILE: Final = "chat_template.jinja"
+_CONFIG: Final = "tokenizer_config.json"
+_SPECIAL: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_MARK: Final = "\ue000tapeline\ue000"  # of the private use area: in no template
+
+
+class ChatTemplate:
+    """Renders messages.
+
+    Args:
+        text: the template, in Jinja.
+        origin: where it is from, for messages.
+        tokens: what templates find under the names of special tokens, such as ``bos_token``.
+
+    Attributes:
+        tokens: as given.
+
+    Raises:
+        InputError: the text is no template.
+
+    >>> template = ChatTemplate("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", "here")
+    >>> template.render([{"role": "user", "content": "Hello"}])
+    '[user]Hello'
+    """
+
+    def __init__(self, text: str, origin: str, tokens: Mapping[str, str] | None = None) -> None:
+        self._origin: Final = origin
+        self.tokens: Final = dict(tokens or {})
+        try:
+            self._template: Final = environment().from_string(text)
+        except jinja2.TemplateSyntaxError as error:
+            raise InputError(
+                f"{origin}: line {error.lineno}: {error.message}: this is no Jinja template; copy it again from where "
+                "the model came"
+            ) from error
+
+    @classmethod
+    def find(cls, directory: Path) -> "ChatTemplate":
+        """The template of a model's directory, or a bundle: chat_template.jinja, else that of tokenizer_config.json.
+
+        Raises:
+            InputError: there is none, or a file is damaged.
+        """
+        config = _config(directory / _CONFIG)
+        tokens = {name: text for name in _SPECIAL if (text := _content(config.get(name))) is not None}
+        file = directory / _FILE
+        if file.exists():
+            try:
+                return cls(file.read_text(encoding="utf-8"), str(file), tokens)
+            except (OSError, UnicodeDecodeError) as error:
+                raise InputError(f"cannot read {file}: {error}; copy it again from where the model came") from error
+        return cls(_configured(config.get("chat_template"), directory), str(directory / _CONFIG), tokens)
+
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any) -> str:
+        """The text of a conversation.
+
+        Args:
+            messages: what was said so far.
+            add_generation_prompt: whether the beginning of the assistant's answer is to follow.
+            **more: further variables of the template's.
+
+        Raises:
+            InputError: the template refuses the messages, fails, or does what the sandbox does not allow.
+        """
+        variables = {"tools": None, "documents": None, **self.tokens, **more}
+        try:
+            return self._template.render(
+                messages=[dict(each) for each in messages], add_generation_prompt=add_generation_prompt, **variables
+            )
+        except SecurityError as error:
+            raise InputError(f"{self._origin}: the chat template is not allowed to do this: {error}") from error
+        except jinja2.UndefinedError as error:
+            raise InputError(f"{self._origin}: the chat template uses what is not there: {error}") from error
+        except jinja2.TemplateError as error:
+            raise InputError(f"{self._origin}: the chat template refuses these messages: {error}") from error
+        except Exception as error:  # a template can do anything wrong that an expression of Python can
+            raise InputError(f"{self._origin}: the chat template fails: {type(error).__name__}: {error}") from error
+
+    def after_answers(self) -> str:
+        """What the template puts after an answer, which is how the model ends one; empty where it shows none."""
+        messages = [{"role": "user", "content": "."}, {"role": "assistant", "content": _MARK}]
+        try:
+            return self.render(messages, add_generation_prompt=False).partition(_MARK)[2]
+        except InputError:
+            return ""
+
+
+def _config(path: Path) -> Mapping[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}; copy it again from where the model came") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: expected a JSON object; found {type(found).__name__}: copy it again")
+    return found
+
+
+def _content(token: object) -> str | None:
+    """A special token's text, as it stands there or as an object with ``content``."""
+    found = token.get("content") if isinstance(token, dict) else token
+    return found if isinstance(found, str) else None
+
+
+def _configured(found: object, directory: Path) -> str:
+    if isinstance(found, list):
+        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
+        if "default" not in named:
+            raise InputError(
+                f"--chat: {directory / _CONFIG} has the chat templates {', '.join(map(str, named)) or 'none'}, but no "
+                f"default: put the wanted one beside it as {_FILE}"
+            )
+        found = named["default"]
+    if found is None:
+        raise InputError(
+            f"--chat: {directory} has no chat template, neither {_FILE} nor chat_template in {_CONFIG}: put the "
+            f"model's {_FILE} there, or work without --chat"
+        )
+    if not isinstance(found, str):
+        raise InputError(f"{directory / _CONFIG}: chat_template: expected text; found {found!r:.80}: copy it again")
+    return found

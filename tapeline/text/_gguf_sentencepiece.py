@@ -1,0 +1,77 @@
+"""SentencePiece's BPE from GGUF metadata (``tokenizer.ggml.model`` llama): Llama 2, Mistral, Gemma, Phi-3."""
+
+from typing import Final
+
+from tokenizers import Tokenizer, decoders, models, normalizers
+
+from lang_core import CheckpointError
+from tapeline.text._gguf_vocabulary import PREFIX, TokenType, Vocabulary
+
+_SPACE: Final = "▁"
+_BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+
+def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokenizer, bool]:
+    """The tokenizer, and that the first token is put before texts where the file does not say otherwise.
+
+    Args:
+        vocabulary: of the file.
+        ordered: whether tokens are merged in the order of their ids and not of their scores (Gemma, whose scores do
+            not have the order of its merges).
+
+    Raises:
+        CheckpointError: scores are missing or of another number.
+    """
+    scores = vocabulary.listed("scores", float)
+    if scores is None:
+        raise CheckpointError(
+            f"{vocabulary.path}: {PREFIX}scores are missing, expected one per token: convert the model again"
+        )
+    if ordered:
+        vocabulary = _with_marked_spaces(vocabulary)
+        scores = [float(-index) for index in range(len(scores))]
+    ids = vocabulary.ids()
+    named = zip(vocabulary.tokens, vocabulary.types, strict=True)
+    marked = next((token for token, kind in named if kind is TokenType.UNKNOWN), None)
+    model = models.BPE(
+        ids,
+        _merges(vocabulary, ids, scores),
+        unk_token=vocabulary.token("unknown_token_id") or marked,
+        fuse_unk=True,
+        byte_fallback=all(token in ids for token in _BYTES),
+    )
+    tokenizer = Tokenizer(model)
+    steps = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    spaces = normalizers.Replace(" ", _SPACE)
+    if vocabulary.flag("add_space_prefix", not ordered):
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(_SPACE), spaces])
+        steps.append(decoders.Strip(" ", 1, 0))
+    else:
+        tokenizer.normalizer = spaces
+    tokenizer.decoder = decoders.Sequence(steps)
+    return tokenizer, True
+
+
+def _with_marked_spaces(vocabulary: Vocabulary) -> Vocabulary:
+    """Runs of spaces as the others have them: the converter writes them plainly."""
+    tokens = [_SPACE * len(token) if token and not token.strip(" ") else token for token in vocabulary.tokens]
+    return Vocabulary(vocabulary.path, vocabulary.fields, tokens, vocabulary.types)
+
+
+def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
+    """Every pair of tokens that makes a token, best first.
+
+    SentencePiece and llama.cpp have no list of merges: of all neighbours that make a token those are merged first whose
+    token has the highest score. That is a list of merges in the order of scores. Pairs of one token stand in the order
+    of their parts' ids; which of them comes first matters only where both are there at once.
+    """
+    plain = (TokenType.NORMAL, TokenType.UNUSED, TokenType.USER_DEFINED)
+    found: list[tuple[float, int, int, int, int, int, str, str]] = []
+    for index, token in enumerate(vocabulary.tokens):
+        if vocabulary.types[index] not in plain or ids[token] != index:
+            continue
+        for cut in range(1, len(token)):
+            left, right = token[:cut], token[cut:]
+            if left in ids and right in ids:
+                found.append((-scores[index], -len(left), -len(right), index, ids[left], ids[right], left, right))
+    return [(left, right) for *_, left, right in sorted(found)]

@@ -1,0 +1,100 @@
+"""The tokenizer of a GGUF file, as the files of a Hugging Face directory."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tokenizers import Tokenizer, processors
+
+from lang_core import CheckpointError, near_names
+from tapeline.text._gguf_bpe import UnreadTokenizerError, byte_level_bpe
+from tapeline.text._gguf_sentencepiece import sentencepiece_bpe
+from tapeline.text._gguf_vocabulary import PREFIX, Vocabulary
+
+_TEMPLATE: Final = "tokenizer.chat_template"
+_NO_MODEL: Final = ("none", "no_vocab")
+_SPECIAL: Final = {
+    "bos_token": "bos_token_id",
+    "eos_token": "eos_token_id",
+    "unk_token": "unknown_token_id",
+    "pad_token": "padding_token_id",
+}
+
+
+def write_gguf_tokenizer(metadata: Mapping[str, Any], path: str, directory: Path) -> None:
+    """Writes tokenizer.json and tokenizer_config.json, the chat template with it; nothing where there is no tokenizer.
+
+    Args:
+        metadata: of the file.
+        path: the file's, for messages.
+        directory: where the files are wanted.
+
+    Raises:
+        UnreadTokenizerError: the tokenizer is of a kind that is not read.
+        CheckpointError: it is damaged.
+    """
+    made = gguf_tokenizer(metadata, path)
+    if made is not None:
+        tokenizer, config = made
+        (directory / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")
+
+
+def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, dict[str, Any]] | None:
+    """The tokenizer in a file's metadata, and what tokenizer_config.json says of it; None where there is none.
+
+    Raises:
+        UnreadTokenizerError: it is of a kind that is not read.
+        CheckpointError: it is damaged.
+    """
+    kind = metadata.get(f"{PREFIX}model")
+    if kind is None or kind in _NO_MODEL:
+        return None
+    architecture = str(metadata.get("general.architecture", ""))
+    kinds: dict[str, Callable[[Vocabulary], tuple[Tokenizer, bool]]] = {
+        "gpt2": byte_level_bpe,
+        "llama": lambda found: sentencepiece_bpe(found, ordered=architecture.startswith("gemma")),
+    }
+    if kind not in kinds:
+        hint = near_names(kind, kinds) if isinstance(kind, str) else ""
+        raise UnreadTokenizerError(f"{path}: {PREFIX}model: expected one of gpt2, llama; found {kind!r:.80}{hint}")
+    vocabulary = Vocabulary.read(metadata, path)
+    tokenizer, begins = kinds[kind](vocabulary)
+    added = vocabulary.added()
+    tokenizer.add_special_tokens([token for token in added if token.special])
+    tokenizer.add_tokens([token for token in added if not token.special])
+    config: dict[str, Any] = {name: vocabulary.token(field) for name, field in _SPECIAL.items()}
+    config["add_bos_token"] = vocabulary.flag("add_bos_token", begins) and config["bos_token"] is not None
+    config["add_eos_token"] = vocabulary.flag("add_eos_token", False) and config["eos_token"] is not None
+    _surround(tokenizer, config, vocabulary)
+    template = _chat_template(metadata, path)
+    return tokenizer, config if template is None else {**config, "chat_template": template}
+
+
+def _surround(tokenizer: Tokenizer, config: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    """Has the tokenizer put the first and the last token around texts, where the file wants that."""
+    first = config["bos_token"] if config["add_bos_token"] else None
+    last = config["eos_token"] if config["add_eos_token"] else None
+    around = [token for token in (first, last) if token is not None]
+    if around:
+        ids = vocabulary.ids()
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[*([first] if first else []), "$A", *([last] if last else [])],
+            special_tokens=[(token, ids[token]) for token in dict.fromkeys(around)],
+        )
+
+
+def _chat_template(metadata: Mapping[str, Any], path: str) -> str | list[dict[str, str]] | None:
+    """As in tokenizer_config.json: one template, or a list of named ones."""
+    names = metadata.get("tokenizer.chat_templates", [])
+    named = {str(name): metadata.get(f"{_TEMPLATE}.{name}") for name in (names if isinstance(names, list) else [])}
+    found = {"default": metadata.get(_TEMPLATE), **named}
+    templates = {name: text for name, text in found.items() if text is not None}
+    for name, text in templates.items():
+        if not isinstance(text, str):
+            raise CheckpointError(f"{path}: {_TEMPLATE} ({name}): expected text; found {text!r:.80}: convert it again")
+    if list(templates) == ["default"]:
+        return templates["default"]
+    return [{"name": name, "template": text} for name, text in templates.items()] or None

@@ -1,0 +1,209 @@
+"""Tokenizers to GGUF's metadata and back: the same ids. What llama.cpp does, done plainly, gives them, too."""
+
+import functools
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Inner
+
+from lang_core import CheckpointError
+from tapeline.text import Tokenizer, UnreadTokenizerError, _samples, gguf_tokenizer, write_gguf_tokenizer
+
+ODD = (
+    "", " ", "  a  ", "\n", "\r\n\t", "the tape", " the", "a\u0301 é", "日本語 🙂", "👩‍👩‍👧", "1234567", "x1y22",
+    "'ll ISN'T",
+    "<s>the</s>", "<tool>the", "a<unk>b", "▁the", "\x00\x7f\u200b\ufeff", "über" * 5, "the" * 7, "<0x41>",
+)  # fmt: skip
+
+
+def metadata_of(tokenizer: Inner, **more: Any) -> dict[str, Any]:
+    """What a converter writes of a BPE tokenizer. Scores fall with the ranks of merges."""
+    state = json.loads(tokenizer.to_str())
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    tokens = sorted(ids, key=lambda token: ids[token])
+    added = {each["content"]: each["special"] for each in state["added_tokens"]}
+    types = [(3 if added[token] else 4) if token in added else 1 for token in tokens]
+    merges = [tuple(pair) for pair in state["model"]["merges"]]
+    found: dict[str, Any] = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.bos_token_id": ids["<s>"]}
+    if state["model"]["byte_fallback"]:
+        types = [2 if token == "<unk>" else kind for token, kind in zip(tokens, types, strict=True)]
+        types = [6 if token.startswith("<0x") else kind for token, kind in zip(tokens, types, strict=True)]
+        rank = {left + right: index for index, (left, right) in enumerate(merges)}
+        scores = [float(-rank.get(token, 1000 + index)) for index, token in enumerate(tokens)]
+        found |= {"tokenizer.ggml.model": "llama", "tokenizer.ggml.scores": scores}
+    else:
+        joined = [" ".join(pair) for pair in merges]
+        found |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": joined}
+    found |= {"tokenizer.ggml.token_type": types, "tokenizer.ggml.add_bos_token": state["post_processor"] is not None}
+    return found | {f"tokenizer.{key}": value for key, value in more.items()}
+
+
+@functools.cache
+def both(scheme: str) -> tuple[Inner, Inner]:
+    """A sample, and what comes back of it."""
+    sample = getattr(_samples, scheme)()
+    space = {"ggml.add_space_prefix": False} if scheme.endswith("strip") else {}
+    made = gguf_tokenizer(metadata_of(sample, **space), "some.gguf")
+    assert made is not None
+    return sample, made[0]
+
+
+_SCHEMES = pytest.mark.parametrize("scheme", ["byte_level", "byte_fallback", "byte_fallback_without_strip"])
+
+
+@_SCHEMES
+@pytest.mark.parametrize("text", ODD)
+def test_odd_texts_come_back(scheme: str, text: str) -> None:
+    sample, found = both(scheme)
+    assert found.encode(text).ids == sample.encode(text).ids
+    ids = found.encode(text).ids
+    assert found.decode(ids) == sample.decode(ids)
+
+
+@_SCHEMES
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=25) | st.lists(st.sampled_from(["the", " ", "1", "\n", "é", "🙂", "<s>"])).map("".join))
+def test_any_text_comes_back(scheme: str, text: str) -> None:
+    sample, found = both(scheme)
+    assert found.encode(text).ids == sample.encode(text).ids
+
+
+def plain_merging(text: str, scores: dict[str, float]) -> list[str]:
+    """llama.cpp's ``llm_tokenizer_spm``: the best pair that makes a token first, the leftmost of equals."""
+    parts = list(text)
+    while True:
+        pairs = [(-scores[a + b], i) for i, (a, b) in enumerate(itertools.pairwise(parts)) if a + b in scores]
+        if not pairs:
+            return parts
+        _, i = min(pairs)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_scores_order_merges_as_in_llama_cpp(data: st.DataObject) -> None:
+    """Random vocabularies of a small alphabet: tokens that several pairs make, and tokens that no pair makes."""
+    longer = data.draw(st.lists(st.text("abc", min_size=2, max_size=4), unique=True, max_size=12))
+    order = data.draw(st.permutations(longer))
+    tokens = ["<unk>", "<s>", "a", "b", "c", *longer]
+    scores = [0.0] * 5 + [float(-order.index(token)) for token in longer]
+    metadata = {
+        "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.token_type": [2, 3] + [1] * (len(tokens) - 2), "tokenizer.ggml.add_space_prefix": False,
+        "tokenizer.ggml.add_bos_token": False,
+    }  # fmt: skip
+    made = gguf_tokenizer(metadata, "some.gguf")
+    assert made is not None
+    text = data.draw(st.text("abc", min_size=1, max_size=12))
+    known = dict(zip(tokens[2:], scores[2:], strict=True))
+    assert made[0].encode(text).tokens == plain_merging(text, known)
+
+
+def test_the_first_and_the_last_token() -> None:
+    fields = metadata_of(_samples.byte_fallback())
+    del fields["tokenizer.ggml.add_bos_token"]  # old files: SentencePiece begins with it all the same
+    for flags, expected in (
+        ({}, ["<s>", "▁the"]),
+        ({"add_bos_token": False}, ["▁the"]),
+        ({"add_eos_token": True, "eos_token_id": 2}, ["<s>", "▁the", "</s>"]),
+        ({"add_eos_token": True}, ["<s>", "▁the"]),
+    ):
+        made = gguf_tokenizer(fields | {f"tokenizer.ggml.{key}": value for key, value in flags.items()}, "some.gguf")
+        assert made is not None
+        assert made[0].encode("the").tokens == expected
+        assert made[0].encode("the", add_special_tokens=False).tokens == ["▁the"]
+    for pre, begins in {"llama-bpe": True, "qwen2": False, "gpt-2": False}.items():
+        fields = metadata_of(_samples.byte_level()) | {"tokenizer.ggml.pre": pre}
+        del fields["tokenizer.ggml.add_bos_token"]
+        made = gguf_tokenizer(fields, "some.gguf")
+        assert made is not None
+        assert (made[0].encode("the").tokens[0] == "<s>", made[1]["add_bos_token"]) == (begins, begins)
+
+
+def test_digits_are_cut_where_the_file_says_so() -> None:
+    fields = metadata_of(_samples.byte_level())
+    fields["tokenizer.ggml.tokens"] = [*fields["tokenizer.ggml.tokens"], "12"]
+    fields["tokenizer.ggml.token_type"] = [*fields["tokenizer.ggml.token_type"], 1]
+    fields["tokenizer.ggml.merges"] = ["1 2", *fields["tokenizer.ggml.merges"]]
+    cases = {"gpt-2": ["12", "12"], "smollm": ["1", "2", "1", "2"], "llama-bpe": ["12", "1", "2"]}  # 121 and 2
+    for pre, expected in cases.items():
+        made = gguf_tokenizer(fields | {"tokenizer.ggml.pre": pre}, "some.gguf")
+        assert made is not None
+        assert made[0].encode("1212").tokens == expected
+
+
+def test_the_files_of_a_directory(tmp_path: Path) -> None:
+    fields = metadata_of(_samples.byte_level(), chat_template="{{ messages }}", **{"ggml.eos_token_id": 1})
+    write_gguf_tokenizer(fields, "some.gguf", tmp_path)
+    assert Tokenizer.load(tmp_path).encode("the tape") == _samples.byte_level().encode("the tape").ids
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config == {
+        "bos_token": "<s>", "eos_token": "</s>", "unk_token": None, "pad_token": None,
+        "add_bos_token": False, "add_eos_token": False, "chat_template": "{{ messages }}",
+    }  # fmt: skip
+    named = {"chat_templates": ["tool_use"], "chat_template.tool_use": "{{ tools }}"}
+    write_gguf_tokenizer(fields | {f"tokenizer.{key}": value for key, value in named.items()}, "some.gguf", tmp_path)
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["chat_template"] == [
+        {"name": "default", "template": "{{ messages }}"},
+        {"name": "tool_use", "template": "{{ tools }}"},
+    ]
+
+
+def test_no_tokenizer(tmp_path: Path) -> None:
+    write_gguf_tokenizer({"general.architecture": "llama"}, "some.gguf", tmp_path)
+    write_gguf_tokenizer({"tokenizer.ggml.model": "no_vocab"}, "some.gguf", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "rwkv"}, r"some.gguf: tokenizer.ggml.model: expected one of gpt2, llama; found 'rwkv'"),
+        (
+            {"pre": "llama-bqe"},
+            r"tokenizer.ggml.pre: expected one of default, gpt-2, .*; found 'llama-bqe'; did you mean",
+        ),
+        ({"pre": None}, r"tokenizer.ggml.pre: expected one of .*; found None"),
+    ],
+)
+def test_kinds_that_are_not_read(change: dict[str, Any], message: str) -> None:
+    fields = metadata_of(_samples.byte_level(), **{f"ggml.{key}": value for key, value in change.items()})
+    with pytest.raises(UnreadTokenizerError, match=message):
+        gguf_tokenizer(fields, "some.gguf")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "change", "message"),
+    [
+        ("byte_level", {"tokens": None}, r"tokenizer.ggml.tokens: expected a list of strings; found None: convert"),
+        ("byte_level", {"tokens": ["a", 3]}, r"tokens: expected a list of strings; found a list of 2"),
+        ("byte_level", {"token_type": [1, 1]}, r"token_type: expected \d+ values, one per token; found a list of 2"),
+        ("byte_level", {"merges": None}, r"merges: expected a list of strings; found None"),
+        ("byte_level", {"merges": ["ab"]}, r"merges: entry 0 is 'ab', expected two tokens and a space"),
+        ("byte_level", {"merges": ["a b c"]}, r"merges: entry 0 is 'a b c', expected two tokens"),
+        (
+            "byte_level",
+            {"merges": ["never there"]},
+            r"merges do not fit the tokens \(.*never.*\): convert the",
+        ),
+        ("byte_level", {"bos_token_id": 10**6}, r"bos_token_id: expected an id below \d+; found 1000000: convert"),
+        ("byte_level", {"add_bos_token": 1}, r"add_bos_token: expected true or false; found 1"),
+        ("byte_fallback", {"scores": None}, r"tokenizer.ggml.scores are missing, expected one per token"),
+        ("byte_fallback", {"scores": [0.5]}, r"scores: expected \d+ values, one per token; found a list of 1"),
+    ],
+)
+def test_damage_is_named(scheme: str, change: dict[str, Any], message: str) -> None:
+    sample = getattr(_samples, scheme)()
+    fields = metadata_of(sample, **{f"ggml.{key}": value for key, value in change.items()})
+    with pytest.raises(CheckpointError, match=message):
+        gguf_tokenizer(fields, "some.gguf")
+
+
+def test_a_template_that_is_no_text() -> None:
+    with pytest.raises(CheckpointError, match=r"tokenizer.chat_template \(default\): expected text; found 3"):
+        gguf_tokenizer(metadata_of(_samples.byte_level(), chat_template=3), "some.gguf")

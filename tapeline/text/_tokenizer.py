@@ -1,0 +1,133 @@
+"""A directory's tokenizer: `tokenizer.json`, read by the `tokenizers` library."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import tokenizers
+
+from lang_core import CheckpointError, InputError
+from tapeline.text._ids import check_ids
+from tapeline.text._stream import TextStream
+
+_FILE = "tokenizer.json"
+
+# Tokenizers of other formats, which are not read.
+_FOREIGN = ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json")
+
+#: Every file that belongs to a tokenizer: export copies those that are there into the bundle.
+TOKENIZER_FILES = (
+    _FILE,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    *_FOREIGN,
+    "merges.txt",
+)
+
+
+class Tokenizer:
+    """Text to ids and back.
+
+    Attributes:
+        path: the tokenizer.json.
+        vocabulary_size: one more than the highest id.
+    """
+
+    def __init__(self, path: Path, inner: tokenizers.Tokenizer) -> None:
+        """Wraps what `load` has read. Padding and truncation that the file asks for are off, as in transformers."""
+        inner.no_padding()
+        inner.no_truncation()
+        self.path = path
+        self._inner = inner
+        added = inner.get_added_tokens_decoder()
+        self._special = frozenset(one for one, token in added.items() if token.special)
+        self.vocabulary_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    @classmethod
+    def load(cls, directory: Path) -> "Tokenizer":
+        """Reads the tokenizer of a checkpoint or a bundle.
+
+        Raises:
+            CheckpointError: there is no tokenizer.json, or it cannot be read or understood.
+        """
+        path = directory / _FILE
+        if not path.exists():
+            raise CheckpointError(_missing(directory))
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"cannot read {path}: {error}; copy it again from where the model came") from error
+        try:
+            inner = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises bare Exceptions
+            raise CheckpointError(
+                f"{path} is damaged or newer than tokenizers {tokenizers.__version__} can read ({error}): "
+                "copy it again from where the model came"
+            ) from error
+        return cls(path, inner)
+
+    def encode(self, text: str, model_size: int | None = None, *, special_tokens: bool = True) -> list[int]:
+        """Returns the ids of a text.
+
+        Args:
+            text: the prompt.
+            model_size: the model's vocabulary V; where given, every id must be below it.
+            special_tokens: whether those are added that tokenizer.json wants around a text (its post-processor).
+
+        Raises:
+            InputError: the text holds what is no Unicode, gives no token, or gives an id that the model does not have.
+        """
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"--prompt is not valid UTF-8 (character {error.start} is {text[error.start]!a}): "
+                "check the terminal's encoding"
+            ) from error
+        ids = self._inner.encode(text, add_special_tokens=special_tokens).ids
+        if not ids:
+            raise InputError(f"--prompt={text!r} gives no token with {self.path}: give a longer text")
+        if model_size is not None:
+            check_ids(ids, model_size, f"--prompt, encoded with {self.path} ({self.vocabulary_size} entries),")
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of ids, without special tokens. An id outside the vocabulary has no text."""
+        return self._inner.decode(list(ids), skip_special_tokens=True)
+
+    def special_id(self, token: str) -> int | None:
+        """Returns the id of a special token; None where the text is none."""
+        found = self._inner.token_to_id(token)
+        return found if found in self._special else None
+
+    def first_special(self, text: str) -> int | None:
+        """Returns the id of the special token that a text begins with; None where it begins with none."""
+        first = next(iter(self._inner.encode(text, add_special_tokens=False).ids), None)
+        return first if first in self._special else None
+
+    def stream(self) -> TextStream:
+        """Returns a new stream that turns ids into text one by one."""
+        return TextStream(self._inner)
+
+
+def find_tokenizer(directory: Path) -> Tokenizer | None:
+    """Returns the directory's tokenizer, or None where it has no tokenizer of any format.
+
+    Raises:
+        CheckpointError: tokenizer.json is damaged, or the tokenizer is of a format that is not read.
+    """
+    if not any((directory / name).exists() for name in (_FILE, *_FOREIGN)):
+        return None
+    return Tokenizer.load(directory)
+
+
+def _missing(directory: Path) -> str:
+    foreign = [name for name in _FOREIGN if (directory / name).exists()]
+    if foreign:
+        return (
+            f"{directory} has {' and '.join(foreign)} but no {_FILE}, the only tokenizer format that is read: convert "
+            "it with transformers, AutoTokenizer.from_pretrained(directory).save_pretrained(directory), and put the "
+            f"new {_FILE} there; or work with --token_ids"
+        )
+    return f"{directory} has no {_FILE}: copy it from where the model came, or give --token_ids instead of --prompt"

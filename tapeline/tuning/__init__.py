@@ -1,0 +1,22 @@
+"""What ``tools:tune`` does: lists, explains, pins, forgets, carries and tunes configurations of kernels."""
+
+from tapeline.tuning._bundle_calls import bundle_calls, bundle_text
+from tapeline.tuning._entries import clear_entries, find_entry, pin_entry
+from tapeline.tuning._explain import as_json, cfg_text, entries_text, explanation
+from tapeline.tuning._tune import TunedCall, load_kernels, tune_recorded, tuned_text
+
+__all__ = [
+    "TunedCall",
+    "as_json",
+    "bundle_calls",
+    "bundle_text",
+    "cfg_text",
+    "clear_entries",
+    "entries_text",
+    "explanation",
+    "find_entry",
+    "load_kernels",
+    "pin_entry",
+    "tune_recorded",
+    "tuned_text",
+]

@@ -1,0 +1,58 @@
+"""Where the kernels of a bundle have their configurations from."""
+
+from typing import Any
+
+from autotune import CacheEntry, Key, PersistentCache, from_json, to_json
+from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.tuning._explain import cfg_text, gain, seconds_text, to_text
+
+
+def bundle_calls(bundle: Bundle, cache: PersistentCache[Any], op: str | None = None) -> list[dict[str, Any]]:
+    """The calls of a bundle that was exported with ``--kernels=tuned``.
+
+    Args:
+        bundle: that was opened.
+        cache: what is remembered now.
+        op: only calls of this one, with its version or without.
+
+    Returns:
+        What ``kernel_config.json`` has of each, and ``now``: the configuration that another export would take, which is
+        None where nothing is remembered and the heuristic would decide.
+    """
+    found = []
+    for call in bundle.config.kernel_calls:
+        if op in (None, call["op_id"], call["key"][1]):
+            entry = cache.find(Key(*call["key"]))
+            found.append({**call, "now": None if entry is None else to_json(entry.cfg)})
+    return found
+
+
+def bundle_text(bundle: Bundle, calls: list[dict[str, Any]], cache: PersistentCache[Any]) -> str:
+    """A line per call: what it has, where that is from, and what another export would do."""
+    if not calls:
+        return f"{bundle.path}: no kernels were chosen for it: export it with --kernels=tuned\n"
+    rows = [("op", "call", "from", "configuration", "time", "gain", "another export")]
+    for call in calls:
+        entry = cache.find(Key(*call["key"]))
+        took, won = _measured(entry, call["cfg"])
+        row = call["key"][1], call["key"][2], call["provenance"], cfg_text(from_json(call["cfg"])), took, won
+        rows.append((*row, _now(call, entry)))
+    return "\n".join(cli.table(rows, indent="")) + "\n"
+
+
+def _measured(entry: CacheEntry[Any] | None, cfg: Any) -> tuple[str, str]:
+    if entry is None or to_json(entry.cfg) != cfg:
+        return "-", "-"
+    times = {to_text(m.cfg): m.seconds for m in entry.measurements if m.status == "ok"}
+    seconds, won = times.get(to_text(entry.cfg)), gain(entry)
+    return "-" if seconds is None else seconds_text(seconds), "-" if won is None else f"x{won:.2f}"
+
+
+def _now(call: dict[str, Any], entry: CacheEntry[Any] | None) -> str:
+    if entry is None:
+        return "by heuristics" if call["provenance"] == "heuristic" else "by heuristics: nothing is remembered any more"
+    if to_json(entry.cfg) == call["cfg"]:
+        same = entry.provenance == call["provenance"]
+        return "the same" if same else f"the same, {entry.provenance} since"
+    return f"{cfg_text(entry.cfg)}, {entry.provenance} since"
