@@ -9,7 +9,7 @@ import pytest
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _PAGES: Final = sorted(
     path.relative_to(_ROOT).as_posix()
-    for folder in ("", "docs", "docs/design")
+    for folder in ("", "docs", "docs/design", "docs/lab")
     for path in (_ROOT / folder).glob("*.md")
 )
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)")
@@ -18,7 +18,7 @@ _FLAG: Final = re.compile(r"--(\w+)")
 _DEFINED: Final = re.compile(r"flags\.DEFINE_\w+\(\s*\"(\w+)\"")
 # A path in backquotes that begins with one of our folders, and what it may end with besides a name.
 _PATH: Final = re.compile(
-    r"`((?:build_defs|compile_dag|compile_hlo|docs|lang_core|tests|tools|transformer_core)/[^`\s:]*)"
+    r"`((?:autotune|build_defs|compile_dag|compile_hlo|docs|lang_core|run_iree|run_jax|tapeline|tests|tools|transformer_core)/[^`\s:]*)"
 )
 
 
@@ -57,7 +57,8 @@ def test_commands_name_tools_and_flags(page: str) -> None:
 
 
 def test_every_design_note_and_reference_is_in_the_index() -> None:
-    index = (_ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    indices = {folder: (_ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in ("docs/", "docs/lab/")}
     for page in _PAGES:
-        if page.startswith("docs/") and page != "docs/README.md":
-            assert f"({page.removeprefix('docs/')})" in index, page
+        if page.startswith("docs/") and not page.endswith("/README.md"):
+            folder = "docs/lab/" if page.startswith("docs/lab/") else "docs/"
+            assert f"({page.removeprefix(folder)})" in indices[folder], page
