@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compile_dag import ComputeGraph, TagInfo, has_tags, record, tags_of
-from compile_hlo.directions import ArgumentDirection, Kernel, graph_directions
+from compile_hlo.directions import ArgumentDirection, KernelSignature, graph_directions
 from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, ParameterTable, Write
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from compile_hlo.streaming import EmittingSink, PlanningSink
@@ -46,7 +46,7 @@ class LoweredModule:
     """
 
     functions: list[LoweredFunction] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[KernelSignature] = field(default_factory=list)
 
     def parameters(self) -> ParameterTable:
         """All weights that the module reads."""

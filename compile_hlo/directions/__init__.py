@@ -20,7 +20,7 @@ from compile_hlo.directions._function import (
     directions_of,
     graph_directions,
 )
-from compile_hlo.directions._kernel import Kernel
+from compile_hlo.directions._kernel_signature import KernelSignature
 from compile_hlo.directions._reflection import REFLECTION, reflected
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "ArgumentDirection",
     "Direction",
     "FunctionFlow",
-    "Kernel",
+    "KernelSignature",
     "KernelArgument",
     "KernelResult",
     "Origin",

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from compile_hlo import LoweredModule, lower_module
-from compile_hlo.directions import ArgumentDirection, Kernel, KernelArgument, KernelResult, check_declared, joined
+from compile_hlo.directions import (
+    ArgumentDirection,
+    KernelArgument,
+    KernelResult,
+    KernelSignature,
+    check_declared,
+    joined,
+)
 from compile_hlo.directions._programs_testing import (
     KEPT,
     MAYBE,
@@ -104,7 +111,9 @@ def test_a_kernel_is_joined_over_all_its_call_sites() -> None:
 
 
 def test_call_sites_of_one_kernel_pass_the_same_tensors() -> None:
-    kernel = Kernel("k", (KernelArgument(X, "IN", "IN"), KernelArgument(ROW, "INOUT", "IN")), (KernelResult(X),))
+    kernel = KernelSignature(
+        "k", (KernelArgument(X, "IN", "IN"), KernelArgument(ROW, "INOUT", "IN")), (KernelResult(X),)
+    )
     kernel.join((KernelArgument(X, "IN", "INOUT"), KernelArgument(ROW, "IN", "IN")), "block 'layers.1'")
     assert kernel.signature == ("INOUT", "IN")
     assert [each.declared for each in kernel.arguments] == ["IN", "INOUT"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compile_dag import ComputeGraph, Node, Value, record
 from compile_dag.testing import DRAWN
 from compile_hlo import LoweredModule, lower_module
-from compile_hlo.directions import Kernel
+from compile_hlo.directions import KernelSignature
 from compile_hlo.directions._oracle_testing import (
     Array,
     Machine,
@@ -57,7 +57,7 @@ def _graph(point: EntryPoint) -> ComputeGraph:
     )
 
 
-def _of_kernel(kernel: Kernel) -> Any:
+def _of_kernel(kernel: KernelSignature) -> Any:
     return kernel.call_sites, tuple((each.spec, each.declared, each.effective) for each in kernel.arguments)
 
 

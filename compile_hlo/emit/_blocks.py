@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compile_dag import Node, Value
-from compile_hlo.directions import FunctionFlow, Kernel, KernelArgument, KernelResult, StretchFlow
+from compile_hlo.directions import FunctionFlow, KernelArgument, KernelResult, KernelSignature, StretchFlow
 from compile_hlo.emit._emitter import Emitter, Write
 from compile_hlo.emit._types import symbol, tensor_type
 from lang_core import TensorSpec
@@ -57,7 +57,7 @@ class BlockFunctions:
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
-        self.kernels: dict[str, Kernel] = {}
+        self.kernels: dict[str, KernelSignature] = {}
         self._texts = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+")  # noqa: SIM115 - closed by close()
 
     def call(self, site: CallSite, emitter: Emitter) -> None:
@@ -116,7 +116,7 @@ class BlockFunctions:
             KernelResult(value.spec, min((place for place in found if place is not None), default=None))
             for value, found in zip(site.results, taken, strict=True)
         ]
-        self.kernels[name] = Kernel(name, arguments, tuple(results))
+        self.kernels[name] = KernelSignature(name, arguments, tuple(results))
         return name
 
     def _free_name(self, block: str) -> str:

@@ -11,7 +11,7 @@ from compile_hlo.directions import (
     REFLECTION,
     ArgumentDirection,
     FunctionFlow,
-    Kernel,
+    KernelSignature,
     StretchFlow,
     graph_directions,
     reflected,
@@ -207,7 +207,7 @@ class ModuleWriter:
         text = json.dumps(reflected(arguments, results, directions), separators=(",", ":"))
         return f" attributes {{iree.reflection = {{{REFLECTION} = {quoted(text)}}}}}"
 
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[KernelSignature]:
         """The private functions so far."""
         return [] if self._blocks is None else list(self._blocks.kernels.values())
 

@@ -8,8 +8,8 @@ from lang_core import GraphError
 
 
 @dataclass(slots=True)
-class Kernel:
-    """A private function of the module: what is known of it so far.
+class KernelSignature:
+    """Private function of the module, with what its call sites have in common so far.
 
     Attributes:
         name: its symbol.
