@@ -82,7 +82,7 @@ class GraphExecutionContext(ExecutionContext):
             sink: takes the nodes instead of the tape.
             include_nested: whether ops of recordings inside this one are recorded here too.
         """
-        with self._recorded_on(Tape(sink, include_nested)) as tape:
+        with self._recorded_on(Tape(sink, include_nested, around=self._tape)) as tape:
             yield tape
 
     @contextmanager
@@ -166,7 +166,7 @@ class GraphExecutionContext(ExecutionContext):
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
         """Checks the op's contract and records it."""
         for operand in inputs:
-            if type(operand) is not Value or operand.tape is not self._tape:
+            if type(operand) is not Value or operand.recording is not self._tape:
                 self._check_operand(op, operand)
         return self._record(op, inputs, attributes, op.infer)
 
@@ -197,7 +197,7 @@ class GraphExecutionContext(ExecutionContext):
         self._open_tape(op.name)
         where = f"(at {self.module_path or 'the root'}, {self._line()})"
         if isinstance(operand, Value):
-            owner = operand.tape.owner()
+            owner = operand.recording.owner()
             if owner not in self._tapes:
                 whose = "that has ended" if owner.is_closed else "of another context"
                 raise RecordingError(
@@ -271,7 +271,7 @@ class GraphExecutionContext(ExecutionContext):
         return self._with_regions(op, (pred,), regions)
 
     def _region(self, op: Op, name: str, function: Callable[..., Sequence[Tensor]], specs: list[TensorSpec]) -> Any:
-        with self._recorded_on(Tape(is_region=True)) as tape:
+        with self._recorded_on(Tape(is_region=True, around=self._tape)) as tape:
             inputs = [self.placeholder(f"{name}_{i}", spec) for i, spec in enumerate(specs)]
             results = function(*inputs)
             if not isinstance(results, Sequence):
@@ -285,7 +285,7 @@ class GraphExecutionContext(ExecutionContext):
 
     def _with_regions(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> tuple[Tensor, ...]:
         captured = {
-            id(value): value for region in attributes if hasattr(region, "captures") for value in region.captures
+            value.number: value for region in attributes if hasattr(region, "captures") for value in region.captures
         }
         operands = (*inputs, *captured.values())
         for operand in operands:

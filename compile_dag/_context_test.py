@@ -65,6 +65,35 @@ def test_a_context_records_again_and_again() -> None:
     assert texts[0] == texts[1]
 
 
+def test_values_are_numbered_in_recording_order_and_alike_each_time() -> None:
+    ctx = GraphExecutionContext()
+    numbers = []
+    for _ in range(2):
+        with ctx.recording() as tape:
+            x = ctx.ops.placeholder("x", (2, 3), "f32")
+            values, indices = ctx.ops.sort(x, 1)
+            ctx.ops.while_loop(lambda y: ctx.ops.any(ctx.ops.less(y, 1.0)), lambda y: (ctx.ops.exp(y),), (values,))
+            ctx.ops.negate(indices)
+        numbers.append([[value.number for value in node.results] for node in tape.nodes])
+        assert tape.inputs["x"].number == 0
+    sort, loop, last = numbers[0]
+    assert sort == [1, 2]
+    assert loop[0] > 3  # the loop's regions have numbers of their own before its results
+    assert last == [loop[0] + 1]
+    assert numbers[1] == numbers[0]
+
+
+def test_no_value_of_a_nested_recording_has_the_number_of_one_around() -> None:
+    ctx = GraphExecutionContext()
+    with ctx.recording() as outer:
+        x = ctx.ops.placeholder("x", (2, 3), "f32")
+        with ctx.recording() as inner:
+            ctx.ops.exp(ctx.ops.placeholder("y", (3,), "f32"))
+        ctx.ops.cos(x)
+    values = [*outer.inputs.values(), *inner.inputs.values(), inner.nodes[0].results[0], outer.nodes[0].results[0]]
+    assert [value.number for value in values] == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("include", [(a, b, c) for a in (False, True) for b in (False, True) for c in (False, True)])
 def test_every_tape_around_that_asked_gets_the_ops(include: tuple[bool, bool, bool]) -> None:
     ctx = GraphExecutionContext()

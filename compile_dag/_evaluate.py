@@ -28,9 +28,9 @@ def evaluate(graph: ComputeGraph, ctx: ExecutionContext, inputs: Mapping[str, Te
         GraphError: an input is missing, unknown, or of another spec.
     """
     _check_inputs(graph, inputs)
-    values = {id(value): inputs[name] for name, value in graph.inputs.items()}
+    values = {value.number: inputs[name] for name, value in graph.inputs.items()}
     _run(graph, ctx, values)
-    return {name: values[id(value)] for name, value in graph.outputs.items()}
+    return {name: values[value.number] for name, value in graph.outputs.items()}
 
 
 def _check_inputs(graph: ComputeGraph, inputs: Mapping[str, Tensor]) -> None:
@@ -49,7 +49,7 @@ def _check_inputs(graph: ComputeGraph, inputs: Mapping[str, Tensor]) -> None:
 
 
 def _run(graph: ComputeGraph, ctx: ExecutionContext, values: dict[int, Tensor]) -> None:
-    kept = {id(value) for value in (*graph.outputs.values(), *graph.captures, *graph.inputs.values())}
+    kept = {value.number for value in (*graph.outputs.values(), *graph.captures, *graph.inputs.values())}
     replay(graph.nodes, ctx, values, kept)
 
 
@@ -61,11 +61,11 @@ def replay(
     Args:
         nodes: in an order in which they can run.
         ctx: gives the ops their meaning.
-        values: tensors of ``ctx`` by the ``id`` of the value they stand for; results are added.
-        kept: ids of the values to keep; all where None. The others are dropped after their last use.
+        values: tensors of ``ctx`` by the number of the value that they stand for; results are added.
+        kept: numbers of the values to keep; all where None. The others are dropped after their last use.
     """
     nodes = tuple(nodes)
-    last_use = {id(value): node for node in nodes for value in node.inputs} if kept is not None else {}
+    last_use = {value.number: node for node in nodes for value in node.inputs} if kept is not None else {}
     path, line = ctx.module_path, ctx.source_line
     try:
         for (_, block), stretch in groupby(nodes, lambda node: (id(node.block), node.block)):
@@ -73,16 +73,16 @@ def replay(
                 for node in stretch:
                     ctx.module_path, ctx.source_line = node.path, node.line
                     results = _apply(node, ctx, values)
-                    values.update((id(value), result) for value, result in zip(node.results, results, strict=True))
+                    values.update((value.number, result) for value, result in zip(node.results, results, strict=True))
                     for value in (*node.inputs, *node.results) if kept is not None else ():
-                        if id(value) not in kept and last_use.get(id(value), node) is node:  # pyright: ignore[reportOperatorIssue]
-                            values.pop(id(value), None)
+                        if value.number not in kept and last_use.get(value.number, node) is node:  # pyright: ignore[reportOperatorIssue]
+                            values.pop(value.number, None)
     finally:
         ctx.module_path, ctx.source_line = path, line
 
 
 def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tuple[Tensor, ...]:
-    operands = tuple(values[id(value)] for value in node.inputs)
+    operands = tuple(values[value.number] for value in node.inputs)
     if node.op.name == "parameter":
         path, spec = node.attributes
         return (ctx.parameter(_Named(path, spec)),)
@@ -100,10 +100,10 @@ def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tupl
 
 def _callable(region: ComputeGraph, ctx: ExecutionContext, outer: dict[int, Tensor]) -> Any:
     def run(*arguments: Tensor) -> tuple[Tensor, ...]:
-        values = {id(value): outer[id(value)] for value in region.captures}
-        values.update({id(value): given for value, given in zip(region.inputs.values(), arguments, strict=True)})
+        values = {value.number: outer[value.number] for value in region.captures}
+        values.update({value.number: given for value, given in zip(region.inputs.values(), arguments, strict=True)})
         _run(region, ctx, values)
-        return tuple(values[id(value)] for value in region.outputs.values())
+        return tuple(values[value.number] for value in region.outputs.values())
 
     return run
 

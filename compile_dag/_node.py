@@ -1,32 +1,64 @@
 """Nodes and values: what a recording consists of."""
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from itertools import count
+from typing import Any, Final, NoReturn, Self
 
 from lang_core import Op, Tensor, TensorSpec, TraceEscapeError
 
-if TYPE_CHECKING:
-    from compile_dag._tape import Tape
+
+class Recording:
+    """One recording as its values know it: the source of their numbers, and whether it is still open.
+
+    Args:
+        around: recording inside which this one is opened; the two share one sequence of numbers, since ops inside may
+            use values from around.
+
+    Attributes:
+        is_closed: whether the recording has ended.
+        next_number: returns the number of the next value: 0, 1, 2, ... in recording order.
+    """
+
+    def __init__(self, around: "Recording | None" = None) -> None:
+        self._numbers = count() if around is None else around._numbers
+        self.next_number = self._numbers.__next__
+        self.is_closed = False
+        self._heir: Self | None = None
+
+    def close(self, heir: Self | None) -> None:
+        """Ends the recording. The values live on in ``heir``, a recording of the same ops."""
+        self.is_closed = True
+        self._heir = heir
+
+    def owner(self) -> Self:
+        """Returns the open recording in which this one's values can be used; itself where there is none."""
+        owner = self
+        while owner.is_closed and owner._heir is not None:
+            owner = owner._heir
+        return owner
 
 
 class Value(Tensor):
-    """A result of a recorded op, or an input. It has a spec and an origin, and no data.
+    """Result of a recorded op, or an input. It has a spec and an origin, and no data.
 
     It does not lead to the node that made it: a value that crosses blocks must not keep a graph alive.
 
     Attributes:
+        number: position in recording order, unique among all values that one graph can use. A second recording of
+            the same ops gives the same numbers.
         spec: shape and dtype.
-        tape: the recording that it belongs to.
-        op_name: the op that made it; ``placeholder`` for an input.
-        path: the path of the module that ran.
-        line: where in the Python source, as ``file:line``.
-        mark: what a sink notes about the value; None at first. It goes with the value.
+        recording: recording that the value belongs to.
+        op_name: name of the op that made it; ``placeholder`` for an input.
+        path: path of the module that ran.
+        line: Python source line, as ``file:line``.
+        mark: note of a sink about the value; None at first. It goes with the value.
     """
 
-    __slots__ = ("line", "mark", "op_name", "path", "tape")
+    __slots__ = ("line", "mark", "number", "op_name", "path", "recording")
 
-    def __init__(self, spec: TensorSpec, tape: "Tape", op_name: str, path: str, line: str) -> None:
+    def __init__(self, spec: TensorSpec, recording: Recording, op_name: str, path: str, line: str) -> None:
+        self.number = recording.next_number()
         self.spec = spec
-        self.tape = tape
+        self.recording = recording
         self.op_name = op_name
         self.path = path
         self.line = line

@@ -16,8 +16,8 @@ def graph_text(graph: "ComputeGraph") -> str:
     Inputs are named as they are; results, and what regions take, are numbered in order. Of a region alone, what it
     takes from around it is called ``%outer0``, ``%outer1``, ...
     """
-    names = {id(value): f"%{_written(name)}" for name, value in graph.inputs.items()}
-    names |= {id(value): f"%outer{i}" for i, value in enumerate(graph.captures)}
+    names = {value.number: f"%{_written(name)}" for name, value in graph.inputs.items()}
+    names |= {value.number: f"%outer{i}" for i, value in enumerate(graph.captures)}
     return "\n".join(_lines(graph, names, "")) + "\n"
 
 
@@ -27,7 +27,7 @@ def _written(name: str) -> str:
 
 
 def _lines(graph: "ComputeGraph", names: dict[int, str], indent: str) -> Iterator[str]:
-    inputs = ", ".join(f"{names[id(value)]}: {value.spec!r}" for value in graph.inputs.values())
+    inputs = ", ".join(f"{names[value.number]}: {value.spec!r}" for value in graph.inputs.values())
     yield f"{indent}graph {graph.name}({inputs}) {{"
     path = ""
     for node in graph.nodes:
@@ -35,17 +35,17 @@ def _lines(graph: "ComputeGraph", names: dict[int, str], indent: str) -> Iterato
             path = node.path
             yield f"{indent}  # {path or 'the root'}"
         yield from _node_lines(node, names, indent + "  ")
-    outputs = ", ".join(f"{_written(name)}={names[id(value)]}" for name, value in graph.outputs.items())
+    outputs = ", ".join(f"{_written(name)}={names[value.number]}" for name, value in graph.outputs.items())
     yield f"{indent}  return {outputs}".rstrip()
     yield f"{indent}}}"
 
 
 def _node_lines(node: Node, names: dict[int, str], indent: str) -> Iterator[str]:
     for value in node.results:
-        names[id(value)] = f"%{len(names)}"
-    results = ", ".join(f"{names[id(value)]}: {value.spec!r}" for value in node.results)
+        names[value.number] = f"%{len(names)}"
+    results = ", ".join(f"{names[value.number]}: {value.spec!r}" for value in node.results)
     regions: list[Any] = []
-    operands = [names[id(value)] for value in node.inputs]
+    operands = [names[value.number] for value in node.inputs]
     for name, attribute in zip(node.op.attributes, node.attributes, strict=True):
         if hasattr(attribute, "nodes"):
             regions.append(attribute)
@@ -54,5 +54,5 @@ def _node_lines(node: Node, names: dict[int, str], indent: str) -> Iterator[str]
     yield f"{indent}{results} = {node.op.name}({', '.join(operands)})"
     for region in regions:
         for value in region.inputs.values():
-            names[id(value)] = f"%{len(names)}"
+            names[value.number] = f"%{len(names)}"
         yield from _lines(region, names, indent + "  ")

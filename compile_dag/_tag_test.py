@@ -38,8 +38,10 @@ def test_what_is_selected_is_in_the_graph_and_nothing_else_changes() -> None:
     graph = record(Model(), X, input_names=["x"], tags=TagSelection(["layers.*"]))
     tags = [node for node in graph.nodes if node.op is TAG]
     assert [(node.path, node.attribute("name")) for node in tags] == [("layers.0", "out"), ("layers.1", "out")]
-    used = {id(value) for node in graph.nodes for value in node.inputs} | set(map(id, graph.outputs.values()))
-    assert not any(id(node.results[0]) in used for node in tags)
+    used = {value.number for node in graph.nodes for value in node.inputs} | {
+        value.number for value in graph.outputs.values()
+    }
+    assert not any(node.results[0].number in used for node in tags)
     kept = [node.op.name for node in graph.nodes if node.op is not TAG]
     assert kept == [node.op.name for node in record(Model(), X, input_names=["x"]).nodes]
     assert "= tag(%1, name='out')" in str(graph)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from compile_dag._graph import ComputeGraph
-from compile_dag._node import Node, Value
+from compile_dag._node import Node, Recording, Value
 from lang_core import RecordingError
 
 
@@ -25,7 +25,7 @@ class Sink(Protocol):
         ...
 
 
-class Tape:
+class Tape(Recording):
     """One recording: its inputs and, unless a sink takes them, its nodes.
 
     Attributes:
@@ -36,15 +36,20 @@ class Tape:
         is_closed: whether the recording has ended.
     """
 
-    def __init__(self, sink: Sink | None = None, include_nested: bool = False, is_region: bool = False) -> None:
+    def __init__(
+        self,
+        sink: Sink | None = None,
+        include_nested: bool = False,
+        is_region: bool = False,
+        around: Recording | None = None,
+    ) -> None:
+        super().__init__(around)
         self.include_nested = include_nested
         self.is_region = is_region
         self.inputs: dict[str, Value] = {}
         self.nodes: list[Node] = []
-        self.is_closed = False
         self.add = self.nodes.append if sink is None else sink.node
         self.sink = sink
-        self._heir: Tape | None = None
 
     def add_input(self, name: str, value: Value) -> None:
         """Adds an input.
@@ -75,18 +80,6 @@ class Tape:
             yield nodes
         finally:
             self.add = add
-
-    def close(self, heir: "Tape | None") -> None:
-        """Ends the recording. The values live on in ``heir``, a tape that recorded the same ops."""
-        self.is_closed = True
-        self._heir = heir
-
-    def owner(self) -> "Tape":
-        """The open tape in which this tape's values can be used; itself where there is none."""
-        tape = self
-        while tape.is_closed and tape._heir is not None:
-            tape = tape._heir
-        return tape
 
     def to_compute_graph(self, outputs: Mapping[str, Value], name: str = "main") -> ComputeGraph:
         """Makes a verified graph of what was recorded.

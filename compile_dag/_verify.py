@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 def captured_values(inputs: Iterable[Value], nodes: tuple[Node, ...], outputs: Iterable[Value]) -> tuple[Value, ...]:
     """The values that are used but neither given nor made here, in the order of first use."""
-    known: set[int] = {id(value) for value in inputs}
+    known = {value.number: value for value in inputs}
     captured: dict[int, Value] = {}
 
     def use(value: Value) -> None:
-        if id(value) not in known:
-            captured.setdefault(id(value), value)
+        if known.get(value.number) is not value:  # a value of another recording may have the number of one of these
+            captured.setdefault(value.number, value)
 
     for node in nodes:
         for value in node.inputs:
             use(value)
-        known.update(map(id, node.results))
+        known.update((value.number, value) for value in node.results)
     for value in outputs:
         use(value)
     return tuple(captured.values())
@@ -52,14 +52,14 @@ def verify_graph(graph: "ComputeGraph") -> None:
 
 def _verify(graph: "ComputeGraph", made: set[int]) -> None:
     for name, value in graph.inputs.items():
-        if id(value) in made:
+        if value.number in made:
             raise GraphError(f"graph {graph.name!r}: input {name!r} is a value that is there already")
-        made.add(id(value))
+        made.add(value.number)
     for node in graph.nodes:
         for value in node.results:
-            if id(value) in made:
+            if value.number in made:
                 raise GraphError(f"graph {graph.name!r}: {node!r} makes a value that is there already")
-            made.add(id(value))
+            made.add(value.number)
         _verify_node(graph, node, made)
 
 
@@ -71,13 +71,13 @@ def _verify_node(graph: "ComputeGraph", node: Node, made: set[int]) -> None:
     found = tuple(value.spec for value in node.results)
     if found != expected:
         raise GraphError(f"graph {graph.name!r}: {node!r} has results {found}, its op gives {expected}")
-    given = {id(value) for value in node.inputs}
+    given = {value.number: value for value in node.inputs}
     takes = operands[: node.attribute("carried")] if node.op.name == "while" else ()
     for region in regions:
         inputs = tuple(value.spec for value in region.inputs.values())
         if inputs != takes:
             raise GraphError(f"graph {graph.name!r}: a region of {node!r} takes {inputs}, the op gives it {takes}")
         for value in region.captures:
-            if id(value) not in given:
+            if given.get(value.number) is not value:
                 raise GraphError(f"graph {graph.name!r}: a region of {node!r} captures {value!r}, no operand of it")
         _verify(region, made)

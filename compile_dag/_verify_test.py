@@ -46,6 +46,13 @@ def test_rule_1_a_foreign_output() -> None:
         verified({"x": made()}, [], {"y": made()})
 
 
+def test_rule_1_an_operand_of_another_tape_with_the_number_of_an_input() -> None:
+    x, foreign = made(), Value(X, Tape(), "made by hand", "model", "model.py:7")
+    x.number = foreign.number
+    with pytest.raises(GraphError, match="which is none of its inputs and of no earlier node"):
+        verified({"x": x}, [node("exp", foreign)], {})
+
+
 def test_rule_1_an_output_of_another_tape() -> None:
     ctx = GraphExecutionContext()
     with ctx.recording() as tape:

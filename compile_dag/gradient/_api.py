@@ -40,10 +40,10 @@ def gradient(graph: ComputeGraph, of: str, wrt: Sequence[str]) -> ComputeGraph:
     wanted = [_wanted(graph, name) for name in wrt]
     ctx = GraphExecutionContext()
     with ctx.recording() as tape:
-        known: dict[int, Tensor] = {id(v): ctx.placeholder(name, v.spec) for name, v in graph.inputs.items()}
+        known: dict[int, Tensor] = {v.number: ctx.placeholder(name, v.spec) for name, v in graph.inputs.items()}
         replay(graph.nodes, ctx, known)
         found = _gradients(ctx, graph.nodes, known, loss, wanted)
-        outputs = {name: known[id(value)] for name, value in graph.outputs.items()}
+        outputs = {name: known[value.number] for name, value in graph.outputs.items()}
         outputs |= {f"gradient.{name}": each for name, each in zip(wrt, found, strict=True)}
     return tape.to_compute_graph(outputs, graph.name)  # pyright: ignore[reportArgumentType]
 
@@ -147,7 +147,7 @@ def _recorded(
         returned = fn(ctx, *arguments)
     values = [value for node in nodes for value in (*node.inputs, *node.results)]
     values += [tensor for argument in arguments for tensor in _tensors(argument)]
-    known: dict[int, Tensor] = {id(value): value for value in values}
+    known: dict[int, Tensor] = {value.number: value for value in values if isinstance(value, Value)}
     loss = _loss(fn, returned, of)
     return returned, _in_form(ctx, fn, nodes, known, loss, arguments, wrt)
 
@@ -163,11 +163,11 @@ def _replayed(
         inside = [_mapped(each, lambda tensor: side.placeholder(f"x{next(count)}", tensor.spec)) for each in arguments]
         returned = fn(side, *inside)
     pairs = zip(_all_tensors(inside), _all_tensors(arguments), strict=True)
-    known: dict[int, Tensor] = {id(value): tensor for value, tensor in pairs}
+    known: dict[int, Tensor] = {value.number: tensor for value, tensor in pairs}
     replay(tape.nodes, ctx, known)
     loss = _loss(fn, returned, of)
     gradients = _in_form(ctx, fn, tape.nodes, known, loss, inside, wrt)
-    return _mapped(returned, lambda value: known[id(value)]), gradients
+    return _mapped(returned, lambda value: known[value.number]), gradients
 
 
 def _loss(fn: Callable[..., Any], returned: Any, of: Any) -> Value:

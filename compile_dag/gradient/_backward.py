@@ -13,7 +13,7 @@ from lang_core import ExecutionContext, GraphError, Tensor, near_names
 
 
 class Cotangents:
-    """The gradient of each value so far, by the value's ``id``: a sum that grows as its users are passed."""
+    """The gradient of each value so far, by the value's number: a sum that grows as its users are passed."""
 
     def __init__(self, ctx: ExecutionContext) -> None:
         self._ctx = ctx
@@ -22,16 +22,16 @@ class Cotangents:
     def add(self, value: Value, gradient: Tensor) -> None:
         """Adds what one use contributes, fitted to the value's spec."""
         gradient = fitted(self._ctx, gradient, value)
-        before = self._found.get(id(value))
-        self._found[id(value)] = gradient if before is None else self._ctx.ops.add(before, gradient)
+        before = self._found.get(value.number)
+        self._found[value.number] = gradient if before is None else self._ctx.ops.add(before, gradient)
 
     def get(self, value: Value) -> Tensor | None:
         """What is known; None where nothing contributed."""
-        return self._found.get(id(value))
+        return self._found.get(value.number)
 
     def pop(self, value: Value) -> Tensor | None:
         """The same, and it is not needed again."""
-        return self._found.pop(id(value), None)
+        return self._found.pop(value.number, None)
 
 
 def fitted(ctx: ExecutionContext, gradient: Tensor, value: Tensor) -> Tensor:
@@ -45,15 +45,15 @@ def fitted(ctx: ExecutionContext, gradient: Tensor, value: Tensor) -> Tensor:
 
 
 def active_values(nodes: Iterable[Node], wanted: Iterable[Value]) -> set[int]:
-    """The ids of the floating values that depend on the wanted ones by differentiable ops, these included.
+    """Returns the numbers of the floating values that depend on the wanted ones by differentiable ops, these included.
 
     Also by those that are refused: that is found on the way back, of what the result depends on.
     """
-    active = {id(value) for value in wanted}
+    active = {value.number for value in wanted}
     constant = NOT_DIFFERENTIABLE.keys() - REFUSED
     for node in nodes:
-        if node.op.name not in constant and any(id(value) in active for value in node.inputs):
-            active.update(id(value) for value in node.results if value.dtype.is_floating)
+        if node.op.name not in constant and any(value.number in active for value in node.inputs):
+            active.update(value.number for value in node.results if value.dtype.is_floating)
     return active
 
 
@@ -74,10 +74,10 @@ def backward(
     Args:
         ctx: in which the gradient is computed or recorded.
         nodes: that were run forward in ``ctx``.
-        known: the tensors of ``ctx`` that the nodes' values stand for, by ``id``.
+        known: the tensors of ``ctx`` that the nodes' values stand for, by number.
         seeds: values, and the gradient of the loss with respect to each.
         wanted: the values whose gradients are asked for.
-        constants: arrays of constants from around the nodes, by the value's ``id``.
+        constants: arrays of constants from around the nodes, by the value's number.
         blocks: whether to open blocks; not in the function of a loop or branch.
 
     Returns:
@@ -87,17 +87,17 @@ def backward(
         GraphError: an op on the way has no gradient rule, or is refused.
     """
     active = active_values(nodes, wanted)
-    constants = constants | {id(n.results[0]): n.attributes[0].array for n in nodes if n.op.name == "constant"}
+    constants = constants | {n.results[0].number: n.attributes[0].array for n in nodes if n.op.name == "constant"}
     found = Cotangents(ctx)
-    keep = {id(value) for value in wanted}
+    keep = {value.number for value in wanted}
     for value, gradient in seeds:
-        if id(value) in active:
+        if value.number in active:
             found.add(value, gradient)
     units = units_of(nodes, [*(value for value, _ in seeds), *wanted], active)
     path, line = ctx.module_path, ctx.source_line
     try:
         for (_, block), stretch in groupby(reversed(units), lambda unit: (id(unit.node.block), unit.node.block)):
-            stretch = [unit for unit in stretch if any(id(value) in active for value in unit.results)]
+            stretch = [unit for unit in stretch if any(value.number in active for value in unit.results)]
             with ctx.block(f"{block}.backward") if blocks and block and stretch else nullcontext():
                 for unit in stretch:
                     ctx.module_path, ctx.source_line = unit.node.path, unit.node.line
@@ -116,18 +116,18 @@ def _unit(
     keep: set[int],
     constants: dict[int, Any],
 ) -> None:
-    cotangents = [found.get(value) if id(value) in keep else found.pop(value) for value in unit.results]
-    if all(each is None for each in cotangents) or not any(id(value) in active for value in unit.inputs):
+    cotangents = [found.get(value) if value.number in keep else found.pop(value) for value in unit.results]
+    if all(each is None for each in cotangents) or not any(value.number in active for value in unit.inputs):
         return
     operands = unit.node.inputs if unit.call is None else unit.call.inputs
     node = unit.node
     step = Step(
         ctx,
         node.op.name if unit.call is None else unit.call.name,
-        tuple(known[id(each)] if isinstance(each, Value) else each for each in operands),
-        tuple(known[id(value)] for value in unit.results),
+        tuple(known[each.number] if isinstance(each, Value) else each for each in operands),
+        tuple(known[value.number] for value in unit.results),
         node.attributes if unit.call is None else unit.call.attributes,
-        tuple(isinstance(each, Value) and id(each) in active for each in operands),
+        tuple(isinstance(each, Value) and each.number in active for each in operands),
         operands,
         f"at {node.path or 'the root'}, {node.line}",
         constants,

@@ -182,7 +182,7 @@ def recorded(fn: Callable[..., Any]) -> ComputeGraph:
 
 def units(graph: ComputeGraph) -> list[str]:
     """What is differentiated as one, where everything matters."""
-    active = {id(value) for node in graph.nodes for value in node.inputs}
+    active = {value.number for node in graph.nodes for value in node.inputs}
     found = units_of(graph.nodes, graph.outputs.values(), active)
     return [unit.node.op.name if unit.call is None else unit.call.name for unit in found]
 

@@ -23,15 +23,17 @@ def _cond(step: Step, *cotangents: Tensor | None) -> Sequence[Thunk]:
     """The gradient of the branch that ran, as a branch."""
     pred = step.inputs[0]
     wanted = [value for value, wants in zip(step.values, step.wanted, strict=True) if wants]
-    outer = {id(value): tensor for value, tensor in zip(step.values, step.inputs, strict=True)}
+    outer = {value.number: tensor for value, tensor in zip(step.values, step.inputs, strict=True)}
 
     def branch(region: ComputeGraph) -> Callable[[], Sequence[Tensor]]:
         return lambda: _region_gradients(step, region, dict(outer), cotangents, wanted)
 
     on_true, on_false = step.attributes
     found = step.ops.cond(pred, branch(on_true), branch(on_false))
-    by_value = {id(value): gradient for value, gradient in zip(wanted, found, strict=True)}  # pred is bool: each once
-    return [_known(by_value.get(id(value))) for value in step.values]
+    by_value = {
+        value.number: gradient for value, gradient in zip(wanted, found, strict=True)
+    }  # pred is bool: each once
+    return [_known(by_value.get(value.number)) for value in step.values]
 
 
 def _known(gradient: Tensor | None) -> Thunk:
@@ -72,7 +74,7 @@ class _Loop:
         _, self.body, carried = step.attributes
         self.step, self.trips = step, trips
         self.init = step.inputs[:carried]
-        self.captured = {id(v): t for v, t in zip(step.values[carried:], step.inputs[carried:], strict=True)}
+        self.captured = {v.number: t for v, t in zip(step.values[carried:], step.inputs[carried:], strict=True)}
         self.carried: list[Value] = list(self.body.inputs.values())
         self.floats = [value for value in self.carried if value.dtype.is_floating]
         pairs = zip(step.values[carried:], step.wanted[carried:], strict=True)
@@ -91,18 +93,18 @@ class _Loop:
             ]
             values = self._at_start(now)
             replay(self.body.nodes, self.step.ctx, values)
-            return [*[values[id(value)] for value in self.body.outputs.values()], *kept]
+            return [*[values[value.number] for value in self.body.outputs.values()], *kept]
 
         return ops.fori_loop(self.trips, body, (*self.init, *buffers))[count:] if self.trips else ()
 
     def _at_start(self, now: Sequence[Tensor]) -> dict[int, Tensor]:
-        return self.captured | {id(value): tensor for value, tensor in zip(self.carried, now, strict=True)}
+        return self.captured | {value.number: tensor for value, tensor in zip(self.carried, now, strict=True)}
 
     def run_backward(self, cotangents: Sequence[Tensor | None], kept: Sequence[Tensor]) -> list[Tensor | None]:
         """The gradients of the loop's operands."""
         ops, step = self.step.ops, self.step
-        given = {id(value): g for value, g in zip(self.carried, cotangents, strict=True) if g is not None}
-        first = [given[id(v)] if id(v) in given else ops.zeros(v.shape, v.dtype) for v in self.floats]
+        given = {value.number: g for value, g in zip(self.carried, cotangents, strict=True) if g is not None}
+        first = [given[v.number] if v.number in given else ops.zeros(v.shape, v.dtype) for v in self.floats]
         sums = [ops.zeros(value.shape, value.dtype) for value in self.wanted]
 
         def body(i: Tensor, *both: Tensor) -> list[Tensor]:
@@ -111,12 +113,12 @@ class _Loop:
                 ops.reshape(ops.dynamic_slice(buffer, (j, *[0] * value.ndim), (1, *value.shape)), value.shape)
                 for buffer, value in zip(kept, self.carried, strict=True)
             ]
-            later = {id(value): g for value, g in zip(self.floats, both, strict=False)}
-            inside = [later.get(id(value)) for value in self.carried]
+            later = {value.number: g for value, g in zip(self.floats, both, strict=False)}
+            inside = [later.get(value.number) for value in self.carried]
             found = _region_gradients(step, self.body, self._at_start(now), inside, [*self.floats, *self.wanted])
             count = len(self.floats)
             return [*found[:count], *map(ops.add, both[count:], found[count:])]
 
         last = ops.fori_loop(self.trips, body, (*first, *sums)) if self.trips else (*first, *sums)
-        of_value = {id(value): gradient for value, gradient in zip([*self.floats, *self.wanted], last, strict=True)}
-        return [of_value.get(id(value)) for value in (*self.carried, *step.values[len(self.init) :])]
+        of_value = {value.number: gradient for value, gradient in zip([*self.floats, *self.wanted], last, strict=True)}
+        return [of_value.get(value.number) for value in (*self.carried, *step.values[len(self.init) :])]

@@ -33,7 +33,7 @@ def _gated_delta_rule(step: Step, of_o: Tensor | None, of_last: Tensor | None) -
 
     def forward(i: Tensor, before: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         values = chunk.run(ctx, [_at(ops, x, i) for x in chunks], before)
-        return values[id(chunk.after)], _put(ops, starts, before, i)
+        return values[chunk.after.number], _put(ops, starts, before, i)
 
     _, starts = ops.fori_loop(count, forward, (first, ops.zeros((count, *shape), wide)))
 
@@ -76,9 +76,9 @@ class _Chunk:
         self.nodes = tape.nodes
 
     def run(self, ctx: ExecutionContext, parts: Sequence[Tensor], before: Tensor) -> dict[int, Tensor]:
-        """The tensors of ``ctx`` for the recorded values, by ``id``."""
-        values = {id(value): part for value, part in zip(self.inputs.values(), parts, strict=True)}
-        values[id(self.before)] = before
+        """The tensors of ``ctx`` for the recorded values, by number."""
+        values = {value.number: part for value, part in zip(self.inputs.values(), parts, strict=True)}
+        values[self.before.number] = before
         replay(self.nodes, ctx, values)
         return values
 

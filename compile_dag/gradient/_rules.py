@@ -31,7 +31,7 @@ class Step:
         wanted: per input, whether its gradient is needed.
         values: the operands as recorded: by these regions know what they capture.
         where: module path and source line, for messages.
-        constants: arrays of operands that are constants, by the ``id`` of the recorded value.
+        constants: arrays of operands that are constants, by the number of the recorded value.
     """
 
     __slots__ = ("attributes", "constants", "ctx", "inputs", "name", "results", "values", "wanted", "where")

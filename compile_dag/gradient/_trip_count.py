@@ -20,14 +20,14 @@ def static_trip_count(attributes: tuple[Any, ...], operands: Sequence[Value], co
     Args:
         attributes: of the ``while``: its condition, its body and the number of carried values.
         operands: the first carried values, then what the regions capture.
-        constants: arrays of constants by ``id`` of the value.
+        constants: arrays of constants by the number of the value.
 
     Returns:
         How many rounds there are; None where it depends on data, or never ends.
     """
     cond, body, _ = attributes
     counters = _closure(cond, body)
-    if any(id(operands[i]) not in constants for i in counters):
+    if any(operands[i].number not in constants for i in counters):
         return None
     condition = _only(cond, cond.outputs, constants)
     after = _only(
@@ -36,7 +36,7 @@ def static_trip_count(attributes: tuple[Any, ...], operands: Sequence[Value], co
     if condition is None or after is None:
         return None
     ctx = EagerExecutionContext()
-    state: dict[int, Tensor] = {i: ctx.constant(constants[id(operands[i])]) for i in counters}
+    state: dict[int, Tensor] = {i: ctx.constant(constants[operands[i].number]) for i in counters}
     for trip in range(_MOST):
         if not _run(condition, cond, ctx, state)[0].numpy():
             return trip
@@ -58,33 +58,33 @@ def _closure(cond: ComputeGraph, body: ComputeGraph) -> list[int]:
 
 
 def _needed(region: ComputeGraph, results: Sequence[Value]) -> tuple[set[int], list[Node]]:
-    """The ids of the values that results depend on, and the nodes that make them, in order."""
-    live = {id(value) for value in results}
+    """The numbers of the values that results depend on, and the nodes that make them, in order."""
+    live = {value.number for value in results}
     nodes: list[Node] = []
     for node in reversed(region.nodes):
-        if any(id(value) in live for value in node.results):
-            live.update(id(value) for value in node.inputs)
+        if any(value.number in live for value in node.results):
+            live.update(value.number for value in node.inputs)
             nodes.append(node)
     return live, nodes[::-1]
 
 
 def _inputs_of(region: ComputeGraph, results: Sequence[Value]) -> set[int]:
     live, _ = _needed(region, results)
-    return {i for i, value in enumerate(region.inputs.values()) if id(value) in live}
+    return {i for i, value in enumerate(region.inputs.values()) if value.number in live}
 
 
 def _only(region: ComputeGraph, outputs: dict[str, Value], constants: dict[int, Any]) -> "_Part | None":
     """What of the region makes the outputs; None where that needs a parameter or data from around."""
     live, nodes = _needed(region, list(outputs.values()))
-    captured = [value for value in region.captures if id(value) in live]
+    captured = [value for value in region.captures if value.number in live]
     if any(node.op.name == "parameter" or any(True for _ in regions_of(node)) for node in nodes):
         return None
-    if any(id(value) not in constants for value in captured):
+    if any(value.number not in constants for value in captured):
         return None
-    inputs = {name: value for name, value in region.inputs.items() if id(value) in live}
+    inputs = {name: value for name, value in region.inputs.items() if value.number in live}
     names = {f"captured_{i}": value for i, value in enumerate(captured)}
     graph = ComputeGraph(region.name, inputs | names, tuple(nodes), outputs)
-    return _Part(graph, {name: constants[id(value)] for name, value in names.items()})
+    return _Part(graph, {name: constants[value.number] for name, value in names.items()})
 
 
 class _Part:

@@ -48,19 +48,19 @@ def units_of(nodes: Sequence[Node], outputs: Iterable[Value], active: set[int]) 
     Args:
         nodes: in order.
         outputs: the values that are used beyond the nodes.
-        active: ids of the values whose gradients matter.
+        active: numbers of the values whose gradients matter.
     """
     whole = _whole_calls(nodes, outputs, active)
     units: list[Unit] = []
-    taken: dict[int, list[Node]] = {}
+    taken: dict[Call, list[Node]] = {}
     for node in nodes:
-        call = next((each for each in reversed(_calls_of(node)) if id(each) in whole), None)
+        call = next((each for each in reversed(_calls_of(node)) if each in whole), None)
         if call is None:
             units.append(Unit([node], None))
         else:
-            members = taken.setdefault(id(call), [])
+            members = taken.setdefault(call, [])
             members.append(node)
-            if len(members) == whole[id(call)]:
+            if len(members) == whole[call]:
                 units.append(Unit(members, call))
     return units
 
@@ -76,50 +76,49 @@ def _calls_of(node: Node) -> list[Call]:
     return found
 
 
-def _whole_calls(nodes: Sequence[Node], outputs: Iterable[Value], active: set[int]) -> dict[int, int]:
-    """By ``id`` of the calls that can be taken as one: how many nodes they have."""
-    calls: dict[int, Call] = {}
-    sizes: dict[int, int] = {}
-    first: dict[int, int] = {}
+def _whole_calls(nodes: Sequence[Node], outputs: Iterable[Value], active: set[int]) -> dict[Call, int]:
+    """Returns the calls that can be taken as one, each with the number of its nodes."""
+    sizes: dict[Call, int] = {}
+    first: dict[Call, int] = {}
     made_at: dict[int, int] = {}
     calls_at: list[list[Call]] = []
-    broken: set[int] = set()
+    broken: set[Call] = set()
     for index, node in enumerate(nodes):
         around = _calls_of(node)
         calls_at.append(around)
         for call in around:
-            calls[id(call)] = call
-            sizes[id(call)] = sizes.get(id(call), 0) + 1
-            first.setdefault(id(call), index)
+            sizes[call] = sizes.get(call, 0) + 1
+            first.setdefault(call, index)
         for value in node.inputs:
             broken.update(_left(value, calls_at, made_at, around))
-            if id(value) in active:
+            if value.number in active:
                 broken.update(_entered(value, calls_at, made_at, around))
-        made_at.update((id(value), index) for value in node.results)
+        made_at.update((value.number, index) for value in node.results)
     for value in outputs:
         broken.update(_left(value, calls_at, made_at, []))
-    for key, call in calls.items():
-        if not _stands_alone(call, first[key], calls_at, made_at):
-            broken.add(key)
-    return {key: size for key, size in sizes.items() if key not in broken}
+    broken.update(call for call in sizes if not _stands_alone(call, first[call], calls_at, made_at))
+    return {call: size for call, size in sizes.items() if call not in broken}
 
 
-def _left(value: Value, calls_at: list[list[Call]], made_at: dict[int, int], user: list[Call]) -> Iterator[int]:
+def _left(value: Value, calls_at: list[list[Call]], made_at: dict[int, int], user: list[Call]) -> Iterator[Call]:
     """The calls that made the value, that its user is not part of, and whose result it is not."""
-    for call in calls_at[made_at[id(value)]] if id(value) in made_at else ():
-        if not any(call is each for each in user) and not any(value is each for each in call.results):
-            yield id(call)
+    for call in calls_at[made_at[value.number]] if value.number in made_at else ():
+        if call not in user and not any(value is each for each in call.results):
+            yield call
 
 
-def _entered(value: Value, calls_at: list[list[Call]], made_at: dict[int, int], user: list[Call]) -> Iterator[int]:
+def _entered(value: Value, calls_at: list[list[Call]], made_at: dict[int, int], user: list[Call]) -> Iterator[Call]:
     """The calls that the user is part of, that did not make the value, and that were not given it."""
-    makers = calls_at[made_at[id(value)]] if id(value) in made_at else []
+    makers = calls_at[made_at[value.number]] if value.number in made_at else []
     for call in user:
-        if not any(call is each for each in makers) and not any(value is each for each in call.inputs):
-            yield id(call)
+        if call not in makers and not any(value is each for each in call.inputs):
+            yield call
 
 
 def _stands_alone(call: Call, first: int, calls_at: list[list[Call]], made_at: dict[int, int]) -> bool:
-    before = all(made_at.get(id(each), _OUTSIDE) < first for each in call.inputs if isinstance(each, Value))
-    own = all(id(each) in made_at and any(c is call for c in calls_at[made_at[id(each)]]) for each in call.results)
+    before = all(made_at.get(each.number, _OUTSIDE) < first for each in call.inputs if isinstance(each, Value))
+    own = all(
+        isinstance(result, Value) and result.number in made_at and call in calls_at[made_at[result.number]]
+        for result in call.results
+    )
     return before and own and bool(call.results)
