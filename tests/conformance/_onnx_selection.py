@@ -9,11 +9,15 @@ from tests.conformance._onnx_cases import Case, expressible_cases
 from tests.conformance._onnx_kinds import TRANSFORMER_OPS
 from tests.emission._device_cases import Limit
 
-# Every case on every device takes half an hour of two cores; TAPELINE_ONNX=all asks for it.
-EVERYTHING: Final = os.environ.get("TAPELINE_ONNX") == "all"
-# How many cases of an op run, spread over all of them in the order of their names: the devices differ in speed.
-_OF_AN_OP: Final = {"local-task": 2, "local-sync": 2}
-_OF_ATTENTION: Final = {"local-task": 20, "local-sync": 20}
+# Every case on every device takes half an hour of two cores, and every case in the interpreter half a minute.
+EVERYTHING: Final = bool(os.environ.get("TAPELINE_LONG"))
+# How many cases of an op are interpreted, spread over all of them in the order of their names.
+_INTERPRETED: Final = 2
+# The CPU runs one case of each op, several of attention; the other devices one case of every third op, as each op of
+# ours runs there in tests/emission.
+_CPU: Final = ("local-task", "local-sync")
+_OF_ATTENTION: Final = 6
+_OTHERS_STEP: Final = 3
 
 # Of IREE 3.13: in each of these the compiler refuses the module.
 LIMITS: Final = (
@@ -40,28 +44,43 @@ LIMITS: Final = (
 )
 
 
-def device_cases(device: str) -> list[Case]:
-    """Some cases of each op that a transformer uses; or all that the device can run."""
-    chosen = [case for case in expressible_cases() if limit_of(case, device) is None]
+def _by_kind(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    by_kind: dict[str, list[Case]] = {}
+    for case in cases:
+        by_kind.setdefault(case.kind, []).append(case)
+    return by_kind
+
+
+def _spread(cases: list[Case], count: int) -> list[Case]:
+    return cases[:: -(-len(cases) // count)]
+
+
+def interpreted_cases() -> list[Case]:
+    """Returns some cases of each op, or all under TAPELINE_LONG=1."""
     if EVERYTHING:
-        return chosen
-    of_op: dict[str, list[Case]] = {}
-    for case in chosen:
-        if case.kind in TRANSFORMER_OPS and "_expanded" not in case.name:
-            of_op.setdefault(case.kind, []).append(case)
-    found: list[Case] = []
-    for kind, cases in of_op.items():
-        most = (_OF_ATTENTION if kind == "Attention" else _OF_AN_OP).get(device, 1)
-        found += cases[:: -(-len(cases) // most)]
-    return found
+        return list(expressible_cases())
+    return [case for cases in _by_kind(expressible_cases()).values() for case in _spread(cases, _INTERPRETED)]
+
+
+def device_cases(device: str) -> list[Case]:
+    """Returns some cases of the ops that a transformer uses, or under TAPELINE_LONG=1 all that the device can run."""
+    runnable = [case for case in expressible_cases() if limit_of(case, device) is None]
+    if EVERYTHING:
+        return runnable
+    by_kind = _by_kind(case for case in runnable if case.kind in TRANSFORMER_OPS and "_expanded" not in case.name)
+    if device not in _CPU:
+        return [cases[0] for cases in list(by_kind.values())[::_OTHERS_STEP]]
+    return [
+        case for kind, cases in by_kind.items() for case in _spread(cases, _OF_ATTENTION if kind == "Attention" else 1)
+    ]
 
 
 def limited_cases(limit: Limit, device: str, limits: Iterable[Limit] = LIMITS) -> list[Case]:
-    """One case that the device cannot run for a limit's reason; or all of them."""
+    """Returns one case that the device cannot run for a limit's reason, or all of them under TAPELINE_LONG=1."""
     chosen = [case for case in expressible_cases() if limit_of(case, device, limits) is limit]
     return chosen if EVERYTHING else chosen[:1]
 
 
 def limit_of(case: Case, device: str, limits: Iterable[Limit] = LIMITS) -> Limit | None:
-    """Why a device cannot run a case; None where it can."""
+    """Returns why a device cannot run a case; None where it can."""
     return next((limit for limit in limits if device in limit.devices and re.fullmatch(limit.cases, case.name)), None)

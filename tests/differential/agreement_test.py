@@ -14,9 +14,10 @@ from tests.differential._graphs import Checked, graph_of, sample
 from tests.differential.strategies import STRATEGIES, Trial, difference, drawn, eagerly, truths
 from tests.emission._support import interpret, text_of
 
-# Half a second of jax's compiler for each op; TAPELINE_LONG=1 in the environment asks for more.
-_COUNT: Final = 28 if os.environ.get("TAPELINE_LONG") else 14
-_INTERPRETED: Final = 6
+# Trials per op: each takes jax's compiler a few hundredths of a second. TAPELINE_LONG=1 in the environment asks for more.
+_LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
+_COUNT: Final = 28 if _LONG else 7
+_INTERPRETED: Final = 6 if _LONG else 3
 _COMPILED: Final = 1
 _DEVICE: Final = "local-task"
 # Functions differ by so many units in the last place more than eager ones do.
