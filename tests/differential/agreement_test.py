@@ -14,7 +14,7 @@ from tests.differential._graphs import Checked, graph_of, sample
 from tests.differential.strategies import STRATEGIES, Trial, difference, drawn, eagerly, truths
 from tests.emission._support import interpret, text_of
 
-# Trials per op: each takes jax's compiler a few hundredths of a second. TAPELINE_LONG=1 in the environment asks for more.
+# Trials per op, each some work of jax's compiler; TAPELINE_LONG=1 in the environment asks for more.
 _LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
 _COUNT: Final = 28 if _LONG else 7
 _INTERPRETED: Final = 6 if _LONG else 3
