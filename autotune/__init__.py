@@ -15,46 +15,7 @@
 'memory'
 """
 
-from autotune import _gradient_rule
-from autotune._cache import ConfigCache, overlay_cache
-from autotune._codec import decode as from_json
-from autotune._codec import encode as to_json
-from autotune._compiler import (
-    CompiledKernel,
-    CompileRequest,
-    KernelCompiler,
-    compiler_named,
-    register_compiler,
-)
-from autotune._entry import (
-    HEURISTIC,
-    OVERRIDE,
-    PINNED,
-    TUNED,
-    AutotuneData,
-    CacheEntry,
-    Key,
-    Measurement,
-    Selection,
-    cfg_name,
-)
-from autotune._environment import (
-    Environment,
-    compile_environment,
-    cpu_model,
-    device_fingerprint,
-    environment_of,
-    flags_of,
-    get_device_platform,
-    host_environment,
-)
-from autotune._errors import CacheWarning, ConfigSelectionError, KernelError, TuningError
 from autotune._executor import Executor
-from autotune._gradient import COMPOSITE, KernelCall
-from autotune._hosted import with_jax_arrays
-from autotune._invocation import Cfg, Invocation, Out
-from autotune._kernel import KERNEL_CLASSES, Kernel
-from autotune._labels import extract_labels_from_hlo_text, find_labels_in_lowered, label
 from autotune._offline import (
     AutotuningResult,
     Entry,
@@ -63,36 +24,81 @@ from autotune._offline import (
     default_chooser,
     labels_to_configs,
 )
-from autotune._persistent import PersistentCache, cache_directory
-from autotune._policy import POLICIES, AutotunePolicy, policy_override
-from autotune._profile import ProfiledCall, profile
-from autotune._registry import (
+from autotune._using import CompositeKernel, remembering_executor, using_kernels, with_kernels
+from autotune.caches import (
+    HEURISTIC,
+    OVERRIDE,
+    PINNED,
+    TUNED,
+    AutotuneData,
+    CacheEntry,
+    ConfigCache,
+    Key,
+    Measurement,
+    PersistentCache,
+    Selection,
+    cache_directory,
+    cfg_name,
+    overlay_cache,
+)
+from autotune.caches import decode as from_json
+from autotune.caches import encode as to_json
+from autotune.compilers import (
+    CompiledKernel,
+    CompileRequest,
+    KernelCompiler,
+    compiler_named,
+    register_compiler,
+    with_jax_arrays,
+)
+from autotune.kernel import (
+    COMPOSITE,
+    KERNEL_CLASSES,
+    ArraySpec,
+    CacheWarning,
+    Cfg,
+    ConfigSelectionError,
+    Environment,
+    Invocation,
+    Kernel,
+    KernelCall,
+    KernelError,
+    Out,
+    TuningError,
+    abstractify,
+    arrays_of,
+    compile_environment,
+    cpu_model,
+    device_fingerprint,
+    environment_of,
+    flags_of,
+    get_device_platform,
+    host_environment,
+    map_arrays,
+    powers_of_two,
+    short_hash,
+    stable_json,
+)
+from autotune.records import (
+    ProfiledCall,
     RecordedCall,
     as_line,
     call_of,
+    extract_labels_from_hlo_text,
+    find_labels_in_lowered,
     forget_invocations,
     get_invocations,
     is_recording_calls,
+    label,
+    profile,
     read_record,
     record_file,
     record_invocation,
     record_lines,
     recorded_calls,
 )
-from autotune._selection import ConfigChooser, ConfigSelectorChain
-from autotune._specs import (
-    ArraySpec,
-    abstractify,
-    arrays_of,
-    map_arrays,
-    powers_of_two,
-    short_hash,
-    stable_json,
-)
-from autotune._tuner import Tuner
-from autotune._using import CompositeKernel, remembering_executor, using_kernels, with_kernels
-
-del _gradient_rule  # it is registered
+from autotune.selection import POLICIES, AutotunePolicy, ConfigChooser, ConfigSelectorChain, policy_override
+from autotune.tuning import Tuner
 
 __all__ = [
     "COMPOSITE",

@@ -4,11 +4,13 @@ from types import ModuleType
 import pytest
 
 import autotune
-from autotune import _kernel, _labels, _specs, _using
+from autotune import _using
+from autotune.kernel import _kernel, _specs
+from autotune.records import _labels
 
 
 @pytest.mark.parametrize("module", [autotune, _kernel, _labels, _specs, _using], ids=lambda module: module.__name__)
 def test_examples(module: ModuleType) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted
-    assert not found.failed
+    results = doctest.testmod(module)
+    assert results.attempted
+    assert not results.failed

@@ -13,7 +13,7 @@ from autotune import (
     TuningError,
     profile,
 )
-from autotune._kernels_for_tests import Blocks, Matmul, chain, matrices
+from autotune._kernels_testing import Blocks, Matmul, chain, matrices
 from lang_core import EagerExecutionContext, EagerTensor, Tensor, TensorSpec
 
 

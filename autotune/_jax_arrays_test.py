@@ -20,7 +20,7 @@ from autotune import (
     find_labels_in_lowered,
     policy_override,
 )
-from autotune._kernels_for_tests import chain, matrices
+from autotune._kernels_testing import chain, matrices
 
 _CALLS: list[str] = []
 

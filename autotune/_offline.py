@@ -5,19 +5,11 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
-from autotune._cache import overlay_cache
-from autotune._compiler import KernelCompiler, compile_invocation, compiler_named
-from autotune._entry import Key, Selection
-from autotune._environment import device_fingerprint
-from autotune._errors import KernelError
-from autotune._foreign import as_jax
-from autotune._invocation import Invocation
-from autotune._labels import label, labels_in, text_of
-from autotune._persistent import PersistentCache
-from autotune._policy import policy_override
-from autotune._registry import RecordedCall, recorded_calls
-from autotune._selection import ConfigSelectorChain
-from autotune._specs import map_arrays
+from autotune.caches import Key, PersistentCache, Selection, overlay_cache
+from autotune.compilers import KernelCompiler, compile_invocation, compiler_named
+from autotune.kernel import Invocation, KernelError, as_jax, device_fingerprint, map_arrays
+from autotune.records import RecordedCall, label, labels_in, recorded_calls, text_of
+from autotune.selection import ConfigSelectorChain, policy_override
 from lang_core import InputError
 
 Progress = Callable[[int, int, str], object]

@@ -5,11 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune._environment import Environment, compile_environment
 from autotune._executor import Executor
-from autotune._kernel import Kernel
-from autotune._persistent import PersistentCache
-from autotune._selection import ConfigSelectorChain
+from autotune.caches import PersistentCache
+from autotune.kernel import Environment, Kernel, compile_environment
+from autotune.selection import ConfigSelectorChain
 from lang_core import EntryPoint, ExecutionContext, Tensor
 
 

@@ -14,7 +14,7 @@ _GAINS: Final = "tools.benching.jobs.kernel_gains"
 
 _MOST_TO_CHOOSE_US: Final = 10.0
 _MOST_OVERHEAD: Final = 5.0
-# The tuner takes what is less for noise (autotune/_tuner.py).
+# The tuner takes what is less for noise (autotune/tuning/_tuner.py).
 _NOISE: Final = 0.03
 
 

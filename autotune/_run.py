@@ -1,0 +1,131 @@
+"""One call of a kernel: arguments prepared, arrays brought to where it computes, result given back in the same kind."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from autotune.kernel import (
+    COMPOSITE,
+    HOST_KINDS,
+    Invocation,
+    Kernel,
+    KernelCall,
+    KernelError,
+    arrays_of,
+    as_jax,
+    as_numpy,
+    environment_of,
+    has_gradient,
+    is_jax,
+    is_tracer,
+    jax_module,
+    map_arrays,
+    run_in_jax,
+    run_takes_context,
+    takes_context,
+    without_gradient,
+)
+from lang_core import EagerExecutionContext, EagerTensor, ExecutionContext, Tensor
+
+
+def prepared(
+    kernel: Kernel[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns what the kernel's ``prepare`` makes of the arguments; it gets the context only if it has a ``ctx``."""
+    ctx = kwargs.pop("ctx", None)
+    if ctx is None:
+        return kernel.prepare(*args, **kwargs)
+    context = {"ctx": ctx} if takes_context(type(kernel).prepare) else {}
+    args, kwargs = kernel.prepare(*args, **context, **kwargs)
+    return args, {**kwargs, "ctx": ctx}
+
+
+def hosted(
+    kernel: Kernel[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any], method: str | None
+) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
+    """Converts JAX's arrays to NumPy's for a kernel that NumPy computes.
+
+    This applies to a kernel that takes a context, outside of a recording, if every array has data. Such a call runs in
+    this process, and its configuration is chosen for NumPy.
+
+    Returns:
+        Positional arguments, keyword arguments, and whether any array was converted.
+    """
+    if jax_module() is None or all(type(value) in HOST_KINDS for value in (*args, *kwargs.values())):
+        return args, kwargs, False
+    arrays = arrays_of((args, kwargs))
+    if not any(map(is_jax, arrays)) or any(map(is_tracer, arrays)):
+        return args, kwargs, False
+    ctx = kwargs.get("ctx")
+    if (ctx is not None and ctx.isRecording) or not run_takes_context(kernel, environment_of(arrays).platform, method):
+        return args, kwargs, False
+    return (*map_arrays(as_numpy, (args, kwargs)), True)
+
+
+def hosted_result(result: Any) -> Any:
+    """Converts a result's NumPy arrays to JAX's; tensors of the caller's own context stay."""
+    return map_arrays(lambda array: as_jax(array) if isinstance(array, np.ndarray) else array, result)
+
+
+class Run:
+    """Call with a chosen configuration.
+
+    Attributes:
+        call: kernel and configuration.
+        args: positional arguments.
+        ctx: context of the call; an eager one if the kernel takes one and the caller gave none.
+        jax: whether an argument is an array of JAX.
+        differentiable: whether the kernel has its own gradient.
+    """
+
+    def __init__(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any) -> None:
+        kwargs = dict(inv.kwargs)
+        arrays = arrays_of((inv.args, kwargs))
+        self.jax: Final = any(map(is_jax, arrays))
+        platform = inv.where().platform
+        self.ctx: ExecutionContext | None = kwargs.pop("ctx", None)
+        own_context = self.ctx is None and run_takes_context(kernel, platform, inv.method)
+        if own_context:
+            self._check_arrays(kernel, arrays)
+            self.ctx = EagerExecutionContext()
+        self._unwraps = own_context and not any(isinstance(array, Tensor) for array in arrays)
+        if self.jax:
+            kwargs = map_arrays(without_gradient, kwargs)
+        self.args: Final = inv.args
+        self.call: Final = KernelCall(kernel, cfg, platform, inv.method, kwargs)
+        self.differentiable: Final = has_gradient(kernel, platform, inv.method)
+
+    def _check_arrays(self, kernel: Kernel[Any, Any], arrays: list[Any]) -> None:
+        if self.jax:
+            raise KernelError(
+                f"kernel {kernel.op_id!r} is written in ctx.ops, and JAX traces its arguments: call it outside of jit "
+                f"and grad, or compile it (Executor.compile(..., compiler='jax'))"
+            )
+        if any(isinstance(array, Tensor) and not isinstance(array, EagerTensor) for array in arrays):
+            raise KernelError(
+                f"kernel {kernel.op_id!r} was given a recorded value and no context: pass ctx= that records"
+            )
+
+    def __call__(self) -> Any:
+        if self.differentiable and self.jax:
+            return run_in_jax(self.call, self.args)
+        ctx = self.ctx
+        if ctx is not None and ctx.isRecording and self.differentiable:
+            return ctx.composite(COMPOSITE, self._composite_body, self.args, (self.call,))
+        return self.unwrapped(self.call.run(*self.args, ctx=ctx))
+
+    def _composite_body(self, *inputs: Any) -> Any:
+        *args, call = inputs
+        result = call.run(*args, ctx=self.ctx)
+        if not all(isinstance(value, Tensor) for value in (result if type(result) is tuple else (result,))):
+            raise KernelError(
+                f"{call.kernel.op_id}: a kernel with its own gradient gives a tensor, or a tuple of tensors, to a "
+                f"recording; found {type(result).__name__}"
+            )
+        return result
+
+    def unwrapped(self, result: Any) -> Any:
+        """Returns the result with NumPy arrays for tensors, if all arguments were NumPy arrays."""
+        if not self._unwraps:
+            return result
+        return map_arrays(lambda array: array.data if isinstance(array, EagerTensor) else array, result)

@@ -1,0 +1,45 @@
+"""Configurations that are remembered: entries and their keys, in memory, and in a file that processes share."""
+
+from autotune.caches._codec import decode, encode
+from autotune.caches._entry import (
+    FAILED,
+    HEURISTIC,
+    OK,
+    OVERRIDE,
+    PINNED,
+    REJECTED,
+    SKIPPED,
+    TUNED,
+    AutotuneData,
+    CacheEntry,
+    Key,
+    Measurement,
+    Selection,
+    cfg_name,
+)
+from autotune.caches._memory import OVERLAYS, ConfigCache, overlay_cache
+from autotune.caches._persistent import PersistentCache, cache_directory
+
+__all__ = [
+    "AutotuneData",
+    "CacheEntry",
+    "ConfigCache",
+    "FAILED",
+    "HEURISTIC",
+    "Key",
+    "Measurement",
+    "OK",
+    "OVERLAYS",
+    "OVERRIDE",
+    "PINNED",
+    "PersistentCache",
+    "REJECTED",
+    "SKIPPED",
+    "Selection",
+    "TUNED",
+    "cache_directory",
+    "cfg_name",
+    "decode",
+    "encode",
+    "overlay_cache",
+]

@@ -1,0 +1,219 @@
+"""Configurations remembered on disk."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from autotune.caches._codec import decode, encode
+from autotune.caches._entry import PINNED, TUNED, CacheEntry, Key, Measurement
+from autotune.caches._memory import is_of
+from autotune.caches._store import SCHEMA, Content, Store
+from autotune.kernel import KernelError
+from lang_core import InputError
+
+Cfg = TypeVar("Cfg")
+
+
+def cache_directory() -> Path:
+    """``$TAPELINE_KERNEL_CACHE``, else ``tapeline/kernels`` in the user's cache folder (XDG base directories)."""
+    named = os.environ.get("TAPELINE_KERNEL_CACHE")
+    if named:
+        return Path(named)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return Path(home if home and Path(home).is_absolute() else Path.home() / ".cache", "tapeline", "kernels")
+
+
+class PersistentCache(Generic[Cfg]):
+    """Entries in a file, shared by processes and threads.
+
+    Args:
+        opname: the file's name without ``.json``.
+        path: of the file; in ``cache_directory()``, under the schema's version, if None.
+        loader: makes a configuration of JSON's values; needed for types that ``encode`` does not know.
+        dumper: the other way round.
+        cfg_type: of configurations, where the kernel does not say.
+    """
+
+    def __init__(
+        self,
+        opname: str = "kernels",
+        path: str | os.PathLike[str] | None = None,
+        loader: Callable[[Any], Cfg] | None = None,
+        dumper: Callable[[Cfg], Any] | None = None,
+        cfg_type: type[Cfg] | None = None,
+    ) -> None:
+        self.path: Final = cache_directory() / f"v{SCHEMA}" / f"{opname}.json" if path is None else Path(path)
+        self._store = Store(self.path)
+        self._load, self._dump, self._cfg_type = loader, dumper or encode, cfg_type
+
+    def find(self, key: Key, cfg_type: type | None = None) -> CacheEntry[Cfg] | None:
+        """The entry of a call: of this source, else one that was put by hand for any source.
+
+        Raises:
+            KernelError: it cannot be understood.
+        """
+        entries = self._store.read()["entries"]
+        for each in (key, Key(key.device, key.op, key.call)):
+            raw = entries.get(_text(each))
+            if raw is not None:
+                return self._entry(each, raw, cfg_type)
+        return None
+
+    def near(self, key: Key) -> str:
+        """What it has of an op in place of a call that it lacks, in words."""
+        others = [Key(*json.loads(text)) for text in self._store.read()["entries"]]
+        same_op = [each for each in others if each.op == key.op]
+        if not same_op:
+            return "has nothing of the op"
+        if any(each[:3] == key[:3] for each in same_op):
+            return "has the call of another source of the kernel"
+        if any(each.call == key.call for each in same_op):
+            return "has the call of another device, or other versions or flags"
+        return f"has {len(same_op)} other calls of the op"
+
+    def store(self, entry: CacheEntry[Cfg]) -> bool:
+        """Writes an entry; whether it is on the disk now. What somebody pinned stays, unless pinned anew."""
+        raw, text = self._raw(entry), _text(entry.key)
+
+        def change(content: Content) -> None:
+            before = content["entries"].get(text)
+            if before is None or before.get("provenance") != PINNED or entry.provenance == PINNED:
+                content["entries"][text] = raw
+
+        return self._store.change(change)
+
+    def get(self, device: str, op_id: str, call_key: str) -> Cfg | None:
+        """The configuration under a key, of any source: the last one that was written."""
+        wanted = (device, op_id, call_key)
+        found = [(Key(*json.loads(text)), raw) for text, raw in self._store.read()["entries"].items()]
+        found = [(key, raw) for key, raw in found if key[:3] == wanted]
+        if not found:
+            return None
+        key, raw = max(found, key=lambda each: each[1].get("created", 0.0))
+        return self._entry(key, raw, None).cfg
+
+    def put(self, device: str, op_id: str, call_key: str, cfg: Cfg, provenance: str = TUNED) -> bool:
+        """Writes a configuration by hand, for any source of the kernel; whether it is on the disk now."""
+        return self.store(CacheEntry(Key(device, op_id, call_key), cfg, provenance))
+
+    def failures(self, key: Key) -> dict[str, str]:
+        """Candidates that failed for a call, with the reason."""
+        return dict(self._store.read()["failures"].get(_text(key), {}))
+
+    def note_failures(self, key: Key, failed: Mapping[str, str]) -> bool:
+        """Writes down candidates that failed; whether it is on the disk now."""
+        return self._store.change(lambda content: content["failures"].setdefault(_text(key), {}).update(failed))
+
+    def entries(self) -> list[CacheEntry[Any]]:
+        """All entries; a configuration whose class is not loaded is a mapping."""
+        return [self._entry(Key(*json.loads(t)), raw, dict) for t, raw in self._store.read()["entries"].items()]
+
+    def keys(self) -> list[tuple[str, str, str]]:
+        """``(device, op, call)`` of all entries."""
+        return [Key(*json.loads(text))[:3] for text in self._store.read()["entries"]]
+
+    def size(self) -> int:
+        """The number of entries."""
+        return len(self._store.read()["entries"])
+
+    def clear(self, op_id: str | None = None, call_key: str | None = None) -> int:
+        """Forgets all entries and failures, or those of an op or of a call of it; gives the number of entries."""
+        gone: list[str] = []
+
+        def concerned(text: str) -> bool:
+            key = Key(*json.loads(text))
+            return (op_id is None or is_of(key, op_id)) and call_key in (None, key.call)
+
+        def change(content: Content) -> None:
+            gone[:] = [text for text in content["entries"] if concerned(text)]
+            for part in content.values():
+                for text in [text for text in part if concerned(text)]:
+                    del part[text]
+
+        self._store.change(change)
+        return len(gone)
+
+    def export(self, path: str | os.PathLike[str]) -> int:
+        """Writes a copy to carry to another machine; gives the number of entries."""
+        content = self._store.read()
+
+        def add(other: Content) -> None:
+            for part, found in content.items():
+                other[part].update(found)
+
+        Store(Path(path)).change(add)
+        return len(content["entries"])
+
+    def import_from(self, path: str | os.PathLike[str]) -> int:
+        """Takes over what it lacks from an exported file; gives the number of entries.
+
+        Entries of another machine stay entries of that machine: they count where the device part of a key is the same.
+
+        Raises:
+            InputError: the file is not there, or is none of these.
+        """
+        if not Path(path).is_file():
+            raise InputError(f"{path}: there is no such file; tools:tune export writes one")
+        text = Path(path).read_text(errors="replace")
+        theirs = _checked(path, text)
+        taken: list[str] = []
+
+        def change(content: Content) -> None:
+            taken[:] = [key for key in theirs["entries"] if key not in content["entries"]]
+            content["entries"].update({key: theirs["entries"][key] for key in taken})
+            for key, failed in theirs["failures"].items():
+                content["failures"].setdefault(key, {}).update(failed)
+
+        self._store.change(change)
+        return len(taken)
+
+    def _raw(self, entry: CacheEntry[Any]) -> dict[str, Any]:
+        measurements = [[encode(m.cfg), m.seconds, m.status, m.detail] for m in entry.measurements]
+        return {
+            "cfg": self._dump(entry.cfg),
+            "provenance": entry.provenance,
+            "measurements": measurements,
+            "environment": entry.environment,
+            "specs": entry.specs,
+            "kernel": entry.kernel,
+            "created": entry.created,
+        }
+
+    def _entry(self, key: Key, raw: Mapping[str, Any], cfg_type: type | None) -> CacheEntry[Any]:
+        kind = cfg_type or self._cfg_type
+        try:
+            cfg = self._load(raw["cfg"]) if self._load else _decoded(raw["cfg"], kind)
+            measurements = tuple(Measurement(_decoded(m[0], kind), *m[1:]) for m in raw["measurements"])
+            rest = {name: raw[name] for name in ("provenance", "environment", "specs", "kernel", "created")}
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise KernelError(f"{self.path}: the entry of {key.op} (call {key.call}) cannot be read: {error}") from None
+        return CacheEntry(key, cfg, measurements=measurements, **rest)
+
+
+def _decoded(value: Any, kind: type | None) -> Any:
+    if kind is not dict:
+        return decode(value, kind)
+    try:
+        return decode(value)
+    except KernelError:  # for a listing: the class is not loaded
+        return value.get("fields", value) if isinstance(value, dict) else value
+
+
+def _text(key: Key) -> str:
+    return json.dumps(list(key))
+
+
+def _checked(path: str | os.PathLike[str], text: str) -> Content:
+    try:
+        found = json.loads(text)
+        if found["schema"] == SCHEMA:
+            for part in ("entries", "failures"):
+                for key in found[part]:
+                    Key(*json.loads(key))
+            return {part: dict(found[part]) for part in ("entries", "failures")}
+        problem = f"schema {found['schema']}, wanted {SCHEMA}"
+    except (ValueError, TypeError, KeyError) as error:
+        problem = str(error)
+    raise InputError(f"{path}: no exported file of kernel configurations ({problem}): tools:tune export writes one")

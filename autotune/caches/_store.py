@@ -1,0 +1,146 @@
+"""One JSON file that several processes write: locked, merged, replaced as a whole."""
+
+import contextlib
+import fcntl
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from autotune.kernel import CacheWarning
+from lang_core import InputError
+
+SCHEMA: Final = 1
+
+# The entries and failures of a file, by the text of their keys.
+Content = dict[str, dict[str, Any]]
+Change = Callable[[Content], None]
+
+# No file has it.
+_NEVER: Final = (-1,)
+
+
+def empty() -> Content:
+    """The content of a file that is not there."""
+    return {"entries": {}, "failures": {}}
+
+
+class Store:
+    """A file of entries.
+
+    A writer takes the lock, reads what others wrote, changes it, writes a file beside, has it on the disk, and renames:
+    a reader sees the old file or the new one, and a writer that dies at any moment leaves one of them. The lock is the
+    operating system's and goes with the process that held it.
+
+    Args:
+        path: of the file. ``<name>.lock`` beside it is the lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, ...] | None = _NEVER
+        self._content = empty()
+        self._unwritten: list[Change] = []
+        self._lock = threading.RLock()
+        self._silent = False
+
+    def read(self) -> Content:
+        """The content now; a file that cannot be read is moved aside with a warning.
+
+        Raises:
+            InputError: the file is of another schema.
+        """
+        with self._lock:
+            identity = self._identity()
+            if identity != self._seen:
+                content = self._parsed() if identity else empty()
+                for change in self._unwritten:
+                    change(content)
+                self._content, self._seen = content, identity
+            return self._content
+
+    def change(self, change: Change) -> bool:
+        """Changes the content; whether it is on the disk now. Where it cannot be written, a warning says so, once.
+
+        Raises:
+            InputError: the file is of another schema.
+        """
+        with self._lock:
+            self._unwritten.append(change)
+            self._seen = _NEVER  # another process may have written within one tick of the clock
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self._locked():
+                    self._replace(self.read())
+                self._unwritten.clear()
+                return True
+            except InputError:
+                self._unwritten.remove(change)
+                raise
+            except OSError as error:
+                self._seen = _NEVER
+                self._warn(error)
+                return False
+
+    def _warn(self, error: OSError) -> None:
+        if not self._silent:
+            self._silent = True
+            warnings.warn(
+                f"{self.path}: cannot be written ({error}): what is tuned is remembered in this process only; set "
+                f"TAPELINE_KERNEL_CACHE to a folder that can",
+                CacheWarning,
+                stacklevel=5,
+            )
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with Path(f"{self.path}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _replace(self, content: Content) -> None:
+        for left in self.path.parent.glob(f".{self.path.name}.*.tmp"):  # of a writer that died; we have the lock
+            left.unlink(missing_ok=True)
+        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        with partial.open("w") as file:
+            json.dump({"schema": SCHEMA, **content}, file, separators=(",", ":"), allow_nan=True)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path)
+        self._seen = self._identity()
+
+    def _identity(self) -> tuple[int, ...] | None:
+        try:
+            status = self.path.stat()
+        except OSError:  # it is not there, or in no place where it could be
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _parsed(self) -> Content:
+        try:
+            text = self.path.read_text()
+            found = json.loads(text)
+            schema = found["schema"]
+            if schema == SCHEMA and all(isinstance(found[part], dict) for part in empty()):
+                return {part: found[part] for part in empty()}
+        except OSError:
+            return empty()
+        except (ValueError, TypeError, KeyError) as error:
+            self._move_aside(str(error))
+            return empty()
+        if isinstance(schema, int) and schema != SCHEMA:
+            raise InputError(
+                f"{self.path}: has schema {schema}, this Tapeline reads {SCHEMA}: name another file, or remove it"
+            )
+        self._move_aside("its parts are not as they should be")
+        return empty()
+
+    def _move_aside(self, why: str) -> None:
+        aside = self.path.with_name(f"{self.path.name}.corrupt-{time.time_ns()}")
+        with contextlib.suppress(FileNotFoundError):  # another process was first
+            self.path.rename(aside)
+            warnings.warn(f"{self.path}: damaged ({why}); moved to {aside.name}", CacheWarning, stacklevel=5)

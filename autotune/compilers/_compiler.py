@@ -1,0 +1,211 @@
+"""Compilers, as executors see them: plugged in from above."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from autotune.kernel import (
+    ArraySpec,
+    Environment,
+    Invocation,
+    Kernel,
+    KernelCall,
+    KernelError,
+    abstractify,
+    arrays_of,
+    as_jax,
+    as_numpy,
+    has_gradient,
+    is_jax,
+    map_arrays,
+    run_in_jax,
+    run_takes_context,
+    without_gradient,
+)
+from autotune.records import labelled
+from lang_core import near_names
+
+Out = TypeVar("Out")
+
+
+class CompileRequest:
+    """A call whose configuration is chosen, as a function of its arrays alone.
+
+    Attributes:
+        call: the kernel with its configuration.
+        label: that stands on its ops; empty for none.
+        specs: of the arrays, in the order of ``args`` and then ``kwargs``.
+        arrays: the examples themselves; with or without data.
+        arguments: the examples' ``(args, kwargs)``.
+        differentiable: whether the kernel has its own gradient.
+    """
+
+    def __init__(
+        self, call: KernelCall, args: tuple[Any, ...], kwargs: dict[str, Any], label: str, *, differentiable: bool
+    ) -> None:
+        self.call, self.label, self.differentiable = call, label, differentiable
+        self.arguments: Final = (args, kwargs)
+        self.arrays: Final = arrays_of((args, kwargs))
+        self.specs: Final[list[ArraySpec]] = abstractify(self.arrays)
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the kernel is written in ``ctx.ops``."""
+        return run_takes_context(self.call.kernel, self.call.platform, self.call.method)
+
+    def filled(self, arrays: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with these arrays."""
+        given = iter(arrays)
+        return map_arrays(lambda _: next(given), self.arguments)
+
+    def run(self, *arrays: Any, ctx: Any = None) -> Any:
+        """Runs the call, labelled."""
+        args, kwargs = self.filled(arrays)
+        call = KernelCall(self.call.kernel, self.call.cfg, self.call.platform, self.call.method, kwargs)
+        with labelled(self.label, ctx):
+            return call.run(*args, ctx=ctx)
+
+    def run_in_jax(self, *arrays: Any) -> Any:
+        """The same on JAX's arrays, with the kernel's own gradient."""
+        args, kwargs = self.filled(arrays)
+        kwargs = map_arrays(without_gradient, kwargs)
+        call = KernelCall(self.call.kernel, self.call.cfg, self.call.platform, self.call.method, kwargs)
+        with labelled(self.label, jax=True):
+            return run_in_jax(call, args) if self.differentiable else call.run(*args)
+
+
+class KernelCompiler(Protocol):
+    """Makes a function of arrays of a request."""
+
+    name: str
+
+    def environment(self, arrays: list[Any]) -> Environment:
+        """Where the result runs, with the compiler's version and flags."""
+        ...
+
+    def compile(self, request: CompileRequest) -> Callable[..., Any]:
+        """A function of the request's arrays that gives what the kernel gives."""
+        ...
+
+
+class CompiledKernel(Generic[Out]):
+    """A kernel with its configuration, compiled for the shapes of the examples. A call chooses nothing.
+
+    Attributes:
+        cfg: the configuration.
+        label: that stands on its ops.
+        compiler: the compiler's name.
+        function: of the arrays alone, in order.
+    """
+
+    def __init__(
+        self, kernel: Kernel[Any, Out], cfg: Any, label: str, compiler: str, function: Callable[..., Out], statics: Any
+    ) -> None:
+        self.cfg, self.label, self.compiler, self.function = cfg, label, compiler, function
+        self._kernel, self._statics = kernel, statics
+        prepares = type(kernel).prepare is not Kernel.prepare
+        self._plain = not prepares and _statics_of(statics) == statics and not statics[1] and _all_arrays(statics[0])
+        self._count = len(statics[0])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Out:
+        """Runs it.
+
+        Raises:
+            KernelError: what is static in the arguments is not what it was compiled with.
+        """
+        if self._plain and not kwargs and len(args) == self._count:
+            return self.function(*args)
+        kwargs.pop("ctx", None)
+        args, kwargs = self._kernel.prepare(*args, **kwargs)
+        if _statics_of((args, kwargs)) != self._statics:
+            raise KernelError(
+                f"the compiled {self._kernel.op} was made for {self._statics}, with * for arrays; found "
+                f"{_statics_of((args, kwargs))}: compile it for these"
+            )
+        return self.function(*arrays_of((args, kwargs)))
+
+
+def _statics_of(tree: Any) -> Any:
+    return map_arrays(lambda _: "*", tree)
+
+
+def _all_arrays(statics: tuple[Any, ...]) -> bool:
+    return all(type(each) is str and each == "*" for each in statics)
+
+
+def compiled_kernel(request: CompileRequest, compiler: KernelCompiler) -> CompiledKernel[Any]:
+    """Compiles a request whose configuration is chosen."""
+    call, statics = request.call, _statics_of(request.arguments)
+    return CompiledKernel(call.kernel, call.cfg, request.label, compiler.name, compiler.compile(request), statics)
+
+
+def compile_invocation(
+    compiler: KernelCompiler,
+    kernel: Kernel[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    cfg: Any = None,
+    method: str | None = None,
+) -> Invocation[Any, Any]:
+    """A call as it is chosen for where the compiled function will run; its candidates are compiled to be timed."""
+    environment = compiler.environment(arrays_of((args, kwargs)))
+
+    def candidate(cfg: Any) -> Callable[..., Any]:
+        function = compiler.compile(compile_request(environment, kernel, args, kwargs, cfg, method))
+        return lambda *args, **kwargs: function(*arrays_of((args, kwargs)))
+
+    return Invocation(
+        kernel.op_id, args, kwargs, None, cfg, True, method, environment=environment, candidate_runner=candidate
+    )
+
+
+def compile_request(
+    environment: Environment,
+    kernel: Kernel[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    cfg: Any,
+    method: str | None,
+    label: str = "",
+) -> CompileRequest:
+    """The call with a configuration, to be compiled."""
+    call = KernelCall(kernel, cfg, environment.platform, method, kwargs)
+    differentiable = has_gradient(kernel, environment.platform, method)
+    return CompileRequest(call, args, kwargs, label, differentiable=differentiable)
+
+
+_COMPILERS: Final[dict[str, Callable[..., KernelCompiler]]] = {}
+# Named, not imported: each loads an engine, and registers its compiler when it is first asked for.
+_MODULES: Final = {"iree": "autotune.iree_compiler", "jax": "autotune.jax_compiler"}
+
+
+def register_compiler(name: str, make: Callable[..., KernelCompiler]) -> None:
+    """Makes a compiler known to ``Executor.compile`` under a name; ``make`` may take a device's name."""
+    _COMPILERS[name] = make
+
+
+def compiler_named(name: str, device: str | None = None) -> KernelCompiler:
+    """A compiler, for a device if it is one that is told.
+
+    Raises:
+        KernelError: there is none of that name, or its package is not installed.
+    """
+    module = _MODULES.get(name)
+    if name not in _COMPILERS and module is not None:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise KernelError(
+                f"the compiler {name!r} is in {module}, which is not installed ({error}): install its engine, or "
+                f"pass compiler= an object with environment() and compile()"
+            ) from None
+    if name not in _COMPILERS:
+        known = sorted({*_COMPILERS, *_MODULES})
+        raise KernelError(f"unknown compiler {name!r}: known are {', '.join(known)}{near_names(name, known)}")
+    return _COMPILERS[name]() if device is None else _COMPILERS[name](device)
+
+
+def with_jax_arrays(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
+    """Calls a function of NumPy arrays; where some are JAX's, its results are, too."""
+    found = function(*map(as_numpy, arrays))
+    return map_arrays(as_jax, found) if any(map(is_jax, arrays)) else found

@@ -1,0 +1,152 @@
+"""A call whose configuration is chosen, with the kernel's own gradient: in JAX, in a recording, and called by hand."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autotune.kernel._errors import KernelError
+from autotune.kernel._jax_arrays import is_jax, with_gradient, zero_gradient
+from autotune.kernel._kernel import Kernel, takes_context, variant
+from autotune.kernel._specs import arrays_of, map_arrays, spec_of
+from compile_dag.gradient import Step, composite_gradient
+from lang_core import EagerExecutionContext, Tensor
+
+# The composite under which a recording knows a kernel that has its own gradient.
+COMPOSITE: Final = "tapeline.kernel"
+
+
+def bound_method(
+    kernel: Kernel[Any, Any], name: str, platform: str, method: str | None, ctx: Any = None
+) -> Callable[..., Any]:
+    """Returns the most specific variant of a kernel's method.
+
+    A method that takes a context is bound to ``ctx``, or to an eager context if that is None.
+    """
+    bound = variant(kernel, name, platform, method)
+    if not takes_context(bound):
+        return bound
+    return lambda *args, **kwargs: bound(*args, **{"ctx": ctx or EagerExecutionContext(), **kwargs})
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCall:
+    """A call whose configuration is chosen: forward, and backward by the kernel's own rule.
+
+    Attributes:
+        kernel: that is called.
+        cfg: the configuration.
+        platform: of the variants.
+        method: of the variants.
+        kwargs: that are no arrays, or have no gradient.
+    """
+
+    kernel: Kernel[Any, Any]
+    cfg: Any
+    platform: str
+    method: str | None
+    kwargs: dict[str, Any]
+
+    def run(self, *args: Any, ctx: Any = None) -> Any:
+        """The result."""
+        return bound_method(self.kernel, "run", self.platform, self.method, ctx)(*args, cfg=self.cfg, **self.kwargs)
+
+    def forward(self, *args: Any, ctx: Any = None) -> tuple[Any, Any]:
+        """The result, and the residuals.
+
+        Raises:
+            KernelError: the kernel does not give these two.
+        """
+        method = bound_method(self.kernel, "fwd_with_residuals", self.platform, self.method, ctx)
+        pair = method(*args, cfg=self.cfg, **self.kwargs)
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise KernelError(
+                f"{self.kernel.op_id}: fwd_with_residuals gave {type(pair).__name__}: return (output, residuals)"
+            )
+        return pair
+
+    def backward(self, residuals: Any, output: Any, d_output: Any, *args: Any, ctx: Any = None) -> tuple[Any, ...]:
+        """One gradient per argument; None where there is none.
+
+        Raises:
+            KernelError: the kernel gives another number of them, or one of another shape than the argument's.
+        """
+        method = bound_method(self.kernel, "vjp", self.platform, self.method, ctx)
+        found = method(residuals, output, d_output, *args, cfg=self.cfg, **self.kwargs)
+        if not isinstance(found, tuple | list) or len(found) != len(args):
+            count = f"{len(found)} gradients" if isinstance(found, tuple | list) else f"a {type(found).__name__}"
+            raise KernelError(
+                f"{self.kernel.op_id}: vjp gave {count} for {len(args)} positional arguments: return a tuple with one "
+                f"for each, None where there is none"
+            )
+        for number, (gradient, argument) in enumerate(zip(found, args, strict=True)):
+            ours, theirs = arrays_of(gradient), arrays_of(argument)
+            for one, other in zip(ours, theirs, strict=False):
+                if spec_of(one).shape != spec_of(other).shape:
+                    raise KernelError(
+                        f"{self.kernel.op_id}: vjp gave a gradient {spec_of(one)} for argument {number}, which is "
+                        f"{spec_of(other)}: it must have the argument's shape"
+                    )
+        return tuple(found)
+
+
+def run_in_jax(call: KernelCall, args: tuple[Any, ...], ctx: Any = None) -> Any:
+    """Runs a call so that ``jax.grad`` takes the kernel's gradient, with respect to every array in ``args``.
+
+    Arrays in ``kwargs`` have no gradient, by the contract of ``vjp``.
+    """
+    leaves = arrays_of(args)
+
+    def rebuilt(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        given = iter(arrays)
+        return map_arrays(lambda _: next(given), args)
+
+    def primal(*arrays: Any) -> Any:
+        return call.run(*rebuilt(arrays), ctx=ctx)
+
+    def forward(*arrays: Any) -> Any:
+        output, residuals = call.forward(*rebuilt(arrays), ctx=ctx)
+        return output, (arrays, output, residuals)
+
+    def backward(kept: Any, d_output: Any) -> tuple[Any, ...]:
+        arrays, output, residuals = kept
+        inside = rebuilt(arrays)
+        gradients = call.backward(residuals, output, d_output, *inside, ctx=ctx)
+        found: list[Any] = []
+        for gradient, argument in zip(gradients, inside, strict=True):
+            if gradient is None:
+                found += [zero_gradient(each) for each in arrays_of(argument)]
+            else:
+                found += [_in_dtype(g, each) for g, each in zip(arrays_of(gradient), arrays_of(argument), strict=True)]
+        return tuple(found)
+
+    return with_gradient(primal, forward, backward)(*leaves)
+
+
+def _in_dtype(gradient: Any, argument: Any) -> Any:
+    return gradient.astype(argument.dtype) if is_jax(argument) and gradient.dtype != argument.dtype else gradient
+
+
+def value_and_pullback(call: KernelCall, args: tuple[Any, ...], ctx: Any = None) -> tuple[Any, Callable[..., Any]]:
+    """The result, and the function from its gradient to those of the arguments."""
+    output, residuals = call.forward(*args, ctx=ctx)
+    return output, lambda d_output: call.backward(residuals, output, d_output, *args, ctx=ctx)
+
+
+@composite_gradient(COMPOSITE)
+def kernel_gradient(step: Step, *cotangents: Tensor | None) -> Sequence[Callable[[], Tensor | None]]:
+    """Applies the kernel's ``vjp``; what it keeps of the forward pass is computed again."""
+    call: KernelCall = step.attributes[0]
+    computed: list[tuple[Any, ...]] = []
+
+    def gradients() -> tuple[Any, ...]:
+        if not computed:
+            output, residuals = call.forward(*step.inputs, ctx=step.ctx)
+            complete = [
+                step.zeros_like(result) if cotangent is None else cotangent
+                for cotangent, result in zip(cotangents, step.results, strict=True)
+            ]
+            d_output = tuple(complete) if isinstance(output, tuple) else complete[0]
+            computed.append(call.backward(residuals, output, d_output, *step.inputs, ctx=step.ctx))
+        return computed[0]
+
+    return [lambda i=i: gradients()[i] for i in range(len(step.inputs))]

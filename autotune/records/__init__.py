@@ -1,0 +1,52 @@
+"""Traces that calls leave: recorded calls, labels in lowered modules, and profiles."""
+
+from autotune.records._labels import (
+    PREFIX,
+    extract_labels_from_hlo_text,
+    find_labels_in_lowered,
+    label,
+    labels_in,
+    stamp_mode,
+    stamp_of,
+    text_of,
+)
+from autotune.records._profile import PROFILE, ProfiledCall, labelled, profile
+from autotune.records._recorded_calls import (
+    RecordedCall,
+    as_line,
+    call_of,
+    forget_invocations,
+    get_invocations,
+    is_recording_calls,
+    read_record,
+    record_file,
+    record_invocation,
+    record_lines,
+    recorded_calls,
+)
+
+__all__ = [
+    "PREFIX",
+    "PROFILE",
+    "ProfiledCall",
+    "RecordedCall",
+    "as_line",
+    "call_of",
+    "extract_labels_from_hlo_text",
+    "find_labels_in_lowered",
+    "forget_invocations",
+    "get_invocations",
+    "is_recording_calls",
+    "label",
+    "labelled",
+    "labels_in",
+    "profile",
+    "read_record",
+    "record_file",
+    "record_invocation",
+    "record_lines",
+    "recorded_calls",
+    "stamp_mode",
+    "stamp_of",
+    "text_of",
+]

@@ -1,0 +1,101 @@
+"""Labels: what a call leaves in profiles and in lowered modules, and how it is found again."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from autotune.caches import Key, cfg_name
+from autotune.kernel import Invocation, Kernel, KernelError, describe, short_hash
+from lang_core import near_names
+
+PREFIX: Final = "tapeline_ops"
+STAMP_VARIABLE: Final = "TAPELINE_OPS_STAMP"
+_MODES: Final = ("hash", "json", "none")
+_LABEL: Final = re.compile(r"(?P<prefix>[A-Za-z_]\w*)#(?P<op>[\w.-]+@v[\w.-]+?):(?P<key>[0-9a-f]{16})(?![0-9a-f])")
+_UNFIT: Final = re.compile(r"[^\w.@-]")
+_HASH: Final = re.compile(r"[0-9a-f]{16}")
+
+
+def stamp_mode() -> str:
+    """How calls are labelled: ``hash`` (op and call key), ``json`` (specs and configuration too), or ``none``.
+
+    Raises:
+        KernelError: the environment variable says something else.
+    """
+    mode = os.environ.get(STAMP_VARIABLE, "hash").lower()
+    if mode not in _MODES:
+        raise KernelError(f"{STAMP_VARIABLE}={mode}: known are {', '.join(_MODES)}{near_names(mode, _MODES)}")
+    return mode
+
+
+def label(op_id: str, call_hash: str, prefix: str | None = None) -> str:
+    """The label of a call. A key that is no hash, from a kernel's own ``key_builder``, is hashed.
+
+    >>> label("matmul@v1", "0123456789abcdef")
+    'tapeline_ops#matmul@v1:0123456789abcdef'
+    """
+    digits = call_hash if _HASH.fullmatch(call_hash) else short_hash(call_hash)
+    return f"{(prefix or PREFIX).rstrip('#')}#{_UNFIT.sub('_', op_id)}:{digits}"
+
+
+def stamp_of(mode: str, prefix: str, key: Key, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], cfg: Any) -> str:
+    """What stands on a call; empty for ``none``. A label of ``json`` begins as one of ``hash`` does."""
+    if mode == "none":
+        return ""
+    plain = label(kernel.op, key.call, prefix)
+    if mode == "hash":
+        return plain
+    args, kwargs = inv.specs()
+    more = {"args": describe(args), "kwargs": describe(kwargs), "cfg": json.loads(_as_json(cfg))}
+    return f"{plain} {json.dumps(more, sort_keys=True, separators=(',', ':'))}"
+
+
+def _as_json(cfg: Any) -> str:
+    name = cfg_name(cfg)
+    try:
+        json.loads(name)
+    except ValueError:  # a class that is none of data
+        return json.dumps(name)
+    return name
+
+
+def labels_in(text: str, prefix: str | None = None) -> list[tuple[str, str]]:
+    """``(op, call key)`` of the labels in a text, each once, in order."""
+    wanted = (prefix or PREFIX).rstrip("#")
+    found = [(m["op"], m["key"]) for m in _LABEL.finditer(text) if m["prefix"].endswith(wanted)]
+    return list(dict.fromkeys(found))
+
+
+def extract_labels_from_hlo_text(hlo_text: str) -> list[str]:
+    """The labels in a text, each once, in order."""
+    return [label(op, key) for op, key in labels_in(hlo_text)]
+
+
+def text_of(lowered: Any) -> str:
+    """The text of a lowered module with its locations.
+
+    Args:
+        lowered: text; a path of a file; or an object of JAX (``jax.jit(f).lower(...)``).
+
+    Raises:
+        KernelError: it is none of these.
+    """
+    if isinstance(lowered, os.PathLike):
+        with open(lowered, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    if isinstance(lowered, str):
+        return lowered
+    as_text: Callable[..., str] | None = getattr(lowered, "as_text", None)
+    if as_text is None:
+        raise KernelError(f"labels are looked for in text, a path, or what jax lowered; found {lowered!r}")
+    try:
+        return as_text(debug_info=True)
+    except TypeError:  # an object without that choice
+        return as_text()
+
+
+def find_labels_in_lowered(lowered: Any) -> list[str]:
+    """The labels in a lowered module: see ``text_of``."""
+    return extract_labels_from_hlo_text(text_of(lowered))

@@ -1,0 +1,6 @@
+"""Selection of a configuration: tier after tier, within a policy."""
+
+from autotune.selection._chain import ConfigChooser, ConfigSelectorChain
+from autotune.selection._policy import POLICIES, AutotunePolicy, policy_override
+
+__all__ = ["AutotunePolicy", "ConfigChooser", "ConfigSelectorChain", "POLICIES", "policy_override"]

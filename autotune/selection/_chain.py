@@ -1,0 +1,273 @@
+"""Choosing a configuration: tier after tier, and why."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from autotune.caches import (
+    FAILED,
+    HEURISTIC,
+    OVERLAYS,
+    PINNED,
+    REJECTED,
+    TUNED,
+    AutotuneData,
+    CacheEntry,
+    ConfigCache,
+    Key,
+    PersistentCache,
+    Selection,
+    cfg_name,
+)
+from autotune.kernel import ConfigSelectionError, Invocation, Kernel, KernelError, describe, variant
+from autotune.selection._policy import OVERRIDDEN, AutotunePolicy, policy_named
+from autotune.tuning import Tuner, tune_call, why_not_here
+
+Cfg = TypeVar("Cfg")
+Out = TypeVar("Out")
+Event = Callable[..., object]
+
+
+class ConfigChooser(Protocol):
+    """Chooses configurations: all that an executor asks for."""
+
+    def choose(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Any:
+        """The configuration for a call."""
+        ...
+
+
+class ConfigSelectorChain(Generic[Cfg, Out]):
+    """Override, overlay, memory, persistent, autotune, heuristics; the first that has a configuration gives it.
+
+    Args:
+        cache: in memory; a new one if None.
+        policy: or its name, one of ``POLICIES``.
+        tuner: times candidates.
+        persistent: on disk; nothing is read or written if None.
+        persist_autotune: whether what is tuned is written to it.
+        on_event: is called with each event's name and data: ``override``, ``overlay_hit``, ``cache_hit`` (with
+            ``level``), ``autotune_start``, ``candidate`` (with ``measurement``), ``autotune_finish``,
+            ``autotune_refused``, ``heuristics``, ``error``.
+        forbid_reautotune: whether it is an error that a call which was tuned in this process is to be tuned again.
+    """
+
+    def __init__(
+        self,
+        cache: ConfigCache[Cfg] | None = None,
+        policy: AutotunePolicy | str | None = None,
+        tuner: Tuner[Cfg] | None = None,
+        persistent: PersistentCache[Cfg] | None = None,
+        persist_autotune: bool = True,
+        on_event: Event | None = None,
+        forbid_reautotune: bool = True,
+    ) -> None:
+        self.cache: ConfigCache[Cfg] = ConfigCache() if cache is None else cache
+        self._policy = policy_named(policy) if isinstance(policy, str) else policy or AutotunePolicy()
+        self.tuner: Tuner[Cfg] = tuner or Tuner()
+        self.persistent = persistent
+        self.persist_autotune = persist_autotune
+        self.on_event = on_event
+        self.forbid_reautotune = forbid_reautotune or policy == "forbid_reautotune"
+        self._autotuned: set[Key] = set()
+        self._tuning: Final = threading.RLock()
+
+    @property
+    def policy(self) -> AutotunePolicy:
+        """What may be done; ``policy_override`` changes it for a while."""
+        overridden = OVERRIDDEN.get()
+        return self._policy if overridden is None else overridden.get(self, self._policy)
+
+    @policy.setter
+    def policy(self, policy: AutotunePolicy | str) -> None:
+        self._policy = policy_named(policy) if isinstance(policy, str) else policy
+
+    def choose(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Cfg:
+        """The configuration for a call.
+
+        Raises:
+            ConfigSelectionError: no tier has one; says why not.
+        """
+        return self.select(inv, kernel).cfg
+
+    def key(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Key:
+        """What decides about the configuration of a call."""
+        return Key(inv.where().fingerprint, kernel.op, inv.make_key(kernel.key_builder, kernel.bucket), kernel.source)
+
+    def select(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Selection:
+        """The configuration for a call, and where it is from.
+
+        Raises:
+            ConfigSelectionError: no tier has one; says why not.
+        """
+        key, policy = self.key(inv, kernel), self.policy
+        if inv.override_cfg is not None:
+            self._emit("override", key, cfg=inv.override_cfg)
+            return Selection(inv.override_cfg, "override", key)
+        overlays = OVERLAYS.get()
+        for overlay in reversed(overlays):
+            if (found := overlay.get(key[:3])) is not None:
+                self._emit("overlay_hit", key, cfg=found)
+                return Selection(found, "overlay", key)
+        entry = self.cache.find(key)
+        if entry is not None and _will_do(entry, policy):
+            if self.on_event is not None:  # asked before the call is made: this path is the one that counts
+                self._emit("cache_hit", key, level="memory", cfg=entry.cfg, provenance=entry.provenance)
+            return Selection(entry.cfg, "memory", key, entry)
+        passed = [
+            ("override", "no cfg= was given"),
+            ("overlay", f"none of {len(overlays)} has the key" if overlays else "none is active"),
+            ("memory", f"has a {entry.provenance} one, which will not do" if entry else "nothing under the key"),
+        ]
+        return self._elsewhere(inv, kernel, key, passed)
+
+    def _elsewhere(
+        self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]
+    ) -> Selection:
+        entry = None if self.policy.tune_again else self._from_disk(kernel, key, passed)
+        if entry is not None:
+            self.cache.store(entry)
+            self._emit("cache_hit", key, level="persistent", cfg=entry.cfg, provenance=entry.provenance)
+            return Selection(entry.cfg, "persistent", key, entry, tuple(passed))
+        entry = self._by_tuning(inv, kernel, key, passed)
+        if entry is not None:
+            return Selection(entry.cfg, "autotune", key, entry, tuple(passed))
+        entry = self._by_heuristics(inv, kernel, key, passed)
+        if entry is not None:
+            return Selection(entry.cfg, "heuristics", key, entry, tuple(passed))
+        self._emit("error", key, reason="no_config", passed=tuple(passed))
+        tiers = "".join(f"\n  {tier}: {why}" for tier, why in passed)
+        raise ConfigSelectionError(
+            f"no configuration for {kernel.op} with {inv.specs()} on {key.device} (call {key.call}):{tiers}\n"
+            f"pass cfg=, tune the call first, or allow heuristics"
+        )
+
+    def _from_disk(self, kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]) -> CacheEntry[Cfg] | None:
+        if self.persistent is None:
+            passed.append(("persistent", "there is none"))
+            return None
+        try:
+            entry = self.persistent.find(key, kernel.cfg_type)
+        except KernelError as error:
+            passed.append(("persistent", str(error)))
+            return None
+        if entry is None:
+            passed.append(("persistent", f"{self.persistent.path} {self.persistent.near(key)}"))
+        return entry
+
+    def _by_tuning(
+        self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]
+    ) -> CacheEntry[Cfg] | None:
+        policy = self.policy
+        if not policy.tunes:
+            passed.append(("autotune", "the policy does not allow it"))
+            return None
+        why = why_not_here(inv.args, inv.kwargs)
+        if why:
+            self._emit("autotune_refused", key, reason=why)
+            passed.append(("autotune", why))
+            return None
+        with self._tuning:  # whoever waited finds what the other one tuned
+            entry = self.cache.find(key)
+            if entry is not None and entry.provenance in (TUNED, PINNED) and not policy.tune_again:
+                return entry
+            if key in self._autotuned and self.forbid_reautotune and not policy.tune_again:
+                reason = "it was tuned in this process before, and forbid_reautotune is set"
+                self._emit("error", key, reason="reautotune")
+                raise ConfigSelectionError(
+                    f"re-autotune of {kernel.op} (call {key.call}) is forbidden: {reason}: keep the cache, or pass "
+                    f"forbid_reautotune=False"
+                )
+            return self._tuned(inv, kernel, key, passed)
+
+    def _tuned(
+        self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]
+    ) -> CacheEntry[Cfg] | None:
+        platform = inv.where().platform
+        policy = self.policy
+        candidates = tuple(variant(kernel, "candidate_cfgs", platform, inv.method)(inv))
+        self._emit("autotune_start", key, candidates=len(candidates), platform=platform, method=inv.method)
+        failures = {} if policy.tune_again else self._failures(key)
+        data = tune_call(
+            self.tuner,
+            inv,
+            kernel,
+            candidates,
+            failures,
+            validate_backward=policy.validate_backward,
+            bit_exact=policy.bit_exact,
+        )
+        self._note_failures(key, data)
+        for measurement in data.measurements:
+            self._emit("candidate", key, measurement=measurement)
+        if data.best is None:
+            passed.append(("autotune", f"none of {len(data.measurements)} candidates is good: {data.reasons()}"))
+            return None
+        entry = self.remember(inv, kernel, key, data.best.cfg, data)
+        self._autotuned.add(key)
+        self._emit("autotune_finish", key, cfg=data.best.cfg, data=data, platform=platform, method=inv.method)
+        return entry
+
+    def remember(
+        self,
+        inv: Invocation[Cfg, Out],
+        kernel: Kernel[Cfg, Out],
+        key: Key,
+        cfg: Cfg,
+        data: AutotuneData[Cfg] | None = None,
+        provenance: str = TUNED,
+    ) -> CacheEntry[Cfg]:
+        """Writes an entry to memory and, where it is no heuristic, to disk."""
+        measurements = () if data is None else tuple(data.measurements)
+        name = f"{type(kernel).__module__}:{type(kernel).__qualname__}"
+        entry = CacheEntry(key, cfg, provenance, measurements, asdict(inv.where()), describe(inv.specs()), name)
+        self.cache.store(entry)
+        if self.persistent is not None and self.persist_autotune and provenance != HEURISTIC:
+            self.persistent.store(entry)
+        return entry
+
+    def _failures(self, key: Key) -> dict[str, str]:
+        on_disk = {} if self.persistent is None else self.persistent.failures(key)
+        return {**on_disk, **self.cache.failures(key)}
+
+    def _note_failures(self, key: Key, data: AutotuneData[Cfg]) -> None:
+        failed = {cfg_name(m.cfg): m.detail for m in data.measurements if m.status in (FAILED, REJECTED)}
+        self.cache.note_failures(key, failed)
+        if failed and self.persistent is not None and self.persist_autotune:
+            self.persistent.note_failures(key, failed)
+
+    def _by_heuristics(
+        self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]
+    ) -> CacheEntry[Cfg] | None:
+        if not self.policy.guesses:
+            passed.append(("heuristics", "the policy does not allow them"))
+            return None
+        try:
+            cfg = variant(kernel, "heuristic_cfg", inv.where().platform, inv.method)(inv)
+        except NotImplementedError as error:
+            passed.append(("heuristics", str(error)))
+            return None
+        entry = self.remember(inv, kernel, key, cfg, provenance=HEURISTIC)
+        self._emit("heuristics", key, cfg=cfg, platform=inv.where().platform, method=inv.method)
+        return entry
+
+    def clear(self, op_id: str | None = None) -> int:
+        """Forgets what is remembered of all ops, or of one: in memory, on disk, and that it was tuned; how many."""
+        gone = self.cache.clear(op_id)
+        if self.persistent is not None:
+            gone = max(gone, self.persistent.clear(op_id))
+        self._autotuned = (
+            set() if op_id is None else {k for k in self._autotuned if op_id not in (k.op, k.op.rpartition("@v")[0])}
+        )
+        return gone
+
+    def _emit(self, event: str, key: Key, **data: Any) -> None:
+        if self.on_event is not None:
+            self.on_event(event, device=key.device, op_id=key.op, call_key=key.call, **data)
+
+
+def _will_do(entry: CacheEntry[Any], policy: AutotunePolicy) -> bool:
+    """Whether what memory has is as good as it gets: a heuristic is not, where something could be tuned."""
+    if policy.tune_again:
+        return False
+    return entry.provenance != HEURISTIC or (policy.guesses and not policy.tunes)

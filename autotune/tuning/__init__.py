@@ -1,0 +1,6 @@
+"""Timing of candidates: each is checked against a reference, then timed in turns."""
+
+from autotune.tuning._candidates import tune_call
+from autotune.tuning._tuner import Tuner, why_not_here
+
+__all__ = ["Tuner", "tune_call", "why_not_here"]

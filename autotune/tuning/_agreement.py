@@ -1,0 +1,48 @@
+"""Whether a candidate computes what the reference does."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from autotune.kernel import arrays_of, spec_of
+
+# Relative to the largest value, by dtype of the result: what another order of additions may change.
+_TOLERANCES: Final = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
+
+
+def disagreement(found: Any, wanted: Any, tolerance: float | None = None, bit_exact: bool = False) -> str:
+    """What is wrong with a result; empty where nothing is.
+
+    Args:
+        found: a candidate's result: an array, or a structure of arrays.
+        wanted: the reference's.
+        tolerance: relative to the largest finite value; by dtype if None.
+        bit_exact: whether every bit must be the same.
+    """
+    ours, theirs = arrays_of(found), arrays_of(wanted)
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results, the reference has {len(theirs)}"
+    if not theirs:
+        return "" if found == wanted else f"{found!r}, the reference has {wanted!r}"
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        which = f"result {number}: " if len(theirs) > 1 else ""
+        if spec_of(a) != spec_of(b):
+            return f"{which}{spec_of(a)}, the reference has {spec_of(b)}"
+        wrong = _wrong(np.asarray(a), np.asarray(b), tolerance, bit_exact)
+        if wrong:
+            return which + wrong
+    return ""
+
+
+def _wrong(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], tolerance: float | None, bit_exact: bool) -> str:
+    if bit_exact or b.dtype.name not in _TOLERANCES:
+        same = a.tobytes() == b.tobytes()
+        return "" if same else f"{int((a != b).sum())} of {b.size} elements differ, and they may not"
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    finite = np.isfinite(wide_b)
+    if not np.array_equal(wide_a[~finite], wide_b[~finite], equal_nan=True) or not np.isfinite(wide_a[finite]).all():
+        return "infinities or NaNs stand elsewhere"
+    limit = _TOLERANCES[b.dtype.name] if tolerance is None else tolerance
+    scale = max(float(np.abs(wide_b[finite]).max(initial=0.0)), 1e-30)
+    error = float(np.abs(wide_a[finite] - wide_b[finite]).max(initial=0.0)) / scale
+    return "" if error <= limit else f"differs by {error:.3g} of the largest value, allowed is {limit:.3g}"

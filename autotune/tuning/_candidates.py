@@ -1,0 +1,130 @@
+"""Functions to time for candidates: the kernel's method with the configuration, and its gradient if asked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune.caches import OK, AutotuneData, Measurement
+from autotune.kernel import (
+    Invocation,
+    Kernel,
+    arrays_of,
+    bound_method,
+    has_gradient,
+    is_jax,
+    jitted,
+    map_arrays,
+    variant,
+)
+from autotune.tuning._tuner import Tuner
+from lang_core import Tensor
+
+
+def tune_call(
+    tuner: Tuner[Any],
+    inv: Invocation[Any, Any],
+    kernel: Kernel[Any, Any],
+    candidates: Sequence[Any],
+    failures: Mapping[str, str],
+    *,
+    validate_backward: bool = False,
+    bit_exact: bool = False,
+) -> AutotuneData[Any]:
+    """Tunes one call. The kernel's heuristic configuration is the reference.
+
+    Args:
+        tuner: tuner that checks and times the candidates.
+        inv: call to tune.
+        kernel: kernel of the call.
+        candidates: configurations.
+        failures: reasons of earlier failures, by ``cfg_name``; these candidates are skipped.
+        validate_backward: whether to run and compare the kernel's own gradient, too.
+        bit_exact: whether a candidate must give the reference's result bit for bit.
+    """
+    platform = inv.where().platform
+    make = inv.candidate_runner or candidate_maker(inv, kernel, validate_backward)
+    custom = getattr(type(tuner), "autotune", None) is not Tuner.autotune
+    if custom or not hasattr(tuner, "tune"):  # the user's own tuner, which takes candidates and nothing else
+        return _by_foreign_tuner(tuner, make, inv, candidates)
+    try:
+        reference = variant(kernel, "heuristic_cfg", platform, inv.method)(inv)
+    except NotImplementedError:
+        reference = None
+    return tuner.tune(
+        make,
+        inv.args,
+        dict(inv.kwargs),
+        candidates,
+        reference=reference,
+        known_failures=failures,
+        tolerance=kernel.tolerance,
+        bit_exact=bit_exact,
+    )
+
+
+def _by_foreign_tuner(tuner: Any, make: Any, inv: Invocation[Any, Any], candidates: Sequence[Any]) -> AutotuneData[Any]:
+    chosen = tuner.autotune(make, inv.args, dict(inv.kwargs), candidates)
+    data: AutotuneData[Any] = AutotuneData([])
+    if chosen is not None:
+        data.measurements.append(Measurement(chosen, float("nan"), OK, "chosen by a tuner that tells no times"))
+        data.best = data.measurements[0]
+    return data
+
+
+def candidate_maker(
+    inv: Invocation[Any, Any], kernel: Kernel[Any, Any], backward: bool = False
+) -> Callable[[Any], Callable[..., Any]]:
+    """Returns a function from a configuration to the function to time for it."""
+    platform, method = inv.where().platform, inv.method
+    jax = any(is_jax(array) for array in arrays_of((inv.args, dict(inv.kwargs))))
+
+    def make(cfg: Any) -> Callable[..., Any]:
+        if backward and has_gradient(kernel, platform, method):
+            plain = _with_backward(kernel, platform, method, cfg)
+        else:
+            run = bound_method(kernel, "run", platform, method)
+
+            def plain(*args: Any, **kwargs: Any) -> Any:
+                return run(*args, cfg=cfg, **kwargs)
+
+        return _jitted_once(plain) if jax else plain
+
+    return make
+
+
+def _with_backward(kernel: Kernel[Any, Any], platform: str, method: str | None, cfg: Any) -> Callable[..., Any]:
+    forward = bound_method(kernel, "fwd_with_residuals", platform, method)
+    backward = bound_method(kernel, "vjp", platform, method)
+
+    def both(*args: Any, **kwargs: Any) -> Any:
+        output, residuals = forward(*args, cfg=cfg, **kwargs)
+        gradients = backward(residuals, output, map_arrays(_ones_like, output), *args, cfg=cfg, **kwargs)
+        return output, tuple(gradient for gradient in gradients if gradient is not None)
+
+    return both
+
+
+def _ones_like(array: Any) -> Any:
+    if is_jax(array):
+        return array * 0 + 1
+    data = array.numpy() if isinstance(array, Tensor) else array
+    return np.ones_like(data)
+
+
+def _jitted_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiles a function with JAX at its first call, as a function of the arrays; static values never change."""
+    compiled: list[Callable[..., Any]] = []
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not compiled:
+
+            def of_arrays(arrays: list[Any]) -> Any:
+                remaining = iter(arrays)
+                filled, named = map_arrays(lambda _: next(remaining), (args, kwargs))
+                return function(*filled, **named)
+
+            compiled.append(jitted(of_arrays))
+        return compiled[0](arrays_of((args, kwargs)))
+
+    return call

@@ -1,0 +1,150 @@
+"""What a tuner takes for faster."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune import AutotunePolicy, ConfigSelectorChain, Invocation, Kernel, Tuner, TuningError
+from autotune._kernels_testing import Blocks, Clock, Matmul, chain, matrices
+
+
+class Scripted(Tuner[int]):
+    """Says what was written for each configuration, sample by sample."""
+
+    def __init__(self, rounds: int, script: dict[int, list[float]]) -> None:
+        super().__init__(warmup=0, iters=1, rounds=rounds)
+        self.script = {cfg: list(samples) for cfg, samples in script.items()}
+        self.order: list[int] = []
+
+    def measure(self, fn: Any, *args: Any, **kwargs: Any) -> float:
+        """The next one."""
+        self.order.append(fn.cfg)
+        return self.script[fn.cfg].pop(0)
+
+
+class _Fn:
+    def __init__(self, cfg: int) -> None:
+        self.cfg = cfg
+
+    def __call__(self) -> float:
+        return 1.0
+
+
+def _tuned(rounds: int, script: dict[int, list[float]]) -> tuple[Any, Scripted]:
+    tuner = Scripted(rounds, script)
+    found = tuner.tune(_Fn, (), {}, list(script))
+    assert not any(tuner.script.values()), "everything was asked for"
+    assert found.best is not None
+    return found, tuner
+
+
+@pytest.mark.parametrize(
+    ("again", "best"),
+    [
+        ([0.5, 1.5, 1.5, 1.5, 0.5, 1.5], 0),  # the smallest is smaller, and most are not
+        ([0.5, 1.5, 0.5, 0.6, 0.5, 1.5], 1),
+        ([0.98, 0.99, 0.98, 0.98, 0.99, 0.98], 0),  # all are smaller, by less than noise
+    ],
+)
+def test_the_fastest_has_to_win_most_turns_once_more(again: list[float], best: int) -> None:
+    found, _ = _tuned(2, {0: [1.0] * 8, 1: [0.5, 0.6, *again]})
+    assert found.best.cfg == best
+    assert [each.cfg for each in found.measurements] == [0, 1]
+    assert found.measurements[1].seconds == min(0.5, *again)
+    assert found.measurements[1].detail == (
+        "" if best else f"not confirmed: {min(again):.3g} s beside 1 s when timed again"
+    )
+
+
+def test_turns_go_there_and_back() -> None:
+    _, tuner = _tuned(2, {0: [1.0] * 2, 1: [1.1] * 2, 2: [1.2] * 2})
+    assert tuner.order == [0, 1, 2, 2, 1, 0]
+    _, tuner = _tuned(1, {0: [1.0] * 2, 1: [1.1], 2: [0.5] * 2})
+    assert tuner.order == [0, 1, 2, 0, 2], "of one round, one turn more"
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [
+        ([], "none of 0 candidates is good: there is none"),
+        ([1, 2], r"none of 2 candidates is good: 1: failed: ZeroDiv"),
+    ],
+)
+def test_a_tuner_that_finds_nothing_says_so(candidates: list[int], message: str) -> None:
+    with pytest.raises(TuningError, match=message):
+        Tuner().autotune(lambda cfg: lambda: 1 / 0, (), {}, candidates)
+
+
+def test_bit_exact_on_request() -> None:
+    class Doubled(Kernel[int, np.ndarray]):
+        op_id = "tests.doubled"
+
+        def run(self, a: Any, *, cfg: int) -> Any:
+            return a * np.float32(2) if cfg == 0 else a * np.float32(2 + 2e-7)
+
+        def heuristic_cfg(self, inv: Any) -> int:
+            return 0
+
+        def candidate_cfgs(self, inv: Any) -> list[int]:
+            return [0, 1]
+
+    for exact, best in ((False, 1), (True, 0)):
+        made, _, _ = chain(lambda cfg: 1.0 - cfg / 2, policy=AutotunePolicy(bit_exact=exact))
+        found = made.select(Invocation("tests.doubled", matrices()[:1]), Doubled())
+        assert found.cfg == best
+        assert found.entry is not None
+        assert "elements differ, and they may not" in found.entry.measurements[1].detail or not exact
+
+
+def test_the_real_clock_finds_the_faster_one() -> None:
+    class Slow(Kernel[int, np.ndarray]):
+        op_id = "tests.slow"
+
+        def run(self, a: Any, *, cfg: int) -> Any:
+            result = a
+            for _ in range(cfg):
+                result = a @ a.T
+            return result[:1, :1] * 0
+
+        def heuristic_cfg(self, inv: Any) -> int:
+            return 200
+
+        def candidate_cfgs(self, inv: Any) -> list[int]:
+            return [100, 1]
+
+    made: ConfigSelectorChain[Any, Any] = ConfigSelectorChain()
+    assert made.choose(Invocation("tests.slow", (np.ones((64, 64), np.float32),)), Slow()) == 1
+
+
+def test_a_candidate_that_was_fastest_by_chance_is_timed_again_and_not_taken() -> None:
+    times = {1: iter([1.0, 1.0]), 2: iter([0.7, 1.1]), 3: iter([0.8])}
+    made, _, _ = chain(lambda cfg: next(times[cfg.rows]))
+    found = made.select(Invocation("tests.matmul", matrices()), Matmul())
+    assert found.cfg == Blocks(1)
+    assert found.entry is not None
+    said = {m.cfg.rows: (m.seconds, m.detail) for m in found.entry.measurements if m.status == "ok"}
+    assert said == {1: (1.0, ""), 2: (0.7, "not confirmed: 1.1 s beside 1 s when timed again"), 3: (0.8, "")}
+
+
+@pytest.mark.parametrize(("fails", "taken"), [(2, 1), (1, 2)])
+def test_what_fails_when_it_is_timed_again_is_not_taken(fails: int, taken: int) -> None:
+    asked: list[int] = []
+
+    def seconds(cfg: Blocks) -> float:
+        asked.append(cfg.rows)
+        if cfg.rows == fails and asked.count(fails) > 1:
+            raise RuntimeError("lost")
+        return 1.0 / cfg.rows if cfg.rows < 3 else 2.0
+
+    made, _, _ = chain(seconds)
+    found = made.select(Invocation("tests.matmul", matrices()), Matmul())
+    assert found.cfg == Blocks(taken)
+    assert found.entry is not None
+    assert {m.cfg.rows: m.detail for m in found.entry.measurements if m.cfg.mode == "plain"}[fails] == (
+        "RuntimeError: lost"
+    )
+
+
+def test_clock_is_a_tuner() -> None:
+    assert Clock(lambda cfg: 1.0).autotune(lambda cfg: lambda: cfg * 0, (), {}, [1, 2]) == 1
