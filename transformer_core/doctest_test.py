@@ -5,14 +5,14 @@ import pytest
 
 import transformer_core
 from transformer_core import checkpoints, flow, models
-from transformer_core.flow import _block, _profile
+from transformer_core.flow import _context, _profile
 from transformer_core.models import _decoder
 
-_MODULES = [transformer_core, checkpoints, flow, _block, _profile, models, _decoder]
+_MODULES = [transformer_core, checkpoints, flow, _context, _profile, models, _decoder]
 
 
 @pytest.mark.parametrize("module", _MODULES, ids=lambda module: module.__name__)
 def test_examples(module: ModuleType) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted
-    assert not found.failed
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed

@@ -25,17 +25,15 @@
 {'logits': f32[1,5,11]}
 """
 
-from transformer_core.flow._block import Block
-from transformer_core.flow._build import BuildContext, Maker, Part, Stage
+from transformer_core.flow._build import BuildContext, Maker, Stage, StageRun
 from transformer_core.flow._built import BuiltFlow, FlowInputs
-from transformer_core.flow._context import FlowContext
-from transformer_core.flow._emit import Emit
+from transformer_core.flow._context import Block, FlowContext
 from transformer_core.flow._model import FlowModel, FlowTrace, entry_points
 from transformer_core.flow._profile import PRESETS, CompileProfile, Memory, Positions, Rows
 from transformer_core.flow._profile_file import load_profiles
 from transformer_core.flow._recipe import ModelFlow, sequence, when
 from transformer_core.flow._state import DecodeBindings, FlowState
-from transformer_core.flow._value import FlowValue
+from transformer_core.flow._value import Emit, FlowValue
 from transformer_core.flow._weights import FlowWeights, LoadedParameter, ParameterKey
 
 __all__ = [
@@ -58,10 +56,10 @@ __all__ = [
     "Memory",
     "ModelFlow",
     "ParameterKey",
-    "Part",
     "Positions",
     "Rows",
     "Stage",
+    "StageRun",
     "entry_points",
     "load_profiles",
     "sequence",

@@ -67,7 +67,7 @@ def _claims(shape: tuple[int, ...]) -> Any:
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (_claims((3, 5)), r"inner\.bad \(Wrong\): the value is said to be f32\[3,5\], and its tensor is f32\[3,4\]"),
+        (_claims((3, 5)), r"inner\.bad \(Wrong\): the value is declared as f32\[3,5\], and its tensor is f32\[3,4\]"),
         (
             lambda flow, x: x.tensor,
             r"inner\.bad \(Wrong\): expected a FlowValue; found a EagerTensor: return FlowValue",
@@ -80,15 +80,15 @@ def _claims(shape: tuple[int, ...]) -> Any:
         (lambda flow, x: (x, x), r"inner\.bad \(Wrong\): expected 1 values; found 2"),
         (
             lambda flow, x: flow.value(x.tensor, TensorSpec((4,), "f32")),
-            r"inner\.bad: the value is said to be f32\[4\]",
+            r"inner\.bad: the value is declared as f32\[4\]",
         ),
         (
             lambda flow, x: flow.emit("add", x, x, spec=TensorSpec((3,), "f32")),
             r"emit 'add' at inner\.bad: expected f32",
         ),
-        (lambda flow, x: flow.stream("img"), r"stream 'img' at inner\.bad: there is no such one, but none"),
-        (lambda flow, x: flow.input("y"), r"input 'y' at inner\.bad: there is no such one, but x"),
-        (lambda flow, x: flow.read("xx"), r"value 'xx' at inner\.bad: there is no such one, but x; did you mean 'x'"),
+        (lambda flow, x: flow.stream("img"), r"stream 'img' at inner\.bad: not found; available: none"),
+        (lambda flow, x: flow.input("y"), r"input 'y' at inner\.bad: not found; available: x"),
+        (lambda flow, x: flow.read("xx"), r"value 'xx' at inner\.bad: not found; available: x; did you mean 'x'"),
         (lambda flow, x: flow.step, r"inner\.bad needs RoPE's tables: put \.rope_tables\(\.\.\) before this stage"),
         (
             lambda flow, x: flow.side_output("s", x, ("T", 5)),
@@ -114,7 +114,7 @@ def test_a_block_that_does_otherwise_than_it_says_is_named(result: Any, message:
 
 def test_a_claim_is_checked_when_recording_by_specs_too():
     recipe = INPUT.stage("bad", lambda build: Wrong(_claims((1,))))
-    with pytest.raises(OpError, match=r"bad \(Wrong\): the value is said to be f32\[1\]"):
+    with pytest.raises(OpError, match=r"bad \(Wrong\): the value is declared as f32\[1\]"):
         recipe.build(PROFILE).trace()
 
 
@@ -181,7 +181,7 @@ def test_streams_are_lanes_that_blocks_of_several_take_and_give():
     np.testing.assert_allclose(results["mixed"].numpy(), first, rtol=1e-5)
     with pytest.raises(OpError, match=r"layers\.0 \(Mix\): expected 1 values; found 2"):
         INPUT.repeat_layers(1, lambda build: Mix(), reads=["x", "x"]).build(PROFILE).trace()
-    with pytest.raises(OpError, match="stream 'c' at the root: there is no such one, but a, b"):
+    with pytest.raises(OpError, match="stream 'c' at the root: not found; available: a, b"):
         recipe.load_stream("c").build(PROFILE).trace()
 
 

@@ -2,26 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from lang_core import ConfigError, DType, Module, Parameter, Repeated
 from transformer_core._rope_config import RopeConfig
-from transformer_core.flow._block import Block
+from transformer_core.flow._context import Block, FlowContext
 from transformer_core.flow._profile import CompileProfile
 from transformer_core.flow._value import Dim, FlowValue
 
-if TYPE_CHECKING:
-    from transformer_core.flow._context import FlowContext
-
 M = TypeVar("M", bound=Module | Repeated)
 
-
-class Part(Protocol):
-    """A stage that was built."""
-
-    def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue | None:
-        """Takes the present value, which there is none of before the first input, and gives the next."""
-        ...
+StageRun = Callable[[FlowContext, FlowValue | None], FlowValue | None]
+"""A stage that was built: takes the present value, None before the first input, and returns the next."""
 
 
 class Stage(Protocol):
@@ -32,28 +24,51 @@ class Stage(Protocol):
         """Its place in the module tree, dotted; empty where it has none."""
         ...
 
-    def build(self, build: "BuildContext") -> Sequence[Part]:
-        """Makes and attaches its modules."""
+    def build(self, build: "BuildContext") -> StageRun:
+        """Makes and attaches its modules, and returns the function that runs them."""
         ...
 
 
+def chained(runs: Sequence[StageRun]) -> StageRun:
+    """Returns a function that runs built stages one after the other."""
+
+    def run(flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
+        for stage_run in runs:
+            x = stage_run(flow, x)
+        return x
+
+    return run
+
+
+def unchanged(flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
+    """Returns the present value; the run of a stage that only tells the model something."""
+    del flow
+    return x
+
+
 class Group(Block):
-    """A module that runs parts, one after the other; its attributes are the stages' modules."""
+    """Module whose attributes are the modules of stages; it runs these stages."""
 
     def __init__(self) -> None:
-        self._parts: tuple[Part, ...] = ()
+        self._run: StageRun | None = None
 
-    def run(self, flow: "FlowContext", *values: FlowValue) -> FlowValue | tuple[FlowValue, ...]:
-        """The value that the last part hands on."""
-        result = run_parts(flow, self._parts, values[0] if values else None)
+    def run(self, flow: FlowContext, *values: FlowValue) -> FlowValue | tuple[FlowValue, ...]:
+        """Returns the value that the last stage hands on."""
+        result = self.run_stages(flow, values[0] if values else None)
         return () if result is None else result
 
+    def run_stages(self, flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
+        """Runs the stages; without any the value stays as it is."""
+        return x if self._run is None else self._run(flow, x)
 
-def run_parts(flow: "FlowContext", parts: Sequence[Part], x: FlowValue | None) -> FlowValue | None:
-    """What the last part hands on."""
-    for part in parts:
-        x = part.run(flow, x)
-    return x
+    def build_stages(self, stages: Sequence[Stage], build: "BuildContext") -> None:
+        """Builds stages; ``build`` attaches their modules to this one."""
+        self._run = chained([stage.build(build) for stage in stages])
+
+    @property
+    def is_built(self) -> bool:
+        """True if the group has stages."""
+        return self._run is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +81,8 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedStep:
-    """What ``rope_tables`` was told."""
+class RopeSettings:
+    """Arguments of ``rope_tables``."""
 
     rope: RopeConfig
     windows: tuple[int | None, ...]
@@ -75,57 +90,57 @@ class SharedStep:
 
 
 @dataclass(slots=True)
-class Registry:
-    """What the stages of a model tell one another while it is built.
+class BuildRegistry:
+    """Facts that the stages of a model tell one another while it is built.
 
     Attributes:
-        inputs: in order.
-        step: of ``rope_tables``.
-        embedding: the weight [V, D] of ``token_embed``.
-        tied_heads: the names of heads that are the embedding.
-        result: the name of the result.
+        inputs: the model's inputs by name, in order.
+        rope: settings of ``rope_tables``.
+        embedding: weight [V, D] of ``token_embed``.
+        tied_heads: names of heads that are the embedding.
+        result: name of the result.
         takes_last: whether a stage asks for the last row.
     """
 
     inputs: dict[str, InputSpec] = field(default_factory=dict)
-    step: SharedStep | None = None
+    rope: RopeSettings | None = None
     embedding: Parameter | None = None
     tied_heads: list[str] = field(default_factory=list)
     result: str = "output"
     takes_last: bool = False
 
     def tied(self) -> dict[str, str]:
-        """Names under which checkpoints may store the embedding once more, and its path."""
+        """Returns the names under which checkpoints may store the embedding once more, with its path."""
         return {} if self.embedding is None else {f"{name}.weight": self.embedding.path for name in self.tied_heads}
 
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What makers of modules may ask.
+    """Facts that functions that make modules may ask for.
 
     Attributes:
-        profile: what the model is built for.
-        group: the module to which those of the stages are attached.
-        registry: what other stages said.
-        index: of the layer, in ``repeat_layers``; 0 elsewhere.
+        profile: profile that the model is built for.
+        group: module to which the stages' modules are attached.
+        registry: facts from other stages.
+        index: number of the layer in ``repeat_layers``; 0 elsewhere.
     """
 
     profile: CompileProfile
     group: Module
-    registry: Registry
+    registry: BuildRegistry
     index: int = 0
 
     @property
     def dtype(self) -> DType:
-        """The profile's: of parameters."""
+        """The profile's dtype: that of parameters."""
         return self.profile.dtype
 
     @property
     def size(self) -> int:
-        """D, as ``token_embed`` has it.
+        """D of ``token_embed``.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: no stage embeds tokens.
         """
         return self.embedding.spec.shape[1]
 
@@ -134,14 +149,14 @@ class BuildContext:
         """The weight [V, D] of ``token_embed``.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: no stage embeds tokens.
         """
         if self.registry.embedding is None:
             raise ConfigError("the model's size is not known: put .token_embed(..) before this stage, or give the size")
         return self.registry.embedding
 
     def attach(self, name: str, module: M) -> M:
-        """Puts a module at a dotted name below the group.
+        """Attaches a module at a dotted name below the group.
 
         Raises:
             ConfigError: the name is taken, or is one that modules use themselves.
@@ -159,15 +174,19 @@ class BuildContext:
         return self._put(group, last, module, name)
 
     def group_at(self, name: str) -> Group:
-        """The group at a dotted name, new where there is none."""
-        found: Any = self.group
+        """Returns the group at a dotted name, a new one where there is none.
+
+        Raises:
+            ConfigError: the group has stages already.
+        """
+        group: Any = self.group
         for step in name.split("."):
-            found = vars(found).get(step)
-            if not isinstance(found, Group):
+            group = vars(group).get(step)
+            if not isinstance(group, Group):
                 return self.attach(name, Group())
-        if found._parts:
+        if group.is_built:
             raise ConfigError(f"stage {name!r}: the name is taken by another stage: give each its own")
-        return found
+        return group
 
     def _put(self, group: Module, step: str, module: M, name: str) -> M:
         if not step or step.startswith("_") or hasattr(type(group), step):

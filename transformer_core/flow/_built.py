@@ -6,10 +6,10 @@ from typing import Final
 
 from lang_core import ConfigError, ExecutionContext, Module, OpError, Tensor, WeightSource
 from transformer_core._cache import Cache
-from transformer_core.flow._build import BuildContext, Registry, Stage, run_parts
+from transformer_core.flow._build import BuildContext, BuildRegistry, Stage, chained
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import CompileProfile
-from transformer_core.flow._stages import build_stages, needed
+from transformer_core.flow._stages import needed
 from transformer_core.flow._state import DecodeBindings, FlowState
 from transformer_core.flow._value import FlowValue, as_tensor, bind
 from transformer_core.flow._weights import FlowWeights
@@ -55,8 +55,9 @@ class BuiltFlow:
         self.root: Final = root
         self.profile: Final = profile
         self.weights: Final = None if weights is None else FlowWeights(weights)
-        self.registry: Final = Registry()
-        self.parts: Final = build_stages(root, stages, BuildContext(profile, root, self.registry))
+        self.registry: Final = BuildRegistry()
+        build = BuildContext(profile, root, self.registry)
+        self._run: Final = chained([stage.build(build) for stage in stages])
         if not self.registry.inputs:
             raise ConfigError(f"flow {name!r}: no stage is an input: begin with .input(..)")
 
@@ -84,7 +85,7 @@ class BuiltFlow:
             state.inputs[each.name] = FlowValue.of(tensor)
         state.position, state.last, state.bindings = inputs.position, inputs.last, inputs.bindings
         state.slots = dict(inputs.caches or {})
-        result = needed(run_parts(flow, self.parts, None), self.name)
+        result = needed(self._run(flow, None), self.name)
         if state.residual is not None:
             raise OpError(f"flow {self.name!r}: a residual is stored and never added: put .add_residual()")
         for path in inputs.caches or ():

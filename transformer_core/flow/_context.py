@@ -1,30 +1,35 @@
-"""What stages get when the model runs."""
+"""The run of a flow as stages see it, and the base class of modules that use it."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Module, OpError, Tensor, TensorSpec, as_dtype, near_names, tag_name
-from transformer_core._cache import Cache
+from transformer_core._attention import Attention
+from transformer_core._cache import Cache, CachedLayer
+from transformer_core._gated_delta_net import GatedDeltaNet
+from transformer_core._latent_attention import LatentAttention
 from transformer_core._step import Step
-from transformer_core.flow._calls import run_module
-from transformer_core.flow._emit import Emit
-from transformer_core.flow._loading import load_param, synth_param
+from transformer_core.flow._loading import ParameterLoader
 from transformer_core.flow._profile import CompileProfile
 from transformer_core.flow._state import FlowState
-from transformer_core.flow._value import Dim, FlowValue, bind, checked
+from transformer_core.flow._value import Dim, Emit, FlowValue, bind, checked
 from transformer_core.flow._weights import FlowWeights
+
+_CACHED: Final = (CachedLayer, Attention, LatentAttention)
+"""Modules that are called with x, the step and a cache, and return x and the cache."""
 
 
 class FlowContext:
     """One run of a flow.
 
     Attributes:
-        ctx: the execution context: ``flow.ctx.ops`` has the ops.
-        model: the root of the module tree.
-        profile: what the model was built for.
-        weights: what ``load_param`` reads; None where the model was built without.
-        state: what the stages know of one another.
-        emit: raw ops on flow values.
+        ctx: execution context; ``flow.ctx.ops`` has the ops.
+        model: root of the module tree.
+        profile: profile that the model was built for.
+        weights: source of ``load_param``; None where the model was built without.
+        state: values and caches that stages share.
+        emit: ops on flow values.
     """
 
     def __init__(
@@ -36,82 +41,103 @@ class FlowContext:
         self.weights: Final = weights
         self.state: Final = FlowState()
         self.emit: Final = Emit(ctx)
+        self._loader: Final = ParameterLoader(ctx, model, profile.dtype, weights, self.state)
 
     @property
     def module_path(self) -> str:
-        """The path of the module that runs now."""
+        """The path of the running module."""
         return self.ctx.module_path
 
     @property
     def where(self) -> str:
-        """The same for messages."""
+        """The same for messages: the root has a name."""
         return self.ctx.module_path or "the root"
 
     def value(self, tensor: Tensor, spec: TensorSpec | None = None) -> FlowValue:
-        """A tensor as a value, held to a spec at once where there is one."""
+        """Wraps a tensor, and compares it with a spec where one is given."""
         return checked(FlowValue(tensor, tensor.spec if spec is None else spec), self.where)
 
     def run(self, module: Module, *values: FlowValue) -> FlowValue:
-        """Runs a module of one result, of whatever kind, and checks what it hands on."""
+        """Runs a module of any kind with one result, and checks that result."""
         (result,) = self.run_several(module, values, 1)
         return result
 
     def run_several(self, module: Module, values: Sequence[FlowValue], count: int) -> tuple[FlowValue, ...]:
-        """Runs a module of ``count`` results.
+        """Runs a module with ``count`` results.
 
         Raises:
-            OpError: it hands on another number of values, or one whose spec is not its tensor's; names the module.
+            OpError: the number of results differs, or one's spec is not its tensor's; names the module.
         """
         maker = f"{module.path or 'the root'} ({type(module).__name__})"
         before, self.ctx.module_path = self.ctx.module_path, module.path
         try:
-            results = run_module(self, module, values)
+            results = self._results_of(module, values)
         finally:
             self.ctx.module_path = before
         if len(results) != count:
             raise OpError(f"{maker}: expected {count} values; found {len(results)}: return one per stream")
         return tuple(checked(result, maker) for result in results)
 
+    def _results_of(self, module: Module, values: Sequence[FlowValue]) -> Sequence[Any]:
+        """Calls a module as its kind is called; the caller checks the results."""
+        if isinstance(module, Block):
+            results = module.run(self, *values)
+            return results if isinstance(results, tuple) else (results,)
+        tensors = [value.tensor for value in values]
+        if isinstance(module, _CACHED):
+            owner = module.cache_owner if isinstance(module, CachedLayer) else None
+            result, cache = module(self.ctx, *tensors, self.step, self.slot(module, owner))
+            self.fill(module, cache if owner is None else self.slot(module))
+            return (FlowValue.of(result),)
+        if isinstance(module, GatedDeltaNet):
+            count = None if self.state.step is None else self.state.step.count
+            result, state = module(self.ctx, *tensors, self.slot(module), count)
+            self.fill(module, state)
+            return (FlowValue.of(result),)
+        results = module(self.ctx, *tensors)
+        outputs = results if isinstance(results, tuple) else (results,)
+        return [FlowValue.of(result) if isinstance(result, Tensor) else result for result in outputs]
+
     @property
     def step(self) -> Step:
         """RoPE's tables and the masks.
 
         Raises:
-            OpError: no stage has made them.
+            OpError: no stage has computed them.
         """
         if self.state.step is None:
             raise OpError(f"{self.where} needs RoPE's tables: put .rope_tables(..) before this stage")
         return self.state.step
 
     def slot(self, module: Module, sibling: int | None = None) -> Cache | None:
-        """What came in of a module's cache or state, or what it wrote last; or of another layer of its repetition."""
+        """Returns a module's present cache or state, or that of layer ``sibling`` of the same repetition."""
         path = module.path if sibling is None else f"{module.path.rpartition('.')[0]}.{sibling}"
         return self.state.slots.get(path)
 
     def fill(self, module: Module, cache: Cache | None) -> None:
-        """Takes a module's updated cache or state."""
+        """Stores a module's updated cache or state."""
         if cache is not None:
             self.state.slots[module.path] = cache
             self.state.written.add(module.path)
 
     def input(self, name: str) -> FlowValue:
-        """An input of the model."""
+        """Returns an input of the model."""
         return _known("input", name, self.state.inputs, self.where)
 
     def stream(self, name: str) -> FlowValue:
-        """What a stream holds."""
+        """Returns the present value of a stream."""
         return _known("stream", name, self.state.streams, self.where)
 
     def store_stream(self, name: str, value: FlowValue) -> None:
-        """Puts a value into a stream, new or not."""
+        """Stores a value in a stream, new or not."""
         self.state.streams[name] = checked(value, f"stream {name!r} at {self.where}")
 
     def named(self, name: str) -> FlowValue:
-        """A value that was kept."""
+        """Returns a kept value."""
         return _known("value", name, self.state.named, self.where)
 
     def keep(self, name: str, value: FlowValue) -> FlowValue:
-        """Keeps a value under a name, for later stages; gives it back.
+        """Keeps a value under a name for later stages, and returns it.
 
         Raises:
             OpError: the name is taken.
@@ -124,23 +150,23 @@ class FlowContext:
         return value
 
     def read(self, name: str) -> FlowValue:
-        """A stream, a kept value or an input, whichever has the name, in this order."""
+        """Returns the stream, kept value or input of a name; the first of these in this order."""
         state = self.state
         return _known("value", name, {**state.inputs, **state.named, **state.streams}, self.where)
 
     def side_output(
         self, name: str, value: FlowValue, dims: Sequence[Dim] | None = None, dtype: DType | str | None = None
     ) -> FlowValue:
-        """Makes a value a result besides the model's, below the path of the module that runs; gives it back.
+        """Makes a value a further result, named below the path of the running module, and returns it.
 
         Args:
-            name: unique in the module.
+            name: name of the result, unique in the module.
             value: the result.
-            dims: its shape, in sizes and letters; any where None.
-            dtype: its dtype; any where None.
+            dims: required shape, in sizes and letters; any where None.
+            dtype: required dtype; any where None.
 
         Raises:
-            OpError: the name is taken, or the value is of another shape or dtype.
+            OpError: the name is taken, or shape or dtype differ.
         """
         full = tag_name(self.module_path, name)
         value = checked(value, f"side output {full!r}")
@@ -159,30 +185,61 @@ class FlowContext:
         dtype: DType | str | None = None,
         shape: tuple[int, ...] | None = None,
     ) -> FlowValue:
-        """A tensor of the weights, by its key. The same key, orientation and dtype give the same parameter.
+        """Loads a tensor of the weights. The same key, orientation and dtype give the same parameter.
 
         Args:
-            key: of the weights, whatever module runs.
-            transpose: whether the columns of the stored matrix become rows; it is stored once, whatever is asked.
-            dtype: of the value; where None the profile's, or the stored one where that is no floating dtype.
-            shape: of the value; any where None.
+            key: the weights' key, whatever module runs.
+            transpose: whether to give the transposed matrix; the archive holds it once, as stored.
+            dtype: dtype of the value; where None the profile's, or the stored one where that is not floating.
+            shape: required shape of the value; any where None.
 
         Raises:
             CheckpointError: the key is missing, or its tensor has another shape; names key, shapes and module path.
         """
-        return load_param(self, key, transpose, dtype, shape)
+        return self._loader.load(key, transpose, dtype, shape)
 
     def synth_param(self, name: str, array: Any) -> FlowValue:
-        """A parameter whose values the flow computes; ``FlowModel.weights`` has them.
+        """Adds a parameter whose values the flow computes; ``FlowModel.weights`` has them.
 
         Raises:
-            ConfigError: a weight, a module's parameter or a synthesised one has the name.
+            ConfigError: a weight, a module's parameter or a synthesised parameter has the name.
         """
-        return synth_param(self, name, array)
+        return self._loader.synthesise(name, array)
+
+
+class Block(Module):
+    """Module that uses the flow: streams, kept values, weights by key, side outputs.
+
+    Subclasses are handed to ``ModelFlow.stage``; nothing is registered. Parameters and modules that are attributes have
+    paths, as in every module.
+
+    >>> from lang_core import EagerExecutionContext
+    >>> from transformer_core.flow import CompileProfile, ModelFlow
+    >>> import numpy as np
+    >>> class Doubled(Block):
+    ...     def run(self, flow, x):
+    ...         return flow.emit("add", x, x, spec=x.spec)
+    >>> recipe = ModelFlow("double").input("x", ("T", 2)).stage("doubled", lambda build: Doubled())
+    >>> model = recipe.build(CompileProfile.preset("encoder", sequence=1))
+    >>> model(EagerExecutionContext(), np.array([[1, 2]], np.float32))["output"].numpy().tolist()
+    [[2.0, 4.0]]
+    """
+
+    @abstractmethod
+    def run(self, flow: FlowContext, *values: FlowValue) -> FlowValue | tuple[FlowValue, ...]:
+        """Computes the block's results.
+
+        Args:
+            flow: the run; ``flow.run(self.inner, x)`` runs a module inside of this one.
+            values: the present value, or one per stream and then one per name, as the stage lists them.
+
+        Returns:
+            A value, or one per stream, each compared with its tensor.
+        """
 
 
 def _known(kind: str, name: str, known: Mapping[str, FlowValue], where: str) -> FlowValue:
     if name not in known:
-        there = ", ".join(known) or "none"
-        raise OpError(f"{kind} {name!r} at {where}: there is no such one, but {there}{near_names(name, known)}")
+        available = ", ".join(known) or "none"
+        raise OpError(f"{kind} {name!r} at {where}: not found; available: {available}{near_names(name, known)}")
     return known[name]

@@ -99,13 +99,13 @@ class FlowModel(Module):
         return [*position, last_argument(tokens, rows)] if padded and profile.rows is Rows.LAST else position
 
     def _binding_arguments(self) -> tuple[Argument, ...]:
-        step = self._flow.registry.step
+        settings = self._flow.registry.rope
         if self.profile.memory is not Memory.BINDINGS:
             return ()
-        if step is None:
+        if settings is None:
             raise ConfigError(f"flow {self._flow.name!r}: memory bindings: no .rope_tables(..) takes cos, sin and mask")
-        local = None if step.local_rope is None else step.local_rope.rotated
-        return binding_arguments(step.windows, step.rope.rotated, local, self.profile)
+        local = None if settings.local_rope is None else settings.local_rope.rotated
+        return binding_arguments(settings.windows, settings.rope.rotated, local, self.profile)
 
     def _kept_slots(self) -> tuple[Slot, ...]:
         if self._slots is None:
@@ -149,8 +149,8 @@ class FlowModel(Module):
         places = {argument.name: next(rest) for argument in self._places()}
         bound = {argument.name: next(rest) for argument in self._binding_arguments()}
         caches, bindings = incoming(ctx, self._kept_slots(), self.profile, rest), None
-        if bound and registry.step is not None:
-            masks = {window: bound[mask_name(window)] for window in registry.step.windows}
+        if bound and registry.rope is not None:
+            masks = {window: bound[mask_name(window)] for window in registry.rope.windows}
             local = bound.get("local_cos"), bound.get("local_sin")
             bindings = DecodeBindings(bound["cos"], bound["sin"], masks, caches, *local)
         return FlowInputs(inputs, places.get("position"), places.get("last"), caches, bindings)

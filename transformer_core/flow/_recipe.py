@@ -30,8 +30,8 @@ from transformer_core.flow._stages import (
     Custom,
     CustomStage,
     GroupStage,
-    Lanes,
     ModuleStage,
+    Operands,
     RepeatStage,
     WhenStage,
 )
@@ -167,7 +167,7 @@ class ModelFlow:
             streams: what it takes and gives, in place of the present value; that is then the first of them.
             reads: what it takes besides: names of streams, kept values or inputs.
         """
-        return self.then(ModuleStage(name, make, Lanes(tuple(streams), tuple(reads))))
+        return self.then(ModuleStage(name, make, Operands(tuple(streams), tuple(reads))))
 
     def repeat_layers(
         self,
@@ -187,12 +187,12 @@ class ModelFlow:
             streams: as for ``stage``.
             reads: as for ``stage``.
         """
-        lanes = Lanes(tuple(streams), tuple(reads))
+        operands = Operands(tuple(streams), tuple(reads))
         if isinstance(layer, ModelFlow):
-            if lanes != Lanes():
+            if operands != Operands():
                 raise ConfigError(f"stage {name!r}: a recipe takes no streams=: it loads and stores them itself")
-            return self.then(RepeatStage(name, count, None, layer.stages, lanes))
-        return self.then(RepeatStage(name, count, layer, None, lanes))
+            return self.then(RepeatStage(name, count, None, layer.stages, operands))
+        return self.then(RepeatStage(name, count, layer, None, operands))
 
     def token_embed(self, vocabulary: int, size: int, *, scale: float = 1.0, name: str = "embed_tokens") -> "ModelFlow":
         """Token ids [B, T] to [B, T, D], times ``scale``; tells the other stages V and D."""
@@ -230,7 +230,7 @@ class ModelFlow:
         """Logits f32 [.., V]; ``tied`` to the embedding, or of a projection of its own."""
         return self.then(Head(name, tied, bias, scale, softcap, vocabulary))
 
-    # Rows and lanes.
+    # Rows and operands.
 
     def last_token(self) -> "ModelFlow":
         """[B, T, D] to [B, D] where the profile wants the last rows only."""

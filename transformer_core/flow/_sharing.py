@@ -1,22 +1,18 @@
 """The stage that computes what all layers of a run share."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from lang_core import ConfigError, Tensor
 from transformer_core._gated_delta_net import DeltaState
 from transformer_core._places import cache_starts
 from transformer_core._rope_config import RopeConfig
 from transformer_core._step import Step, extending_step, make_step
-from transformer_core.flow._build import BuildContext, Part, SharedStep
+from transformer_core.flow._build import BuildContext, RopeSettings, StageRun
+from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import Memory
 from transformer_core.flow._stages import needed
 from transformer_core.flow._state import DecodeBindings
 from transformer_core.flow._value import FlowValue
-
-if TYPE_CHECKING:
-    from transformer_core.flow._context import FlowContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +31,7 @@ class RopeTables:
     local_rope: RopeConfig | None = None
     name: str = ""
 
-    def build(self, build: BuildContext) -> Sequence[Part]:
+    def build(self, build: BuildContext) -> StageRun:
         """Checks the profile.
 
         Raises:
@@ -54,16 +50,15 @@ class RopeTables:
                 f"causal: profile {profile.name!r} keeps keys and values of tokens that did not see those after them: "
                 f"memory must be none or taps; found {profile.memory.value}"
             )
-        build.registry.step = SharedStep(self.rope, tuple(dict.fromkeys(self.windows)), self.local_rope)
-        return (self,)
+        build.registry.rope = RopeSettings(self.rope, tuple(dict.fromkeys(self.windows)), self.local_rope)
+        return self._run
 
-    def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue:
-        """Computes the step for as many tokens as the value has."""
+    def _run(self, flow: FlowContext, x: FlowValue | None) -> FlowValue:
         x = needed(x, self.name or "rope_tables")
         flow.state.step = self._step(flow, x)
         return x
 
-    def _step(self, flow: "FlowContext", x: FlowValue) -> Step:
+    def _step(self, flow: FlowContext, x: FlowValue) -> Step:
         ctx, state, ops = flow.ctx, flow.state, flow.ctx.ops
         batch, queries = x.shape[:2]
         if state.bindings is not None:
@@ -93,14 +88,14 @@ class RopeTables:
             step = replace(step, places=dict.fromkeys(step.biases, cache_starts(ctx, ops.constant(0, "i32"))))
         return step
 
-    def _count(self, flow: "FlowContext") -> Tensor | None:
+    def _count(self, flow: FlowContext) -> Tensor | None:
         """How many tokens count, where a state would be changed by those that do not."""
         last = flow.state.last
         if last is None or not any(isinstance(cache, DeltaState) for cache in flow.state.slots.values()):
             return None
         return flow.ctx.ops.add(last, 1)
 
-    def _bound(self, flow: "FlowContext", bound: DecodeBindings, queries: int) -> Step:
+    def _bound(self, flow: FlowContext, bound: DecodeBindings, queries: int) -> Step:
         """What the caller computed. He alone knows the positions; nothing may ask the step for them."""
         return Step(
             bound.cos,

@@ -1,26 +1,24 @@
 """Stages that hold modules."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lang_core import ConfigError, Module, OpError, Repeated
-from transformer_core.flow._build import BuildContext, Group, Maker, Part, Stage, run_parts
+from transformer_core.flow._build import BuildContext, Group, Maker, Stage, StageRun, chained
+from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import CompileProfile
 from transformer_core.flow._value import FlowValue, checked
 
-if TYPE_CHECKING:
-    from transformer_core.flow._context import FlowContext
-
-Custom = Callable[["FlowContext", FlowValue], FlowValue]
+Custom = Callable[[FlowContext, FlowValue], FlowValue]
 Condition = bool | Callable[[CompileProfile], bool]
 
 
 def needed(x: FlowValue | None, stage: str) -> FlowValue:
-    """The present value.
+    """Returns the present value.
 
     Raises:
-        OpError: there is none.
+        OpError: there is none yet.
     """
     if x is None:
         raise OpError(f"stage {stage!r} has no value to take: begin the recipe with .input(..)")
@@ -28,14 +26,19 @@ def needed(x: FlowValue | None, stage: str) -> FlowValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """Which values a module takes: the present one, or streams; and then what it reads besides, by name."""
+class Operands:
+    """Values that a module takes: the present one or streams, then values read by name.
+
+    Attributes:
+        streams: names of the streams that the module takes and gives; the present value where empty.
+        reads: names of further values.
+    """
 
     streams: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
 
-    def run(self, flow: "FlowContext", module: Module, x: FlowValue | None, stage: str) -> tuple[FlowValue, ...]:
-        """Runs the module, and puts what it makes where it took it from; what it makes."""
+    def run(self, flow: FlowContext, module: Module, x: FlowValue | None, stage: str) -> tuple[FlowValue, ...]:
+        """Runs the module, stores its results in the streams that it took, and returns them."""
         values = [flow.stream(name) for name in self.streams] or [needed(x, stage)]
         results = flow.run_several(module, [*values, *map(flow.read, self.reads)], len(values))
         for name, result in zip(self.streams, results, strict=bool(self.streams)):
@@ -45,32 +48,28 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class ModuleStage:
-    """A module at a place."""
+    """A module at a place; its first result is tagged where ``tag`` is given."""
 
     name: str
     make: Maker
-    lanes: Lanes = Lanes()
+    operands: Operands = Operands()
     tag: str = ""
 
-    def build(self, build: BuildContext) -> Sequence[Part]:
+    def build(self, build: BuildContext) -> StageRun:
         """Makes the module and attaches it."""
-        return (_ModulePart(build.attach(self.name, made(self.name, self.make, build)), self),)
+        module = build.attach(self.name, made(self.name, self.make, build))
 
+        def run(flow: FlowContext, x: FlowValue | None) -> FlowValue:
+            first = self.operands.run(flow, module, x, self.name)[0]
+            if not self.tag:
+                return first
+            return FlowValue(flow.ctx.tag(first.tensor, self.tag), first.spec)
 
-@dataclass(frozen=True, slots=True)
-class _ModulePart:
-    module: Module
-    stage: ModuleStage
-
-    def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue:
-        first = self.stage.lanes.run(flow, self.module, x, self.stage.name)[0]
-        if not self.stage.tag:
-            return first
-        return FlowValue(flow.ctx.tag(first.tensor, self.stage.tag), first.spec)
+        return run
 
 
 def made(name: str, make: Maker | None, build: BuildContext) -> Module:
-    """A module, held to be one that is new.
+    """Calls a stage's function and returns the new module.
 
     Raises:
         ConfigError: ``make`` is a module itself, or makes something else.
@@ -93,32 +92,19 @@ class GroupStage:
     name: str
     stages: tuple[Stage, ...]
 
-    def build(self, build: BuildContext) -> Sequence[Part]:
+    def build(self, build: BuildContext) -> StageRun:
         """Makes a module of the stages."""
-        return (_GroupPart(_built_group(build.group_at(self.name), self.stages, build)),)
+        group = build.group_at(self.name)
+        group.build_stages(self.stages, replace(build, group=group))
 
+        def run(flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
+            before, flow.ctx.module_path = flow.ctx.module_path, group.path
+            try:
+                return group.run_stages(flow, x)
+            finally:
+                flow.ctx.module_path = before
 
-def build_stages(module: Module, stages: Sequence[Stage], build: BuildContext) -> tuple[Part, ...]:
-    """Builds stages, and attaches what they make to a module."""
-    inner = replace(build, group=module)
-    return tuple(part for stage in stages for part in stage.build(inner))
-
-
-def _built_group(group: Group, stages: Sequence[Stage], build: BuildContext) -> Group:
-    group._parts = build_stages(group, stages, build)
-    return group
-
-
-@dataclass(frozen=True, slots=True)
-class _GroupPart:
-    group: Group
-
-    def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue | None:
-        before, flow.ctx.module_path = flow.ctx.module_path, self.group.path
-        try:
-            return run_parts(flow, self.group._parts, x)
-        finally:
-            flow.ctx.module_path = before
+        return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,55 +112,53 @@ class RepeatStage:
     """A module per layer, each in a block of its own.
 
     Attributes:
-        name: of the list of layers.
+        name: name of the list of layers.
         count: L.
-        make: makes a layer; None where ``layer`` is a recipe's.
-        layer: the stages of a layer; None where ``make`` makes it.
-        lanes: what a layer takes.
+        make: function that makes a layer; None where ``layer`` is given.
+        layer: stages of a layer; None where ``make`` is given.
+        operands: values that a layer takes.
     """
 
     name: str
     count: int
     make: Maker | None = None
     layer: tuple[Stage, ...] | None = None
-    lanes: Lanes = Lanes()
+    operands: Operands = Operands()
 
-    def build(self, build: BuildContext) -> Sequence[Part]:
-        """Attaches the layers, which are made when they are asked for."""
+    def build(self, build: BuildContext) -> StageRun:
+        """Attaches the layers; each is made when it is asked for."""
         if type(self.count) is not int or self.count < 0:
             raise ConfigError(f"stage {self.name!r}: expected a number of layers, 0 or more; found {self.count!r}")
+        layers = build.attach(self.name, Repeated(self.count, lambda index: self._layer(replace(build, index=index))))
 
-        def layer(index: int) -> Module:
-            inner = replace(build, index=index)
-            if self.layer is not None:
-                return _built_group(Group(), self.layer, inner)
-            return made(self.name, self.make, inner)
+        def run(flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
+            outside = dict(flow.state.loaded)
+            for layer in layers:
+                flow.state.loaded = dict(outside)
+                x = self._run_layer(flow, layer, x)
+            flow.state.loaded = outside
+            return x
 
-        return (_RepeatPart(build.attach(self.name, Repeated(self.count, layer)), self),)
+        return run
 
+    def _layer(self, build: BuildContext) -> Module:
+        if self.layer is None:
+            return made(self.name, self.make, build)
+        group = Group()
+        group.build_stages(self.layer, replace(build, group=group))
+        return group
 
-@dataclass(frozen=True, slots=True)
-class _RepeatPart:
-    layers: Repeated
-    stage: RepeatStage
-
-    def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue | None:
-        outside = dict(flow.state.loaded)
-        for layer in self.layers:
-            flow.state.loaded = dict(outside)
-            with flow.ctx.block(layer.path):
-                lanes = self.stage.lanes
-                before = [flow.stream(name).spec for name in lanes.streams] or [needed(x, self.stage.name).spec]
-                results = lanes.run(flow, layer, x, self.stage.name)
-            for wanted, result in zip(before, results, strict=True):
-                if result.spec != wanted:
-                    raise OpError(
-                        f"{layer.path} ({type(layer).__name__}): a repeated layer gives what it takes, {wanted!r}; "
-                        f"found {result.spec!r}"
-                    )
-            x = results[0]
-        flow.state.loaded = outside
-        return x
+    def _run_layer(self, flow: FlowContext, layer: Module, x: FlowValue | None) -> FlowValue:
+        with flow.ctx.block(layer.path):
+            before = [flow.stream(name).spec for name in self.operands.streams] or [needed(x, self.name).spec]
+            results = self.operands.run(flow, layer, x, self.name)
+        for wanted, result in zip(before, results, strict=True):
+            if result.spec != wanted:
+                raise OpError(
+                    f"{layer.path} ({type(layer).__name__}): a repeated layer gives what it takes, {wanted!r}; "
+                    f"found {result.spec!r}"
+                )
+        return results[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +168,12 @@ class CustomStage:
     name: str
     function: Custom
 
-    def build(self, build: BuildContext) -> Sequence[Part]:
-        """Nothing is made."""
+    def build(self, build: BuildContext) -> StageRun:
+        """Returns a call of the function below its name; no module is made."""
         del build
-        return (self,)
+        return self._run
 
-    def run(self, flow: "FlowContext", x: FlowValue | None) -> FlowValue:
-        """Calls the function, below its name."""
+    def _run(self, flow: FlowContext, x: FlowValue | None) -> FlowValue:
         before = flow.ctx.module_path
         flow.ctx.module_path = f"{before}.{self.name}" if before else self.name
         try:
@@ -201,20 +184,20 @@ class CustomStage:
 
 @dataclass(frozen=True, slots=True)
 class WhenStage:
-    """Stages of which the profile decides."""
+    """Stages that are chosen by the profile."""
 
     condition: Condition
     then: tuple[Stage, ...]
     otherwise: tuple[Stage, ...] = ()
     name: str = ""
 
-    def build(self, build: BuildContext) -> Sequence[Part]:
+    def build(self, build: BuildContext) -> StageRun:
         """Builds one side or the other.
 
         Raises:
-            ConfigError: the condition says neither True nor False.
+            ConfigError: the condition is neither True nor False.
         """
         holds = self.condition(build.profile) if callable(self.condition) else self.condition
         if type(holds) is not bool:
             raise ConfigError(f"when: expected a condition that is True or False; found {holds!r}")
-        return [part for stage in (self.then if holds else self.otherwise) for part in stage.build(build)]
+        return chained([stage.build(build) for stage in (self.then if holds else self.otherwise)])

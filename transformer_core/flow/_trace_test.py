@@ -41,7 +41,7 @@ def test_a_value_of_a_trace_has_no_data():
 @pytest.mark.parametrize(
     ("emit", "message"),
     [
-        (lambda emit, x: emit("ad", x, x), "emit 'ad' at the root: there is no such op; did you mean 'pad' or 'add'"),
+        (lambda emit, x: emit("ad", x, x), "emit 'ad' at the root: no op of this name; did you mean 'pad' or 'add'"),
         (
             lambda emit, x: emit("split", x, (1, 1), axis=1),
             "emit 'split' at the root: it has 2 results: call emit.several",

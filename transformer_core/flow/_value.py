@@ -1,22 +1,25 @@
-"""What stages hand on."""
+"""Values that stages hand on, and ops on them."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from lang_core import DType, ExecutionContext, OpError, Tensor, TensorSpec, TraceEscapeError
+from lang_core import DType, ExecutionContext, OpError, Ops, Tensor, TensorSpec, TraceEscapeError, near_names
 
 Dim = int | str
-"""A size, or an axis letter whose size is that of the first tensor with it."""
+"""A size, or an axis letter; a letter has the size of the first tensor that has it."""
+
+_OP_NAMES: Final = tuple(name for name, _ in inspect.getmembers(Ops, callable) if not name.startswith("_"))
 
 
 @dataclass(frozen=True, slots=True)
 class FlowValue:
-    """A tensor, and what its maker says it is.
+    """A tensor and the spec that its maker declares for it.
 
     Attributes:
-        tensor: of the context that runs.
-        spec: the maker's claim; checked against the tensor where the maker hands it on.
+        tensor: tensor of the running context.
+        spec: declared spec; compared with the tensor's where the value is handed on.
     """
 
     tensor: Tensor
@@ -24,45 +27,45 @@ class FlowValue:
 
     @classmethod
     def of(cls, tensor: Tensor) -> "FlowValue":
-        """A tensor as it is."""
+        """Wraps a tensor under its own spec."""
         return cls(tensor, tensor.spec)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The dimensions."""
+        """The declared dimensions."""
         return self.spec.shape
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
+        """The declared element type."""
         return self.spec.dtype
 
 
 def checked(value: object, maker: str) -> FlowValue:
-    """A value that ``maker`` handed on, if it is one and its claim is true.
+    """Returns a value that ``maker`` handed on, after comparing its spec with its tensor's.
 
     Raises:
         OpError: it is no ``FlowValue``, or its tensor has another spec.
     """
     if not isinstance(value, FlowValue):
-        found = f"a {type(value).__name__}"
-        raise OpError(f"{maker}: expected a FlowValue; found {found}: return FlowValue.of(tensor) or flow.value(..)")
+        kind = f"a {type(value).__name__}"
+        raise OpError(f"{maker}: expected a FlowValue; found {kind}: return FlowValue.of(tensor) or flow.value(..)")
     if not isinstance(value.tensor, Tensor):
-        found = f"a {type(value.tensor).__name__}"
-        raise OpError(f"{maker}: expected a FlowValue of a tensor; found one of {found}: make it by ops of flow.ctx")
+        kind = f"a {type(value.tensor).__name__}"
+        raise OpError(f"{maker}: expected a FlowValue of a tensor; found one of {kind}: make it by ops of flow.ctx")
     if value.tensor.spec != value.spec:
         raise OpError(
-            f"{maker}: the value is said to be {value.spec!r}, and its tensor is {value.tensor.spec!r}: "
+            f"{maker}: the value is declared as {value.spec!r}, and its tensor is {value.tensor.spec!r}: "
             "correct the spec or the ops"
         )
     return value
 
 
 def as_tensor(ctx: ExecutionContext, name: str, value: Any) -> Tensor:
-    """What a caller hands in, as a tensor of the context: an eager one takes arrays, too.
+    """Converts a caller's argument to a tensor of the context; an eager context also takes arrays.
 
     Raises:
-        TraceEscapeError: an array is about to enter a recording unseen.
+        TraceEscapeError: an array reached a recording.
     """
     if isinstance(value, Tensor):
         return value
@@ -74,29 +77,76 @@ def as_tensor(ctx: ExecutionContext, name: str, value: Any) -> Tensor:
     return ctx.constant(value)
 
 
-def bind(name: str, dims: Sequence[Dim], dtype: DType, found: TensorSpec, sizes: dict[str, int]) -> None:
-    """Holds a tensor to a declared shape; a letter that is new takes the tensor's size.
+def bind(name: str, dims: Sequence[Dim], dtype: DType, actual: TensorSpec, sizes: dict[str, int]) -> None:
+    """Compares a tensor's spec with a declared shape; a letter without a size takes the tensor's.
 
     Raises:
-        OpError: rank, dtype or a size is another one.
+        OpError: rank, dtype or a size differs.
     """
     declared = f"{dtype}[{','.join(map(str, dims))}]"
-    if len(dims) != found.ndim or dtype is not found.dtype:
-        raise OpError(f"{name}: expected {declared}; found {found!r}")
-    for dim, size in zip(dims, found.shape, strict=True):
+    if len(dims) != actual.ndim or dtype is not actual.dtype:
+        raise OpError(f"{name}: expected {declared}; found {actual!r}")
+    for dim, size in zip(dims, actual.shape, strict=True):
         wanted = sizes.setdefault(dim, size) if isinstance(dim, str) else dim
         if wanted != size:
             known = ", ".join(f"{letter} = {value}" for letter, value in sizes.items()) or "no letters"
-            raise OpError(f"{name}: expected {declared} with {known}; found {found!r}")
+            raise OpError(f"{name}: expected {declared} with {known}; found {actual!r}")
 
 
 def sized(name: str, dims: Sequence[Dim], dtype: DType, sizes: Mapping[str, int]) -> TensorSpec:
-    """The spec of a declared shape, where all letters have a size.
+    """Returns the spec of a declared shape at the sizes of its letters.
 
     Raises:
-        OpError: a letter has none.
+        OpError: a letter has no size.
     """
     for dim in dims:
         if isinstance(dim, str) and dim not in sizes:
             raise OpError(f"{name}: axis {dim!r} has no size: the letters of a profile are {', '.join(sizes)}")
     return TensorSpec(tuple(sizes[dim] if isinstance(dim, str) else dim for dim in dims), dtype)
+
+
+class Emit:
+    """Calls ops of the op table on flow values and compares their results with a spec.
+
+    Args:
+        ctx: context that computes.
+    """
+
+    def __init__(self, ctx: ExecutionContext) -> None:
+        self._ctx: Final = ctx
+
+    def __call__(self, op: str, *operands: Any, spec: TensorSpec | None = None, **attributes: Any) -> FlowValue:
+        """Returns the result of ``ctx.ops.<op>(*operands, **attributes)``.
+
+        Args:
+            op: name of a method of ``ctx.ops`` with one result.
+            operands: flow values, tensors, numbers, or sequences of these.
+            spec: required spec of the result; any where None.
+            attributes: the op's attributes.
+
+        Raises:
+            OpError: the op is unknown, has several results or another spec, or its own contract is broken.
+        """
+        results = self.several(op, *operands, **attributes)
+        if len(results) != 1:
+            raise OpError(f"emit {op!r} at {self._where()}: it has {len(results)} results: call emit.several")
+        if spec is not None and results[0].spec != spec:
+            raise OpError(f"emit {op!r} at {self._where()}: expected {spec!r}; found {results[0].spec!r}")
+        return results[0]
+
+    def several(self, op: str, *operands: Any, **attributes: Any) -> tuple[FlowValue, ...]:
+        """Calls an op with any number of results; arguments as for a call of the object."""
+        if op not in _OP_NAMES:
+            raise OpError(f"emit {op!r} at {self._where()}: no op of this name{near_names(op, _OP_NAMES)}")
+        plain = {name: _plain(value) for name, value in attributes.items()}
+        results = getattr(self._ctx.ops, op)(*map(_plain, operands), **plain)
+        return tuple(map(FlowValue.of, (results,) if isinstance(results, Tensor) else results))
+
+    def _where(self) -> str:
+        return self._ctx.module_path or "the root"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, FlowValue):
+        return value.tensor
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
