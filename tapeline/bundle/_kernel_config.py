@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from autotune import Key
-from compile_hlo.directions import ArgumentDirection, Direction, Kernel
+from compile_hlo.directions import ArgumentDirection, Direction, KernelSignature
 from lang_core import Argument, InputError, TapelineError, TensorSpec
 from tapeline.bundle._debug import DebugConfig
 
@@ -202,7 +202,7 @@ def _kernel(fields: Mapping[str, Any]) -> KernelRecord:
     return kernel
 
 
-def kernel_record(kernel: Kernel) -> KernelRecord:
+def kernel_record(kernel: KernelSignature) -> KernelRecord:
     """Describes a private block function."""
     return KernelRecord(
         kernel.name,
