@@ -1,4 +1,4 @@
-"""Weights to blocks of 32, bit for bit as the gguf package's quantisers: an f16 scale, then integers."""
+"""Quantizers to blocks of 32, bit for bit as the gguf package's: an f16 scale, then integers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Quantizer:
-    """What packs weights.
+    """Function that packs weights.
 
     Attributes:
-        pack: blocks, f32 [n, block] and finite, into u8 [n, bytes of a block].
-        largest: the largest magnitude that a block can have: the scale is an f16.
+        pack: writes blocks, f32 [n, block] and finite, to u8 [n, bytes of a block].
+        largest: largest magnitude that a block can hold, since its scale is an f16.
     """
 
     pack: Callable[[_Array, _Array], None]
@@ -27,18 +27,18 @@ class Quantizer:
 
 
 def _pack_bytes(blocks: _Array, packed: _Array) -> None:
-    """f32 [n, 32] to u8 [n, 34]: the largest magnitude becomes 127; halves are rounded away from 0."""
+    """Packs f32 [n, 32] into u8 [n, 34]: the largest magnitude becomes 127; halves are rounded away from 0."""
     scaled = np.abs(blocks)
     scale = _columns(scaled).max(axis=0) / np.float32(127)
     np.multiply(blocks, _inverse(scale), out=scaled)
-    # The largest number below 1/2, and not 1/2: with that 0.49999997 would become 1.
+    # The largest number below 1/2: with 1/2 itself 0.49999997 would become 1.
     scaled += np.copysign(_BELOW_HALF, scaled)
     packed[:, :_SCALE_BYTES] = _halves(scale)
     packed[:, _SCALE_BYTES:].view(np.int8)[...] = scaled
 
 
 def _pack_nibbles(blocks: _Array, packed: _Array) -> None:
-    """f32 [n, 32] to u8 [n, 18]: what is largest in magnitude becomes 0, that is -8; every step is rounded to f32."""
+    """Packs f32 [n, 32] into u8 [n, 18]: the largest in magnitude becomes 0, that is -8; each step rounds to f32."""
     columns = _columns(blocks)
     most, least = columns.max(axis=0), columns.min(axis=0)
     largest = np.where(most > -least, most, least)
@@ -56,18 +56,18 @@ def _pack_nibbles(blocks: _Array, packed: _Array) -> None:
 
 
 def _columns(blocks: _Array) -> _Array:
-    """[32, n], a copy: NumPy reduces its first axis three times as fast as the last one of [n, 32]."""
+    """Returns a copy as [32, n]: NumPy reduces its first axis three times as fast as the last one of [n, 32]."""
     return np.ascontiguousarray(blocks.T)
 
 
 def _inverse(scale: _Array) -> _Array:
-    """1 / scale, [n, 1]; 0 of scales that are 0, or so small that it would be infinite: f16 has 0 for them."""
+    """Returns 1 / scale, [n, 1]; 0 for scales that are 0, or so small that f16 rounds them to 0."""
     inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale != 0)
     return np.where(np.isinf(inverse), np.float32(0), inverse)[:, np.newaxis]
 
 
 def _halves(scale: _Array) -> _Array:
-    """The f16s' bytes, [n, 2]."""
+    """Returns the bytes of the f16s, [n, 2]."""
     return scale.astype(np.float16).view(np.uint8).reshape(-1, _SCALE_BYTES)
 
 

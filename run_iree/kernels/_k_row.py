@@ -1,4 +1,4 @@
-"""Parts of kernels that read rows of super-blocks: Q4_K and Q6_K, whose layouts lang_core/_unpackers.py has in words.
+"""Parts of kernels that read rows of super-blocks: Q4_K and Q6_K, whose layouts lang_core/_layouts.py describes.
 
 Names of values end with the row's number; a matvec's have none.
 """
