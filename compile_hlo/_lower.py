@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compile_dag import ComputeGraph, TagInfo, has_tags, record, tags_of
-from compile_hlo.directions import ArgumentDirection, KernelSignature, graph_directions
+from compile_hlo.directions import KernelSignature, LoweredArgument, Signature, graph_directions, signature_of
 from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, ParameterTable, Write
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from compile_hlo.streaming import EmittingSink, PlanningSink
@@ -13,27 +13,38 @@ from lang_core import EntryPoint, GraphError, TagSelection, TensorSpec
 
 @dataclass(slots=True)
 class LoweredFunction:
-    """What is known of a function after its text was written.
+    """Entry point whose text was written.
 
     Attributes:
-        name: of the entry point.
-        results: specs by name, in order.
+        signature: its arguments and results.
         parameters: specs by path.
-        directions: of the tensor arguments.
         nodes_recorded: nodes that were recorded.
         nodes_pruned: nodes that no output needs.
         nodes_emitted: nodes that remained when equal ones were merged.
         tags: that a dump of the function has, in order; of loops too.
     """
 
-    name: str
-    results: dict[str, TensorSpec]
+    signature: Signature
     parameters: ParameterTable
-    directions: tuple[ArgumentDirection, ...]
     nodes_recorded: int
     nodes_pruned: int
     nodes_emitted: int
     tags: tuple[TagInfo, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The entry point's name."""
+        return self.signature.name
+
+    @property
+    def results(self) -> dict[str, TensorSpec]:
+        """Specs of the results by name, in order."""
+        return {result.name: result.spec for result in self.signature.results}
+
+    @property
+    def directions(self) -> tuple[LoweredArgument, ...]:
+        """The tensor arguments, which alone have a direction."""
+        return tuple(argument for argument in self.signature.arguments if argument.kind == "tensor")
 
 
 @dataclass(slots=True)
@@ -113,11 +124,10 @@ def _buffered(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection 
     pruned = without_dead_code(recorded)
     graph = without_common_subexpressions(pruned)
     function = writer.function(graph, entry_point.arguments, graph_directions(pruned, entry_point.arguments))
+    results = {name: value.spec for name, value in graph.outputs.items()}
     return LoweredFunction(
-        name=graph.name,
-        results={name: value.spec for name, value in graph.outputs.items()},
+        signature=signature_of(graph.name, entry_point.arguments, results, function.directions),
         parameters=function.parameters,
-        directions=function.directions,
         nodes_recorded=len(recorded.nodes),
         nodes_pruned=len(recorded.nodes) - len(pruned.nodes),
         nodes_emitted=len(graph.nodes),
@@ -133,10 +143,8 @@ def _streamed(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection 
     sink = EmittingSink(plan, writer, entry_point.arguments)
     function = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink, tags=tags)
     return LoweredFunction(
-        name=entry_point.name,
-        results=plan.results,
+        signature=signature_of(entry_point.name, entry_point.arguments, plan.results, function.directions),
         parameters=function.parameters,
-        directions=function.directions,
         nodes_recorded=plan.nodes,
         nodes_pruned=sink.pruned,
         nodes_emitted=sink.emitted,

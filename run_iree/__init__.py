@@ -16,7 +16,6 @@ from run_iree._host_function import HostFunction
 from run_iree._locate import Place, locate
 from run_iree._schedule import Schedule
 from run_iree._session import Session
-from run_iree._signature import ArgumentSpec, ResultSpec, Signature
 from run_iree._targets import DATA_TILING, TARGETS, CpuRecord, Target, host_cpu, target_named, target_of_device
 from run_iree._updating import Updating
 
@@ -24,7 +23,6 @@ __all__ = [
     "DATA_TILING",
     "DEVICES",
     "TARGETS",
-    "ArgumentSpec",
     "CompileReport",
     "Counters",
     "CpuRecord",
@@ -34,11 +32,9 @@ __all__ = [
     "HostFunction",
     "HeldTensors",
     "Place",
-    "ResultSpec",
     "Results",
     "Schedule",
     "Session",
-    "Signature",
     "Target",
     "Updating",
     "available",

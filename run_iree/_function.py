@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 from iree.runtime import HalBufferView, VmVariantList
 
+from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import DeviceError, InputError
 from run_iree import _buffers
 from run_iree._counters import Counters
 from run_iree._device_tensor import DeviceTensor
 from run_iree._devices import reason
 from run_iree._program import IREE_ERRORS, Program
-from run_iree._signature import ArgumentSpec, Signature
 from run_iree._tap import Tap
 from run_iree.dump import Dumper
 
@@ -37,16 +37,12 @@ class Function:
         self.signature: Final = signature
         self.counters: Final = counters
         self._dumper: Final = dumper
-        aliased = {argument.alias_result for argument in signature.arguments}
+        aliases = signature.aliases
         # Results that do not lie in a donated argument's buffer might share one with something else.
-        self._loose: Final = tuple(i for i in range(len(signature.results)) if i not in aliased)
+        self._loose: Final = tuple(i for i in range(len(signature.results)) if i not in aliases)
         # Which argument's buffer a result lies in. A step has many such, and each object of IREE's has its price: the
         # argument's serves the result, once the first call has shown that the buffer is the same.
-        self._taken: Final = {
-            argument.alias_result: index
-            for index, argument in enumerate(signature.arguments)
-            if argument.alias_result is not None
-        }
+        self._taken: Final = aliases
         self._donated: Final = tuple((i, each.spec) for i, each in enumerate(signature.arguments) if each.donated)
         self._rest: Final = tuple(i for i, each in enumerate(signature.arguments) if not each.donated)
         self._stays = False
@@ -190,14 +186,14 @@ class Function:
                 else:
                     value.donate(to)
 
-    def _view(self, argument: ArgumentSpec, value: Value) -> HalBufferView:
+    def _view(self, argument: LoweredArgument, value: Value) -> HalBufferView:
         program = self._program
         assert program.device is not None
         if not isinstance(value, DeviceTensor):
             self.counters.bytes_in += argument.spec.nbytes
             return _buffers.upload(program.device.hal, np.asarray(value), argument.spec)
         view = program.views[value.key]
-        if argument.hazard and not argument.donated:
+        if argument.guarded and not argument.donated:
             self.counters.bytes_guarded += argument.spec.nbytes
             return _buffers.duplicate(program.device.hal, view, argument.spec)
         return view
@@ -262,7 +258,7 @@ class Function:
         twice = any(isinstance(value, DeviceTensor) and value.key in keys for value in rest)
         return len(keys) == len(self._donated) and not twice
 
-    def _check_bounds(self, argument: ArgumentSpec, value: Value) -> None:
+    def _check_bounds(self, argument: LoweredArgument, value: Value) -> None:
         numbers = np.asarray(value)
         if argument.bounds is None or not numbers.size:
             return
@@ -274,14 +270,14 @@ class Function:
                 f"exported for no more"
             )
 
-    def _check_handle(self, argument: ArgumentSpec, value: DeviceTensor) -> None:
+    def _check_handle(self, argument: LoweredArgument, value: DeviceTensor) -> None:
         value.check(f"pass for {argument.name!r} of {self.name!r}")
         if value.program is not self._program:
             raise self._mismatch(argument, f"a tensor of another session ({value.spec}); pass its .numpy()")
         if value.spec != argument.spec:
             raise self._mismatch(argument, f"a tensor {value.spec}")
 
-    def _check_scalar(self, argument: ArgumentSpec, value: Value) -> None:
+    def _check_scalar(self, argument: LoweredArgument, value: Value) -> None:
         dtype = argument.spec.dtype
         if isinstance(value, np.generic):
             value = value.item()
@@ -295,12 +291,12 @@ class Function:
         if not fits:
             raise self._mismatch(argument, f"{value!r}" if isinstance(value, int | float) else type(value).__name__)
 
-    def _mismatch(self, argument: ArgumentSpec, found: str) -> DeviceError:
+    def _mismatch(self, argument: LoweredArgument, found: str) -> DeviceError:
         expected = f"a number of dtype {argument.spec.dtype}" if argument.kind == "scalar" else f"{argument.spec}"
         return DeviceError(f"{self.name!r}: argument {argument.name!r} is {expected}, found {found}")
 
 
-def _push_number(inputs: VmVariantList, argument: ArgumentSpec, value: Value) -> None:
+def _push_number(inputs: VmVariantList, argument: LoweredArgument, value: Value) -> None:
     """Passes a number that has been checked."""
     assert isinstance(value, int | float | np.generic)
     if argument.spec.dtype.is_floating:

@@ -6,11 +6,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from iree.runtime import HalBufferView, VmVariantList
 
+from compile_hlo.directions import Signature
 from run_iree import _buffers
 from run_iree._devices import reason
 from run_iree._function import Function
 from run_iree._program import IREE_ERRORS, Program
-from run_iree._signature import Signature
 
 Array = np.ndarray[Any, Any]
 

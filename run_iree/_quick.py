@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 from iree.runtime import HalBufferView, HalDevice, VmRef, VmVariantList
 
+from compile_hlo.directions import LoweredArgument
 from lang_core import i32, i64
 from run_iree import _buffers
 from run_iree._counters import Counters
 from run_iree._device_tensor import DeviceTensor
-from run_iree._signature import ArgumentSpec
 
 _NONE: Final = (1, 0)  # bounds that no number is within
 
@@ -30,7 +30,7 @@ class QuickCall:
         self,
         device: HalDevice,
         invoke: Callable[[VmVariantList, VmVariantList], None],
-        arguments: Sequence[ArgumentSpec],
+        arguments: Sequence[LoweredArgument],
         views: Mapping[int, HalBufferView],
         counters: Counters,
     ) -> None:
@@ -46,7 +46,7 @@ class QuickCall:
         donated = [index for index, argument in enumerate(arguments) if argument.donated]
         begin = donated[0] if donated else len(arguments)
 
-        def slots(some: Sequence[ArgumentSpec]) -> list[_Scalar | _Tensor]:
+        def slots(some: Sequence[LoweredArgument]) -> list[_Scalar | _Tensor]:
             return [_Scalar(each) if each.kind == "scalar" else _Tensor(device, each, views, counters) for each in some]
 
         self._before: Final = slots(arguments[:begin])
@@ -90,7 +90,7 @@ class QuickCall:
         self._counters.bytes_in = copied
 
 
-def _bounds(argument: ArgumentSpec) -> tuple[int, int]:
+def _bounds(argument: LoweredArgument) -> tuple[int, int]:
     """What a number may be; of what is no single integer none is within."""
     spec = argument.spec
     if spec.dtype not in (i32, i64) or spec.size != 1:
@@ -102,7 +102,7 @@ def _bounds(argument: ArgumentSpec) -> tuple[int, int]:
 class _Scalar:
     __slots__ = ("_least", "_most")
 
-    def __init__(self, argument: ArgumentSpec) -> None:
+    def __init__(self, argument: LoweredArgument) -> None:
         self._least, self._most = _bounds(argument)
 
     def push(self, inputs: VmVariantList, value: object) -> bool:
@@ -119,7 +119,7 @@ class _Tensor:
     __slots__ = ("_argument", "_array", "_counters", "_least", "_most", "_number", "_ref", "_view", "_views")
 
     def __init__(
-        self, device: HalDevice, argument: ArgumentSpec, views: Mapping[int, HalBufferView], counters: Counters
+        self, device: HalDevice, argument: LoweredArgument, views: Mapping[int, HalBufferView], counters: Counters
     ) -> None:
         spec = argument.spec
         self._counters: Final = counters
@@ -147,7 +147,7 @@ class _Tensor:
 
     def _push_handle(self, inputs: VmVariantList, value: DeviceTensor) -> bool:
         program, argument = value.program, self._argument
-        if argument.hazard or program.views is not self._views or not value.usable_as(argument.spec, program):
+        if argument.guarded or program.views is not self._views or not value.usable_as(argument.spec, program):
             return False
         inputs.push_ref(self._views[value.key].ref)
         return True

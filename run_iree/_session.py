@@ -1,12 +1,13 @@
 """Runs a compiled module on a device."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
+from compile_hlo.directions import Signature
 from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
 from run_iree import _buffers
 from run_iree._counters import Counters
@@ -16,7 +17,7 @@ from run_iree._function import Function
 from run_iree._held import HeldTensors
 from run_iree._host_function import HostFunction
 from run_iree._program import Program
-from run_iree._signature import Signature, signature_of_reflection
+from run_iree._signature import check_aliases, signature_of_reflection
 from run_iree._updating import Updating
 from run_iree.dump import Dumper
 
@@ -40,7 +41,7 @@ class Session:
         *,
         parameters: str | os.PathLike[str] | None = None,
         scope: str = "model",
-        signatures: Mapping[str, Signature] | None = None,
+        signatures: Sequence[Signature] = (),
         dumper: Dumper | None = None,
     ) -> None:
         """Loads the module.
@@ -50,7 +51,7 @@ class Session:
             device: or its name, one of ``DEVICES``.
             parameters: the archive (``.irpa``); None where the module names no parameter.
             scope: the archive's name in the module.
-            signatures: of entry points by name, as the bundle records them; one that is absent is read from the module.
+            signatures: signatures of entry points, as a bundle records them; an absent one is read from the module.
             dumper: is given the tensors of every call; tags are those of a debug module (docs/dump.md).
 
         Raises:
@@ -69,7 +70,7 @@ class Session:
         )
         self._dumper: Final = dumper
         self._entry_points: Final = self._program.function_names()
-        self._signatures: Final = dict(signatures or {})
+        self._signatures: Final = {signature.name: signature for signature in signatures}
         self._functions: Final[dict[str, Function]] = {}
 
     @property
@@ -191,12 +192,21 @@ class Session:
         compiled = signature_of_reflection(name, self._program.reflection(name))
         if recorded is None:
             return compiled
-        theirs = [(a.spec, a.kind, a.alias_result) for a in compiled.arguments]
-        ours = [(a.spec, a.kind, a.alias_result) for a in recorded.arguments]
-        results = [r.spec for r in compiled.results]
-        if ours != theirs or [r.spec for r in recorded.results] != results:
+        if _outline(recorded) != _outline(compiled):
             raise DeviceError(
-                f"the recorded signature of {name!r} takes {ours} and returns {[r.spec for r in recorded.results]}, "
-                f"but the module {self._program.origin!r} takes {theirs} and returns {results}; export again"
+                f"the recorded signature of {name!r} {_text(recorded)}, but the module {self._program.origin!r} "
+                f"{_text(compiled)}; export again"
             )
+        check_aliases(recorded)
         return recorded
+
+
+def _outline(signature: Signature) -> Any:
+    """Returns what a compiled module tells of a signature."""
+    arguments = [(argument.spec, argument.kind) for argument in signature.arguments]
+    return arguments, signature.aliases, [result.spec for result in signature.results]
+
+
+def _text(signature: Signature) -> str:
+    arguments, aliases, results = _outline(signature)
+    return f"takes {arguments}, returns {results} and has the aliases {aliases}"

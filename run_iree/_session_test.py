@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DTYPES, DeviceError, DType, InputError, TensorSpec, bf16, bool_, f16, f32, f64, i32
 from run_iree._device_testing import STEP, archive, compiled, device_params
 from run_iree._devices import Device
 from run_iree._session import Session
-from run_iree._signature import ArgumentSpec, ResultSpec, Signature
 
 _W = np.arange(12, dtype=np.float32).reshape(4, 3)
 _X = np.array([[1, 2, 3], [4, 5, 7]], np.float32)
@@ -33,14 +33,15 @@ def session(step: tuple[Path, Path], device: str):
         yield opened
 
 
-def _signature(alias: int | None = 1, cache: str = "c", scalar: str = "scalar") -> Signature:
+def _signature(alias: str | None = "cache", cache: str = "c", scalar: str = "scalar") -> Signature:
     return Signature(
+        "main",
         (
-            ArgumentSpec("pos", TensorSpec((), i32), scalar),  # pyright: ignore[reportArgumentType]
-            ArgumentSpec("x", _SPECS["x"]),
-            ArgumentSpec("cache", _SPECS[cache], donated=True, alias_result=alias),
+            LoweredArgument("pos", TensorSpec((), i32), scalar),  # pyright: ignore[reportArgumentType]
+            LoweredArgument("x", _SPECS["x"]),
+            LoweredArgument("cache", _SPECS[cache], alias_result=alias, in_place=alias is not None),
         ),
-        (ResultSpec("y", _SPECS["y"]), ResultSpec("cache", _SPECS["c"])),
+        (LoweredResult("y", _SPECS["y"]), LoweredResult("cache", _SPECS["c"])),
     )
 
 
@@ -82,7 +83,7 @@ def test_a_donated_tensor_is_dead_and_stays_in_its_place_on_a_cpu(session: Sessi
 
 
 def test_a_recorded_hazard_is_copied_and_a_plain_argument_is_not(step: tuple[Path, Path], device: str) -> None:
-    with Session(step[0], device, parameters=step[1], signatures={"main": _signature()}) as session:
+    with Session(step[0], device, parameters=step[1], signatures=[_signature()]) as session:
         x = session.upload(_X)
         session.function("main")(0, x, session.zeros(_SPECS["c"]))
         assert session.counters.bytes_guarded == 0
@@ -128,7 +129,7 @@ def test_wrong_arguments_are_refused_before_the_call(session: Session, args: tup
 def test_numbers_out_of_bounds_are_refused_before_the_call(step: tuple[Path, Path], device: str) -> None:
     position, x, cache = _signature().arguments
     bound = dataclasses.replace(position, bounds=(-1, 4)), x, cache
-    signatures = {"main": dataclasses.replace(_signature(), arguments=bound)}
+    signatures = [dataclasses.replace(_signature(), arguments=bound)]
     with Session(step[0], device, parameters=step[1], signatures=signatures) as session:
         held = session.zeros(_SPECS["c"])
         for wrong in (5, np.int32(-2)):
@@ -161,7 +162,7 @@ def test_a_signature_that_is_not_the_modules_is_refused(
 ) -> None:
     signature = _signature(**changed)  # pyright: ignore[reportArgumentType]
     with (
-        Session(step[0], device, parameters=step[1], signatures={"main": signature}) as session,
+        Session(step[0], device, parameters=step[1], signatures=[signature]) as session,
         pytest.raises(
             DeviceError, match=r"the recorded signature of 'main' takes .* but the module .* takes .* export again"
         ),

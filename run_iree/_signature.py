@@ -1,10 +1,10 @@
 """What an entry point takes and returns."""
 
-import dataclasses
 import re
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Final
 
+from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DeviceError, OpError, TensorSpec
 
 _DECLARATION: Final = re.compile(r"^\w+ func @[^(]*\((?P<arguments>.*)\) -> \((?P<results>.*)\)$", re.DOTALL)
@@ -14,82 +14,38 @@ _ALIAS: Final = re.compile(r"iree\.abi\.output = (\d+)")
 _NAMES: Final = {"ui8": "u8", "i1": "bool"}  # MLIR's name of a dtype where it is not ours
 
 
-@dataclasses.dataclass(frozen=True)
-class ArgumentSpec:
-    """One argument of an entry point.
+def check_aliases(signature: Signature) -> None:
+    """Refuses a result in the buffer of an argument of other bytes: IREE compiles that and fails in the call.
 
-    Attributes:
-        name: for messages.
-        spec: the tensor's; of a scalar: shape () and its dtype.
-        kind: a scalar is passed as a Python number, not as a tensor.
-        donated: the call takes the buffer over: the handle passed is dead afterwards.
-        alias_result: the index of the result that comes back in this argument's buffer.
-        hazard: the compiled code may write into this argument though it is not donated (it reaches a
-            ``dynamic_update_slice`` or ``scatter``): a handle's buffer is copied before the call.
-        bounds: the least and the greatest number that it may hold.
+    Raises:
+        DeviceError: an argument that a result takes over in place names no result, or one of another shape or dtype,
+            or one that another argument names.
     """
-
-    name: str
-    spec: TensorSpec
-    kind: Literal["tensor", "scalar"] = "tensor"
-    donated: bool = False
-    alias_result: int | None = None
-    hazard: bool = False
-    bounds: tuple[int, int] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class ResultSpec:
-    """One result of an entry point.
-
-    Attributes:
-        name: for messages.
-        spec: the tensor's.
-    """
-
-    name: str
-    spec: TensorSpec
-
-
-@dataclasses.dataclass(frozen=True)
-class Signature:
-    """An entry point's arguments and results, in order."""
-
-    arguments: tuple[ArgumentSpec, ...]
-    results: tuple[ResultSpec, ...]
-
-    def __post_init__(self) -> None:
-        """Refuses an alias of other bytes: IREE compiles it and fails in the call.
-
-        Raises:
-            DeviceError: an alias names no result, or one of another shape or dtype, or one named already.
-        """
-        taken: dict[int, str] = {}
-        for argument in self.arguments:
-            index = argument.alias_result
-            if index is None:
-                continue
-            if not 0 <= index < len(self.results):
-                raise DeviceError(
-                    f"argument {argument.name!r} aliases result {index}, found {len(self.results)} results; "
-                    f"fix the bundle's signature"
-                )
-            result = self.results[index]
-            if result.spec != argument.spec or not argument.donated or index in taken:
-                state = "donated" if argument.donated else "not donated"
-                other = f", as does {taken[index]!r}" if index in taken else ""
-                raise DeviceError(
-                    f"argument {argument.name!r} ({argument.spec}, {state}) aliases result {result.name!r} "
-                    f"({result.spec}){other}: an alias has its result's shape and dtype, is donated, and is the "
-                    f"only one; export again"
-                )
-            taken[index] = argument.name
+    results = {result.name: result for result in signature.results}
+    taken: dict[str, str] = {}
+    for argument in signature.arguments:
+        if argument.alias_result is None or not argument.in_place:
+            continue
+        result = results.get(argument.alias_result)
+        if result is None:
+            raise DeviceError(
+                f"entry point {signature.name!r}: argument {argument.name!r} aliases result "
+                f"{argument.alias_result!r}, which is not found; available: {', '.join(results)}; export again"
+            )
+        if result.spec != argument.spec or result.name in taken:
+            other = f", as does {taken[result.name]!r}" if result.name in taken else ""
+            raise DeviceError(
+                f"entry point {signature.name!r}: argument {argument.name!r} ({argument.spec}) aliases result "
+                f"{result.name!r} ({result.spec}){other}: an alias must be the only one, of the result's shape and "
+                f"dtype; export again"
+            )
+        taken[result.name] = argument.name
 
 
 def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> Signature:
     """Reads a signature from what IREE keeps in the compiled module.
 
-    It does not tell which arguments are written in place, so every tensor that is not donated counts as a hazard.
+    It does not tell which arguments are written in place, so every tensor that is not donated is guarded.
 
     Args:
         entry_point: for messages.
@@ -105,23 +61,26 @@ def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> 
             f"entry point {entry_point!r} has no declaration in its reflection, found {declaration!r}; "
             f"hand its signature to the session"
         )
-    arguments = []
-    for match in _VALUE.finditer(parts["arguments"]):
-        spec, is_tensor = _spec(entry_point, match)
-        alias = _ALIAS.search(match["attributes"] or "")
-        index = int(alias[1]) if alias else None
-        arguments.append(
-            ArgumentSpec(
-                name=match["name"],
-                spec=spec,
-                kind="tensor" if is_tensor else "scalar",
-                donated=alias is not None,
-                alias_result=index,
-                hazard=is_tensor and alias is None,
-            )
+    matches = _VALUE.finditer(parts["results"])
+    results = tuple(LoweredResult(match["name"], _spec(entry_point, match)[0]) for match in matches)
+    arguments = tuple(_argument(entry_point, match, results) for match in _VALUE.finditer(parts["arguments"]))
+    signature = Signature(entry_point, arguments, results)
+    check_aliases(signature)
+    return signature
+
+
+def _argument(entry_point: str, match: re.Match[str], results: Sequence[LoweredResult]) -> LoweredArgument:
+    """Returns a declared argument."""
+    name, (spec, is_tensor) = match["name"], _spec(entry_point, match)
+    alias = _ALIAS.search(match["attributes"] or "")
+    if alias is None:
+        return LoweredArgument(name, spec, "tensor" if is_tensor else "scalar", effective=None, guarded=is_tensor)
+    if int(alias[1]) >= len(results):
+        raise DeviceError(
+            f"entry point {entry_point!r}: argument {name!r} aliases result {alias[1]}, found {len(results)} results; "
+            f"export again"
         )
-    results = [ResultSpec(match["name"], _spec(entry_point, match)[0]) for match in _VALUE.finditer(parts["results"])]
-    return Signature(tuple(arguments), tuple(results))
+    return LoweredArgument(name, spec, alias_result=results[int(alias[1])].name, effective=None, in_place=True)
 
 
 def _spec(entry_point: str, match: re.Match[str]) -> tuple[TensorSpec, bool]:

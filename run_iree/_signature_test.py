@@ -1,7 +1,8 @@
 import pytest
 
+from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DeviceError, TensorSpec, bf16, bool_, f32, i32, i64, u8
-from run_iree._signature import ArgumentSpec, ResultSpec, Signature, signature_of_reflection
+from run_iree._signature import check_aliases, signature_of_reflection
 
 _C = TensorSpec((7, 3), f32)
 
@@ -11,7 +12,7 @@ def _reflection(arguments: str, results: str) -> dict[str, str]:
 
 
 def test_a_declaration_is_read() -> None:
-    found = signature_of_reflection(
+    signature = signature_of_reflection(
         "main",
         _reflection(
             "%input0: i32, %input1: tensor<2x3xbf16>, %input2: tensor<i64>, "
@@ -20,21 +21,22 @@ def test_a_declaration_is_read() -> None:
             "%output0: tensor<0x2xf32>, %output1: tensor<7x3xf32>",
         ),
     )
-    assert found == Signature(
+    assert signature == Signature(
+        "main",
         (
-            ArgumentSpec("input0", TensorSpec((), i32), "scalar"),
-            ArgumentSpec("input1", TensorSpec((2, 3), bf16), hazard=True),
-            ArgumentSpec("input2", TensorSpec((), i64), hazard=True),
-            ArgumentSpec("input3", TensorSpec((3, 5), u8), hazard=True),
-            ArgumentSpec("input4", TensorSpec((4,), bool_), hazard=True),
-            ArgumentSpec("input5", _C, donated=True, alias_result=1),
+            LoweredArgument("input0", TensorSpec((), i32), "scalar", effective=None),
+            LoweredArgument("input1", TensorSpec((2, 3), bf16), effective=None, guarded=True),
+            LoweredArgument("input2", TensorSpec((), i64), effective=None, guarded=True),
+            LoweredArgument("input3", TensorSpec((3, 5), u8), effective=None, guarded=True),
+            LoweredArgument("input4", TensorSpec((4,), bool_), effective=None, guarded=True),
+            LoweredArgument("input5", _C, alias_result="output1", effective=None, in_place=True),
         ),
-        (ResultSpec("output0", TensorSpec((0, 2), f32)), ResultSpec("output1", _C)),
+        (LoweredResult("output0", TensorSpec((0, 2), f32)), LoweredResult("output1", _C)),
     )
 
 
 def test_nothing_in_and_nothing_out() -> None:
-    assert signature_of_reflection("main", _reflection("", "")) == Signature((), ())
+    assert signature_of_reflection("main", _reflection("", "")) == Signature("main", (), ())
 
 
 @pytest.mark.parametrize("kind", ["tensor<?x3xf32>", "tensor<2x3xi4>", "i7", "tensor<2xcomplex<f32>>"])
@@ -48,19 +50,39 @@ def test_no_declaration() -> None:
         signature_of_reflection("main", {})
 
 
+def test_an_alias_beyond_the_results() -> None:
+    with pytest.raises(DeviceError, match="argument 'k' aliases result 1, found 1 results"):
+        signature_of_reflection(
+            "main", _reflection("%k: tensor<7x3xf32> {iree.abi.output = 1 : index}", "%r: tensor<7x3xf32>")
+        )
+
+
+def _aliasing(name: str, spec: TensorSpec = _C, result: str = "r", *, in_place: bool = True) -> LoweredArgument:
+    return LoweredArgument(name, spec, alias_result=result, in_place=in_place)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([ArgumentSpec("k", _C, donated=True, alias_result=1)], "argument 'k' aliases result 1, found 1 results"),
-        ([ArgumentSpec("k", _C, donated=True, alias_result=-1)], "argument 'k' aliases result -1"),
-        ([ArgumentSpec("k", _C, alias_result=0)], "'k' .*not donated.* aliases result 'r'.*export again"),
         (
-            [ArgumentSpec("k", TensorSpec((3, 7), f32), donated=True, alias_result=0)],
-            r"'k' \(f32\[3,7\], donated\) aliases result 'r' \(f32\[7,3\]\)",
+            [_aliasing("k", result="s")],
+            "argument 'k' aliases result 's', which is not found; available: r; export again",
         ),
-        ([ArgumentSpec(n, _C, donated=True, alias_result=0) for n in "kv"], "'v' .* aliases .* as does 'k'"),
+        (
+            [_aliasing("k", TensorSpec((3, 7), f32))],
+            r"'k' \(f32\[3,7\]\) aliases result 'r' \(f32\[7,3\]\): .*export again",
+        ),
+        ([_aliasing(name) for name in "kv"], "'v' .* aliases .* as does 'k'"),
     ],
 )
-def test_an_alias_that_cannot_be(arguments: list[ArgumentSpec], message: str) -> None:
+def test_an_alias_that_cannot_be(arguments: list[LoweredArgument], message: str) -> None:
     with pytest.raises(DeviceError, match=message):
-        Signature(tuple(arguments), (ResultSpec("r", _C),))
+        check_aliases(Signature("main", tuple(arguments), (LoweredResult("r", _C),)))
+
+
+def test_a_result_with_a_buffer_of_its_own_is_no_alias() -> None:
+    arguments = (_aliasing("x", TensorSpec((5,), f32), in_place=False), _aliasing("k"))
+    signature = Signature("main", arguments, (LoweredResult("y", _C), LoweredResult("r", _C)))
+    check_aliases(signature)
+    assert signature.aliases == {1: 1}
+    assert [argument.donated for argument in arguments] == [True, True]

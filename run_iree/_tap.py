@@ -6,11 +6,11 @@ from typing import Any, Final
 import numpy as np
 from iree.runtime import HalBufferView
 
+from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import InputError
 from run_iree import _buffers
 from run_iree._device_tensor import DeviceTensor
 from run_iree._program import Program
-from run_iree._signature import ArgumentSpec, Signature
 from run_iree.dump import DumpedCall
 
 
@@ -49,9 +49,9 @@ class Tap:
             InputError: the dump cannot be written.
         """
         if self._call.wants_arguments:
-            aliased = {argument.alias_result for argument in self._signature.arguments}
+            aliases = self._signature.aliases
             for index, key in enumerate(keys):
-                self._guarded(self._result, index, key, index in aliased)
+                self._guarded(self._result, index, key, index in aliases)
         self.check()
 
     def check(self) -> None:
@@ -71,7 +71,7 @@ class Tap:
         except BaseException as error:  # noqa: BLE001 - raised again by check
             self._error = _without_frames(error)
 
-    def _argument(self, argument: ArgumentSpec, value: Any) -> None:
+    def _argument(self, argument: LoweredArgument, value: Any) -> None:
         if isinstance(value, DeviceTensor):
             array = self._peek(self._program.views[value.key], argument.spec)
         else:

@@ -4,13 +4,13 @@ from typing import Final
 
 import numpy as np
 
+from compile_hlo.directions import LoweredArgument
 from lang_core import DeviceError, TensorSpec
 from run_iree._devices import reason
 from run_iree._function import Function, Value
 from run_iree._held import HeldTensors, Results, ResultTable, results_of
 from run_iree._program import IREE_ERRORS, Program
 from run_iree._quick import QuickCall
-from run_iree._signature import ArgumentSpec
 
 
 class Updating:
@@ -36,7 +36,9 @@ class Updating:
         arguments = function.signature.arguments
         self._donated: Final = [(i, each) for i, each in enumerate(arguments) if each.donated]
         self._values: Final = [(i, each) for i, each in enumerate(arguments) if not each.donated]
-        returned = [each.alias_result if first is None else first + at for at, (_, each) in enumerate(self._donated)]
+        in_place = {argument: result for result, argument in function.signature.aliases.items()}
+        returned = [in_place.get(i) if first is None else first + at for at, (i, _) in enumerate(self._donated)]
+        self._in_place: Final = [in_place.get(i) for i, _ in self._donated]
         self._returned: Final = returned
         results = enumerate(function.signature.results)
         self._table: Final = ResultTable([None if i in returned else result.spec for i, result in results])
@@ -100,7 +102,7 @@ class Updating:
         program, function = self._program, self._function
         places = [i for i, _ in self._donated]
         together = places == list(range(places[0], places[0] + len(places))) if places else False
-        stay = all(each.alias_result == index for (_, each), index in zip(self._donated, self._returned, strict=True))
+        stay = self._in_place == self._returned
         if together and stay and function.updates_in_place and not self.prepared:
             assert program.device is not None
             arguments = function.signature.arguments
@@ -129,7 +131,7 @@ class Updating:
                 )
 
 
-def _tensor(argument: ArgumentSpec, value: Value) -> Value:
+def _tensor(argument: LoweredArgument, value: Value) -> Value:
     """A number for a tensor of one integer as an array; where it is none of the dtype it stays, to be refused."""
     spec = argument.spec
     if argument.kind == "tensor" and type(value) is int and spec.size == 1 and spec.dtype.is_integer:

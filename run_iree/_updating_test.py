@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DeviceError, InputError, TensorSpec, f32, i32
 from run_iree._device_testing import compiled, device_params
 from run_iree._program import Program
 from run_iree._quick import QuickCall
 from run_iree._session import Session
-from run_iree._signature import ArgumentSpec, ResultSpec, Signature
 
 _CACHE = TensorSpec((2, 5), f32)
 # Two caches get id and factor of a step at its position; results: their sum, and how many columns are not zero.
@@ -36,18 +36,19 @@ _STEP = """func.func public @step(%id: tensor<1x1xi32>, %pos: i32, %k: tensor<2x
 }"""
 _BY = np.array([[2], [-3]], np.float32)
 _SIGNATURE = Signature(
+    "step",
     (
-        ArgumentSpec("id", TensorSpec((1, 1), i32), bounds=(-9, 9)),
-        ArgumentSpec("pos", TensorSpec((), i32), "scalar", bounds=(0, 4)),
-        ArgumentSpec("k", _CACHE, donated=True, alias_result=1),
-        ArgumentSpec("v", _CACHE, donated=True, alias_result=2),
-        ArgumentSpec("by", TensorSpec((2, 1), f32)),
+        LoweredArgument("id", TensorSpec((1, 1), i32), bounds=(-9, 9)),
+        LoweredArgument("pos", TensorSpec((), i32), "scalar", bounds=(0, 4)),
+        LoweredArgument("k", _CACHE, alias_result="k", in_place=True),
+        LoweredArgument("v", _CACHE, alias_result="v", in_place=True),
+        LoweredArgument("by", TensorSpec((2, 1), f32)),
     ),
     (
-        ResultSpec("sum", _CACHE),
-        ResultSpec("k", _CACHE),
-        ResultSpec("v", _CACHE),
-        ResultSpec("more", TensorSpec((1,), i32)),
+        LoweredResult("sum", _CACHE),
+        LoweredResult("k", _CACHE),
+        LoweredResult("v", _CACHE),
+        LoweredResult("more", TensorSpec((1,), i32)),
     ),
 )
 
@@ -64,7 +65,7 @@ def module(device: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def session(module: Path, device: str) -> Iterator[Session]:
-    with Session(module, device, signatures={"step": _SIGNATURE}) as opened:
+    with Session(module, device, signatures=[_SIGNATURE]) as opened:
         yield opened
 
 
@@ -106,8 +107,8 @@ def test_what_comes_back_in_another_buffer_is_held_from_then_on(module: Path, de
     arguments = list(_SIGNATURE.arguments)
     arguments[2:4] = [dataclasses.replace(each, name=f"{each.name}_state") for each in arguments[2:4]]
     text = _STEP.replace(" {tf.aliasing_output = 1 : i32}", "").replace(" {tf.aliasing_output = 2 : i32}", "")
-    plain = [dataclasses.replace(each, alias_result=None) for each in arguments]
-    signatures = {"step": dataclasses.replace(_SIGNATURE, arguments=tuple(plain))}
+    plain = [dataclasses.replace(argument, in_place=False) for argument in arguments]
+    signatures = [dataclasses.replace(_SIGNATURE, arguments=tuple(plain))]
     with Session(compiled(text, device, module.parent, "plain"), device, signatures=signatures) as session:
         held = session.hold([session.zeros(_CACHE), session.zeros(_CACHE)])
         with pytest.raises(DeviceError, match="'step' gives no result in the place of 'k_state': call it with handles"):
@@ -195,7 +196,7 @@ def test_wrong_values_are_refused_and_nothing_is_lost(
 
 def test_what_does_not_fit_is_refused(session: Session, module: Path) -> None:
     step, held = session.updating("step"), session.hold([session.zeros(_CACHE), session.zeros(_CACHE)])
-    with Session(module, session.device, signatures={"step": _SIGNATURE}) as other:
+    with Session(module, session.device, signatures=[_SIGNATURE]) as other:
         theirs = other.hold([other.zeros(_CACHE), other.zeros(_CACHE)])
         by = other.upload(_BY)
         for pos in range(2):
@@ -219,7 +220,7 @@ def test_what_does_not_fit_is_refused(session: Session, module: Path) -> None:
 
 
 def test_nothing_is_reached_after_the_session(module: Path, device: str) -> None:
-    session = Session(module, device, signatures={"step": _SIGNATURE})
+    session = Session(module, device, signatures=[_SIGNATURE])
     step, held = session.updating("step"), session.hold([session.zeros(_CACHE), session.zeros(_CACHE)])
     results = [step(held, 1, pos, _BY) for pos in range(3)]
     session.close()

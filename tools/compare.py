@@ -13,11 +13,12 @@ from typing import Final
 import numpy as np
 from absl import flags
 
+from compile_hlo.directions import Signature
 from lang_core import InputError, VerificationError
 from run_iree import DEVICES
 from run_iree.dump import MANIFEST, read_dump
 from tapeline import cli
-from tapeline.bundle import Bundle, EntryPointConfig
+from tapeline.bundle import Bundle
 from tapeline.compare import Comparison, compare_dumps
 from tapeline.comparing import INSIDE, DeviceSide, Side, check_alike, compare_runs, comparison_text, eager_side
 from tapeline.drawing import check_picture, write_picture
@@ -108,7 +109,7 @@ def _reference_side(bundle: Bundle, stack: contextlib.ExitStack) -> Side:
     return DeviceSide(reference, stack.enter_context(reference.session(_REFERENCE_DEVICE.value or _DEVICE.value)))
 
 
-def _calls(bundle: Bundle) -> tuple[list[EntryPointConfig], dict[str, np.ndarray]]:
+def _calls(bundle: Bundle) -> tuple[list[Signature], dict[str, np.ndarray]]:
     if _ENTRY_POINT.value is None:
         if _INPUT.value:
             raise InputError("--input is for one entry point: name it with --entry_point")

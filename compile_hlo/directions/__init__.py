@@ -5,7 +5,6 @@ Facts of the program, found by following buffers through it (docs/design/0007-di
 
 from compile_hlo.directions._dataflow import NONE, origins_of
 from compile_hlo.directions._direction import (
-    ArgumentDirection,
     Direction,
     KernelArgument,
     KernelResult,
@@ -22,18 +21,21 @@ from compile_hlo.directions._function import (
 )
 from compile_hlo.directions._kernel_signature import KernelSignature
 from compile_hlo.directions._reflection import REFLECTION, reflected
+from compile_hlo.directions._signature import LoweredArgument, LoweredResult, Signature, signature_of
 
 __all__ = [
     "NONE",
     "REFLECTION",
-    "ArgumentDirection",
     "Direction",
     "FunctionFlow",
     "KernelSignature",
     "KernelArgument",
     "KernelResult",
+    "LoweredArgument",
+    "LoweredResult",
     "Origin",
     "Origins",
+    "Signature",
     "StretchFlow",
     "Written",
     "WrittenAt",
@@ -44,5 +46,6 @@ __all__ = [
     "note_all",
     "origins_of",
     "reflected",
+    "signature_of",
     "updates_old",
 ]

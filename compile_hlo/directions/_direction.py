@@ -39,31 +39,6 @@ class WrittenAt:
 
 
 @dataclass(frozen=True, slots=True)
-class ArgumentDirection:
-    """An argument of an entry point.
-
-    Attributes:
-        name: the argument's.
-        declared: INOUT where a result takes over the buffer, which is then donated; else IN.
-        effective: what the program does: IN where the buffer keeps its bytes, OUT where it is written and what it
-            held is not needed, else INOUT.
-        guarded: the compiled code may write into the buffer although it is not donated: who wants to keep it passes
-            a copy, as sessions do.
-        copied: the guard is asked for.
-        in_place: the result that takes over is an update of the argument, and comes back in its buffer.
-        written: where; None where it is not.
-    """
-
-    name: str
-    declared: Direction
-    effective: Direction
-    guarded: bool = False
-    copied: bool = False
-    in_place: bool = False
-    written: WrittenAt | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class KernelArgument:
     """An argument of a kernel, over all its call sites.
 

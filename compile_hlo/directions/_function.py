@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.directions._dataflow import NONE, flow_of, follow, made_by
-from compile_hlo.directions._direction import ArgumentDirection, Direction, WrittenAt
+from compile_hlo.directions._direction import Direction, WrittenAt
 from compile_hlo.directions._events import (
     AGAIN,
     READ_LATER,
@@ -18,6 +18,7 @@ from compile_hlo.directions._events import (
     note,
     note_event,
 )
+from compile_hlo.directions._signature import LoweredArgument
 from lang_core import Argument, GraphError
 
 
@@ -122,7 +123,7 @@ class FunctionFlow:
                 return True
         return False
 
-    def end(self, outputs: Mapping[str, Value]) -> tuple[ArgumentDirection, ...]:
+    def end(self, outputs: Mapping[str, Value]) -> tuple[LoweredArgument, ...]:
         """Ends with the results."""
         self._read(outputs.values())
         unread = {self._numbers[key] for key in self._unread}
@@ -169,7 +170,7 @@ def in_place_of(
 
 def directions_of(
     tensors: Sequence[Argument], written: Mapping[int, WrittenAt], read: Container[int], results: Mapping[str, Origins]
-) -> tuple[ArgumentDirection, ...]:
+) -> tuple[LoweredArgument, ...]:
     """Directions of a function's arguments.
 
     Args:
@@ -185,7 +186,7 @@ def directions_of(
     )
 
 
-def graph_directions(graph: ComputeGraph, arguments: Sequence[Argument]) -> tuple[ArgumentDirection, ...]:
+def graph_directions(graph: ComputeGraph, arguments: Sequence[Argument]) -> tuple[LoweredArgument, ...]:
     """Directions of the arguments of a whole graph, as FunctionFlow finds them."""
     given = zip(graph.inputs.values(), arguments, strict=False)  # a module's writer refuses other arguments
     tensors = [(value, each) for value, each in given if each.kind == "tensor"]
@@ -203,23 +204,26 @@ def graph_directions(graph: ComputeGraph, arguments: Sequence[Argument]) -> tupl
     )
 
 
-def _direction(argument: Argument, written: WrittenAt | None, read: bool, in_place: bool) -> ArgumentDirection:
+def _direction(argument: Argument, written: WrittenAt | None, read: bool, in_place: bool) -> LoweredArgument:
     donated = argument.alias_result is not None
     effective: Direction = "IN"
     if donated or (written is not None and written.certain):
         effective = "INOUT" if read else "OUT"
-    return ArgumentDirection(
+    return LoweredArgument(
         argument.name,
-        "INOUT" if donated else "IN",
+        argument.spec,
+        argument.kind,
+        argument.alias_result,
         effective,
-        written is not None and not donated,
-        argument.copied,
-        in_place,
-        written,
+        guarded=written is not None and not donated,
+        in_place=in_place,
+        bounds=argument.bounds,
+        copied=argument.copied,
+        written=written,
     )
 
 
-def check_declared(entry_point: str, directions: Iterable[ArgumentDirection]) -> None:
+def check_declared(entry_point: str, directions: Iterable[LoweredArgument]) -> None:
     """Refuses what an entry point says of its arguments if it does otherwise.
 
     Raises:

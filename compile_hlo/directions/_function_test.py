@@ -6,10 +6,10 @@ import pytest
 
 from compile_hlo import LoweredModule, lower_module
 from compile_hlo.directions import (
-    ArgumentDirection,
     KernelArgument,
     KernelResult,
     KernelSignature,
+    LoweredArgument,
     check_declared,
     joined,
 )
@@ -34,7 +34,7 @@ def lowered(body: Body, streaming: bool = False, **x: Any) -> LoweredModule:
     return lower_module([entry_point(body, **x)], lambda _: None, ExternalParameters(), streaming=streaming)
 
 
-def direction(body: Body, **x: Any) -> ArgumentDirection:
+def direction(body: Body, **x: Any) -> LoweredArgument:
     buffered, streamed = (lowered(body, streaming, **x).functions[0].directions for streaming in (False, True))
     assert buffered == streamed
     assert [each.name for each in buffered] == ["x", "row"]

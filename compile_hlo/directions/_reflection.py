@@ -1,37 +1,33 @@
-"""Directions as an attribute of a compiled function, for loaders that have nothing else."""
+"""Signatures as an attribute of a compiled function, for loaders that have nothing else."""
 
-from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from compile_hlo.directions._direction import ArgumentDirection
-from lang_core import Argument
+from compile_hlo.directions._signature import LoweredArgument, Signature
 
 # The key in IREE's reflection; the value is JSON.
 REFLECTION: Final = "tapeline.signature"
 
 
-def reflected(
-    arguments: Sequence[Argument], results: Iterable[str], directions: Sequence[ArgumentDirection]
-) -> dict[str, list[dict[str, Any]]]:
-    """Arguments and results as in kernel_config.json, without types, which the compiled function has.
-
-    Args:
-        arguments: of an entry point.
-        results: their names.
-        directions: of the tensor arguments.
-    """
-    known = {each.name: each for each in directions}
-    args: list[dict[str, Any]] = []
-    for argument in arguments:
-        fields: dict[str, Any] = {"name": argument.name, "kind": argument.kind}
-        if argument.name in known:
-            each = known[argument.name]
-            fields |= {"direction": each.declared, "effective": each.effective, "guarded": each.guarded}
-            if argument.alias_result is not None:
-                fields |= {"alias_result": argument.alias_result, "in_place": each.in_place}
-        args.append(fields)
-    taken = {argument.alias_result for argument in arguments}
+def reflected(signature: Signature) -> dict[str, list[dict[str, Any]]]:
+    """Returns a signature as in kernel_config.json, without types, which the compiled function has."""
+    taken_over = signature.taken_over
     return {
-        "args": args,
-        "results": [{"name": name, "direction": "INOUT" if name in taken else "OUT"} for name in results],
+        "args": [_argument(argument) for argument in signature.arguments],
+        "results": [
+            {"name": result.name, "direction": "INOUT" if result.name in taken_over else "OUT"}
+            for result in signature.results
+        ],
     }
+
+
+def _argument(argument: LoweredArgument) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": argument.name, "kind": argument.kind}
+    if argument.kind == "tensor":
+        fields |= {
+            "direction": argument.declared,
+            "effective": argument.effective,
+            "guarded": argument.guarded,
+        }
+        if argument.alias_result is not None:
+            fields |= {"alias_result": argument.alias_result, "in_place": argument.in_place}
+    return fields

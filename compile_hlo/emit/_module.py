@@ -9,12 +9,14 @@ from typing import Final, Self
 from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.directions import (
     REFLECTION,
-    ArgumentDirection,
     FunctionFlow,
     KernelSignature,
+    LoweredArgument,
+    Signature,
     StretchFlow,
     graph_directions,
     reflected,
+    signature_of,
 )
 from compile_hlo.emit._blocks import BlockFunctions, CallSite
 from compile_hlo.emit._emitter import LEAVES, Emitter, Write
@@ -38,7 +40,7 @@ class FunctionWriter:
         directions: of its tensor arguments, once it has ended.
     """
 
-    directions: tuple[ArgumentDirection, ...] = ()
+    directions: tuple[LoweredArgument, ...] = ()
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class FunctionWriter:
         blocks: BlockFunctions | None,
         flow: FunctionFlow,
         results: Sequence[str],
-        head: Sequence[ArgumentDirection],
+        head: Sequence[LoweredArgument],
     ) -> None:
         self._head = head
         self._results = tuple(results)
@@ -122,7 +124,7 @@ class ModuleWriter:
         self,
         graph: ComputeGraph,
         arguments: Sequence[Argument],
-        directions: Sequence[ArgumentDirection] | None = None,
+        directions: Sequence[LoweredArgument] | None = None,
     ) -> FunctionWriter:
         """Writes a public function.
 
@@ -154,7 +156,7 @@ class ModuleWriter:
         inputs: Mapping[str, Value],
         arguments: Sequence[Argument],
         results: Mapping[str, TensorSpec],
-        directions: Sequence[ArgumentDirection],
+        directions: Sequence[LoweredArgument],
     ) -> FunctionWriter:
         """Writes the head of a public function; the caller writes the body.
 
@@ -188,7 +190,7 @@ class ModuleWriter:
         if isinstance(self._form, ArgumentParameters):
             heads += self._form.heads(name)
         kinds = ", ".join(map(tensor_type, results.values()))
-        reflection = self._reflection(arguments, results, directions)
+        reflection = self._reflection(signature_of(name, arguments, results, directions))
         head = f"  func.func public {symbol(name)}({', '.join(heads)}) -> ({kinds}){reflection}"
         self._write(f"{head} {{\n")
         for text, argument in numbers:
@@ -198,13 +200,11 @@ class ModuleWriter:
         flow = FunctionFlow(arguments, inputs.values())
         return FunctionWriter(self._write, emitter, self._blocks, flow, tuple(results), directions)
 
-    def _reflection(
-        self, arguments: Sequence[Argument], results: Iterable[str], directions: Sequence[ArgumentDirection]
-    ) -> str:
+    def _reflection(self, signature: Signature) -> str:
         """What IREE keeps with the compiled function; none in the portable form, which is pure StableHLO."""
         if isinstance(self._form, ArgumentParameters):
             return ""
-        text = json.dumps(reflected(arguments, results, directions), separators=(",", ":"))
+        text = json.dumps(reflected(signature), separators=(",", ":"))
         return f" attributes {{iree.reflection = {{{REFLECTION} = {quoted(text)}}}}}"
 
     def kernels(self) -> list[KernelSignature]:

@@ -15,7 +15,7 @@ from typing import Final
 from compile_dag import ComputeGraph, Node, Value, has_tags
 from compile_hlo.directions import (
     NONE,
-    ArgumentDirection,
+    LoweredArgument,
     Origin,
     Origins,
     Written,
@@ -66,7 +66,7 @@ class Plan:
     nodes: int
     stretches: int
     fingerprints: array[int]
-    directions: tuple[ArgumentDirection, ...]
+    directions: tuple[LoweredArgument, ...]
     _live: list[frozenset[int]] = field(default_factory=list)
     _dropped: array[int] = field(default_factory=lambda: array("q"))
     _dropped_at: array[int] = field(default_factory=lambda: array("q"))
@@ -209,7 +209,7 @@ class PlanningSink(StretchSink):
         plan.directions = self._directions(sweep, outputs)
         return plan
 
-    def _directions(self, sweep: _Sweep, outputs: Mapping[str, Value]) -> tuple[ArgumentDirection, ...]:
+    def _directions(self, sweep: _Sweep, outputs: Mapping[str, Value]) -> tuple[LoweredArgument, ...]:
         written: Written = {}
         for number, (_, found) in enumerate(self._writes):
             if number in sweep.writes:

@@ -1,27 +1,17 @@
 """An exported bundle, opened."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from autotune import is_recording_calls, record_lines
+from compile_hlo.directions import Signature
 from lang_core import InputError, TensorSpec, near_names
-from run_iree import ArgumentSpec, Device, ResultSpec, Session, Signature, host_cpu, target_of_device
+from run_iree import Device, Session, host_cpu, target_of_device
 from run_iree.archive import read_archive_index
 from run_iree.dump import Dumper
-from tapeline.bundle._debug import debug_executable_name
-from tapeline.bundle._kernel_config import ArgumentConfig, EntryPointConfig, KernelConfig
-from tapeline.bundle._staging import MARK
-
-MODULE: Final = "module.mlir"
-ARTIFACT: Final = "module.vhlo"
-ARCHIVE: Final = "weights.irpa"
-SCOPE: Final = "model"
-
-
-def executable_name(target: str) -> str:
-    """The file of a target's compiled module."""
-    return f"module.{target}.vmfb"
+from tapeline.bundle._files import ARCHIVE, MARK, SCOPE, debug_executable_name, executable_name
+from tapeline.bundle._kernel_config import KernelConfig
 
 
 class Bundle:
@@ -41,7 +31,7 @@ class Bundle:
         self.path: Final = path
         self.config: Final = KernelConfig.read(path / MARK)
 
-    def entry_point(self, name: str) -> EntryPointConfig:
+    def entry_point(self, name: str) -> Signature:
         """An entry point's description.
 
         Raises:
@@ -89,7 +79,7 @@ class Bundle:
             Device(device),
             parameters=archive if archive.is_file() else None,
             scope=SCOPE,
-            signatures={each.name: signature(each, guarded=debug) for each in self.config.entry_points},
+            signatures=[_guarding_all(point) if debug else point for point in self.config.entry_points],
             dumper=dumper,
         )
 
@@ -123,31 +113,15 @@ class Bundle:
             )
 
 
-def signature(entry_point: EntryPointConfig, *, guarded: bool = False) -> Signature:
-    """What a session has to know of an entry point; ``guarded`` copies every tensor that the call may not change.
+def _guarding_all(signature: Signature) -> Signature:
+    """Guards every tensor that is not donated.
 
-    A debug module needs that: what nothing but a tag uses is pruned from the module that directions are told of.
+    A debug module needs that: the directions are those of the plain module, which lacks what only tags use.
     """
-    results = [result.name for result in entry_point.results]
-    return Signature(
-        tuple(
-            ArgumentSpec(
-                argument.name,
-                argument.spec,
-                argument.kind,
-                donated=argument.donated,
-                alias_result=_taking_over(argument, results),
-                bounds=None if argument.bounds is None else (argument.bounds[0], argument.bounds[1]),
-                hazard=argument.kind == "tensor" and (argument.guarded or guarded) and not argument.donated,
-            )
-            for argument in entry_point.args
+    return replace(
+        signature,
+        arguments=tuple(
+            replace(argument, guarded=argument.kind == "tensor" and not argument.donated)
+            for argument in signature.arguments
         ),
-        tuple(ResultSpec(result.name, result.spec) for result in entry_point.results),
     )
-
-
-def _taking_over(argument: ArgumentConfig, results: Sequence[str]) -> int | None:
-    """The number of the result that comes back in an argument's buffer."""
-    if argument.alias_result is None or not argument.in_place:
-        return None
-    return results.index(argument.alias_result)

@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compile_hlo.directions import Signature
 from lang_core import InputError, MappingWeights, TensorSpec
 from run_iree.archive import ArchiveEntry, write_archive
-from tapeline.bundle import ARCHIVE, MARK, Bundle, EntryPointConfig, KernelConfig, executable_name
+from tapeline.bundle import ARCHIVE, MARK, Bundle, KernelConfig, executable_name
 
 SPEC = TensorSpec((2, 3), "f32")
 
 
 def make(directory: Path, **fields: Any) -> Bundle:
     described: dict[str, Any] = {"parameters": {"w": {"dtype": "f32", "shape": [2, 3]}}}
-    config = KernelConfig([EntryPointConfig("main", [], [])], **(described | fields))
+    config = KernelConfig([Signature("main", (), ())], **(described | fields))
     config.write(directory / MARK)
     (directory / executable_name("llvm-cpu")).write_bytes(b"no module")
     write_archive(

@@ -7,75 +7,13 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from autotune import Key
-from compile_hlo.directions import ArgumentDirection, Direction, KernelSignature
-from lang_core import Argument, InputError, TapelineError, TensorSpec
+from compile_hlo.directions import Direction, KernelSignature, LoweredArgument, LoweredResult, Signature
+from lang_core import InputError, TapelineError, TensorSpec
 from tapeline.bundle._debug import DebugConfig
 
 SCHEMA: Final = 1
 
 _NOT_RECORDED: Final = "the version that wrote this bundle did not record it"
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentConfig:
-    """An argument of an entry point.
-
-    Attributes:
-        name: unique among the arguments.
-        kind: a scalar is passed as a number.
-        direction: as declared: IN, or INOUT where a result takes over its buffer (it is then donated).
-        dtype: the element type's name.
-        shape: empty for a scalar.
-        alias_result: the result that takes over its buffer.
-        donated: the buffer is gone after the call.
-        effective: what the program does with the buffer: IN, OUT, INOUT; None where it was not recorded.
-        in_place: the result named by ``alias_result`` is an update of the argument and lies in its buffer; else it
-            has one of its own.
-        bounds: the least and the greatest number that it may hold; sessions refuse others.
-        guarded: the compiled code may write into the buffer although it is not donated: sessions pass a copy.
-    """
-
-    name: str
-    kind: Literal["tensor", "scalar"]
-    direction: str
-    dtype: str
-    shape: list[int]
-    alias_result: str | None = None
-    donated: bool = False
-    effective: str | None = None
-    guarded: bool = True
-    in_place: bool = True
-    bounds: list[int] | None = None
-
-    @property
-    def spec(self) -> TensorSpec:
-        """Shape and dtype."""
-        return TensorSpec(tuple(self.shape), self.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class ResultConfig:
-    """A result: ``direction`` is OUT, or INOUT where it takes over an argument's buffer."""
-
-    name: str
-    direction: str
-    dtype: str
-    shape: list[int]
-    alias_arg: str | None = None
-
-    @property
-    def spec(self) -> TensorSpec:
-        """Shape and dtype."""
-        return TensorSpec(tuple(self.shape), self.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class EntryPointConfig:
-    """A function of the module."""
-
-    name: str
-    args: list[ArgumentConfig]
-    results: list[ResultConfig]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +56,7 @@ class KernelConfig:
         schema: the version of this file's form.
     """
 
-    entry_points: list[EntryPointConfig]
+    entry_points: list[Signature]
     kernels: list[KernelRecord] = field(default_factory=list)
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     targets: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -130,8 +68,10 @@ class KernelConfig:
     schema: int = SCHEMA
 
     def text(self) -> str:
-        """The file's text."""
-        return json.dumps(asdict(self), indent=2) + "\n"
+        """Returns the file's text."""
+        fields = asdict(replace(self, entry_points=[]))
+        fields["entry_points"] = [signature_fields(signature) for signature in self.entry_points]
+        return json.dumps(fields, indent=2) + "\n"
 
     def write(self, path: Path) -> None:
         """Writes the file."""
@@ -154,7 +94,7 @@ class KernelConfig:
             found = fields.get("schema") if isinstance(fields, dict) else type(fields).__name__
             raise InputError(f"{path}: schema {found!r}, this version reads schema {SCHEMA}: export the bundle again")
         try:
-            entry_points = [_entry_point(each) for each in fields.pop("entry_points")]
+            entry_points = [_signature(each) for each in fields.pop("entry_points")]
             kernels = [_kernel(each) for each in fields.pop("kernels", [])]
             for name in ("parameters", "targets", "model", "producer", "sha256"):
                 if not isinstance(fields.get(name), dict):
@@ -177,18 +117,87 @@ def _check_parts(fields: Mapping[str, Any]) -> None:
         _ = Key(*each["key"]), each["provenance"]
 
 
-def _entry_point(fields: Mapping[str, Any]) -> EntryPointConfig:
-    args = [ArgumentConfig(**each) for each in fields["args"]]
-    results = [ResultConfig(**each) for each in fields["results"]]
-    for each in (*args, *results):
-        _ = each.spec  # raises where shape or dtype is damaged
-    names = {each.name for each in results}
-    for each in args:
-        least, most = each.bounds or (0, 0)  # raises where they are damaged
-        _ = least <= most
-        if each.alias_result is not None and each.alias_result not in names:
-            raise KeyError(each.alias_result)
-    return EntryPointConfig(fields["name"], args, results)
+def signature_fields(signature: Signature) -> dict[str, Any]:
+    """Returns an entry point as the file has it."""
+    taken_over = signature.taken_over
+    return {
+        "name": signature.name,
+        "args": [_argument_fields(argument) for argument in signature.arguments],
+        "results": [
+            {
+                "name": result.name,
+                "direction": "INOUT" if result.name in taken_over else "OUT",
+                **_spec_fields(result.spec),
+                "alias_arg": taken_over.get(result.name),
+            }
+            for result in signature.results
+        ],
+    }
+
+
+def _argument_fields(argument: LoweredArgument) -> dict[str, Any]:
+    return {
+        "name": argument.name,
+        "kind": argument.kind,
+        "direction": argument.declared,
+        **_spec_fields(argument.spec),
+        "alias_result": argument.alias_result,
+        "donated": argument.donated,
+        "effective": argument.effective,
+        "guarded": argument.guarded,
+        "in_place": argument.in_place,
+        "bounds": None if argument.bounds is None else list(argument.bounds),
+    }
+
+
+def _spec_fields(spec: TensorSpec) -> dict[str, Any]:
+    return {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+
+
+def _signature(fields: Mapping[str, Any]) -> Signature:
+    """Reads an entry point; a damaged one raises TypeError, KeyError or TapelineError."""
+    arguments = tuple(_argument(**entry) for entry in fields["args"])
+    results = tuple(_result(**entry) for entry in fields["results"])
+    names = {result.name for result in results}
+    for argument in arguments:
+        if argument.alias_result is not None and argument.alias_result not in names:
+            raise KeyError(argument.alias_result)
+    return Signature(fields["name"], arguments, results)
+
+
+def _argument(
+    *,
+    name: str,
+    kind: Literal["tensor", "scalar"],
+    direction: str,
+    dtype: str,
+    shape: Sequence[int],
+    alias_result: str | None = None,
+    donated: bool = False,
+    effective: Direction | None = None,
+    guarded: bool = True,
+    in_place: bool = True,
+    bounds: Sequence[int] | None = None,
+) -> LoweredArgument:
+    """Reads an argument; bundles of earlier versions lack some of the fields, and are treated with caution."""
+    spec = TensorSpec(tuple(shape), dtype)
+    if donated != (alias_result is not None):
+        raise TypeError(
+            f"argument {name!r}: donated is {donated}, alias_result {alias_result!r}, direction {direction}"
+        )
+    if bounds is None:
+        return LoweredArgument(name, spec, kind, alias_result, effective, guarded, in_place)
+    least, most = bounds
+    _ = least <= most  # raises TypeError where they are no numbers
+    return LoweredArgument(name, spec, kind, alias_result, effective, guarded, in_place, (least, most))
+
+
+def _result(
+    *, name: str, direction: str, dtype: str, shape: Sequence[int], alias_arg: str | None = None
+) -> LoweredResult:
+    """Reads a result; its direction and alias follow from the arguments."""
+    del direction, alias_arg
+    return LoweredResult(name, TensorSpec(tuple(shape), dtype))
 
 
 def _kernel(fields: Mapping[str, Any]) -> KernelRecord:
@@ -209,54 +218,11 @@ def kernel_record(kernel: KernelSignature) -> KernelRecord:
         kernel.call_sites,
         list(kernel.signature),
         arguments=[
-            {"kind": each.kind, **_spec(each.spec), "direction": each.declared, "effective": each.effective}
+            {"kind": each.kind, **_spec_fields(each.spec), "direction": each.declared, "effective": each.effective}
             for each in kernel.arguments
         ],
         results=[
-            {**_spec(each.spec), "direction": each.direction, "alias_arg": each.alias_arg} for each in kernel.results
-        ],
-    )
-
-
-def _spec(spec: TensorSpec) -> dict[str, Any]:
-    return {"dtype": spec.dtype.name, "shape": list(spec.shape)}
-
-
-def entry_point_config(
-    name: str,
-    arguments: Sequence[Argument],
-    results: Mapping[str, TensorSpec],
-    directions: Sequence[ArgumentDirection],
-) -> EntryPointConfig:
-    """Describes an entry point: its arguments as declared, its results and directions as lowered."""
-    known = {each.name: each for each in directions}
-    takes_over = {argument.alias_result: argument.name for argument in arguments if argument.alias_result}
-    return EntryPointConfig(
-        name,
-        [
-            ArgumentConfig(
-                name=argument.name,
-                kind=argument.kind,
-                direction="INOUT" if argument.alias_result else "IN",
-                dtype=argument.spec.dtype.name,
-                shape=list(argument.spec.shape),
-                alias_result=argument.alias_result,
-                donated=argument.alias_result is not None,
-                effective=known[argument.name].effective if argument.name in known else "IN",
-                guarded=argument.name in known and known[argument.name].guarded,
-                in_place=argument.name in known and known[argument.name].in_place,
-                bounds=None if argument.bounds is None else list(argument.bounds),
-            )
-            for argument in arguments
-        ],
-        [
-            ResultConfig(
-                name=result,
-                direction="INOUT" if result in takes_over else "OUT",
-                dtype=spec.dtype.name,
-                shape=list(spec.shape),
-                alias_arg=takes_over.get(result),
-            )
-            for result, spec in results.items()
+            {**_spec_fields(each.spec), "direction": each.direction, "alias_arg": each.alias_arg}
+            for each in kernel.results
         ],
     )

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from lang_core import InputError
+from tapeline.bundle._files import MARK, REPORT
 from tapeline.bundle._kernel_config import KernelConfig
 
-# Whoever holds this file has a bundle in front of him.
-MARK: Final = "kernel_config.json"
-REPORT: Final = "report.json"
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tapeline.bundle._sha256 import sha256_of
-from tapeline.bundle._staging import REPORT
+from tapeline.bundle._files import REPORT, sha256_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from compile_hlo.directions import Signature
 from lang_core import InputError, TensorSpec, WeightSource
 from run_iree.dump import TensorLabel
-from tapeline.bundle import EntryPointConfig
 from tapeline.cli import say
 from tapeline.compare import ComparedTensor, Comparison, compare_tensors, tolerance_of
 from tapeline.comparing._choices import wanted
@@ -31,7 +31,7 @@ class Call:
 def compare_runs(
     found: DeviceSide,
     reference: Side,
-    entry_points: Sequence[EntryPointConfig],
+    entry_points: Sequence[Signature],
     vocabulary: int,
     *,
     tolerance: float | None = None,
@@ -50,7 +50,7 @@ def compare_runs(
         inside: look inside the first call whose results diverge (``auto``), inside every call (``always``) or never.
     """
     if tolerance is None:
-        dtypes = [each.dtype for call in entry_points for each in (*call.args, *call.results)]
+        dtypes = [each.spec.dtype.name for call in entry_points for each in (*call.arguments, *call.results)]
         tolerance = tolerance_of([*dtypes, *found.dtypes, *reference.dtypes])
     tensors: list[ComparedTensor] = []
     looked = False
@@ -66,18 +66,18 @@ def compare_runs(
 def _calls(
     found: Side,
     reference: Side,
-    entry_points: Sequence[EntryPointConfig],
+    entry_points: Sequence[Signature],
     vocabulary: int,
     tolerance: float,
     given: Mapping[str, np.ndarray],
 ) -> Iterator[tuple[Call, list[ComparedTensor]]]:
     state: Arrays = {}
     for step, entry_point in enumerate(entry_points):
-        specs: dict[str, TensorSpec] = {each.name: each.spec for each in entry_point.args}
+        specs: dict[str, TensorSpec] = {each.name: each.spec for each in entry_point.arguments}
         call = Call(step, entry_point.name, {**example_inputs(specs, vocabulary, state), **given})
         expected = reference.run(call.entry_point, call.inputs)
         results = found.run(call.entry_point, call.inputs)
-        taken_over = {each.name for each in entry_point.results if each.alias_arg is not None}
+        taken_over = entry_point.taken_over
         rows = []
         for name in expected:
             direction = "INOUT" if name in taken_over else "OUT"

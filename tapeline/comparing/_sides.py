@@ -6,10 +6,11 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from compile_hlo.directions import Signature
 from lang_core import EagerExecutionContext, Encoding, EntryPoint, InputError, WeightSource, encoding_named
 from run_iree import Session
 from run_iree.archive import ArchiveWeights
-from tapeline.bundle import ARCHIVE, Bundle, EntryPointConfig
+from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.compare import PACKED
 from tapeline.comparing._inputs import Arrays
 from tapeline.divergence import DeviceRunner, EagerReference, Reference, RunnerReference
@@ -54,7 +55,7 @@ class DeviceSide:
         described = self._bundle.entry_point(entry_point)
         values = [
             int(inputs[each.name]) if each.kind == "scalar" else inputs[each.name].astype(each.spec.dtype.numpy)
-            for each in described.args
+            for each in described.arguments
         ]
         tensors = self._session.function(entry_point)(*values)
         return {result.name: tensor.numpy() for result, tensor in zip(described.results, tensors, strict=True)}
@@ -193,8 +194,8 @@ def _check_tensors(found: Bundle, reference: Bundle, name: str) -> None:
             )
 
 
-def _tensors(entry_point: EntryPointConfig) -> dict[tuple[str, str], Any]:
-    found = {("argument", each.name): each.spec for each in entry_point.args}
+def _tensors(entry_point: Signature) -> dict[tuple[str, str], Any]:
+    found = {("argument", each.name): each.spec for each in entry_point.arguments}
     found |= {("result", each.name): each.spec for each in entry_point.results}
     return {
         key: f"{'float' if spec.dtype.is_floating else spec.dtype.name}{list(spec.shape)}"

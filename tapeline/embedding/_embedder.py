@@ -32,7 +32,7 @@ class SentenceEmbedder:
                 f"{bundle.path} embeds no sentences (it gives {', '.join(results) or 'none'}): export a model that has "
                 "modules.json of sentence-transformers beside its config.json"
             )
-        self._batch, self.sequence = forward.args[0].spec.shape
+        self._batch, self.sequence = forward.arguments[0].spec.shape
         self._vocabulary = bundle.config.model["vocabulary"]
         self._result = results.index(_RESULT)
         self._forward = session.function("forward")

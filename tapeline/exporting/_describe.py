@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from compile_hlo import LoweredModule
-from tapeline.bundle import MARK, EntryPointConfig, KernelConfig, entry_point_config, kernel_record
+from tapeline.bundle import MARK, KernelConfig, kernel_record
 from tapeline.exporting._load import Export
 from tapeline.exporting._producer import producer
 
@@ -12,12 +12,6 @@ from tapeline.exporting._producer import producer
 def write_description(export: Export, staging: Path) -> None:
     """Writes the description of what was exported, with the hashes of all other files but the report."""
     description(export, export.lowered, export.hashes).write(staging / MARK)
-
-
-def described(export: Export, lowered: LoweredModule) -> list[EntryPointConfig]:
-    """The entry points with their arguments and results."""
-    functions = zip(export.entry_points, lowered.functions, strict=True)
-    return [entry_point_config(e.name, e.arguments, f.results, f.directions) for e, f in functions]
 
 
 def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) -> KernelConfig:
@@ -29,7 +23,7 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
         hashes: sha256 of each file.
     """
     return KernelConfig(
-        entry_points=described(export, lowered),
+        entry_points=[function.signature for function in lowered.functions],
         parameters=_parameters(export, lowered),
         kernels=[kernel_record(kernel) for kernel in lowered.kernels],
         targets=export.targets,

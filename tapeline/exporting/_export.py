@@ -33,7 +33,7 @@ from tapeline.cli import say
 from tapeline.compare import PACKED
 from tapeline.exporting._budget import check_budget
 from tapeline.exporting._debug import lower_debug
-from tapeline.exporting._describe import described, write_description
+from tapeline.exporting._describe import write_description
 from tapeline.exporting._load import Export, exact_entry_points, exact_weights, load
 from tapeline.exporting._memory import kept_bytes
 from tapeline.exporting._options import ExportOptions, check_options
@@ -260,7 +260,7 @@ class _Run:
         if not forms:
             return
         key = {"module": self._module_sha256, "forms": forms, "producer": producer()}
-        entry_points = described(self._export, self._export.lowered)
+        entry_points = [function.signature for function in self._export.lowered.functions]
 
         def make() -> None:
             write_graphs(self._staging, entry_points, forms)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lang_core import InputError, TensorSpec, near_names
-from tapeline.bundle import MARK, REPORT, Bundle, sha256_of
+from tapeline.bundle import MARK, REPORT, Bundle, sha256_of, signature_fields
 
 _LARGEST: Final = 10
 
@@ -38,7 +38,7 @@ def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
         "producer": config.producer,
         "model": config.model,
         "files": files(bundle, hashes=hashes),
-        "entry_points": [dataclasses.asdict(each) for each in config.entry_points],
+        "entry_points": [signature_fields(signature) for signature in config.entry_points],
         "kernels": [dataclasses.asdict(each) for each in config.kernels],
         "parameters": summary(parameters(bundle)),
         "targets": config.targets,

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tapeline.bundle import MODULE, EntryPointConfig
+from compile_hlo.directions import Signature
+from tapeline.bundle import MODULE
 from tapeline.outline import FORMATS, Outline, read_outline
 
 GRAPH_FORMATS: Final = tuple(FORMATS)
 
 
-def graph_text(directory: Path, entry_points: Sequence[EntryPointConfig], form: str) -> str:
+def graph_text(directory: Path, entry_points: Sequence[Signature], form: str) -> str:
     """The graph of a bundle's module.
 
     Raises:
@@ -19,7 +20,7 @@ def graph_text(directory: Path, entry_points: Sequence[EntryPointConfig], form: 
     return FORMATS[form](_outline(directory, entry_points))
 
 
-def write_graphs(directory: Path, entry_points: Sequence[EntryPointConfig], forms: Sequence[str]) -> None:
+def write_graphs(directory: Path, entry_points: Sequence[Signature], forms: Sequence[str]) -> None:
     """Writes ``graph.<form>`` into a bundle's directory, in each form."""
     if forms:
         outline = _outline(directory, entry_points)
@@ -27,8 +28,9 @@ def write_graphs(directory: Path, entry_points: Sequence[EntryPointConfig], form
             (directory / f"graph.{form}").write_text(FORMATS[form](outline))
 
 
-def _outline(directory: Path, entry_points: Sequence[EntryPointConfig]) -> Outline:
+def _outline(directory: Path, entry_points: Sequence[Signature]) -> Outline:
     names = {
-        each.name: ([arg.name for arg in each.args], [result.name for result in each.results]) for each in entry_points
+        each.name: ([arg.name for arg in each.arguments], [result.name for result in each.results])
+        for each in entry_points
     }
     return read_outline(directory / MODULE, names)

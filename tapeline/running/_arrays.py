@@ -5,19 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
+from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import InputError, bf16, near_names
 from tapeline import cli
-from tapeline.bundle import ArgumentConfig, EntryPointConfig
 
 
-def read_inputs(entry_point: EntryPointConfig, pairs: Sequence[str]) -> list[np.ndarray | int]:
+def read_inputs(entry_point: Signature, pairs: Sequence[str]) -> list[np.ndarray | int]:
     """Reads an entry point's arguments, in its order.
 
     Raises:
         InputError: a pair is malformed, names no argument or one twice, one is missing, or an array does not fit.
     """
     files: dict[str, Path] = {}
-    known = [argument.name for argument in entry_point.args]
+    known = [argument.name for argument in entry_point.arguments]
     for pair in pairs:
         name, equals, file = pair.partition("=")
         if not equals or not file:
@@ -30,10 +30,10 @@ def read_inputs(entry_point: EntryPointConfig, pairs: Sequence[str]) -> list[np.
     missing = [name for name in known if name not in files]
     if missing:
         raise InputError(f"entry point {entry_point.name!r}: --input is missing for {', '.join(missing)}")
-    return [_argument(argument.name, argument, files[argument.name]) for argument in entry_point.args]
+    return [_argument(argument.name, argument, files[argument.name]) for argument in entry_point.arguments]
 
 
-def _argument(name: str, argument: ArgumentConfig, path: Path) -> np.ndarray | int:
+def _argument(name: str, argument: LoweredArgument, path: Path) -> np.ndarray | int:
     spec, kind = argument.spec, argument.kind
     array = _read(path)
     if array.dtype.kind == "V" and array.dtype.itemsize == 2 and spec.dtype is bf16:

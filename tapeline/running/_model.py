@@ -45,7 +45,7 @@ def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor,
         InputError: the bundle has no encoder, and they want its results.
     """
     prefill = bundle.entry_point("prefill")
-    wanted = [each.name for each in prefill.args if not each.donated and each.name not in (_TOKENS, *_SCALARS)]
+    wanted = [each.name for each in prefill.arguments if not each.donated and each.name not in (_TOKENS, *_SCALARS)]
     if not wanted:
         return ()
     if ENCODE not in [each.name for each in bundle.config.entry_points]:
@@ -71,9 +71,9 @@ class _Called:
     def __init__(self, bundle: Bundle, session: Session, name: str) -> None:
         point = bundle.entry_point(name)
         self.updating: Final = session.updating(name, LOGITS + 1)
-        self.rows: Final = math.prod(point.results[LOGITS].shape[:-1])
+        self.rows: Final = math.prod(point.results[LOGITS].spec.shape[:-1])
         self.next_ids: Final = len(point.results) - 1 if point.results[-1].name == NEXT_IDS else None
-        said = [each for each in point.args if each.name in (_TOKENS, *_SCALARS) and each.kind == "tensor"]
+        said = [each for each in point.arguments if each.name in (_TOKENS, *_SCALARS) and each.kind == "tensor"]
         self.token_bytes: Final = sum(each.spec.nbytes for each in said)
 
 
@@ -103,11 +103,11 @@ class _Cached:
                 f"with --entry_points=prefill,decode"
             )
         prefill = bundle.entry_point("prefill")
-        caches = {argument.name: argument.spec for argument in prefill.args if argument.donated}
-        self.batch, self.chunk = prefill.args[0].spec.shape
+        caches = {argument.name: argument.spec for argument in prefill.arguments if argument.donated}
+        self.batch, self.chunk = prefill.arguments[0].spec.shape
         self.capacity = bundle.config.model["max_sequence"]
         self.recurrent = any(name.endswith("_state") for name in caches)
-        self.vocabulary = prefill.results[0].shape[-1]
+        self.vocabulary = prefill.results[0].spec.shape[-1]
         self.cache_specs: Final = caches
         self._session = session
         self.token_bytes = 0
@@ -138,7 +138,7 @@ class _Cached:
 
 def has_row_positions(bundle: Bundle) -> bool:
     """Whether each sequence of a batch has a position of its own."""
-    arguments = [argument for each in bundle.config.entry_points for argument in each.args]
+    arguments = [argument for each in bundle.config.entry_points for argument in each.arguments]
     return any(argument.name == "position" and argument.kind == "tensor" for argument in arguments)
 
 
@@ -200,7 +200,7 @@ class ScoringBundle(BundleModel):
                 f"{bundle.path} has the entry points {', '.join(present)}; speculation needs score, which verifies "
                 f"drafts: export with --entry_points=prefill,decode,score --score_tokens=8"
             )
-        self.score_tokens = bundle.entry_point("score").args[0].spec.shape[1]
+        self.score_tokens = bundle.entry_point("score").arguments[0].spec.shape[1]
         self._score = _Called(bundle, session, "score")
 
     def score(self, token_ids: np.ndarray, position: int, last: int) -> Rows:

@@ -154,6 +154,6 @@ def _cut(spec: TensorSpec, tokens: int) -> TensorSpec:
 def _identity(bundle: Bundle, device: str) -> str:
     """The hash of all that decides about the bits in caches: compiled module, weights, how they are called."""
     hashes = bundle.config.sha256
-    arguments = [[each.name, each.dtype, each.shape] for each in bundle.entry_point("prefill").args]
+    arguments = [[each.name, each.spec.dtype.name, each.spec.shape] for each in bundle.entry_point("prefill").arguments]
     decides = [hashes.get(executable_name(target_of_device(device))), hashes.get(ARCHIVE), arguments]
     return hashlib.sha256(json.dumps(decides).encode()).hexdigest()

@@ -10,7 +10,6 @@ from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
 from lang_core import EntryPoint, VerificationError
 from run_iree import Session, Target, compile_module
-from tapeline.bundle import entry_point_config, signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,7 @@ def open_step(step: EntryPoint, folder: Path, target: Target, device: str) -> Se
     with source.open("w", encoding="utf-8") as file:
         (lowered,) = lower_module([step], file.write, ExternalParameters(), streaming=True).functions
     compile_module(source, executable, target)
-    config = entry_point_config(step.name, step.arguments, lowered.results, lowered.directions)
-    return Session(executable, device, signatures={step.name: signature(config)})
+    return Session(executable, device, signatures=[lowered.signature])
 
 
 def train(

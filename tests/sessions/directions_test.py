@@ -28,7 +28,6 @@ from compile_hlo.emit import ExternalParameters
 from lang_core import DeviceError, EagerExecutionContext, EntryPoint, i32
 from run_iree import Session
 from run_iree._device_testing import compiled, device_params
-from tapeline.bundle import entry_point_config, signature
 
 _X = np.arange(24, 0, -1, dtype=np.float32).reshape(X.shape)
 _ROW = np.linspace(-1, 1, 6, dtype=np.float32).reshape(ROW.shape)
@@ -43,11 +42,7 @@ def opened(points: Sequence[EntryPoint], device: str, folder: Path) -> Session:
     text: list[str] = []
     lowered = lower_module(points, text.append, ExternalParameters(), streaming=True)
     output = compiled("".join(text), device, folder)
-    configs = [
-        entry_point_config(point.name, point.arguments, function.results, function.directions)
-        for point, function in zip(points, lowered.functions, strict=True)
-    ]
-    return Session(output, device, signatures={each.name: signature(each) for each in configs})
+    return Session(output, device, signatures=[function.signature for function in lowered.functions])
 
 
 def eager(point: EntryPoint) -> list[np.ndarray]:

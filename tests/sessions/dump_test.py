@@ -14,7 +14,6 @@ from lang_core import Argument, EntryPoint, InputError, TagSelection, TensorSpec
 from run_iree import Session
 from run_iree._device_testing import compiled, device_params
 from run_iree.dump import Dump, DumpedCall, Dumper, DumpWriter, eager_call, read_dump, tags_by_entry_point
-from tapeline.bundle import entry_point_config, signature
 
 B, T, D, ROUNDS = 2, 5, 7, 3
 _ARGUMENTS = (
@@ -64,10 +63,7 @@ def lowered(device: str, folder: Path, point: EntryPoint, tags: Sequence[str] | 
     pieces: list[str] = []
     selection = None if tags is None else TagSelection(tags)
     module = lower_module([point], pieces.append, ExternalParameters(), tags=selection, block_functions=False)
-    config = entry_point_config(
-        point.name, point.arguments, module.functions[0].results, module.functions[0].directions
-    )
-    return compiled("".join(pieces), device, folder, name), {"main": signature(config)}
+    return compiled("".join(pieces), device, folder, name), [module.functions[0].signature]
 
 
 @pytest.fixture(scope="module")

@@ -313,7 +313,7 @@ def test_other_dtypes_are_verified_within_their_tolerance(dtype: str, tmp_path: 
     assert [row["entry_point"] for row in report["verification"]] == ["forward"]
     assert all(row["cosine"] > 0.999 for row in report["verification"])
     forward = Bundle(bundle).entry_point("forward")
-    assert [argument.name for argument in forward.args] == ["token_ids"]
+    assert [argument.name for argument in forward.arguments] == ["token_ids"]
     assert forward.results[0].shape == [1, 7, case.config["vocab_size"]]
 
 

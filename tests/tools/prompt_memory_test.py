@@ -60,8 +60,8 @@ def test_answers_are_those_of_fresh_caches_to_the_last_bit(bundle: Bundle) -> No
 
 
 def _assert_reused(bundle: Bundle, found: list[int]) -> None:
-    names = [argument.name for argument in bundle.entry_point("prefill").args if argument.donated]
-    shapes = {tuple(argument.shape) for argument in bundle.entry_point("prefill").args if argument.donated}
+    names = [argument.name for argument in bundle.entry_point("prefill").arguments if argument.donated]
+    shapes = {argument.spec.shape for argument in bundle.entry_point("prefill").arguments if argument.donated}
     if any(name.endswith("_state") for name in names) or len(shapes) > 1:
         assert found == [0, 16, 0, 0, 0, 0, 0, 28, 0]  # what moves on can be had at one place alone
     else:

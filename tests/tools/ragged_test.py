@@ -62,9 +62,9 @@ def _check_rows(name: str, bundle: Bundle, device: str, alone: Path | None) -> N
         assert session.counters.bytes_guarded == 0
         ends = {-(-len(prompt) // 3) for prompt in prompts}  # of the calls of prefill, what ends no prompt is not read
         assert session.counters.bytes_out == (len(ends) + calls[1]) * _BATCH * (4 * model.vocabulary + 4)
-        caches = sum(a.spec.nbytes for a in bundle.entry_point("prefill").args if a.donated)
+        caches = sum(a.spec.nbytes for a in bundle.entry_point("prefill").arguments if a.donated)
         per_call = [
-            sum(a.spec.nbytes for a in bundle.entry_point(e).args if not a.donated) for e in ("prefill", "decode")
+            sum(a.spec.nbytes for a in bundle.entry_point(e).arguments if not a.donated) for e in ("prefill", "decode")
         ]
         assert session.counters.bytes_in == caches + np.dot(calls, per_call)
     golden = read_golden(name)
@@ -97,7 +97,7 @@ def _generated(
 def _check_described(ragged: Path, alone: Path) -> None:
     """What comes back in its buffer does so in the ragged bundle too; the report tells what rings save."""
     for name in ("prefill", "decode"):
-        arguments = Bundle(ragged).entry_point(name).args
+        arguments = Bundle(ragged).entry_point(name).arguments
         assert all(a.in_place for a in arguments if a.name.endswith("_cache"))
         assert all(a.effective == "IN" and not a.guarded for a in arguments if not a.donated)
     described, plain = (json.loads((each / "kernel_config.json").read_text())["model"] for each in (ragged, alone))

@@ -38,9 +38,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def test_directions_and_what_is_donated(bundle: Bundle) -> None:
     assert [each.name for each in bundle.config.entry_points] == ["encode", "prefill", "decode"]
     for name in ("prefill", "decode"):
-        for each in bundle.entry_point(name).args:
+        for each in bundle.entry_point(name).arguments:
             expected = "INOUT" if each.name.endswith("_cache") else "IN"
-            assert (each.direction, each.donated) == (expected, expected == "INOUT"), each.name
+            assert (each.declared, each.donated) == (expected, expected == "INOUT"), each.name
 
 
 def test_greedy_steps(bundle: Bundle) -> None:
@@ -51,7 +51,7 @@ def test_greedy_steps(bundle: Bundle) -> None:
         states, *cross = encode(_FEATURES)
         expected = _GOLDEN.outputs["encoded"][:1]
         assert np.abs(states.numpy() - expected).max() < _TOLERANCE * np.abs(expected).max()
-        caches = [session.zeros(each.spec) for each in bundle.entry_point("prefill").args if each.donated]
+        caches = [session.zeros(each.spec) for each in bundle.entry_point("prefill").arguments if each.donated]
         _, *caches, next_ids = prefill(padded, 0, length - 1, *caches, *cross)
         for step in range(_CASE.steps):
             (token,) = next_ids.numpy().tolist()

@@ -82,7 +82,7 @@ def start_all(runner: Runner, plan: Plan, systems: list[System], stack: contextl
 
 def cache_bytes(bundle: Bundle) -> int:
     """What the caches of one sequence take."""
-    return sum(argument.spec.nbytes for argument in bundle.entry_point("prefill").args if argument.donated)
+    return sum(argument.spec.nbytes for argument in bundle.entry_point("prefill").arguments if argument.donated)
 
 
 def _export(runner: Runner, plan: Plan, row: Row, checkpoint: Path, folder: Path) -> System:

@@ -1,0 +1,103 @@
+"""Signatures: the arguments and results of a function that was lowered, as bundles store and sessions take them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from compile_hlo.directions._direction import Direction, WrittenAt
+from lang_core import Argument, TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredArgument:
+    """Argument of a lowered function: what its author declares, and what the program does with its buffer.
+
+    Attributes:
+        name: unique among the arguments.
+        spec: shape and dtype; rank 0 for a scalar.
+        kind: ``"scalar"`` where the caller passes a number rather than a buffer.
+        alias_result: name of the result that takes over the buffer, which is donated; None where the caller keeps it.
+        effective: IN where the buffer keeps its bytes, OUT where it is written and its old contents are not needed,
+            else INOUT; None where it was not recorded.
+        guarded: True if the compiled code may write into the buffer although it is not donated: sessions pass a copy.
+        in_place: True if the result named by ``alias_result`` is an update of the argument and lies in its buffer;
+            otherwise that result has a buffer of its own.
+        bounds: least and greatest allowed integer; sessions refuse others.
+        copied: True if the author asks for the guard.
+        written: place of the write; None where there is none, or it was not recorded.
+    """
+
+    name: str
+    spec: TensorSpec
+    kind: Literal["tensor", "scalar"] = "tensor"
+    alias_result: str | None = None
+    effective: Direction | None = "IN"
+    guarded: bool = False
+    in_place: bool = False
+    bounds: tuple[int, int] | None = None
+    copied: bool = False
+    written: WrittenAt | None = None
+
+    @property
+    def donated(self) -> bool:
+        """True if the call takes the buffer over: the caller's handle is dead afterwards."""
+        return self.alias_result is not None
+
+    @property
+    def declared(self) -> Direction:
+        """INOUT where a result takes over the buffer, else IN."""
+        return "IN" if self.alias_result is None else "INOUT"
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredResult:
+    """Result of a lowered function: its name, shape and dtype."""
+
+    name: str
+    spec: TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Arguments and results of a lowered function, in order.
+
+    Attributes:
+        name: the function's name in the module.
+        arguments: tensors and scalars.
+        results: tensors.
+    """
+
+    name: str
+    arguments: tuple[LoweredArgument, ...]
+    results: tuple[LoweredResult, ...]
+
+    @property
+    def taken_over(self) -> dict[str, str]:
+        """The donated argument behind each result that takes one over, by name."""
+        return {each.alias_result: each.name for each in self.arguments if each.alias_result is not None}
+
+    @property
+    def aliases(self) -> dict[int, int]:
+        """The number of the donated argument in whose buffer a result lies, by the number of the result."""
+        names = [result.name for result in self.results]
+        arguments = enumerate(self.arguments)
+        return {names.index(each.alias_result): i for i, each in arguments if each.alias_result and each.in_place}
+
+
+def signature_of(
+    name: str,
+    arguments: Sequence[Argument],
+    results: Mapping[str, TensorSpec],
+    directions: Sequence[LoweredArgument],
+) -> Signature:
+    """Builds the signature of a function from its declared arguments and the lowered ones among them, the tensors."""
+    known = {each.name: each for each in directions}
+    return Signature(
+        name,
+        tuple(
+            known.get(argument.name)
+            or LoweredArgument(argument.name, argument.spec, argument.kind, bounds=argument.bounds)
+            for argument in arguments
+        ),
+        tuple(LoweredResult(result, spec) for result, spec in results.items()),
+    )

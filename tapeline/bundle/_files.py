@@ -1,0 +1,31 @@
+"""Names and hashes of a bundle's files."""
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+# A directory that holds this file is a bundle.
+MARK: Final = "kernel_config.json"
+REPORT: Final = "report.json"
+MODULE: Final = "module.mlir"
+DEBUG_MODULE: Final = "module.debug.mlir"
+ARTIFACT: Final = "module.vhlo"
+ARCHIVE: Final = "weights.irpa"
+# Name of the archive in the module.
+SCOPE: Final = "model"
+
+
+def executable_name(target: str) -> str:
+    """Returns the file name of a target's compiled module."""
+    return f"module.{target}.vmfb"
+
+
+def debug_executable_name(target: str) -> str:
+    """Returns the file name of a target's compiled debug module."""
+    return f"module.debug.{target}.vmfb"
+
+
+def sha256_of(path: Path) -> str:
+    """Returns the SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
