@@ -25,25 +25,52 @@ def test_figures_go_where_they_are_wanted(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["docs.md", "f.json"]
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--suite=egaer", "error: --suite=egaer: unknown: there are lowering, "),
-        ("--suite=egaer", "; did you mean 'eager'?"),
-        ("--suite=", "error: --suite= names nothing: name some of lowering, "),
-        ("--bits=q8_0", "error: --bits=q8_0: unknown: there are 32, 16, Q8_0, "),
-        ("--checkpoint=nowhere", "nowhere: there is no config.json: give a Hugging Face directory"),
-        ("--workdir=nowhere", "nowhere: no directory that can be written: make it, or name another"),
-        ("--rounds=0", "rounds"),
-        ("--peer=lama.cpp", "peer"),
-        ("--peer_python=python3", "error: --peer_python is the peer's interpreter: give --peer=llama.cpp too"),
-    ],
-)
-def test_wrong_flags(flag: str, message: str, tmp_path: Path) -> None:
-    done = bench(tmp_path, flag)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+_WRONG = [
+    ("--suite=egaer", "error: --suite=egaer: unknown: there are lowering, "),
+    ("--suite=egaer", "; did you mean 'eager'?"),
+    ("--suite=", "error: --suite= names nothing: name some of lowering, "),
+    ("--bits=q8_0", "error: --bits=q8_0: unknown: there are 32, 16, Q8_0, "),
+    ("--checkpoint=nowhere", "nowhere: there is no config.json: give a Hugging Face directory"),
+    ("--workdir=nowhere", "nowhere: no directory that can be written: make it, or name another"),
+    ("--rounds=0", "rounds"),
+    ("--peer=lama.cpp", "peer"),
+    ("--peer_python=python3", "error: --peer_python is the peer's interpreter: give --peer=llama.cpp too"),
+]
+# Imports the program once and runs it in a fork per flag; prints exit code and standard error of each.
+_FORKS = """
+import json, os, sys, tempfile
+from tapeline import cli
+from tools import bench
+answers = {}
+for flag in sys.argv[1:]:
+    with tempfile.TemporaryFile("w+") as errors:
+        if (child := os.fork()) == 0:
+            os.dup2(errors.fileno(), 2)
+            sys.argv = ["bench", "--sizes=tiny", flag]
+            cli.run(bench.main)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        errors.seek(0)
+        answers[flag] = (code, errors.read())
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """Exit code and standard error of the program by wrong flag."""
+    folder = tmp_path_factory.mktemp("work")
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "BUILD_WORKING_DIRECTORY": str(folder)}
+    command = [sys.executable, "-c", _FORKS, *dict(_WRONG)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("flag", "message"), _WRONG)
+def test_wrong_flags(flag: str, message: str, refusals: dict[str, tuple[int, str]]) -> None:
+    code, errors = refusals[flag]
+    assert code == 2
+    assert message in errors
+    assert "Traceback" not in errors
 
 
 def test_a_peer_that_cannot_be_started(tmp_path: Path) -> None:
