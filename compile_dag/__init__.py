@@ -10,7 +10,7 @@
 from compile_dag._context import GraphExecutionContext
 from compile_dag._evaluate import evaluate, replay
 from compile_dag._graph import ComputeGraph, regions_of
-from compile_dag._node import Call, Node, Scope, Value
+from compile_dag._node import Call, Node, Stretch, Value
 from compile_dag._parameter import PARAMETER
 from compile_dag._record import RecordingSink, record
 from compile_dag._tag import TAG, TagInfo, has_tags, tag_info, tags_of
@@ -24,8 +24,8 @@ __all__ = [
     "GraphExecutionContext",
     "Node",
     "RecordingSink",
-    "Scope",
     "Sink",
+    "Stretch",
     "TagInfo",
     "Tape",
     "Value",

@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from types import FrameType
 from typing import Any, Final, TypeVar
 
 import lang_core
-from compile_dag._node import Call, Node, Scope, Value
+from compile_dag._node import Call, Node, Stretch, Value
 from compile_dag._parameter import PARAMETER
 from compile_dag._tag import TAG
 from compile_dag._tape import Sink, Tape
@@ -63,7 +64,8 @@ class GraphExecutionContext(ExecutionContext):
         self._tapes: list[Tape] = []
         self._tape: Tape | None = None
         self._also: tuple[Tape, ...] = ()
-        self._block = Scope()
+        self._stretch_numbers = count()
+        self._stretch = self._stretch_of("")
         self._call: Call | None = None
         # By file, never by code object: those of equal functions in two files are equal.
         self._lines: dict[tuple[str, int], str] = {}
@@ -89,13 +91,13 @@ class GraphExecutionContext(ExecutionContext):
     def _recorded_on(self, tape: Tape) -> Iterator[Tape]:
         self._tapes.append(tape)
         self._settle()
-        block, unseen = self._block, not self._also
+        stretch, unseen = self._stretch, not self._also
         try:
             yield tape
         finally:
             self._close(tape)
             if unseen:  # for the tapes around, no block inside has interrupted theirs
-                self._block = block
+                self._stretch = stretch
 
     def _close(self, tape: Tape) -> None:
         """Closes a recording, and before it those inside that a suspended generator still holds open."""
@@ -114,12 +116,16 @@ class GraphExecutionContext(ExecutionContext):
                 also.append(outer)
         self._also = tuple(also)
 
+    def _stretch_of(self, block: str) -> Stretch:
+        """Returns the next stretch, a part of this block."""
+        return Stretch(block, next(self._stretch_numbers))
+
     @contextmanager
     def block(self, name: str) -> Iterator[None]:
         """Marks the ops recorded inside as one unit of lowering; the name must not be empty."""
         if not name:
             raise RecordingError("block(''): a block needs a name, such as 'layers.3'")
-        before, self._block = self._block, Scope(name)
+        before, self._stretch = self._stretch.block, self._stretch_of(name)
         opened: list[Sink] = []
         try:
             for tape in (self._tape, *self._also):
@@ -128,7 +134,7 @@ class GraphExecutionContext(ExecutionContext):
                     opened.append(tape.sink)
             yield
         finally:
-            self._block = Scope(before)  # what follows is another stretch of the block around
+            self._stretch = self._stretch_of(before)  # what follows is another stretch of the block around
             for sink in opened:
                 sink.close_block(name)
 
@@ -180,7 +186,7 @@ class GraphExecutionContext(ExecutionContext):
         except OpError as error:
             raise OpError(f"{error} (at {self.module_path or 'the root'}, {line})") from None
         results = tuple([Value(spec, tape, op.name, self.module_path, line) for spec in specs])
-        node = Node(op, inputs, attributes, results, self._block, self._call)
+        node = Node(op, inputs, attributes, results, self._stretch, self._call)
         tape.add(node)
         for other in self._also:
             other.add(node)

@@ -68,9 +68,9 @@ def replay(
     last_use = {value.number: node for node in nodes for value in node.inputs} if kept is not None else {}
     path, line = ctx.module_path, ctx.source_line
     try:
-        for (_, block), stretch in groupby(nodes, lambda node: (id(node.block), node.block)):
-            with ctx.block(block) if block else nullcontext():
-                for node in stretch:
+        for stretch, members in groupby(nodes, lambda node: node.stretch):
+            with ctx.block(stretch.block) if stretch.block else nullcontext():
+                for node in members:
                     ctx.module_path, ctx.source_line = node.path, node.line
                     results = _apply(node, ctx, values)
                     values.update((value.number, result) for value, result in zip(node.results, results, strict=True))

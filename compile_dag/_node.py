@@ -1,7 +1,7 @@
 """Nodes and values: what a recording consists of."""
 
 from itertools import count
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from lang_core import Op, Tensor, TensorSpec, TraceEscapeError
 
@@ -82,14 +82,16 @@ class Value(Tensor):
         return f"Value({self.spec!r} of {self.origin})"
 
 
-class Scope(str):
-    """The name of a block; empty outside of blocks. There is one object per uninterrupted stretch of a block.
+class Stretch(NamedTuple):
+    """Uninterrupted part of a block, which is lowered as a unit. A block that holds another one is cut by it into two.
 
-    So ``node.block == "layers.3"`` asks for the name, and ``a.block is b.block`` whether two nodes of one recording
-    stand in the same stretch: what is lowered as a unit.
+    Attributes:
+        block: name of the innermost block; empty outside of blocks.
+        number: number of the stretch, unique within its context.
     """
 
-    __slots__ = ()
+    block: str
+    number: int
 
 
 class Call:
@@ -121,11 +123,11 @@ class Node:
         inputs: its operands. For ops with regions, the values that the regions capture come last.
         attributes: in the order of ``op.attributes``.
         results: what it gives; at least one.
-        block: the stretch of the innermost block that it was recorded in.
+        stretch: part of a block that it was recorded in.
         call: the innermost call of a composite that it was recorded in; a pass that makes a node anew leaves it out.
     """
 
-    __slots__ = ("attributes", "block", "call", "inputs", "op", "results")
+    __slots__ = ("attributes", "call", "inputs", "op", "results", "stretch")
 
     def __init__(
         self,
@@ -133,15 +135,20 @@ class Node:
         inputs: tuple[Value, ...],
         attributes: tuple[Any, ...],
         results: tuple[Value, ...],
-        block: Scope,
+        stretch: Stretch,
         call: Call | None = None,
     ) -> None:
         self.op: Final = op
         self.inputs: Final = inputs
         self.attributes: Final = attributes
         self.results: Final = results
-        self.block: Final = block
+        self.stretch: Final = stretch
         self.call: Final = call
+
+    @property
+    def block(self) -> str:
+        """Name of the innermost block that it was recorded in; empty outside of blocks."""
+        return self.stretch.block
 
     @property
     def path(self) -> str:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from compile_dag import ComputeGraph, GraphExecutionContext, Node, Scope, Tape, Value, record
+from compile_dag import ComputeGraph, GraphExecutionContext, Node, Stretch, Tape, Value, record
 from lang_core import OPS, ExecutionContext, GraphError, OpError, Tensor, TensorSpec
 
 X = TensorSpec((2, 3), "f32")
@@ -15,7 +15,7 @@ def made(spec: TensorSpec = X) -> Value:
 
 
 def node(op: str, *inputs: Value, results: tuple[Value, ...] | None = None, attributes: tuple[Any, ...] = ()) -> Node:
-    return Node(OPS[op], inputs, attributes, (made(),) if results is None else results, Scope())
+    return Node(OPS[op], inputs, attributes, (made(),) if results is None else results, Stretch("", 0))
 
 
 def verified(inputs: dict[str, Value], nodes: list[Node], outputs: dict[str, Value]) -> ComputeGraph:
@@ -128,7 +128,7 @@ def rebuilt(inputs: tuple[Value, ...] | None = None, cond: Any = None, body: Any
         (body or (lambda g, _: g))(found.attributes[1], graph),
     )
     operands = found.inputs if inputs is None else found.inputs[:1]
-    wrong = Node(found.op, operands, (*attributes, 1), found.results, Scope())
+    wrong = Node(found.op, operands, (*attributes, 1), found.results, Stretch("", 0))
     return ComputeGraph("g", graph.inputs, (wrong,), graph.outputs)
 
 
@@ -161,7 +161,7 @@ def test_rule_4_a_branch_takes_nothing() -> None:
 def test_rule_4_the_rules_hold_inside_of_regions() -> None:
     def broken(region: ComputeGraph, graph: ComputeGraph) -> ComputeGraph:
         (inside,) = region.nodes
-        wrong = Node(inside.op, inside.inputs, (), (made(TensorSpec((9,), "f32")),), Scope())
+        wrong = Node(inside.op, inside.inputs, (), (made(TensorSpec((9,), "f32")),), Stretch("", 0))
         return ComputeGraph("body", region.inputs, (wrong,), {"v": graph.inputs["y"]})
 
     def twice(region: ComputeGraph, graph: ComputeGraph) -> ComputeGraph:

@@ -96,10 +96,10 @@ def backward(
     units = units_of(nodes, [*(value for value, _ in seeds), *wanted], active)
     path, line = ctx.module_path, ctx.source_line
     try:
-        for (_, block), stretch in groupby(reversed(units), lambda unit: (id(unit.node.block), unit.node.block)):
-            stretch = [unit for unit in stretch if any(value.number in active for value in unit.results)]
-            with ctx.block(f"{block}.backward") if blocks and block and stretch else nullcontext():
-                for unit in stretch:
+        for (block, _), members in groupby(reversed(units), lambda unit: unit.node.stretch):
+            differentiated = [unit for unit in members if any(value.number in active for value in unit.results)]
+            with ctx.block(f"{block}.backward") if blocks and block and differentiated else nullcontext():
+                for unit in differentiated:
                     ctx.module_path, ctx.source_line = unit.node.path, unit.node.line
                     _unit(ctx, unit, known, found, active, keep, constants)
     finally:

@@ -72,7 +72,7 @@ class _Call(NamedTuple):
 
 def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
     """Every stretch that is lowered as a call, as the machine sees it."""
-    pieces = [list(nodes) for _, nodes in groupby(graph.nodes, key=lambda node: id(node.block))]
+    pieces = [list(nodes) for _, nodes in groupby(graph.nodes, key=lambda node: node.stretch)]
     stretches = [
         [node for node in nodes if node.op.name != "constant"]
         for nodes in pieces

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from compile_dag import ComputeGraph, Node, Scope, Value
+from compile_dag import ComputeGraph, Node, Stretch, Value
 from compile_hlo.emit._groups import Group
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._parameter_table import ParameterTable
@@ -77,7 +77,7 @@ class Emitter:
         self._ready: dict[Any, str] = {}
         self._count = 0
         self._path = ""
-        self._block: Scope | None = None
+        self._stretch: Stretch | None = None
         self.parameters = ParameterTable()
         self._widened = WidenedValues()
 
@@ -255,8 +255,8 @@ class Emitter:
             if node.op.name in LEAVES:
                 self.leaves[id(node.results[0])] = node
                 continue
-            if node.block is not self._block:
-                self.enter(node.block)
+            if node.stretch != self._stretch:
+                self.enter(node.stretch)
             for path in node.paths if isinstance(node, Group) else (node.results[0].path,):
                 if path != self._path:
                     self._path = path
@@ -275,9 +275,9 @@ class Emitter:
         """Whether a value is arithmetic on a conversion from fewer bytes: see ``_widened.py``."""
         return self._widened.has(value)
 
-    def enter(self, block: Scope) -> None:
+    def enter(self, stretch: Stretch) -> None:
         """Another stretch begins: nothing is ready."""
-        self._block = block
+        self._stretch = stretch
         self._ready = {}
 
     def region(self, graph: ComputeGraph, arguments: Iterable[str]) -> None:
@@ -286,10 +286,10 @@ class Emitter:
         self._ready, self._indent = dict(ready), indent + "  "
         for value, name in zip(graph.inputs.values(), arguments, strict=True):
             self.bind(value, name)
-        block, path = self._block, self._path
+        stretch, path = self._stretch, self._path
         self.nodes(graph.nodes)
         self.end("stablehlo.return", graph.outputs.values())
-        self._ready, self._indent, self._block, self._path = ready, indent, block, path
+        self._ready, self._indent, self._stretch, self._path = ready, indent, stretch, path
 
     def separate(self, name: str, spec: TensorSpec) -> str:
         """A copy that IREE 3.13 does not elide: a barrier alone, or what computes nothing, it does."""

@@ -36,5 +36,5 @@ class Group(Node):
 
     def __init__(self, op: Op, inputs: Sequence[Any], attributes: tuple[Any, ...], nodes: Sequence[Node]) -> None:
         last = nodes[-1]
-        super().__init__(op, tuple(inputs), attributes, last.results, last.block)
+        super().__init__(op, tuple(inputs), attributes, last.results, last.stretch)
         self.paths: Final = tuple(dict.fromkeys(node.path for node in nodes))

@@ -71,7 +71,7 @@ class FunctionWriter:
         if self._blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
             self._emitter.nodes(nodes)
         else:
-            self._emitter.enter(nodes[0].block)
+            self._emitter.enter(nodes[0].stretch)
             made = [value for value in results if value.op_name not in LEAVES]
             self._blocks.call(CallSite(nodes, made, flow, self._flow), self._emitter)
         self._flow.stretch(nodes, results, flow)

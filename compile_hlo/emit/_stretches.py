@@ -8,7 +8,7 @@ from compile_dag import ComputeGraph, Node, Value
 
 def stretches(graph: ComputeGraph) -> Iterator[tuple[list[Node], list[Value]]]:
     """The nodes between two boundaries, and those of their results that later nodes or the outputs use."""
-    pieces = [list(group) for _, group in itertools.groupby(graph.nodes, key=lambda node: id(node.block))]
+    pieces = [list(group) for _, group in itertools.groupby(graph.nodes, key=lambda node: node.stretch)]
     last_use = {id(value): len(pieces) for value in graph.outputs.values()}
     for number, nodes in enumerate(pieces):
         for node in nodes:

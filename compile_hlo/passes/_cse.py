@@ -17,7 +17,7 @@ def without_common_subexpressions(graph: ComputeGraph) -> ComputeGraph:
     """
     subexpressions = Subexpressions()
     nodes: list[Node] = []
-    for _, stretch in itertools.groupby(graph.nodes, key=lambda node: id(node.block)):
+    for _, stretch in itertools.groupby(graph.nodes, key=lambda node: node.stretch):
         nodes += subexpressions.merged(stretch)
     outputs = {name: subexpressions.first(value) for name, value in graph.outputs.items()}
     return ComputeGraph(graph.name, graph.inputs, tuple(nodes), outputs)
@@ -72,7 +72,7 @@ def _with_replaced(node: Node, replaced: Mapping[int, Value]) -> Node:
         for attribute in node.attributes
     )
     inputs = [replaced.get(id(value), value) for value in node.inputs]
-    return Node(node.op, tuple(inputs), attributes, node.results, node.block)
+    return Node(node.op, tuple(inputs), attributes, node.results, node.stretch)
 
 
 def _region_with_replaced(region: ComputeGraph, replaced: Mapping[int, Value]) -> ComputeGraph:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from compile_dag import Node, Scope
+from compile_dag import Node, Stretch
 
 
 class StretchSink(ABC):
@@ -17,13 +17,13 @@ class StretchSink(ABC):
         self.number = 0
         self.serial = 0
         self._nodes: list[Node] = []
-        self._scope: Scope | None = None
+        self._stretch: Stretch | None = None
 
     def node(self, node: Node) -> None:
         """An op was recorded."""
-        if node.block is not self._scope:
+        if node.stretch != self._stretch:
             self._finish()
-            self._scope = node.block
+            self._stretch = node.stretch
         self._nodes.append(node)
         self._number_results(node)
 

@@ -57,7 +57,7 @@ def made_for(graph: ComputeGraph, target: Value, known: Container[int]) -> list[
 def _named(node: Node, value: Value) -> tuple[TagInfo, Value]:
     """A value under the name of its op."""
     result = Value(value.spec, value.recording, TAG.name, value.path, value.line)
-    return tag_info(Node(TAG, (value,), (node.op.name,), (result,), node.block)), value
+    return tag_info(Node(TAG, (value,), (node.op.name,), (result,), node.stretch)), value
 
 
 def _numbered(pairs: Iterator[tuple[TagInfo, Value]]) -> list[Shown]:
