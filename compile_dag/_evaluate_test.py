@@ -28,7 +28,7 @@ def rerecorded(graph: ComputeGraph) -> ComputeGraph:
 def stretches(graph: ComputeGraph) -> list[tuple[str, int]]:
     """The name of each uninterrupted stretch of a block, and how many nodes stand in it."""
     groups = groupby(graph.nodes, lambda node: node.stretch)
-    return [(name, sum(1 for _ in nodes)) for (_, name), nodes in groups]
+    return [(stretch.block, sum(1 for _ in nodes)) for stretch, nodes in groups]
 
 
 @DRAWN
