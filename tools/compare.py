@@ -19,8 +19,8 @@ from run_iree import DEVICES
 from run_iree.dump import MANIFEST, read_dump
 from tapeline import cli
 from tapeline.bundle import Bundle
-from tapeline.compare import Comparison, compare_dumps
-from tapeline.comparing import INSIDE, DeviceSide, Side, check_alike, compare_runs, comparison_text, eager_side
+from tapeline.compare import Comparison, compare_dumps, comparison_text
+from tapeline.divergence import INSIDE, DeviceSide, Side, check_alike, compare_runs, eager_side
 from tapeline.drawing import check_picture, write_picture
 from tapeline.exporting import open_source
 from tapeline.running import read_inputs

@@ -4,6 +4,7 @@ from tapeline.compare._agreement import PACKED, TOLERANCE, Agreement, agreement
 from tapeline.compare._comparison import ComparedTensor, Comparison, block_of, tolerance_of
 from tapeline.compare._dumps import compare_dumps
 from tapeline.compare._tensors import compare_tensors, left_out
+from tapeline.compare._text import comparison_text, error_of
 
 __all__ = [
     "PACKED",
@@ -15,6 +16,8 @@ __all__ = [
     "block_of",
     "compare_dumps",
     "compare_tensors",
+    "comparison_text",
+    "error_of",
     "left_out",
     "tolerance_of",
 ]

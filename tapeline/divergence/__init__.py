@@ -1,15 +1,36 @@
-"""Where a lowered entry point first departs from a reference: block, op, module path and Python line."""
+"""Two sides run on the same inputs, compared result by result, and inside of the first call that departs.
 
+A side is a bundle on a device, or its model in the eager context. Where results differ, the entry point is lowered once
+more with tensors from inside as further results, until the first op that departs is named: block, op, module path and
+Python line.
+"""
+
+from tapeline.divergence._example_calls import Arrays, example_inputs, expected_result, next_state
 from tapeline.divergence._locate import locate
 from tapeline.divergence._references import EagerReference, Reference, RunnerReference
 from tapeline.divergence._runners import DeviceRunner, InterpreterRunner, Runner
+from tapeline.divergence._runs import INSIDE, compare_runs
+from tapeline.divergence._sides import DeviceSide, EagerSide, LoweredSide, Side, check_alike, eager_side, model_of
 
 __all__ = [
+    "INSIDE",
+    "Arrays",
     "DeviceRunner",
+    "DeviceSide",
     "EagerReference",
+    "EagerSide",
     "InterpreterRunner",
+    "LoweredSide",
     "Reference",
     "Runner",
     "RunnerReference",
+    "Side",
+    "check_alike",
+    "compare_runs",
+    "eager_side",
+    "example_inputs",
+    "expected_result",
     "locate",
+    "model_of",
+    "next_state",
 ]

@@ -74,11 +74,11 @@ class _Search:
         first = next((i for i, each in enumerate(compared) if each.diverges), len(compared))
         yield from compared[:first]
         if first < len(compared):
-            agreeing = {id(one.value) for one, row in zip(shown, compared, strict=True) if row.state == "agrees"}
+            agreeing = {one.value for one, row in zip(shown, compared, strict=True) if row.state == "agrees"}
             yield from self._ops(shown[first].value, agreeing)
         yield from compared[first:]
 
-    def _ops(self, target: Value, agreeing: set[int]) -> Iterator[ComparedTensor]:
+    def _ops(self, target: Value, agreeing: set[Value]) -> Iterator[ComparedTensor]:
         """The ops that made a value, up to the first that diverges."""
         for batch in _batches(made_for(self._graph, target, agreeing)):
             rows = self._compared(batch, self._reference.ops(batch, self._graph, self._inputs))

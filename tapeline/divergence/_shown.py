@@ -36,22 +36,22 @@ def ops_of(graph: ComputeGraph) -> list[Shown]:
     return _numbered(_named(node, value) for node in graph.nodes if node.op is not TAG for value in node.results)
 
 
-def made_for(graph: ComputeGraph, target: Value, known: Container[int]) -> list[Shown]:
-    """Those of ``ops_of`` that the target is made of, and itself, as far back as to values whose id is known."""
-    makers = {id(value): node for node in graph.nodes for value in node.results if node.op is not TAG}
-    needed: set[int] = set()
-    done: set[int] = set()
+def made_for(graph: ComputeGraph, target: Value, known: Container[Value]) -> list[Shown]:
+    """Returns those of ``ops_of`` that the target is made of, itself included, back to the known values."""
+    makers = {value: node for node in graph.nodes for value in node.results if node.op is not TAG}
+    needed: set[Value] = set()
+    done: set[Node] = set()
     waiting = [target]
     while waiting:
         value = waiting.pop()
-        maker = makers.get(id(value))
-        if maker is None or (value is not target and id(value) in known):
+        maker = makers.get(value)
+        if maker is None or (value is not target and value in known):
             continue
-        needed.add(id(value))
-        if id(maker) not in done:
-            done.add(id(maker))
+        needed.add(value)
+        if maker not in done:
+            done.add(maker)
             waiting.extend(maker.inputs)
-    return [each for each in ops_of(graph) if id(each.value) in needed]
+    return [shown for shown in ops_of(graph) if shown.value in needed]
 
 
 def _named(node: Node, value: Value) -> tuple[TagInfo, Value]:

@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lang_core import InputError
-from tapeline.compare import ComparedTensor, Comparison
-from tapeline.comparing import error_of
+from tapeline.compare import ComparedTensor, Comparison, error_of
 
 _FORMATS: Final = (".png", ".svg", ".pdf")
 _MOST_STEPS: Final = 8

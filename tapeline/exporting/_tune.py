@@ -13,7 +13,7 @@ from compile_hlo import LoweredModule
 from lang_core import EntryPoint, InputError, TapelineError
 from run_iree import Session, available, compile_module, target_named
 from tapeline.cli import say
-from tapeline.comparing import Arrays, example_inputs, next_state
+from tapeline.divergence import Arrays, example_inputs, next_state
 from tapeline.exporting._verify import devices_of
 
 # A text is read once, and written token by token: an entry point that takes one token counts so often.

@@ -13,8 +13,17 @@ from run_iree import DEVICES, available, target_of_device
 from tapeline.bundle import ARTIFACT, Bundle
 from tapeline.cli import say
 from tapeline.compare import TOLERANCE, agreement
-from tapeline.comparing import Arrays, DeviceSide, example_inputs, next_state, wanted
-from tapeline.divergence import EagerReference, InterpreterRunner, Runner, locate
+from tapeline.divergence import (
+    Arrays,
+    DeviceSide,
+    EagerReference,
+    InterpreterRunner,
+    Runner,
+    example_inputs,
+    expected_result,
+    locate,
+    next_state,
+)
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
@@ -205,7 +214,7 @@ def compared(
     rows = []
     truth: Arrays | None = None
     for name in expected:
-        reference = wanted(name, found, expected)
+        reference = expected_result(name, found, expected)
         tolerance = TOLERANCE[dtype] if as_dtype(reference.dtype).is_floating else 0.0
         figures = agreement(found[name], reference)
         row = {"device": device, "entry_point": entry_point, "result": name, **figures.as_json()}

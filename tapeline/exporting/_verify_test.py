@@ -1,10 +1,7 @@
-import doctest
-
 import numpy as np
 import pytest
 
 from lang_core import VerificationError
-from tapeline.comparing import _choices
 from tapeline.exporting._verify import compared
 
 _RNG = np.random.default_rng(4)
@@ -69,7 +66,3 @@ def test_an_id_that_the_devices_own_logits_do_not_say_is_refused(next_id: int) -
         VerificationError, match=r"entry point 'decode', result 'next_ids' disagrees.*0e\+00 is allowed"
     ):
         compared("local-task", "decode", _found(next_id), _REFERENCE, "bf16")
-
-
-def test_doctests() -> None:
-    assert doctest.testmod(_choices).failed == 0

@@ -13,7 +13,7 @@ from lang_core import InputError
 from run_iree import available, target_of_device
 from tapeline import cli
 from tapeline.bundle import Bundle
-from tapeline.comparing import model_of
+from tapeline.divergence import model_of
 from tapeline.inspecting import facts
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint

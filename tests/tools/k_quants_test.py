@@ -15,7 +15,7 @@ from run_iree._device_testing import sharing
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE, Bundle, PhaseMeter
 from tapeline.compare import PACKED, TOLERANCE
-from tapeline.comparing import DeviceSide, compare_runs, eager_side, model_of
+from tapeline.divergence import DeviceSide, compare_runs, eager_side, model_of
 from tapeline.exporting import ExportOptions, dry_run
 from tapeline.inspecting import facts, parameters, parameters_text
 from tests.goldens.cases import CASES, GoldenCase

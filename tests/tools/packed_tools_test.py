@@ -16,8 +16,8 @@ from run_iree.dump import read_dump
 from tapeline import cli
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.compare import PACKED, TOLERANCE
-from tapeline.comparing import DeviceSide, check_alike, compare_runs, eager_side
 from tapeline.demo import write_demo_checkpoint
+from tapeline.divergence import DeviceSide, check_alike, compare_runs, eager_side
 from tapeline.inspecting import facts, facts_text, parameters, parameters_text
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.packed_models import nmse

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tapeline.cli import table
-from tapeline.compare import ComparedTensor, Comparison
+from tapeline.compare._comparison import ComparedTensor, Comparison
 
 _MOST_LISTED: Final = 20
 

@@ -12,8 +12,9 @@ from run_iree import Session
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE, Bundle
 from tapeline.compare import PACKED
-from tapeline.comparing._inputs import Arrays
-from tapeline.divergence import DeviceRunner, EagerReference, Reference, RunnerReference
+from tapeline.divergence._example_calls import Arrays
+from tapeline.divergence._references import EagerReference, Reference, RunnerReference
+from tapeline.divergence._runners import DeviceRunner, Runner
 from transformer_core import STORED, keep_packed
 from transformer_core.models import Model, entry_points, load_model, weights_of
 
@@ -41,8 +42,20 @@ class Side(Protocol):
         ...
 
 
+class LoweredSide(Side, Protocol):
+    """Side whose entry points were lowered, so that they can be lowered again with inner tensors as results."""
+
+    def point(self, entry_point: str) -> EntryPoint:
+        """Returns the entry point of the model."""
+        ...
+
+    def runner(self, weights: WeightSource | None = None) -> Runner:
+        """Returns a runner of other graphs of the model; ``weights`` are for a side that has none of its own."""
+        ...
+
+
 class DeviceSide:
-    """A bundle in a session."""
+    """Bundle in a session on a device."""
 
     def __init__(self, bundle: Bundle, session: Session) -> None:
         self.name: Final = f"{bundle.path} on {session.device}"

@@ -1,4 +1,4 @@
-"""Inputs that exercise an entry point."""
+"""Example calls of entry points: inputs that exercise them, and the results to expect."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,6 +6,9 @@ from typing import Final
 import numpy as np
 
 from lang_core import TensorSpec
+from transformer_core.generation import NEXT_IDS, likeliest_ids
+
+_LOGITS: Final = "logits"
 
 Arrays = dict[str, np.ndarray]
 
@@ -57,3 +60,16 @@ def next_state(inputs: Mapping[str, np.ndarray], results: Mapping[str, np.ndarra
 
 def _cached(spec: TensorSpec, known: np.ndarray | None) -> np.ndarray:
     return np.zeros(spec.shape, spec.dtype.numpy) if known is None else known
+
+
+def expected_result(name: str, found: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What a result should be: what the reference says, but for the likeliest tokens.
+
+    Which of two nearly equal logits is the larger is rounding's choice. So logits are compared, and the tokens should
+    be those that the same side's own logits say, exactly.
+
+    >>> found = {"logits": np.array([[1.0, 1.01]], np.float32), "next_ids": np.array([1], np.int32)}
+    >>> expected_result("next_ids", found, {"next_ids": np.array([0], np.int32)}).tolist()
+    [1]
+    """
+    return likeliest_ids(found[_LOGITS]) if name == NEXT_IDS and _LOGITS in found else reference[name]

@@ -11,10 +11,9 @@ from lang_core import InputError, TensorSpec, WeightSource
 from run_iree.dump import TensorLabel
 from tapeline.cli import say
 from tapeline.compare import ComparedTensor, Comparison, compare_tensors, tolerance_of
-from tapeline.comparing._choices import wanted
-from tapeline.comparing._inputs import Arrays, example_inputs, next_state
-from tapeline.comparing._sides import DeviceSide, EagerSide, Side
-from tapeline.divergence import locate
+from tapeline.divergence._example_calls import Arrays, example_inputs, expected_result, next_state
+from tapeline.divergence._locate import locate
+from tapeline.divergence._sides import EagerSide, LoweredSide, Side
 
 INSIDE: Final = ("auto", "always", "never")
 
@@ -29,7 +28,7 @@ class Call:
 
 
 def compare_runs(
-    found: DeviceSide,
+    found: LoweredSide,
     reference: Side,
     entry_points: Sequence[Signature],
     vocabulary: int,
@@ -82,12 +81,12 @@ def _calls(
         for name in expected:
             direction = "INOUT" if name in taken_over else "OUT"
             label = TensorLabel(step=step, entry_point=call.entry_point, name=name, direction=direction, when="after")
-            rows.append(compare_tensors(label, results[name], wanted(name, results, expected), tolerance))
+            rows.append(compare_tensors(label, results[name], expected_result(name, results, expected), tolerance))
         yield call, rows
         state = {**state, **next_state(call.inputs, expected)}
 
 
-def _inside(found: DeviceSide, reference: Side, call: Call, tolerance: float) -> Sequence[ComparedTensor]:
+def _inside(found: LoweredSide, reference: Side, call: Call, tolerance: float) -> Sequence[ComparedTensor]:
     say(f"comparing the inside of {call.entry_point} ...")
     weights: WeightSource | None = reference.weights if isinstance(reference, EagerSide) else None
     try:
