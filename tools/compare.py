@@ -116,7 +116,7 @@ def _calls(bundle: Bundle) -> tuple[list[Signature], dict[str, np.ndarray]]:
         return bundle.config.entry_points, {}
     call = bundle.entry_point(_ENTRY_POINT.value)
     values = read_inputs(call, _INPUT.value) if _INPUT.value else []
-    return [call], {each.name: np.asarray(value) for each, value in zip(call.args, values, strict=False)}
+    return [call], {each.name: np.asarray(value) for each, value in zip(call.arguments, values, strict=False)}
 
 
 if __name__ == "__main__":

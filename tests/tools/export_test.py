@@ -314,7 +314,7 @@ def test_other_dtypes_are_verified_within_their_tolerance(dtype: str, tmp_path: 
     assert all(row["cosine"] > 0.999 for row in report["verification"])
     forward = Bundle(bundle).entry_point("forward")
     assert [argument.name for argument in forward.arguments] == ["token_ids"]
-    assert forward.results[0].shape == [1, 7, case.config["vocab_size"]]
+    assert forward.results[0].spec.shape == (1, 7, case.config["vocab_size"])
 
 
 def test_the_interpreter_agrees(tmp_path: Path) -> None:
