@@ -1,17 +1,30 @@
-"""What the command-line tools share."""
+"""Text, progress, paths and exit codes that programs share."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tapeline.cli._main import output_file, run, user_path
+from tapeline.cli._main import EXIT_INPUT, guarded, output_file, run, user_path
 from tapeline.cli._say import say
 from tapeline.cli._size import parse_size, size_text
 from tapeline.cli._table import table
+from tapeline.cli._version import VERSION
 
 if TYPE_CHECKING:
     from tapeline.cli._progress import ByteProgress
 
-__all__ = ["ByteProgress", "output_file", "parse_size", "run", "say", "size_text", "table", "user_path"]
+__all__ = [
+    "EXIT_INPUT",
+    "VERSION",
+    "ByteProgress",
+    "guarded",
+    "output_file",
+    "parse_size",
+    "run",
+    "say",
+    "size_text",
+    "table",
+    "user_path",
+]
 
 
 def __getattr__(name: str) -> Any:

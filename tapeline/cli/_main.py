@@ -1,4 +1,4 @@
-"""How every tool starts and ends: flags, errors a person can read, exit codes."""
+"""Start and end of every program: flags, errors for a person, exit codes."""
 
 import os
 import sys
@@ -14,11 +14,12 @@ from lang_core import InputError, TapelineError, VerificationError
 EXIT_INPUT: Final = 2
 EXIT_VERIFICATION: Final = 3
 EXIT_OTHER: Final = 1
+EXIT_INTERRUPTED: Final = 130
 
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Parses the flags, runs ``main`` and exits: 0 done, 2 the input is wrong, 3 verification failed, 1 else."""
-    app.run(lambda _: sys.exit(_guarded(main)), flags_parser=_parse)
+    app.run(lambda _: sys.exit(guarded(main)), flags_parser=_parse)
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
@@ -35,47 +36,53 @@ def _parse(argv: Sequence[str]) -> list[str]:
     return rest
 
 
-def _guarded(main: Callable[[], None]) -> int:
+def guarded(main: Callable[[], None], message: Callable[[BaseException], str] = str) -> int:
+    """Runs ``main``, prints its error as one line on stderr and returns the exit code.
+
+    Args:
+        main: the program.
+        message: text of an error; a command writes options as flags.
+    """
+
+    def failed(error: BaseException, code: int) -> int:
+        print(f"error: {message(error)}", file=sys.stderr)
+        return code
+
     try:
         main()
         sys.stdout.flush()
     except InputError as error:
-        return _failed(error, EXIT_INPUT)
+        return failed(error, EXIT_INPUT)
     except VerificationError as error:
-        return _failed(error, EXIT_VERIFICATION)
+        return failed(error, EXIT_VERIFICATION)
     except TapelineError as error:
-        return _failed(error, EXIT_OTHER)
+        return failed(error, EXIT_OTHER)
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
-        return 130
+        return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone; it has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OTHER
     except Exception as error:  # noqa: BLE001 - the last word before the exit code
         traceback.print_exc()
-        return _failed(error, EXIT_OTHER)
+        return failed(error, EXIT_OTHER)
     return 0
 
 
-def _failed(error: BaseException, code: int) -> int:
-    print(f"error: {error}", file=sys.stderr)
-    return code
-
-
 def user_path(path: str) -> Path:
-    """A path as the user means it: relative to where ``bazel run`` was called."""
+    """Returns a path as the user means it: relative to where ``bazel run`` was called."""
     return Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), path)
 
 
-def output_file(flag: str, path: str | None) -> Path | None:
-    """The file that a flag names to be written; checked before the work whose result it takes.
+def output_file(option: str, path: str | None) -> Path | None:
+    """Returns the file that an option names to be written, checked before the work whose result it takes.
 
     Raises:
-        InputError: it cannot be written.
+        InputError: the file cannot be written.
     """
     if path is None:
         return None
     file = user_path(path)
     if file.is_dir() or not file.parent.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise InputError(f"--{flag}={path}: no file can be written there: choose another in a directory that exists")
+        raise InputError(f"{option}={path}: no file can be written there: choose another in a directory that exists")
     return file

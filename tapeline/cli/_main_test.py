@@ -8,7 +8,6 @@ from absl import flags
 
 from lang_core import CheckpointError, CompileError, ConfigError, DeviceError, InputError, VerificationError
 from tapeline import cli
-from tapeline.cli import _main
 
 _PROGRAM = """
 import os, signal, sys
@@ -57,7 +56,7 @@ def test_exit_codes(error: Exception, code: int, capsys: pytest.CaptureFixture[s
     def main() -> None:
         raise error
 
-    assert _main._guarded(main) == code
+    assert cli.guarded(main) == code
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines()[-1] == "error: wrong"
@@ -66,7 +65,7 @@ def test_exit_codes(error: Exception, code: int, capsys: pytest.CaptureFixture[s
 
 
 def test_success(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _main._guarded(lambda: print("done")) == 0
+    assert cli.guarded(lambda: print("done")) == 0
     assert capsys.readouterr().out == "done\n"
 
 
@@ -131,7 +130,7 @@ def test_output_files_are_checked_before_the_work(tmp_path: Path, monkeypatch: p
     assert cli.output_file("stats", None) is None
     assert cli.output_file("stats", str(tmp_path / "s.json")) == tmp_path / "s.json"
     for path in (tmp_path, tmp_path / "nowhere" / "s.json"):
-        with pytest.raises(InputError, match=r"--stats=.*: no file can be written there: choose another"):
+        with pytest.raises(InputError, match=r"stats=.*: no file can be written there: choose another"):
             cli.output_file("stats", str(path))
     (tmp_path / "old.json").write_text("")
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path / "old.json")

@@ -10,17 +10,17 @@ _UNITS.update({f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)})
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
 
 
-def parse_size(flag: str, text: str) -> int:
-    """The bytes of a text such as ``1GiB``, ``512 MB`` or ``1000000``.
+def parse_size(option: str, text: str) -> int:
+    """Returns the bytes of a text such as ``1GiB``, ``512 MB`` or ``1000000``.
 
     Raises:
-        InputError: it is no size above 0.
+        InputError: the text is no size above 0.
     """
     match = _SIZE.match(text.strip())
     unit = next((unit for unit in _UNITS if match and unit.lower() == match[2].lower()), None)
     size = int(float(match[1]) * _UNITS[unit]) if match and unit is not None else 0
     if size < 1:
-        raise InputError(f"--{flag}={text}: a size is wanted, such as 512MiB, 1GiB or 2.5GB")
+        raise InputError(f"{option}={text}: expected a size such as 512MiB, 1GiB or 2.5GB")
     return size
 
 

@@ -1,14 +1,13 @@
-"""What makes bundles."""
+"""Versions of what made a bundle."""
 
 import importlib.metadata
 import platform
-from typing import Final
 
-VERSION: Final = "0.1.0"
+from tapeline.cli import VERSION
 
 
 def producer() -> dict[str, str]:
-    """The versions of what made a bundle."""
+    """Returns the versions of what made a bundle."""
     packages = ("numpy", "ml_dtypes", "iree-base-compiler", "iree-base-runtime", "jaxlib")
-    found = {name: importlib.metadata.version(name) for name in packages}
-    return {"tapeline": VERSION, "python": platform.python_version(), **found}
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    return {"tapeline": VERSION, "python": platform.python_version(), **versions}

@@ -7,7 +7,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from tapeline.exporting._producer import VERSION, producer
+from tapeline.cli import VERSION
+from tapeline.exporting._producer import producer
 
 _WHEELS = Path(__file__).parents[2] / "build_defs" / "version.bzl"
 

@@ -13,7 +13,7 @@ import pytest
 from tapeline.bundle import Bundle
 from tapeline.embedding import SentenceEmbedder
 from tapeline.text import Tokenizer
-from tests.tools._bundles import export
+from tests.product._bundles import export
 
 _MODEL = os.environ.get("TAPELINE_MINILM", "")
 _DEVICE = "local-task"

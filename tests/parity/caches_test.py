@@ -174,7 +174,7 @@ def test_the_interpreter_agrees(tmp_path: Path) -> None:
 
 
 def test_a_device_agrees_and_keeps_the_caches_where_they_are(tmp_path: Path) -> None:
-    """Of one form: tests/tools runs the others."""
+    """Of one form: tests/product runs the others."""
     points = points_of("per_row", "ring")
     (tmp_path / "m.mlir").write_text(text_of(points, inline(), streaming=True))
     compile_module(tmp_path / "m.mlir", tmp_path / "m.vmfb", target="llvm-cpu")

@@ -1,0 +1,96 @@
+"""Says what is in a bundle, or in a model.
+
+inspect --bundle DIR                                  everything, and whether the files are what was exported
+inspect --bundle DIR --parameters 'model.layers.0.*'  the parameters whose path matches
+inspect --bundle DIR --graph svg --output graph.svg   the module's graph with repeated blocks collapsed
+inspect --model FILE.gguf                             configuration, tokenizer and tensors before an export
+"""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from absl import flags
+
+from lang_core import InputError
+from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.exporting import open_source
+from tapeline.inspecting import (
+    GRAPH_FORMATS,
+    check_whole,
+    facts,
+    facts_text,
+    graph_text,
+    model_facts,
+    model_text,
+    parameters,
+    parameters_text,
+    stored_tensors,
+)
+
+FLAGS: Final = flags.FlagValues()
+
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", flag_values=FLAGS)
+_MODEL: Final = flags.DEFINE_string(
+    "model", None, "In place of a bundle: a Hugging Face directory, a .gguf file, or demo.", flag_values=FLAGS
+)
+_FORMAT: Final = flags.DEFINE_enum(
+    "format", "text", ["text", "json"], "For a person, or for a program.", flag_values=FLAGS
+)
+_PARAMETERS: Final = flags.DEFINE_string(
+    "parameters", None, "List the parameters whose path matches this glob.", flag_values=FLAGS
+)
+_GRAPH: Final = flags.DEFINE_enum(
+    "graph", None, list(GRAPH_FORMATS), "Give the graph instead, in this form.", flag_values=FLAGS
+)
+_HASHES: Final = flags.DEFINE_bool(
+    "hashes", True, "Read all files to compare their sha256 with what was exported.", flag_values=FLAGS
+)
+_OUTPUT: Final = flags.DEFINE_string("output", None, "The file to write to; stdout by default.", flag_values=FLAGS)
+
+
+def main() -> None:
+    """Prints facts, parameters or the graph."""
+    if _GRAPH.value is not None and _PARAMETERS.value is not None:
+        raise InputError("--graph and --parameters each ask for one thing: give one of them")
+    if (_BUNDLE.value is None) == (_MODEL.value is None):
+        raise InputError("give either --bundle or --model")
+    output = cli.output_file("output", _OUTPUT.value)
+    if _BUNDLE.value is None:
+        _put(_model(_MODEL.value or ""), output)
+        return
+    bundle = Bundle(cli.user_path(_BUNDLE.value))
+    found = None
+    if _GRAPH.value is not None:
+        text = graph_text(bundle.path, bundle.config.entry_points, _GRAPH.value)
+    elif _PARAMETERS.value is not None:
+        listed = parameters(bundle, _PARAMETERS.value)
+        text = parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
+    else:
+        found = facts(bundle, hashes=_HASHES.value)
+        text = facts_text(found) if _FORMAT.value == "text" else json.dumps(found, indent=2) + "\n"
+    _put(text, output)
+    if found is not None:
+        check_whole(bundle.path, found["files"])
+
+
+def _model(name: str) -> str:
+    """What is said of a model."""
+    if _GRAPH.value is not None:
+        raise InputError("--graph is of a bundle: give --bundle, or export with --graph")
+    with open_source(name, cli.user_path(name), True) as source:
+        weights = source.weights
+        assert weights is not None
+        if _PARAMETERS.value is not None:
+            listed = stored_tensors(name, weights, _PARAMETERS.value)
+            return parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
+        found = model_facts(name, source.directory, weights, source.facts)
+        return model_text(found) if _FORMAT.value == "text" else json.dumps(found, indent=2) + "\n"
+
+
+def _put(text: str, output: Path | None) -> None:
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text)

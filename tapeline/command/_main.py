@@ -1,0 +1,34 @@
+"""The ``tapeline`` command: ``tapeline COMMAND FLAGS``."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from lang_core import near_names
+from tapeline.cli import EXIT_INPUT, VERSION, table
+from tapeline.command._program import COMMANDS, run_command
+
+_USAGE: Final = "usage: tapeline COMMAND [--flag=value ...]"
+_HELP: Final = ("--help", "-h", "-help", "help")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs ``tapeline`` with these arguments, those of the process where None, and returns the exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if not given or given[0] in _HELP:
+        print(_overview(), file=sys.stdout if given else sys.stderr)
+        return 0 if given else EXIT_INPUT
+    if given[0] == "--version":
+        print(f"tapeline {VERSION}")
+        return 0
+    if given[0] not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        near = near_names(given[0], COMMANDS)
+        print(f"error: unknown command {given[0]!r}: the commands are {known}{near}", file=sys.stderr)
+        return EXIT_INPUT
+    return run_command(given[0], given[1:])
+
+
+def _overview() -> str:
+    rows = table(list(COMMANDS.items()))
+    return "\n".join([_USAGE, "", "commands:", *rows, "", "tapeline COMMAND --help lists the flags of a command."])

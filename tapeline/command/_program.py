@@ -1,0 +1,143 @@
+"""Runs one command: parses its flags, prints errors for a person, returns an exit code."""
+
+import functools
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from absl import flags
+
+from lang_core import OpError
+from tapeline.cli import EXIT_INPUT, guarded
+
+COMMANDS: Final = {
+    "export": "writes a verified bundle of a checkpoint",
+    "generate": "generates text with a bundle",
+    "chat": "answers turns of a conversation: generate --chat",
+    "run": "runs one entry point of a bundle on arrays",
+    "embed": "embeds sentences and compares them",
+    "inspect": "shows what is in a bundle or a model",
+    "compare": "names where two computations first diverge",
+    "tune": "shows and tunes configurations of kernels",
+    "make-checkpoint": "writes a checkpoint with random weights",
+}
+"""The commands with a line of help each."""
+
+# Commands that are another one with flags given.
+_ALIASES: Final = {"chat": ("generate", ("--chat",))}
+
+# Every option of an export has its flag here, and messages of other commands name them too ("export with ...").
+_OPTIONS_OF: Final = "export"
+
+
+_HELP: Final = frozenset({"--help", "-help", "--helpshort", "--helpfull"})
+
+
+class Command(Protocol):
+    """Module of one command.
+
+    Attributes:
+        FLAGS: its flags.
+        POSITIONAL: name of the flag whose value may stand first without ``--name=``, and the values.
+    """
+
+    FLAGS: flags.FlagValues
+    POSITIONAL: tuple[str, Sequence[str]]
+    __doc__: str | None
+    __name__: str
+
+    def main(self) -> None:
+        """Runs the command with the flags that were parsed."""
+        ...
+
+
+def load_command(name: str) -> Any:
+    """Returns the module of a command, which is imported when it is first asked for."""
+    return importlib.import_module(f"tapeline.command._{name.replace('-', '_')}")
+
+
+def run_command(name: str, arguments: Sequence[str]) -> int:
+    """Runs a command and returns the exit code.
+
+    Args:
+        name: a key of ``COMMANDS``.
+        arguments: flags, without the command's name.
+
+    Returns:
+        0 done, 2 wrong input, 3 verification failed, 130 interrupted, 1 anything else.
+    """
+    target, given = _ALIASES.get(name, (name, ()))
+    command = load_command(target)
+    if _asks_for_help(arguments):
+        print(_help(command))
+        return 0
+    code = _parse(command, [*given, *arguments])
+    if code is not None:
+        return code
+    return guarded(command.main, functools.partial(_message, command))
+
+
+def _parse(command: Command, arguments: Sequence[str]) -> int | None:
+    """Parses flags; returns an exit code where they are wrong."""
+    values = command.FLAGS
+    for flag in values:
+        values[flag].unparse()
+    try:
+        rest = values(["tapeline", *_named(command, arguments)])
+    except flags.Error as error:
+        print(f"error: {error}\nPass --help for the flags.", file=sys.stderr)
+        return EXIT_INPUT
+    if rest[1:]:
+        print(f"error: unexpected arguments {' '.join(rest[1:])}: every option is a --flag", file=sys.stderr)
+        return EXIT_INPUT
+    return None
+
+
+def _asks_for_help(arguments: Sequence[str]) -> bool:
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:1] == ["-h"] or not _HELP.isdisjoint(arguments[:end])
+
+
+def _named(command: Command, arguments: Sequence[str]) -> list[str]:
+    """Gives a first argument without a flag's name that name."""
+    name, values = getattr(command, "POSITIONAL", ("", ()))
+    if arguments and arguments[0] in values:
+        return [f"--{name}={arguments[0]}", *arguments[1:]]
+    return list(arguments)
+
+
+def _help(command: Command) -> str:
+    _, _, text = command.FLAGS.module_help(command.__name__).partition(":\n")
+    return f"{(command.__doc__ or '').strip()}\n\nFlags:\n{text}"
+
+
+def _message(command: Command, error: BaseException) -> str:
+    """Returns an error's text with options written as flags."""
+    if isinstance(error, OpError):  # attributes of an op are no options
+        return str(error)
+    return as_flags(str(error), {*command.FLAGS, *load_command(_OPTIONS_OF).FLAGS})
+
+
+def as_flags(text: str, names: Iterable[str]) -> str:
+    """Writes the options that a message names as flags.
+
+    Messages of the library name options as Python does: ``name=value``, or the name alone in backticks.
+
+    Args:
+        text: the message.
+        names: options that are flags.
+
+    >>> as_flags("max_sequence=0: give a number above 0, or a smaller `batch`", ["max_sequence", "batch"])
+    '--max_sequence=0: give a number above 0, or a smaller --batch'
+    """
+    known = "|".join(sorted(map(re.escape, names)))
+    text = re.sub(rf"`({known})(=[^`]*)?`", lambda match: f"--{match[1]}{match[2] or ''}", text)
+    return re.sub(rf"(?<![\w.\-/=`'\"])({known})=", r"--\1=", text)
+
+
+def flag_translator(name: str) -> Callable[[str], str]:
+    """Returns what writes options in messages as flags of a command."""
+    values = load_command(name).FLAGS
+    return lambda text: as_flags(text, values)

@@ -1,0 +1,165 @@
+"""Configurations of kernels: what is remembered, why, and tuning of what a run recorded.
+
+tune list                                    what is remembered
+tune explain --op=NAME [--call=KEY]          why a call has its configuration: candidates and their times
+tune explain --bundle=DIR [--op=NAME]        the calls of a bundle, and where each has its configuration from
+tune recorded                                tune the calls that a run with TAPELINE_OPS_RECORD=1 recorded
+tune pin --op=NAME --call=KEY [--cfg=JSON]   keep a configuration, whatever a tuning finds
+tune clear [--op=NAME] [--call=KEY]          forget
+tune export --file=FILE, tune import --file=FILE   carry to another machine
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from absl import flags
+
+from autotune import CacheEntry, PersistentCache, record_file
+from lang_core import InputError
+from tapeline import cli
+from tapeline.bundle import Bundle
+from tapeline.drawing import Candidate, check_picture, write_candidate_bars
+from tapeline.tuning import (
+    TunedCall,
+    as_json,
+    bundle_calls,
+    bundle_text,
+    cfg_text,
+    clear_entries,
+    entries_text,
+    explanation,
+    find_entry,
+    load_kernels,
+    pin_entry,
+    tune_recorded,
+    tuned_text,
+)
+
+ACTIONS: Final = ("list", "explain", "recorded", "pin", "clear", "export", "import")
+
+FLAGS: Final = flags.FlagValues()
+POSITIONAL: Final = ("action", ACTIONS)
+
+_ACTION: Final = flags.DEFINE_enum(
+    "action", "list", ACTIONS, "What to do; it may stand first, without --action=.", flag_values=FLAGS
+)
+_CACHE: Final = flags.DEFINE_string(
+    "cache", None, "The file of configurations; the user's own by default.", flag_values=FLAGS
+)
+_OP: Final = flags.DEFINE_string("op", None, "Only this op, with its version or without.", flag_values=FLAGS)
+_CALL: Final = flags.DEFINE_string("call", None, "Only this call: the beginning of its key.", flag_values=FLAGS)
+_CFG: Final = flags.DEFINE_string(
+    "cfg", None, "For pin: the fields as JSON; what is there by default.", flag_values=FLAGS
+)
+_BUNDLE: Final = flags.DEFINE_string(
+    "bundle", None, "For explain: a bundle exported with --kernels=tuned.", flag_values=FLAGS
+)
+_FILE: Final = flags.DEFINE_string("file", None, "For export and import: the file that is carried.", flag_values=FLAGS)
+_RECORD: Final = flags.DEFINE_string(
+    "record", None, "For recorded: the file of calls; the user's own by default.", flag_values=FLAGS
+)
+_KERNELS: Final = flags.DEFINE_list(
+    "kernels", [], "Modules with kernels beside those of transformer_core.", flag_values=FLAGS
+)
+_COMPILER: Final = flags.DEFINE_enum(
+    "compiler",
+    None,
+    ["iree", "jax"],
+    "For recorded: time candidates compiled; by default as the calls ran.",
+    flag_values=FLAGS,
+)
+_ROUNDS: Final = flags.DEFINE_integer(
+    "rounds", 3, "For recorded: samples of each candidate.", lower_bound=1, flag_values=FLAGS
+)
+_PICTURE: Final = flags.DEFINE_string(
+    "picture", None, "For recorded and explain: bars of candidates (.png, .svg).", flag_values=FLAGS
+)
+_FORMAT: Final = flags.DEFINE_enum(
+    "format", "text", ["text", "json"], "For a person, or for a program.", flag_values=FLAGS
+)
+
+
+def main() -> None:
+    """Does what was asked."""
+    load_kernels(_KERNELS.value)
+    cache: PersistentCache[Any] = PersistentCache(path=cli.user_path(_CACHE.value) if _CACHE.value else None)
+    picture = cli.output_file("picture", _PICTURE.value)
+    if picture is not None:
+        check_picture(picture)
+    actions = {"list": _list, "explain": _explain, "recorded": _recorded, "pin": _pin, "clear": _clear}
+    if _ACTION.value in actions:
+        actions[_ACTION.value](cache, picture)
+    else:
+        _carry(cache)
+
+
+def _list(cache: PersistentCache[Any], picture: Path | None) -> None:
+    del picture
+    entries = [e for e in cache.entries() if _OP.value is None or _OP.value in (e.key.op, e.key.op.rpartition("@v")[0])]
+    _print(entries, entries_text(entries))
+
+
+def _explain(cache: PersistentCache[Any], picture: Path | None) -> None:
+    if _BUNDLE.value is not None:
+        bundle = Bundle(cli.user_path(_BUNDLE.value))
+        calls = bundle_calls(bundle, cache, _OP.value)
+        print(json.dumps(calls, indent=2) if _FORMAT.value == "json" else bundle_text(bundle, calls, cache), end="")
+        return
+    entry = find_entry(cache, _OP.value, _CALL.value)
+    _print([entry], explanation(entry))
+    if picture is not None:
+        write_candidate_bars([_bars(f"{entry.key.op} {entry.key.call}", entry)], picture)
+
+
+def _recorded(cache: PersistentCache[Any], picture: Path | None) -> None:
+    record = cli.user_path(_RECORD.value) if _RECORD.value else record_file()
+    tuned, skipped = tune_recorded(cache, record, _COMPILER.value, _ROUNDS.value, _OP.value)
+    _print([call.entry for call in tuned], tuned_text(tuned, skipped))
+    if picture is not None and tuned:
+        write_candidate_bars([_bars(call.title, call.entry) for call in _shown(tuned)], picture)
+
+
+def _shown(tuned: list[TunedCall]) -> list[TunedCall]:
+    most = 16
+    if len(tuned) > most:
+        cli.say(f"the picture shows the first {most} of {len(tuned)} calls")
+    return tuned[:most]
+
+
+def _bars(title: str, entry: CacheEntry[Any]) -> tuple[str, list[Candidate]]:
+    chosen = cfg_text(entry.cfg)
+    return title, [
+        Candidate(
+            cfg_text(m.cfg),
+            m.seconds if m.status == "ok" else None,
+            cfg_text(m.cfg) == chosen,
+            f"{m.status}: {m.detail[:80]}",
+        )
+        for m in entry.measurements
+    ]
+
+
+def _pin(cache: PersistentCache[Any], picture: Path | None) -> None:
+    del picture
+    entry = pin_entry(cache, find_entry(cache, _OP.value, _CALL.value), _CFG.value)
+    _print([entry], f"pinned {entry.key.op} {entry.key.call}: {cfg_text(entry.cfg)}\n")
+
+
+def _clear(cache: PersistentCache[Any], picture: Path | None) -> None:
+    del picture
+    print(f"forgot {clear_entries(cache, _OP.value, _CALL.value)} entries of {cache.path}")
+
+
+def _carry(cache: PersistentCache[Any]) -> None:
+    if _FILE.value is None:
+        raise InputError(f"{_ACTION.value}: name the file that is carried with --file")
+    path = cli.user_path(_FILE.value)
+    if _ACTION.value == "export":
+        print(f"wrote {cache.export(path)} entries to {path}")
+    else:
+        print(f"took over {cache.import_from(path)} entries from {path}")
+
+
+def _print(entries: list[CacheEntry[Any]], text: str) -> None:
+    print(json.dumps([as_json(entry) for entry in entries], indent=2) if _FORMAT.value == "json" else text, end="")

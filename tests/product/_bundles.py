@@ -1,0 +1,83 @@
+"""What the end-to-end tests share: checkpoints of golden cases, exports of them, generation with a bundle."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tapeline.bundle import Bundle, PhaseMeter
+from tapeline.command import main
+from tapeline.exporting import ExportOptions, run_export
+from tapeline.running import BundleModel
+from tests.goldens.cases import GoldenCase
+from tests.goldens.weights import write_checkpoint
+from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program ended.
+
+    Attributes:
+        code: its exit code.
+        out: what it wrote to stdout.
+        err: what it wrote to stderr.
+    """
+
+    code: int
+    out: str
+    err: str
+
+
+def invoke(command: str, capsys: pytest.CaptureFixture[str], *arguments: Any) -> Finished:
+    """Runs a command of ``tapeline`` in this process."""
+    capsys.readouterr()
+    code = main([command, *map(str, arguments)])
+    streams = capsys.readouterr()
+    return Finished(code, streams.out, streams.err)
+
+
+def refused(done: Finished, message: str) -> None:
+    """Checks that a program ended with one error that says this, and nothing else."""
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert done.err.count("error: ") == 1
+
+
+def export(model: Path | str, output: Path, **options: Any) -> Path:
+    """Exports a model, without verification where nothing else is said; returns the bundle."""
+    chosen = ExportOptions(**{"model": str(model), "output": output, "verify": "none", **options})
+    run_export(chosen, Path(model), PhaseMeter())
+    return output
+
+
+def export_case(case: GoldenCase, directory: Path, *, shards: int = 1, **options: Any) -> Path:
+    """Writes a golden case's checkpoint below a directory and exports it; returns the bundle."""
+    model = directory / "model"
+    model.mkdir(parents=True)
+    write_checkpoint(model, case, shards=shards)
+    return export(model, directory / "bundle", **options)
+
+
+def greedy(bundle: Path, device: str, prompt: Sequence[int], steps: int) -> tuple[list[int], np.ndarray]:
+    """The likeliest tokens, and the logits f32 [steps, V] that each was chosen from."""
+    opened = Bundle(bundle)
+    with opened.session(device) as session:
+        model = BundleModel(opened, session)
+        sampler = Sampler(SamplingConfig(), model.vocabulary)
+        steps_made = generate(model, prompt, sampler, StopRule(frozenset(), steps))
+        made = [(step.token_id, step.logits) for step in steps_made]  # the logits are the session's until they are read
+    return [token_id for token_id, _ in made], np.stack([logits for _, logits in made])
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory, hidden ones too."""
+    return {
+        os.path.relpath(os.path.join(folder, name), directory): Path(folder, name).read_bytes()
+        for folder, _, names in os.walk(directory)
+        for name in names
+    }

@@ -1,0 +1,107 @@
+"""tools:generate --chat, with the demo model and a template put beside its tokenizer."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tapeline.text import Tokenizer
+from tests.product._bundles import Finished, export, invoke
+
+Generate = Callable[..., Finished]
+_TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }} {% else %}{{ m.content }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = export("demo", tmp_path_factory.mktemp("demo") / "bundle", num_layers=1, sequence=8, max_sequence=96)
+    (made / "chat_template.jinja").write_text(_TEMPLATE)
+    return made
+
+
+@pytest.fixture
+def generating(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generate:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+
+    def run(bundle: Path, *flags: str, lines: str = "") -> Finished:
+        monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+        return invoke("generate", capsys, f"--bundle={bundle}", "--device=local-sync", *flags)
+
+    return run
+
+
+def test_one_turn_is_the_templates_text(bundle: Path, generating: Generate) -> None:
+    flags = ["--max_new_tokens=6", "--ignore_eos"]
+    chatted = generating(bundle, "--chat", "--system=It was", "--prompt=the best of", *flags)
+    ids = Tokenizer.load(bundle).encode("It was the best of", special_tokens=False)
+    plain = generating(bundle, f"--token_ids={','.join(map(str, ids))}", *flags)
+    assert (chatted.code, plain.code) == (0, 0), chatted.err
+    assert chatted.out == plain.out
+    assert len(chatted.out.strip()) > 3
+
+
+def test_a_conversation_goes_on(bundle: Path, generating: Generate) -> None:
+    """The second turn's prompt is all that was said; caches begin anew with it."""
+    flags = ["--max_new_tokens=4", "--ignore_eos"]
+    both = generating(bundle, "--chat", *flags, lines="It was\n\nthe worst\n")
+    assert both.code == 0, both.err
+    first, second = both.out.split("\n")[:2]
+    assert generating(bundle, "--chat", "--prompt=It was", *flags).out == f"{first}\n"
+    again = generating(bundle, "--chat", f"--prompt=It was{first}the worst", *flags)
+    assert again.out == f"{second}\n"
+
+
+def test_an_answer_ends_as_the_template_ends_it(bundle: Path, generating: Generate, tmp_path: Path) -> None:
+    """The end token is whatever the model says second: generation stops there only because of the template."""
+    other = tmp_path / "other"
+    shutil.copytree(bundle, other)
+    flags = ["--chat", "--prompt=It was the", "--max_new_tokens=8"]
+    tokenizer = Tokenizer.load(other)
+    free = generating(other, *flags)
+    second = tokenizer.encode(free.out.rstrip("\n"), special_tokens=False)[1]
+    state = json.loads((other / "tokenizer.json").read_text())
+    content = next(token for token, index in state["model"]["vocab"].items() if index == second)
+    state["added_tokens"].append(
+        {"id": second, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": True}
+    )  # fmt: skip
+    (other / "tokenizer.json").write_text(json.dumps(state))
+    (other / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}"
+                                               + content + "{% endif %}{% endfor %}")  # fmt: skip
+    stopped = generating(other, *flags)
+    assert stopped.code == 0, stopped.err
+    assert len(stopped.out) < len(free.out)
+    assert free.out.startswith(stopped.out.rstrip("\n"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--system=x", "--prompt=a"], "error: --system goes with --chat"),
+        (["--chat", "--token_ids=1"], "error: --chat takes text: give --prompt, or lines on stdin, instead of --token"),
+        (["--chat", "--stats=s.json"], "error: --stats, --logits and --dump are of one answer: give --prompt"),
+        (["--chat", f"--prompt={'the ' * 200}"], "positions"),
+    ],
+)
+def test_refusals(flags: list[str], message: str, bundle: Path, generating: Generate) -> None:
+    done = generating(bundle, *flags)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_bundle_without_a_template(bundle: Path, generating: Generate, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(bundle, other)
+    (other / "chat_template.jinja").write_text("{{ raise_exception('never') }}")
+    done = generating(other, "--chat", "--prompt=a")
+    assert (done.code, "the chat template refuses these messages: never" in done.err) == (2, True)
+    (other / "chat_template.jinja").unlink()
+    done = generating(other, "--chat", "--prompt=a")
+    assert (done.code, done.out) == (2, "")
+    assert "has no chat template, neither chat_template.jinja nor chat_template in tokenizer_config.json" in done.err

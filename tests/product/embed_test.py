@@ -1,0 +1,90 @@
+"""tools:embed on a tiny model of sentence-transformers with a tokenizer of its own."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers, processors
+
+from lang_core import EagerExecutionContext, MappingWeights
+from tests.goldens.cases import CASES
+from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.encoders.files import encoder_weights, write_encoder_checkpoint
+from tests.product._bundles import Finished, export, export_case, invoke
+from transformer_core.models import entry_points, load_model, weights_of
+
+Embed = Callable[..., Finished]
+_CASE = ENCODER_CASES["bert_sentence"]
+_WORDS = ("[UNK]", "[CLS]", "[SEP]", *(f"w{i}" for i in range(3, 67)))
+_TEXTS = ("w5 w9 w66", "w9", "w3 w4 w5 w6 w7 w8")
+
+
+def _write_tokenizer(directory: Path) -> None:
+    vocabulary = {word: i for i, word in enumerate(_WORDS)}
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    tokenizer.save(str(directory / "tokenizer.json"))
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For two sentences of eight tokens at a time."""
+    folder = tmp_path_factory.mktemp("embed")
+    model = folder / "model"
+    model.mkdir()
+    write_encoder_checkpoint(model, _CASE)
+    _write_tokenizer(model)
+    return export(model, folder / "bundle", batch=2, sequence=8)
+
+
+@pytest.fixture
+def embedding(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Embed:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    return lambda bundle, *flags: invoke("embed", capsys, f"--bundle={bundle}", *flags)
+
+
+def _expected(bundle: Path, text: str) -> np.ndarray:
+    """Of one sentence alone, without padding, in the eager context."""
+    model = load_model(bundle)
+    ids = np.array([[1, *(int(word[1:]) for word in text.split()), 2]], np.int32)
+    ctx = EagerExecutionContext(weights_of(model, MappingWeights(encoder_weights(_CASE))))
+    (point,) = entry_points(model, sequence=ids.shape[1])
+    arguments = (ids, np.ones_like(ids), np.zeros_like(ids))
+    return point(ctx, *map(ctx.constant, arguments))["sentence_embedding"].numpy()[0]
+
+
+def test_vectors_and_how_alike_they_are(bundle: Path, embedding: Embed, tmp_path: Path) -> None:
+    done = embedding(bundle, *(f"--text={text}" for text in _TEXTS), "--output=vectors.npy")
+    assert done.code == 0, done.err
+    vectors = np.load(tmp_path / "vectors.npy")
+    expected = np.stack([_expected(bundle, text) for text in _TEXTS])
+    np.testing.assert_allclose(vectors, expected, atol=2e-5)
+    rows = [line.split(maxsplit=3) for line in done.out.splitlines()]
+    assert [row[3] for row in rows] == list(_TEXTS)
+    cosines = np.array([[float(cell) for cell in row[:3]] for row in rows])
+    np.testing.assert_allclose(cosines, expected @ expected.T, atol=1e-4)
+
+
+def test_bad_input(bundle: Path, embedding: Embed, tmp_path: Path) -> None:
+    long = " ".join(["w7"] * 20)
+    for flags, message in (
+        ((), "give a sentence with --text, once for each"),
+        ((f"--text={long}",), r"'w7 .*'\.\.\. has 22 tokens, the bundle takes 8: shorten it, .* --sequence=22 or more"),
+    ):
+        done = embedding(bundle, *flags)
+        assert (done.code, done.out) == (2, "")
+        assert re.search(message, done.err), done.err
+
+
+def test_a_bundle_of_another_model(embedding: Embed, tmp_path: Path) -> None:
+    decoder = export_case(CASES["llama_gqa"], tmp_path, num_layers=1, sequence=3, max_sequence=4)
+    _write_tokenizer(decoder)
+    done = embedding(decoder, "--text=w3")
+    assert done.code == 2
+    assert re.search(r"embeds no sentences \(it gives none\): export a model that has modules\.json", done.err)

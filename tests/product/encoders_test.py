@@ -1,0 +1,91 @@
+"""Encoders, exported and run on a device from the command line, say what transformers says."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import InputError
+from run_iree import available, target_of_device
+from tapeline.bundle import Bundle
+from tapeline.divergence import model_of
+from tapeline.inspecting import facts
+from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
+from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
+from tests.product._bundles import Finished, export, invoke
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+_TOLERANCE = 2e-4
+_MARKS = () if available(_DEVICE)[0] else pytest.mark.skip(reason=available(_DEVICE)[1])
+_HERE = [pytest.param(_DEVICE, marks=_MARKS)]
+_CASES = [ENCODER_CASES[name] for name in ("bert_sentence", "vit", "siglip_vision")]
+Run = Callable[..., Finished]
+
+
+def _exported(case: EncoderCase, directory: Path, device: str, **options: object) -> Path:
+    model = directory / "model"
+    model.mkdir()
+    write_encoder_checkpoint(model, case)
+    shape = next(iter(read_encoder_golden(case.name).inputs.values())).shape
+    sizes = {"batch": shape[0], **({"sequence": shape[1]} if len(shape) == 2 else {})}
+    return export(model, directory / "bundle", **{"targets": (target_of_device(device),), **sizes, **options})
+
+
+@pytest.mark.parametrize("device", _HERE)
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)
+def test_a_bundle_gives_what_transformers_does(
+    case: EncoderCase, device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle, golden = _exported(case, tmp_path, device, verify="auto"), read_encoder_golden(case.name)
+    flags = [f"--bundle={bundle}", f"--device={device}", f"--output_dir={tmp_path / 'out'}"]
+    for name, array in golden.inputs.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        flags.append(f"--input={name}={tmp_path / name}.npy")
+    done = invoke("run", capsys, *flags)
+    assert done.code == 0, done.err
+    for name, expected in golden.outputs.items():
+        found = np.load(tmp_path / "out" / f"{name}.npy")
+        assert np.abs(found - expected).max() / np.abs(expected).max() < _TOLERANCE, name
+
+
+def test_the_description_says_what_the_model_is(tmp_path: Path) -> None:
+    case = ENCODER_CASES["bert_sentence"]
+    bundle = _exported(case, tmp_path, "local-task", targets=(), num_layers=1)
+    described = json.loads((bundle / "kernel_config.json").read_text())
+    assert [each["name"] for each in described["entry_points"]] == ["forward"]
+    assert described["model"]["pooling"] == {"mode": "mean", "normalize": True}
+    assert (described["model"]["vocabulary"], described["model"]["layers"]) == (67, 1)
+    assert "1_Pooling/config.json" in described["sha256"]
+    states = {each["name"]: each["state"] for each in facts(Bundle(bundle), hashes=True)["files"]}
+    assert states["1_Pooling/config.json"] == "ok"
+    assert set(states.values()) == {"ok"}
+    model, points = model_of(Bundle(bundle))
+    assert (model.config.layers, [point.name for point in points]) == (1, ["forward"])
+    assert _exported_again(case, bundle)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("bert", {"entry_points": ("prefill",)}, "--entry_points=prefill: unknown 'prefill': known are forward"),
+        ("bert", {"sequence": 20}, r"sequence: expected at most 19, the positions that have embeddings"),
+        ("bert", {"positions": "per_row"}, "positions: expected shared, for BertModel has no caches; found per_row"),
+        ("vit", {"sequence": 64}, "sequence: pictures of 8 x 13 pixels have 17 tokens; found 64: leave it out"),
+        ("whisper", {"max_sequence": 22}, "max_sequence: expected at most 21, the decoder's positions"),
+    ],
+)
+def test_bad_input(name: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    write_encoder_checkpoint(tmp_path, ENCODER_CASES[name])
+    with pytest.raises(InputError, match=message):
+        export(tmp_path, tmp_path / "bundle", targets=(), **options)
+
+
+def _exported_again(case: EncoderCase, bundle: Path) -> bool:
+    """Over the bundle, whose subfolder is its own, from what it keeps itself."""
+    before = (bundle / "module.mlir").read_text()
+    export(bundle.parent / "model", bundle, targets=(), num_layers=1, batch=3, sequence=13, resume=True)
+    return (bundle / "module.mlir").read_text() == before

@@ -1,0 +1,409 @@
+"""Whatever is wrong with the input: one clear error, exit 2, an earlier bundle untouched, nothing left behind."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from compile_dag import Node
+from compile_hlo import lower_module
+from compile_hlo.emit import RULES, Emitter
+from lang_core import CompileError, InputError, VerificationError
+from run_iree.archive import read_archive_index, write_archive
+from tapeline.bundle import Bundle
+from tests.goldens.cases import CASES
+from tests.goldens.weights import stored_weights, write_checkpoint
+from tests.product._bundles import Finished, export, invoke, tree
+
+_CASE = CASES["llama_gqa"]
+_NORM = "model.norm.weight"
+# What run_export calls, to be replaced by what fails.
+_STEPS = "tapeline.exporting._export."
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with ``model``, in two shards, and an earlier ``bundle``."""
+    folder = tmp_path_factory.mktemp("good")
+    (folder / "model").mkdir()
+    write_checkpoint(folder / "model", _CASE, shards=2)
+    export(folder / "model", folder / "bundle", targets=(), num_layers=1)
+    return folder
+
+
+@pytest.fixture
+def place(good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of ``good`` in which the user stands."""
+    shutil.copytree(good, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    return tmp_path
+
+
+def _export(capsys: pytest.CaptureFixture[str], *arguments: str) -> Finished:
+    flags = ("--model=model", "--output=bundle", "--sequence=4", "--max_sequence=8", "--target=none", *arguments)
+    return invoke("export", capsys, *flags)
+
+
+def _index(model: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = model / "model.safetensors.index.json"
+    fields = json.loads(path.read_text())
+    change(fields)
+    path.write_text(json.dumps(fields))
+
+
+def _config(model: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = model / "config.json"
+    fields = json.loads(path.read_text())
+    change(fields)
+    path.write_text(json.dumps(fields))
+
+
+def _first(model: Path) -> Path:
+    return model / "model-00001-of-00002.safetensors"
+
+
+def _header(model: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = _first(model)
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
+
+
+def _tensors(model: Path, change: Callable[[dict[str, np.ndarray]], object]) -> None:
+    for path in (*model.glob("*.safetensors"), model / "model.safetensors.index.json"):
+        path.unlink()
+    weights = stored_weights(_CASE)
+    change(weights)
+    safetensors.numpy.save_file(weights, model / "model.safetensors")
+
+
+def _no_weights(model: Path) -> None:
+    for path in (*model.glob("*.safetensors"), model / "model.safetensors.index.json"):
+        path.unlink()
+
+
+def _entry(header: dict[str, Any]) -> dict[str, Any]:
+    return header["model.embed_tokens.weight"]
+
+
+def _overlap(header: dict[str, Any]) -> None:
+    names = sorted((name for name in header if name != "__metadata__"), key=lambda n: header[n]["data_offsets"][0])
+    begin, end = header[names[1]]["data_offsets"]
+    header[names[1]]["data_offsets"] = [begin - 8, end - 8]
+
+
+def _cut(model: Path) -> None:
+    path = _first(model)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+# What is done to the model's directory, and what the error must name.
+_DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no_directory": (shutil.rmtree, r"there is no directory .*model: give a Hugging Face directory"),
+    "no_weights": (_no_weights, r"model.*safetensors"),
+    "shard_missing": (lambda m: _first(m).unlink(), r"model-00001-of-00002\.safetensors"),
+    "shard_cut_off": (_cut, r"model-00001-of-00002\.safetensors"),
+    "shard_empty": (lambda m: _first(m).write_bytes(b""), r"model-00001-of-00002\.safetensors"),
+    "shard_garbage": (
+        lambda m: _first(m).write_bytes(np.random.default_rng(0).bytes(900)),
+        r"model-00001-of-00002\.safetensors",
+    ),
+    "shard_outside": (
+        lambda m: _index(m, lambda i: i["weight_map"].update({_NORM: "../x"})),
+        r"model\.safetensors\.index\.json.*\.\./x",
+    ),
+    "index_no_json": (
+        lambda m: (m / "model.safetensors.index.json").write_text("{"),
+        r"model\.safetensors\.index\.json",
+    ),
+    "index_lies": (
+        lambda m: _index(m, lambda i: i["weight_map"].update({_NORM: "model-00001-of-00002.safetensors"})),
+        r"model\.norm\.weight",
+    ),
+    "size_lies": (
+        lambda m: _header(m, lambda h: _entry(h).update(shape=[101, 47])),
+        r"model-00001-of-00002\.safetensors.*model\.embed_tokens\.weight",
+    ),
+    "offsets_beyond_the_end": (
+        lambda m: _header(m, lambda h: _entry(h).update(data_offsets=[0, 10**12], shape=[10**10, 25])),
+        r"model-00001-of-00002\.safetensors.*model\.embed_tokens\.weight",
+    ),
+    "offsets_overlap": (lambda m: _header(m, _overlap), r"model-00001-of-00002\.safetensors.*overlap"),
+    "dtype_unknown": (
+        lambda m: _header(m, lambda h: _entry(h).update(dtype="F31")),
+        r"model-00001-of-00002\.safetensors.*F31",
+    ),
+    "no_config": (lambda m: (m / "config.json").unlink(), r"config\.json"),
+    "config_no_json": (lambda m: (m / "config.json").write_text("not {"), r"config\.json"),
+    "config_a_list": (lambda m: (m / "config.json").write_text("[]"), r"config\.json"),
+    "config_without_a_field": (
+        lambda m: _config(m, lambda c: c.pop("num_hidden_layers")),
+        r"config\.json.*num_hidden_layers",
+    ),
+    "config_of_a_wrong_type": (
+        lambda m: _config(m, lambda c: c.update(hidden_size="many")),
+        r"config\.json.*hidden_size",
+    ),
+    "architecture_unknown": (
+        lambda m: _config(m, lambda c: c.update(architectures=["LamaForCausalLM"], model_type="lama")),
+        r"LamaForCausalLM",
+    ),
+    "remote_code": (
+        lambda m: _config(m, lambda c: c.update(architectures=["Own"], auto_map={"AutoModel": "code.py"})),
+        r"Own",
+    ),
+    "key_missing": (
+        lambda m: _tensors(m, lambda w: w.pop(_NORM)),
+        r"'model\.norm\.weight' is missing",
+    ),
+    "key_misspelt": (
+        lambda m: _tensors(m, lambda w: w.update({"model.norm.wieght": w.pop(_NORM)})),
+        r"'model\.norm\.weight' is missing.*did you mean 'model\.norm\.wieght'",
+    ),
+    "key_surplus": (
+        lambda m: _tensors(m, lambda w: w.update({"model.extra.weight": np.ones(3, np.float32)})),
+        r"'model\.extra\.weight' in .*model\.safetensors",
+    ),
+    "shape_wrong": (
+        lambda m: _tensors(m, lambda w: w.update({_NORM: np.ones(49, np.float32)})),
+        r"model\.norm\.weight.*49",
+    ),
+    "weights_a_pickle": (
+        lambda m: (_no_weights(m), (m / "pytorch_model.bin").write_bytes(b"\x80\x04")),
+        r"safetensors",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", _DAMAGES)
+def test_a_damaged_model(damage: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    harm, message = _DAMAGES[damage]
+    harm(place / "model")
+    before = tree(place)
+    done = _export(capsys)
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert re.search(message, errors[0])
+    assert tree(place) == before
+
+
+def test_a_new_output_is_not_even_begun(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "model" / "config.json").unlink()
+    assert _export(capsys, "--output=new/sub/bundle").code == 2
+    assert not (place / "new").exists()
+
+
+def test_a_full_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The limit on a file's size stands in for it: the kernel refuses the write in the middle of the archive."""
+    before = tree(place)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
+        done = _export(capsys)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert (done.code, done.out) == (2, "")
+    assert "weights.irpa: cannot write the parameters: File too large; 192512 bytes are needed" in done.err
+    assert "free some, or name another place" in done.err
+    assert tree(place) == before
+
+
+def test_a_disk_that_is_full_when_the_compiler_writes(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise CompileError("cannot compile: exit status 1")
+
+    monkeypatch.setattr(_STEPS + "compile_module", refuse)
+    before = tree(place)
+    flags = ("--target=llvm-cpu", "--weights=none")
+    done = _export(capsys, *flags)
+    assert done.code == 1
+    assert "exit status 1" in done.err
+    free = shutil.disk_usage(place)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    done = _export(capsys, *flags)
+    assert done.code == 2
+    assert "the disk is full while writing" in done.err
+    assert "module.llvm-cpu.vmfb (1000 bytes are free)" in done.err
+    assert tree(place) == before
+
+
+def test_no_permission_to_write(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(place)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    done = _export(capsys)
+    assert done.code == 2
+    assert "no permission to write in" in done.err
+    assert tree(place) == before
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "folder"])
+def test_an_output_that_is_something_else(kind: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    taken = place / "taken"
+    if kind == "file":
+        taken.write_text("precious")
+    elif kind == "link":
+        taken.symlink_to(place / "bundle")
+    else:
+        taken.mkdir()
+        (taken / "thesis.tex").write_text("precious")
+    before = tree(place)
+    done = _export(capsys, "--output=taken")
+    assert done.code == 2
+    assert "choose another directory" in done.err
+    assert tree(place) == before
+
+
+def test_a_wrong_lowering_is_found_and_not_published(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One weight is changed between the checkpoint and the archive, as a defect of ours would."""
+
+    def tampered(path: Path, *arguments: Any, **options: Any) -> Any:
+        written = write_archive(path, *arguments, **options)
+        record = read_archive_index(path)["model.layers.0.mlp.up_proj.weight"]
+        with open(path, "r+b") as file:
+            file.seek(record.offset)
+            file.write(np.full(64, 3.0, np.float32).tobytes())
+        return written
+
+    monkeypatch.setattr("tapeline.exporting._weights.write_archive", tampered)
+    before = tree(place)
+    done = _export(capsys, "--target=llvm-cpu", "--num_layers=1")
+    assert (done.code, done.out) == (3, "")
+    assert "device local-task, entry point 'prefill', result 'logits' disagrees with the eager context" in done.err
+    assert "1e-04 is allowed for f32" in done.err
+    assert "first divergence: op parameter, block model.layers.0, module model.layers.0.mlp.up_proj, " in done.err
+    assert tree(place) == before
+
+
+@pytest.mark.parametrize("flags", [["--target=llvm-cpu"], ["--target=none", "--verify=interpreter"]])
+def test_a_wrong_rule_is_found_and_its_place_named(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    """The rule of one op leaves the op out, in one block alone."""
+    whole = RULES["logistic"]
+
+    def broken(e: Emitter, node: Node) -> None:
+        if node.path.startswith("model.layers.1."):
+            e.alias(node, e.name(node.inputs[0]))
+        else:
+            whole(e, node)
+
+    monkeypatch.setitem(RULES, "logistic", broken)
+    before = tree(place)
+    done = _export(capsys, *flags, "--num_layers=2", "--entry_points=forward", "--sequence=3")
+    assert (done.code, done.out) == (3, "")
+    assert "entry point 'forward', result 'logits' disagrees with the eager context" in done.err
+    assert "first divergence: op logistic, block model.layers.1, module model.layers.1.mlp, " in done.err
+    assert "transformer_core/_feed_forward.py:" in done.err
+    assert tree(place) == before
+
+
+def test_a_fault_that_shows_only_as_a_whole_is_said_so(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(points: Any, write: Callable[[str], object], form: Any, **options: Any) -> Any:
+        return lower_module(
+            points, lambda text: write(text.replace("stablehlo.sine", "stablehlo.cosine")), form, **options
+        )
+
+    monkeypatch.setattr(_STEPS + "lower_module", wrong)
+    done = _export(capsys, "--target=llvm-cpu", "--num_layers=1", "--entry_points=forward", "--sequence=3")
+    assert (done.code, done.out) == (3, "")
+    assert "every tensor inside agrees when it is shown: the fault is in what is left out then" in done.err
+
+
+def test_text_that_is_no_stablehlo_is_found_and_not_published(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(points: Any, write: Callable[[str], object], form: Any, **options: Any) -> Any:
+        return lower_module(
+            points, lambda text: write(text.replace("stablehlo.divide", "stablehlo.and")), form, **options
+        )
+
+    monkeypatch.setattr(_STEPS + "lower_module", wrong)
+    before = tree(place)
+    done = _export(capsys)
+    assert (done.code, done.out) == (3, "")
+    assert "module.mlir: no valid StableHLO" in done.err
+    assert tree(place) == before
+
+
+def test_explicit_verification_on_a_device_that_is_not_there(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapeline.exporting._verify.available", lambda _: (False, "it is at sea"))
+    options = {"targets": ("vmvx",), "num_layers": 1, "sequence": 2, "entry_points": ("forward",)}
+    with pytest.raises(VerificationError, match=r"no device could run the bundle \(vmvx: it is at sea\)"):
+        export(place / "model", place / "new", verify="iree", **options)
+    assert not (place / "new").exists()
+    export(place / "model", place / "new", verify="auto", **options)
+    assert "warning: not verified on vmvx: it is at sea" in capsys.readouterr().err
+    report = json.loads((place / "new" / "report.json").read_text())
+    assert report["verification"] == [{"device": "vmvx", "skipped": "it is at sea"}]
+
+
+def test_a_report_that_cannot_be_written_is_said_and_the_bundle_stands(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_STEPS + "check_options", lambda _: None)
+    (place / "file").write_text("")
+    done = _export(capsys, "--report=file/report.json", "--verify=none", "--output=new")
+    assert done.code == 2
+    assert "new is complete and has it as report.json" in done.err
+    assert Bundle(place / "new").config.entry_points
+
+
+def test_a_killed_export_leaves_the_earlier_bundle_and_does_not_stop_the_next(place: Path) -> None:
+    before = tree(place / "bundle")
+    code = "import sys; from tapeline.command import main; sys.exit(main())"
+    arguments = ("--model=model", "--output=bundle", "--sequence=4", "--max_sequence=8", "--target=llvm-cpu")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "export", *arguments], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("compiling"):
+            break
+    partial = place / ".bundle.partial"
+    assert (partial / "module.mlir").is_file()
+    with pytest.raises(InputError, match="another export is writing there"):
+        export(place / "model", place / "bundle", targets=(), num_layers=1)
+    process.kill()
+    process.communicate()
+    assert tree(place / "bundle") == before
+    deadline = time.monotonic() + 60
+    while True:  # its compiler may live on for a moment, but holds no lock
+        try:
+            export(place / "model", place / "bundle", targets=(), num_layers=1, sequence=3)
+            break
+        except InputError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+    assert tree(place / "bundle") != before
+    assert not partial.exists()

@@ -1,0 +1,379 @@
+"""The contract of tools:export, on the demo model and golden cases."""
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jax.interpreters import mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from lang_core import Argument, EntryPoint, TensorSpec
+from run_iree import CompileReport, Target, compile_module
+from run_iree.archive import read_archive_index
+from tapeline.bundle import Bundle
+from tapeline.command import load_command, main
+from tests.goldens.cases import CASES
+from tests.goldens.weights import stored_weights, write_checkpoint
+from tests.product._bundles import Finished, export, export_case, greedy, invoke, tree
+
+Export = Callable[..., Finished]
+_FAST = ("--num_layers=1", "--sequence=6", "--max_sequence=20")
+
+
+@pytest.fixture
+def exporting(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
+    """The program, called by a user who stands in tmp_path."""
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    return lambda *arguments: invoke("export", capsys, *arguments)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One layer of the demo model, as the program exports it; beside it the copy of its report."""
+    folder = tmp_path_factory.mktemp("demo")
+    environment = pytest.MonkeyPatch()
+    environment.setenv("BUILD_WORKING_DIRECTORY", str(folder))
+    code = main(["export", *_FAST, "--output=demo", "--report=reports/demo.json"])
+    environment.undo()
+    assert code == 0
+    return folder / "demo"
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_every_flag_of_the_contract_is_there() -> None:
+    promised = (
+        "model output entry_points batch sequence max_sequence dtype quantize weights lowering num_layers target "
+        "verify positions window_caches score_tokens dry_run max_memory resume report dump_tags graph "
+        "stablehlo_target_version tune kernels"
+    )
+    ours = set(load_command("export").FLAGS)
+    assert ours == set(promised.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--quantize=q9"], "--quantize=q9: unknown: known are none, stored, q8_0, q4_0"),
+        (["--quantize=q4_k"], "--quantize=q4_k: nothing here quantises weights as q4_k; --quantize=stored keeps those"),
+        (["--quantize=stored"], "no matrix of the checkpoint is packed as q8_0, q4_0, q4_k or q6_k, so none can stay"),
+        (["--quantize=stored", "--weights=none"], "--weights=none reads no checkpoint: take --quantize=q8_0 or q4_0"),
+        (["--max_memory=lots"], "--max_memory=lots: expected a size such as 512MiB, 1GiB or 2.5GB"),
+        (["--stablehlo_target_version=new"], "--stablehlo_target_version=new: a version is wanted, such as 1.0.0"),
+        (["--max_memory=0"], "--max_memory=0: expected a size"),
+        (["--max_memory=-1GiB"], "--max_memory=-1GiB: expected a size"),
+        (["--max_memory=100KiB"], "--max_memory=0.10 MiB: the phase '"),
+        (["--max_memory=100KiB", "--dry_run"], "--max_memory=0.10 MiB: the phase '"),
+        (["--dump_tags=layers.*,"], "--dump_tags=layers.*,: a comma list of names or globs is wanted, each once"),
+        (
+            ["--dump_tags=*.outptu", "--dry_run"],
+            "tags '*.outptu': no tensor of the model has such a name; did you mean",
+        ),
+        (["--graph=dott"], "--graph=dott: unknown 'dott': known are dot, svg, json; did you mean 'dot'?"),
+        (["--sequence=dynamic"], "--sequence=dynamic: entry points of dynamic length are not supported yet"),
+        (["--sequence=0"], "--sequence=0: a number of tokens above 0 is wanted"),
+        (["--sequence=many"], "--sequence=many: a number of tokens above 0 is wanted"),
+        (["--model=some/model.gguf"], "--model=some/model.gguf: there is no directory or file"),
+        (["--model=nowhere"], "--model=nowhere: there is no directory or file"),
+        (
+            ["--entry_points=prefil"],
+            "unknown 'prefil': known are forward, prefill, decode, score; did you mean 'prefill'?",
+        ),
+        (["--entry_points=decode,decode"], "name each of forward, prefill, decode, score at most once"),
+        (["--target=llvm"], "--target=llvm: unknown 'llvm': known are none, llvm-cpu, vmvx"),
+        (["--target=none,vmvx"], "--target=none,vmvx: none goes with no other target"),
+        (["--target="], "at least one"),
+        (["--batch=0"], "--batch=0"),
+        (["--num_layers=0"], "--num_layers=0"),
+        (["--num_layers=9", "--target=none"], "9"),
+        (["--max_sequence=5", "--sequence=6"], "sequence: expected at most max_sequence (5); found 6"),
+        (["--dtype=f64"], "--dtype=f64: value should be one of <f32|bf16|f16>"),
+        (["--weights=some"], "--weights=some: value should be one of <external|inline|none>"),
+        (["--lowering=some"], "--lowering=some: value should be one of <streaming|buffered>"),
+        (["--verify=some"], "--verify=some: value should be one of <auto|none|parse|interpreter|iree>"),
+        (["--verify=iree", "--weights=none"], "--weights=none gives none: take --verify=parse"),
+        (["--verify=iree", "--target=none"], "--target=none gives none: name a target"),
+        (["--report=."], "no file can be written there"),
+        (["--ouput=x"], "Unknown command line flag 'ouput'. Did you mean: output"),
+        (["x"], "unexpected arguments x"),
+    ],
+)
+def test_what_the_user_got_wrong_is_one_error_and_no_file(
+    exporting: Export, arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    done = exporting(*arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert done.err.count("error: ") == 1
+    assert "Traceback" not in done.err
+    assert done.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bundle_has_the_files_of_the_contract(demo: Path) -> None:
+    assert sorted(path.name for path in demo.iterdir()) == [
+        "config.json",
+        "generation_config.json",
+        "kernel_config.json",
+        "module.llvm-cpu.vmfb",
+        "module.mlir",
+        "module.vhlo",
+        "report.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "weights.irpa",
+    ]
+    assert [path.name for path in demo.parent.iterdir() if path.name.startswith(".")] == []
+    assert (demo.parent / "reports" / "demo.json").read_bytes() == (demo / "report.json").read_bytes()
+
+
+def test_stdout_ends_with_the_path_and_progress_goes_to_stderr(exporting: Export, tmp_path: Path) -> None:
+    done = exporting(*_FAST, "--output=a/b", "--target=none", "--verify=parse")
+    assert (done.code, done.out) == (0, f"{tmp_path / 'a' / 'b'}\n")
+    assert "weights: " in done.err
+    assert "verifying ..." in done.err
+    assert not list((tmp_path / "a" / "b").glob("*.vmfb"))
+
+
+def test_kernel_config_is_of_schema_1(demo: Path) -> None:
+    config = _json(demo / "kernel_config.json")
+    assert config["schema"] == 1
+    assert {"entry_points", "kernels", "model", "producer", "sha256"} <= set(config)
+    prefill, decode = config["entry_points"]
+    cache = {"kind": "tensor", "direction": "INOUT", "dtype": "f32", "shape": [1, 2, 20, 16], "donated": True}
+    cache |= {"effective": "INOUT", "guarded": False, "in_place": True, "bounds": None}
+    scalar = {"kind": "scalar", "direction": "IN", "dtype": "i32", "shape": [], "alias_result": None, "donated": False}
+    scalar |= {"effective": "IN", "guarded": False, "in_place": False, "bounds": None}
+    names = ("layers.0.key_cache", "layers.0.value_cache")
+    assert prefill["name"] == "prefill"
+    assert prefill["args"] == [
+        scalar | {"name": "token_ids", "kind": "tensor", "shape": [1, 6]},
+        scalar | {"name": "position", "bounds": [0, 14]},
+        scalar | {"name": "last", "bounds": [0, 5]},
+        *(cache | {"name": name, "alias_result": name} for name in names),
+    ]
+    results = [
+        {"name": "logits", "direction": "OUT", "dtype": "f32", "shape": [1, 512], "alias_arg": None},
+        *(
+            {"name": name, "direction": "INOUT", "dtype": "f32", "shape": [1, 2, 20, 16], "alias_arg": name}
+            for name in names
+        ),
+        {"name": "next_ids", "direction": "OUT", "dtype": "i32", "shape": [1], "alias_arg": None},
+    ]
+    assert prefill["results"] == results
+    assert decode["name"] == "decode"
+    assert [argument["name"] for argument in decode["args"]] == ["token_ids", "position", *names]
+    assert decode["args"][0]["shape"] == [1, 1]
+    assert decode["results"] == results
+    assert config["model"]["family"] == "LlamaForCausalLM"
+    assert config["model"]["layers"] == 1
+    assert config["model"]["tied"] is False
+    assert config["model"]["rope"]["layout"]
+    assert config["model"]["rope"]["scaling"]["type"]
+    assert {"tapeline", "python", "iree-base-compiler", "jaxlib"} <= set(config["producer"])
+
+
+def test_kernels_say_what_they_do_with_their_arguments(demo: Path) -> None:
+    kernels, text = _json(demo / "kernel_config.json")["kernels"], (demo / "module.mlir").read_text()
+    assert len(kernels) == 2  # a layer of prefill and one of decode
+    for kernel in kernels:
+        tensors = [argument for argument in kernel["arguments"] if argument["kind"] == "tensor"]
+        assert kernel["arguments"][: len(tensors)] == tensors
+        assert kernel["signature"] == [argument["effective"] for argument in tensors]
+        updated = [i for i, direction in enumerate(kernel["signature"]) if direction == "INOUT"]
+        assert [kernel["arguments"][i]["shape"] for i in updated] == [[1, 2, 20, 16]] * 2
+        assert [kernel["arguments"][i]["direction"] for i in updated] == ["INOUT"] * 2
+        results = [(each["direction"], each["alias_arg"], each["shape"][-1]) for each in kernel["results"]]
+        assert results == [*(("INOUT", i, 16) for i in updated), ("OUT", None, 64)]
+        (head,) = re.findall(rf"func.func private @{kernel['name']}\((.*?)\) ->", text)
+        assert [len(kind.split("x")) - 1 for kind in re.findall(r"tensor<([^>]*)>", head)] == [
+            len(argument["shape"]) for argument in kernel["arguments"]
+        ]
+        assert text.count(f" call @{kernel['name']}(") == kernel["call_sites"] == 1
+
+
+def test_sha256_is_of_every_file(demo: Path) -> None:
+    config, report = _json(demo / "kernel_config.json"), _json(demo / "report.json")
+    others = [path for path in demo.iterdir() if path.name not in ("kernel_config.json", "report.json")]
+    assert config["sha256"] == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in others}
+    assert config["sha256"].items() <= report["hashes"].items()
+
+
+def test_the_report_has_the_fields_of_the_contract(demo: Path) -> None:
+    report = _json(demo / "report.json")
+    assert report["lowering"] == "streaming"
+    assert report["model"]["name"] == "demo"
+    assert report["import_rss_bytes"] > 10**6
+    assert list(report["phases"]) == ["load", "lower", "parameters", "compile", "verify"]
+    for cost in report["phases"].values():
+        assert set(cost) == {"seconds", "rss_delta_bytes", "anonymous_delta_bytes"}
+        assert cost["seconds"] > 0
+    assert set(report["nodes"]) == {"recorded", "pruned", "emitted"}
+    assert report["nodes"]["recorded"] >= report["nodes"]["emitted"] > 50
+    parameters = report["parameters"]
+    assert {"used", "tied", "ignored", "missing", "bytes"} <= set(parameters)
+    assert "model.layers.0.mlp.up_proj.weight" in parameters["used"]
+    assert any(key.startswith("model.layers.1.") for key in parameters["ignored"])  # --num_layers=1
+    assert parameters["missing"] == []
+    predicted, actual = report["predicted"], report["actual"]
+    assert predicted["nodes"] == actual["nodes"] == report["nodes"]
+    for name in ("module.mlir", "weights.irpa"):
+        assert predicted["files"][name] == actual["files"][name] == (demo / name).stat().st_size
+    assert set(report["steps"]) == {"lower", "parameters", "compile.llvm-cpu", "portable", "verify"}
+    assert not any(step["reused"] for step in report["steps"].values())
+    rows = report["verification"]
+    assert {(row["device"], row["entry_point"]) for row in rows} == {
+        ("local-task", "prefill"),
+        ("local-task", "decode"),
+    }
+    for row in rows:
+        assert {"result", "max_abs", "max_rel", "cosine", "nmse", "top1"} <= set(row)
+        assert row["max_rel"] < 1e-4
+        assert row["cosine"] == pytest.approx(1)
+
+
+def test_stablehlo_reads_the_portable_artifact(demo: Path) -> None:
+    context = mlir.make_ir_context()
+    with context:
+        module = stablehlo.deserialize_portable_artifact(context, (demo / "module.vhlo").read_bytes())
+        module.operation.verify()
+        names = [ir.StringAttr(operation.attributes["sym_name"]).value for operation in module.body.operations]
+    assert {"prefill", "decode"} <= set(names)
+
+
+def test_the_plain_compiler_takes_the_module(demo: Path, tmp_path: Path) -> None:
+    report = compile_module(demo / "module.mlir", tmp_path / "m.vmfb", "vmvx")
+    flags = [flag for flag in report.flags if "iree-opt" not in flag]
+    assert all(flag.startswith("--iree-") for flag in flags)
+    assert report.vmfb_bytes > 0
+
+
+def test_the_archive_holds_the_checkpoint_bit_for_bit(demo: Path, tmp_path: Path) -> None:
+    case = CASES["tinyllama_4x"]  # bf16
+    bundle = export_case(case, tmp_path, targets=("none",)[1:], dtype="bf16", sequence=4, max_sequence=8)
+    data = (bundle / "weights.irpa").read_bytes()
+    records = read_archive_index(bundle / "weights.irpa")
+    weights = stored_weights(case)
+    assert set(records) == set(weights)
+    for name, array in weights.items():
+        record = records[name]
+        assert data[record.offset : record.offset + record.nbytes] == array.tobytes(), name
+
+
+def test_inline_weights_need_no_archive_and_compute_the_same(tmp_path: Path) -> None:
+    case = CASES["llama_gqa"]
+    sizes = {"sequence": 9, "max_sequence": 16, "num_layers": 1}
+    inline = export_case(case, tmp_path / "inline", weights="inline", verify="iree", **sizes)
+    assert not (inline / "weights.irpa").exists()
+    external = export_case(case, tmp_path / "external", **sizes)
+    (tokens, logits), (same, other) = (greedy(bundle, "local-task", case.prompt[0], 4) for bundle in (inline, external))
+    assert tokens == same
+    np.testing.assert_allclose(logits, other, rtol=1e-4, atol=1e-5)
+
+
+def test_without_weights_only_the_description_is_made_and_no_weight_is_read(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    write_checkpoint(tmp_path / "model", CASES["qwen3"])
+    (tmp_path / "model" / "model.safetensors").unlink()
+    bundle = export(tmp_path / "model", tmp_path / "b", weights="none", targets=(), verify="auto")
+    assert sorted(path.name for path in bundle.iterdir()) == [
+        "config.json",
+        "kernel_config.json",
+        "module.mlir",
+        "module.vhlo",
+        "report.json",
+    ]
+    parameters = Bundle(bundle).config.parameters
+    assert parameters["model.norm.weight"]["dtype"] == "f32"
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_other_dtypes_are_verified_within_their_tolerance(dtype: str, tmp_path: Path) -> None:
+    case = CASES["qwen3"]
+    bundle = export_case(
+        case, tmp_path, dtype=dtype, verify="iree", entry_points=("forward",), sequence=7, num_layers=1
+    )
+    report = _json(bundle / "report.json")
+    assert [row["entry_point"] for row in report["verification"]] == ["forward"]
+    assert all(row["cosine"] > 0.999 for row in report["verification"])
+    forward = Bundle(bundle).entry_point("forward")
+    assert [argument.name for argument in forward.arguments] == ["token_ids"]
+    assert forward.results[0].spec.shape == (1, 7, case.config["vocab_size"])
+
+
+def test_the_interpreter_agrees(tmp_path: Path) -> None:
+    bundle = export_case(
+        CASES["llama_mqa"], tmp_path, verify="interpreter", targets=(), sequence=3, max_sequence=5, num_layers=1
+    )
+    report = _json(bundle / "report.json")
+    assert {row["device"] for row in report["verification"]} == {"interpreter"}
+    assert {row["entry_point"] for row in report["verification"]} == {"prefill", "decode"}
+
+
+def test_an_export_repeats_bit_for_bit(demo: Path, tmp_path: Path) -> None:
+    again = export("demo", tmp_path / "b", num_layers=1, sequence=6, max_sequence=20, targets=())
+    first, second = tree(demo), tree(again)
+    for name in ("module.mlir", "module.vhlo", "weights.irpa", "config.json"):
+        assert first[name] == second[name], name
+
+
+def test_both_lowerings_write_the_same_text(tmp_path: Path) -> None:
+    texts = [
+        (export_case(CASES["llama_gqa"], tmp_path / way, lowering=way, targets=()) / "module.mlir").read_bytes()
+        for way in ("streaming", "buffered")
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_nan_weights_are_kept_and_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES["llama_gqa"]
+    weights = stored_weights(case)
+    damaged = weights["model.layers.1.mlp.up_proj.weight"]
+    damaged[3, 5], damaged[0, 0] = np.nan, -np.inf
+    monkeypatch.setattr("tests.goldens.weights.stored_weights", lambda *_: weights)
+    sizes = {"sequence": 5, "max_sequence": 8}
+    ways: dict[str, dict[str, Any]] = {"external": {"verify": "auto"}, "inline": {"targets": ()}}
+    for way, more in ways.items():
+        bundle = export_case(case, tmp_path / way, weights=way, **sizes, **more)
+        report = _json(bundle / "report.json")
+        assert report["parameters"]["nonfinite"] == {"model.layers.1.mlp.up_proj.weight": {"nan": 1, "inf": 1}}
+        said = capsys.readouterr().err
+        assert "warning: parameter model.layers.1.mlp.up_proj.weight in" in said
+        assert "model.safetensors has 1 nan, 1 inf: kept exactly as stored" in said
+    data = (tmp_path / "external" / "bundle" / "weights.irpa").read_bytes()
+    assert damaged.tobytes() in data
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_no_device_loads_is_refused(
+    exporting: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """Without verification too, and without the device; the compiler takes such a module."""
+    if not there:
+        monkeypatch.setattr("tapeline.exporting._export.available", lambda device: (False, "not here"))
+    monkeypatch.setattr("tapeline.exporting._export.compile_module", _compiled_chain)
+    done = exporting(*_FAST, "--output=out", "--verify=none", "--target=vmvx")
+    assert done.code == 1
+    assert "fused a chain of ops into one that takes 41 tensors, and the device passes 32 at most" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def _compiled_chain(source: Path, output: Path, target: Target, **flags: Any) -> CompileReport:
+    arguments = tuple(Argument(f"x{i}", TensorSpec((7, 5), "f32")) for i in range(40))
+    chain = EntryPoint("main", lambda ctx, *values: {"y": functools.reduce(ctx.ops.add, values)}, arguments)
+    with source.open("w") as text:
+        lower_module([chain], text.write, ExternalParameters())
+    return compile_module(source, output, target, **flags)

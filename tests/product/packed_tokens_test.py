@@ -1,0 +1,70 @@
+"""A device says, token by token, what the eager context says on the same packed weights: many of them, not one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from run_iree import available, target_of_device
+from run_iree._device_testing import sharing
+from run_iree.archive import ArchiveWeights
+from tapeline.bundle import ARCHIVE
+from tapeline.demo import write_demo_checkpoint
+from tests.product._bundles import export, greedy
+from tests.product._eager_model import EagerModel
+from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
+from transformer_core.models import entry_points, load_model
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+_LONG = _DEVICE == "local-task" or bool(os.environ.get("TAPELINE_LONG"))
+_STEPS, _CHUNK = 64 if _LONG else 20, 8
+_CAPACITY = 10 + _STEPS
+# The model knows it by heart. Of other texts it has tokens that are as likely as each other, and rounding decides:
+# docs/numerics.md.
+_PROMPT = "A layer has two parts."
+# Mesa's Vulkan device takes a minute for each of 64 tokens, vmvx half of that: those with TAPELINE_LONG=1.
+_CASES = [("q4_0", "f32")]
+if _LONG:
+    _CASES += [("q8_0", "f32")]
+# 16 bits on one device only: kernels take and give f32.
+if _DEVICE == "local-task":
+    _CASES += [("q8_0", "f16"), ("q4_0", "bf16")]
+
+
+@contextmanager
+def _eager(directory: Path, archive: Path, dtype: str, encoding: str) -> Iterator[EagerModel]:
+    """On the bundle's own weights."""
+    model = load_model(directory, dtype, quantize=encoding)
+    sizes: Any = {"batch": 1, "sequence": _CHUNK, "max_sequence": _CAPACITY}
+    prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
+    with ArchiveWeights(archive) as weights:
+        yield EagerModel(prefill, decode, weights)
+
+
+@pytest.mark.parametrize(("encoding", "dtype"), _CASES)
+def test_tokens_are_the_eager_contexts(encoding: str, dtype: str, tmp_path: Path) -> None:
+    present, why = available(_DEVICE)
+    if not present:
+        pytest.skip(why)
+    write_demo_checkpoint(tmp_path / "model")
+    tokenizer = Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
+    prompt = [0, *tokenizer.encode(_PROMPT, add_special_tokens=False).ids]
+    sizes: dict[str, Any] = {"sequence": _CHUNK, "max_sequence": _CAPACITY, "dtype": dtype, "quantize": encoding}
+    bundle = export(tmp_path / "model", tmp_path / "bundle", targets=(target_of_device(_DEVICE),), **sizes)
+    found = {device: greedy(bundle, device, prompt, _STEPS) for device in sharing(_DEVICE)}
+    with _eager(tmp_path / "model", bundle / ARCHIVE, dtype, encoding) as model:
+        sampler = Sampler(SamplingConfig(), tokenizer.get_vocab_size())
+        steps = list(generate(model, prompt, sampler, StopRule(frozenset(), _STEPS)))
+    expected = np.stack([step.logits for step in steps])
+    first, second = np.sort(expected)[:, :-3:-1].T
+    for device, (tokens, logits) in found.items():
+        assert tokens == [step.token_id for step in steps], device
+        assert len(set(tokens)) > _STEPS // 3, "it repeats itself: any device would"
+        difference = np.abs(logits - expected).max(-1)
+        # Another token was never near: so it is not by luck that they are the same.
+        assert (first - second).min() > 2 * difference.max() > 0, (device, (first - second).min(), difference.max())

@@ -1,0 +1,68 @@
+"""Prompts that begin as earlier ones did, on a device: every bit of the answers is that of fresh caches."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from run_iree import Session, available, target_of_device
+from run_iree._device_testing import sharing
+from tapeline.bundle import Bundle
+from tapeline.running import BundleModel, BundlePromptMemory
+from tests.goldens.cases import CASES
+from tests.product._bundles import export_case
+from transformer_core.generation import PromptMemory, Sampler, SamplingConfig, StopRule, generate
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+# Whole caches; rings beside whole ones; states beside whole ones; frequencies that depend on the length.
+_CASES = ["tinyllama_4x"]
+if _DEVICE == "local-task":
+    _CASES += ["gemma3", "qwen3_next_mixed_4x", "llama_dynamic_long"]
+_CHUNK, _CAPACITY, _NEW = 4, 31, 3
+_RNG = np.random.default_rng(11)
+_LONG = _RNG.integers(1, 60, _CAPACITY).tolist()
+# How many tokens each prompt has of the first one, and how many more.
+_PROMPTS = ((18, 0), (18, 6), (24, 5), (7, 2), (16, 0), (0, 3), (29, 0), (29, 0), (27, 0))
+
+
+@pytest.fixture(scope="module", params=_CASES)
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    present, why = available(_DEVICE)
+    if not present:
+        pytest.skip(why)
+    folder, target = tmp_path_factory.mktemp("model"), target_of_device(_DEVICE)
+    case = CASES[request.param]
+    return Bundle(export_case(case, folder, sequence=_CHUNK, max_sequence=_CAPACITY, targets=(target,)))
+
+
+def _logits(model: BundleModel, prompt: Sequence[int], memory: PromptMemory | None) -> np.ndarray:
+    stop, sampler = StopRule(frozenset(), _NEW), Sampler(SamplingConfig(), model.vocabulary)
+    return np.stack([step.logits for step in generate(model, prompt, sampler, stop, memory=memory)])
+
+
+def _run(session: Session, bundle: Bundle) -> list[int]:
+    """Every prompt with what is kept and without; how many tokens each found."""
+    model = BundleModel(bundle, session)
+    memory, found = BundlePromptMemory(model), []
+    for shared, more in _PROMPTS:
+        prompt = [*_LONG[:shared], *(61 + i for i in range(more))]
+        again = _logits(model, prompt, memory)
+        found.append(memory.reused)
+        np.testing.assert_array_equal(again, _logits(BundleModel(bundle, session), prompt, None))
+    return found
+
+
+def test_answers_are_those_of_fresh_caches_to_the_last_bit(bundle: Bundle) -> None:
+    for device in sharing(_DEVICE):
+        with bundle.session(device) as session:
+            _assert_reused(bundle, _run(session, bundle))
+
+
+def _assert_reused(bundle: Bundle, found: list[int]) -> None:
+    names = [argument.name for argument in bundle.entry_point("prefill").arguments if argument.donated]
+    shapes = {argument.spec.shape for argument in bundle.entry_point("prefill").arguments if argument.donated}
+    if any(name.endswith("_state") for name in names) or len(shapes) > 1:
+        assert found == [0, 16, 0, 0, 0, 0, 0, 28, 0]  # what moves on can be had at one place alone
+    else:
+        assert found == [0, 16, 16, 4, 4, 0, 0, 28, 24]

@@ -1,0 +1,81 @@
+"""Drafts that are wrong at every place, on a device: what transformers says is said, on every kind of cache."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from run_iree import available, target_of_device
+from run_iree._device_testing import sharing
+from tapeline.bundle import Bundle
+from tapeline.running import ScoringBundle
+from tests.goldens.cases import CASES
+from tests.goldens.golden_files import read_golden
+from tests.product._bundles import export_case
+from transformer_core.generation import (
+    Drafter,
+    DraftModel,
+    PromptLookup,
+    Sampler,
+    SamplingConfig,
+    Speculation,
+    StopRule,
+    generate,
+)
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+_TAKES = 4
+# Whole caches; rings that wrap around within a draft; rings beside whole ones; cut-off positions of a latent.
+_CASES = ["tinyllama_4x"]
+if _DEVICE == "local-task":
+    _CASES += ["mistral_window", "gemma3", "deepseek_v3"]
+
+
+class _Scripted:
+    """What will be said, but for one place of each draft."""
+
+    def __init__(self, tokens: Sequence[int], errs_at: int) -> None:
+        self.tokens, self.errs_at = tokens, errs_at
+
+    def propose(self, history: Sequence[int], count: int) -> list[int]:
+        found = list(self.tokens[len(history) : len(history) + count])
+        if self.errs_at < len(found):
+            found[self.errs_at] += 1 if found[self.errs_at] < 50 else -1
+        return found
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_tokens_are_transformers_whatever_is_proposed(name: str, tmp_path: Path) -> None:
+    present, why = available(_DEVICE)
+    if not present:
+        pytest.skip(why)
+    case, expected = CASES[name], read_golden(name).tokens[0].tolist()
+    prompt = list(case.prompt[0])
+    capacity = len(prompt) + case.steps - 1  # not one position more than needed: the last drafts do not fit
+    bundle = Bundle(
+        export_case(
+            case, tmp_path, sequence=4, max_sequence=capacity, score_tokens=_TAKES,
+            entry_points=("prefill", "decode", "score"), targets=(target_of_device(_DEVICE),),
+        )
+    )  # fmt: skip
+    for device in sharing(_DEVICE) if name == _CASES[0] else (_DEVICE,):
+        _assert_tokens(bundle, device, prompt, expected)
+
+
+def _assert_tokens(bundle: Bundle, device: str, prompt: list[int], expected: list[int]) -> None:
+    with bundle.session(device) as session:
+        model = ScoringBundle(bundle, session)
+        scripted = [_Scripted([*prompt, *expected], at) for at in range(_TAKES)]
+        drafters: list[Drafter] = [*scripted, PromptLookup(1), DraftModel(ScoringBundle(bundle, session))]
+        accepted = []
+        for drafter in drafters:
+            speculation = Speculation(model, drafter)
+            sampler, stop = Sampler(SamplingConfig(), model.vocabulary), StopRule(frozenset(), len(expected))
+            steps = generate(model, prompt, sampler, stop, speculation=speculation)
+            assert [step.token_id for step in steps] == expected
+            accepted.append((speculation.accepted, speculation.drafted))
+    assert accepted[0][0] == 0 < accepted[0][1]
+    assert accepted[3][0] == accepted[3][1] > 5
+    assert accepted[5][0] == accepted[5][1] > 5
+    assert accepted[1][0] < accepted[2][0]

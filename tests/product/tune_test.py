@@ -1,0 +1,166 @@
+"""tools:tune on calls that a run recorded."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune import ConfigSelectorChain, Executor, Key, PersistentCache, forget_invocations
+from autotune.supplied import GatedDeltaConfig, GatedDeltaKernel, SoftmaxConfig, SoftmaxKernel
+from tests.product._bundles import Finished, invoke
+
+Tune = Callable[..., Finished]
+
+
+@pytest.fixture
+def tune(capsys: pytest.CaptureFixture[str]) -> Tune:
+    return lambda action, *flags: invoke("tune", capsys, f"--action={action}", *flags)
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PersistentCache[Any]:
+    """The user's own cache, and a record of two calls."""
+    monkeypatch.setenv("TAPELINE_KERNEL_CACHE", str(tmp_path))
+    monkeypatch.setenv("TAPELINE_OPS_RECORD", "1")
+    monkeypatch.delenv("TAPELINE_OPS_RECORD_FILE", raising=False)
+    forget_invocations()
+    executor = Executor(ConfigSelectorChain(policy="heuristics"))
+    executor(SoftmaxKernel(), _x(3, 50))
+    executor(GatedDeltaKernel(), _x(1, 6, 2, 4), _x(1, 6, 2, 4), _x(1, 6, 2, 3))
+    monkeypatch.setenv("TAPELINE_OPS_RECORD", "0")
+    forget_invocations()
+    return PersistentCache()
+
+
+def _x(*shape: int) -> Any:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32) / 2
+
+
+def _entry(tune: Tune, *flags: str) -> dict[str, Any]:
+    (found,) = json.loads(tune("explain", "--format=json", *flags).out)
+    return found
+
+
+def test_recorded_calls_are_tuned_listed_and_drawn(tune: Tune, cache: PersistentCache[Any], tmp_path: Path) -> None:
+    finished = tune("recorded", "--rounds=1", f"--picture={tmp_path / 'bars.svg'}")
+    assert finished.code == 0
+    head, *rows = finished.out.splitlines()
+    assert head.split() == ["call", "heuristic", "best", "gain", "configuration"]
+    assert sorted(row.split()[0] for row in rows) == ["gated_delta_rule@v0", "softmax@v0"]
+    assert "tuning 2 of 2: gated_delta_rule@v0" in finished.err
+    assert cache.size() == 2
+    picture = (tmp_path / "bars.svg").read_text()
+    assert all(word in picture for word in ("softmax@v0 float32[3,50]", "form=reciprocal", "chunk=1", "microseconds"))
+    listing = tune("list").out
+    assert listing.count("numpy|cpu  tuned") == 2
+    assert "float32[1,6,2,4], float32[1,6,2,4], float32[1,6,2,3]" in listing
+    assert len(tune("list", "--op=softmax").out.splitlines()) == 2
+    found = Executor(ConfigSelectorChain(policy="cached-only", persistent=PersistentCache())).explain(
+        SoftmaxKernel(), _x(3, 50)
+    )
+    assert found.tier == "persistent"
+
+
+def test_a_configuration_is_explained_pinned_and_forgotten(tune: Tune, cache: PersistentCache[Any]) -> None:
+    tune("recorded", "--rounds=1")
+    text = tune("explain", "--op=gated_delta_rule").out
+    for words in (
+        "from           tuned, 20",
+        "holds here     yes: the persistent tier",
+        "candidates, the reference",
+    ):
+        assert words in text
+    assert text.count("  *  chunk=") == 1
+    entry = _entry(tune, "--op=gated_delta_rule")
+    assert [m["cfg"]["fields"] for m in entry["measurements"]] == [{"chunk": n} for n in (32, 1, 4, 8)]
+    assert all(m["status"] == "ok" and m["seconds"] > 0 for m in entry["measurements"])
+    pinned = tune("pin", "--op=gated_delta_rule@v0", f"--call={entry['call'][:6]}", '--cfg={"chunk": 3}')
+    assert pinned.out == f"pinned gated_delta_rule@v0 {entry['call']}: chunk=3\n"
+    tune("recorded", "--rounds=1")
+    assert _entry(tune, "--op=gated_delta_rule")["provenance"] == "pinned"
+    assert cache.get(entry["device"], "gated_delta_rule@v0", entry["call"]) == GatedDeltaConfig(3)
+    assert tune("clear", f"--call={entry['call']}").out.startswith("forgot 1 entries of ")
+    assert tune("clear").out.startswith("forgot 1 entries of ")
+    assert tune("list").out == "nothing is remembered\n"
+
+
+def test_why_an_entry_does_not_hold_here(tune: Tune, cache: PersistentCache[Any]) -> None:
+    tune("recorded", "--rounds=1", "--op=softmax")
+    (entry,) = cache.entries()
+    cache.clear()
+    text = (cache.path).read_text()
+    assert "softmax" not in text
+    from_elsewhere = Key("numpy|cpu|another|0", entry.key.op, entry.key.call, entry.key.source)
+    cache.store(type(entry)(from_elsewhere, entry.cfg, environment={**entry.environment, "cpu": "another"}))
+    explained = tune("explain").out
+    assert "holds here     no: cpu differ here, and the call is chosen anew" in explained
+    assert "nobody measured: it was set by hand" in explained
+    cache.clear()
+    older = Key(entry.key.device, entry.key.op, entry.key.call, "older")
+    cache.store(type(entry)(older, entry.cfg, environment=entry.environment, kernel=entry.kernel))
+    assert "holds here     no: the kernel's source changed since" in tune("explain").out
+
+
+def test_entries_of_jax_are_explained(tune: Tune, cache: PersistentCache[Any]) -> None:
+    assert tune("recorded", "--rounds=1", "--op=softmax", "--compiler=jax").code == 0
+    (entry,) = cache.entries()
+    assert entry.key.device.startswith("jax|cpu|")
+    explained = tune("explain", "--op=softmax").out
+    assert "holds here     yes: the persistent tier gives it" in explained
+    assert "candidates, the reference first (3):" in explained
+    cache.clear()
+    older = [each.replace("jax ", "jax 0.0.") for each in entry.environment["versions"]]
+    elsewhere = Key(f"{entry.key.device[:-1]}x", *entry.key[1:])
+    cache.store(type(entry)(elsewhere, entry.cfg, environment={**entry.environment, "versions": older}))
+    assert "holds here     no: versions differ here" in tune("explain").out
+
+
+def test_entries_are_carried(tune: Tune, tmp_path: Path) -> None:
+    tune("recorded", "--rounds=1")
+    carried = tmp_path / "carried.json"
+    assert tune("export", f"--file={carried}").out == f"wrote 2 entries to {carried}\n"
+    other = f"--cache={tmp_path / 'other.json'}"
+    assert tune("import", f"--file={carried}", other).out == f"took over 2 entries from {carried}\n"
+    assert tune("import", f"--file={carried}", other).out == f"took over 0 entries from {carried}\n"
+    assert tune("list", other).out == tune("list").out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("explain", "--op=softmx"), r"--op=softmx: .* has nothing of it; it has softmax@v0; did you mean 'softmax"),
+        (("explain", "--call=x"), "--call=x: .* has no such call; `list` shows those"),
+        (("pin", '--cfg={"from": "log"}'), r'no SoftmaxConfig \(.*\): such as \{"form": "'),
+        (("pin", "--cfg={"), r'--cfg=\{: no JSON \(.*\): write it as \{"form"'),
+        (("export",), "export: name the file that is carried with --file"),
+        (("import", "--file=nowhere.json"), "nowhere.json: there is no such file"),
+        (("recorded", "--op=rope"), r"invocations.jsonl: has no calls of rope"),
+        (("recorded", "--record=nowhere"), "nowhere: no calls were recorded there: run a model with"),
+        (("list", "--kernels=no.such.module"), r"--kernels=no.such.module: cannot be imported \(.*\): name a module"),
+        (("recorded", "--picture=bars.txt"), r"--picture=.*bars.txt: unknown form '.txt'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_wrong_is_said(tune: Tune, cache: PersistentCache[Any], flags: tuple[str, ...], message: str) -> None:
+    tune("recorded", "--rounds=1", "--op=softmax")
+    finished = tune(*flags)
+    assert finished.code == 2
+    assert re.search(message, finished.err), finished.err
+
+
+def test_several_entries_are_not_guessed_among(tune: Tune) -> None:
+    tune("recorded", "--rounds=1")
+    finished = tune("explain")
+    assert (finished.code, "2 entries fit: say more with --op and --call: " in finished.err) == (2, True)
+
+
+def test_compiled_calls_are_tuned_for_iree(tune: Tune, cache: PersistentCache[Any]) -> None:
+    tune("recorded", "--rounds=1", "--op=softmax", "--compiler=iree")
+    (entry,) = cache.entries()
+    assert entry.key.device.startswith("iree|cpu|local-task|")
+    assert {m.cfg for m in entry.measurements} == {SoftmaxConfig(form) for form in ("divide", "reciprocal", "log")}
+    assert "holds here     yes: the persistent tier" in tune("explain").out
