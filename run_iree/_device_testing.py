@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from iree import runtime
 
-from run_iree._compile import compile_module
-from run_iree._devices import DEVICES, available
-from run_iree._targets import target_of_device
+from run_iree.compiler import compile_module, target_of_device
+from run_iree.devices import DEVICES, available
 
 _SHARED: Final = {"local-task": ("local-task", "local-sync")}
 # Executables, by text, target and name.

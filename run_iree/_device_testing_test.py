@@ -5,7 +5,7 @@ import pytest
 
 from run_iree import _device_testing
 from run_iree._device_testing import STEP, compiled, device_params
-from run_iree._devices import DEVICES
+from run_iree.devices import DEVICES
 
 
 def _names(shared: bool = False) -> list[str]:

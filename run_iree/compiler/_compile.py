@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from lang_core import CompileError
-from run_iree._locate import locate
-from run_iree._schedule import Schedule, schedule_file
-from run_iree._targets import Target, target_named
+from run_iree.compiler._locate import locate
+from run_iree.compiler._schedule import Schedule, schedule_file
+from run_iree.compiler._targets import Target, target_named
 from run_iree.kernels import Substitution
 
 _ERROR: Final = re.compile(

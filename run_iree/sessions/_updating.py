@@ -6,11 +6,11 @@ import numpy as np
 
 from compile_hlo.directions import LoweredArgument
 from lang_core import DeviceError, TensorSpec
-from run_iree._devices import reason
-from run_iree._function import Function, Value
-from run_iree._held import HeldTensors, Results, ResultTable, results_of
-from run_iree._program import IREE_ERRORS, Program
-from run_iree._quick import QuickCall
+from run_iree.devices import IREE_ERRORS, reason
+from run_iree.sessions._function import Function, Value
+from run_iree.sessions._held import HeldTensors, Results, ResultTable, results_of
+from run_iree.sessions._program import Program
+from run_iree.sessions._quick import QuickCall
 
 
 class Updating:

@@ -15,12 +15,9 @@ from typing import Any, Final, Protocol
 from iree import runtime
 
 from lang_core import DeviceError, InputError
-from run_iree._bindings import too_many_buffers
-from run_iree._devices import Device, reason
-from run_iree._large_pages import ask_for_large_pages
+from run_iree.devices import IREE_ERRORS, Device, reason, too_many_buffers
+from run_iree.sessions._parameters import load_index
 
-# What the runtime's binding raises, by the status code of the failure.
-IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, MemoryError, TypeError)
 _ZIP_END: Final = b"PK\x05\x06"  # begins the last record of a ZIP file
 _ZIP_END_BYTES: Final = 22  # of that record, without a comment
 _TOO_MANY_BUFFERS: Final = re.compile(
@@ -93,8 +90,7 @@ class Program:
         check_module_file(vmfb_path)
         self._modules.append(runtime.create_hal_module(self._instance, device.hal, debug_sink=self._sink))
         if parameters is not None:
-            self._index = _load_index(parameters)
-            ask_for_large_pages(self._index)
+            self._index = load_index(parameters)
             provider = self._index.create_provider(scope=scope)
             self._modules.append(runtime.create_io_parameters_module(self._instance, provider))
         failure = ""
@@ -213,21 +209,6 @@ def _damaged_part(path: Path) -> str | None:
             if not parts or parts[0].header_offset != 0:
                 raise zipfile.BadZipFile("its first part is missing")
             return archive.testzip()
-
-
-def _load_index(path: Path) -> runtime.ParameterIndex:
-    """Maps an archive: pages are read when they are first used, and none is copied."""
-    if not path.is_file():
-        raise InputError(f"cannot load the parameters {str(path)!r}: there is no such file; export writes weights.irpa")
-    index = runtime.ParameterIndex()
-    failure = ""
-    try:
-        index.load(str(path), format=path.suffix.removeprefix(".") or "irpa")
-    except IREE_ERRORS as error:
-        failure = reason(error)
-    if failure:
-        raise InputError(f"cannot load the parameters {str(path)!r}: cut off or no archive ({failure}); export again")
-    return index
 
 
 _OPEN: Final[weakref.WeakSet[Program]] = weakref.WeakSet()

@@ -11,9 +11,9 @@ import numpy as np
 from iree.runtime import HalBufferView, VmVariantList
 
 from lang_core import DeviceError, TensorSpec, i32
-from run_iree._counters import Counters
-from run_iree._device_tensor import DeviceTensor
-from run_iree._program import Program
+from run_iree.sessions._counters import Counters
+from run_iree.sessions._device_tensor import DeviceTensor
+from run_iree.sessions._program import Program
 
 _TO: Final = "tensors that are held"
 

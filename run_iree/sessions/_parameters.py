@@ -1,14 +1,38 @@
-"""Asks Linux to read and map an archive in large pages."""
+"""Maps parameter archives, in large pages where Linux has them."""
 
 import ctypes
 import mmap
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from iree import runtime
 
+from lang_core import InputError
+from run_iree.devices import IREE_ERRORS, reason
+
 # None where the system has no such advice.
 _LARGE_PAGES: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
+
+
+def load_index(path: Path) -> runtime.ParameterIndex:
+    """Maps an archive: pages are read when they are first used, and none is copied.
+
+    Raises:
+        InputError: the file is missing, cut off, or no archive.
+    """
+    if not path.is_file():
+        raise InputError(f"cannot load the parameters {str(path)!r}: there is no such file; export writes weights.irpa")
+    index = runtime.ParameterIndex()
+    failure = ""
+    try:
+        index.load(str(path), format=path.suffix.removeprefix(".") or "irpa")
+    except IREE_ERRORS as error:
+        failure = reason(error)
+    if failure:
+        raise InputError(f"cannot load the parameters {str(path)!r}: cut off or no archive ({failure}); export again")
+    ask_for_large_pages(index)
+    return index
 
 
 def ask_for_large_pages(index: runtime.ParameterIndex) -> None:

@@ -9,9 +9,9 @@ from iree.runtime import HalBufferView, HalDevice, VmRef, VmVariantList
 
 from compile_hlo.directions import LoweredArgument
 from lang_core import i32, i64
-from run_iree import _buffers
-from run_iree._counters import Counters
-from run_iree._device_tensor import DeviceTensor
+from run_iree.devices import writable
+from run_iree.sessions._counters import Counters
+from run_iree.sessions._device_tensor import DeviceTensor
 
 _NONE: Final = (1, 0)  # bounds that no number is within
 
@@ -126,7 +126,7 @@ class _Tensor:
         self._argument: Final = argument
         self._views: Final = views
         self._least, self._most = _bounds(argument)
-        view, self._array = _buffers.writable(device, spec)
+        view, self._array = writable(device, spec)
         self._view: Final = view
         self._ref: Final = view.ref
         # Not by NumPy, whose code has to be fetched from memory.

@@ -2,7 +2,7 @@ import pytest
 
 from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DeviceError, TensorSpec, bf16, bool_, f32, i32, i64, u8
-from run_iree._signature import check_aliases, signature_of_reflection
+from run_iree.sessions._signature import check_aliases, signature_of_reflection
 
 _C = TensorSpec((7, 3), f32)
 

@@ -10,10 +10,9 @@ import pytest
 
 from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DeviceError, TensorSpec, f32
-from run_iree._compile import compile_module
 from run_iree._device_testing import STEP, archive, compiled, device_params
-from run_iree._session import Session
-from run_iree._targets import target_of_device
+from run_iree.compiler import compile_module, target_of_device
+from run_iree.sessions._session import Session
 
 _CACHE = np.arange(21, dtype=np.float32).reshape(7, 3)
 _ROW = np.full((1, 3), -1, np.float32)
@@ -196,8 +195,8 @@ def test_files_are_replaced_under_an_open_session(device: str, tmp_path: Path) -
 _PROGRAM = """
 import sys
 import numpy as np
-from run_iree._devices import Device
-from run_iree._session import Session
+from run_iree.devices import Device
+from run_iree.sessions._session import Session
 vmfb, weights, device, way = sys.argv[1:]
 opened = Device(device)
 session = Session(vmfb, opened, parameters=weights)

@@ -1,9 +1,9 @@
 import pytest
 
 from lang_core import CompileError, DeviceError
-from run_iree import _targets
-from run_iree._devices import DEVICES, Device, available
-from run_iree._targets import TARGETS, CpuRecord, host_cpu, target_named, target_of_device
+from run_iree.compiler import _targets
+from run_iree.compiler._targets import TARGETS, CpuRecord, host_cpu, target_named, target_of_device
+from run_iree.devices import DEVICES, Device, available
 
 
 def test_every_device_has_a_target_that_names_it() -> None:

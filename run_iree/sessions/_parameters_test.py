@@ -7,8 +7,8 @@ import pytest
 from iree import runtime
 
 from run_iree._device_testing import STEP, archive, compiled
-from run_iree._large_pages import ask_for_large_pages
-from run_iree._session import Session
+from run_iree.sessions._parameters import ask_for_large_pages
+from run_iree.sessions._session import Session
 
 
 def _advised(path: Path) -> list[bool]:

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from lang_core import DeviceError, bf16
-from run_iree._compile import compile_module
 from run_iree._device_testing import STEP, archive, compiled, device_params
-from run_iree._devices import Device
-from run_iree._host_function import KEPT_BYTES
-from run_iree._session import Session
-from run_iree._targets import target_of_device
+from run_iree.compiler import compile_module, target_of_device
+from run_iree.devices import Device
+from run_iree.sessions._host_function import KEPT_BYTES
+from run_iree.sessions._session import Session
 
 
 @pytest.fixture(params=device_params())
@@ -152,7 +151,7 @@ def test_a_failure_of_the_device_is_told_and_leaves_it_usable(tmp_path: Path) ->
 _LEFT_OPEN = """
 import sys
 import numpy as np
-from run_iree._session import Session
+from run_iree.sessions._session import Session
 x, no = np.ones(2, np.float32), np.array(0, np.int8)
 opened = [Session(sys.argv[1], "local-task") for _ in range(3)]
 functions = [each.host_function("main") for each in opened]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from lang_core import DeviceError, InputError
-from run_iree._compile import compile_module
 from run_iree._device_testing import STEP, archive, chain, compiled, device_params
-from run_iree._session import Session
+from run_iree.compiler import compile_module
+from run_iree.sessions._session import Session
 
 _W = np.ones((4, 3), np.float32)
 

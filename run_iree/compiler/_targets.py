@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Final
 
 from lang_core import CompileError, near_names
-from run_iree._devices import LAVAPIPE, vulkan_device_name
-from run_iree._matvec_tiles import MatvecTiles
+from run_iree.compiler._matvec_tiles import MatvecTiles
+from run_iree.devices import LAVAPIPE, vulkan_device_name
 from run_iree.kernels import CpuKernels
 
 # Weights are laid out anew when the module is loaded, in tiles. Products of matrices are faster; they are held twice.

@@ -8,8 +8,8 @@ import pytest
 from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DTYPES, DeviceError, DType, InputError, TensorSpec, bf16, bool_, f16, f32, f64, i32
 from run_iree._device_testing import STEP, archive, compiled, device_params
-from run_iree._devices import Device
-from run_iree._session import Session
+from run_iree.devices import Device
+from run_iree.sessions._session import Session
 
 _W = np.arange(12, dtype=np.float32).reshape(4, 3)
 _X = np.array([[1, 2, 3], [4, 5, 7]], np.float32)

@@ -7,10 +7,9 @@ import numpy as np
 from iree.runtime import HalBufferView, VmVariantList
 
 from compile_hlo.directions import Signature
-from run_iree import _buffers
-from run_iree._devices import reason
-from run_iree._function import Function
-from run_iree._program import IREE_ERRORS, Program
+from run_iree.devices import IREE_ERRORS, reason, writable
+from run_iree.sessions._function import Function
+from run_iree.sessions._program import Program
 
 Array = np.ndarray[Any, Any]
 
@@ -103,7 +102,7 @@ class HostFunction:
         hal = program.device.hal
         inputs, places = VmVariantList(len(specs)), []
         for spec in specs:
-            view, memory = _buffers.writable(hal, spec)
+            view, memory = writable(hal, spec)
             inputs.push_ref(view.ref)
             places.append((memory, spec.shape, spec.dtype.numpy))
         return program.kept.setdefault(self._name, Kept(tuple(places), inputs, program.invoker(self._name)))

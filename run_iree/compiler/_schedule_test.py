@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from run_iree import Schedule, _schedule, compile_module
+from run_iree.compiler import Schedule, _schedule, compile_module
 
 # A product cannot be fused with another, so each is a dispatch.
 _MODULE = """\

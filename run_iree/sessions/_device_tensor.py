@@ -3,9 +3,9 @@
 import numpy as np
 
 from lang_core import DeviceError, DType, TensorSpec
-from run_iree import _buffers
-from run_iree._counters import Counters
-from run_iree._program import Program
+from run_iree.devices import address, read_back
+from run_iree.sessions._counters import Counters
+from run_iree.sessions._program import Program
 
 _NO_KEY = -1
 
@@ -59,7 +59,7 @@ class DeviceTensor:
         with self.program.lock:
             self.check("read")
             assert self.program.device is not None
-            array = _buffers.read_back(self.program.device.hal, self.program.views[self.key], self._spec)
+            array = read_back(self.program.device.hal, self.program.views[self.key], self._spec)
         self._counters.bytes_out += array.nbytes
         return array
 
@@ -71,7 +71,7 @@ class DeviceTensor:
         """
         with self.program.lock:
             self.check("locate")
-            return _buffers.address(self.program.views[self.key])
+            return address(self.program.views[self.key])
 
     def check(self, action: str) -> None:
         """Refuses an action on a dead tensor.

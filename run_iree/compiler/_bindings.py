@@ -7,22 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from lang_core import CompileError
-from run_iree._compile import compiler_path
-from run_iree._targets import Target
-
-# Of every device of IREE 3.13.
-MOST_BINDINGS: Final = 32
+from run_iree.compiler._compile import compiler_path
+from run_iree.compiler._targets import Target
+from run_iree.devices import MOST_BINDINGS, too_many_buffers
 
 _LAYOUT: Final = re.compile(r"#hal\.pipeline\.layout<bindings = \[([^\]]*)\]")
 _EXPORT: Final = re.compile(r"hal\.executable\.export public @(\S+)")
-
-
-def too_many_buffers(count: int, cap: int) -> str:
-    """What is wrong with an op of so many tensors, and what to do."""
-    return (
-        f"the compiler fused a chain of ops into one that takes {count} tensors, and the device passes {cap} at "
-        f"most: stack tensors that are used alike into one"
-    )
 
 
 def check_bindings(source: Path, target: Target) -> None:

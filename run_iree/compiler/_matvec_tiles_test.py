@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from lang_core import as_dtype
-from run_iree import _compile
-from run_iree._compile import compile_module
-from run_iree._devices import Device
-from run_iree._session import Session
-from run_iree._targets import target_named
+from run_iree.compiler import _compile
+from run_iree.compiler._compile import compile_module
+from run_iree.compiler._targets import target_named
+from run_iree.devices import Device
+from run_iree.sessions import Session
 
 # N x K, and the rows and columns of a tile.
 TILED = {

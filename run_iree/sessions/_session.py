@@ -9,17 +9,16 @@ import numpy as np
 
 from compile_hlo.directions import Signature
 from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
-from run_iree import _buffers
-from run_iree._counters import Counters
-from run_iree._device_tensor import DeviceTensor
-from run_iree._devices import Device
-from run_iree._function import Function
-from run_iree._held import HeldTensors
-from run_iree._host_function import HostFunction
-from run_iree._program import Program
-from run_iree._signature import check_aliases, signature_of_reflection
-from run_iree._updating import Updating
+from run_iree.devices import Device, upload
 from run_iree.dump import Dumper
+from run_iree.sessions._counters import Counters
+from run_iree.sessions._device_tensor import DeviceTensor
+from run_iree.sessions._function import Function
+from run_iree.sessions._held import HeldTensors
+from run_iree.sessions._host_function import HostFunction
+from run_iree.sessions._program import Program
+from run_iree.sessions._signature import check_aliases, signature_of_reflection
+from run_iree.sessions._updating import Updating
 
 
 class Session:
@@ -157,7 +156,7 @@ class Session:
             except OpError as error:
                 raise DeviceError(f"cannot upload an array of shape {array.shape}: {error}") from error
             key = next(self._program.keys)
-            self._program.views[key] = _buffers.upload(self._program.device.hal, array, spec)
+            self._program.views[key] = upload(self._program.device.hal, array, spec)
         self.counters.bytes_in += spec.nbytes
         return DeviceTensor(self._program, key, spec, self.counters)
 

@@ -8,10 +8,10 @@ from iree.runtime import HalBufferView
 
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import InputError
-from run_iree import _buffers
-from run_iree._device_tensor import DeviceTensor
-from run_iree._program import Program
+from run_iree.devices import peek
 from run_iree.dump import DumpedCall
+from run_iree.sessions._device_tensor import DeviceTensor
+from run_iree.sessions._program import Program
 
 
 class Tap:
@@ -94,7 +94,7 @@ class Tap:
 
     def _peek(self, view: HalBufferView, spec: Any) -> Any:
         assert self._program.device is not None
-        return _buffers.peek(self._program.device.hal, view, spec)
+        return peek(self._program.device.hal, view, spec)
 
 
 def _without_frames(error: BaseException) -> BaseException:

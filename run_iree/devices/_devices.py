@@ -19,6 +19,12 @@ _DRIVERS: Final = {
 
 DEVICES: Final = tuple(_DRIVERS)
 
+# What the runtime's binding raises, by the status code of the failure.
+IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, MemoryError, TypeError)
+
+# Tensors that a fused op may take on any device of IREE 3.13.
+MOST_BINDINGS: Final = 32
+
 _LONGEST_REASON: Final = 300  # characters; IREE spells out whole target descriptions
 
 LAVAPIPE: Final = "llvmpipe"  # what Mesa's CPU driver for Vulkan calls its device
@@ -85,6 +91,14 @@ def vulkan_device_name() -> str | None:
     if not present:
         return None
     return str(runtime.get_driver("vulkan").query_available_devices()[0]["name"])
+
+
+def too_many_buffers(count: int, cap: int) -> str:
+    """Returns the message about an op that takes more tensors than a device passes, and what to do."""
+    return (
+        f"the compiler fused a chain of ops into one that takes {count} tensors, and the device passes {cap} at "
+        f"most: stack tensors that are used alike into one"
+    )
 
 
 def _present() -> list[str]:

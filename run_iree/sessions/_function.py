@@ -9,13 +9,12 @@ from iree.runtime import HalBufferView, VmVariantList
 
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import DeviceError, InputError
-from run_iree import _buffers
-from run_iree._counters import Counters
-from run_iree._device_tensor import DeviceTensor
-from run_iree._devices import reason
-from run_iree._program import IREE_ERRORS, Program
-from run_iree._tap import Tap
+from run_iree.devices import IREE_ERRORS, address, duplicate, reason, upload
 from run_iree.dump import Dumper
+from run_iree.sessions._counters import Counters
+from run_iree.sessions._device_tensor import DeviceTensor
+from run_iree.sessions._program import Program
+from run_iree.sessions._tap import Tap
 
 Value = np.ndarray | np.generic | DeviceTensor | int | float
 
@@ -171,8 +170,8 @@ class Function:
             value = values[index]
             if not isinstance(value, DeviceTensor):
                 return False
-            there = _buffers.address(self._program.views[value.key])
-            if there is None or there != _buffers.address(views[result]):
+            there = address(self._program.views[value.key])
+            if there is None or there != address(views[result]):
                 return False
         return True
 
@@ -191,11 +190,11 @@ class Function:
         assert program.device is not None
         if not isinstance(value, DeviceTensor):
             self.counters.bytes_in += argument.spec.nbytes
-            return _buffers.upload(program.device.hal, np.asarray(value), argument.spec)
+            return upload(program.device.hal, np.asarray(value), argument.spec)
         view = program.views[value.key]
         if argument.guarded and not argument.donated:
             self.counters.bytes_guarded += argument.spec.nbytes
-            return _buffers.duplicate(program.device.hal, view, argument.spec)
+            return duplicate(program.device.hal, view, argument.spec)
         return view
 
     def _separate(self, views: dict[int, HalBufferView], lent: list[HalBufferView]) -> bool:
@@ -210,7 +209,7 @@ class Function:
             spec = self.signature.results[i].spec
             if any(views[i] == other for other in taken):
                 self.counters.bytes_guarded += spec.nbytes
-                views[i] = _buffers.duplicate(self._program.device.hal, views[i], spec)
+                views[i] = duplicate(self._program.device.hal, views[i], spec)
                 apart = False
             taken.append(views[i])
         return apart

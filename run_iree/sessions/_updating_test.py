@@ -10,9 +10,9 @@ import pytest
 from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DeviceError, InputError, TensorSpec, f32, i32
 from run_iree._device_testing import compiled, device_params
-from run_iree._program import Program
-from run_iree._quick import QuickCall
-from run_iree._session import Session
+from run_iree.sessions._program import Program
+from run_iree.sessions._quick import QuickCall
+from run_iree.sessions._session import Session
 
 _CACHE = TensorSpec((2, 5), f32)
 # Two caches get id and factor of a step at its position; results: their sum, and how many columns are not zero.

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from run_iree._locate import Place, locate
+from run_iree.compiler._locate import Place, locate
 
 _TEXT = """module @m {
   "util.global"() {sym_name = "w"} : () -> ()

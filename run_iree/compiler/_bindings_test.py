@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from lang_core import CompileError
-from run_iree._bindings import check_bindings
 from run_iree._device_testing import STEP, chain
-from run_iree._targets import target_named
+from run_iree.compiler._bindings import check_bindings
+from run_iree.compiler._targets import target_named
 
 
 @pytest.mark.parametrize("target", ["llvm-cpu", "vulkan-spirv", "cuda"])
