@@ -7,7 +7,10 @@ import pytest
 
 # Traces of the drivers, of which one at least has to be there; the other devices need none.
 DRIVERS = {
-    "vulkan": [f"{folder}/vulkan/icd.d/*.json" for folder in ("/usr/share", "/usr/local/share", "/etc")],
+    "vulkan": [
+        *(f"{folder}/vulkan/icd.d/*.json" for folder in ("/usr/share", "/usr/local/share", "/etc")),
+        os.environ.get("VK_DRIVER_FILES", ""),
+    ],
     "cuda": ["/dev/nvidia*", "/dev/dxg"],
 }
 

@@ -1,6 +1,7 @@
 """The test and wheel macros that every package uses."""
 
-load("@rules_python//python:defs.bzl", "py_test")
+load("@local_devices//:env.bzl", "VULKAN_ENV")
+load("@rules_python//python:defs.bzl", "py_binary", "py_test")
 load("@rules_python//python:packaging.bzl", "py_package", "py_wheel")
 load("//build_defs:version.bzl", "VERSION")
 
@@ -52,7 +53,7 @@ def py_device_tests(name, srcs, devices = DEVICES, tags = [], env = {}, **kwargs
         py_pytest_test(
             name = test,
             srcs = srcs,
-            env = dict(env, TAPELINE_DEVICE = device),
+            env = dict(VULKAN_ENV if device == "vulkan" else {}, TAPELINE_DEVICE = device, **env),
             # Mesa's lavapipe was seen to lose its device (VK_ERROR_DEVICE_LOST) while the machine was busy.
             flaky = device == "vulkan",
             tags = tags + ["device", device],
@@ -63,6 +64,15 @@ def py_device_tests(name, srcs, devices = DEVICES, tags = [], env = {}, **kwargs
             **kwargs
         )
     native.test_suite(name = name, tests = tests)
+
+def py_tool(name, **kwargs):
+    """A py_binary that finds the Vulkan driver that build_defs/devices.bzl unpacked, if it did.
+
+    Args:
+      name: of the target.
+      **kwargs: of py_binary.
+    """
+    py_binary(name = name, env = VULKAN_ENV, **kwargs)
 
 def package_wheel(name, package, summary_file = None, deps = [], requires = []):
     """The wheel of one top-level package: its library sources with those of its subpackages, no tests.

@@ -6,7 +6,7 @@ import posixpath
 from pathlib import Path
 from typing import NamedTuple
 
-_PYTHON_RULES = ("py_library", "py_binary", "py_test", "py_pytest_test", "py_device_tests")
+_PYTHON_RULES = ("py_library", "py_binary", "py_test", "py_tool", "py_pytest_test", "py_device_tests")
 
 # The distribution that provides a module, where it has another name: longest prefix first.
 _DISTRIBUTIONS = {
@@ -41,7 +41,7 @@ class Target(NamedTuple):
     @property
     def is_test(self) -> bool:
         """Whether `bazel test` runs it."""
-        return self.rule not in ("py_library", "py_binary")
+        return self.rule not in ("py_library", "py_binary", "py_tool")
 
 
 def full_label(label: str, package: str) -> str:

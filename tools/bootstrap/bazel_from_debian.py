@@ -3,7 +3,7 @@
 
 Elsewhere use Bazelisk: it reads .bazelversion and needs none of this. //:bazelw calls it as
 
-    python3 bazel_from_debian.py --prefix DIR [--version 7.7.1]
+    PYTHONPATH=ROOT python3 -m tools.bootstrap.bazel_from_debian --prefix DIR [--version 7.7.1]
 
 Unpacks Debian testing's bazel-bootstrap with the libraries it is linked against and a JRE into a
 private prefix, and makes its executables load their libraries from there. No package of the host
@@ -14,22 +14,18 @@ libraries. DIR/bazel is what to run. Two of these at once are safe: the second w
 
 import argparse
 import base64
-import contextlib
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import struct
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+from tools.bootstrap.debian import Apt, InstallError, install, run, unpack
 
 SUITE = "forky"
 ARCHITECTURE = "amd64"
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 LIBDIR = "usr/lib/x86_64-linux-gnu"
 
 # libblake3-0: Bazel's JNI library needs it, though its package does not say so.
@@ -68,94 +64,6 @@ STUBS = {
 TOOLS_BUILD = """load("//python:defs.bzl", "py_binary")
 py_binary(name = "wheelmaker", srcs = ["wheelmaker.py"], visibility = ["//visibility:public"])
 """
-
-
-class InstallError(Exception):
-    """The installation cannot be made; the message says what stands in the way."""
-
-
-def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """Runs a program and returns its standard output; its failure is an InstallError with its last words."""
-    done = subprocess.run([str(c) for c in command], cwd=cwd, env=env, text=True, capture_output=True, check=False)
-    if done.returncode:
-        program = " ".join(str(c) for c in command[:2])
-        raise InstallError(f"`{program}` failed with exit code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
-    return done.stdout
-
-
-def mirror_in(uris: str) -> str | None:
-    """The first Debian mirror in the output of ``apt-get --print-uris update``."""
-    found = re.findall(r"^'([^']+)/dists/[^/']+/(?:In)?Release", uris, re.MULTILINE)
-    return next((uri.rstrip("/") for uri in found if uri.rstrip("/").endswith("/debian")), None)
-
-
-def mirror() -> str:
-    """The Debian mirror that this machine's own apt is set up with, its lists fetched or not."""
-    found = mirror_in(run("apt-get", "--print-uris", "update"))
-    if found is None:
-        raise InstallError("apt is set up with no Debian mirror")
-    return found
-
-
-def parse_depends(listing: str) -> dict[str, list[str]]:
-    """{package: the names it depends on} of the output of ``apt-cache depends``; virtual packages are left out."""
-    depends: dict[str, list[str]] = {}
-    here: list[str] = []
-    for line in listing.splitlines():
-        if line and not line.startswith((" ", "<")):
-            depends[line.strip()] = here = []
-        elif match := re.match(r"\s+\|?(?:Pre)?Depends: ([^<\s]+)$", line):
-            here.append(match[1])
-    return depends
-
-
-class Apt:
-    """apt with a configuration, package lists and status of its own, in the folder ``state``."""
-
-    def __init__(self, state: Path) -> None:
-        for folder in ("state/lists/partial", "cache/archives/partial", "etc"):
-            (state / folder).mkdir(parents=True)
-        (state / "status").touch()
-        (state / "etc/sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {SUITE} main\n")
-        (state / "etc/apt.conf").write_text(f"""
-            Dir::State "{state}/state";
-            Dir::State::status "{state}/status";
-            Dir::Cache "{state}/cache";
-            Dir::Etc::sourcelist "{state}/etc/sources.list";
-            Dir::Etc::sourceparts "/dev/null";
-            Dir::Etc::preferences "/dev/null";
-            Dir::Etc::preferencesparts "/dev/null";
-            APT::Sandbox::User "";
-            APT::Install-Recommends "false";
-            Acquire::Languages "none";
-            quiet "2";
-        """)
-        self._env = {**os.environ, "APT_CONFIG": str(state / "etc/apt.conf"), "LC_ALL": "C"}
-
-    def update(self) -> None:
-        """Fetches the suite's package lists."""
-        run("apt-get", "update", env=self._env)
-
-    def depends(self, packages: Iterable[str]) -> dict[str, list[str]]:
-        """{package: the names it depends on}, of those in ``packages`` that the suite has."""
-        # Its exit code is an error where one of the names is unknown; the rest is listed all the same.
-        command = ["apt-cache", "depends", "--important", *packages]
-        return parse_depends(subprocess.run(command, env=self._env, text=True, capture_output=True, check=False).stdout)
-
-    def closure(self, roots: Iterable[str]) -> list[str]:
-        """The packages in ``roots`` and, transitively, the shared libraries they need."""
-        todo, done = set(roots), dict[str, list[str]]()
-        while todo:
-            found = self.depends(sorted(todo))
-            if missing := todo - set(found):
-                raise InstallError(f"Debian {SUITE} has no {', '.join(sorted(missing))}")
-            done |= found
-            todo = {name for names in found.values() for name in names if FOLLOW.match(name)} - set(done)
-        return sorted(done)
-
-    def download(self, packages: Iterable[str], where: Path) -> None:
-        """Fetches the packages' files into the folder ``where``."""
-        run("apt-get", "download", *packages, cwd=where, env=self._env)
 
 
 def java_key_store(pem: str) -> bytes:
@@ -255,53 +163,18 @@ def unpack_and_assemble(root: Path, final: Path, wanted: str) -> None:
     """Fills ``root`` with an installation of Bazel ``wanted`` that works once it is named ``final``."""
     if run("dpkg", "--print-architecture").strip() != ARCHITECTURE:
         raise InstallError(f"only Debian's {ARCHITECTURE} packages are known to work")
-    debs = root.parent / "debs"
-    debs.mkdir()
-    apt = Apt(root.parent / "apt")
+    apt = Apt(root.parent / "apt", SUITE)
     apt.update()
     jre = next(iter(j for j in JRES if j in apt.depends(JRES)), None)
     if jre is None:
         raise InstallError(f"Debian {SUITE} has neither {' nor '.join(JRES)}")
-    packages = [*apt.closure([*ROOTS, *(package for package, _ in REPOS.values())]), jre]
-    apt.download(packages, debs)
-    size = sum(deb.stat().st_size for deb in debs.iterdir()) / 1e6
-    print(f"Unpacking {len(packages)} packages, {size:.0f} MB", flush=True)
-    for deb in debs.iterdir():
-        run("dpkg", "-x", deb, root)
-    for part in ("usr/share/doc", "usr/share/man", "usr/include", "usr/share/maven-repo", LIBDIR + "/gconv"):
+    packages = apt.closure([*ROOTS, *(package for package, _ in REPOS.values())], FOLLOW)
+    unpack(apt, [*packages, jre], root)
+    for part in ("usr/share/maven-repo", LIBDIR + "/gconv"):
         shutil.rmtree(root / part, ignore_errors=True)
     version = assemble(root, final)
     if version.split(".")[0] != wanted.split(".")[0]:
         raise InstallError(f"Debian {SUITE} has Bazel {version}, and this repository needs {wanted}")
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock on the file ``path``; waits for whoever holds it now."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # the kernel drops it when the file is closed, however that comes
-        yield
-
-
-def install(final: Path, build: Callable[[Path], None]) -> bool:
-    """Makes the folder ``final`` by calling ``build`` on a new folder beside it, unless ``final`` is there.
-
-    ``final`` appears at once and complete, or not at all. A second process waits for the first, and then
-    finds the work done.
-
-    Returns:
-        Whether ``build`` was called.
-    """
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with locked(final.with_name(final.name + ".lock")):
-        if final.exists():
-            return False
-        with tempfile.TemporaryDirectory(prefix=final.name + ".", dir=final.parent) as parent:
-            root = Path(parent) / "root"
-            root.mkdir()
-            build(root)
-            root.rename(final)
-    return True
 
 
 def main(argv: list[str]) -> int:

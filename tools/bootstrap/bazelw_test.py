@@ -20,6 +20,7 @@ class Machine:
             "bazelw",
             ".bazelversion",
             "tools/bootstrap/bazel_from_debian.py",
+            "tools/bootstrap/debian.py",
             "tools/bootstrap/wheelmaker.py",
         ):
             (self.checkout / path).parent.mkdir(parents=True, exist_ok=True)
@@ -27,9 +28,9 @@ class Machine:
         self.bin.mkdir()
         self.home.mkdir()
         for name in COREUTILS:
-            found = shutil.which(name)
-            assert found
-            (self.bin / name).symlink_to(found)
+            program = shutil.which(name)
+            assert program
+            (self.bin / name).symlink_to(program)
 
     def add(self, name: str, script: str) -> None:
         """Puts a program on PATH."""
@@ -57,8 +58,8 @@ def bazel(name: str, version: str = "bazel 7.7.1") -> str:
 
 # Stands for the installer: makes the launcher at the prefix that it is given.
 INSTALL = """
-[ "$2" = --prefix ] || exit 9
-mkdir -p "$3" && printf '#!/bin/sh\\necho "debian ran: $*"\\n' > "$3/bazel" && chmod +x "$3/bazel"
+[ "$1 $2 $3" = "-m tools.bootstrap.bazel_from_debian --prefix" ] || exit 9
+mkdir -p "$4" && printf '#!/bin/sh\\necho "debian ran: $*"\\n' > "$4/bazel" && chmod +x "$4/bazel"
 """
 
 
