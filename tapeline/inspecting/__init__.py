@@ -1,4 +1,4 @@
-"""What tools:inspect says of a bundle, or of a model."""
+"""Facts of bundles and models, for a person or a program; nothing is loaded or run."""
 
 from tapeline.inspecting._facts import check_whole, facts, files, parameters
 from tapeline.inspecting._graph import GRAPH_FORMATS, graph_text, write_graphs

@@ -1,4 +1,4 @@
-"""What there is to know of a bundle, as JSON has it."""
+"""Facts of a bundle as JSON values: description, files, parameters, verification."""
 
 import dataclasses
 import fnmatch
@@ -21,11 +21,11 @@ UNLISTED: Final = "not listed"
 
 
 def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
-    """Everything but the graph.
+    """Returns everything that is known of a bundle but its graph.
 
     Args:
-        bundle: the bundle.
-        hashes: whether to read all files to see if they are what was exported.
+        bundle: bundle to describe.
+        hashes: whether to read all files and compare their SHA-256 with those of the export.
 
     Raises:
         InputError: a file cannot be read.
@@ -39,7 +39,7 @@ def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
         "model": config.model,
         "files": files(bundle, hashes=hashes),
         "entry_points": [signature_fields(signature) for signature in config.entry_points],
-        "kernels": [dataclasses.asdict(each) for each in config.kernels],
+        "kernels": [dataclasses.asdict(kernel) for kernel in config.kernels],
         "parameters": summary(parameters(bundle)),
         "targets": config.targets,
         "nodes": report.get("nodes"),
@@ -48,18 +48,18 @@ def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
 
 
 def files(bundle: Bundle, *, hashes: bool) -> list[dict[str, Any]]:
-    """Every file that is there or should be: name, bytes (None where it is missing), and state."""
+    """Returns name, bytes (None if missing) and state of every file that is present or listed."""
     listed = bundle.config.sha256
     paths = [path for path in bundle.path.rglob("*") if not path.is_dir() or path.is_symlink()]
     present = {path.relative_to(bundle.path).as_posix(): path for path in paths}
-    found = []
+    rows = []
     for name in sorted({*listed, *present}):
         path = present.get(name)
         size = None if path is None else path.stat().st_size
-        found.append({"name": name, "bytes": size, "state": _state(path, listed.get(name), hashes)})
+        rows.append({"name": name, "bytes": size, "state": _state(path, listed.get(name), hashes)})
         if name in (MARK, REPORT):
-            found[-1]["state"] = OK if path is not None else MISSING
-    return found
+            rows[-1]["state"] = OK if path is not None else MISSING
+    return rows
 
 
 def _state(path: Path | None, listed: str | None, hashes: bool) -> str:
@@ -75,32 +75,35 @@ def _state(path: Path | None, listed: str | None, hashes: bool) -> str:
         raise InputError(f"{path}: cannot be read ({error.strerror}): export the bundle again") from None
 
 
-def check_whole(directory: Path, found: Sequence[Mapping[str, Any]]) -> None:
-    """Checks that all files are there and what was exported.
+def check_whole(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Checks that no file is missing or changed since the export.
+
+    Args:
+        directory: the bundle's directory, for the message.
+        rows: files with their states; see ``files``.
 
     Raises:
-        InputError: some are not.
+        InputError: a file is missing or changed.
     """
-    differ = [each["name"] for each in found if each["state"] == DIFFERS]
-    missing = [each["name"] for each in found if each["state"] == MISSING]
-    said = [f"{', '.join(differ)}: not what was exported (sha256 differs)"] if differ else []
-    said += [f"{', '.join(missing)}: missing"] if missing else []
-    if said:
-        raise InputError(f"{directory} is damaged: {'; '.join(said)}: export the bundle again")
+    differ = [row["name"] for row in rows if row["state"] == DIFFERS]
+    missing = [row["name"] for row in rows if row["state"] == MISSING]
+    problems = [f"{', '.join(differ)}: not what was exported (sha256 differs)"] if differ else []
+    problems += [f"{', '.join(missing)}: missing"] if missing else []
+    if problems:
+        raise InputError(f"{directory} is damaged: {'; '.join(problems)}: export the bundle again")
 
 
 def parameters(bundle: Bundle, glob: str = "*") -> list[dict[str, Any]]:
-    """The parameters whose path matches: path, dtype, shape, bytes.
+    """Returns path, dtype, shape and bytes of the parameters whose path matches a pattern.
 
     Raises:
-        InputError: none matches.
+        InputError: no path matches.
     """
     known = bundle.config.parameters
     names = [name for name in known if fnmatch.fnmatchcase(name, glob)]
     if not names and glob != "*":
         raise InputError(
-            f"--parameters={glob}: none of the {len(known)} parameters of {bundle.path} matches"
-            f"{near_names(glob, known)}"
+            f"parameters={glob}: none of the {len(known)} parameters of {bundle.path} matches{near_names(glob, known)}"
         )
     return [{"path": name, **known[name], "bytes": _nbytes(bundle, name)} for name in names]
 
@@ -110,15 +113,16 @@ def _nbytes(bundle: Bundle, name: str) -> int:
     return TensorSpec(tuple(fields["shape"]), fields["dtype"]).nbytes
 
 
-def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How many there are, per dtype (of packed ones the encoding), and the largest."""
+def summary(tensors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns counts and bytes of tensors, in all and per dtype or encoding, and the largest tensors."""
     dtypes: dict[str, dict[str, int]] = {}
-    for each in found:
-        total = dtypes.setdefault(each.get("encoding", each["dtype"]), {"count": 0, "bytes": 0})
+    for tensor in tensors:
+        total = dtypes.setdefault(tensor.get("encoding", tensor["dtype"]), {"count": 0, "bytes": 0})
         total["count"] += 1
-        total["bytes"] += each["bytes"]
-    largest = sorted(found, key=lambda each: -each["bytes"])[:_LARGEST]
-    return {"count": len(found), "bytes": sum(each["bytes"] for each in found), "dtypes": dtypes, "largest": largest}
+        total["bytes"] += tensor["bytes"]
+    largest = sorted(tensors, key=lambda tensor: -tensor["bytes"])[:_LARGEST]
+    size = sum(tensor["bytes"] for tensor in tensors)
+    return {"count": len(tensors), "bytes": size, "dtypes": dtypes, "largest": largest}
 
 
 def _report(directory: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``--graph``: a module's graph with repeated blocks collapsed."""
+"""The graph of a bundle's module, with repeated blocks collapsed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,12 @@ GRAPH_FORMATS: Final = tuple(FORMATS)
 
 
 def graph_text(directory: Path, entry_points: Sequence[Signature], form: str) -> str:
-    """The graph of a bundle's module.
+    """Returns the graph of a bundle's module as text.
+
+    Args:
+        directory: the bundle's directory.
+        entry_points: signatures, for the names of arguments and results.
+        form: one of ``GRAPH_FORMATS``.
 
     Raises:
         InputError: module.mlir is missing or damaged.
@@ -30,7 +35,10 @@ def write_graphs(directory: Path, entry_points: Sequence[Signature], forms: Sequ
 
 def _outline(directory: Path, entry_points: Sequence[Signature]) -> Outline:
     names = {
-        each.name: ([arg.name for arg in each.arguments], [result.name for result in each.results])
-        for each in entry_points
+        signature.name: (
+            [argument.name for argument in signature.arguments],
+            [result.name for result in signature.results],
+        )
+        for signature in entry_points
     }
     return read_outline(directory / MODULE, names)

@@ -1,4 +1,4 @@
-"""What there is to know of a model before it is exported."""
+"""Facts of a model before its export, as JSON values."""
 
 import fnmatch
 import json
@@ -15,38 +15,38 @@ from transformer_core.models import CONFIG_FILE
 
 
 def model_facts(name: str, directory: Path, weights: WeightSource, source: Mapping[str, Any]) -> dict[str, Any]:
-    """Configuration, tokenizer and tensors; no tensor is read.
+    """Returns configuration, tokenizer files and tensors of a model; no tensor is read.
 
     Args:
-        name: what the user called the model.
-        directory: holds config.json, and the tokenizer's files.
-        weights: the checkpoint.
-        source: in which form its files are.
+        name: name of the model, as the user gave it.
+        directory: folder with config.json and the tokenizer's files.
+        weights: checkpoint.
+        source: form of the checkpoint's files.
 
     Raises:
-        CheckpointError: a tensor is of a kind that is not read.
+        CheckpointError: a tensor has an encoding that is not supported.
     """
     return {
         "model": name,
         "source": dict(source),
         "config": json.loads((directory / CONFIG_FILE).read_text()),
-        "tokenizer": [each for each in TOKENIZER_FILES if (directory / each).is_file()],
+        "tokenizer": [file for file in TOKENIZER_FILES if (directory / file).is_file()],
         "tensors": summary(stored_tensors(name, weights)),
     }
 
 
 def stored_tensors(name: str, weights: WeightSource, glob: str = "*") -> list[dict[str, Any]]:
-    """The checkpoint's tensors whose key matches: path, dtype (or encoding), shape, bytes as stored.
+    """Returns path, dtype (or encoding), shape and stored bytes of the tensors whose key matches a pattern.
 
     Raises:
-        InputError: none matches.
-        CheckpointError: a tensor is of a kind that is not read.
+        InputError: no key matches.
+        CheckpointError: a tensor has an encoding that is not supported.
     """
     known = list(weights.keys())
     keys = [key for key in known if fnmatch.fnmatchcase(key, glob)]
     if not keys and glob != "*":
         raise InputError(
-            f"--parameters={glob}: none of the {len(known)} tensors of {name} matches{near_names(glob, known)}"
+            f"parameters={glob}: none of the {len(known)} tensors of {name} matches{near_names(glob, known)}"
         )
     return [_tensor(weights, key) for key in keys]
 

@@ -1,4 +1,4 @@
-"""Facts of a bundle for a person."""
+"""Facts of bundles and models as text."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,12 +12,12 @@ _WIDEST: Final = 80
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
-    """All facts, in sections."""
+    """Returns the facts of a bundle, in sections."""
     return "\n".join(_lines(facts)) + "\n"
 
 
 def model_text(facts: Mapping[str, Any]) -> str:
-    """Facts of a model, in sections."""
+    """Returns the facts of a model, in sections."""
     lines = [f"{facts['model']} ({', '.join(f'{name} {value}' for name, value in facts['source'].items())})"]
     lines += ["config.json:", *table([(name, _short(value)) for name, value in facts["config"].items()])]
     lines.append(f"tokenizer: {', '.join(facts['tokenizer']) or 'none'}")
@@ -29,10 +29,10 @@ def _short(value: Any) -> str:
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
 
 
-def parameters_text(found: Sequence[Mapping[str, Any]]) -> str:
-    """Parameters, one a line, and their sum."""
-    rows = [(each["path"], _type(each), size_text(each["bytes"])) for each in found]
-    total = f"{len(found)} parameters, {size_text(sum(each['bytes'] for each in found))}"
+def parameters_text(parameters: Sequence[Mapping[str, Any]]) -> str:
+    """Returns a line per parameter, and a line with their number and size."""
+    rows = [(row["path"], _type(row), size_text(row["bytes"])) for row in parameters]
+    total = f"{len(parameters)} parameters, {size_text(sum(row['bytes'] for row in parameters))}"
     return "\n".join([*table(rows, ""), total]) + "\n"
 
 
@@ -41,12 +41,12 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield "producer: " + ", ".join(f"{name} {version}" for name, version in facts["producer"].items())
     yield "model: " + ", ".join(f"{name} {_value(value)}" for name, value in facts["model"].items())
     yield "files:"
-    yield from table([(each["name"], _size(each["bytes"]), each["state"]) for each in facts["files"]])
-    for each in facts["entry_points"]:
-        yield from _entry_point(each)
+    yield from table([(file["name"], _size(file["bytes"]), file["state"]) for file in facts["files"]])
+    for entry_point in facts["entry_points"]:
+        yield from _entry_point(entry_point)
     if facts["kernels"]:
         yield "kernels:"
-        yield from table([_kernel(each) for each in facts["kernels"]])
+        yield from table([_kernel(kernel) for kernel in facts["kernels"]])
     yield from _parameters(facts["parameters"])
     for name, target in facts["targets"].items():
         yield from _target(name, target)
@@ -58,8 +58,8 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
 def _entry_point(entry_point: Mapping[str, Any]) -> Iterator[str]:
     yield f"entry point {entry_point['name']}:"
     rows: dict[tuple[str, ...], int] = {}
-    for each in (*map(_argument, entry_point["args"]), *map(_result, entry_point["results"])):
-        row = tuple(map(without_numbers, each))
+    for cells in (*map(_argument, entry_point["args"]), *map(_result, entry_point["results"])):
+        row = tuple(map(without_numbers, cells))
         rows[row] = rows.get(row, 0) + 1
     yield from table([(*row[:2], f"x {count}" if count > 1 else "", *row[2:]) for row, count in rows.items()])
 
@@ -78,17 +78,17 @@ def _result(fields: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _kernel(kernel: Mapping[str, Any]) -> tuple[str, str, str]:
     signature, reason = kernel["signature"], kernel["reason"]
-    said = f"no signature: {reason}" if signature is None else f"({_runs(signature)})"
-    return kernel["name"], f"called {kernel['call_sites']} times", said
+    text = f"no signature: {reason}" if signature is None else f"({_runs(signature)})"
+    return kernel["name"], f"called {kernel['call_sites']} times", text
 
 
 def _parameters(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"parameters: {summary['count']}, {size_text(summary['bytes'])}"
     dtypes = summary["dtypes"].items()
-    yield from table([(name, f"{each['count']} parameters", size_text(each["bytes"])) for name, each in dtypes])
+    yield from table([(name, f"{total['count']} parameters", size_text(total["bytes"])) for name, total in dtypes])
     if summary["largest"]:
         yield f"{_INDENT}largest:"
-        rows = [(each["path"], _type(each), size_text(each["bytes"])) for each in summary["largest"]]
+        rows = [(row["path"], _type(row), size_text(row["bytes"])) for row in summary["largest"]]
         yield from table(rows, 2 * _INDENT)
 
 
@@ -109,19 +109,19 @@ def _verification(rows: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
     else:
         worst: dict[tuple[str, str], tuple[Mapping[str, Any], int]] = {}
         for row in rows:
-            what = "skipped" if "skipped" in row else f"{row['entry_point']}.{without_numbers(row['result'])}"
-            key = row["device"], what
+            result = "skipped" if "skipped" in row else f"{row['entry_point']}.{without_numbers(row['result'])}"
+            key = row["device"], result
             other, count = worst.get(key, (row, 0))
-            worst[key] = max(row, other, key=lambda each: each.get("max_rel", 0.0)), count + 1
+            worst[key] = max(row, other, key=lambda one: one.get("max_rel", 0.0)), count + 1
         yield "verification, the worst of alike results:"
-        yield from table([_verified(*key, *found) for key, found in worst.items()])
+        yield from table([_verified(*key, *row_and_count) for key, row_and_count in worst.items()])
 
 
-def _verified(device: str, what: str, row: Mapping[str, Any], count: int) -> tuple[str, ...]:
+def _verified(device: str, result: str, row: Mapping[str, Any], count: int) -> tuple[str, ...]:
     if "skipped" in row:
-        return device, what, "", row["skipped"]
+        return device, result, "", row["skipped"]
     figures = f"max abs {row['max_abs']:.3g}, max rel {row['max_rel']:.3g}, cosine {row['cosine']:.6f}"
-    return device, what, f"x {count}" if count > 1 else "", figures
+    return device, result, f"x {count}" if count > 1 else "", figures
 
 
 def _size(size: int | None) -> str:
@@ -135,14 +135,14 @@ def _type(fields: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return f"({', '.join(f'{name} {_value(each)}' for name, each in value.items())})"
+        return f"({', '.join(f'{name} {_value(entry)}' for name, entry in value.items())})"
     if isinstance(value, list):
         return f"[{_runs(value)}]"
     return str(value)
 
 
 def _runs(values: Iterable[Any]) -> str:
-    """Values, equal neighbours once."""
+    """Returns values as a list in which equal neighbours stand once, with their count."""
     runs: list[tuple[Any, int]] = []
     for value in values:
         if runs and runs[-1][0] == value:

@@ -179,7 +179,7 @@ def test_damaged_descriptions(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--parameters=*.q_prj.*"], "--parameters=*.q_prj.*: none of the"),
+        (["--parameters=*.q_prj.*"], "parameters=*.q_prj.*: none of the"),
         (["--parameters=model.embed_tokens.weigth"], "did you mean 'model.embed_tokens.weight'"),
         (["--parameters=*", "--graph=dot"], "--graph and --parameters each ask for one thing: give one of them"),
         (["--graph=png"], "--graph=png: value should be one of <dot|svg|json>"),
