@@ -14,3 +14,9 @@ def test_examples(module: ModuleType) -> None:
     results = doctest.testmod(module)
     assert results.attempted
     assert not results.failed
+
+
+def test_the_readme() -> None:
+    results = doctest.testfile("README.md", package=autotune)
+    assert results.attempted
+    assert not results.failed

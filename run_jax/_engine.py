@@ -1,4 +1,4 @@
-"""A StableHLO module on JAX's runtime."""
+"""Functions of StableHLO modules on JAX's runtime."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -29,16 +29,20 @@ _DTYPES: Final = {
 
 
 class StableHloFunction:
-    """One public function of a module, compiled by XLA for the first device of JAX.
+    """Public function of a module, compiled by XLA for JAX's first device.
 
     Args:
-        source: a path of text (``.mlir``) or of a portable artifact (``.vhlo``), or the text itself. It is pure
-            StableHLO: parameters are arguments or constants.
-        name: of the function; the module's only one if None.
+        source: path of text (``.mlir``) or of a portable artifact (``.vhlo``), or the text itself; pure StableHLO, in
+            which parameters are arguments or constants.
+        name: name of the function; may be None if the module has only one.
 
     Attributes:
-        name: of the function.
+        name: name of the function.
         argument_specs: shape and NumPy dtype of each argument.
+
+    Raises:
+        InputError: the file or the function does not exist.
+        VerificationError: the module is not valid StableHLO, or XLA refuses it.
     """
 
     def __init__(self, source: Path | str, name: str | None = None) -> None:
@@ -49,7 +53,7 @@ class StableHloFunction:
             function = _public(module, where, name)
             self.name: Final[str] = ir.StringAttr(function.attributes["sym_name"]).value
             self.argument_specs: Final = [_spec(ir.RankedTensorType(kind)) for kind in function.type.inputs]
-            function.attributes["sym_name"] = ir.StringAttr.get(_MAIN)  # which of several functions XLA runs
+            function.attributes["sym_name"] = ir.StringAttr.get(_MAIN)  # XLA runs the function of this name
             options = jax.extend.backend.get_compile_options(num_replicas=1, num_partitions=1)
             device = jax.devices()[0]
             try:
@@ -58,16 +62,22 @@ class StableHloFunction:
                 raise VerificationError(f"{where}: XLA refuses {self.name!r}: {error}") from None
 
     def __call__(self, *arrays: Any) -> tuple[np.ndarray[Any, Any], ...]:
-        """Runs it.
+        """Runs the function.
+
+        Args:
+            *arrays: arrays of NumPy or JAX, of the shapes and dtypes of ``argument_specs``.
+
+        Returns:
+            The results.
 
         Raises:
-            DeviceError: the arrays are not those of the function.
+            DeviceError: an array has another shape or dtype.
         """
-        given = [(tuple(np.shape(array)), np.asarray(array).dtype) for array in arrays]
-        if given != self.argument_specs:
-            raise DeviceError(f"{self.name!r} takes {self.argument_specs}, found {given}")
+        specs = [(tuple(np.shape(array)), np.asarray(array).dtype) for array in arrays]
+        if specs != self.argument_specs:
+            raise DeviceError(f"{self.name!r} takes {self.argument_specs}, found {specs}")
         outputs = self._loaded.execute_sharded([jax.device_put(array) for array in arrays])
-        return tuple(np.asarray(each[0]) for each in outputs.disassemble_into_single_device_arrays())
+        return tuple(np.asarray(shards[0]) for shards in outputs.disassemble_into_single_device_arrays())
 
 
 def _parsed(source: Path | str, where: str, context: Any) -> Any:
@@ -78,21 +88,23 @@ def _parsed(source: Path | str, where: str, context: Any) -> Any:
         module.operation.verify()
         return module
     except FileNotFoundError:
-        raise InputError(f"{where}: there is no such file") from None
+        raise InputError(f"{where}: no such file") from None
     except (ir.MLIRError, ValueError) as error:
-        raise VerificationError(f"{where}: no valid StableHLO: {error}") from None
+        raise VerificationError(f"{where}: not valid StableHLO: {error}") from None
 
 
 def _public(module: Any, where: str, name: str | None) -> Any:
-    """The function that is meant; all other public ones become private."""
+    """Returns the function of a name, or the only public one; makes all other public functions private."""
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
     private = {key for key, op in functions.items() if "private" in str(op.attributes.get("sym_visibility", ""))}
     known = [key for key in functions if key not in private]
     if name is None and len(known) == 1:
         name = known[0]
+    if name is None:
+        raise InputError(f"{where}: has the functions {', '.join(known)}: choose one with name=")
     if name not in known:
         raise InputError(
-            f"{where}: has {', '.join(known)}, asked for {name!r}{near_names(name or '', known)}: name one"
+            f"{where}: function {name!r} not found; available: {', '.join(known)}{near_names(name, known)}"
         )
     for key in known:
         if key != name:

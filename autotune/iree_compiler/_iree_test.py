@@ -33,11 +33,8 @@ from lang_core import (
     DeviceError,
     EagerExecutionContext,
     EntryPoint,
-    InputError,
     TensorSpec,
-    VerificationError,
 )
-from run_jax import StableHloFunction
 
 
 class Pair(NamedTuple):
@@ -238,46 +235,6 @@ def _text(model: Any, *arrays: Any) -> str:
     pieces: list[str] = []
     lower_module([entry_point], pieces.append, ExternalParameters())
     return "".join(pieces)
-
-
-_MODULE = """module @m {
-  func.func private @twice(%x: tensor<2x3xbf16>) -> tensor<2x3xbf16> {
-    %y = stablehlo.add %x, %x : tensor<2x3xbf16>
-    return %y : tensor<2x3xbf16>
-  }
-  func.func public @start(%x: tensor<2x3xbf16>, %n: tensor<i32>) -> (tensor<2x3xbf16>, tensor<i32>) {
-    %y = call @twice(%x) : (tensor<2x3xbf16>) -> tensor<2x3xbf16>
-    %m = stablehlo.multiply %n, %n : tensor<i32>
-    return %y, %m : tensor<2x3xbf16>, tensor<i32>
-  }
-  func.func public @other(%b: tensor<ui8>, %l: tensor<4xi1>) -> tensor<4xi1> {
-    return %l : tensor<4xi1>
-  }
-}
-"""
-
-
-def test_a_module_runs_on_jaxs_runtime(tmp_path: Path) -> None:
-    x = np.array([[1, -2.5, np.inf], [0.5, 3e38, -0.0]], jnp.bfloat16)
-    y, m = StableHloFunction(_MODULE, "start")(x, np.array(7, np.int32))
-    assert y.tobytes() == np.array([[2, -5, np.inf], [1, np.inf, -0.0]], jnp.bfloat16).tobytes()
-    assert (int(m), m.dtype) == (49, np.int32)
-    (tmp_path / "m.mlir").write_text(_MODULE)
-    (found,) = StableHloFunction(tmp_path / "m.mlir", "other")(np.uint8(1), np.array([True, False, True, True]))
-    assert found.tolist() == [True, False, True, True]
-
-
-def test_a_module_that_cannot_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"the module: has start, other, asked for 'strat'; did you mean 'start'\?"):
-        StableHloFunction(_MODULE, "strat")
-    with pytest.raises(InputError, match=r"has start, other, asked for None"):
-        StableHloFunction(_MODULE)
-    with pytest.raises(VerificationError, match=r"the module: no valid StableHLO: .*"):
-        StableHloFunction("module {")
-    with pytest.raises(InputError, match=r"no\.mlir: there is no such file"):
-        StableHloFunction(tmp_path / "no.mlir")
-    with pytest.raises(DeviceError, match=r"'start' takes .*\(2, 3\), dtype\(bfloat16\)\), .* found \[\(\(2,\)"):
-        StableHloFunction(_MODULE, "start")(np.ones(2), np.array(7, np.int32))
 
 
 def test_the_example() -> None:
