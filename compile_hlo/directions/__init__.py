@@ -3,7 +3,7 @@
 Facts of the program, found by following buffers through it (docs/design/0007-directions.md).
 """
 
-from compile_hlo.directions._dataflow import NONE, origins_of
+from compile_hlo.directions._dataflow import origins_of
 from compile_hlo.directions._direction import (
     Direction,
     KernelArgument,
@@ -11,13 +11,14 @@ from compile_hlo.directions._direction import (
     WrittenAt,
     joined,
 )
-from compile_hlo.directions._events import Origin, Origins, Written, note_all, updates_old
+from compile_hlo.directions._events import NONE, Event, Events, Origin, Origins, add_all, updates_old
 from compile_hlo.directions._function import (
     FunctionFlow,
     StretchFlow,
     check_declared,
     directions_of,
     graph_directions,
+    tensor_roots,
 )
 from compile_hlo.directions._kernel_signature import KernelSignature
 from compile_hlo.directions._reflection import REFLECTION, reflected
@@ -27,25 +28,27 @@ __all__ = [
     "NONE",
     "REFLECTION",
     "Direction",
+    "Event",
+    "Events",
     "FunctionFlow",
-    "KernelSignature",
     "KernelArgument",
     "KernelResult",
+    "KernelSignature",
     "LoweredArgument",
     "LoweredResult",
     "Origin",
     "Origins",
     "Signature",
     "StretchFlow",
-    "Written",
     "WrittenAt",
+    "add_all",
     "check_declared",
     "directions_of",
     "graph_directions",
     "joined",
-    "note_all",
     "origins_of",
     "reflected",
     "signature_of",
+    "tensor_roots",
     "updates_old",
 ]

@@ -1,4 +1,4 @@
-"""Dataflow: which given buffers a value may be, and which of them ops write in place.
+"""Dataflow: which given buffers a value may be, and what ops do with those buffers.
 
 An *origin* of a value is a buffer that was given from outside and that the value may be. The origin is certain where
 the ops in between only rename it (a reshape, an update, the carried value of a loop), and possible where the compiler
@@ -13,98 +13,96 @@ from typing import Final
 from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.directions._direction import WrittenAt
 from compile_hlo.directions._events import (
-    READ_OLD,
-    UPDATED,
+    NONE,
+    Event,
+    EventKind,
+    Events,
     Origin,
     Origins,
-    Written,
-    events,
-    note,
-    note_event,
+    add_use,
+    add_write,
+    seen_from_root,
 )
 from lang_core import TensorSpec
 
 OriginsOf = Callable[[Value], Origins]
 
-NONE: Final[Origins] = {}
-
 # Ops whose result is no operand, whatever the operands are.
 _FRESH: Final = frozenset(
     "argmax argmin conv cos dot_general erf exp expm1 iota log log1p logistic rsqrt sin sqrt tanh".split()
 )
-# What these make is given from outside: a weight is an argument of the kernel that reads it.
+# Results of these count as given from outside: a weight is an argument of the kernel that reads it.
 GIVEN: Final = frozenset(("constant", "parameter"))
 # Ops that move elements: a chain of them may give back what it began with, whatever the sizes in between.
 _MOVES: Final = frozenset("broadcast cast concat dynamic_slice gather pad reshape reverse slice take transpose".split())
 
 
-def flow_of(nodes: Iterable[Node], outside: OriginsOf, written: Written) -> dict[int, Origins]:
+def flow_of(nodes: Iterable[Node], outside: OriginsOf, events: Events) -> dict[int, Origins]:
     """Follows buffers through nodes.
 
     Args:
-        nodes: in order.
-        outside: the origins of values that the nodes do not make.
-        written: takes what is written; a certain write replaces a possible one, and else the first one stays.
+        nodes: nodes in order.
+        outside: function that gives the origins of values that the nodes do not make.
+        events: what is done with the buffers; the nodes' events are added.
 
     Returns:
-        The origins of the nodes' results, by ``id``; a result that is not there has none.
+        The origins of the nodes' results by the value's number; a result that is not there has none.
     """
-    found: dict[int, Origins] = {}
+    known: dict[int, Origins] = {}
     made: set[int] = set()
 
     def origins(value: Value) -> Origins:
-        key = id(value)
-        return found.get(key, NONE) if key in made else outside(value)
+        return known.get(value.number, NONE) if value.number in made else outside(value)
 
     for node in nodes:
         if node.op.name in GIVEN:
             continue
-        made.update([id(value) for value in node.results])
+        made.update([value.number for value in node.results])
         if node.op.name in _FRESH:
-            _note_uses(node, origins, (), written)
+            _add_uses(node, origins, (), events)
             continue
-        results = _results(node, origins, written)
-        _note_uses(node, origins, results, written)
-        for value, each in zip(node.results, results, strict=False):
-            if each:
-                found[id(value)] = each
-    return found
+        results = _results(node, origins, events)
+        _add_uses(node, origins, results, events)
+        for value, result in zip(node.results, results, strict=False):
+            if result:
+                known[value.number] = result
+    return known
 
 
-def origins_of(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
-    """The origins of a node's first results; the others have none. What it writes goes to ``written``."""
+def origins_of(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
+    """Returns the origins of a node's first results, and adds its events; further results have no origins."""
     if node.op.name in GIVEN or not any(origins(value) for value in node.inputs):
         return ()
-    results = () if node.op.name in _FRESH else _results(node, origins, written)
-    _note_uses(node, origins, results, written)
+    results = () if node.op.name in _FRESH else _results(node, origins, events)
+    _add_uses(node, origins, results, events)
     return results
 
 
-def _note_uses(node: Node, origins: OriginsOf, results: Sequence[Origins], written: Written) -> None:
-    """Notes reads, and updates of what was updated before."""
-    goes_on = results[0] if results else NONE
-    for number, value in enumerate(node.inputs):
+def _add_uses(node: Node, origins: OriginsOf, results: Sequence[Origins], events: Events) -> None:
+    """Adds reads, and updates of what was updated before."""
+    passed_on = results[0] if results else NONE
+    for index, value in enumerate(node.inputs):
         for root, how in origins(value).items():
-            if Origin.ALWAYS not in goes_on.get(root, Origin.POSSIBLE):
-                kinds = events(READ_OLD, how)
-            elif number == 0 and node.op.name in ("dynamic_update_slice", "put"):
-                kinds = events(UPDATED, how)
+            if Origin.ALWAYS not in passed_on.get(root, Origin.POSSIBLE):
+                kind = EventKind.READ_OLD
+            elif index == 0 and node.op.name in ("dynamic_update_slice", "put"):
+                kind = EventKind.UPDATED_OLD
             else:
                 continue
-            for kind in kinds:
-                note_event(written, kind, root, WrittenAt(node.op.name, node.path, node.line, False))
+            for kind_of_root in seen_from_root(kind, how):
+                add_use(events, Event(kind_of_root, root), WrittenAt(node.op.name, node.path, node.line, False))
 
 
 def made_by(nodes: Iterable[Node]) -> set[int]:
-    """The values, by ``id``, that nodes make rather than are given."""
-    return {id(value) for node in nodes if node.op.name not in GIVEN for value in node.results}
+    """Returns the numbers of the values that nodes make; constants and parameters count as given."""
+    return {value.number for node in nodes if node.op.name not in GIVEN for value in node.results}
 
 
-def _results(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
-    """The origins of the first results; the others have none."""
+def _results(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
+    """Returns the origins of the first results; the others have none."""
     rule = _RULES.get(node.op.name)
     if rule is not None:
-        return rule(node, origins, written)
+        return rule(node, origins, events)
     x, result = node.inputs[0], node.results[0]
     if _is_same(node):
         return (origins(x) if node.op.name in ("reshape", "cast") else _without(Origin.ALWAYS, origins(x)),)
@@ -119,7 +117,7 @@ def _may_be(x: TensorSpec, result: TensorSpec) -> bool:
 
 
 def _is_same(node: Node) -> bool:
-    """Whether an op only renames its first operand."""
+    """Returns whether an op only renames its first operand."""
     x, result = node.inputs[0].spec, node.results[0].spec
     name = node.op.name
     if name == "reshape":
@@ -138,89 +136,91 @@ def _is_same(node: Node) -> bool:
     return False
 
 
-def _update(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
-    """``dynamic_update_slice``, ``put`` and ``scatter`` write into their first operand, and that is the result."""
+def _update(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
+    """Handles ``dynamic_update_slice``, ``put`` and ``scatter``: they write into their first operand, the result."""
     target = origins(node.inputs[0])
     if node.op.name == "dynamic_update_slice" and node.inputs[1].spec == node.inputs[0].spec:
         return (origins(node.inputs[1]),)  # all of it: nothing is written, the result is the update
-    _write(written, target, node)
+    _write(events, target, node)
     # A scatter is emitted with a copy (see compile_hlo/emit/_indexing.py).
     copied = Origin.ALWAYS if node.op.name == "scatter" else Origin.POSSIBLE
     return (_without(Origin.OLD | copied, target),)
 
 
-def _sort(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
-    """IREE sorts an operand in its own place where it is not used later."""
+def _sort(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
+    """Handles ``sort``: IREE sorts an operand in its own place where it is not used later."""
     target = _possible(origins(node.inputs[0]))
-    _write(written, target, node)
+    _write(events, target, node)
     return (_without(Origin.OLD, target),)
 
 
-def _cond(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
-    branches = [_region(graph, (), origins, written) for graph in node.attributes]
-    return [_without(Origin.ALWAYS, _merged(each)) for each in zip(*branches, strict=True)]
+def _cond(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
+    """Handles a branch: a result may be what either function returns."""
+    branches = [_region(graph, (), origins, events) for graph in node.attributes]
+    return [_without(Origin.ALWAYS, _merged(parts)) for parts in zip(*branches, strict=True)]
 
 
-def _while(node: Node, origins: OriginsOf, written: Written) -> Sequence[Origins]:
-    """What a loop carries may be, after any number of rounds, what it began with or what the body made of it."""
+def _while(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]:
+    """Handles a loop: a carried value may be, after any number of rounds, its start or what the body made of it."""
     cond, body, carried = node.attributes
-    inside: Written = {}
-    symbols = {id(value): number for number, value in enumerate(body.inputs.values())}
-    given: list[Origins] = [{symbol: Origin.GIVEN} for symbol in symbols]
+    inside: Events = {}
+    indices = {value.number: index for index, value in enumerate(body.inputs.values())}
+    given: list[Origins] = [{number: Origin.GIVEN} for number in indices]
     made = _region(body, given, origins, inside)
     _region(cond, given, origins, inside)
-    found = [dict(origins(value)) for value in node.inputs[:carried]]
+    known = [dict(origins(value)) for value in node.inputs[:carried]]
     changed = True
     while changed:
         changed = False
-        for number, each in enumerate(made):
-            new = _merged([found[number], _resolved(each, symbols, found)])
-            changed |= new != found[number]
-            found[number] = dict(new)
-    for root, place in inside.items():
-        if root < 0:
+        for index, result in enumerate(made):
+            merged = _merged([known[index], _resolved(result, indices, known)])
+            changed |= merged != known[index]
+            known[index] = dict(merged)
+    for event, place in inside.items():
+        if event.kind is not EventKind.WRITTEN:
             continue  # the loop itself reads it
-        known = found[symbols[root]] if root in symbols else {root: Origin.GIVEN}
-        for origin, how in known.items():
-            note(written, origin, place, place.certain and Origin.CERTAIN in how)
-    return [_without(Origin.ALWAYS, each) for each in found]
+        roots = known[indices[event.root]] if event.root in indices else {event.root: Origin.GIVEN}
+        for root, how in roots.items():
+            add_write(events, root, place, place.certain and Origin.CERTAIN in how)
+    return [_without(Origin.ALWAYS, result) for result in known]
 
 
-def _region(graph: ComputeGraph, given: Sequence[Origins], origins: OriginsOf, written: Written) -> list[Origins]:
-    """The origins of a region's outputs, for those of its inputs."""
-    inputs = {id(value): each for value, each in zip(graph.inputs.values(), given, strict=True)}
+def _region(graph: ComputeGraph, given: Sequence[Origins], origins: OriginsOf, events: Events) -> list[Origins]:
+    """Returns the origins of a region's outputs, given those of its inputs."""
+    inputs = {value.number: known for value, known in zip(graph.inputs.values(), given, strict=True)}
 
     def outside(value: Value) -> Origins:
-        found = inputs.get(id(value))
-        return origins(value) if found is None else found
+        known = inputs.get(value.number)
+        return origins(value) if known is None else known
 
     made = made_by(graph.nodes)
-    found = flow_of(graph.nodes, outside, written)
-    return [found.get(id(value), NONE) if id(value) in made else outside(value) for value in graph.outputs.values()]
+    results = flow_of(graph.nodes, outside, events)
+    return [
+        results.get(value.number, NONE) if value.number in made else outside(value) for value in graph.outputs.values()
+    ]
 
 
-def _resolved(origins: Origins, symbols: Mapping[int, int], found: Sequence[Origins]) -> Origins:
-    """With the carried values' origins in place of the carried values."""
-    every: dict[int, Origin] = {}
+def _resolved(origins: Origins, indices: Mapping[int, int], carried: Sequence[Origins]) -> Origins:
+    """Returns origins with those of the carried values in place of the carried values."""
+    resolved: dict[int, Origin] = {}
     for root, how in origins.items():
-        known = found[symbols[root]] if root in symbols else {root: Origin.GIVEN}
-        follow(every, how, known)
-    return every
+        add_origins(resolved, how, carried[indices[root]] if root in indices else {root: Origin.GIVEN})
+    return resolved
 
 
 def _merged(parts: Sequence[Origins]) -> Origins:
     if len(parts) == 1:
         return parts[0]
-    every: dict[int, Origin] = {}
+    merged: dict[int, Origin] = {}
     for part in parts:
-        follow(every, Origin.GIVEN, part)
-    return every
+        add_origins(merged, Origin.GIVEN, part)
+    return merged
 
 
-def follow(every: dict[int, Origin], how: Origin, origins: Origins) -> None:
-    """Adds the origins of a value to those of one that is that value in some way."""
+def add_origins(total: dict[int, Origin], how: Origin, origins: Origins) -> None:
+    """Adds the origins of a value to those of another value that is the first one in some way."""
     for root, also in origins.items():
-        every[root] = every.get(root, Origin.POSSIBLE) | (how & also)
+        total[root] = total.get(root, Origin.POSSIBLE) | (how & also)
 
 
 def _without(flag: Origin, origins: Origins) -> Origins:
@@ -231,13 +231,13 @@ def _possible(origins: Origins) -> Origins:
     return _without(Origin.CERTAIN | Origin.ALWAYS, origins)
 
 
-def _write(written: Written, target: Origins, node: Node) -> None:
+def _write(events: Events, target: Origins, node: Node) -> None:
     for root, how in target.items():
         certain = Origin.CERTAIN in how
-        note(written, root, WrittenAt(node.op.name, node.path, node.line, certain), certain)
+        add_write(events, root, WrittenAt(node.op.name, node.path, node.line, certain), certain)
 
 
-_RULES: Final[dict[str, Callable[[Node, OriginsOf, Written], Sequence[Origins]]]] = {
+_RULES: Final[dict[str, Callable[[Node, OriginsOf, Events], Sequence[Origins]]]] = {
     "dynamic_update_slice": _update,
     "put": _update,
     "scatter": _update,

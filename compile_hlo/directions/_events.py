@@ -1,80 +1,108 @@
-"""What is noted of buffers that are given from outside: how a value may be one, writes, and other uses that matter."""
+"""Origins and events: how a value may be a buffer given from outside, and what a program does with such a buffer."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import IntFlag
-from typing import Final
+from enum import Enum, IntFlag, auto
+from typing import Final, NamedTuple
 
 from compile_hlo.directions._direction import WrittenAt
 
 
 class Origin(IntFlag):
-    """How a value may be a buffer. What holds along a path through the program holds in each part of it."""
+    """How a value may be a buffer. A flag holds along a path through the program if it holds in each part of it.
+
+    Attributes:
+        POSSIBLE: the compiler may find that the value is the buffer.
+        CERTAIN: the ops in between only rename the buffer.
+        OLD: the value may be what the buffer held at first, rather than an update of that.
+        ALWAYS: certain, by way of nothing but updates, reshapes and calls: no loop, no branch.
+        GIVEN: the value is the given one; all flags.
+    """
 
     POSSIBLE = 0
     CERTAIN = 1
     OLD = 2
-    ALWAYS = 4  # certain, by way of nothing but updates, reshapes and calls: no loop, no branch
+    ALWAYS = 4
     GIVEN = 7
 
 
-# By identity of the root, a Value, or by its number.
+# Origins of one value by root: the number of the value that was given, whose buffer it may be.
 Origins = Mapping[int, Origin]
-Written = dict[int, WrittenAt]
-
-# What else is noted of a buffer that ops rename and update, one after the other, beside that it is written: that
-# another op reads what it held at first, or after an update; that it is updated once more; and that what it held at
-# first is updated: a second op that does so reads it. Keys of ``Written`` that are negative say which, and of which
-# buffer.
-READ_OLD: Final = 1
-READ_LATER: Final = 2
-AGAIN: Final = 3
-UPDATED: Final = 4
-_KINDS: Final = 8  # more than there are
+NONE: Final[Origins] = {}
 
 
-def event(kind: int, root: int) -> int:
-    """The key of what is noted of a buffer."""
-    return -(root * _KINDS + kind)
+class EventKind(Enum):
+    """What an op does with a given buffer, or with what became of it by updates and renaming.
+
+    Attributes:
+        WRITTEN: writes into the buffer.
+        READ_OLD: reads what the buffer held at first, and is no update of it.
+        READ_UPDATED: reads the buffer after an update, and is no update of it.
+        UPDATED_OLD: updates what the buffer held at first. A second op that does so is a ``READ_OLD``.
+        UPDATED_AGAIN: updates what an update made.
+    """
+
+    WRITTEN = auto()
+    READ_OLD = auto()
+    READ_UPDATED = auto()
+    UPDATED_OLD = auto()
+    UPDATED_AGAIN = auto()
 
 
-def event_of(key: int) -> tuple[int, int]:
-    """Kind and buffer of a key; the kind is 0 of a write."""
-    return (-key % _KINDS, -key // _KINDS) if key < 0 else (0, key)
+class Event(NamedTuple):
+    """Something that a program does with one given buffer.
+
+    Attributes:
+        kind: what it does.
+        root: number of the given value.
+    """
+
+    kind: EventKind
+    root: int
 
 
-def updates_old(written: Written) -> bool:
-    """Whether an update of what a buffer held at first is noted: two of these are not the same as one."""
-    return any(event_of(key)[0] == UPDATED for key in written)
+# Each event once, with the place in the program where it happens first.
+Events = dict[Event, WrittenAt]
 
 
-def note_event(written: Written, kind: int, root: int, place: WrittenAt) -> None:
-    """Adds an event."""
-    if kind == UPDATED and event(UPDATED, root) in written:
-        kind = READ_OLD
-    written.setdefault(event(kind, root), place)
+def updates_old(events: Events) -> bool:
+    """Returns whether a first update of a buffer is among the events: two of these are not the same as one."""
+    return any(event.kind is EventKind.UPDATED_OLD for event in events)
 
 
-def events(kind: int, how: Origin) -> Iterator[int]:
-    """What an event of a value is of the buffer that the value is in some way."""
+def add_write(events: Events, root: int, place: WrittenAt, certain: bool) -> None:
+    """Adds a write: a certain one replaces a possible one, otherwise the first one stays."""
+    event = Event(EventKind.WRITTEN, root)
+    before = events.get(event)
+    if before is None or (certain and not before.certain):
+        events[event] = WrittenAt(place.op, place.path, place.line, certain)
+
+
+def add_use(events: Events, event: Event, place: WrittenAt) -> None:
+    """Adds an event other than a write."""
+    if event.kind is EventKind.UPDATED_OLD and event in events:
+        event = Event(EventKind.READ_OLD, event.root)
+    events.setdefault(event, place)
+
+
+def add_all(events: Events, more: Iterable[tuple[Event, WrittenAt]]) -> None:
+    """Adds writes and other events."""
+    for event, place in more:
+        if event.kind is EventKind.WRITTEN:
+            add_write(events, event.root, place, place.certain)
+        else:
+            add_use(events, event, place)
+
+
+def seen_from_root(kind: EventKind, how: Origin) -> Iterator[EventKind]:
+    """Yields what is done with a buffer by an event of a value that is the buffer in some way.
+
+    Args:
+        kind: what is done with the value.
+        how: how the value is the buffer.
+    """
     if Origin.OLD in how:
-        if kind:
+        if kind is not EventKind.WRITTEN:
             yield kind
     elif Origin.ALWAYS in how:
-        yield READ_LATER if kind in (READ_OLD, READ_LATER) else AGAIN
-
-
-def note_all(written: Written, more: Iterable[tuple[int, WrittenAt]]) -> None:
-    """Adds writes and events."""
-    for key, place in more:
-        kind, root = event_of(key)
-        if kind:
-            note_event(written, kind, root, place)
-        else:
-            note(written, root, place, place.certain)
-
-
-def note(written: Written, root: int, place: WrittenAt, certain: bool) -> None:
-    """Adds a write: a certain one replaces a possible one, and else the first one stays."""
-    before = written.get(root)
-    if before is None or (certain and not before.certain):
-        written[root] = WrittenAt(place.op, place.path, place.line, certain)
+        is_read = kind in (EventKind.READ_OLD, EventKind.READ_UPDATED)
+        yield EventKind.READ_UPDATED if is_read else EventKind.UPDATED_AGAIN

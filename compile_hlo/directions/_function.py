@@ -1,148 +1,138 @@
-"""Directions of an entry point's arguments, stretch by stretch."""
+"""Directions of an entry point's arguments, stretch by stretch or of a whole graph."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from compile_dag import ComputeGraph, Node, Value
-from compile_hlo.directions._dataflow import NONE, flow_of, follow, made_by
+from compile_hlo.directions._dataflow import add_origins, flow_of, made_by
 from compile_hlo.directions._direction import Direction, WrittenAt
 from compile_hlo.directions._events import (
-    AGAIN,
-    READ_LATER,
-    READ_OLD,
+    NONE,
+    Event,
+    EventKind,
+    Events,
     Origin,
     Origins,
-    Written,
-    event,
-    event_of,
-    events,
-    note,
-    note_event,
+    add_use,
+    add_write,
+    seen_from_root,
 )
 from compile_hlo.directions._signature import LoweredArgument
 from lang_core import Argument, GraphError
 
 
 class StretchFlow:
-    """What a stretch, a unit of lowering, does with the values it is given.
+    """What a stretch, a unit of lowering, does with the values it is given. Values are named by their numbers.
 
     Args:
-        nodes: of the stretch.
+        nodes: nodes of the stretch.
+
+    Attributes:
+        events: what the stretch does with the given values.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._written: Written = {}
+        self.events: Events = {}
         self._made = made_by(nodes)
-        self._found = flow_of(nodes, lambda value: {id(value): Origin.GIVEN}, self._written)
+        self._results = flow_of(nodes, lambda value: {value.number: Origin.GIVEN}, self.events)
 
     def origins(self, value: Value) -> Origins:
-        """Which of the given values a value may be."""
-        return self._found.get(id(value), NONE) if id(value) in self._made else {id(value): Origin.GIVEN}
-
-    @property
-    def written(self) -> Mapping[int, WrittenAt]:
-        """By ``id`` of given values: where the stretch may write them, and under ``event``, how else it uses them."""
-        return self._written
+        """Returns which of the given values a value may be."""
+        return self._results.get(value.number, NONE) if value.number in self._made else {value.number: Origin.GIVEN}
 
     def updated(self) -> list[int]:
-        """The given values, by ``id``, that the stretch updates in place."""
-        return [root for root, place in self._written.items() if place.certain]
+        """Returns the given values that the stretch updates in place."""
+        return [event.root for event, place in self.events.items() if place.certain]
 
     def taken_over(self, result: Value) -> list[int]:
-        """The given values, by ``id``, that a result of the stretch is the update of."""
+        """Returns the given values that a result of the stretch is an update of."""
         updated = self.updated()
         return [root for root, how in self.origins(result).items() if Origin.CERTAIN in how and root in updated]
 
 
 class FunctionFlow:
-    """Follows the buffers of an entry point's arguments. What is kept is in proportion to the arguments."""
+    """Follows the buffers of an entry point's arguments. What is kept is in proportion to the arguments.
+
+    Args:
+        arguments: arguments as declared.
+        inputs: their values, in order.
+    """
 
     def __init__(self, arguments: Sequence[Argument], inputs: Iterable[Value]) -> None:
-        """Begins with the arguments.
+        self._tensors = tensor_roots(arguments, inputs)
+        self._unread = set(self._tensors)
+        self._origins: dict[int, Origins] = {root: {root: Origin.GIVEN} for root in self._tensors}
+        self._events: Events = {}
 
-        Args:
-            arguments: as declared.
-            inputs: their values, in order.
-        """
-        given = [(value, each) for value, each in zip(inputs, arguments, strict=True) if each.kind == "tensor"]
-        self._values = [value for value, _ in given]  # what is known by identity holds as long as they live
-        self._tensors = [argument for _, argument in given]
-        self._numbers = {id(value): number for number, value in enumerate(self._values)}
-        self._unread = dict.fromkeys(self._numbers)
-        self._origins: dict[int, Origins] = {key: {number: Origin.GIVEN} for key, number in self._numbers.items()}
-        self._written: Written = {}
-
-    def donated(self, value: int) -> bool:
-        """Whether a value, named by its ``id``, lies in the buffer of an argument that is donated."""
-        found = self._origins.get(value, NONE)
+    def donated(self, number: int) -> bool:
+        """Returns whether the value of this number lies in the buffer of an argument that is donated."""
+        origins = self._origins.get(number, NONE)
         return any(
-            Origin.CERTAIN in how and self._tensors[number].alias_result is not None for number, how in found.items()
+            Origin.CERTAIN in how and self._tensors[root].alias_result is not None for root, how in origins.items()
         )
 
     def stretch(self, nodes: Sequence[Node], results: Iterable[Value], flow: StretchFlow) -> None:
         """Adds a stretch.
 
         Args:
-            nodes: of the stretch.
-            results: of the nodes, those that are used later.
-            flow: what it does.
+            nodes: nodes of the stretch.
+            results: those of their results that are used later.
+            flow: what the stretch does.
         """
         if self._unread:
             self._read(value for node in nodes for value in node.inputs)
-        for key, place in flow.written.items():
-            kind, root = event_of(key)
-            for number, how in self._origins.get(root, NONE).items():
-                if not kind:
-                    note(self._written, number, place, place.certain and Origin.CERTAIN in how)
-                for each in events(kind, how):
-                    note_event(self._written, each, number, place)
+        for event, place in flow.events.items():
+            for root, how in self._origins.get(event.root, NONE).items():
+                if event.kind is EventKind.WRITTEN:
+                    add_write(self._events, root, place, place.certain and Origin.CERTAIN in how)
+                for kind in seen_from_root(event.kind, how):
+                    add_use(self._events, Event(kind, root), place)
         for value in results:
-            found: dict[int, Origin] = {}
+            origins: dict[int, Origin] = {}
             for root, how in flow.origins(value).items():
-                follow(found, how, self._origins.get(root, NONE))
-            if found:
-                self._origins[id(value)] = found
+                add_origins(origins, how, self._origins.get(root, NONE))
+            if origins:
+                self._origins[value.number] = origins
 
     def forget(self, values: Iterable[Value]) -> None:
         """Drops what is known of values that are not used any more."""
         for value in values:
-            if id(value) not in self._numbers:
-                self._origins.pop(id(value), None)
+            if value.number not in self._tensors:
+                self._origins.pop(value.number, None)
 
     def shares(self, result: str, value: Value) -> bool:
-        """Whether a result may lie in an argument's buffer that is to hold something else in the end.
+        """Returns whether a result may lie in an argument's buffer that is to hold something else in the end.
 
         IREE gives out an argument's buffer for such a result, without a copy: the result is then wrong.
 
         Args:
-            result: its name.
-            value: the result's, of the last stretch.
+            result: name of the result.
+            value: value of the result, of the last stretch.
         """
-        for number, how in self._origins.get(id(value), NONE).items():
-            taken_by = self._tensors[number].alias_result
-            if taken_by not in (None, result) or (Origin.OLD in how and number in self._written):
+        for root, how in self._origins.get(value.number, NONE).items():
+            taken_by = self._tensors[root].alias_result
+            written = Event(EventKind.WRITTEN, root) in self._events
+            if taken_by not in (None, result) or (Origin.OLD in how and written):
                 return True
         return False
 
     def end(self, outputs: Mapping[str, Value]) -> tuple[LoweredArgument, ...]:
-        """Ends with the results."""
+        """Returns the directions of the tensor arguments, given the function's results by name."""
         self._read(outputs.values())
-        unread = {self._numbers[key] for key in self._unread}
-        return directions_of(
-            self._tensors,
-            self._written,
-            set(self._numbers.values()) - unread,
-            {name: self._origins.get(id(value), NONE) for name, value in outputs.items()},
-        )
+        results = {name: self._origins.get(value.number, NONE) for name, value in outputs.items()}
+        return directions_of(self._tensors, self._events, self._tensors.keys() - self._unread, results)
 
     def _read(self, values: Iterable[Value]) -> None:
-        for value in values:
-            self._unread.pop(id(value), None)
+        self._unread.difference_update([value.number for value in values])
 
 
-def in_place_of(
-    tensors: Sequence[Argument], written: Mapping[int, WrittenAt], results: Mapping[str, Origins]
-) -> frozenset[str]:
-    """The arguments that results take over as updates of them.
+def tensor_roots(arguments: Sequence[Argument], inputs: Iterable[Value]) -> dict[int, Argument]:
+    """Returns the tensors among a function's arguments, in order, by the numbers of their values."""
+    pairs = zip(inputs, arguments, strict=True)
+    return {value.number: argument for value, argument in pairs if argument.kind == "tensor"}
+
+
+def in_place_of(tensors: Mapping[int, Argument], events: Events, results: Mapping[str, Origins]) -> frozenset[str]:
+    """Returns the names of the arguments that results take over as updates of them.
 
     Only these may be told to IREE. It writes any other result into the argument's buffer as soon as it is computed,
     even where ops that read the argument have yet to run (IREE 3.13). For the same reason nothing else may read what
@@ -150,58 +140,57 @@ def in_place_of(
     of it.
 
     Args:
-        tensors: the tensor arguments.
-        written: where, by their numbers; and where they are read.
-        results: origins of the results by name: numbers of tensor arguments.
+        tensors: tensor arguments by root.
+        events: what is done with them.
+        results: origins of the results by name.
     """
-    found = []
-    for number, each in enumerate(tensors):
-        how = results.get(each.alias_result or "", NONE).get(number, Origin.POSSIBLE)
+    names = []
+    kinds: dict[int, set[EventKind]] = {root: set() for root in tensors}
+    for event in events:
+        kinds[event.root].add(event.kind)
+    for root, argument in tensors.items():
+        how = results.get(argument.alias_result or "", NONE).get(root, Origin.POSSIBLE)
         others = [
-            origins.get(number, Origin.POSSIBLE) for name, origins in results.items() if name != each.alias_result
+            origins.get(root, Origin.POSSIBLE) for name, origins in results.items() if name != argument.alias_result
         ]
         apart = Origin.OLD in how or any(also & (Origin.OLD | Origin.CERTAIN) for also in others)
-        apart = apart or event(READ_OLD, number) in written
-        apart = apart or (event(AGAIN, number) in written and event(READ_LATER, number) in written)
-        if Origin.ALWAYS in how and not (number in written and apart):
-            found.append(each.name)
-    return frozenset(found)
+        apart = apart or EventKind.READ_OLD in kinds[root]
+        apart = apart or kinds[root] >= {EventKind.UPDATED_AGAIN, EventKind.READ_UPDATED}
+        if Origin.ALWAYS in how and not (EventKind.WRITTEN in kinds[root] and apart):
+            names.append(argument.name)
+    return frozenset(names)
 
 
 def directions_of(
-    tensors: Sequence[Argument], written: Mapping[int, WrittenAt], read: Container[int], results: Mapping[str, Origins]
+    tensors: Mapping[int, Argument], events: Events, read: Container[int], results: Mapping[str, Origins]
 ) -> tuple[LoweredArgument, ...]:
-    """Directions of a function's arguments.
+    """Returns the directions of a function's tensor arguments, in order.
 
     Args:
-        tensors: the tensor arguments.
-        written: where, by their numbers.
-        read: the numbers of those that are read.
-        results: origins of the results by name: numbers of tensor arguments.
+        tensors: tensor arguments by root.
+        events: what is done with them.
+        read: roots of those that are read.
+        results: origins of the results by name.
     """
-    in_place = in_place_of(tensors, written, results)
+    in_place = in_place_of(tensors, events, results)
     return tuple(
-        _direction(argument, written.get(number), number in read, argument.name in in_place)
-        for number, argument in enumerate(tensors)
+        _direction(argument, events.get(Event(EventKind.WRITTEN, root)), root in read, argument.name in in_place)
+        for root, argument in tensors.items()
     )
 
 
 def graph_directions(graph: ComputeGraph, arguments: Sequence[Argument]) -> tuple[LoweredArgument, ...]:
-    """Directions of the arguments of a whole graph, as FunctionFlow finds them."""
-    given = zip(graph.inputs.values(), arguments, strict=False)  # a module's writer refuses other arguments
-    tensors = [(value, each) for value, each in given if each.kind == "tensor"]
-    numbers = {id(value): number for number, (value, _) in enumerate(tensors)}
-    begun: dict[int, Origins] = {key: {number: Origin.GIVEN} for key, number in numbers.items()}
-    written: Written = {}
-    found = begun | flow_of(graph.nodes, lambda value: begun.get(id(value), NONE), written)
+    """Returns the directions of the arguments of a whole graph, as FunctionFlow finds them."""
+    given = zip(arguments, graph.inputs.values(), strict=False)  # a module's writer refuses other arguments
+    tensors = {value.number: argument for argument, value in given if argument.kind == "tensor"}
+    begun: dict[int, Origins] = {root: {root: Origin.GIVEN} for root in tensors}
+    events: Events = {}
+    origins = begun | flow_of(graph.nodes, lambda value: begun.get(value.number, NONE), events)
     outputs = graph.outputs
-    used = {id(value) for node in graph.nodes for value in node.inputs} | {id(value) for value in outputs.values()}
-    return directions_of(
-        [each for _, each in tensors],
-        written,
-        {number for key, number in numbers.items() if key in used},
-        {name: found.get(id(value), NONE) for name, value in outputs.items()},
-    )
+    used = {value.number for node in graph.nodes for value in node.inputs}
+    used |= {value.number for value in outputs.values()}
+    results = {name: origins.get(value.number, NONE) for name, value in outputs.items()}
+    return directions_of(tensors, events, tensors.keys() & used, results)
 
 
 def _direction(argument: Argument, written: WrittenAt | None, read: bool, in_place: bool) -> LoweredArgument:
@@ -224,15 +213,15 @@ def _direction(argument: Argument, written: WrittenAt | None, read: bool, in_pla
 
 
 def check_declared(entry_point: str, directions: Iterable[LoweredArgument]) -> None:
-    """Refuses what an entry point says of its arguments if it does otherwise.
+    """Checks that an entry point's arguments are declared as it uses them.
 
     Raises:
         GraphError: an argument that is neither donated nor copied is updated in place.
     """
-    for each in directions:
-        if each.declared == "IN" and each.effective != "IN" and not each.copied:
+    for argument in directions:
+        if argument.declared == "IN" and argument.effective != "IN" and not argument.copied:
             raise GraphError(
-                f"entry point {entry_point!r}: argument {each.name!r} is declared IN and is not donated, but "
-                f"{each.written} updates it in place: declare the result that takes over its buffer "
+                f"entry point {entry_point!r}: argument {argument.name!r} is declared IN and is not donated, but "
+                f"{argument.written} updates it in place: declare the result that takes over its buffer "
                 f"(alias_result=...), or declare it copied=True, and sessions copy it before each call"
             )

@@ -78,20 +78,20 @@ def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
         for nodes in pieces
         if any(node.block and node.op.name != "constant" for node in nodes)
     ]
-    constants = {id(value) for node in graph.nodes if node.op.name == "constant" for value in node.results}
-    passed = [[value for value in given_to(nodes) if id(value) not in constants] for nodes in stretches]
+    constants = {value.number for node in graph.nodes if node.op.name == "constant" for value in node.results}
+    passed = [[value for value in given_to(nodes) if value.number not in constants] for nodes in stretches]
     may_be_donated = [[False] * len(values) for values in passed]
-    first = {id(nodes[0]): number for number, nodes in enumerate(stretches)}
+    first = {nodes[0]: number for number, nodes in enumerate(stretches)}
 
     def run(choose: Callable[[int], int]) -> None:
         machine = Machine(choose)
-        values = {id(value): fresh(value.spec) for value in graph.inputs.values()}
-        taken = [values[id(value)] for value, given in zip(graph.inputs.values(), donated, strict=False) if given]
+        values = {value.number: fresh(value.spec) for value in graph.inputs.values()}
+        taken = [values[value.number] for value, given in zip(graph.inputs.values(), donated, strict=False) if given]
         for node in graph.nodes:
-            number = first.get(id(node))
+            number = first.get(node)
             if number is not None:
                 for place, value in enumerate(passed[number]):
-                    if any(one_buffer(values[id(value)], each) for each in taken):
+                    if any(one_buffer(values[value.number], each) for each in taken):
                         may_be_donated[number][place] = True
             machine.step(node, values)
 
@@ -99,13 +99,13 @@ def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
     found = []
     for number, (nodes, values) in enumerate(zip(stretches, passed, strict=True)):
         everything = given_to(nodes)
-        written = dict(zip(map(id, everything), written_by(nodes, everything, _WAYS), strict=True))
+        written = dict(zip(everything, written_by(nodes, everything, _WAYS), strict=True))
         found.append(
             _Call(
                 _text(graph, nodes),
                 [value.spec for value in values],
                 may_be_donated[number],
-                [written[id(value)] for value in values],
+                [written[value] for value in values],
             )
         )
     return found
@@ -113,9 +113,9 @@ def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
 
 def _text(graph: ComputeGraph, nodes: Sequence[Node]) -> str:
     """What makes two stretches one function: the ops, how they hang together, and which results are used later."""
-    inside = set(map(id, nodes))
-    later = {id(value) for node in graph.nodes if id(node) not in inside for value in node.inputs}
-    later |= {id(value) for value in graph.outputs.values()}
+    inside = set(nodes)
+    later = {value.number for node in graph.nodes if node not in inside for value in node.inputs}
+    later |= {value.number for value in graph.outputs.values()}
     numbers: dict[int, int] = {}
     lines = []
 
@@ -129,12 +129,12 @@ def _text(graph: ComputeGraph, nodes: Sequence[Node]) -> str:
         return f"{{{inner} -> {[number(value) for value in region.outputs.values()]}}}"
 
     def number(value: Any) -> int:
-        return numbers.setdefault(id(value), len(numbers))
+        return numbers.setdefault(value.number, len(numbers))
 
-    constants = {id(v): of(n.attributes[0]) for n in graph.nodes if n.op.name == "constant" for v in n.results}
+    constants = {v.number: of(n.attributes[0]) for n in graph.nodes if n.op.name == "constant" for v in n.results}
 
     def line(node: Node) -> str:
-        operands = [constants.get(id(value)) or f"{number(value)}:{value.spec!r}" for value in node.inputs]
+        operands = [constants.get(value.number) or f"{number(value)}:{value.spec!r}" for value in node.inputs]
         return f"{node.op.name} {operands} {[of(each) for each in node.attributes]} {[number(v) for v in node.results]}"
 
     for node in nodes:
@@ -142,8 +142,8 @@ def _text(graph: ComputeGraph, nodes: Sequence[Node]) -> str:
         if same is None:
             lines.append(line(node))
         else:  # it is written as the operand
-            numbers[id(node.results[0])] = number(same)
-    results = [number(value) for node in nodes for value in node.results if id(value) in later]
+            numbers[node.results[0].number] = number(same)
+    results = [number(value) for node in nodes for value in node.results if value.number in later]
     return "\n".join([*lines, f"return {results}"])
 
 
@@ -247,10 +247,10 @@ def test_an_alias_is_told_of_a_chain_that_nothing_else_uses(program: Program) ->
 
 def _chain(graph: ComputeGraph, x: Value, result: Value) -> tuple[list[Value], list[Value]]:
     """What leads from an argument to its last update, that not included; and the result with what renames it."""
-    maker = {id(value): node for node in graph.nodes for value in node.results}
+    maker = {value.number: node for node in graph.nodes for value in node.results}
     values, last = [result], 0
     while values[-1] is not x:
-        node = maker[id(values[-1])]
+        node = maker[values[-1].number]
         same = renamed(node)
         if same is None and node.op.name in ("dynamic_update_slice", "put"):
             last = last or len(values)

@@ -48,7 +48,7 @@ class Machine:
         self.written: list[Array] = []
 
     def run(self, nodes: Iterable[Node], values: dict[int, Array]) -> None:
-        """Runs nodes; ``values`` has arrays by ``id`` of a value, and gets the results."""
+        """Runs nodes; ``values`` has arrays by the number of a value, and gets the results."""
         for node in nodes:
             self.step(node, values)
 
@@ -58,10 +58,10 @@ class Machine:
             warnings.simplefilter("ignore")
             for value, array in zip(node.results, self._results(node, values), strict=True):
                 assert array.shape == value.shape, node
-                values[id(value)] = array
+                values[value.number] = array
 
     def _results(self, node: Node, values: dict[int, Array]) -> Sequence[Array]:
-        name, inputs = node.op.name, [values[id(value)] for value in node.inputs]
+        name, inputs = node.op.name, [values[value.number] for value in node.inputs]
         if name == "cond":
             return self._region(node.attributes[self._choose(2)], (), values)
         if name == "while":
@@ -81,9 +81,9 @@ class Machine:
 
     def _region(self, graph: ComputeGraph, given: Sequence[Array], values: dict[int, Array]) -> list[Array]:
         inner = dict(values)
-        inner.update(zip(map(id, graph.inputs.values()), given, strict=True))
+        inner.update({value.number: array for value, array in zip(graph.inputs.values(), given, strict=True)})
         self.run(graph.nodes, inner)
-        return [inner[id(value)] for value in graph.outputs.values()]
+        return [inner[value.number] for value in graph.outputs.values()]
 
     def _updated(self, node: Node, inputs: Sequence[Array]) -> Array:
         target = inputs[0]
@@ -134,12 +134,12 @@ def ways(run: Callable[[Callable[[int], int]], None], most: int) -> None:
 def written_by(nodes: Sequence[Node], given: Sequence[Value], most: int) -> list[bool]:
     """Of values that nodes are given, each in a buffer of its own: whether some way through writes it."""
     found = [False] * len(given)
-    unused = {id(value): fresh(value.spec) for node in nodes for value in node.inputs}
+    unused = {value.number: fresh(value.spec) for node in nodes for value in node.inputs}
 
     def run(choose: Callable[[int], int]) -> None:
         machine = Machine(choose)
         arrays = [fresh(value.spec) for value in given]
-        machine.run(nodes, unused | dict(zip(map(id, given), arrays, strict=True)))
+        machine.run(nodes, unused | {value.number: array for value, array in zip(given, arrays, strict=True)})
         for place, array in enumerate(arrays):
             found[place] = found[place] or any(one_buffer(array, each) for each in machine.written)
 
@@ -149,11 +149,11 @@ def written_by(nodes: Sequence[Node], given: Sequence[Value], most: int) -> list
 
 def given_to(nodes: Sequence[Node]) -> list[Value]:
     """The values that nodes use and do not make, in the order in which they are used first."""
-    made = {id(value) for node in nodes for value in node.results}
+    made = {value.number for node in nodes for value in node.results}
     found: dict[int, Value] = {}
     for value in _used(nodes):
-        if id(value) not in made:
-            found.setdefault(id(value), value)
+        if value.number not in made:
+            found.setdefault(value.number, value)
     return list(found.values())
 
 

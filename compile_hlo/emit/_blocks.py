@@ -40,7 +40,7 @@ class CallSite:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """An argument of a function: its name inside, that of what is passed, its spec, and the value's id or a path."""
+    """An argument of a function: its name inside, that of what is passed, its spec, and a value's number or a path."""
 
     inside: str
     outside: str
@@ -147,7 +147,7 @@ class _Places:
         self._leaves = leaves
 
     def of(self, root: int) -> int | None:
-        """The place of a value, named by its ``id``; None where it is no argument."""
+        """The place of a value, named by its number; None where it is no argument."""
         leaf = self._leaves.get(root)
         return self._places.get(root if leaf is None else leaf.attributes[0])
 
@@ -200,6 +200,6 @@ class _BlockEmitter(Emitter):
 
     def arguments(self) -> list[_Given]:
         """The function's arguments: values, then parameters, which are loaded in the caller; scalars after both."""
-        values = [_Given(name, self._caller.name(value), value.spec, id(value)) for name, value in self._captured]
+        values = [_Given(name, self._caller.name(value), value.spec, value.number) for name, value in self._captured]
         loads = [_Given(name, self._caller.parameter(path, spec), spec, path) for name, path, spec in self._loads]
         return sorted([*values, *loads], key=lambda each: not each.spec.shape)

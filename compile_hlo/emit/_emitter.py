@@ -60,7 +60,7 @@ class Emitter:
 
     Attributes:
         parameters: the weights that were loaded so far.
-        leaves: the constants and parameters that were made, by ``id`` of their values.
+        leaves: the constants and parameters that were made, by the numbers of their values.
         helpers: the module's private functions that rules call.
     """
 
@@ -89,7 +89,7 @@ class Emitter:
         """Drops what is known of values that are not used any more."""
         for value in values:
             self._names.pop(id(value), None)
-            self.leaves.pop(id(value), None)
+            self.leaves.pop(value.number, None)
             self._widened.forget(value)
 
     def fresh(self) -> str:
@@ -132,7 +132,7 @@ class Emitter:
         return self._leaf(value) if found is None else found
 
     def _leaf(self, value: Value) -> str:
-        leaf = self.leaves.get(id(value))
+        leaf = self.leaves.get(value.number)
         if leaf is None:
             return self.foreign(value)
         if leaf.op.name == "constant":
@@ -172,7 +172,7 @@ class Emitter:
         spec = value.spec
         if spec.shape == shape and spec.dtype is dtype:
             return self.name(value)
-        leaf = self.leaves.get(id(value))
+        leaf = self.leaves.get(value.number)
         if leaf is not None and leaf.op.name == "constant" and spec.size == 1 and shape:
             array = leaf.attributes[0].array.astype(dtype.numpy)
             return self.constant(array.reshape(()), TensorSpec(shape, dtype))
@@ -253,7 +253,7 @@ class Emitter:
         """Writes nodes in order. A comment says the module path where it changes."""
         for node in nodes:
             if node.op.name in LEAVES:
-                self.leaves[id(node.results[0])] = node
+                self.leaves[node.results[0].number] = node
                 continue
             if node.stretch != self._stretch:
                 self.enter(node.stretch)

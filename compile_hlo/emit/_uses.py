@@ -12,7 +12,7 @@ class Uses:
     Args:
         nodes: of a stretch.
         results: of the nodes, those that are used later.
-        leaves: constants and parameters of before, by ``id`` of their values.
+        leaves: constants and parameters of before, by the numbers of their values.
     """
 
     def __init__(self, nodes: Sequence[Node], results: Iterable[Value], leaves: Mapping[int, Node]) -> None:
@@ -39,7 +39,7 @@ class Uses:
 
     def number(self, value: Value) -> float | None:
         """A constant of one element."""
-        node = self._makers.get(id(value)) or self._leaves.get(id(value))
+        node = self._makers.get(id(value)) or self._leaves.get(value.number)
         if node is None or node.op.name != "constant" or value.spec.size != 1:
             return None
         return float(node.attributes[0].array.reshape(()))

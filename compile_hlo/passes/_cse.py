@@ -31,12 +31,12 @@ class Subexpressions:
 
     def first(self, value: Value) -> Value:
         """The value that stands for this one; itself if none does."""
-        return self._replaced.get(id(value), value)
+        return self._replaced.get(value.number, value)
 
     def forget(self, values: Iterable[Value]) -> None:
         """Drops what is known of values that are not used any more."""
         for value in values:
-            self._replaced.pop(id(value), None)
+            self._replaced.pop(value.number, None)
 
     def merged(self, stretch: Iterable[Node]) -> list[Node]:
         """The nodes that remain."""
@@ -49,33 +49,33 @@ class Subexpressions:
                 nodes.append(node)
             else:
                 pairs = zip(node.results, earlier.results, strict=True)
-                self._replaced.update((id(mine), other) for mine, other in pairs)
+                self._replaced.update((mine.number, other) for mine, other in pairs)
         return nodes
 
 
 def _key(node: Node) -> Hashable:
     if node.op.name == "constant":
         literal = node.attributes[0]
-        value = literal.array.tobytes() if literal.array.nbytes <= _SMALL else id(literal)
+        value = literal.array.tobytes() if literal.array.nbytes <= _SMALL else literal
         return "constant", literal.spec, value
     if node.op is TAG or any(True for _ in regions_of(node)):
-        return id(node)
-    return node.op.name, tuple(map(id, node.inputs)), node.attributes
+        return node
+    return node.op.name, tuple([value.number for value in node.inputs]), node.attributes
 
 
 def _with_replaced(node: Node, replaced: Mapping[int, Value]) -> Node:
     """The node with its operands, and what its regions capture, replaced."""
-    if not any(id(value) in replaced for value in node.inputs):
+    if not any(value.number in replaced for value in node.inputs):
         return node
     attributes = tuple(
         _region_with_replaced(attribute, replaced) if isinstance(attribute, ComputeGraph) else attribute
         for attribute in node.attributes
     )
-    inputs = [replaced.get(id(value), value) for value in node.inputs]
+    inputs = [replaced.get(value.number, value) for value in node.inputs]
     return Node(node.op, tuple(inputs), attributes, node.results, node.stretch)
 
 
 def _region_with_replaced(region: ComputeGraph, replaced: Mapping[int, Value]) -> ComputeGraph:
     nodes = tuple(_with_replaced(node, replaced) for node in region.nodes)
-    outputs = {name: replaced.get(id(value), value) for name, value in region.outputs.items()}
+    outputs = {name: replaced.get(value.number, value) for name, value in region.outputs.items()}
     return ComputeGraph(region.name, region.inputs, nodes, outputs)

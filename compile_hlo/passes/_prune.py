@@ -19,7 +19,7 @@ def pruned_to_outputs(graph: ComputeGraph, outputs: Sequence[str]) -> ComputeGra
         GraphError: the graph has no such output.
     """
     wanted = {name: graph.output(name) for name in outputs}
-    kept = needed_nodes(graph.nodes, {id(value) for value in wanted.values()})
+    kept = needed_nodes(graph.nodes, {value.number for value in wanted.values()})
     return ComputeGraph(graph.name, graph.inputs, tuple(kept), wanted)
 
 
@@ -29,16 +29,16 @@ def without_dead_code(graph: ComputeGraph) -> ComputeGraph:
 
 
 def needed_nodes(nodes: Sequence[Node], live: set[int]) -> list[Node]:
-    """The nodes, in order, that tags and the values of ``live`` (by ``id``) need; ``live`` gets what they use."""
+    """The nodes, in order, that tags and the values of ``live`` (by number) need; ``live`` gets what they use."""
     kept: list[Node] = []
     for node in reversed(nodes):
         for value in node.results:
-            if id(value) in live:
+            if value.number in live:
                 break
         else:
             if not has_tags(node):
                 continue
         kept.append(node)
-        live.update(map(id, node.inputs))
+        live.update([value.number for value in node.inputs])
     kept.reverse()
     return kept

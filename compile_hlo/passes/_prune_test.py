@@ -88,8 +88,10 @@ def test_pruned_programs_compute_the_same(program: Program, data: st.DataObject)
     inputs = input_tensors(ctx)
     whole = evaluate(graph, ctx, inputs)
     assert same(evaluate(pruned, ctx, inputs), {name: whole[name] for name in names})
-    needed = {id(value) for node in pruned.nodes for value in node.inputs} | set(map(id, pruned.outputs.values()))
-    assert all(any(id(value) in needed for value in node.results) for node in pruned.nodes)
+    needed = {value.number for node in pruned.nodes for value in node.inputs} | {
+        value.number for value in pruned.outputs.values()
+    }
+    assert all(any(value.number in needed for value in node.results) for node in pruned.nodes)
 
 
 @DRAWN

@@ -9,31 +9,29 @@ class StretchSink(ABC):
     """Collects the nodes of a stretch and hands them on when it ends. Empty stretches do not count.
 
     Attributes:
-        number: of the present stretch, from 0. The same recording gives the same numbers.
-        serial: how many results the present stretch has so far.
+        index: position of the present stretch among those that have nodes. The same recording gives the same ones.
     """
 
     def __init__(self) -> None:
-        self.number = 0
-        self.serial = 0
+        self.index = 0
         self._nodes: list[Node] = []
         self._stretch: Stretch | None = None
 
     def node(self, node: Node) -> None:
-        """An op was recorded."""
+        """Takes a recorded op."""
         if node.stretch != self._stretch:
             self._finish()
             self._stretch = node.stretch
         self._nodes.append(node)
-        self._number_results(node)
+        self._recorded(node)
 
     def open_block(self, name: str) -> None:
-        """The stretch around the block ends."""
+        """Ends the stretch around the block."""
         del name
         self._finish()
 
     def close_block(self, name: str) -> None:
-        """The block's stretch ends."""
+        """Ends the block's stretch."""
         del name
         self._finish()
 
@@ -41,13 +39,12 @@ class StretchSink(ABC):
         if self._nodes:
             nodes, self._nodes = self._nodes, []
             self.stretch(nodes)
-            self.number += 1
-            self.serial = 0
+            self.index += 1
 
     @abstractmethod
-    def _number_results(self, node: Node) -> None:
-        """Marks the node's results so that they are known again in the other pass."""
+    def _recorded(self, node: Node) -> None:
+        """Takes a node of the present stretch at once, before the stretch ends."""
 
     @abstractmethod
     def stretch(self, nodes: list[Node]) -> None:
-        """A stretch is complete."""
+        """Takes a stretch that is complete."""
