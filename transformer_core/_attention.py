@@ -238,4 +238,4 @@ class Attention(Module):
         if self.owner is not None:
             return shared_layout(self.owner)
         spec = cache_spec(batch, self.kv_heads, capacity, self.head_size, self.q_proj.weight.spec.dtype)
-        return kv_layout(spec, spec)
+        return kv_layout(spec, spec, self.window)

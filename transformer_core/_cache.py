@@ -20,18 +20,20 @@ class Cache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
-    """Of which tensors a layer's cache is made.
+    """Tensors of a layer's cache.
 
     Attributes:
-        make: the cache of these tensors.
-        specs: of the tensors, by name: ``.._cache`` where entries are kept by position and one that is written again
-            takes the old one's place, ``.._state`` where every token changes the whole for good.
-        owner: the number of the layer whose cache this one reads; it has no tensors of its own then.
+        make: function that makes the cache of its tensors.
+        specs: specs by name: ``.._cache`` of tensors with an entry per position, which can be written again,
+            ``.._state`` of tensors that every token changes as a whole.
+        owner: number of the layer whose cache this one reads and which has the tensors; None where it has its own.
+        window: number of keys that a query of the layer sees, itself included; all where None.
     """
 
     make: Callable[..., Cache]
     specs: Mapping[str, TensorSpec]
     owner: int | None = None
+    window: int | None = None
 
     @property
     def recurrent(self) -> bool:

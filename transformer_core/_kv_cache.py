@@ -1,6 +1,7 @@
 """The cache of keys and values of one layer."""
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 from typing import Self
 
 from lang_core import DType, ExecutionContext, OpError, Tensor, TensorSpec
@@ -44,43 +45,46 @@ class KVCache:
         """
         if key.shape[2] > self.capacity:
             raise OpError(f"a KV cache of capacity {self.capacity} cannot take {key.shape[2]} entries at once")
-        return type(self)(places.written(ctx, self.key, key), places.written(ctx, self.value, value))
+        return replace(self, key=places.written(ctx, self.key, key), value=places.written(ctx, self.value, value))
 
 
+@dataclass(frozen=True, slots=True)
 class RingCache(KVCache):
-    """The last entries alone, for a layer with a window: that of a position lies at position mod capacity.
+    """The last entries alone, for a layer with a window: the entry of a position lies at position mod capacity.
 
     With a window of W keys, calls that append up to T tokens need W + T - 1 places: the first of the new tokens sees W
-    keys, and those of the T - 1 after it must not take the places of these. No call may begin more than T positions
-    before the end of what was written, padding included, unless it begins at 0.
+    keys, and the T - 1 after it must not overwrite these. A call begins at 0, or at most T positions before the end of
+    what was written, padding included.
+
+    Attributes:
+        window: W.
     """
 
-    __slots__ = ()
+    window: int
 
 
-def kv_layout(key: TensorSpec, value: TensorSpec) -> CacheLayout:
-    """Of a cache with such keys and values."""
-    return CacheLayout(KVCache, {"key_cache": key, "value_cache": value})
+def kv_layout(key: TensorSpec, value: TensorSpec, window: int | None = None) -> CacheLayout:
+    """Returns the layout of a cache with these keys and values, of a layer with a window or without."""
+    return CacheLayout(KVCache, {"key_cache": key, "value_cache": value}, window=window)
 
 
-def ring_layout(layout: CacheLayout, window: int | None, tokens: int) -> CacheLayout:
-    """That of a ring in place of a whole cache, where the ring is smaller.
+def ring_layout(layout: CacheLayout, tokens: int) -> CacheLayout:
+    """Returns the layout of a ring in place of a whole cache, where the layer has a window and the ring is smaller.
 
     Args:
-        layout: of a layer's cache.
-        window: W of the layer.
-        tokens: T, how many tokens calls append at most.
+        layout: layout of a layer's cache.
+        tokens: T, the most tokens that a call appends.
     """
-    if window is None or layout.make is not KVCache:
+    if layout.window is None or layout.make is not KVCache:
         return layout
-    capacity = window + tokens - 1
+    capacity = layout.window + tokens - 1
     if any(spec.shape[2] <= capacity for spec in layout.specs.values()):
         return layout
     specs = {
         name: TensorSpec((*spec.shape[:2], capacity, *spec.shape[3:]), spec.dtype)
         for name, spec in layout.specs.items()
     }
-    return CacheLayout(RingCache, specs)
+    return CacheLayout(functools.partial(RingCache, window=layout.window), specs, window=layout.window)
 
 
 def cache_spec(batch: int, kv_heads: int, capacity: int, head_size: int, dtype: DType | str) -> TensorSpec:

@@ -50,17 +50,26 @@ def keep_packed(model: Module, encodings: Mapping[str, Encoding], dtype: DType) 
         )
 
 
+def pack_alike(model: Module, packed: Module) -> None:
+    """Lets the matrices of a model be packed that another model of the same parameters has packed."""
+    encodings = {path: parameter.encoding for path, parameter in packed.named_parameters()}
+    if any(encodings.values()):
+        model.visit(lambda module: _set_encoding(module, encodings.get))
+
+
+def _set_encoding(module: Module, wanted: Callable[[str], Encoding | None]) -> None:
+    """Sets the encoding of a module's matrix, where it can be packed."""
+    if not isinstance(module, Linear | Embedding) or not module.packable:
+        return
+    encoding = wanted(module.weight.path)
+    if encoding is not None and encoding.takes(module.weight.spec.shape):
+        module.weight.encoding = encoding
+
+
 def _encode(model: Module, wanted: Callable[[str], Encoding | None], name: str, dtype: DType) -> bool:
     """Sets the encodings of matrices, by path; returns whether there is any."""
     if dtype is f64:
         raise ConfigError(f"packed weights ({name}) go with f32, bf16 or f16; the model is f64")
 
-    def change(module: Module) -> None:
-        if not isinstance(module, Linear | Embedding) or not module.packable:
-            return
-        encoding = wanted(module.weight.path)
-        if encoding is not None and encoding.takes(module.weight.spec.shape):
-            module.weight.encoding = encoding
-
-    model.visit(change)
+    model.visit(lambda module: _set_encoding(module, wanted))
     return any(parameter.encoding is not None for _, parameter in model.named_parameters())

@@ -109,7 +109,7 @@ def extending_step(
     Args:
         ctx: where to compute.
         rope: of the model.
-        windows: of the layers; one per layer where there are ring caches.
+        windows: of the layers.
         queries: T.
         batch: B.
         position: as for ``make_step``.
@@ -130,21 +130,13 @@ def extending_step(
             (cache.capacity for cache in caches if isinstance(cache, KVCache) and not isinstance(cache, RingCache)),
             None,
         ),
-        rings=_rings(windows, caches),
+        rings={cache.window: cache.capacity for cache in caches if isinstance(cache, RingCache)},
         batch=batch,
         position=position,
         length=length,
         count=ops.add(last, 1) if last is not None and padded else None,
         local_rope=local_rope,
     )
-
-
-def _rings(windows: Sequence[int | None], caches: Sequence[Cache]) -> dict[int, int]:
-    """The capacities of ring caches, by the window of their layers."""
-    if not any(isinstance(cache, RingCache) for cache in caches):
-        return {}
-    kept = zip(windows, caches, strict=True)
-    return {window: cache.capacity for window, cache in kept if isinstance(cache, RingCache) and window is not None}
 
 
 def _places(

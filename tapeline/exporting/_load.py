@@ -16,9 +16,9 @@ from tapeline.exporting._options import ExportOptions, checked_entry_points
 from tapeline.exporting._source import ModelSource
 from transformer_core import STORED, keep_packed
 from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit
+from transformer_core.flow import CompileProfile
 from transformer_core.models import (
     Model,
-    Sizes,
     entry_points,
     load_model,
     stored_encodings,
@@ -60,7 +60,7 @@ class Export:
 
     options: ExportOptions
     model: Model[Any]
-    sizes: Sizes
+    sizes: CompileProfile
     entry_points: tuple[EntryPoint, ...]
     written: tuple[EntryPoint, ...]
     weights: WeightSource | None
@@ -91,7 +91,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
         InputError: configuration, checkpoint and sizes do not fit each other.
     """
     model = _model(options, options.dtype, source)
-    sizes = model.sizes(options.batch, options.sequence, options.max_sequence)
+    sizes = model.default_profile(options.batch, options.sequence, options.max_sequence)
     points, whole = (_entry_points(model, options, sizes, kind) for kind in (options.window_caches, "whole"))
     found = weights = None
     dequantised: dict[str, int] = {}
@@ -136,7 +136,9 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> Model[Any
     return model
 
 
-def _entry_points(model: Model[Any], options: ExportOptions, sizes: Sizes, caches: str) -> tuple[EntryPoint, ...]:
+def _entry_points(
+    model: Model[Any], options: ExportOptions, sizes: CompileProfile, caches: str
+) -> tuple[EntryPoint, ...]:
     return entry_points(
         model,
         names=checked_entry_points(options.entry_points, model),

@@ -9,7 +9,7 @@ from compile_hlo import LoweredModule
 from lang_core import EntryPoint, TensorSpec, WeightSource
 from tapeline.exporting._options import ExportOptions
 from transformer_core.checkpoints import PackedWeights
-from transformer_core.models import Sizes
+from transformer_core.flow import CompileProfile
 
 _MIB: Final = 1 << 20
 
@@ -72,7 +72,7 @@ def stablehlo_memory(module_bytes: int) -> int:
 
 def verification_memory(
     options: ExportOptions,
-    sizes: Sizes,
+    sizes: CompileProfile,
     points: tuple[EntryPoint, ...],
     lowered: LoweredModule,
     weights: WeightSource | None,

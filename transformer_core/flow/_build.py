@@ -100,6 +100,7 @@ class BuildRegistry:
         tied_heads: names of heads that are the embedding.
         result: name of the result.
         takes_last: whether a stage asks for the last row.
+        has_head: whether a stage computes logits.
     """
 
     inputs: dict[str, InputSpec] = field(default_factory=dict)
@@ -108,6 +109,7 @@ class BuildRegistry:
     tied_heads: list[str] = field(default_factory=list)
     result: str = "output"
     takes_last: bool = False
+    has_head: bool = False
 
     def tied(self) -> dict[str, str]:
         """Returns the names under which checkpoints may store the embedding once more, with its path."""

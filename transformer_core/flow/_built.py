@@ -61,15 +61,12 @@ class BuiltFlow:
         if not self.registry.inputs:
             raise ConfigError(f"flow {name!r}: no stage is an input: begin with .input(..)")
 
-    def run(
-        self, ctx: ExecutionContext, inputs: FlowInputs, profile: CompileProfile | None = None
-    ) -> tuple[FlowValue, FlowState]:
+    def run(self, ctx: ExecutionContext, inputs: FlowInputs) -> tuple[FlowValue, FlowState]:
         """Runs the stages.
 
         Args:
             ctx: where to compute.
             inputs: what comes in.
-            profile: for stages that ask when they run; the one that they were built for where None.
 
         Returns:
             What the last stage hands on, and the state.
@@ -77,7 +74,7 @@ class BuiltFlow:
         Raises:
             OpError: an input does not fit, or a stage hands on what it should not.
         """
-        flow = FlowContext(ctx, self.root, self.profile if profile is None else profile, self.weights)
+        flow = FlowContext(ctx, self.root, self.profile, self.weights)
         state = flow.state
         for each in self.registry.inputs.values():
             tensor = as_tensor(ctx, f"input {each.name!r}", inputs.tensors[each.name])

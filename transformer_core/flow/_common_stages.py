@@ -140,7 +140,7 @@ class Head:
         Raises:
             ConfigError: no stage embeds tokens, or the head is tied and has a bias or a vocabulary.
         """
-        build.registry.result = "logits"
+        build.registry.result, build.registry.has_head = "logits", True
         if self.tied and (self.bias or self.vocabulary is not None):
             raise ConfigError(f"stage {self.name!r}: a tied head is the embedding: it has no bias and no other size")
         embedding = build.embedding

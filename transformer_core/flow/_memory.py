@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from lang_core import Argument, ConfigError, ExecutionContext, Module, Repeated, Tensor, TensorSpec
 from transformer_core._cache import Cache, CacheLayout
+from transformer_core._kv_cache import ring_layout
 from transformer_core.flow._profile import CompileProfile, Memory, Positions
 
 _CACHE = "_cache"
@@ -22,7 +23,7 @@ class Remembering(Protocol):
         ...
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Of which tensors it is made."""
+        """Returns the tensors of its cache."""
         ...
 
 
@@ -77,14 +78,13 @@ def slots_of(root: Module, profile: CompileProfile) -> tuple[Slot, ...]:
     """What the modules of a tree keep, in the order of the tree; nothing where the profile keeps nothing."""
     if profile.memory is Memory.NONE:
         return ()
-    found = [
-        (repeat, index, module.path, module.cache_layout(profile.batch, profile.capacity))
-        for repeat, index, module in _remembering(root, "", "")
+    layouts = [
+        (repeat, index, module.path, _layout(module, profile)) for repeat, index, module in _remembering(root, "", "")
     ]
-    short = Counter(repeat.rpartition(".")[2] for repeat in {repeat for repeat, *_ in found if repeat})
-    per_layer = Counter((repeat, index) for repeat, index, *_ in found)
+    short = Counter(repeat.rpartition(".")[2] for repeat in {repeat for repeat, *_ in layouts if repeat})
+    per_layer = Counter((repeat, index) for repeat, index, *_ in layouts)
     slots = []
-    for repeat, index, path, layout in found:
+    for repeat, index, path, layout in layouts:
         name = path
         if repeat:
             last = repeat.rpartition(".")[2]
@@ -94,6 +94,11 @@ def slots_of(root: Module, profile: CompileProfile) -> tuple[Slot, ...]:
                 name += path.removeprefix(f"{repeat}.{index}")
         slots.append(Slot(path, name, layout))
     return tuple(slots)
+
+
+def _layout(module: Remembering, profile: CompileProfile) -> CacheLayout:
+    layout = module.cache_layout(profile.batch, profile.capacity)
+    return layout if profile.ring_tokens is None else ring_layout(layout, profile.ring_tokens)
 
 
 def _remembering(module: Module, repeat: str, index: str) -> Iterator[tuple[str, str, Remembering]]:

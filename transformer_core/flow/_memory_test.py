@@ -90,6 +90,30 @@ def test_padded_prefill_and_decode_give_what_the_whole_gives():
         np.testing.assert_allclose(logits, whole[:, position], rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("ring_tokens", [None, 4])
+def test_score_gives_every_row_and_the_next_ids_over_whole_caches_and_rings(ring_tokens: int | None):
+    recipe = _recipe()
+    ctx = _ctx(recipe)
+    whole = recipe.build(_profile("training", sequence=9))(ctx, IDS)["logits"].numpy()
+    kept: Any = {"max_sequence": 16, "ring_tokens": ring_tokens, "next_ids": True}
+    score = recipe.build(_profile("score", sequence=4, **kept))
+    names = [argument.name for argument in score.arguments()]
+    assert names[:3] == ["token_ids", "position", "last"]
+    places = {argument.name: argument.spec.shape[2] for argument in score.arguments()[3:] if argument.spec.ndim == 4}
+    assert places["layers.2.key_cache"] == (16 if ring_tokens is None else 7)
+    assert places["layers.0.key_cache"] == 16
+    caches = [np.zeros(argument.spec.shape, argument.spec.dtype.numpy) for argument in score.arguments()[3:]]
+    for position in (0, 4):
+        results = score(ctx, IDS[:, position : position + 4], np.int32(position), np.int32(3), *caches)
+        assert list(results) == ["logits", *names[3:], "next_ids"]
+        logits, *caches, next_ids = _arrays(results).values()
+        np.testing.assert_allclose(logits, whole[:, position : position + 4], rtol=2e-5, atol=2e-5)
+        np.testing.assert_array_equal(next_ids, logits.argmax(-1))
+    decode = recipe.build(_profile("decode", **kept))
+    logits, *_ = _arrays(decode(ctx, IDS[:, 8:], np.int32(8), *caches)).values()
+    np.testing.assert_allclose(logits, whole[:, 8], rtol=2e-5, atol=2e-5)
+
+
 def test_sequences_of_several_lengths_in_one_batch():
     recipe = _recipe()
     ctx = _ctx(recipe)
@@ -243,6 +267,7 @@ def test_names_of_caches_are_as_long_as_they_must_be():
         ),
         (_recipe(), {"memory": "bindings", "max_sequence": 61}, "reaches; found 65: lower max_sequence"),
         (_recipe(), {"memory": "none", "sequence": 65}, "reaches; found 65: lower sequence"),
+        (_recipe().without("lm_head"), {"next_ids": True}, r"profile 'prefill' needs logits, .*'lm' has no \.lm_head"),
         (_recipe().without("token_ids"), {}, "flow 'lm': no stage is an input"),
         (_recipe().input("last", ("B",), "i32"), {}, "flow 'lm': two arguments are called 'last'"),
     ],

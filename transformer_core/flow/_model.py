@@ -19,6 +19,7 @@ from lang_core import (
     WeightSource,
     near_names,
 )
+from transformer_core._logits import NEXT_IDS, next_ids_of
 from transformer_core._places import last_argument, position_argument
 from transformer_core.checkpoints import Audit, audit
 from transformer_core.flow._build import Stage
@@ -59,6 +60,8 @@ class FlowModel(Module):
         self, name: str, stages: Sequence[Stage], profile: CompileProfile, weights: WeightSource | None
     ) -> None:
         self._flow = BuiltFlow(name, stages, self, profile, weights)
+        if profile.next_ids and not self._flow.registry.has_head:
+            raise ConfigError(f"next_ids: profile {profile.name!r} needs logits, and flow {name!r} has no .lm_head(..)")
         self._slots: tuple[Slot, ...] | None = None
         self._traced: FlowTrace | None = None
 
@@ -92,11 +95,12 @@ class FlowModel(Module):
 
     def _places(self) -> list[Argument]:
         """``position`` and ``last``, where there are any: of all sequences, or one for each."""
-        profile, tokens = self.profile, self.profile.sequence
+        profile, tokens, padded = self.profile, self.profile.sequence, self.profile.padded
         rows = profile.batch if profile.positions is Positions.PER_ROW else None
-        caches, padded = profile.memory is Memory.CACHES, self._flow.registry.takes_last and tokens > 1
-        position = [position_argument(tokens, profile.capacity, rows)] if caches else []
-        return [*position, last_argument(tokens, rows)] if padded and profile.rows is Rows.LAST else position
+        position = [position_argument(tokens, profile.capacity, rows)] if profile.memory is Memory.CACHES else []
+        if padded is None:
+            padded = self._flow.registry.takes_last and tokens > 1 and profile.rows is Rows.LAST
+        return [*position, last_argument(tokens, rows)] if padded else position
 
     def _binding_arguments(self) -> tuple[Argument, ...]:
         settings = self._flow.registry.rope
@@ -130,7 +134,10 @@ class FlowModel(Module):
     def _run(self, ctx: ExecutionContext, tensors: Sequence[Any]) -> tuple[dict[str, Tensor], FlowState]:
         result, state = self._flow.run(ctx, self._inputs(ctx, tensors))
         results = {self._flow.registry.result: result.tensor, **self._side_outputs(state)}
-        for name, tensor in outgoing(self._kept_slots(), self.profile, state.slots).items():
+        further = outgoing(self._kept_slots(), self.profile, state.slots)
+        if self.profile.next_ids:
+            further[NEXT_IDS] = next_ids_of(ctx, result.tensor)
+        for name, tensor in further.items():
             if name in results:
                 raise OpError(f"flow {self._flow.name!r}: two results are called {name!r}: rename the side output")
             results[name] = tensor

@@ -1,4 +1,4 @@
-"""What an entry point is made for."""
+"""Profiles: the sizes of an entry point and what it keeps."""
 
 import enum
 from collections.abc import Iterable, Mapping
@@ -14,27 +14,27 @@ class Memory(enum.Enum):
     NONE = "none"
     """Whole sequences; nothing is kept."""
     TAPS = "taps"
-    """Whole sequences; the keys and values of the run come out, [B, K, T, H]."""
+    """Whole sequences; the keys and values of the run are results, [B, K, T, H]."""
     CACHES = "caches"
     """Caches of capacity S are arguments, updated in place at ``position``."""
     BINDINGS = "bindings"
-    """cos, sin, mask and the past keys and values come in, and the new ones come out."""
+    """cos, sin, mask and the past keys and values are arguments, and the new ones results."""
 
 
 class Rows(enum.Enum):
-    """Of which rows results are wanted."""
+    """Rows of each sequence for which results are wanted."""
 
     ALL = "all"
     LAST = "last"
 
 
 class Positions(enum.Enum):
-    """Whether the sequences of a batch are of one length."""
+    """Positions of the sequences of a batch: the same for all, or one each."""
 
     SHARED = "shared"
     """``position`` and ``last`` are numbers."""
     PER_ROW = "per_row"
-    """They are i32 [B], and so are bound tables and masks per sequence."""
+    """They are i32 [B], and bound tables and masks are per sequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +42,24 @@ class CompileProfile:
     """One entry point: its name, its sizes and what it keeps.
 
     Attributes:
-        name: of the entry point.
-        sequence: T.
+        name: name of the entry point.
+        sequence: T, the tokens that one call takes.
         batch: B.
-        max_sequence: S, the capacity of caches, and the length of the past in bindings; ``sequence`` where None.
-        dtype: of parameters, activations and caches; its name will do.
+        max_sequence: S, the capacity of caches and the length of the past in bindings; ``sequence`` where None.
+        dtype: dtype of parameters, activations and caches, or its name.
         memory: what becomes of keys, values and states.
-        rows: which rows ``last_token`` lets through.
-        positions: of one length or of several.
-        causal: whether a token sees none after it.
-        outputs: the side outputs that are results, in this order; all where None.
+        rows: rows that ``last_token`` lets through.
+        positions: whether the sequences of a batch share their positions.
+        causal: whether a token sees only itself and those before it.
+        padded: whether the last tokens of a call may be padding; ``last``, the row of the last real token, is then an
+            argument. Where None, it is one if a stage takes the last row of several.
+        ring_tokens: the most tokens that a call of any entry point appends, if layers with a window keep rings of the
+            entries that they need (``RingCache``); None: they keep every position.
+        next_ids: whether the index of each row's largest logit is the last result, ``next_ids``.
+        outputs: names of the side outputs that are results, in this order; all where None.
 
     Raises:
-        ConfigError: a value is of another type or out of range.
+        ConfigError: a value has another type or is out of range.
 
     >>> CompileProfile.preset("decode", max_sequence=64, dtype="bf16").dtype
     bf16
@@ -69,14 +74,17 @@ class CompileProfile:
     rows: Rows = Rows.ALL
     positions: Positions = Positions.SHARED
     causal: bool = True
+    padded: bool | None = None
+    ring_tokens: int | None = None
+    next_ids: bool = False
     outputs: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name.isidentifier():
             raise _wrong("name", "the name of a function", self.name)
-        for field in ("sequence", "batch", "max_sequence"):
+        for field, optional in (("sequence", False), ("batch", False), ("max_sequence", True), ("ring_tokens", True)):
             size = getattr(self, field)
-            if not (field == "max_sequence" and size is None) and (type(size) is not int or size < 1):
+            if not (optional and size is None) and (type(size) is not int or size < 1):
                 raise _wrong(field, "an integer of 1 or more", size)
         object.__setattr__(self, "dtype", _floating(self.dtype))
         object.__setattr__(self, "memory", _member(Memory, "memory", self.memory))
@@ -87,8 +95,12 @@ class CompileProfile:
                 f"sequence: expected at most max_sequence ({self.capacity}); found {self.sequence}: "
                 "lower one or raise the other"
             )
-        if type(self.causal) is not bool:
-            raise _wrong("causal", "true or false", self.causal)
+        if self.ring_tokens is not None and self.ring_tokens < self.sequence:
+            raise _wrong("ring_tokens", f"at least sequence ({self.sequence})", self.ring_tokens)
+        for field, optional in (("causal", False), ("padded", True), ("next_ids", False)):
+            flag = getattr(self, field)
+            if not (optional and flag is None) and type(flag) is not bool:
+                raise _wrong(field, "true or false", flag)
         if self.outputs is not None:
             if not _are_names(self.outputs):
                 raise _wrong("outputs", "names, each once", self.outputs)
@@ -101,30 +113,30 @@ class CompileProfile:
 
     @property
     def keeps(self) -> bool:
-        """Whether there are tokens before those of a call."""
+        """True if there are tokens before those of a call."""
         return self.memory in (Memory.CACHES, Memory.BINDINGS)
 
     @property
     def reach(self) -> int:
-        """How many positions a sequence has at most."""
+        """The most positions that a sequence has."""
         past = self.capacity if self.keeps else 0
         return past if self.memory is Memory.CACHES else past + self.sequence
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Of the axis letters that inputs may have."""
+        """Sizes of the axis letters that inputs may have."""
         return {"B": self.batch, "T": self.sequence, "S": self.capacity}
 
     @classmethod
     def preset(cls, preset: str, **changes: Any) -> "CompileProfile":
-        """A profile of ``PRESETS`` with changes.
+        """Returns a profile of ``PRESETS`` with changes.
 
         Raises:
-            ConfigError: there is no such preset or field, or a field without a value in the preset is not given.
+            ConfigError: the preset or a field is unknown, or a field without a value in the preset is missing.
         """
         if preset not in PRESETS:
             raise ConfigError(
-                f"preset {preset!r} is unknown: there are {', '.join(PRESETS)}{near_names(preset, PRESETS)}"
+                f"preset {preset!r} is unknown; available: {', '.join(PRESETS)}{near_names(preset, PRESETS)}"
             )
         known = [field.name for field in fields(cls)]
         for key in changes:
@@ -139,10 +151,11 @@ class CompileProfile:
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "prefill": {"name": "prefill", "memory": Memory.CACHES, "rows": Rows.LAST},
     "decode": {"name": "decode", "memory": Memory.CACHES, "rows": Rows.LAST, "sequence": 1},
+    "score": {"name": "score", "memory": Memory.CACHES, "padded": True},
     "encoder": {"name": "forward", "causal": False},
     "training": {"name": "forward"},
 }
-"""What each preset says besides a profile's defaults."""
+"""Fields of each preset besides a profile's defaults."""
 
 
 def _member(kind: type[enum.Enum], field: str, value: Any) -> enum.Enum:
@@ -170,5 +183,5 @@ def _are_names(values: Any) -> bool:
     return all(type(name) is str and name for name in names) and len(set(names)) == len(names)
 
 
-def _wrong(field: str, expected: str, found: Any) -> ConfigError:
-    return ConfigError(f"{field}: expected {expected}; found {found!r}")
+def _wrong(field: str, expected: str, value: Any) -> ConfigError:
+    return ConfigError(f"{field}: expected {expected}; found {value!r}")

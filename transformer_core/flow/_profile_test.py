@@ -13,6 +13,8 @@ def test_presets_differ_in_what_they_are_for():
     decode = CompileProfile.preset("decode", max_sequence=32, dtype="bf16")
     assert (prefill.memory, prefill.rows, prefill.capacity) == (Memory.CACHES, Rows.LAST, 32)
     assert (decode.sequence, decode.dtype) == (1, bf16)
+    score = CompileProfile.preset("score", sequence=4, max_sequence=32)
+    assert (score.memory, score.rows, score.padded) == (Memory.CACHES, Rows.ALL, True)
     encoder = CompileProfile.preset("encoder", sequence=5)
     assert (encoder.causal, encoder.rows, encoder.memory, encoder.capacity) == (False, Rows.ALL, Memory.NONE, 5)
     assert CompileProfile.preset("training", sequence=5).causal
@@ -39,6 +41,10 @@ def test_presets_differ_in_what_they_are_for():
         ({"name": "a b"}, "name: expected the name of a function; found 'a b'"),
         ({"outputs": "hidden"}, "outputs: expected names, each once; found 'hidden'"),
         ({"outputs": ["a", "a"]}, "outputs: expected names, each once"),
+        ({"padded": 0}, "padded: expected true or false; found 0"),
+        ({"next_ids": None}, "next_ids: expected true or false; found None"),
+        ({"ring_tokens": 0}, "ring_tokens: expected an integer of 1 or more; found 0"),
+        ({"ring_tokens": 3}, r"ring_tokens: expected at least sequence \(4\); found 3"),
         ({"sequnce": 3}, "profile prefill: unknown key 'sequnce'; did you mean 'sequence'"),
     ],
 )
@@ -50,7 +56,7 @@ def test_nothing_falls_back(changes: dict[str, object], message: str):
 def test_what_a_preset_leaves_open_must_be_given():
     with pytest.raises(ConfigError, match="'sequence' is missing"):
         CompileProfile.preset("prefill")
-    with pytest.raises(ConfigError, match=r"preset 'decoder' is unknown: there are .*; did you mean 'decode'"):
+    with pytest.raises(ConfigError, match=r"preset 'decoder' is unknown; available: .*; did you mean 'decode'"):
         CompileProfile.preset("decoder")
 
 
@@ -76,11 +82,11 @@ def test_a_file_of_profiles(tmp_path: Path):
         ("[decode]\nbatch = 2\n[prefill]\n# how many?\n", ":3: [prefill]: profile prefill: 'sequence' is missing"),
         (
             "[chat]\nsequence = 2\n",
-            ":1: [chat]: expected a key 'preset', one of prefill, decode, encoder, training; found none",
+            ":1: [chat]: expected a key 'preset', one of prefill, decode, score, encoder, training; found none",
         ),
         (
             "[chat]\npreset = 3\n",
-            ":2: [chat]: expected a key 'preset', one of prefill, decode, encoder, training; found 3",
+            ":2: [chat]: expected a key 'preset', one of prefill, decode, score, encoder, training; found 3",
         ),
         ('[chat]\npreset = "decoder"\n', ":2: [chat]: preset 'decoder' is unknown"),
         ("sequence = 2\n", ":1: key 'sequence' stands in no table"),

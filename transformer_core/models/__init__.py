@@ -21,7 +21,7 @@ from transformer_core.models._config import (
     NormKind,
     load_config,
 )
-from transformer_core.models._decoder import Caches, DecoderLM, decoder_flow
+from transformer_core.models._decoder import DecoderLM, decoder_flow
 from transformer_core.models._layer import DecoderLayer
 from transformer_core.models._load import load_model
 from transformer_core.models._model import (
@@ -30,7 +30,6 @@ from transformer_core.models._model import (
     Model,
     ModelConfig,
     ModelFamily,
-    Sizes,
     entry_points,
 )
 from transformer_core.models._registry import CONFIG_FILE, architectures, register
@@ -46,7 +45,6 @@ __all__ = [
     "POSITIONS",
     "SENTENCE_FILES",
     "WINDOW_CACHES",
-    "Caches",
     "DecoderConfig",
     "DecoderLM",
     "DecoderLayer",
@@ -60,7 +58,6 @@ __all__ = [
     "NormKind",
     "Pooling",
     "PoolingMode",
-    "Sizes",
     "architectures",
     "decoder_flow",
     "entry_points",

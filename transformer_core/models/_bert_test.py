@@ -7,7 +7,8 @@ from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._weights_for_tests import context_of
-from transformer_core.models._model import Sizes, entry_points
+from transformer_core.models._model import entry_points
+from transformer_core.models._tiny_for_tests import sizes_of
 from transformer_core.models.encoders._bert import (
     BERT,
     BERT_FOR_MASKED_LM,
@@ -63,8 +64,8 @@ def test_what_is_not_supported_is_refused(changes, message):
 
 def test_sizes():
     model = BertModel(read())
-    assert model.sizes(2, None, None) == Sizes(2, 9, 9)
-    assert BertModel(read(max_position_embeddings=512)).sizes(1, None, None) == Sizes(1, 64, 64)
+    assert sizes_of(model, 2, None, None) == (2, 9, 9)
+    assert sizes_of(BertModel(read(max_position_embeddings=512)), 1, None, None) == (1, 64, 64)
     with pytest.raises(ConfigError, match="sequence: expected at most 9, the positions that have embeddings"):
         entry_points(model, sequence=10)
     with pytest.raises(ConfigError, match="batch: expected 1 or more; found 0"):

@@ -1,23 +1,28 @@
 """Decoders: embedding, layers of the family's kind, final norm and head."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from lang_core import DType, EntryPoint, ExecutionContext, OpError, Tensor, tag_name
-from transformer_core._cache import Cache, CacheLayout
-from transformer_core._kv_cache import ring_layout
-from transformer_core.flow import BuiltFlow, CompileProfile, FlowInputs, ModelFlow, Rows
+from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Tensor
+from transformer_core._packing import pack_alike
+from transformer_core.flow import BuiltFlow, CompileProfile, FlowInputs, ModelFlow
 from transformer_core.models._config import DecoderConfig, family_of
-from transformer_core.models._entry_points import ENTRY_POINTS, decoder_entry_point, decoder_sizes
 from transformer_core.models._layer import cache_owner, norm
-from transformer_core.models._model import Model, Sizes, check_size
+from transformer_core.models._model import DEFAULT_SEQUENCE, Model, check_size
 
-Caches = tuple[Cache, ...]
+DEFAULT_CAPACITY: Final = 2048
+"""The most positions that caches hold where the caller does not say."""
+
+# The preset of each entry point, and what it says besides.
+_PRESETS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "forward": ("training", {}),
+    "prefill": ("prefill", {"padded": True, "next_ids": True}),
+    "decode": ("decode", {"next_ids": True}),
+    "score": ("score", {"next_ids": True}),
+}
 
 
 def decoder_flow(config: DecoderConfig) -> ModelFlow:
-    """The recipe of every decoder, whatever its family; the names of stages are the keys of Hugging Face's checkpoints.
+    """Returns the recipe of a decoder of any family; its stages are named as Hugging Face's checkpoints name tensors.
 
     >>> from transformer_core.models import DecoderConfig, decoder_flow
     >>> config = DecoderConfig.from_hf({
@@ -45,22 +50,52 @@ def decoder_flow(config: DecoderConfig) -> ModelFlow:
 
 
 class DecoderLM(Model[DecoderConfig]):
-    """A decoder with a language-model head. Parameter paths are the keys of Hugging Face's checkpoints.
+    """Decoder with a language-model head. Parameter paths are the keys of Hugging Face's checkpoints.
+
+    Each entry point is ``decoder_flow(config)`` built for a profile. Token ids, ``position`` and ``last`` are i32,
+    logits f32.
+
+    ``forward(token_ids [B,T])`` gives logits [B,T,V] of whole sequences.
+
+    ``prefill(token_ids [B,T], position, last, layers.0.key_cache [B,K,S,H], layers.0.value_cache, ..)`` appends T
+    tokens at ``position`` and gives logits [B,V] of row ``last``, and the caches, which are donated. A longer prompt is
+    run in chunks, at positions 0, T, ..; a shorter last chunk is padded on the right, with ``last`` the row of its last
+    token: padding's entries in the caches are overwritten before a token sees them. ``position + T`` must not exceed S:
+    a last chunk that would is started at ``S - T``, and repeats tokens that are in the caches already.
+
+    Layers with a state have ``layers.i.conv_state`` and ``layers.i.delta_state`` in place of a cache. Padding leaves
+    them unchanged, but no token may be given twice.
+
+    ``decode(token_ids [B,1], position, caches)`` appends one token.
+
+    ``score(token_ids [B,T'], position, last, caches)`` is as prefill, but gives logits [B,T',V] of every row, to verify
+    a draft. Rejected tokens are taken back by going on from an earlier position.
+
+    The last result of each of these three is ``next_ids``, i32 [B], of score [B,T']: the index of the largest logit,
+    the lowest of equal ones; -1 where the largest is NaN or infinite.
+
+    With ``positions="per_row"``, ``position`` and ``last`` are i32 [B]: sequences of different lengths in one batch.
+    Padding leaves caches unchanged then, so that ``position + last`` below S is enough, and a row whose ``last`` is -1
+    is left as it is.
+
+    With ``window_caches="ring"``, a layer whose queries see W keys keeps no more than the last ``W + max(T, T') - 1``
+    entries, if that is less than S, each at its position mod that number. A call may then begin at 0, or at
+    most ``max(T, T')`` positions before the end of what was written, padding included.
 
     Args:
-        config: the sizes.
-        dtype: of parameters, activations and caches. With f16 and bf16, norms, RoPE and softmax are computed in f32
-            and logits are f32.
-        num_layers: only so many of the first layers; all where None.
+        config: sizes and kinds of the layers.
+        dtype: dtype of parameters, activations and caches. With f16 and bf16, norms, RoPE and softmax are computed in
+            f32 and logits are f32.
+        num_layers: number of first layers to run; all where None.
 
     Raises:
-        ConfigError: there are not so many layers, the dtype is no floating one, or a layer cannot read the keys and
-            values of the one that it is to.
+        ConfigError: ``num_layers`` is out of range, the dtype is not floating, or a layer cannot read the keys and
+            values of the layer that owns them.
     """
 
     model: Any  # the stages below ``model``: embed_tokens, layers, norm
 
-    ENTRY_POINTS = ENTRY_POINTS
+    ENTRY_POINTS = tuple(_PRESETS)
     DEFAULT_ENTRY_POINTS = ("prefill", "decode")
 
     def __init__(self, config: DecoderConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
@@ -70,81 +105,57 @@ class DecoderLM(Model[DecoderConfig]):
         profile = CompileProfile(name="forward", sequence=1, dtype=self.dtype)
         recipe = decoder_flow(self.config)
         self._flow = BuiltFlow(recipe.name, recipe.stages, self, profile, None)
-        self._last = replace(profile, rows=Rows.LAST)
 
     def forward(self, ctx: ExecutionContext, token_ids: Tensor) -> Tensor:
-        """Logits f32 [B, T, V] of whole sequences, token_ids i32 [B, T], without a cache."""
+        """Computes logits f32 [B, T, V] of whole sequences, token_ids i32 [B, T], without a cache."""
         logits, _ = self._flow.run(ctx, FlowInputs({"token_ids": token_ids}))
         return logits.tensor
 
-    def extend(
-        self,
-        ctx: ExecutionContext,
-        token_ids: Tensor,
-        position: Tensor,
-        caches: Sequence[Cache],
-        last: Tensor | None = None,
-        *,
-        every_row: bool = False,
-    ) -> tuple[Tensor, Caches]:
-        """Appends tokens to the sequences in the caches.
-
-        Args:
-            ctx: where to compute.
-            token_ids: i32 [B, T].
-            position: i32 of rank 0, that of the first token: ``position + T`` must not exceed the caches' capacity. Or
-                i32 [B], for sequences of different lengths: ``position + last`` must be below the capacity then.
-            caches: one per layer. Entries from ``position`` on are written before they are read.
-            last: as position, the row of the last token that counts; rows after it are padding. T - 1 where None. With
-                a position per sequence padding leaves the caches alone, and -1 says that no token counts.
-            every_row: whether logits of all rows are wanted.
-
-        Returns:
-            Logits f32 [B, V] of row ``last``, or [B, T, V] of every row; and the updated caches.
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the sizes; T is 64 by default, S the length of training, 2048 at most.
 
         Raises:
-            OpError: there is not one cache per layer.
+            ConfigError: a size is out of range: 1 <= T <= S <= the reach of RoPE.
         """
-        if len(caches) != self.config.layers:
-            raise OpError(f"{self.config.architecture} has {self.config.layers} layers, found {len(caches)} caches")
-        layers = tag_name(self.path, "model.layers")
-        kept = {f"{layers}.{index}": cache for index, cache in enumerate(caches)}
-        inputs = FlowInputs({"token_ids": token_ids}, position, last, kept)
-        logits, state = self._flow.run(ctx, inputs, None if every_row else self._last)
-        return logits.tensor, tuple(state.slots.values())
+        reach, trained = self.config.rope.reach, self.config.rope.trained_length
+        if sequence is None:
+            sequence = min(DEFAULT_SEQUENCE, max_sequence or trained)
+        capacity = max(sequence, min(trained, DEFAULT_CAPACITY)) if max_sequence is None else max_sequence
+        for name, size in (("batch", batch), ("sequence", sequence), ("max_sequence", capacity)):
+            check_size(name, size)
+        if sequence > capacity:
+            raise ConfigError(
+                f"sequence: expected at most max_sequence ({capacity}); found {sequence}: lower one or raise the other"
+            )
+        why = "the positions that the model's RoPE reaches (max_position_embeddings and its scaling)"
+        check_size("max_sequence", capacity, reach, why)
+        return CompileProfile(name="forward", batch=batch, sequence=sequence, max_sequence=capacity, dtype=self.dtype)
 
-    def cache_layouts(self, batch: int, capacity: int, ring_tokens: int | None = None) -> tuple[CacheLayout, ...]:
-        """Of each layer's cache, for B sequences of up to S tokens.
+    def profile(
+        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
+    ) -> CompileProfile:
+        """Returns the profile of an entry point; entry points of the same sizes and options have the same caches."""
+        if score_tokens is not None:
+            check_size("score_tokens", score_tokens, sizes.capacity, "the positions that caches hold")
+        scored = score_tokens or sizes.sequence
+        preset, fields = _PRESETS[name]
+        return CompileProfile.preset(
+            preset,
+            batch=sizes.batch,
+            sequence={"decode": 1, "score": scored}.get(name, sizes.sequence),
+            max_sequence=sizes.max_sequence,
+            dtype=sizes.dtype,
+            positions=positions,
+            ring_tokens=max(sizes.sequence, scored) if window_caches == "ring" else None,
+            **fields,
+        )
 
-        Args:
-            batch: B.
-            capacity: S.
-            ring_tokens: where given, layers with a window have rings (``RingCache``) for calls that append up to so
-                many tokens, if these are smaller.
-        """
-        layouts = tuple(layer.cache_layout(batch, capacity) for layer in self.model.layers)
-        if ring_tokens is None:
-            return layouts
-        both = zip(layouts, self.config.windows, strict=True)
-        return tuple(ring_layout(layout, window, ring_tokens) for layout, window in both)
-
-    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
-        """As ``decoder_sizes`` says."""
-        return decoder_sizes(self, batch, sequence, max_sequence)
-
-    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
-        """As ``decoder_entry_point`` says."""
-        return decoder_entry_point(self, name, sizes)
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds the recipe for a profile, packed as this model is."""
+        built = decoder_flow(self.config).build(profile)
+        pack_alike(built, self)
+        return built.entry_point()
 
     def tied(self) -> dict[str, str]:
-        """The head, where it is the embedding."""
+        """Returns the head's name, where it is the embedding."""
         return self._flow.registry.tied()
-
-    def check_caches(self, sizes: Sizes) -> None:
-        """Every form of them is there.
-
-        Raises:
-            ConfigError: there are fewer places than a call of ``score`` takes tokens.
-        """
-        if sizes.score_tokens is not None:
-            check_size("score_tokens", sizes.score_tokens, sizes.max_sequence, "the positions that caches hold")

@@ -19,7 +19,7 @@ class Runner:
 
     def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, capacity: int, fill: float = 0.0) -> None:
         self.ctx, self.capacity, self.model = ctx, capacity, model
-        specs = [spec for layout in model.cache_layouts(2, capacity) for spec in layout.specs.values()]
+        specs = [argument.spec for argument in self.entry("decode", 1).arguments if argument.alias_result]
         self.caches = [np.full(spec.shape, fill, spec.dtype.numpy) for spec in specs]
 
     def entry(self, name: str, tokens: int) -> EntryPoint:
@@ -29,7 +29,7 @@ class Runner:
     def run(self, name: str, tokens: np.ndarray, *scalars: int) -> np.ndarray:
         entry = self.entry(name, tokens.shape[1])
         results = entry(self.ctx, tokens, *map(np.int32, scalars), *self.caches)  # pyright: ignore[reportArgumentType]
-        logits, *caches, next_ids = (each.numpy() for each in results.values())
+        logits, *caches, next_ids = (tensor.numpy() for tensor in results.values())
         np.testing.assert_array_equal(next_ids, logits.argmax(-1))
         self.caches = caches
         return logits
@@ -177,5 +177,6 @@ def test_a_growing_rope_sets_no_limit():
 
 def test_too_few_caches_are_refused():
     model = DecoderLM(LLAMA)
-    with pytest.raises(OpError, match="LlamaForCausalLM has 2 layers, found 0 caches"):
-        model.extend(context_of(model), IDS, np.int32(0), [])  # pyright: ignore[reportArgumentType]
+    prefill = entry_points(model, names=["prefill"], batch=2, sequence=17)[0]
+    with pytest.raises(OpError, match=r"expected 7 tensors \(token_ids, position, last, layers\.0.*\); found 3"):
+        prefill(context_of(model), IDS, np.int32(0), np.int32(16))  # pyright: ignore[reportArgumentType]

@@ -18,8 +18,9 @@ class _Runner:
 
     def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, capacity: int) -> None:
         self.model, self.ctx, self.capacity = model, ctx, capacity
-        layouts = model.cache_layouts(2, capacity)
-        self.kept = [np.zeros(s.shape, s.dtype.numpy) for layout in layouts for s in layout.specs.values()]
+        decode = entry_points(model, names=["decode"], batch=2, sequence=1, max_sequence=capacity)[0]
+        specs = [argument.spec for argument in decode.arguments if argument.alias_result]
+        self.kept = [np.zeros(spec.shape, spec.dtype.numpy) for spec in specs]
 
     def run(self, name: str, tokens: np.ndarray, *scalars: int) -> np.ndarray:
         sizes: Any = {"batch": 2, "sequence": tokens.shape[1], "max_sequence": self.capacity}

@@ -5,12 +5,12 @@ import pytest
 from lang_core import Argument, ConfigError, DType, EntryPoint, TensorSpec, as_dtype
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import LLAMA_PRESETS, llama_config
+from transformer_core.flow import CompileProfile
 from transformer_core.models import (
     DecoderConfig,
     DecoderLM,
     Model,
     ModelFamily,
-    Sizes,
     _registry,
     entry_points,
     load_model,
@@ -38,12 +38,12 @@ class OwnModel(Model[OwnConfig]):
 
     ENTRY_POINTS = ("forward", "backward")
 
-    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
-        return Sizes(batch, sequence or 5, max_sequence or 5)
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        return CompileProfile(name="forward", batch=batch, sequence=sequence or 5, max_sequence=max_sequence or 5)
 
-    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
-        spec = TensorSpec((sizes.batch, sizes.sequence), "f32")
-        return EntryPoint(name, lambda ctx, x: {"y": ctx.ops.add(x, x)}, (Argument("x", spec),))
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        spec = TensorSpec((profile.batch, profile.sequence), "f32")
+        return EntryPoint(profile.name, lambda ctx, x: {"y": ctx.ops.add(x, x)}, (Argument("x", spec),))
 
 
 def _read(fields: ConfigFields) -> OwnConfig:

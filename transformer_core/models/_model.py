@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf
+from transformer_core.flow import CompileProfile, Positions
 from transformer_core.models._sentence import Pooling
 
-# Tokens that one call takes where nobody says how many.
 DEFAULT_SEQUENCE: Final = 64
-# Positions of all sequences of a batch, or of each; caches of layers with windows (see ``decoder_entry_point``).
-POSITIONS: Final = ("shared", "per_row")
+"""Tokens that one call takes, where the caller does not say."""
+POSITIONS: Final = tuple(member.value for member in Positions)
 WINDOW_CACHES: Final = ("whole", "ring")
+"""Caches of layers with windows: every position, or the entries that the window needs."""
 
 
 class ModelConfig(Protocol):
@@ -45,27 +46,6 @@ class ModelConfig(Protocol):
 
 
 ConfigT = TypeVar("ConfigT", bound=ModelConfig)
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """At which sizes a model is exported.
-
-    Attributes:
-        batch: B.
-        sequence: T, the tokens that one call takes.
-        max_sequence: S, the positions that caches hold; T where there are none.
-        positions: one of ``POSITIONS``.
-        window_caches: one of ``WINDOW_CACHES``.
-        score_tokens: the tokens that one call of ``score`` takes; T where None.
-    """
-
-    batch: int
-    sequence: int
-    max_sequence: int
-    positions: str = POSITIONS[0]
-    window_caches: str = WINDOW_CACHES[0]
-    score_tokens: int | None = None
 
 
 class Model(Module, ABC, Generic[ConfigT]):
@@ -106,31 +86,39 @@ class Model(Module, ABC, Generic[ConfigT]):
             )
 
     @abstractmethod
-    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
-        """What is not said filled in.
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the model's sizes; fills in unspecified ones.
 
         Raises:
             ConfigError: a size is out of the model's range.
         """
 
-    def check_caches(self, sizes: Sizes) -> None:
-        """Checks the forms of positions and caches; a model without caches has one only.
+    def profile(
+        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
+    ) -> CompileProfile:
+        """Returns the profile of an entry point; here of a model without caches.
+
+        Args:
+            name: one of ``ENTRY_POINTS``.
+            sizes: from ``default_profile``.
+            positions: as for ``entry_points``.
+            window_caches: as for ``entry_points``.
+            score_tokens: as for ``entry_points``.
 
         Raises:
-            ConfigError: the model does not have what is asked for.
+            ConfigError: the model does not support these positions or caches.
         """
-        for name, value, plain in (
-            ("positions", sizes.positions, POSITIONS[0]),
-            ("score_tokens", sizes.score_tokens, None),
-        ):
+        del window_caches
+        for option, value, plain in (("positions", positions, POSITIONS[0]), ("score_tokens", score_tokens, None)):
             if value != plain:
                 raise ConfigError(
-                    f"{name}: expected {plain}, for {self.config.architecture} has no caches; found {value}"
+                    f"{option}: expected {plain}, for {self.config.architecture} has no caches; found {value}"
                 )
+        return replace(sizes, name=name)
 
     @abstractmethod
-    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
-        """One of ``ENTRY_POINTS``."""
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds an entry point; the profile's name is one of ``ENTRY_POINTS``."""
 
     def tied(self) -> dict[str, str]:
         """Names under which checkpoints may store a parameter once more, and its path."""
@@ -165,12 +153,11 @@ def entry_points(
     """
     _check_choice("positions", positions, POSITIONS)
     _check_choice("window_caches", window_caches, WINDOW_CACHES)
-    sizes = model.sizes(batch, sequence, max_sequence)
-    sizes = replace(sizes, positions=positions, window_caches=window_caches, score_tokens=score_tokens)
-    model.check_caches(sizes)
+    sizes = model.default_profile(batch, sequence, max_sequence)
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)
-    return tuple(model.entry_point(name, sizes) for name in chosen)
+    options: Any = {"positions": positions, "window_caches": window_caches, "score_tokens": score_tokens}
+    return tuple(model.entry_point(model.profile(name, sizes, **options)) for name in chosen)
 
 
 def check_size(name: str, size: int, most: int | None = None, why: str = "") -> None:

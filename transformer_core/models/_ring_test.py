@@ -105,17 +105,20 @@ def test_tokens_that_are_turned_down_leave_no_trace_in_what_follows() -> None:
 
 def test_a_ring_is_as_large_as_the_window_and_a_call_need_and_never_larger_than_the_cache() -> None:
     model = DecoderLM(changed(windows=(4, None), rope=ROPE))
-    ring, whole = (
-        [spec.shape for each in model.cache_layouts(2, 20, t) for spec in each.specs.values()] for t in (3, None)
-    )
-    assert ring == [(2, 2, 6, 6)] * 2 + [(2, 2, 20, 6)] * 2
-    assert whole == [(2, 2, 20, 6)] * 4
-    assert [layout.make for layout in model.cache_layouts(2, 20, 3)] == [RingCache, KVCache]
+    whole = [layer.cache_layout(2, 20) for layer in model.model.layers]
+    rings = [ring_layout(layout, 3) for layout in whole]
+    shapes = [[[spec.shape for spec in layout.specs.values()] for layout in layouts] for layouts in (rings, whole)]
+    assert shapes[0] == [[(2, 2, 6, 6)] * 2, [(2, 2, 20, 6)] * 2]
+    assert shapes[1] == [[(2, 2, 20, 6)] * 2] * 2
+    assert [type(layout.make(*layout.specs.values())) for layout in rings] == [RingCache, KVCache]
+    decode = entry_points(model, names=["decode"], batch=2, sequence=3, max_sequence=20, window_caches="ring")[0]
+    kept = [argument.spec for argument in decode.arguments if argument.alias_result]
+    assert kept == [spec for layout in rings for spec in layout.specs.values()]
     spec = TensorSpec((1, 2, 9, 4), "bf16")
-    layout = kv_layout(spec, spec)
-    assert ring_layout(layout, None, 3) is layout
-    assert ring_layout(layout, 7, 3) is layout
-    assert set(ring_layout(layout, 6, 3).specs.values()) == {TensorSpec((1, 2, 8, 4), "bf16")}
+    plain, wide, narrow = (kv_layout(spec, spec, window) for window in (None, 7, 6))
+    assert ring_layout(plain, 3) is plain
+    assert ring_layout(wide, 3) is wide
+    assert set(ring_layout(narrow, 3).specs.values()) == {TensorSpec((1, 2, 8, 4), "bf16")}
 
 
 def test_a_ring_holds_the_last_entries_by_their_position() -> None:

@@ -121,8 +121,9 @@ def test_there_is_one_cache_and_one_pair_of_projections_per_owner(model: Decoder
     assert [a.name for a in decode.arguments[2:]] == [
         f"layers.{index}.{part}_cache" for index in (0, 1) for part in ("key", "value")
     ]
-    assert [layout.owner for layout in model.cache_layouts(1, 9)] == [None, None, 0, 1, 0]
-    assert model.cache_layouts(1, 9)[4].make() == SharedCache(0)
+    layouts = [layer.cache_layout(1, 9) for layer in model.model.layers]
+    assert [layout.owner for layout in layouts] == [None, None, 0, 1, 0]
+    assert layouts[4].make() == SharedCache(0)
     names = {path for path, _ in model.named_parameters()}
     for index, owner in enumerate(CONFIG.cache_owners):
         has = {

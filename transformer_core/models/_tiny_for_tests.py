@@ -5,7 +5,7 @@ from typing import Any
 from transformer_core._moe import Routing
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import LinearScaling
-from transformer_core.models import DecoderConfig, DeltaConfig, ExpertsConfig, LatentConfig
+from transformer_core.models import DecoderConfig, DeltaConfig, ExpertsConfig, LatentConfig, Model
 
 LLAMA = DecoderConfig(
     architecture="LlamaForCausalLM",
@@ -57,3 +57,9 @@ def changed(**changes: Any) -> DecoderConfig:
     """``LLAMA`` with other fields."""
     fields = {name: getattr(LLAMA, name) for name in DecoderConfig.__dataclass_fields__}
     return DecoderConfig(**{**fields, **changes})
+
+
+def sizes_of(model: Model[Any], batch: int, sequence: int | None, max_sequence: int | None) -> tuple[int, int, int]:
+    """Returns B, T and S of a model's default profile."""
+    profile = model.default_profile(batch, sequence, max_sequence)
+    return profile.batch, profile.sequence, profile.capacity

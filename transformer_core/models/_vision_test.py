@@ -7,7 +7,8 @@ from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._weights_for_tests import context_of
-from transformer_core.models._model import Sizes, entry_points
+from transformer_core.models._model import entry_points
+from transformer_core.models._tiny_for_tests import sizes_of
 from transformer_core.models.encoders import (
     SiglipConfig,
     SiglipModel,
@@ -90,7 +91,8 @@ def test_arguments_and_results(model, results):
 
 def test_sizes():
     model = ViTModel(read())
-    assert model.sizes(3, None, None) == model.sizes(3, 5, 5) == Sizes(3, 5, 5)
+    assert model.default_profile(3, None, None) == model.default_profile(3, 5, 5)
+    assert sizes_of(model, 3, None, None) == (3, 5, 5)
     with pytest.raises(ConfigError, match="sequence: pictures of 9 x 9 pixels have 5 tokens; found 64: leave it out"):
         entry_points(model, sequence=64)
     with pytest.raises(ConfigError, match="max_sequence: pictures of 9 x 9 pixels have 5 tokens; found 6"):
@@ -131,7 +133,7 @@ def test_pairs_that_are_refused(text, vision, message):
 def test_entry_points_of_a_pair():
     model = SiglipModel(read_pair())
     assert [point.name for point in entry_points(model)] == ["encode_image", "encode_text"]
-    assert model.sizes(1, None, None) == Sizes(1, 64, 64)
+    assert sizes_of(model, 1, None, None) == (1, 64, 64)
     with pytest.raises(ConfigError, match="sequence: expected at most 64, the positions that have embeddings"):
         entry_points(model, sequence=65)
     ctx = context_of(model)

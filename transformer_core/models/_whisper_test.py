@@ -6,7 +6,8 @@ import pytest
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
 from transformer_core._weights_for_tests import context_of
-from transformer_core.models._model import Sizes, entry_points
+from transformer_core.models._model import entry_points
+from transformer_core.models._tiny_for_tests import sizes_of
 from transformer_core.models.encoders import WhisperConfig, WhisperForConditionalGeneration
 from transformer_core.models.encoders._whisper import WHISPER
 
@@ -59,8 +60,8 @@ def test_what_is_not_supported_is_refused(changes, message):
 
 def test_sizes():
     model = WhisperForConditionalGeneration(read())
-    assert model.sizes(2, None, None) == Sizes(2, 9, 9)
-    assert model.sizes(2, 3, 8) == Sizes(2, 3, 8)
+    assert sizes_of(model, 2, None, None) == (2, 9, 9)
+    assert sizes_of(model, 2, 3, 8) == (2, 3, 8)
     with pytest.raises(ConfigError, match=r"sequence: expected at most 4, max_sequence \(4\); found 5"):
         entry_points(model, sequence=5, max_sequence=4)
     with pytest.raises(ConfigError, match="max_sequence: expected at most 9, the decoder's positions"):

@@ -24,10 +24,18 @@ from transformer_core._logits import logits_of
 from transformer_core._masks import padding_bias
 from transformer_core._norm import LayerNorm
 from transformer_core.checkpoints import RenamedModules
+from transformer_core.flow import CompileProfile
 from transformer_core.models._fields import activation_of
-from transformer_core.models._model import DEFAULT_SEQUENCE, Model, ModelFamily, Sizes, check_size
+from transformer_core.models._model import DEFAULT_SEQUENCE, Model, ModelFamily, check_size
 from transformer_core.models._sentence import Pooling
-from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, StackConfig, labels_of, layer_norm
+from transformer_core.models.encoders._stack import (
+    EncoderConfig,
+    EncoderStack,
+    StackConfig,
+    encoder_profile,
+    labels_of,
+    layer_norm,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,20 +135,20 @@ class BertModel(Model[BertConfig]):
             results["pooler_output"] = ops.cast(_pooled(ctx, self.pooler, x), f32)
         return results
 
-    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
-        """T is 64 where it is not said, and at most what has embeddings; nothing is cached."""
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the sizes; T is 64 by default, and at most the positions that have embeddings."""
         positions = self.config.positions
         if sequence is None:
             sequence = min(DEFAULT_SEQUENCE, positions)
         check_size("batch", batch)
         check_size("sequence", sequence, positions, "the positions that have embeddings (max_position_embeddings)")
-        return Sizes(batch, sequence, sequence)
+        return encoder_profile(batch, sequence, self.dtype)
 
-    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
-        """``forward``."""
-        spec = TensorSpec((sizes.batch, sizes.sequence), "i32")
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds ``forward``."""
+        spec = TensorSpec((profile.batch, profile.sequence), "i32")
         inputs = ("token_ids", "attention_mask", "token_type_ids")
-        return EntryPoint(name, self.results, tuple(Argument(each, spec) for each in inputs))
+        return EntryPoint(profile.name, self.results, tuple(Argument(name, spec) for name in inputs))
 
 
 class BertForMaskedLM(BertModel):

@@ -9,7 +9,8 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
 from transformer_core.checkpoints import RenamedModules
-from transformer_core.models._model import Model, ModelFamily, Sizes, check_size
+from transformer_core.flow import CompileProfile
+from transformer_core.models._model import Model, ModelFamily, check_size
 from transformer_core.models.encoders._siglip import (
     VisionTower,
     read_siglip_stack,
@@ -18,7 +19,7 @@ from transformer_core.models.encoders._siglip import (
     vision_names,
     with_fused_head,
 )
-from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, layer_norm
+from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, encoder_profile, layer_norm
 from transformer_core.models.encoders._vision import VisionConfig
 
 
@@ -113,25 +114,25 @@ class SiglipModel(Model[SiglipConfig]):
         scale, bias = (ops.cast(ctx.parameter(each), f32) for each in (self.logit_scale, self.logit_bias))
         return {**images, **texts, "logits_per_image": ops.add(ops.mul(alike, ops.exp(scale)), bias)}
 
-    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
-        """T is what the text model has positions for, where it is not said; nothing is cached."""
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the sizes; T is the number of the text model's positions by default."""
         positions = self.config.positions
         tokens = positions if sequence is None else sequence
         check_size("batch", batch)
         check_size("sequence", tokens, positions, "the positions that have embeddings (max_position_embeddings)")
-        return Sizes(batch, tokens, tokens)
+        return encoder_profile(batch, tokens, self.dtype)
 
-    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
-        """One of ``ENTRY_POINTS``."""
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds one of ``ENTRY_POINTS``."""
         vision = self.config.vision
-        pixels = Argument("pixel_values", TensorSpec((sizes.batch, vision.channels, *vision.image), "f32"))
-        tokens = Argument("token_ids", TensorSpec((sizes.batch, sizes.sequence), "i32"))
+        pixels = Argument("pixel_values", TensorSpec((profile.batch, vision.channels, *vision.image), "f32"))
+        tokens = Argument("token_ids", TensorSpec((profile.batch, profile.sequence), "i32"))
         known: dict[str, tuple[Callable[..., Mapping[str, Tensor]], tuple[Argument, ...]]] = {
             "forward": (self.results, (pixels, tokens)),
             "encode_image": (self.encode_image, (pixels,)),
             "encode_text": (self.encode_text, (tokens,)),
         }
-        return EntryPoint(name, *known[name])
+        return EntryPoint(profile.name, *known[profile.name])
 
 
 def _of_length_one(ctx: ExecutionContext, x: Tensor) -> Tensor:

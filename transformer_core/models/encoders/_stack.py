@@ -8,6 +8,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation, FeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._norm import LayerNorm
+from transformer_core.flow import CompileProfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,11 @@ def labels_of(fields: ConfigFields) -> int:
 def layer_norm(config: StackConfig, dtype: DType) -> LayerNorm:
     """A norm over D."""
     return LayerNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
+
+
+def encoder_profile(batch: int, tokens: int, dtype: DType) -> CompileProfile:
+    """Returns the profile of ``forward`` of a model that caches nothing, for B sequences of T tokens."""
+    return CompileProfile(name="forward", batch=batch, sequence=tokens, max_sequence=tokens, dtype=dtype, causal=False)
 
 
 class EncoderLayer(Module):

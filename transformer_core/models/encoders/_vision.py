@@ -8,9 +8,10 @@ from typing import Any
 from lang_core import Argument, ConfigError, EntryPoint, ExecutionContext, Tensor, TensorSpec
 from transformer_core._config_fields import ConfigFields
 from transformer_core._patch_embedding import Size, patch_count
+from transformer_core.flow import CompileProfile
 from transformer_core.models._fields import activation_of
-from transformer_core.models._model import Model, Sizes, check_size
-from transformer_core.models.encoders._stack import EncoderConfig, StackConfig
+from transformer_core.models._model import Model, check_size
+from transformer_core.models.encoders._stack import EncoderConfig, StackConfig, encoder_profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +52,11 @@ class VisionModel(Model[VisionConfig]):
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
         """Those of the entry point ``forward``."""
 
-    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
-        """T is that of the pictures.
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the sizes; T is the number of an image's tokens.
 
         Raises:
-            ConfigError: another is asked for.
+            ConfigError: another T was asked for.
         """
         check_size("batch", batch)
         config = self.config
@@ -66,12 +67,12 @@ class VisionModel(Model[VisionConfig]):
                     f"{name}: pictures of {height} x {width} pixels have {config.tokens} tokens; found {size}: leave "
                     "it out"
                 )
-        return Sizes(batch, config.tokens, config.tokens)
+        return encoder_profile(batch, config.tokens, self.dtype)
 
-    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
-        """``forward``."""
-        spec = TensorSpec((sizes.batch, self.config.channels, *self.config.image), "f32")
-        return EntryPoint(name, self.results, (Argument("pixel_values", spec),))
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds ``forward``."""
+        spec = TensorSpec((profile.batch, self.config.channels, *self.config.image), "f32")
+        return EntryPoint(profile.name, self.results, (Argument("pixel_values", spec),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from transformer_core._embedding import Embedding
 from transformer_core._kv_cache import KVCache, cache_spec
 from transformer_core._logits import NEXT_IDS, logits_of, next_ids_of
 from transformer_core.checkpoints import RenamedModules
-from transformer_core.models._model import DEFAULT_SEQUENCE, Model, ModelFamily, Sizes, check_size
+from transformer_core.flow import CompileProfile
+from transformer_core.models._model import DEFAULT_SEQUENCE, Model, ModelFamily, check_size
 from transformer_core.models.encoders._stack import EncoderStack, layer_norm
 from transformer_core.models.encoders._whisper_config import FRAMES_PER_POSITION, WhisperConfig, read_whisper
 from transformer_core.models.encoders._whisper_decoder import WhisperDecoder
@@ -44,7 +45,7 @@ class WhisperForConditionalGeneration(Model[WhisperConfig]):
     of each layer of the decoder what it keeps of them: ``layers.i.cross_key`` and ``layers.i.cross_value`` [B,N,S',H].
 
     ``prefill(token_ids [B,T], position, last, layers.0.key_cache [B,N,S,H], layers.0.value_cache, .., cross keys and
-    values)`` appends tokens as a decoder's does (``decoder_entry_point``) and gives logits [B,V] of row ``last``, and
+    values)`` appends tokens as a decoder's does (``DecoderLM``) and gives logits [B,V] of row ``last``, and
     the caches. ``decode(token_ids [B,1], position, caches, cross keys and values)`` appends one token. Caches are
     donated; cross keys and values are kept.
 
@@ -69,8 +70,8 @@ class WhisperForConditionalGeneration(Model[WhisperConfig]):
         """x [.., D]: f32 [.., V]."""
         return logits_of(ctx, x, self.decoder.embed_tokens.weight)
 
-    def sizes(self, batch: int, sequence: int | None, max_sequence: int | None) -> Sizes:
-        """S is that of the decoder's positions where it is not said, T 64 or S; neither more than the positions."""
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the sizes; S is the number of the decoder's positions by default, T 64 or S."""
         targets = self.config.targets
         capacity = targets if max_sequence is None else max_sequence
         if sequence is None:
@@ -78,73 +79,73 @@ class WhisperForConditionalGeneration(Model[WhisperConfig]):
         check_size("batch", batch)
         check_size("sequence", sequence, capacity, f"max_sequence ({capacity})")
         check_size("max_sequence", capacity, targets, "the decoder's positions (max_target_positions)")
-        return Sizes(batch, sequence, capacity)
+        return CompileProfile(name="forward", batch=batch, sequence=sequence, max_sequence=capacity, dtype=self.dtype)
 
-    def entry_point(self, name: str, sizes: Sizes) -> EntryPoint:
-        """One of ``ENTRY_POINTS``."""
-        makers: dict[str, Callable[[Sizes], EntryPoint]] = {
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds one of ``ENTRY_POINTS``."""
+        makers: dict[str, Callable[[CompileProfile], EntryPoint]] = {
             "forward": self._forward,
             "encode": self._encode,
             "prefill": self._prefill,
             "decode": self._decode,
         }
-        return makers[name](sizes)
+        return makers[profile.name](profile)
 
     def tied(self) -> dict[str, str]:
         """The head, which some checkpoints store once more."""
         return {"proj_out.weight": self.decoder.embed_tokens.weight.path}
 
-    def _forward(self, sizes: Sizes) -> EntryPoint:
+    def _forward(self, profile: CompileProfile) -> EntryPoint:
         def forward(ctx: ExecutionContext, input_features: Tensor, token_ids: Tensor) -> Mapping[str, Tensor]:
             return {"logits": self(ctx, input_features, token_ids)}
 
-        return EntryPoint("forward", forward, (self._features(sizes), _token_ids(sizes.batch, sizes.sequence)))
+        return EntryPoint("forward", forward, (self._features(profile), _token_ids(profile.batch, profile.sequence)))
 
-    def _encode(self, sizes: Sizes) -> EntryPoint:
-        names = list(self._crosses(sizes))
+    def _encode(self, profile: CompileProfile) -> EntryPoint:
+        names = list(self._crosses(profile))
 
         def encode(ctx: ExecutionContext, input_features: Tensor) -> Mapping[str, Tensor]:
             states = self.encoder(ctx, input_features)
             tensors = [tensor for each in self.decoder.cross_keys_values(ctx, states) for tensor in each.tensors]
             return {"last_hidden_state": ctx.ops.cast(states, f32), **dict(zip(names, tensors, strict=True))}
 
-        return EntryPoint("encode", encode, (self._features(sizes),))
+        return EntryPoint("encode", encode, (self._features(profile),))
 
-    def _prefill(self, sizes: Sizes) -> EntryPoint:
-        return self._extend("prefill", sizes, sizes.sequence, ("position", "last"))
+    def _prefill(self, profile: CompileProfile) -> EntryPoint:
+        return self._extend("prefill", profile, profile.sequence, ("position", "last"))
 
-    def _decode(self, sizes: Sizes) -> EntryPoint:
-        return self._extend("decode", sizes, 1, ("position",))
+    def _decode(self, profile: CompileProfile) -> EntryPoint:
+        return self._extend("decode", profile, 1, ("position",))
 
-    def _extend(self, name: str, sizes: Sizes, tokens: int, scalars: tuple[str, ...]) -> EntryPoint:
-        caches, crosses = self._caches(sizes), self._crosses(sizes)
+    def _extend(self, name: str, profile: CompileProfile, tokens: int, scalars: tuple[str, ...]) -> EntryPoint:
+        caches, crosses = self._caches(profile), self._crosses(profile)
 
         def extend(ctx: ExecutionContext, token_ids: Tensor, *others: Tensor) -> Mapping[str, Tensor]:
             position, *last = others[: len(scalars)]
             kept, seen = others[len(scalars) :][: len(caches)], others[len(scalars) + len(caches) :]
             x, updated = self.decoder(ctx, token_ids, tuple(_pairs(seen)), tuple(_pairs(kept)), position)
             if last:
-                x = ctx.ops.dynamic_slice(x, (0, last[0], 0), (sizes.batch, 1, x.shape[2]))
-            logits = self.logits(ctx, ctx.ops.reshape(x, (sizes.batch, x.shape[2])))
+                x = ctx.ops.dynamic_slice(x, (0, last[0], 0), (profile.batch, 1, x.shape[2]))
+            logits = self.logits(ctx, ctx.ops.reshape(x, (profile.batch, x.shape[2])))
             tensors = [tensor for cache in updated for tensor in cache.tensors]
             return {"logits": logits, **dict(zip(caches, tensors, strict=True)), NEXT_IDS: next_ids_of(ctx, logits)}
 
         arguments = (
-            _token_ids(sizes.batch, tokens),
+            _token_ids(profile.batch, tokens),
             *(Argument(scalar, TensorSpec((), "i32"), kind="scalar") for scalar in scalars),
             *(Argument(cache, spec, alias_result=cache) for cache, spec in caches.items()),
             *(Argument(cross, spec) for cross, spec in crosses.items()),
         )
         return EntryPoint(name, extend, arguments)
 
-    def _features(self, sizes: Sizes) -> Argument:
-        return Argument("input_features", TensorSpec((sizes.batch, self.config.mels, self.config.frames), "f32"))
+    def _features(self, profile: CompileProfile) -> Argument:
+        return Argument("input_features", TensorSpec((profile.batch, self.config.mels, self.config.frames), "f32"))
 
-    def _caches(self, sizes: Sizes) -> dict[str, TensorSpec]:
-        return self._specs(sizes.batch, sizes.max_sequence, ("key_cache", "value_cache"))
+    def _caches(self, profile: CompileProfile) -> dict[str, TensorSpec]:
+        return self._specs(profile.batch, profile.capacity, ("key_cache", "value_cache"))
 
-    def _crosses(self, sizes: Sizes) -> dict[str, TensorSpec]:
-        return self._specs(sizes.batch, self.config.sources, ("cross_key", "cross_value"))
+    def _crosses(self, profile: CompileProfile) -> dict[str, TensorSpec]:
+        return self._specs(profile.batch, self.config.sources, ("cross_key", "cross_value"))
 
     def _specs(self, batch: int, length: int, parts: tuple[str, str]) -> dict[str, TensorSpec]:
         stack = self.config.decoder
