@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tapeline.cli._events import Progress, ProgressEvent, no_progress
 from tapeline.cli._main import EXIT_INPUT, guarded, output_file, run, user_path
 from tapeline.cli._say import say
 from tapeline.cli._size import parse_size, size_text
@@ -10,13 +11,17 @@ from tapeline.cli._table import table
 from tapeline.cli._version import VERSION
 
 if TYPE_CHECKING:
-    from tapeline.cli._progress import ByteProgress
+    from tapeline.cli._progress import ByteProgress, TerminalProgress
 
 __all__ = [
     "EXIT_INPUT",
     "VERSION",
     "ByteProgress",
+    "Progress",
+    "ProgressEvent",
+    "TerminalProgress",
     "guarded",
+    "no_progress",
     "output_file",
     "parse_size",
     "run",
@@ -28,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The bar when it is first asked for: what draws it is slow to import, and a program that answers has none."""
-    if name == "ByteProgress":
-        return importlib.import_module("tapeline.cli._progress").ByteProgress
+    """Imports the classes that draw bars when they are first asked for, because that import is slow."""
+    if name in ("ByteProgress", "TerminalProgress"):
+        return getattr(importlib.import_module("tapeline.cli._progress"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

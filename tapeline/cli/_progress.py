@@ -2,11 +2,13 @@
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
 from tqdm import tqdm
 
+from tapeline.cli._events import ProgressEvent
 from tapeline.cli._say import say
 
 _LINE_EVERY_S: Final = 5.0
@@ -15,7 +17,7 @@ _LINE_EVERY_S: Final = 5.0
 class ByteProgress:
     """Bytes done of a whole, with speed and remaining time.
 
-    Call it with (done, total) as often as you like; as a context manager it ends the bar.
+    Call it with (done, total) as often as you like; ``close`` or the end of the context ends the bar.
     """
 
     def __init__(self, label: str) -> None:
@@ -26,7 +28,7 @@ class ByteProgress:
         self._begun: int | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Shows the state. What the first call calls done was done before: it says nothing of the speed."""
+        """Shows the state. Bytes that the first call reports were done before, so they do not count for the speed."""
         if self._begun is None:
             self._begun = done
         if sys.stderr.isatty():
@@ -51,5 +53,47 @@ class ByteProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the bar."""
         if self._bar is not None:
             self._bar.close()
+
+
+class TerminalProgress:
+    """Shows events on stderr: messages as lines, bytes as a bar on a terminal and as lines elsewhere.
+
+    Args:
+        message: text of an event; a command writes options as flags.
+    """
+
+    def __init__(self, message: Callable[[str], str] = str) -> None:
+        self._message = message
+        self._bytes: ByteProgress | None = None
+        self._label = ""
+
+    def __call__(self, event: ProgressEvent) -> None:
+        """Shows an event."""
+        if event.done is None or event.total is None:
+            self.close()
+            say(self._message(event.text))
+            return
+        if self._bytes is None or self._label != event.text:
+            self.close()
+            self._bytes, self._label = ByteProgress(event.text), event.text
+        self._bytes(event.done, event.total)
+
+    def close(self) -> None:
+        """Ends the bar."""
+        if self._bytes is not None:
+            self._bytes.close()
+            self._bytes = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

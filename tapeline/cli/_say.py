@@ -1,8 +1,8 @@
-"""Words for the person at the terminal."""
+"""Lines on stderr."""
 
 import sys
 
 
 def say(text: str) -> None:
-    """One line for the person who waits."""
+    """Prints one line on stderr."""
     print(text, file=sys.stderr, flush=True)

@@ -3,27 +3,18 @@
 With no flags it exports the built-in demo model to ./tapeline-demo.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from absl import flags
 
-from tapeline import cli
-from tapeline.bundle import PhaseMeter
-from tapeline.exporting import (
-    ExportOptions,
-    dry_run,
-    dump_tags,
-    entry_point_names,
-    graph_forms,
-    prediction_text,
-    quantize,
-    run_export,
-    sequence,
-    stablehlo_version,
-    targets,
-    write_prediction,
-)
-from transformer_core.models import POSITIONS, WINDOW_CACHES
+import tapeline
+from lang_core import InputError
+from tapeline.cli import TerminalProgress, parse_size, user_path
+from tapeline.command._flags import flag_translator
+from tapeline.exporting import CHOICES, TARGETS, ExportKeywords, check_names, prediction_text, write_prediction
+from tapeline.inspecting import GRAPH_FORMATS
 
 FLAGS: Final = flags.FlagValues()
 
@@ -54,14 +45,14 @@ _MAX_SEQUENCE: Final = flags.DEFINE_integer(
 _POSITIONS: Final = flags.DEFINE_enum(
     "positions",
     "shared",
-    list(POSITIONS),
+    CHOICES["positions"],
     "Of all sequences of a batch, or of each: sequences of different lengths.",
     flag_values=FLAGS,
 )
 _WINDOW_CACHES: Final = flags.DEFINE_enum(
     "window_caches",
     "ring",
-    list(WINDOW_CACHES),
+    CHOICES["window_caches"],
     "Layers with a window keep what it needs, or every position.",
     flag_values=FLAGS,
 )
@@ -73,7 +64,7 @@ _SCORE_TOKENS: Final = flags.DEFINE_integer(
     flag_values=FLAGS,
 )
 _DTYPE: Final = flags.DEFINE_enum(
-    "dtype", "f32", ["f32", "bf16", "f16"], "Of activations and unquantized weights.", flag_values=FLAGS
+    "dtype", "f32", CHOICES["dtype"], "Of activations and unquantized weights.", flag_values=FLAGS
 )
 _QUANTIZE: Final = flags.DEFINE_string(
     "quantize",
@@ -85,14 +76,14 @@ _QUANTIZE: Final = flags.DEFINE_string(
 _WEIGHTS: Final = flags.DEFINE_enum(
     "weights",
     "external",
-    ["external", "inline", "none"],
+    CHOICES["weights"],
     "An archive beside the module, constants in its text, or no weight at all (module and description only).",
     flag_values=FLAGS,
 )
 _LOWERING: Final = flags.DEFINE_enum(
     "lowering",
     "streaming",
-    ["streaming", "buffered"],
+    CHOICES["lowering"],
     "Record twice and keep nothing, or once and keep the graph; the text is the same.",
     flag_values=FLAGS,
 )
@@ -105,7 +96,7 @@ _TARGET: Final = flags.DEFINE_string(
 _VERIFY: Final = flags.DEFINE_enum(
     "verify",
     "auto",
-    ["auto", "none", "parse", "interpreter", "iree"],
+    CHOICES["verify"],
     "parse: StableHLO's verifier. interpreter, iree: also results against the eager context. auto: as iree.",
     flag_values=FLAGS,
 )
@@ -131,7 +122,7 @@ _TUNE: Final = flags.DEFINE_bool(
 _KERNELS: Final = flags.DEFINE_enum(
     "kernels",
     "none",
-    ["none", "tuned"],
+    CHOICES["kernels"],
     "tuned: attention, linear layers and norms as tools:tune found them best, else as their heuristics say.",
     flag_values=FLAGS,
 )
@@ -147,44 +138,68 @@ _GRAPH: Final = flags.DEFINE_string(
 )
 
 
-def _options() -> ExportOptions:
-    return ExportOptions(
-        model=_MODEL.value,
-        output=cli.user_path(_OUTPUT.value),
-        entry_points=entry_point_names(_ENTRY_POINTS.value) if _ENTRY_POINTS.value is not None else None,
-        batch=_BATCH.value,
-        sequence=sequence(_SEQUENCE.value) if _SEQUENCE.value is not None else None,
-        max_sequence=_MAX_SEQUENCE.value,
-        positions=_POSITIONS.value,
-        window_caches=_WINDOW_CACHES.value,
-        score_tokens=_SCORE_TOKENS.value,
-        dtype=_DTYPE.value,
-        weights=_WEIGHTS.value,
-        lowering=_LOWERING.value,
-        num_layers=_NUM_LAYERS.value,
-        targets=targets(_TARGET.value),
-        verify=_VERIFY.value,
-        graph=graph_forms(_GRAPH.value),
-        dump_tags=dump_tags(_DUMP_TAGS.value),
-        report=cli.user_path(_REPORT.value) if _REPORT.value else None,
-        stablehlo_version=stablehlo_version(_STABLEHLO.value),
-        max_memory=cli.parse_size("max_memory", _MAX_MEMORY.value) if _MAX_MEMORY.value is not None else None,
-        resume=_RESUME.value,
-        tune=_TUNE.value,
-        quantize=quantize(_QUANTIZE.value),
-        kernels=_KERNELS.value,
-    )
+def _list(option: str, text: str, known: Sequence[str]) -> list[str]:
+    names = _parts(text)
+    check_names(option, names, known)
+    return names
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _targets(text: str) -> list[str]:
+    names = _list("target", text, TARGETS)
+    return [] if names == ["none"] else names
+
+
+def _sequence(text: str) -> int:
+    if text == "dynamic":
+        raise InputError(
+            "sequence=dynamic: entry points of dynamic length are not supported yet: give the number of tokens that "
+            "one call takes (prefill takes longer prompts in pieces)"
+        )
+    if not text.isdigit() or int(text) < 1:
+        raise InputError(f"sequence={text}: expected a number of tokens above 0")
+    return int(text)
+
+
+def _options() -> ExportKeywords:
+    return {
+        "entry_points": None if _ENTRY_POINTS.value is None else _parts(_ENTRY_POINTS.value),
+        "batch": _BATCH.value,
+        "sequence": None if _SEQUENCE.value is None else _sequence(_SEQUENCE.value),
+        "max_sequence": _MAX_SEQUENCE.value,
+        "positions": _POSITIONS.value,
+        "window_caches": _WINDOW_CACHES.value,
+        "score_tokens": _SCORE_TOKENS.value,
+        "dtype": _DTYPE.value,
+        "quantize": _QUANTIZE.value,
+        "weights": _WEIGHTS.value,
+        "lowering": _LOWERING.value,
+        "num_layers": _NUM_LAYERS.value,
+        "target": _targets(_TARGET.value),
+        "verify": _VERIFY.value,
+        "stablehlo_target_version": _STABLEHLO.value,
+        "max_memory": None if _MAX_MEMORY.value is None else parse_size("max_memory", _MAX_MEMORY.value),
+        "resume": _RESUME.value,
+        "tune": _TUNE.value,
+        "kernels": _KERNELS.value,
+        "report": Path(_REPORT.value) if _REPORT.value else None,
+        "dump_tags": [part.strip() for part in _DUMP_TAGS.value.split(",")] if _DUMP_TAGS.value else (),
+        "graph": _list("graph", _GRAPH.value, GRAPH_FORMATS) if _GRAPH.value else (),
+    }
 
 
 def main() -> None:
     """Exports, and prints the bundle's path."""
-    options = _options()
-    model, meter = cli.user_path(options.model), PhaseMeter()
-    if _DRY_RUN.value:
-        prediction = dry_run(options, model, meter)
-        print(prediction_text(prediction))
-        if options.report is not None:
-            write_prediction(prediction, options.report)
-    else:
-        run_export(options, model, meter)
-    print(options.output)
+    options, base = _options(), user_path("")
+    with TerminalProgress(flag_translator(FLAGS)) as progress:
+        if not _DRY_RUN.value:
+            print(tapeline.export(_MODEL.value, _OUTPUT.value, progress=progress, base=base, **options).path)
+            return
+        prediction = tapeline.predict_export(_MODEL.value, _OUTPUT.value, progress=progress, base=base, **options)
+    print(prediction_text(prediction))
+    if _REPORT.value:
+        write_prediction(prediction, user_path(_REPORT.value))
+    print(user_path(_OUTPUT.value))

@@ -1,3 +1,4 @@
+import dataclasses
 import subprocess
 import sys
 
@@ -5,7 +6,8 @@ import pytest
 
 from tapeline.cli import VERSION
 from tapeline.command import COMMANDS, load_command, main
-from tapeline.command._program import as_flags
+from tapeline.command._flags import as_flags
+from tapeline.exporting import ExportOptions
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,3 +88,8 @@ def test_the_command_starts_without_engines() -> None:
         [sys.executable, "-c", code], text=True, capture_output=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
     assert done.stdout in ("[]\n", "['numpy']\n")
+
+
+def test_the_flags_of_export_are_its_options() -> None:
+    fields = {field.name for field in dataclasses.fields(ExportOptions)}
+    assert set(load_command("export").FLAGS) == fields | {"dry_run"}

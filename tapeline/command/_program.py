@@ -2,15 +2,15 @@
 
 import functools
 import importlib
-import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from absl import flags
 
 from lang_core import OpError
 from tapeline.cli import EXIT_INPUT, guarded
+from tapeline.command._flags import as_flags
 
 COMMANDS: Final = {
     "export": "writes a verified bundle of a checkpoint",
@@ -118,26 +118,3 @@ def _message(command: Command, error: BaseException) -> str:
     if isinstance(error, OpError):  # attributes of an op are no options
         return str(error)
     return as_flags(str(error), {*command.FLAGS, *load_command(_OPTIONS_OF).FLAGS})
-
-
-def as_flags(text: str, names: Iterable[str]) -> str:
-    """Writes the options that a message names as flags.
-
-    Messages of the library name options as Python does: ``name=value``, or the name alone in backticks.
-
-    Args:
-        text: the message.
-        names: options that are flags.
-
-    >>> as_flags("max_sequence=0: give a number above 0, or a smaller `batch`", ["max_sequence", "batch"])
-    '--max_sequence=0: give a number above 0, or a smaller --batch'
-    """
-    known = "|".join(sorted(map(re.escape, names)))
-    text = re.sub(rf"`({known})(=[^`]*)?`", lambda match: f"--{match[1]}{match[2] or ''}", text)
-    return re.sub(rf"(?<![\w.\-/=`'\"])({known})=", r"--\1=", text)
-
-
-def flag_translator(name: str) -> Callable[[str], str]:
-    """Returns what writes options in messages as flags of a command."""
-    values = load_command(name).FLAGS
-    return lambda text: as_flags(text, values)

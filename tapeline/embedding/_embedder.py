@@ -53,7 +53,7 @@ class SentenceEmbedder:
         if len(ids) > self.sequence:
             raise InputError(
                 f"{text[:40]!r}{'...' if len(text) > 40 else ''} has {len(ids)} tokens, the bundle takes "
-                f"{self.sequence}: shorten it, or export with --sequence={len(ids)} or more"
+                f"{self.sequence}: shorten it, or export with sequence={len(ids)} or more"
             )
         return ids
 

@@ -1,33 +1,22 @@
-"""What tools:export does, step by step."""
+"""Export: a checkpoint in, a verified bundle out."""
 
-from tapeline.exporting._debug import dump_tags
+from tapeline.exporting._api import export, predict_export
 from tapeline.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tapeline.exporting._export import run_export
-from tapeline.exporting._options import (
-    TARGETS,
-    ExportOptions,
-    entry_point_names,
-    graph_forms,
-    quantize,
-    sequence,
-    stablehlo_version,
-    targets,
-)
+from tapeline.exporting._options import CHOICES, TARGETS, ExportKeywords, ExportOptions, check_names
 from tapeline.exporting._source import open_source
 
 __all__ = [
+    "CHOICES",
     "TARGETS",
+    "ExportKeywords",
     "ExportOptions",
-    "dump_tags",
+    "check_names",
     "dry_run",
-    "entry_point_names",
-    "graph_forms",
+    "export",
     "open_source",
+    "predict_export",
     "prediction_text",
-    "quantize",
     "run_export",
-    "sequence",
-    "stablehlo_version",
-    "targets",
     "write_prediction",
 ]

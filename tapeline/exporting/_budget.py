@@ -1,4 +1,4 @@
-"""``--max_memory``: refused before any work, or kept."""
+"""Memory budget of an export."""
 
 from typing import Final
 
@@ -10,10 +10,10 @@ from tapeline.exporting._predict import Prediction
 
 # What to do where a phase needs too much.
 _ADVICE: Final = {
-    "lower": "take --lowering=streaming and --weights=external",
-    "parameters": "take --weights=none",
-    "compile": "take --target=none, and compile module.mlir elsewhere",
-    "verify": "take --verify=parse, a smaller --max_sequence, --sequence or --batch",
+    "lower": "choose lowering=streaming and weights=external",
+    "parameters": "choose weights=none",
+    "compile": "choose target=none, and compile module.mlir elsewhere",
+    "verify": "choose verify=parse, a smaller `max_sequence`, `sequence` or `batch`",
 }
 
 
@@ -36,7 +36,7 @@ def check_budget(options: ExportOptions, prediction: Prediction, meter: PhaseMet
     if needs[phase] > options.max_memory:
         others = ", ".join(f"{name} {size_text(size)}" for name, size in needs.items() if name != phase)
         raise InputError(
-            f"--max_memory={size_text(options.max_memory)}: the phase {phase!r} needs about {size_text(needs[phase])} "
+            f"max_memory={size_text(options.max_memory)}: the phase {phase!r} needs about {size_text(needs[phase])} "
             f"({size_text(level)} of them for the program itself; the others: {others}): give that much, or "
             f"{_ADVICE[phase]}"
         )

@@ -55,7 +55,7 @@ def _model(export: Export) -> dict[str, Any]:
         "name": options.model,
         "source": export.source,
         "dtype": options.dtype,
-        "quantize": options.quantize or "none",
+        "quantize": options.quantize,
         "batch": export.sizes.batch,
         "sequence": export.sizes.sequence,
         "max_sequence": export.sizes.max_sequence,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tapeline.bundle import PhaseMeter, check_output
-from tapeline.cli import size_text
+from tapeline.cli import Progress, no_progress, size_text
 from tapeline.exporting._budget import check_budget
 from tapeline.exporting._load import load
 from tapeline.exporting._options import ExportOptions, check_options
@@ -13,7 +13,9 @@ from tapeline.exporting._predict import predict
 from tapeline.exporting._source import open_source
 
 
-def dry_run(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> dict[str, Any]:
+def dry_run(
+    options: ExportOptions, model_path: Path, meter: PhaseMeter, progress: Progress = no_progress
+) -> dict[str, Any]:
     """Predicts an export: reads headers, records the model, and writes nothing.
 
     Returns:
@@ -24,8 +26,8 @@ def dry_run(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> dict
     """
     check_options(options)
     check_output(options.output)
-    with open_source(options.model, model_path, options.weights != "none") as source, meter.phase("load"):
-        export = load(options, source, meter)
+    with open_source(options.model, model_path, options.weights != "none", progress) as source, meter.phase("load"):
+        export = load(options, source, meter, progress)
         prediction = predict(export, source)
     check_budget(export.options, prediction, meter)
     specs = [spec for _, spec in prediction.lowered.parameters().items()]

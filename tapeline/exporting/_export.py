@@ -29,7 +29,7 @@ from tapeline.bundle import (
     executable_name,
     staged,
 )
-from tapeline.cli import say
+from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.compare import PACKED
 from tapeline.exporting._budget import check_budget
 from tapeline.exporting._debug import lower_debug
@@ -49,7 +49,7 @@ from tapeline.inspecting import write_graphs
 _ROOM_FOR_MODULE: Final = 2**20
 
 
-def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> None:
+def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter, progress: Progress = no_progress) -> None:
     """Exports a model; afterwards ``options.output`` is a bundle, or what it was before.
 
     Raises:
@@ -59,12 +59,12 @@ def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter) -> N
     """
     check_options(options)
     check_output(options.output)
-    with open_source(options.model, model_path, options.weights != "none") as source:
+    with open_source(options.model, model_path, options.weights != "none", progress) as source:
         with meter.phase("load"):
-            export = load(options, source, meter)
+            export = load(options, source, meter, progress)
             prediction = predict(export, source)
         if export.kernels is not None:
-            export.kernels.say()
+            progress(ProgressEvent(export.kernels.summary()))
         check_budget(export.options, prediction, meter)
         with staged(options.output, resume=options.resume) as staging:
             earlier = (staging, options.output) if options.resume else ()
@@ -96,7 +96,7 @@ class _Run:
         with meter.phase("parameters"):
             self._write_weights()
         with meter.phase("compile"):
-            for name in self._export.options.targets:
+            for name in self._export.options.target:
                 self._compile(name)
         with meter.phase("verify"):
             self._verify_text()
@@ -108,6 +108,9 @@ class _Run:
             self._verify_results()
         write_report(self._export, self._staging, self._prediction, self._steps)
         (self._staging / self._steps.FILE).unlink()  # the report has them now
+
+    def _say(self, text: str) -> None:
+        self._export.progress(ProgressEvent(text))
 
     def _lower(self) -> None:
         """Writes the module's text, and finds out what it has; the text alone need not be made again."""
@@ -145,7 +148,7 @@ class _Run:
         return {
             "layout": self._prediction.archive_sha256,
             "source": self._source.identity,
-            "quantize": self._export.options.quantize,
+            "quantize": self._export.options.encoding,
         }
 
     def _write_weights(self) -> None:
@@ -158,9 +161,11 @@ class _Run:
                 export.nonfinite = known["nonfinite"]
             else:
                 key = f"{self._archive_key}"
-                self._archive = write_weights(export.lowered, weights, self._staging, key, self._prediction.chunk_bytes)
+                self._archive = write_weights(
+                    export.lowered, weights, self._staging, key, self._prediction.chunk_bytes, export.progress
+                )
                 export.nonfinite = {name: found._asdict() for name, found in self._archive.nonfinite.items()}
-        warn(export.nonfinite, weights)
+        warn(export.nonfinite, weights, export.progress)
 
     def _finish_weights(self) -> None:
         """Waits for the archive's hash, which was made meanwhile."""
@@ -182,7 +187,9 @@ class _Run:
             archive = self._staging / ARCHIVE
             export = self._export
             module, weights = self._staging / MODULE, archive if archive.exists() else None
-            return tune_flags(module, weights, name, export.entry_points, export.lowered, export.vocabulary)
+            return tune_flags(
+                module, weights, name, export.entry_points, export.lowered, export.vocabulary, export.progress
+            )
 
         return self._steps.run(f"tune.{name}", key, [], make)
 
@@ -203,7 +210,7 @@ class _Run:
         key |= {"producer": producer(), "says": "schedule"}  # what an earlier version compiled says none
 
         def make() -> dict[str, Any]:
-            say(f"compiling {module} for {name} ...")
+            self._say(f"compiling {module} for {name} ...")
             try:
                 report = compile_module(self._staging / module, self._staging / file, target, extra_flags=more)
             except CompileError as error:
@@ -242,7 +249,7 @@ class _Run:
 
         def make() -> None:
             if verify:
-                say("verifying ...")
+                self._say("verifying ...")
                 for module in modules:
                     verify_text(self._staging / module)
             write_portable(
@@ -250,7 +257,7 @@ class _Run:
                 export.lowered,
                 self._staging,
                 streaming=export.options.lowering == "streaming",
-                version=export.options.stablehlo_version,
+                version=export.options.stablehlo_target_version,
             )
 
         self._steps.run("portable", key, [ARTIFACT], make)
@@ -281,29 +288,33 @@ class _Run:
         options, weights = self._export.options, self._export.weights
         if options.verify in ("none", "parse") or weights is None:
             return
-        key = {"files": self._export.hashes, "verify": options.verify, "targets": options.targets}
+        key = {"files": self._export.hashes, "verify": options.verify, "targets": options.target}
         key["source"] = self._source.identity
         rows = self._steps.run("verify", key, [], functools.partial(self._results, weights))["rows"]
         self._export.verification = rows
         skipped = [f"{row['device']}: {row['skipped']}" for row in rows if "skipped" in row]
         for each in skipped:
-            say(f"warning: not verified on {each}")
+            self._say(f"warning: not verified on {each}")
         if options.verify == "iree" and len(skipped) == len(rows):
-            raise VerificationError(f"--verify=iree: no device could run the bundle ({'; '.join(skipped)})")
+            raise VerificationError(f"verify=iree: no device could run the bundle ({'; '.join(skipped)})")
 
     def _results(self, weights: WeightSource) -> dict[str, Any]:
         export, options = self._export, self._export.options
         kept = kept_bytes(options, export.lowered, weights)
         source = CachedWeights(weights, kept) if kept else weights
         exact: Exact | None = None
-        if options.dtype in ("bf16", "f16") or options.quantize is not None:
+        if options.dtype in ("bf16", "f16") or options.encoding is not None:
             exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(weights))
         references = References(export.written, source, export.vocabulary, exact, export.entry_points)
-        precision = options.dtype if options.quantize is None else PACKED
+        precision = options.dtype if options.encoding is None else PACKED
         if options.verify == "interpreter":
-            return {"rows": check_interpreter(export.entry_points, references, weights, precision, self._staging)}
+            return {
+                "rows": check_interpreter(
+                    export.entry_points, references, weights, precision, self._staging, export.progress
+                )
+            }
         work = (
             sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
         )
-        devices = devices_of(options.targets)
-        return {"rows": check_devices(Bundle(self._staging), references, precision, devices, work)}
+        devices = devices_of(options.target)
+        return {"rows": check_devices(Bundle(self._staging), references, precision, devices, work, export.progress)}

@@ -21,7 +21,6 @@ from autotune.iree_compiler import IreeCompiler
 from autotune.supplied import composite_kernels
 from lang_core import EntryPoint
 from run_iree import target_named
-from tapeline.cli import say
 
 KERNELS: Final = ("none", "tuned")
 
@@ -59,11 +58,11 @@ class ChosenKernels:
             for key, (inv, kernel, chosen) in self._chain.first.items()
         ]
 
-    def say(self) -> None:
-        """Says where the configurations are from."""
+    def summary(self) -> str:
+        """Returns a line that counts where the configurations are from."""
         tiers = [selection.tier for _, _, selection in self._chain.first.values()]
         guessed = tiers.count("heuristics")
-        say(f"kernels: {len(tiers)} calls, {len(tiers) - guessed} tuned or pinned, {guessed} by heuristics")
+        return f"kernels: {len(tiers)} calls, {len(tiers) - guessed} tuned or pinned, {guessed} by heuristics"
 
 
 class _NotingChain(ConfigSelectorChain[Any, Any]):

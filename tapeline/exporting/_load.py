@@ -10,7 +10,7 @@ from typing import Any, Final
 from compile_hlo import LoweredModule
 from lang_core import ENCODINGS, EntryPoint, WeightSource
 from tapeline.bundle import DebugConfig, PhaseMeter
-from tapeline.cli import say
+from tapeline.cli import Progress, ProgressEvent
 from tapeline.exporting._kernels import ChosenKernels
 from tapeline.exporting._options import ExportOptions, checked_entry_points
 from tapeline.exporting._source import ModelSource
@@ -45,6 +45,7 @@ class Export:
         weights: the checkpoint under the model's names; None where none is wanted.
         audit: the checkpoint's keys; None without weights.
         meter: costs of the phases.
+        progress: receives steps and warnings.
         lowered: the functions.
         nonfinite: NaNs and infinities per parameter.
         targets: for kernel_config.json.
@@ -66,6 +67,7 @@ class Export:
     weights: WeightSource | None
     audit: Audit | None
     meter: PhaseMeter
+    progress: Progress
     lowered: LoweredModule = dataclasses.field(default_factory=LoweredModule)
     nonfinite: dict[str, Any] = dataclasses.field(default_factory=dict)
     targets: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
@@ -84,7 +86,7 @@ class Export:
         return self.model.config.facts().get("vocabulary", 0)
 
 
-def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Export:
+def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progress: Progress) -> Export:
     """Reads the configuration, makes the modules and checks the checkpoint's keys; reads no weight.
 
     Raises:
@@ -102,13 +104,13 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
         tied = tied_keys(model, source.weights)
         found = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model, source.weights))
         if isinstance(weights, PackedWeights):
-            packed = _packed(model, weights)
-            dequantised = _dequantised(weights, [path for path, _ in model.named_parameters()])
+            packed = _packed(model, weights, progress)
+            dequantised = _dequantised(weights, [path for path, _ in model.named_parameters()], progress)
         else:
-            dequantised = _dequantised(source.weights, found.used)
-    kernels = None if options.kernels == "none" else ChosenKernels(options.targets)
+            dequantised = _dequantised(source.weights, found.used, progress)
+    kernels = None if options.kernels == "none" else ChosenKernels(options.target)
     offered = points if kernels is None else kernels.of(points)
-    export = Export(options, model, sizes, offered, points, weights, found, meter)
+    export = Export(options, model, sizes, offered, points, weights, found, meter, progress)
     export.kernels = kernels
     export.source, export.dequantised, export.packed = source.facts, dequantised, packed
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
@@ -117,7 +119,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter) -> Expo
 
 def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
     """The same entry points in f32, of weights that are not packed."""
-    options = dataclasses.replace(export.options, quantize=None)
+    options = dataclasses.replace(export.options, quantize="none")
     model = _model(options, "f32", source)
     return _entry_points(model, options, export.sizes, options.window_caches)
 
@@ -129,7 +131,7 @@ def exact_weights(weights: WeightSource) -> WeightSource:
 
 def _model(options: ExportOptions, dtype: str, source: ModelSource) -> Model[Any]:
     weights = source.weights
-    quantize = None if options.quantize == STORED else options.quantize
+    quantize = None if options.quantize == STORED else options.encoding
     model = load_model(source.directory, dtype, options.num_layers, weights=weights is not None, quantize=quantize)
     if options.quantize == STORED and weights is not None:
         keep_packed(model, stored_encodings(model, weights), model.dtype)
@@ -156,16 +158,20 @@ def _cache_bytes(points: tuple[EntryPoint, ...]) -> int:
     return max(sum(a.spec.nbytes for a in point.arguments if a.alias_result is not None) for point in points)
 
 
-def _dequantised(source: WeightSource, keys: Iterable[str]) -> dict[str, int]:
+def _dequantised(source: WeightSource, keys: Iterable[str], progress: Progress) -> dict[str, int]:
     """Counts the tensors that are packed in a checkpoint and not in the bundle, per encoding, and says so."""
     encodings = Counter(filter(None, map(source.encoding, keys)))
     if encodings:
         advice = "" if isinstance(source, PackedWeights) else _advice(encodings)
-        say(f"packed weights ({_counts(encodings)} tensors) are dequantised: the bundle holds them unpacked{advice}")
+        progress(
+            ProgressEvent(
+                f"packed weights ({_counts(encodings)} tensors) are dequantised: the bundle holds them unpacked{advice}"
+            )
+        )
     return dict(encodings)
 
 
-def _packed(model: Model[Any], weights: PackedWeights) -> dict[str, Any]:
+def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> dict[str, Any]:
     """What of the bundle's weights is packed, and what became of the checkpoint's encodings; says so."""
     parameters = dict(model.named_parameters())
     packed = {path: each for path, each in parameters.items() if each.encoding is not None}
@@ -184,21 +190,25 @@ def _packed(model: Model[Any], weights: PackedWeights) -> dict[str, Any]:
         "unpacked_parameters": list(dict.fromkeys(_NUMBER.sub(".*.", path) for path in plain)),
     }
     names = _counts(kinds) if len(kinds) > 1 else next(iter(kinds))
-    say(f"{len(packed)} matrices are packed as {names}, {len(kept)} of them byte for byte as stored")
+    progress(
+        ProgressEvent(f"{len(packed)} matrices are packed as {names}, {len(kept)} of them byte for byte as stored")
+    )
     if other:
         told = f"{_counts(other)} matrices are packed otherwise in the checkpoint, and quantised a second time"
-        say(told + _advice(other))
+        progress(ProgressEvent(told + _advice(other)))
     if plain:
         size = facts["unpacked_bytes"] / _MIB
         names = ", ".join(facts["unpacked_parameters"])
-        say(f"{len(plain)} other weights of two axes and more ({size:.1f} MiB) stay unpacked: {names}")
+        progress(
+            ProgressEvent(f"{len(plain)} other weights of two axes and more ({size:.1f} MiB) stay unpacked: {names}")
+        )
     return facts
 
 
 def _advice(encodings: Counter[str]) -> str:
     """How to keep what is packed, where it can be kept."""
     kept = sorted(ENCODINGS.keys() & encodings)
-    return f"; --quantize={STORED} keeps those of {', '.join(kept)} packed" if kept else ""
+    return f"; quantize={STORED} keeps those of {', '.join(kept)} packed" if kept else ""
 
 
 def _counts(encodings: Counter[str]) -> str:

@@ -85,7 +85,7 @@ def verification_memory(
     results = sum(spec.nbytes for function in lowered.functions for spec in function.results.values())
     width = max((spec.shape[0] for _, spec in lowered.parameters().items() if spec.ndim == 2), default=1)
     activations = 4 * sizes.batch * sizes.sequence * width
-    copies = sum(spec.nbytes for _, spec in lowered.parameters().items()) if "vulkan-spirv" in options.targets else 0
+    copies = sum(spec.nbytes for _, spec in lowered.parameters().items()) if "vulkan-spirv" in options.target else 0
     kept = kept_bytes(options, lowered, weights)
     return 24 * _MIB + kept + widened + caches + results + 6 * activations + copies
 

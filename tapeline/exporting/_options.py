@@ -1,32 +1,109 @@
-"""What an export was asked for, checked before any work."""
+"""Options of an export and the checks of their values."""
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from compile_hlo.portable import ARTIFACT_VERSION
 from lang_core import ENCODINGS, QUANTIZED, InputError, near_names
 from tapeline.inspecting import GRAPH_FORMATS
 from transformer_core import STORED
-from transformer_core.models import Model
+from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
 
-_VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 TARGETS: Final = ("none", "llvm-cpu", "vmvx", "vulkan-spirv", "cuda")
 
+CHOICES: Final = {
+    "positions": tuple(POSITIONS),
+    "window_caches": tuple(WINDOW_CACHES),
+    "dtype": ("f32", "bf16", "f16"),
+    "weights": ("external", "inline", "none"),
+    "lowering": ("streaming", "buffered"),
+    "verify": ("auto", "none", "parse", "interpreter", "iree"),
+    "kernels": ("none", "tuned"),
+}
+"""Options that take one of a few values, with the values."""
 
 # Targets with sets of flags to choose among (autotune.iree_compiler.CANDIDATE_FLAGS).
-TUNED_TARGETS: Final = ("llvm-cpu",)
+_TUNED_TARGETS: Final = ("llvm-cpu",)
+_COUNTS: Final = ("batch", "sequence", "max_sequence", "score_tokens", "num_layers", "max_memory")
+_VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
+
+
+class ExportKeywords(TypedDict, total=False):
+    """Fields of ``ExportOptions`` as keyword arguments, without ``model`` and ``output``."""
+
+    entry_points: Sequence[str] | None
+    batch: int
+    sequence: int | None
+    max_sequence: int | None
+    positions: str
+    window_caches: str
+    score_tokens: int | None
+    dtype: str
+    quantize: str
+    weights: str
+    lowering: str
+    num_layers: int | None
+    target: Sequence[str]
+    verify: str
+    stablehlo_target_version: str
+    max_memory: int | None
+    resume: bool
+    tune: bool
+    kernels: str
+    report: Path | None
+    dump_tags: Sequence[str]
+    graph: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """The flags of tools:export; see design.md 4 or ``--help`` for their meaning."""
+    """Options of an export. The flags of ``tapeline export`` have the same names.
 
-    model: str
-    output: Path
-    entry_points: tuple[str, ...] | None = None
+    Attributes:
+        model: Hugging Face directory, ``.gguf`` file, or ``demo`` for the built-in model.
+        output: directory of the bundle.
+        entry_points: names of the entry points; None takes the model's default: prefill and decode of causal language
+            models, forward of encoders.
+        batch: sequences per call, B.
+        sequence: tokens that one call of forward or prefill takes; None is 64, or fewer where the model can less.
+        max_sequence: positions that the key/value caches hold; None is what the model was trained on, 2048 at most.
+        positions: ``shared`` by all sequences of a batch, or ``per_row`` for sequences of different lengths.
+        window_caches: ``ring`` keeps what a layer's window needs, ``whole`` every position.
+        score_tokens: tokens that one call of score takes; None is as ``sequence``.
+        dtype: dtype of activations and unquantized weights.
+        quantize: encoding of matrices: ``none``, ``q8_0``, ``q4_0``, or ``stored`` as a GGUF file has them.
+        weights: ``external`` archive, ``inline`` constants of the module, or ``none``.
+        lowering: ``streaming`` records twice and keeps no graph, ``buffered`` records once and keeps it; the module's
+            text is the same.
+        num_layers: number of layers, the first ones; None is all.
+        target: kinds of device to compile for; may be empty.
+        verify: ``parse`` checks the module, ``interpreter`` and ``iree`` also the results; ``auto`` is ``iree`` where
+            there are weights and a target.
+        stablehlo_target_version: oldest version of StableHLO that has to read ``module.vhlo``.
+        max_memory: budget in bytes for memory that no file backs; None is no limit.
+        resume: True continues an interrupted export.
+        tune: True compiles with several sets of flags and keeps the fastest on this machine.
+        kernels: ``tuned`` puts kernels in place of a model's composites.
+        report: file for a copy of the report.
+        dump_tags: tags, or globs of them, that a dump can show; builds the debug module.
+        graph: forms of the graph that the bundle holds.
+
+    Raises:
+        InputError: a value is out of its range or not among the choices.
+
+    >>> ExportOptions("demo", Path("bundle"), target=("vmxv",))
+    Traceback (most recent call last):
+        ...
+    lang_core._errors.InputError: target=vmxv: unknown 'vmxv': known are none, llvm-cpu, vmvx, ...'vmvx'?
+    """
+
+    model: str = "demo"
+    output: Path = Path("tapeline-demo")
+    entry_points: Sequence[str] | None = None
     batch: int = 1
     sequence: int | None = None
     max_sequence: int | None = None
@@ -34,141 +111,150 @@ class ExportOptions:
     window_caches: str = "ring"
     score_tokens: int | None = None
     dtype: str = "f32"
+    quantize: str = "none"
     weights: str = "external"
     lowering: str = "streaming"
     num_layers: int | None = None
-    targets: tuple[str, ...] = ("llvm-cpu",)
+    target: Sequence[str] = ("llvm-cpu",)
     verify: str = "auto"
-    report: Path | None = None
-    graph: tuple[str, ...] = ()
-    stablehlo_version: str = ARTIFACT_VERSION
+    stablehlo_target_version: str = ARTIFACT_VERSION
     max_memory: int | None = None
     resume: bool = False
-    dump_tags: tuple[str, ...] = ()
     tune: bool = False
-    quantize: str | None = None
     kernels: str = "none"
+    report: Path | None = None
+    dump_tags: Sequence[str] = ()
+    graph: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            _check_count(name, getattr(self, name))
+        for name, values in CHOICES.items():
+            check_names(name, (getattr(self, name),), values)
+        for name, values in (("target", TARGETS), ("graph", GRAPH_FORMATS)):
+            _check_sequence(name, getattr(self, name))
+            if getattr(self, name):
+                check_names(name, getattr(self, name), values)
+        if "none" in self.target:
+            raise InputError(f"target={','.join(self.target)}: none goes with no other target")
+        if self.entry_points is not None:
+            _check_sequence("entry_points", self.entry_points)
+        _check_quantize(self.quantize)
+        _check_tags(self.dump_tags)
+        if not _VERSION.fullmatch(self.stablehlo_target_version):
+            raise InputError(
+                f"stablehlo_target_version={self.stablehlo_target_version}: expected a version such as "
+                f"{ARTIFACT_VERSION}"
+            )
+
+    @property
+    def encoding(self) -> str | None:
+        """Encoding of packed matrices, or ``stored``; None where matrices are not packed."""
+        return None if self.quantize == "none" else self.quantize
+
+
+def export_options(model: str, output: Path, given: ExportKeywords) -> ExportOptions:
+    """Returns the options of keyword arguments.
+
+    Raises:
+        InputError: a name is unknown, or a value is refused.
+    """
+    known = [field.name for field in fields(ExportOptions)]
+    for name in given:
+        if name not in known:
+            raise InputError(f"unknown option {name!r}: known are {', '.join(known)}{near_names(name, known)}")
+    return ExportOptions(model, output, **given)
 
 
 def check_options(options: ExportOptions) -> None:
-    """Checks what no flag can say alone, before any work.
+    """Checks options against each other, before any work.
 
     Raises:
-        InputError: flags contradict each other, or the report cannot be written.
+        InputError: options contradict each other, or the report cannot be written.
     """
     if options.verify in ("interpreter", "iree") and options.weights == "none":
-        raise InputError(
-            f"--verify={options.verify} compares results, and --weights=none gives none: take --verify=parse"
-        )
-    if options.verify == "iree" and not options.targets:
-        raise InputError("--verify=iree runs the compiled module, and --target=none gives none: name a target")
+        raise InputError(f"verify={options.verify} compares results, and weights=none gives none: choose verify=parse")
+    if options.verify == "iree" and not options.target:
+        raise InputError("verify=iree runs the compiled module, and target=none gives none: name a target")
     if options.quantize == STORED and options.weights == "none":
         raise InputError(
-            f"--quantize={STORED} leaves matrices as the checkpoint has them, and --weights=none reads no checkpoint: "
-            f"take --quantize={' or '.join(QUANTIZED)}"
+            f"quantize={STORED} leaves matrices as the checkpoint has them, and weights=none reads no checkpoint: "
+            f"choose quantize={' or '.join(QUANTIZED)}"
         )
-    if options.tune and (options.weights == "none" or not options.targets):
-        raise InputError("--tune runs what it compiled: it needs a --target, and --weights other than none")
-    others = [target for target in options.targets if target not in TUNED_TARGETS]
+    if options.tune and (options.weights == "none" or not options.target):
+        raise InputError("`tune` runs what it compiled: it needs a `target`, and `weights` other than none")
+    others = [target for target in options.target if target not in _TUNED_TARGETS]
     if options.tune and others:
         raise InputError(
-            f"--tune with --target={','.join(others)}: there is nothing to try for it: tune {', '.join(TUNED_TARGETS)}"
+            f"`tune` with target={','.join(others)}: it has no flags to choose among: tune {', '.join(_TUNED_TARGETS)}"
         )
-    if options.kernels != "none" and len(options.targets) > 1:
+    if options.kernels != "none" and len(options.target) > 1:
         raise InputError(
-            f"--kernels={options.kernels} with --target={','.join(options.targets)}: configurations are chosen for one "
+            f"kernels={options.kernels} with target={','.join(options.target)}: configurations are chosen for one "
             f"device, and all targets have one module: export a bundle per target"
         )
-    if options.report is None:
+    _check_report(options.report)
+
+
+def _check_report(path: Path | None) -> None:
+    if path is None:
         return
-    above = next(parent for parent in options.report.absolute().parents if parent.exists())
-    if options.report.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
-        raise InputError(f"--report {options.report}: no file can be written there: choose another")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
+        raise InputError(f"report={path}: no file can be written there: choose another")
 
 
-def choices(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Splits a comma list and checks each part.
+def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Checks that each name is known, that none is given twice, and that there is one.
 
     Raises:
-        InputError: a part is unknown, or named twice.
+        InputError: a name is unknown or given twice, or there is none.
     """
-    parts = tuple(part.strip() for part in text.split(",") if part.strip())
-    for part in parts:
-        if part not in known:
+    text = ",".join(map(str, names))
+    for name in names:
+        if name not in known:
             raise InputError(
-                f"--{flag}={text}: unknown {part!r}: known are {', '.join(known)}{near_names(part, known)}"
+                f"{option}={text}: unknown {name!r}: known are {', '.join(known)}{near_names(str(name), known)}"
             )
-    if not parts or len(set(parts)) != len(parts):
-        raise InputError(f"--{flag}={text}: name each of {', '.join(known)} at most once, and at least one")
-    return parts
+    if not names or len(set(names)) != len(names):
+        raise InputError(f"{option}={text}: name each of {', '.join(known)} at most once, and at least one")
 
 
-def entry_point_names(text: str) -> tuple[str, ...]:
-    """The names of ``--entry_points``; which there are, the model says (``checked_entry_points``)."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def checked_entry_points(names: tuple[str, ...] | None, model: Model[Any]) -> tuple[str, ...]:
-    """The names of entry points that a model has; its default where None.
+def checked_entry_points(names: Sequence[str] | None, model: Model[Any]) -> tuple[str, ...]:
+    """Returns the names of entry points; the model's default where None.
 
     Raises:
         InputError: the model has no such entry point, or one is named twice.
     """
     if names is None:
         return model.DEFAULT_ENTRY_POINTS
-    return choices("entry_points", ",".join(names), model.ENTRY_POINTS)
+    check_names("entry_points", names, model.ENTRY_POINTS)
+    return tuple(names)
 
 
-def targets(text: str) -> tuple[str, ...]:
-    """The targets of ``--target``; ``none`` is none at all."""
-    parts = choices("target", text, TARGETS)
-    if "none" in parts and len(parts) > 1:
-        raise InputError(f"--target={text}: none goes with no other target")
-    return () if parts == ("none",) else parts
+def _check_count(option: str, value: object) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise InputError(f"{option}={value!r}: expected a whole number above 0")
 
 
-def graph_forms(text: str) -> tuple[str, ...]:
-    """The forms of ``--graph``."""
-    return choices("graph", text, GRAPH_FORMATS) if text else ()
+def _check_sequence(option: str, value: object) -> None:
+    if isinstance(value, str):
+        raise InputError(f"{option}={value!r}: expected a sequence of names, such as [{value!r}]")
 
 
-def stablehlo_version(text: str) -> str:
-    """The version of ``--stablehlo_target_version``; whether it can be written, StableHLO itself says.
-
-    Raises:
-        InputError: it is no version.
-    """
-    if not _VERSION.fullmatch(text):
-        raise InputError(f"--stablehlo_target_version={text}: a version is wanted, such as {ARTIFACT_VERSION}")
-    return text
+def _check_tags(tags: Sequence[str]) -> None:
+    _check_sequence("dump_tags", tags)
+    if not all(tags) or len(set(tags)) != len(tags):
+        raise InputError(f"dump_tags={','.join(tags)}: expected names or globs, each once, such as '*.output'")
 
 
-def quantize(text: str) -> str | None:
-    """How matrices are packed: ``--quantize``; None where they are not.
-
-    Raises:
-        InputError: there is no such way, or only reading.
-    """
-    if text == "none":
-        return None
-    if text in (STORED, *QUANTIZED):
-        return text
+def _check_quantize(name: str) -> None:
+    if name in ("none", STORED, *QUANTIZED):
+        return
     known = f"none, {STORED}, {', '.join(QUANTIZED)}"
-    if text in ENCODINGS:
+    if name in ENCODINGS:
         raise InputError(
-            f"--quantize={text}: nothing here quantises weights as {text}; --quantize={STORED} keeps those that a GGUF "
+            f"quantize={name}: weights cannot be quantised as {name}; quantize={STORED} keeps those that a GGUF "
             f"file has: known are {known}"
         )
-    raise InputError(f"--quantize={text}: unknown: known are {known}{near_names(text, [STORED, *QUANTIZED])}")
-
-
-def sequence(text: str) -> int:
-    """The static length of ``--sequence``."""
-    if text == "dynamic":
-        raise InputError(
-            "--sequence=dynamic: entry points of dynamic length are not supported yet: give the number of tokens that "
-            "one call takes (prefill takes longer prompts in pieces)"
-        )
-    if not text.isdigit() or int(text) < 1:
-        raise InputError(f"--sequence={text}: a number of tokens above 0 is wanted")
-    return int(text)
+    raise InputError(f"quantize={name}: unknown: known are {known}{near_names(name, [STORED, *QUANTIZED])}")

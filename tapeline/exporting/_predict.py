@@ -133,7 +133,7 @@ def predict(export: Export, source: ModelSource) -> Prediction:
         debug, files[DEBUG_MODULE], debug_sha256 = _lower(export, tags=options.dump_tags)
         debug_nodes = node_counts(debug)["emitted"]
         tags = {function.name: function.tags for function in debug.functions}
-        export.debug = debug_config(options.dump_tags, options.targets, tags)
+        export.debug = debug_config(options.dump_tags, options.target, tags)
     largest = max(counts["emitted"], debug_nodes), max(module_bytes, files.get(DEBUG_MODULE, 0))
     if options.weights == "external":
         files[ARCHIVE] = layout.total_bytes
@@ -156,7 +156,7 @@ def predict(export: Export, source: ModelSource) -> Prediction:
             "verify": verification_memory(options, export.sizes, export.entry_points, lowered, export.weights),
         },
         {
-            "compile": max((compiler_memory(target, *largest) for target in options.targets), default=0),
+            "compile": max((compiler_memory(target, *largest) for target in options.target), default=0),
             "verify": stablehlo_memory(largest[1]),
         },
         export.caches,
@@ -197,7 +197,7 @@ def _guessed_files(export: Export, lowered: LoweredModule, debug_nodes: int, kno
     """Files whose bytes depend on what libraries and compilers write."""
     options, nodes = export.options, node_counts(lowered)["emitted"]
     modules: dict[str, int] = {}
-    for target in options.targets:
+    for target in options.target:
         least, per_node = _EXECUTABLE[target]
         modules[executable_name(target)] = least + per_node * nodes
         if debug_nodes:

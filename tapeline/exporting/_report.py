@@ -34,7 +34,7 @@ def copy_report(bundle: Path, copy: Path) -> None:
         copy.write_bytes((bundle / REPORT).read_bytes())
     except OSError as error:
         raise InputError(
-            f"--report {copy}: cannot be written ({error.strerror}); {bundle} is complete and has it as {REPORT}"
+            f"report={copy}: cannot be written ({error.strerror}); {bundle} is complete and has it as {REPORT}"
         ) from error
 
 

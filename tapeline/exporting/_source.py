@@ -11,7 +11,7 @@ from typing import Any
 
 from lang_core import InputError, WeightSource
 from tapeline.bundle import sha256_of
-from tapeline.cli import say
+from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.demo import write_demo_checkpoint
 from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
 from transformer_core.checkpoints import SafetensorsCheckpoint
@@ -39,13 +39,14 @@ class ModelSource:
 
 
 @contextlib.contextmanager
-def open_source(model: str, path: Path, with_weights: bool) -> Iterator[ModelSource]:
+def open_source(model: str, path: Path, with_weights: bool, progress: Progress = no_progress) -> Iterator[ModelSource]:
     """Opens a model.
 
     Args:
-        model: the flag's value.
-        path: the same as a path of the user's.
-        with_weights: whether the checkpoint is wanted.
+        model: name of the model: ``demo``, or what messages call the path.
+        path: directory or file.
+        with_weights: True opens the checkpoint as well.
+        progress: receives warnings.
 
     Raises:
         InputError: there is no such model, or it is damaged.
@@ -55,11 +56,11 @@ def open_source(model: str, path: Path, with_weights: bool) -> Iterator[ModelSou
             path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-demo-")))
             write_demo_checkpoint(path)
         elif path.is_file():
-            yield _gguf_source(model, stack.enter_context(GgufModel(path)), stack, with_weights)
+            yield _gguf_source(model, stack.enter_context(GgufModel(path)), stack, with_weights, progress)
             return
         elif not path.is_dir():
             raise InputError(
-                f"--model={model}: there is no directory or file {path}: give a Hugging Face directory (config.json "
+                f"model={model}: there is no directory or file {path}: give a Hugging Face directory (config.json "
                 "and *.safetensors), a .gguf file, or demo"
             )
         _check_no_gguf(model, path)
@@ -68,14 +69,18 @@ def open_source(model: str, path: Path, with_weights: bool) -> Iterator[ModelSou
         yield ModelSource(model, path, weights, _identity(path, contents=model == "demo"), facts)
 
 
-def _gguf_source(model: str, file: GgufModel, stack: contextlib.ExitStack, with_weights: bool) -> ModelSource:
+def _gguf_source(
+    model: str, file: GgufModel, stack: contextlib.ExitStack, with_weights: bool, progress: Progress
+) -> ModelSource:
     """A GGUF file, and a directory with what it says beside its weights."""
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-gguf-")))
     (directory / CONFIG_FILE).write_text(json.dumps(file.config_values, indent=2) + "\n")
     try:
         write_gguf_tokenizer(file.metadata, file.path, directory)
     except UnreadTokenizerError as error:
-        say(f"warning: {error}: the bundle will have no tokenizer; put one beside it, or work with --token_ids")
+        progress(
+            ProgressEvent(f"warning: {error}: the bundle will have no tokenizer; put one beside it, or use `token_ids`")
+        )
     states = [Path(path).stat() for path in file.paths]
     told = " ".join(f"{state.st_size} {state.st_mtime_ns}" for state in states)
     identity = f"{_identity(directory, contents=True)} {told}"
@@ -85,9 +90,7 @@ def _gguf_source(model: str, file: GgufModel, stack: contextlib.ExitStack, with_
 def _check_no_gguf(model: str, directory: Path) -> None:
     files = sorted(path.name for path in directory.glob("*.gguf"))
     if files and not (directory / CONFIG_FILE).exists():
-        raise InputError(
-            f"--model={model}: {directory} has no {CONFIG_FILE}, but {', '.join(files[:4])}: give the file"
-        )
+        raise InputError(f"model={model}: {directory} has no {CONFIG_FILE}, but {', '.join(files[:4])}: give the file")
 
 
 def _identity(directory: Path, *, contents: bool) -> str:

@@ -1,5 +1,6 @@
 """Which flags of the compiler make a bundle's entry points fastest on this machine."""
 
+import functools
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from autotune.iree_compiler import CANDIDATE_FLAGS, CompileFlags
 from compile_hlo import LoweredModule
 from lang_core import EntryPoint, InputError, TapelineError
 from run_iree import Session, available, compile_module, target_named
-from tapeline.cli import say
+from tapeline.cli import Progress, ProgressEvent
 from tapeline.divergence import Arrays, example_inputs, next_state
 from tapeline.exporting._verify import devices_of
 
@@ -29,6 +30,7 @@ def tune_flags(
     entry_points: Sequence[EntryPoint],
     lowered: LoweredModule,
     vocabulary: int,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Compiles with each candidate, runs every entry point, compares the results, and times them.
 
@@ -39,6 +41,7 @@ def tune_flags(
         entry_points: of the module.
         lowered: what the module's functions give.
         vocabulary: V.
+        progress: receives each measurement.
 
     Returns:
         ``flags``, the best beside the target's, and ``candidates``: flags, seconds, status and detail of each.
@@ -49,10 +52,12 @@ def tune_flags(
     (device,) = devices_of([target])
     present, why = available(device)
     if not present:
-        raise InputError(f"--tune with --target={target}: its device {device} is not there ({why}): tune where it runs")
+        raise InputError(f"`tune` with target={target}: its device {device} is not there ({why}): tune where it runs")
     inputs: dict[str, Arrays] = {}
     with tempfile.TemporaryDirectory(prefix=".tune-", dir=module.parent) as folder:
-        tuner: Tuner[CompileFlags] = Tuner(warmup=0, iters=1, rounds=5, on_measured=_say)
+        tuner: Tuner[CompileFlags] = Tuner(
+            warmup=0, iters=1, rounds=5, on_measured=functools.partial(_report, progress)
+        )
         sessions: list[Session] = []
 
         def make(cfg: CompileFlags) -> Calls:
@@ -71,7 +76,7 @@ def tune_flags(
             for session in sessions:
                 session.close()
     if found.best is None:
-        raise TapelineError(f"--tune: no candidate is good: {found.reasons()}")
+        raise TapelineError(f"`tune`: no candidate is good: {found.reasons()}")
     return {"flags": list(found.best.cfg.compile_flags), "candidates": [_as_json(each) for each in found.measurements]}
 
 
@@ -116,10 +121,10 @@ def _calls(runner: _Runner, entry_points: Sequence[EntryPoint], inputs: dict[str
     return call
 
 
-def _say(done: int, total: int, measurement: Measurement) -> None:
+def _report(progress: Progress, done: int, total: int, measurement: Measurement) -> None:
     flags = " ".join(measurement.cfg.compile_flags) or "the target's own flags"
     result = f"{measurement.seconds * 1e3:.3g} ms" if measurement.status == "ok" else measurement.detail
-    say(f"tuning, {done} of {total}: {flags}: {result}")
+    progress(ProgressEvent(f"tuning, {done} of {total}: {flags}: {result}"))
 
 
 def _as_json(measurement: Measurement) -> dict[str, Any]:

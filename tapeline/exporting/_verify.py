@@ -11,7 +11,7 @@ from compile_hlo.portable import interpret, write_artifact
 from lang_core import EagerExecutionContext, EntryPoint, TapelineError, VerificationError, WeightSource, as_dtype
 from run_iree import DEVICES, available, target_of_device
 from tapeline.bundle import ARTIFACT, Bundle
-from tapeline.cli import say
+from tapeline.cli import Progress, ProgressEvent
 from tapeline.compare import TOLERANCE, agreement
 from tapeline.divergence import (
     Arrays,
@@ -119,7 +119,12 @@ class References:
 
 
 def check_devices(
-    bundle: Bundle, references: References, dtype: str, devices: Sequence[str], multiplications: int
+    bundle: Bundle,
+    references: References,
+    dtype: str,
+    devices: Sequence[str],
+    multiplications: int,
+    progress: Progress,
 ) -> list[dict[str, Any]]:
     """Runs every entry point on devices and compares with the eager context.
 
@@ -137,11 +142,13 @@ def check_devices(
         elif device == "vmvx" and multiplications > _SLOW_DEVICE_LIMIT:
             rows.append({"device": device, "skipped": "vmvx interprets; this model would take it minutes"})
         else:
-            rows += _check_device(bundle, references, dtype, device)
+            rows += _check_device(bundle, references, dtype, device, progress)
     return rows
 
 
-def _check_device(bundle: Bundle, references: References, dtype: str, device: str) -> list[dict[str, Any]]:
+def _check_device(
+    bundle: Bundle, references: References, dtype: str, device: str, progress: Progress
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     with bundle.session(device) as session:
         side = DeviceSide(bundle, session)
@@ -149,12 +156,17 @@ def _check_device(bundle: Bundle, references: References, dtype: str, device: st
             try:
                 rows += compared(device, name, side.run(name, inputs), expected, dtype, references.exact)
             except VerificationError as error:
-                raise _located(error, references, name, side.runner(references.weights), dtype) from None
+                raise _located(error, references, name, side.runner(references.weights), dtype, progress) from None
     return rows
 
 
 def check_interpreter(
-    entry_points: Sequence[EntryPoint], references: References, weights: WeightSource, dtype: str, staging: Path
+    entry_points: Sequence[EntryPoint],
+    references: References,
+    weights: WeightSource,
+    dtype: str,
+    staging: Path,
+    progress: Progress,
 ) -> list[dict[str, Any]]:
     """Runs every entry point in StableHLO's reference interpreter and compares with the eager context."""
     rows: list[dict[str, Any]] = []
@@ -168,16 +180,16 @@ def check_interpreter(
         try:
             rows += compared("interpreter", entry_point.name, found, expected, dtype)
         except VerificationError as error:
-            raise _located(error, references, entry_point.name, InterpreterRunner(weights), dtype) from None
+            raise _located(error, references, entry_point.name, InterpreterRunner(weights), dtype, progress) from None
     text.unlink()
     return rows
 
 
 def _located(
-    error: VerificationError, references: References, name: str, runner: Runner, dtype: str
+    error: VerificationError, references: References, name: str, runner: Runner, dtype: str, progress: Progress
 ) -> VerificationError:
     """The error, and where the first tensor inside departs."""
-    say("looking for the first divergence ...")
+    progress(ProgressEvent("looking for the first divergence ..."))
     inputs, _ = references()[name]
     reference = EagerReference(references.entry_points[name], references.weights)
     try:

@@ -21,7 +21,7 @@ from run_iree.archive import (
     write_archive,
 )
 from tapeline.bundle import ARCHIVE, SCOPE
-from tapeline.cli import ByteProgress, say
+from tapeline.cli import Progress, ProgressEvent
 
 _JOURNAL: Final = "weights.journal"
 
@@ -43,14 +43,14 @@ def form_of(weights: str, source: WeightSource | None, nonfinite: dict[str, Any]
     """How parameters come into the module.
 
     Args:
-        weights: the flag's value.
+        weights: value of the option ``weights``.
         source: the checkpoint.
         nonfinite: takes the NaNs and infinities of each parameter that becomes text.
     """
     if weights != "inline":
         return ExternalParameters(SCOPE)
     if source is None:
-        raise CheckpointError("--weights=inline needs the checkpoint's weights")
+        raise CheckpointError("weights=inline needs the checkpoint's weights")
     pieces = Pieces(source)
 
     def read(path: str, spec: TensorSpec) -> Iterator[np.ndarray]:
@@ -65,23 +65,23 @@ def form_of(weights: str, source: WeightSource | None, nonfinite: dict[str, Any]
 
 
 def write_weights(
-    lowered: LoweredModule, source: WeightSource, staging: Path, key: str, chunk_bytes: int
+    lowered: LoweredModule, source: WeightSource, staging: Path, key: str, chunk_bytes: int, progress: Progress
 ) -> WrittenArchive:
     """Writes the archive, or goes on where a killed export was with one of the same key."""
     journal = Journal(staging / _JOURNAL, key)
-    with ByteProgress("weights") as progress:
-        return write_archive(
-            staging / ARCHIVE,
-            archive_entries(lowered),
-            source,
-            chunk_bytes=chunk_bytes,
-            progress=progress,
-            journal=journal,
-        )
+    return write_archive(
+        staging / ARCHIVE,
+        archive_entries(lowered),
+        source,
+        chunk_bytes=chunk_bytes,
+        progress=lambda done, total: progress(ProgressEvent("weights", done, total)),
+        journal=journal,
+    )
 
 
-def warn(nonfinite: Mapping[str, Mapping[str, int]], weights: WeightSource) -> None:
+def warn(nonfinite: Mapping[str, Mapping[str, int]], weights: WeightSource, progress: Progress) -> None:
     """Tells of parameters with NaNs or infinities."""
     for name, found in nonfinite.items():
         counts = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
-        say(f"warning: parameter {name} in {weights.origin(name)} has {counts}: kept exactly as stored")
+        text = f"warning: parameter {name} in {weights.origin(name)} has {counts}: kept exactly as stored"
+        progress(ProgressEvent(text))

@@ -21,15 +21,15 @@ def read_inputs(entry_point: Signature, pairs: Sequence[str]) -> list[np.ndarray
     for pair in pairs:
         name, equals, file = pair.partition("=")
         if not equals or not file:
-            raise InputError(f"--input={pair}: wanted NAME=FILE.npy; the arguments are {', '.join(known)}")
+            raise InputError(f"input={pair}: expected NAME=FILE.npy; the arguments are {', '.join(known)}")
         if name not in known:
-            raise InputError(f"--input={pair}: {entry_point.name!r} has no argument {name!r}{near_names(name, known)}")
+            raise InputError(f"input={pair}: {entry_point.name!r} has no argument {name!r}{near_names(name, known)}")
         if name in files:
-            raise InputError(f"--input={pair}: {name!r} is given twice")
+            raise InputError(f"input={pair}: {name!r} is given twice")
         files[name] = cli.user_path(file)
     missing = [name for name in known if name not in files]
     if missing:
-        raise InputError(f"entry point {entry_point.name!r}: --input is missing for {', '.join(missing)}")
+        raise InputError(f"entry point {entry_point.name!r}: `input` is missing for {', '.join(missing)}")
     return [_argument(argument.name, argument, files[argument.name]) for argument in entry_point.arguments]
 
 
@@ -39,7 +39,7 @@ def _argument(name: str, argument: LoweredArgument, path: Path) -> np.ndarray | 
     if array.dtype.kind == "V" and array.dtype.itemsize == 2 and spec.dtype is bf16:
         array = array.view(bf16.numpy)  # NumPy's files have no name for bfloat16
     if array.shape != spec.shape or array.dtype != spec.dtype.numpy:
-        raise InputError(f"--input={name}={path}: found {array.dtype}{list(array.shape)}, {name!r} is {spec!r}")
+        raise InputError(f"input={name}={path}: found {array.dtype}{list(array.shape)}, {name!r} is {spec!r}")
     return int(array) if kind == "scalar" else array
 
 
@@ -47,11 +47,11 @@ def _read(path: Path) -> np.ndarray:
     try:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
+        raise InputError(f"{path}: no such file") from None
     except (OSError, ValueError, EOFError, MemoryError) as error:  # memory: a header that lies about the size
-        raise InputError(f"{path}: no .npy file: {error}") from None
+        raise InputError(f"{path}: not a .npy file: {error}") from None
     if not isinstance(array, np.ndarray):
-        raise InputError(f"{path}: an archive of arrays; wanted a single .npy array")
+        raise InputError(f"{path}: an archive of arrays; expected a single .npy array")
     return array
 
 
@@ -68,5 +68,5 @@ def write_results(directory: Path, results: dict[str, np.ndarray]) -> list[Path]
             paths.append(directory / f"{name}.npy")
             np.save(paths[-1], array)
     except OSError as error:
-        raise InputError(f"--output_dir {directory}: cannot be written: {error.strerror}") from None
+        raise InputError(f"output_dir={directory}: cannot be written: {error.strerror}") from None
     return paths

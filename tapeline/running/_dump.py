@@ -31,7 +31,7 @@ def dumper_of(
         InputError: the flags contradict each other or the bundle, or the directory cannot be written.
     """
     if directory is None and level:
-        raise InputError(f"--dump_level={level}: name the directory of the dump with --dump")
+        raise InputError(f"dump_level={level}: name the directory of the dump with `dump`")
     limits = _limits(limit)
     if directory is None or level == 0:
         yield None
@@ -45,6 +45,6 @@ def dumper_of(
 def _limits(text: str) -> DumpLimits:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > 2 or not all(parts):
-        raise InputError(f"--dump_limit={text}: TENSOR or TENSOR,TOTAL is wanted, such as 64MiB,4GiB; none is no limit")
+        raise InputError(f"dump_limit={text}: expected TENSOR or TENSOR,TOTAL, such as 64MiB,4GiB; none is no limit")
     sizes = [None if part == _NO_LIMIT else cli.parse_size("dump_limit", part) for part in parts]
     return DumpLimits(*sizes)

@@ -32,7 +32,7 @@ def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> Given:
         return read_inputs(bundle.entry_point(ENCODE), pairs)
     if pairs:
         raise InputError(
-            f"--input={pairs[0]}: {bundle.path} has the entry points {', '.join(present)}, and no {ENCODE} that would "
+            f"input={pairs[0]}: {bundle.path} has the entry points {', '.join(present)}, and no {ENCODE} that would "
             "take it: leave it out"
         )
     return ()
@@ -51,7 +51,7 @@ def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor,
     if ENCODE not in [each.name for each in bundle.config.entry_points]:
         raise InputError(
             f"{bundle.path}: prefill takes {wanted[0]!r}, which {ENCODE} gives, and there is no {ENCODE}: export with "
-            f"--entry_points={ENCODE},prefill,decode"
+            f"entry_points={ENCODE},prefill,decode"
         )
     results = [each.name for each in bundle.entry_point(ENCODE).results]
     made = dict(zip(results, session.function(ENCODE)(*given), strict=True))
@@ -100,7 +100,7 @@ class _Cached:
         if not {"prefill", "decode"} <= set(present):
             raise InputError(
                 f"{bundle.path} has the entry points {', '.join(present)}; generation needs prefill and decode: export "
-                f"with --entry_points=prefill,decode"
+                f"with entry_points=prefill,decode"
             )
         prefill = bundle.entry_point("prefill")
         caches = {argument.name: argument.spec for argument in prefill.arguments if argument.donated}
@@ -159,13 +159,13 @@ class BundleModel(_Cached):
         super().__init__(bundle, session, given)
         if has_row_positions(bundle):
             raise InputError(
-                f"{bundle.path} was exported with --positions=per_row, and here a bundle with one position is wanted: "
+                f"{bundle.path} was exported with positions=per_row, and a bundle with one position is needed: "
                 f"export without"
             )
         if self.batch != 1:
             raise InputError(
-                f"{bundle.path} was exported with --batch={self.batch}: generation takes one sequence, or several from "
-                f"a bundle with --positions=per_row: export with one of these"
+                f"{bundle.path} was exported with batch={self.batch}: generation takes one sequence, or several from "
+                f"a bundle with positions=per_row: export with one of these"
             )
 
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Row:
@@ -198,7 +198,7 @@ class ScoringBundle(BundleModel):
         if "score" not in present:
             raise InputError(
                 f"{bundle.path} has the entry points {', '.join(present)}; speculation needs score, which verifies "
-                f"drafts: export with --entry_points=prefill,decode,score --score_tokens=8"
+                f"drafts: export with entry_points=prefill,decode,score and score_tokens=8"
             )
         self.score_tokens = bundle.entry_point("score").arguments[0].spec.shape[1]
         self._score = _Called(bundle, session, "score")
@@ -220,7 +220,7 @@ class BundleBatch(_Cached):
         super().__init__(bundle, session, given)
         if not has_row_positions(bundle):
             raise InputError(
-                f"{bundle.path} takes one position for all its sequences: export with --positions=per_row, and --batch "
+                f"{bundle.path} takes one position for all its sequences: export with positions=per_row, and `batch` "
                 f"for as many prompts as there may be"
             )
 

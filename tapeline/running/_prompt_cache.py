@@ -35,7 +35,7 @@ class PromptCacheFile:
         """
         if ENCODE in [each.name for each in bundle.config.entry_points]:
             raise InputError(
-                f"--prompt_cache={path}: what the caches of {bundle.path} hold depends on what its encoder was given, "
+                f"prompt_cache={path}: what the caches of {bundle.path} hold depends on what its encoder was given, "
                 "not on the prompt alone: leave it out"
             )
         self._path: Final = path
@@ -60,7 +60,7 @@ class PromptCacheFile:
                 self._memory.assume(token_ids, {name: self._array(file, name) for name in self._model.cache_specs})
         except CheckpointError as error:
             found = str(error).removesuffix(_ADVICE)
-            raise InputError(f"--prompt_cache: {found}: the file is damaged, or no prompt cache: {_REDO}") from None
+            raise InputError(f"`prompt_cache`: {found}: the file is damaged, or no prompt cache: {_REDO}") from None
 
     def save(self) -> bool:
         """Writes what the memory keeps, unless the last prompt found all of it there; whether it did.
@@ -112,7 +112,7 @@ class PromptCacheFile:
         return array
 
     def _check(self, metadata: dict[str, str]) -> None:
-        where = f"--prompt_cache={self._path}"
+        where = f"prompt_cache={self._path}"
         if metadata.get("format") != FORMAT:
             raise InputError(f"{where}: a safetensors file, but no prompt cache, and it is not written over: {_REDO}")
         if metadata.get("schema") != SCHEMA:
@@ -132,7 +132,7 @@ class PromptCacheFile:
         wrong = [name for name, spec in wanted.items() if found[name] != spec]
         if wrong or tokens % self._model.chunk or tokens > self._model.capacity:
             named = f"{wrong[0]!r} is {found[wrong[0]]!r}, not {wanted[wrong[0]]!r}" if wrong else f"{tokens} tokens"
-            raise InputError(f"--prompt_cache={self._path}: the file is damaged ({named}): {_REDO}")
+            raise InputError(f"prompt_cache={self._path}: the file is damaged ({named}): {_REDO}")
 
     def _check_sum(self, file: SafetensorsFile) -> None:
         digest = hashlib.sha256()
@@ -140,7 +140,7 @@ class PromptCacheFile:
             if key != _SUM:
                 digest.update(_bytes(file.read(key)))
         if digest.digest() != file.read(_SUM).tobytes():
-            raise InputError(f"--prompt_cache={self._path}: the file is damaged (its sha256 is another): {_REDO}")
+            raise InputError(f"prompt_cache={self._path}: the file is damaged (its sha256 is another): {_REDO}")
 
 
 def _bytes(array: np.ndarray) -> memoryview:

@@ -37,7 +37,7 @@ def speculating(
     """
     if speculate is None and draft is None:
         if most is not None:
-            raise InputError(f"--draft_tokens={most} goes with --speculate or --draft")
+            raise InputError(f"draft_tokens={most} goes with `speculate` or `draft`")
         yield None
         return
     _check_lengths(bundle)
@@ -46,7 +46,7 @@ def speculating(
         yield lambda model: Speculation(model, PromptLookup(longest), most)
         return
     if speculate is not None:
-        raise InputError(f"--speculate={speculate} and --draft={draft} are two ways to get drafts: give one of them")
+        raise InputError(f"speculate={speculate} and draft={draft} are two ways to get drafts: give one of them")
     drafting = Bundle(draft)
     _check_draft(bundle, drafting)
     with drafting.session(device) as session:
@@ -60,7 +60,7 @@ def _longest(speculate: str) -> int:
     name, colon, number = speculate.partition(":")
     if name != _LOOKUP or (colon and not (number.isdecimal() and int(number) > 0)):
         raise InputError(
-            f"--speculate={speculate}: expected {_LOOKUP}, or {_LOOKUP}:N to look for the last N tokens, 1 or more"
+            f"speculate={speculate}: expected {_LOOKUP}, or {_LOOKUP}:N to look for the last N tokens, 1 or more"
         )
     return int(number) if colon else 3
 
@@ -76,23 +76,23 @@ def _check_lengths(bundle: Bundle) -> None:
             raise InputError(
                 f"{bundle.path}: beyond {length} tokens the model's RoPE ({scaling['type']}) depends on how many there "
                 f"are, and a draft that is verified at once would not get the keys that its tokens get one by one: "
-                f"export with --max_sequence={length} or less, or generate without speculation"
+                f"export with max_sequence={length} or less, or generate without speculation"
             )
 
 
 def _check_draft(bundle: Bundle, draft: Bundle) -> None:
     """Refuses a draft with other tokens."""
     if ENCODE in [each.name for each in draft.config.entry_points]:
-        raise InputError(f"--draft={draft.path}: the model has an encoder, which nothing is given to: take another")
+        raise InputError(f"draft={draft.path}: the model has an encoder, which nothing is given to: take another")
     ours, theirs = (each.config.model["vocabulary"] for each in (bundle, draft))
     if ours != theirs:
         raise InputError(
-            f"--draft={draft.path}: its vocabulary has {theirs} tokens, that of {bundle.path} has {ours}: drafts need "
+            f"draft={draft.path}: its vocabulary has {theirs} tokens, that of {bundle.path} has {ours}: drafts need "
             f"the same tokens; take a smaller model of the same family"
         )
     if _tokenizer_hash(bundle) != _tokenizer_hash(draft):
         raise InputError(
-            f"--draft={draft.path}: its {_TOKENIZER} is not that of {bundle.path} (sha256 {_tokenizer_hash(draft)} and "
+            f"draft={draft.path}: its {_TOKENIZER} is not that of {bundle.path} (sha256 {_tokenizer_hash(draft)} and "
             f"{_tokenizer_hash(bundle)}): drafts need the same tokens; take a smaller model of the same family"
         )
 
@@ -108,6 +108,6 @@ def _check_rings(bundle: Bundle, model: BundleModel, most: int | None) -> None:
     rings = [name for name, spec in model.cache_specs.items() if not is_whole(name, spec, model.capacity)]
     if rings and most is not None and most > model.chunk:
         raise InputError(
-            f"--draft_tokens={most}: {bundle.path} has ring caches, and takes back {model.chunk} tokens at most: ask "
-            f"for fewer, or export it with --window_caches=whole"
+            f"draft_tokens={most}: {bundle.path} has ring caches, and takes back {model.chunk} tokens at most: ask "
+            f"for fewer, or export it with window_caches=whole"
         )

@@ -30,7 +30,7 @@ class Chat:
             InputError: there is no tokenizer, no chat template, or one that is damaged.
         """
         if tokenizer is None:
-            raise InputError(f"--chat: {directory} has no tokenizer: text cannot become ids; export it with one")
+            raise InputError(f"`chat`: {directory} has no tokenizer: text cannot become ids; export it with one")
         return cls(ChatTemplate.find(directory), tokenizer, system)
 
     def ask(self, text: str, model_size: int) -> list[int]:

@@ -124,14 +124,14 @@ def _configured(found: object, directory: Path) -> str:
         named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
         if "default" not in named:
             raise InputError(
-                f"--chat: {directory / _CONFIG} has the chat templates {', '.join(map(str, named)) or 'none'}, but no "
+                f"`chat`: {directory / _CONFIG} has the chat templates {', '.join(map(str, named)) or 'none'}, but no "
                 f"default: put the wanted one beside it as {_FILE}"
             )
         found = named["default"]
     if found is None:
         raise InputError(
-            f"--chat: {directory} has no chat template, neither {_FILE} nor chat_template in {_CONFIG}: put the "
-            f"model's {_FILE} there, or work without --chat"
+            f"`chat`: {directory} has no chat template, neither {_FILE} nor chat_template in {_CONFIG}: put the "
+            f"model's {_FILE} there, or work without `chat`"
         )
     if not isinstance(found, str):
         raise InputError(f"{directory / _CONFIG}: chat_template: expected text; found {found!r:.80}: copy it again")

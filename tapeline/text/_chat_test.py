@@ -57,7 +57,7 @@ def test_where_templates_are_found(
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (None, r"--chat: .* has no chat template, neither chat_template.jinja nor chat_template in tok"),
+        (None, r"`chat`: .* has no chat template, neither chat_template.jinja nor chat_template in tok"),
         ({"chat_template": None}, "has no chat template, neither .*: put the model's chat_template.jinja there, or"),
         ({"chat_template": [{"name": "rag", "template": "x"}]}, r"has the chat templates rag, but no default: put the"),
         ({"chat_template": []}, "has the chat templates none, but no default"),
@@ -160,7 +160,7 @@ def test_how_answers_end(template: str, ends: list[str], directory: Callable[...
 
 
 def test_no_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--chat: .* has no tokenizer: text cannot become ids"):
+    with pytest.raises(InputError, match=r"`chat`: .* has no tokenizer: text cannot become ids"):
         Chat.of(tmp_path, None)
 
 

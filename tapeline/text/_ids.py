@@ -12,7 +12,7 @@ def parse_token_ids(text: str, model_size: int) -> list[int]:
     """Returns the ids of a comma list.
 
     Args:
-        text: what was given as ``--token_ids``.
+        text: what was given as ``token_ids``.
         model_size: the model's vocabulary V.
 
     Raises:
@@ -25,10 +25,10 @@ def parse_token_ids(text: str, model_size: int) -> list[int]:
     for position, entry in enumerate(entries):
         if not _ID.fullmatch(entry):
             raise InputError(
-                f"--token_ids={text!r}: entry {position} is {entry!r}, no token id; give a comma list such as 1,2,3"
+                f"token_ids={text!r}: entry {position} is {entry!r}, no token id; give a comma list such as 1,2,3"
             )
     ids = [int(entry) for entry in entries]
-    check_ids(ids, model_size, "--token_ids")
+    check_ids(ids, model_size, "`token_ids`")
     return ids
 
 

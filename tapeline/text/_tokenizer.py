@@ -82,14 +82,14 @@ class Tokenizer:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InputError(
-                f"--prompt is not valid UTF-8 (character {error.start} is {text[error.start]!a}): "
+                f"`prompt` is not valid UTF-8 (character {error.start} is {text[error.start]!a}): "
                 "check the terminal's encoding"
             ) from error
         ids = self._inner.encode(text, add_special_tokens=special_tokens).ids
         if not ids:
-            raise InputError(f"--prompt={text!r} gives no token with {self.path}: give a longer text")
+            raise InputError(f"prompt={text!r} gives no token with {self.path}: give a longer text")
         if model_size is not None:
-            check_ids(ids, model_size, f"--prompt, encoded with {self.path} ({self.vocabulary_size} entries),")
+            check_ids(ids, model_size, f"`prompt`, encoded with {self.path} ({self.vocabulary_size} entries),")
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -128,6 +128,6 @@ def _missing(directory: Path) -> str:
         return (
             f"{directory} has {' and '.join(foreign)} but no {_FILE}, the only tokenizer format that is read: convert "
             "it with transformers, AutoTokenizer.from_pretrained(directory).save_pretrained(directory), and put the "
-            f"new {_FILE} there; or work with --token_ids"
+            f"new {_FILE} there; or work with `token_ids`"
         )
-    return f"{directory} has no {_FILE}: copy it from where the model came, or give --token_ids instead of --prompt"
+    return f"{directory} has no {_FILE}: copy it from where the model came, or give `token_ids` instead of `prompt`"

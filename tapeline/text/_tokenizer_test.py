@@ -47,7 +47,7 @@ def test_find(tmp_path: Path) -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"has no tokenizer\.json: copy it from .*, or give --token_ids instead"):
+    with pytest.raises(CheckpointError, match=r"has no tokenizer\.json: copy it from .*, or give `token_ids` instead"):
         Tokenizer.load(tmp_path)
 
 
@@ -89,14 +89,14 @@ def test_prompt_that_is_no_unicode(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(_directory(tmp_path))
     prompt = b"the\xff".decode("utf-8", errors="surrogateescape")  # as Python gives it in sys.argv
     with pytest.raises(
-        InputError, match=r"--prompt is not valid UTF-8 \(character 3 is '\\udcff'\): check the terminal"
+        InputError, match=r"`prompt` is not valid UTF-8 \(character 3 is '\\udcff'\): check the terminal"
     ):
         tokenizer.encode(prompt)
 
 
 def test_prompt_without_tokens(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(_directory(tmp_path, "byte_level"))
-    with pytest.raises(InputError, match=r"--prompt='' gives no token with .*tokenizer\.json: give a longer text"):
+    with pytest.raises(InputError, match=r"prompt='' gives no token with .*tokenizer\.json: give a longer text"):
         tokenizer.encode("")
 
 
@@ -105,7 +105,7 @@ def test_tokenizer_larger_than_the_model(tmp_path: Path) -> None:
     the = tokenizer.encode("the")[1]
     with pytest.raises(
         InputError,
-        match=rf"--prompt, encoded with .*tokenizer\.json \({tokenizer.vocabulary_size} entries\), has token id {the} "
+        match=rf"`prompt`, encoded with .*tokenizer\.json \({tokenizer.vocabulary_size} entries\), has token id {the} "
         rf"at position 1, but the model's vocabulary ends at {the - 1}: use this model's tokenizer",
     ):
         tokenizer.encode("the", model_size=the)
@@ -119,12 +119,12 @@ def test_parse_token_ids() -> None:
 @pytest.mark.parametrize(("text", "position", "entry"), [("", 0, ""), ("1,,2", 1, ""), ("1,x", 1, "x"), ("-1", 0, "-1"),
                                                          ("1;2", 0, "1;2"), ("1,²", 1, "²")])  # fmt: skip
 def test_parse_what_is_no_id(text: str, position: int, entry: str) -> None:
-    with pytest.raises(InputError, match=rf"--token_ids={text!r}: entry {position} is {entry!r}, no token id; give a"):
+    with pytest.raises(InputError, match=rf"token_ids={text!r}: entry {position} is {entry!r}, no token id; give a"):
         parse_token_ids(text, model_size=32)
 
 
 def test_parse_id_above_the_vocabulary() -> None:
-    with pytest.raises(InputError, match=r"--token_ids has token id 32 at position 1, but the model's .* ends at 31"):
+    with pytest.raises(InputError, match=r"`token_ids` has token id 32 at position 1, but the model's .* ends at 31"):
         parse_token_ids("5,32", model_size=32)
 
 

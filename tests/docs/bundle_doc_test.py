@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from tapeline.bundle import PhaseMeter
-from tapeline.exporting import ExportOptions, run_export
+import tapeline
 
 _PAGE: Final = (Path(__file__).parents[2] / "docs" / "bundle.md").read_text(encoding="utf-8")
 _BLOCKS: Final[list[tuple[str, str]]] = re.findall(r"^```(\w+)\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
@@ -23,7 +22,7 @@ _BY_NAME: Final = {"parameters", "sha256", "hashes", "targets", "producer", "fil
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundle of the page's example."""
     output = tmp_path_factory.mktemp("docs") / "demo-forward"
-    run_export(ExportOptions("demo", output, entry_points=("forward",), sequence=16), Path("demo"), PhaseMeter())
+    tapeline.export("demo", output, entry_points=("forward",), sequence=16)
     return output
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.bundle import Bundle, PhaseMeter
+import tapeline
+from tapeline.bundle import Bundle
 from tapeline.command import main
-from tapeline.exporting import ExportOptions, run_export
 from tapeline.running import BundleModel
 from tests.goldens.cases import GoldenCase
 from tests.goldens.weights import write_checkpoint
@@ -50,9 +50,8 @@ def refused(done: Finished, message: str) -> None:
 
 def export(model: Path | str, output: Path, **options: Any) -> Path:
     """Exports a model, without verification where nothing else is said; returns the bundle."""
-    chosen = ExportOptions(**{"model": str(model), "output": output, "verify": "none", **options})
-    run_export(chosen, Path(model), PhaseMeter())
-    return output
+    with tapeline.TerminalProgress() as progress:
+        return tapeline.export(model, output, progress=progress, **{"verify": "none", **options}).path
 
 
 def export_case(case: GoldenCase, directory: Path, *, shards: int = 1, **options: Any) -> Path:

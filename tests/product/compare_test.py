@@ -131,15 +131,15 @@ def test_other_dtypes_are_compared_at_the_coarser_tolerance(comparing: Compare, 
 
 def test_bundles_of_other_sizes_are_mismatched(comparing: Compare, bundle: Path, tmp_path: Path) -> None:
     model = bundle.parent / "model"
-    longer = export(model, tmp_path / "longer", **{**_SIZES, "sequence": 4}, targets=())
+    longer = export(model, tmp_path / "longer", **{**_SIZES, "sequence": 4}, target=())
     done = comparing(f"--found={bundle}", f"--reference={longer}")
     assert (done.code, done.out) == (2, "")
     assert "mismatched bundles: entry point 'prefill', argument 'token_ids': i32[1, 3] in " in done.err
-    fewer = export(model, tmp_path / "fewer", **{**_SIZES, "num_layers": 1}, targets=())
+    fewer = export(model, tmp_path / "fewer", **{**_SIZES, "num_layers": 1}, target=())
     done = comparing(f"--found={bundle}", f"--reference={fewer}")
     assert "argument 'layers.1.key_cache': float[1, 3, 7, 8] in " in done.err
     assert f"is not there in {fewer}: export both with the same sizes" in done.err
-    forward = export(model, tmp_path / "forward", num_layers=2, sequence=3, entry_points=("forward",), targets=())
+    forward = export(model, tmp_path / "forward", num_layers=2, sequence=3, entry_points=("forward",), target=())
     done = comparing(f"--found={bundle}", f"--reference={forward}")
     assert (done.code, done.out) == (2, "")
     assert f"mismatched bundles: {bundle} has the entry points prefill, decode; {forward} has forward" in done.err

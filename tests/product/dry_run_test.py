@@ -23,7 +23,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def options(output: Path, model: Path, **changes: Any) -> ExportOptions:
-    fields = {"model": str(model), "output": output, "sequence": 8, "max_sequence": 16, "targets": (), "verify": "none"}
+    fields = {"model": str(model), "output": output, "sequence": 8, "max_sequence": 16, "target": (), "verify": "none"}
     return ExportOptions(**(fields | changes))
 
 
@@ -48,7 +48,7 @@ def test_the_prediction_comes_true(tmp_path: Path, model: Path, weights: str) ->
 
 
 def test_it_is_told_to_people_and_to_programs(tmp_path: Path, model: Path) -> None:
-    predicted = dry_run(options(tmp_path / "bundle", model, targets=("vmvx",)), model, PhaseMeter())
+    predicted = dry_run(options(tmp_path / "bundle", model, target=("vmvx",)), model, PhaseMeter())
     text = prediction_text(predicted)
     assert f"nodes: {predicted['nodes']['recorded']} recorded" in text
     assert "weights.irpa: " in text

@@ -32,7 +32,7 @@ def _exported(case: EncoderCase, directory: Path, device: str, **options: object
     write_encoder_checkpoint(model, case)
     shape = next(iter(read_encoder_golden(case.name).inputs.values())).shape
     sizes = {"batch": shape[0], **({"sequence": shape[1]} if len(shape) == 2 else {})}
-    return export(model, directory / "bundle", **{"targets": (target_of_device(device),), **sizes, **options})
+    return export(model, directory / "bundle", **{"target": (target_of_device(device),), **sizes, **options})
 
 
 @pytest.mark.parametrize("device", _HERE)
@@ -54,7 +54,7 @@ def test_a_bundle_gives_what_transformers_does(
 
 def test_the_description_says_what_the_model_is(tmp_path: Path) -> None:
     case = ENCODER_CASES["bert_sentence"]
-    bundle = _exported(case, tmp_path, "local-task", targets=(), num_layers=1)
+    bundle = _exported(case, tmp_path, "local-task", target=(), num_layers=1)
     described = json.loads((bundle / "kernel_config.json").read_text())
     assert [each["name"] for each in described["entry_points"]] == ["forward"]
     assert described["model"]["pooling"] == {"mode": "mean", "normalize": True}
@@ -71,7 +71,7 @@ def test_the_description_says_what_the_model_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("bert", {"entry_points": ("prefill",)}, "--entry_points=prefill: unknown 'prefill': known are forward"),
+        ("bert", {"entry_points": ("prefill",)}, "entry_points=prefill: unknown 'prefill': known are forward"),
         ("bert", {"sequence": 20}, r"sequence: expected at most 19, the positions that have embeddings"),
         ("bert", {"positions": "per_row"}, "positions: expected shared, for BertModel has no caches; found per_row"),
         ("vit", {"sequence": 64}, "sequence: pictures of 8 x 13 pixels have 17 tokens; found 64: leave it out"),
@@ -81,11 +81,11 @@ def test_the_description_says_what_the_model_is(tmp_path: Path) -> None:
 def test_bad_input(name: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
     write_encoder_checkpoint(tmp_path, ENCODER_CASES[name])
     with pytest.raises(InputError, match=message):
-        export(tmp_path, tmp_path / "bundle", targets=(), **options)
+        export(tmp_path, tmp_path / "bundle", target=(), **options)
 
 
 def _exported_again(case: EncoderCase, bundle: Path) -> bool:
     """Over the bundle, whose subfolder is its own, from what it keeps itself."""
     before = (bundle / "module.mlir").read_text()
-    export(bundle.parent / "model", bundle, targets=(), num_layers=1, batch=3, sequence=13, resume=True)
+    export(bundle.parent / "model", bundle, target=(), num_layers=1, batch=3, sequence=13, resume=True)
     return (bundle / "module.mlir").read_text() == before

@@ -27,7 +27,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def export(model: Path, output: Path, **changes: Any) -> dict[str, Any]:
-    fields = {"sequence": 3, "max_sequence": 9, "targets": (), "verify": "none"}
+    fields = {"sequence": 3, "max_sequence": 9, "target": (), "verify": "none"}
     run_export(ExportOptions(**{"model": str(model), "output": output, **fields, **changes}), model, PhaseMeter())
     return json.loads((output / "report.json").read_text())
 
@@ -46,7 +46,7 @@ def fused(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def test_a_bundle_is_verified_and_its_report_names_the_stored_keys(model: Path, tmp_path: Path) -> None:
-    report = export(model, tmp_path / "bundle", targets=("llvm-cpu",), verify="auto")
+    report = export(model, tmp_path / "bundle", target=("llvm-cpu",), verify="auto")
     assert set(report["parameters"]["used"]) == set(weight_shapes(CASE.config))
     assert {row["entry_point"] for row in report["verification"]} == {"prefill", "decode"}
     assert all("skipped" not in row and row["max_rel"] < 1e-4 for row in report["verification"])
@@ -68,7 +68,7 @@ def test_a_fused_checkpoint_becomes_the_same_bundle(model: Path, tmp_path: Path)
 @pytest.mark.parametrize("weights", ["external", "inline"])
 def test_dry_run_predicts_the_files(model: Path, tmp_path: Path, weights: str) -> None:
     options = ExportOptions(
-        model=str(model), output=tmp_path / "bundle", sequence=3, max_sequence=9, targets=(), weights=weights
+        model=str(model), output=tmp_path / "bundle", sequence=3, max_sequence=9, target=(), weights=weights
     )
     predicted = dry_run(options, model, PhaseMeter())
     report = export(model, options.output, weights=weights)

@@ -39,7 +39,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("good")
     (folder / "model").mkdir()
     write_checkpoint(folder / "model", _CASE, shards=2)
-    export(folder / "model", folder / "bundle", targets=(), num_layers=1)
+    export(folder / "model", folder / "bundle", target=(), num_layers=1)
     return folder
 
 
@@ -356,7 +356,7 @@ def test_explicit_verification_on_a_device_that_is_not_there(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tapeline.exporting._verify.available", lambda _: (False, "it is at sea"))
-    options = {"targets": ("vmvx",), "num_layers": 1, "sequence": 2, "entry_points": ("forward",)}
+    options = {"target": ("vmvx",), "num_layers": 1, "sequence": 2, "entry_points": ("forward",)}
     with pytest.raises(VerificationError, match=r"no device could run the bundle \(vmvx: it is at sea\)"):
         export(place / "model", place / "new", verify="iree", **options)
     assert not (place / "new").exists()
@@ -392,14 +392,14 @@ def test_a_killed_export_leaves_the_earlier_bundle_and_does_not_stop_the_next(pl
     partial = place / ".bundle.partial"
     assert (partial / "module.mlir").is_file()
     with pytest.raises(InputError, match="another export is writing there"):
-        export(place / "model", place / "bundle", targets=(), num_layers=1)
+        export(place / "model", place / "bundle", target=(), num_layers=1)
     process.kill()
     process.communicate()
     assert tree(place / "bundle") == before
     deadline = time.monotonic() + 60
     while True:  # its compiler may live on for a moment, but holds no lock
         try:
-            export(place / "model", place / "bundle", targets=(), num_layers=1, sequence=3)
+            export(place / "model", place / "bundle", target=(), num_layers=1, sequence=3)
             break
         except InputError:
             if time.monotonic() > deadline:

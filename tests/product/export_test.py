@@ -66,24 +66,24 @@ def test_every_flag_of_the_contract_is_there() -> None:
     ("arguments", "message"),
     [
         (["--quantize=q9"], "--quantize=q9: unknown: known are none, stored, q8_0, q4_0"),
-        (["--quantize=q4_k"], "--quantize=q4_k: nothing here quantises weights as q4_k; --quantize=stored keeps those"),
+        (["--quantize=q4_k"], "--quantize=q4_k: weights cannot be quantised as q4_k; --quantize=stored keeps those"),
         (["--quantize=stored"], "no matrix of the checkpoint is packed as q8_0, q4_0, q4_k or q6_k, so none can stay"),
-        (["--quantize=stored", "--weights=none"], "--weights=none reads no checkpoint: take --quantize=q8_0 or q4_0"),
+        (["--quantize=stored", "--weights=none"], "--weights=none reads no checkpoint: choose --quantize=q8_0 or q4_0"),
         (["--max_memory=lots"], "--max_memory=lots: expected a size such as 512MiB, 1GiB or 2.5GB"),
-        (["--stablehlo_target_version=new"], "--stablehlo_target_version=new: a version is wanted, such as 1.0.0"),
+        (["--stablehlo_target_version=new"], "--stablehlo_target_version=new: expected a version such as 1.0.0"),
         (["--max_memory=0"], "--max_memory=0: expected a size"),
         (["--max_memory=-1GiB"], "--max_memory=-1GiB: expected a size"),
         (["--max_memory=100KiB"], "--max_memory=0.10 MiB: the phase '"),
         (["--max_memory=100KiB", "--dry_run"], "--max_memory=0.10 MiB: the phase '"),
-        (["--dump_tags=layers.*,"], "--dump_tags=layers.*,: a comma list of names or globs is wanted, each once"),
+        (["--dump_tags=layers.*,"], "--dump_tags=layers.*,: expected names or globs, each once"),
         (
             ["--dump_tags=*.outptu", "--dry_run"],
             "tags '*.outptu': no tensor of the model has such a name; did you mean",
         ),
         (["--graph=dott"], "--graph=dott: unknown 'dott': known are dot, svg, json; did you mean 'dot'?"),
         (["--sequence=dynamic"], "--sequence=dynamic: entry points of dynamic length are not supported yet"),
-        (["--sequence=0"], "--sequence=0: a number of tokens above 0 is wanted"),
-        (["--sequence=many"], "--sequence=many: a number of tokens above 0 is wanted"),
+        (["--sequence=0"], "--sequence=0: expected a number of tokens above 0"),
+        (["--sequence=many"], "--sequence=many: expected a number of tokens above 0"),
         (["--model=some/model.gguf"], "--model=some/model.gguf: there is no directory or file"),
         (["--model=nowhere"], "--model=nowhere: there is no directory or file"),
         (
@@ -102,7 +102,7 @@ def test_every_flag_of_the_contract_is_there() -> None:
         (["--weights=some"], "--weights=some: value should be one of <external|inline|none>"),
         (["--lowering=some"], "--lowering=some: value should be one of <streaming|buffered>"),
         (["--verify=some"], "--verify=some: value should be one of <auto|none|parse|interpreter|iree>"),
-        (["--verify=iree", "--weights=none"], "--weights=none gives none: take --verify=parse"),
+        (["--verify=iree", "--weights=none"], "--weights=none gives none: choose --verify=parse"),
         (["--verify=iree", "--target=none"], "--target=none gives none: name a target"),
         (["--report=."], "no file can be written there"),
         (["--ouput=x"], "Unknown command line flag 'ouput'. Did you mean: output"),
@@ -261,7 +261,7 @@ def test_the_plain_compiler_takes_the_module(demo: Path, tmp_path: Path) -> None
 
 def test_the_archive_holds_the_checkpoint_bit_for_bit(demo: Path, tmp_path: Path) -> None:
     case = CASES["tinyllama_4x"]  # bf16
-    bundle = export_case(case, tmp_path, targets=("none",)[1:], dtype="bf16", sequence=4, max_sequence=8)
+    bundle = export_case(case, tmp_path, target=("none",)[1:], dtype="bf16", sequence=4, max_sequence=8)
     data = (bundle / "weights.irpa").read_bytes()
     records = read_archive_index(bundle / "weights.irpa")
     weights = stored_weights(case)
@@ -286,7 +286,7 @@ def test_without_weights_only_the_description_is_made_and_no_weight_is_read(tmp_
     (tmp_path / "model").mkdir()
     write_checkpoint(tmp_path / "model", CASES["qwen3"])
     (tmp_path / "model" / "model.safetensors").unlink()
-    bundle = export(tmp_path / "model", tmp_path / "b", weights="none", targets=(), verify="auto")
+    bundle = export(tmp_path / "model", tmp_path / "b", weights="none", target=(), verify="auto")
     assert sorted(path.name for path in bundle.iterdir()) == [
         "config.json",
         "kernel_config.json",
@@ -314,7 +314,7 @@ def test_other_dtypes_are_verified_within_their_tolerance(dtype: str, tmp_path: 
 
 def test_the_interpreter_agrees(tmp_path: Path) -> None:
     bundle = export_case(
-        CASES["llama_mqa"], tmp_path, verify="interpreter", targets=(), sequence=3, max_sequence=5, num_layers=1
+        CASES["llama_mqa"], tmp_path, verify="interpreter", target=(), sequence=3, max_sequence=5, num_layers=1
     )
     report = _json(bundle / "report.json")
     assert {row["device"] for row in report["verification"]} == {"interpreter"}
@@ -322,7 +322,7 @@ def test_the_interpreter_agrees(tmp_path: Path) -> None:
 
 
 def test_an_export_repeats_bit_for_bit(demo: Path, tmp_path: Path) -> None:
-    again = export("demo", tmp_path / "b", num_layers=1, sequence=6, max_sequence=20, targets=())
+    again = export("demo", tmp_path / "b", num_layers=1, sequence=6, max_sequence=20, target=())
     first, second = tree(demo), tree(again)
     for name in ("module.mlir", "module.vhlo", "weights.irpa", "config.json"):
         assert first[name] == second[name], name
@@ -330,7 +330,7 @@ def test_an_export_repeats_bit_for_bit(demo: Path, tmp_path: Path) -> None:
 
 def test_both_lowerings_write_the_same_text(tmp_path: Path) -> None:
     texts = [
-        (export_case(CASES["llama_gqa"], tmp_path / way, lowering=way, targets=()) / "module.mlir").read_bytes()
+        (export_case(CASES["llama_gqa"], tmp_path / way, lowering=way, target=()) / "module.mlir").read_bytes()
         for way in ("streaming", "buffered")
     ]
     assert texts[0] == texts[1]
@@ -345,7 +345,7 @@ def test_nan_weights_are_kept_and_reported(
     damaged[3, 5], damaged[0, 0] = np.nan, -np.inf
     monkeypatch.setattr("tests.goldens.weights.stored_weights", lambda *_: weights)
     sizes = {"sequence": 5, "max_sequence": 8}
-    ways: dict[str, dict[str, Any]] = {"external": {"verify": "auto"}, "inline": {"targets": ()}}
+    ways: dict[str, dict[str, Any]] = {"external": {"verify": "auto"}, "inline": {"target": ()}}
     for way, more in ways.items():
         bundle = export_case(case, tmp_path / way, weights=way, **sizes, **more)
         report = _json(bundle / "report.json")

@@ -48,9 +48,9 @@ def test_every_set_of_flags_is_tried_and_the_best_is_in_the_bundle(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": "none", "verify": "parse"}, "--tune runs what it compiled: it needs a --target, and --weights"),
-        ({"targets": ()}, "--tune runs what it compiled: it needs a --target, and --weights"),
-        ({"targets": ("llvm-cpu", "vmvx")}, "--tune with --target=vmvx: there is nothing to try for it: tune llvm-cpu"),
+        ({"weights": "none", "verify": "parse"}, "`tune` runs what it compiled: it needs a `target`, and `weights`"),
+        ({"target": ()}, "`tune` runs what it compiled: it needs a `target`, and `weights`"),
+        ({"target": ("llvm-cpu", "vmvx")}, "`tune` with target=vmvx: it has no flags to choose among: tune llvm-cpu"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_any_work(tmp_path: Path, options: dict, message: str) -> None:

@@ -34,7 +34,7 @@ def test_tokens_are_the_checkpoints(tmp_path: Path) -> None:
     bundle = export(
         tmp_path / "model.gguf",
         tmp_path / "bundle",
-        targets=(target_of_device(_DEVICE),),
+        target=(target_of_device(_DEVICE),),
         sequence=4,
         max_sequence=len(prompt) + case.steps,
         verify="iree",
@@ -47,8 +47,8 @@ def test_tokens_are_the_checkpoints(tmp_path: Path) -> None:
 
 def test_bundles_are_the_checkpoints(tmp_path: Path) -> None:
     write_gguf(tmp_path / "model.gguf", CASES["phi3_window_4x"])
-    bundle = export(tmp_path / "model.gguf", tmp_path / "bundle", targets=(), sequence=8)
-    other = export_case(CASES["phi3_window_4x"], tmp_path / "other", targets=(), sequence=8)
+    bundle = export(tmp_path / "model.gguf", tmp_path / "bundle", target=(), sequence=8)
+    other = export_case(CASES["phi3_window_4x"], tmp_path / "other", target=(), sequence=8)
     for file in (ARCHIVE, "module.mlir"):
         assert (bundle / file).read_bytes() == (other / file).read_bytes()
 
@@ -79,14 +79,14 @@ def test_packed_weights_are_unpacked_and_it_is_said(
     reads: Counter[str] = Counter()
     read_rows = GgufFile.read_rows
     monkeypatch.setattr(GgufFile, "read_rows", lambda *asked: reads.update([asked[1]]) or read_rows(*asked))
-    bundle = export(path, tmp_path / "bundle", targets=(target_of_device(_DEVICE),), sequence=8, verify="iree")
+    bundle = export(path, tmp_path / "bundle", target=(target_of_device(_DEVICE),), sequence=8, verify="iree")
     # For the archive, and for the eager context, whose two entry points share what is unpacked.
     assert {key: count for key, count in reads.items() if "ffn_up" in key} == dict.fromkeys(
         ["blk.0.ffn_up.weight", "blk.1.ffn_up.weight"], 2
     )
     said = capfd.readouterr().err
     told = "packed weights (8 q4_0, 6 q8_0 tensors) are dequantised: the bundle holds them unpacked"
-    assert f"{told}; --quantize=stored keeps those of q4_0, q8_0 packed\n" in said
+    assert f"{told}; quantize=stored keeps those of q4_0, q8_0 packed\n" in said
     report = json.loads((bundle / "report.json").read_text())
     assert report["parameters"]["dequantised"] == {"q4_0": 8, "q8_0": 6}
     assert "blk.1.ffn_down.weight" in report["parameters"]["used"]
@@ -101,9 +101,9 @@ def test_packed_weights_are_unpacked_and_it_is_said(
 
 
 def test_a_dry_run_writes_nothing(packed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    options = ExportOptions(model=str(packed[0]), output=tmp_path / "bundle", targets=(), sequence=8)
+    options = ExportOptions(model=str(packed[0]), output=tmp_path / "bundle", target=(), sequence=8)
     prediction = dry_run(options, packed[0], PhaseMeter())
-    bundle = export(packed[0], tmp_path / "other", targets=(), sequence=8)
+    bundle = export(packed[0], tmp_path / "other", target=(), sequence=8)
     assert prediction["files"][ARCHIVE] == (bundle / ARCHIVE).stat().st_size
     assert prediction["files"]["config.json"] == (bundle / "config.json").stat().st_size
     assert not (tmp_path / "bundle").exists()
@@ -119,11 +119,11 @@ def test_an_export_goes_on_where_it_was(packed: tuple[Path, dict[str, np.ndarray
     model = tmp_path / "model.gguf"
     model.write_bytes(packed[0].read_bytes())
     for resume in (False, True):
-        bundle = export(model, tmp_path / "bundle", targets=(), sequence=8, resume=resume)
+        bundle = export(model, tmp_path / "bundle", target=(), sequence=8, resume=resume)
         steps = json.loads((bundle / "report.json").read_text())["steps"]
         assert steps["parameters"]["reused"] is resume
     write_gguf(model, CASES["llama_gqa"])
-    bundle = export(model, tmp_path / "bundle", targets=(), sequence=8, resume=True)
+    bundle = export(model, tmp_path / "bundle", target=(), sequence=8, resume=True)
     assert json.loads((bundle / "report.json").read_text())["steps"]["parameters"]["reused"] is False
 
 
@@ -132,15 +132,15 @@ def test_what_cannot_be_exported_is_named(packed: tuple[Path, dict[str, np.ndarr
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(content[:-4000])
     with pytest.raises(CheckpointError, match=r"damaged\.gguf: truncated: tensor '.*' ends at byte"):
-        export(damaged, tmp_path / "bundle", targets=())
+        export(damaged, tmp_path / "bundle", target=())
     damaged.write_bytes(content.replace(b"blk.1.attn_q.weight", b"blk.1.attn_x.weight"))
     with pytest.raises(CheckpointError, match=r"'blk.1.attn_q.weight' is missing; did you mean 'blk.1.attn_x.weight'"):
-        export(damaged, tmp_path / "bundle", targets=())
+        export(damaged, tmp_path / "bundle", target=())
     damaged.write_bytes(content.replace(b"\5\0\0\0\0\0\0\0llama", b"\5\0\0\0\0\0\0\0lama3", 1))
     with pytest.raises(ConfigError, match=r"general\.architecture: expected one of llama, .*; found 'lama3'"):
-        export(damaged, tmp_path / "bundle", targets=())
+        export(damaged, tmp_path / "bundle", target=())
     with pytest.raises(InputError, match=rf"{tmp_path} has no config\.json, but damaged\.gguf: give the file"):
-        export(tmp_path, tmp_path / "bundle", targets=())
+        export(tmp_path, tmp_path / "bundle", target=())
     assert not (tmp_path / "bundle").exists()
 
 
@@ -162,7 +162,7 @@ def _letters(model: str) -> Callable[[GGUFWriter], None]:
 
 def test_the_tokenizer_comes_with_the_bundle(tmp_path: Path) -> None:
     write_gguf(tmp_path / "model.gguf", CASES["llama_gqa"], tokenizer=_letters("llama"))
-    bundle = export(tmp_path / "model.gguf", tmp_path / "bundle", targets=(), sequence=8)
+    bundle = export(tmp_path / "model.gguf", tmp_path / "bundle", target=(), sequence=8)
     tokenizer = find_tokenizer(bundle)
     assert tokenizer is not None
     assert tokenizer.encode("a b") == [1, 3, 68, 3, 69]
@@ -199,4 +199,4 @@ def test_a_model_in_several_files(tmp_path: Path) -> None:
         assert source.identity != before
     parts[2].unlink()
     with pytest.raises(CheckpointError, match=r"parts-00001-of-00003.gguf: part 3 of 3 is missing, expected"):
-        export(parts[0], tmp_path / "third", targets=(), sequence=8)
+        export(parts[0], tmp_path / "third", target=(), sequence=8)

@@ -53,7 +53,7 @@ def test_a_bundle_generates_what_transformers_does(
         shards=shards,
         sequence=chunk,
         max_sequence=max(capacity, chunk),
-        targets=(target_of_device(device),),
+        target=(target_of_device(device),),
     )
     for each in sharing(device):
         tokens, logits = greedy(bundle, each, prompt, case.steps)

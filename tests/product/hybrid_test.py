@@ -26,7 +26,7 @@ def model(tmp_path: Path) -> Path:
 
 def _export(model: Path, output: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """kernel_config.json and report.json."""
-    export(model, output, **{"sequence": 3, "max_sequence": 9, "targets": (), "dtype": "bf16", **changes})
+    export(model, output, **{"sequence": 3, "max_sequence": 9, "target": (), "dtype": "bf16", **changes})
     config, report = (json.loads((output / f"{name}.json").read_text()) for name in ("kernel_config", "report"))
     return config, report
 
@@ -63,7 +63,7 @@ def test_the_first_layer_alone_has_no_cache_and_a_dump_shows_the_inside_of_a_gat
 ) -> None:
     """In prefill and each decoded token; the state that is shown is the one that is kept."""
     bundle = tmp_path / "bundle"
-    alone: dict[str, Any] = {"num_layers": 1, "targets": ("llvm-cpu",), "dtype": "f32"}
+    alone: dict[str, Any] = {"num_layers": 1, "target": ("llvm-cpu",), "dtype": "f32"}
     config, _ = _export(model, bundle, verify="auto", dump_tags=("*",), **alone)
     kept = [argument["name"] for argument in config["entry_points"][1]["args"] if argument["donated"]]
     assert kept == ["layers.0.conv_state", "layers.0.delta_state"]

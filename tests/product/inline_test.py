@@ -29,7 +29,7 @@ def export(model: Path, dtype: str) -> None:
         sequence=4,
         dtype=dtype,
         weights="inline",
-        targets=(),
+        target=(),
         verify="parse",
     )
     run_export(options, model, PhaseMeter())

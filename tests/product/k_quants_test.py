@@ -61,7 +61,7 @@ def bundle(file: Path) -> Path:
     present, why = available(_DEVICE)
     if not present:
         pytest.skip(why)
-    return export(file, file.parent / "bundle", targets=(target_of_device(_DEVICE),), verify="iree", **_STORED)
+    return export(file, file.parent / "bundle", target=(target_of_device(_DEVICE),), verify="iree", **_STORED)
 
 
 def test_super_blocks_are_the_bundles(bundle: Path, file: Path) -> None:
@@ -86,7 +86,7 @@ def test_super_blocks_are_the_bundles(bundle: Path, file: Path) -> None:
 
 
 def test_what_stays_packed_is_said(file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    made = export(file, tmp_path / "bundle", targets=(), **_STORED)
+    made = export(file, tmp_path / "bundle", target=(), **_STORED)
     said = capfd.readouterr().err
     report = json.loads((made / "report.json").read_text())["parameters"]
     packed = report["packed"]
@@ -95,19 +95,19 @@ def test_what_stays_packed_is_said(file: Path, tmp_path: Path, capfd: pytest.Cap
     assert packed["unpacked_parameters"] == ["model.layers.*.mlp.up_proj.weight"]
     assert "15 matrices are packed as 10 q4_k, 5 q6_k, 15 of them byte for byte as stored\n" in said
     assert "packed weights (1 q5_0 tensors) are dequantised: the bundle holds them unpacked\n" in said
-    prediction = dry_run(ExportOptions(str(file), tmp_path / "no", targets=(), **_STORED), file, PhaseMeter())
+    prediction = dry_run(ExportOptions(str(file), tmp_path / "no", target=(), **_STORED), file, PhaseMeter())
     assert prediction["files"][ARCHIVE] == (made / ARCHIVE).stat().st_size
 
 
 def test_another_encoding_says_how_to_keep_them(file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    export(file, tmp_path / "bundle", targets=(), sequence=8, quantize="q8_0")
-    assert "quantised a second time; --quantize=stored keeps those of q4_k, q6_k packed\n" in capfd.readouterr().err
+    export(file, tmp_path / "bundle", target=(), sequence=8, quantize="q8_0")
+    assert "quantised a second time; quantize=stored keeps those of q4_k, q6_k packed\n" in capfd.readouterr().err
 
 
 def test_layers_of_different_encodings_are_lowered_alike(file: Path, tmp_path: Path) -> None:
     """Buffered and streamed; each encoding of a layer is a function of its own."""
     streamed, buffered = (
-        (export(file, tmp_path / how, targets=(), lowering=how, **_STORED) / "module.mlir").read_bytes()
+        (export(file, tmp_path / how, target=(), lowering=how, **_STORED) / "module.mlir").read_bytes()
         for how in ("streaming", "buffered")
     )
     assert streamed == buffered

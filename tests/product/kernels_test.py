@@ -138,7 +138,7 @@ def test_what_a_lowered_module_uses_is_tuned(
     tmp_path: Path, cache: PersistentCache[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TAPELINE_OPS_RECORD", "1")
-    bundle = export_case(_CASE, tmp_path, kernels="tuned", targets=(), **_SIZES)
+    bundle = export_case(_CASE, tmp_path, kernels="tuned", target=(), **_SIZES)
     monkeypatch.setenv("TAPELINE_OPS_RECORD", "0")
     text = (bundle / "module.mlir").read_text()
     norms = "\n".join(line for line in text.splitlines() if "#rms_norm@" in line)
@@ -153,7 +153,7 @@ def test_a_bundle_with_kernels_decodes_transformers_tokens(tmp_path: Path, cache
     golden = read_golden(_CASE.name)
     prompt = [int(token) for token in golden.prompt[0]]
     sizes: dict[str, Any] = {"sequence": len(prompt), "max_sequence": len(prompt) + _CASE.steps}
-    guessed, device = export_case(_CASE, tmp_path, kernels="tuned", targets=(), **sizes), IreeCompiler().environment()
+    guessed, device = export_case(_CASE, tmp_path, kernels="tuned", target=(), **sizes), IreeCompiler().environment()
     for each in _recorded(guessed, tmp_path):
         kernel = each.make_kernel()
         last = list(kernel.candidate_cfgs(Invocation(each.op_id, each.args, each.kwargs)))[-1]
@@ -173,7 +173,7 @@ def _recorded(bundle: Path, folder: Path) -> list[Any]:
 
 
 def test_one_module_is_for_one_device(tmp_path: Path) -> None:
-    options = ExportOptions("demo", tmp_path / "bundle", kernels="tuned", targets=("llvm-cpu", "vmvx"))
-    with pytest.raises(InputError, match=r"--kernels=tuned with --target=llvm-cpu,vmvx: configurations are chosen for"):
+    options = ExportOptions("demo", tmp_path / "bundle", kernels="tuned", target=("llvm-cpu", "vmvx"))
+    with pytest.raises(InputError, match=r"kernels=tuned with target=llvm-cpu,vmvx: configurations are chosen for"):
         run_export(options, tmp_path, PhaseMeter())
     assert not (tmp_path / "bundle").exists()

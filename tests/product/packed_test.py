@@ -33,7 +33,7 @@ def test_a_gguf_files_blocks_are_the_bundles(tmp_path: Path, capfd: pytest.Captu
     kinds, path = GGMLQuantizationType, tmp_path / "model.gguf"
     stored = write_gguf(path, _case(), pack=lambda key, _: kinds.Q8_0 if "ffn" in key else kinds.Q4_0)
     target = target_of_device(_DEVICE)
-    bundle = export(path, tmp_path / "bundle", targets=(target,), sequence=8, quantize="q8_0", verify="iree")
+    bundle = export(path, tmp_path / "bundle", target=(target,), sequence=8, quantize="q8_0", verify="iree")
     said = capfd.readouterr().err
     report = json.loads((bundle / "report.json").read_text())["parameters"]
     facts = report["packed"]
@@ -58,7 +58,7 @@ def test_a_checkpoint_in_shards_is_packed_as_the_reference_packs(tmp_path: Path)
     case = _case()
     (tmp_path / "model").mkdir()
     write_checkpoint(tmp_path / "model", case, shards=2)
-    bundle = export(tmp_path / "model", tmp_path / "bundle", targets=(), sequence=8, quantize="q4_0")
+    bundle = export(tmp_path / "model", tmp_path / "bundle", target=(), sequence=8, quantize="q4_0")
     key = "model.layers.0.mlp.gate_proj.weight"
     wanted = quants.quantize(stored_weights(case)[key].astype(np.float32), GGMLQuantizationType.Q4_0)
     with ArchiveWeights(bundle / ARCHIVE) as weights:
@@ -72,7 +72,7 @@ def test_memory_is_what_was_predicted_and_does_not_grow(quantize: str, tmp_path:
     for number, (layers, vocabulary) in enumerate([(1, 4096), (2, 16384)]):
         model = tmp_path / f"model{number}"
         write_random_llama(model, LlamaSizes(layers, 512, 1024, 8, 4, vocabulary), as_dtype("bf16"))
-        bundle = export(model, tmp_path / f"bundle{number}", targets=(), sequence=8, quantize=quantize)
+        bundle = export(model, tmp_path / f"bundle{number}", target=(), sequence=8, quantize=quantize)
         report = json.loads((bundle / "report.json").read_text())
         found, bound = (report[each]["peak_anonymous_bytes"]["parameters"] for each in ("actual", "predicted"))
         assert found <= bound
@@ -85,7 +85,7 @@ def test_memory_of_verification_is_what_was_predicted(tmp_path: Path) -> None:
     write_random_llama(tmp_path / "model", LlamaSizes(2, 512, 1024, 8, 4, 16384), as_dtype("bf16"))
     sizes = {"sequence": 8, "dtype": "bf16", "quantize": "q4_0"}
     bundle = export(
-        tmp_path / "model", tmp_path / "bundle", targets=(target_of_device("local-task"),), verify="iree", **sizes
+        tmp_path / "model", tmp_path / "bundle", target=(target_of_device("local-task"),), verify="iree", **sizes
     )
     report = json.loads((bundle / "report.json").read_text())
     found, bound = (report[each]["peak_anonymous_bytes"]["verify"] for each in ("actual", "predicted"))
@@ -102,7 +102,7 @@ def test_a_weight_that_no_block_holds(weights: str, tmp_path: Path) -> None:
     content[place : place + 4] = np.float32(np.nan).tobytes()
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"parameter 'model\.layers\.0\.mlp\.down_proj\.weight': element \[0, 0\]"):
-        export(path, tmp_path / "bundle", targets=(), sequence=8, quantize="q8_0", weights=weights)
+        export(path, tmp_path / "bundle", target=(), sequence=8, quantize="q8_0", weights=weights)
     assert not (tmp_path / "bundle").exists()
 
 
@@ -111,4 +111,4 @@ def test_a_model_without_whole_blocks(tmp_path: Path) -> None:
     case = dataclasses.replace(_case(), config={**_case().config, **sizes})
     write_gguf(tmp_path / "model.gguf", case)
     with pytest.raises(ConfigError, match="no weight can be packed as q4_0: blocks of 32 go along"):
-        export(tmp_path / "model.gguf", tmp_path / "bundle", targets=(), sequence=8, quantize="q4_0")
+        export(tmp_path / "model.gguf", tmp_path / "bundle", target=(), sequence=8, quantize="q4_0")

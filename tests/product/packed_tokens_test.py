@@ -55,7 +55,7 @@ def test_tokens_are_the_eager_contexts(encoding: str, dtype: str, tmp_path: Path
     tokenizer = Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
     prompt = [0, *tokenizer.encode(_PROMPT, add_special_tokens=False).ids]
     sizes: dict[str, Any] = {"sequence": _CHUNK, "max_sequence": _CAPACITY, "dtype": dtype, "quantize": encoding}
-    bundle = export(tmp_path / "model", tmp_path / "bundle", targets=(target_of_device(_DEVICE),), **sizes)
+    bundle = export(tmp_path / "model", tmp_path / "bundle", target=(target_of_device(_DEVICE),), **sizes)
     found = {device: greedy(bundle, device, prompt, _STEPS) for device in sharing(_DEVICE)}
     with _eager(tmp_path / "model", bundle / ARCHIVE, dtype, encoding) as model:
         sampler = Sampler(SamplingConfig(), tokenizer.get_vocab_size())

@@ -33,7 +33,7 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         pytest.skip(why)
     folder, target = tmp_path_factory.mktemp("model"), target_of_device(_DEVICE)
     case = CASES[request.param]
-    return Bundle(export_case(case, folder, sequence=_CHUNK, max_sequence=_CAPACITY, targets=(target,)))
+    return Bundle(export_case(case, folder, sequence=_CHUNK, max_sequence=_CAPACITY, target=(target,)))
 
 
 def _logits(model: BundleModel, prompt: Sequence[int], memory: PromptMemory | None) -> np.ndarray:

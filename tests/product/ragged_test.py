@@ -37,7 +37,7 @@ def _prompts(name: str) -> list[list[int]]:
 @pytest.mark.parametrize("name", _NAMES)
 def test_rows_say_what_they_say_alone(name: str, device: str, tmp_path: Path) -> None:
     case, prompts = CASES[name], _prompts(name)
-    options = {"sequence": 3, "max_sequence": len(prompts[1]) + case.steps, "targets": (target_of_device(device),)}
+    options = {"sequence": 3, "max_sequence": len(prompts[1]) + case.steps, "target": (target_of_device(device),)}
     ragged = export_case(case, tmp_path / "ragged", batch=_BATCH, positions="per_row", **options)
     alone = export_case(case, tmp_path / "alone", window_caches="whole", **options) if name == "gemma3" else None
     if alone is not None:
@@ -124,7 +124,7 @@ def test_an_export_holds_them_to_the_interpreter(entry_points: Sequence[str], tm
         sequence=3,
         max_sequence=14,
         score_tokens=2,
-        targets=(),
+        target=(),
         verify="interpreter",
     )
     rows = json.loads((bundle / "report.json").read_text())["verification"]

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
+import tapeline
 from lang_core import InputError
 from tapeline.bundle import KernelConfig
+from tapeline.cli import ProgressEvent
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
 from tests.product._bundles import export, tree
@@ -23,9 +25,9 @@ _ALL = {"lower", "parameters", "compile.vmvx", "portable", "verify"}
 _EXPORTING = "tapeline.exporting._export."
 _EXPORT = "import sys; from tapeline.command import main; sys.exit(main())"
 _SIZES: dict[str, Any] = {"sequence": 6, "max_sequence": 16}
-_OPTIONS: dict[str, Any] = {"sequence": 6, "num_layers": 1, "entry_points": ("forward",), "targets": ("vmvx",)}
+_OPTIONS: dict[str, Any] = {"sequence": 6, "num_layers": 1, "entry_points": ("forward",), "target": ("vmvx",)}
 _OPTIONS |= {"verify": "iree"}
-_UNVERIFIED: dict[str, Any] = _SIZES | {"targets": (), "verify": "none"}
+_UNVERIFIED: dict[str, Any] = _SIZES | {"target": (), "verify": "none"}
 
 Export = Callable[..., Path]
 
@@ -96,40 +98,32 @@ def test_an_archive_goes_on_where_it_stopped(
 ) -> None:
     monkeypatch.setattr("run_iree.archive._writer.MARK_BYTES", 1000)
 
-    class Stopping:
-        """The bar of the weights; after some bytes, the user's Ctrl-C."""
+    done: list[int] = []
 
-        first: ClassVar[list[int]] = []
-        stop_at = 30_000
-
-        def __init__(self, _: str) -> None:
-            self.begun = False
-
-        def __call__(self, done: int, total: int) -> None:
-            if not self.begun:
-                self.begun = True
-                self.first.append(done)
-            if self.stop_at < done < total:
+    def interrupt(event: ProgressEvent) -> None:
+        """After some bytes, the user's Ctrl-C."""
+        if event.done is not None and event.total is not None:
+            done.append(event.done)
+            if 30_000 < event.done < event.total:
                 raise KeyboardInterrupt
 
-        def __enter__(self) -> "Stopping":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            """Nothing is to be ended."""
-
-    monkeypatch.setattr("tapeline.exporting._weights.ByteProgress", Stopping)
     with pytest.raises(KeyboardInterrupt):
-        export(model, tmp_path / "bundle", **_UNVERIFIED)
-    monkeypatch.setattr(Stopping, "stop_at", 10**9)
-    export(model, tmp_path / "bundle", resume=True, **_UNVERIFIED)
-    assert Stopping.first[1] > Stopping.first[0]
+        tapeline.export(model, tmp_path / "bundle", progress=interrupt, **_UNVERIFIED)
+    first, begun = done[0], len(done)
+    tapeline.export(
+        model,
+        tmp_path / "bundle",
+        resume=True,
+        progress=lambda event: None if event.done is None else done.append(event.done),
+        **_UNVERIFIED,
+    )
+    assert done[begun] > first
     check_same(tmp_path / "bundle", plain)
 
 
 def test_kill_at_random_moments(model: Path, tmp_path: Path) -> None:
     flags = [f"--model={model}", "--sequence=6", "--max_sequence=16", "--target=none", "--verify=none", "--resume"]
-    wanted = export(model, tmp_path / "whole", sequence=6, max_sequence=16, targets=())
+    wanted = export(model, tmp_path / "whole", sequence=6, max_sequence=16, target=())
     output = tmp_path / "killed" / "bundle"
     rng, kills = random.Random(7), 0
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -159,7 +153,7 @@ def test_a_finished_export_is_only_checked(model: Path, plain: Path, tmp_path: P
 
 def test_another_target_is_compiled_beside_what_is_there(model: Path, plain: Path, tmp_path: Path) -> None:
     export(model, tmp_path / "bundle", **_UNVERIFIED)
-    export(model, tmp_path / "bundle", resume=True, **(_UNVERIFIED | {"targets": ("vmvx",)}))
+    export(model, tmp_path / "bundle", resume=True, **(_UNVERIFIED | {"target": ("vmvx",)}))
     assert reused(tmp_path / "bundle") == {"lower", "parameters", "portable"}
     found = hashes(tmp_path / "bundle")
     assert found.pop("module.vmvx.vmfb")
@@ -242,8 +236,8 @@ def test_without_resume_everything_is_done(model: Path, plain: Path, tmp_path: P
 def test_a_budget_is_refused_before_any_work(model: Path, tmp_path: Path) -> None:
     with pytest.raises(
         InputError,
-        match=r"--max_memory=50.00 MiB: the phase 'compile' needs about .* MiB \(.*for the program itself; .*\): "
-        r"give that much, or take --target=none",
+        match=r"max_memory=50.00 MiB: the phase 'compile' needs about .* MiB \(.*for the program itself; .*\): "
+        r"give that much, or choose target=none",
     ):
         export(model, tmp_path / "bundle", max_memory=50 << 20, **_OPTIONS)
     assert os.listdir(tmp_path) == []

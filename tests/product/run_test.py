@@ -110,8 +110,8 @@ def _refused(done: Finished, message: str, tmp_path: Path) -> None:
     [
         (["--input=token_idz=x.npy"], "'prefill' has no argument 'token_idz'; did you mean 'token_ids'?"),
         (["--input=last=x.npy"], "--input=last=x.npy: 'last' is given twice"),
-        (["--input=last"], "--input=last: wanted NAME=FILE.npy; the arguments are token_ids, position, last"),
-        (["--input=last="], "wanted NAME=FILE.npy"),
+        (["--input=last"], "--input=last: expected NAME=FILE.npy; the arguments are token_ids, position, last"),
+        (["--input=last="], "expected NAME=FILE.npy"),
         (["--entry_point=prefil"], "has no entry point 'prefil': it has prefill, decode; did you mean 'prefill'?"),
         (["--bundle=."], "is no bundle: it has no kernel_config.json: run tools:export first"),
         (["--device=local-tusk"], "--device=local-tusk: value should be one of <local-task|local-sync|vmvx"),
@@ -136,7 +136,7 @@ def test_missing_inputs(running: Run, inputs: dict[str, Path], tmp_path: Path) -
         ("token_ids", np.zeros((1, _T), ">i4"), "found >i4[1, 3], 'token_ids' is i32[1,3]"),
         ("position", np.zeros(1, np.int32), "found int32[1], 'position' is i32[]"),
         (_NAMES[0], np.zeros(_CACHE, np.float32), "is bf16[1,3,7,8]"),
-        ("position", np.array([{}], object), "no .npy file: "),
+        ("position", np.array([{}], object), "not a .npy file: "),
         ("position", np.array(5, np.int32), "'prefill': argument 'position': expected 0 to 4; found 5"),
         ("last", np.array(-1, np.int32), "'prefill': argument 'last': expected 0 to 2; found -1"),
     ],
@@ -172,8 +172,8 @@ def test_files_that_are_no_array(
         path.write_bytes(
             {"empty": b"", "text": b"1, 2, 3\n", "cut_off": data[:-4], "pickle": pickle.dumps(_Boom())}[kind]
         )
-    words = {"absent": "there is no such file", "archive": "an archive of arrays; wanted a single .npy array"}
-    _refused(running(inputs), words.get(kind, "no .npy file: "), tmp_path)
+    words = {"absent": "no such file", "archive": "an archive of arrays; expected a single .npy array"}
+    _refused(running(inputs), words.get(kind, "not a .npy file: "), tmp_path)
     assert path.name in running(inputs).err
     assert not (tmp_path / "boom").exists()
 

@@ -56,7 +56,7 @@ def test_tokens_are_transformers_whatever_is_proposed(name: str, tmp_path: Path)
     bundle = Bundle(
         export_case(
             case, tmp_path, sequence=4, max_sequence=capacity, score_tokens=_TAKES,
-            entry_points=("prefill", "decode", "score"), targets=(target_of_device(_DEVICE),),
+            entry_points=("prefill", "decode", "score"), target=(target_of_device(_DEVICE),),
         )
     )  # fmt: skip
     for device in sharing(_DEVICE) if name == _CASES[0] else (_DEVICE,):

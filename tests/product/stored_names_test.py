@@ -27,7 +27,7 @@ def export(name: str, directory: Path, num_layers: int | None = None) -> Path:
         output=output,
         sequence=3,
         max_sequence=9,
-        targets=(),
+        target=(),
         verify="none",
         num_layers=num_layers,
     )

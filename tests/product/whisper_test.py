@@ -30,7 +30,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     model.mkdir()
     write_encoder_checkpoint(model, _CASE)
     targets = (target_of_device(_DEVICE),)
-    return Bundle(export(model, folder / "bundle", targets=targets, verify="auto", sequence=_PROMPT.shape[1] + 1))
+    return Bundle(export(model, folder / "bundle", target=targets, verify="auto", sequence=_PROMPT.shape[1] + 1))
 
 
 def test_directions_and_what_is_donated(bundle: Bundle) -> None:
@@ -79,7 +79,7 @@ def test_bad_input(bundle: Bundle, generating: Generating, tmp_path: Path) -> No
     assert done.code == 2
     assert "entry point 'encode': --input is missing for input_features" in done.err
     model = bundle.path.parent / "model"
-    sizes = {"targets": (target_of_device(_DEVICE),), "sequence": 1, "num_layers": 1}
+    sizes = {"target": (target_of_device(_DEVICE),), "sequence": 1, "num_layers": 1}
     alone = Bundle(export(model, tmp_path / "alone", entry_points=("prefill", "decode"), **sizes))
     done = generating(alone)
     assert done.code == 2

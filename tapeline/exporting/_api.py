@@ -1,0 +1,82 @@
+"""Export as a function call."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from tapeline.bundle import Bundle, PhaseMeter
+from tapeline.cli import Progress, no_progress
+from tapeline.exporting._dry_run import dry_run
+from tapeline.exporting._export import run_export
+from tapeline.exporting._options import ExportKeywords, ExportOptions, export_options
+
+
+def export(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    progress: Progress = no_progress,
+    base: str | os.PathLike[str] = "",
+    **options: Unpack[ExportKeywords],
+) -> Bundle:
+    """Writes a verified bundle of a model.
+
+    ``output`` is a complete bundle afterwards, or what it was before.
+
+    Args:
+        model: Hugging Face directory, ``.gguf`` file, or ``demo`` for the built-in model.
+        output: directory of the bundle.
+        progress: receives steps, warnings and bytes written; ``print`` shows them.
+        base: directory that relative paths start from; the current one by default.
+        **options: fields of ``ExportOptions``.
+
+    Returns:
+        The bundle.
+
+    Raises:
+        InputError: model, options or output directory are wrong, or the memory budget does not suffice.
+        CompileError: a target's compiler refuses the module.
+        VerificationError: the bundle does not compute what the model does.
+
+    Example::
+
+        bundle = tapeline.export("demo", "tapeline-demo", sequence=32, target=["llvm-cpu"], progress=print)
+        print(bundle.path, [entry_point.name for entry_point in bundle.config.entry_points])
+    """
+    chosen = _options(model, output, base, options)
+    run_export(chosen, Path(base, model), PhaseMeter(), progress)
+    return Bundle(chosen.output)
+
+
+def predict_export(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    progress: Progress = no_progress,
+    base: str | os.PathLike[str] = "",
+    **options: Unpack[ExportKeywords],
+) -> dict[str, Any]:
+    """Predicts sizes, peak memory and disk of an export; reads headers only and writes nothing.
+
+    Args:
+        model: as for ``export``, and so are the other arguments.
+        output: directory of the bundle.
+        progress: receives warnings.
+        base: directory that relative paths start from.
+        **options: fields of ``ExportOptions``.
+
+    Returns:
+        Nodes, parameters, bytes per file, peak memory per phase and disk, as JSON values.
+
+    Raises:
+        InputError: what the export itself would refuse before it writes.
+    """
+    return dry_run(_options(model, output, base, options), Path(base, model), PhaseMeter(), progress)
+
+
+def _options(
+    model: str | os.PathLike[str], output: str | os.PathLike[str], base: str | os.PathLike[str], given: ExportKeywords
+) -> ExportOptions:
+    options = export_options(os.fspath(model), Path(base, output), given)
+    return options if options.report is None else replace(options, report=Path(base, options.report))

@@ -1,0 +1,52 @@
+import dataclasses
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lang_core import InputError
+from tapeline.exporting import ExportKeywords, ExportOptions, export
+
+
+def test_keywords_are_the_fields_of_the_options() -> None:
+    hints = typing.get_type_hints(ExportOptions)
+    fields = [field.name for field in dataclasses.fields(ExportOptions)]
+    assert fields[:2] == ["model", "output"]
+    assert typing.get_type_hints(ExportKeywords) == {name: hints[name] for name in fields[2:]}
+    assert list(ExportKeywords.__annotations__) == fields[2:]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": 0}, "batch=0: expected a whole number above 0"),
+        ({"sequence": 2.5}, "sequence=2.5: expected a whole number above 0"),
+        ({"max_memory": True}, "max_memory=True: expected a whole number above 0"),
+        ({"dtype": "fp16"}, r"dtype=fp16: unknown 'fp16': known are f32, bf16, f16; did you mean 'f16'\?"),
+        ({"verify": "irree"}, "verify=irree: unknown 'irree': known are auto, .*; did you mean 'iree'"),
+        (
+            {"target": ["vulcan"]},
+            "target=vulcan: unknown 'vulcan': known are none, llvm-cpu, .*; did you mean 'vulkan-",
+        ),
+        ({"target": ["vmvx", "vmvx"]}, "target=vmvx,vmvx: name each of none, llvm-cpu, .* at most once"),
+        ({"target": ["none"]}, "target=none: none goes with no other target"),
+        ({"target": "vmvx"}, r"target='vmvx': expected a sequence of names, such as \['vmvx'\]"),
+        ({"entry_points": "forward"}, r"entry_points='forward': expected a sequence of names"),
+        ({"graph": ["png"]}, "graph=png: unknown 'png': known are "),
+        ({"quantize": "q4"}, "quantize=q4: unknown: known are none, stored, q8_0, q4_0"),
+        ({"quantize": "q4_k"}, "quantize=q4_k: weights cannot be quantised as q4_k; quantize=stored keeps"),
+        ({"stablehlo_target_version": "1"}, "stablehlo_target_version=1: expected a version such as 1.0.0"),
+        ({"dump_tags": ["a", "a"]}, "dump_tags=a,a: expected names or globs, each once"),
+    ],
+)
+def test_values_are_checked_when_options_are_made(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ExportOptions("demo", Path("bundle"), **options)
+
+
+def test_an_unknown_option_has_near_names(tmp_path: Path) -> None:
+    unknown: Any = {"max_sequense": 64}
+    with pytest.raises(InputError, match=r"unknown option 'max_sequense': .*; did you mean 'max_sequence'"):
+        export("demo", tmp_path / "bundle", **unknown)
+    assert not list(tmp_path.iterdir())
