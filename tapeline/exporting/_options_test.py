@@ -23,7 +23,7 @@ def test_keywords_are_the_fields_of_the_options() -> None:
         ({"batch": 0}, "batch=0: expected a whole number above 0"),
         ({"sequence": 2.5}, "sequence=2.5: expected a whole number above 0"),
         ({"max_memory": True}, "max_memory=True: expected a whole number above 0"),
-        ({"dtype": "fp16"}, r"dtype=fp16: unknown 'fp16': known are f32, bf16, f16; did you mean 'f16'\?"),
+        ({"dtype": "fp16"}, r"dtype=fp16: unknown 'fp16': known are f32, bf16, f16; did you mean 'f16' or 'bf16'\?"),
         ({"verify": "irree"}, "verify=irree: unknown 'irree': known are auto, .*; did you mean 'iree'"),
         (
             {"target": ["vulcan"]},
