@@ -28,6 +28,7 @@ from lang_core._errors import (
     VerificationError,
     near_names,
 )
+from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
 from lang_core._module import Module, Parameter, Repeated
 from lang_core._packing import BLOCK, ENCODINGS, QUANTIZED, Encoding, encoding_named
@@ -47,6 +48,10 @@ from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
 
 __all__ = [
     "BLOCK",
+    "BitField",
+    "BlockLayout",
+    "Plane",
+    "SubScales",
     "DTYPES",
     "ENCODINGS",
     "OPS",

@@ -3,6 +3,7 @@
 ``module.mlir`` stays portable StableHLO: kernels are put into the text that is given to the compiler.
 """
 
-from run_iree.kernels._substitute import CpuKernels, Substitution
+from run_iree.kernels._catalogue import CpuKernels
+from run_iree.kernels._substitute import Substitution
 
 __all__ = ["CpuKernels", "Substitution"]

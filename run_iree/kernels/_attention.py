@@ -1,7 +1,7 @@
-"""Attention over a cache, in one dispatch; keys that are hidden are not read.
+"""Attention over a cache in one dispatch, which does not read hidden keys.
 
-Sixteen keys at a time, with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867): a block of keys is left
-out where its bias hides all of it, so that a step's cost goes with the length of the sequence, or a window's size.
+It takes sixteen keys at a time, with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867). A block of keys
+is skipped where its bias hides all of it, so that a step costs what the length of the sequence, or a window, needs.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from run_iree.kernels._text import (
     indented,
     largest_divisor,
     listed,
+    loaded,
     rounded,
     within,
 )
@@ -31,7 +32,7 @@ _VECTOR: Final = "vector<16xf32>"
 
 @dataclass(frozen=True, slots=True)
 class AttentionSizes:
-    """B, K, G, T, H, S, H', and how many sequences have a bias of their own."""
+    """Sizes of attention: B, K, G, T, H, S, H', and how many sequences have a bias of their own."""
 
     batch: int
     shared: int
@@ -43,48 +44,48 @@ class AttentionSizes:
     rows: int
 
     def fit(self) -> bool:
-        """Whether there is a kernel."""
+        """Returns whether there is a kernel."""
         return self.size % _LANES == 0 and self.value_size % _LANES == 0 and self.keys >= _KEYS
 
     def fit_blocks(self) -> bool:
-        """Whether there is one that puts its result in blocks: of one query, with whole blocks."""
+        """Returns whether there is a kernel that quantizes its result: of one query, with whole blocks."""
         return self.fit() and self.scratch and self.queries == 1 and self.value_size % BLOCK == 0
 
     @property
     def heads(self) -> int:
-        """B times K."""
+        """Product of B and K."""
         return self.batch * self.shared
 
     @property
     def tile(self) -> int:
-        """How many queries a workgroup has of each head: a divisor of T."""
+        """Queries that a workgroup has of each head: a divisor of T."""
         return largest_divisor(self.queries, max(1, _MOST_QUERIES // self.group))
 
     @property
     def own(self) -> int:
-        """How many rows of y a workgroup makes."""
+        """Rows of y that a workgroup makes."""
         return self.group * self.tile
 
     @property
     def scratch(self) -> bool:
-        """Whether sums lie on the stack until they are done; where they are too many in y, which is f32 then."""
+        """True if sums fit the stack; otherwise they are kept in y, which is f32 then."""
         return self.own * self.value_size * 4 <= _SCRATCH_BYTES
 
     @property
     def sums(self) -> int:
-        """Elements of ``%y``, where the sums are: a workgroup's, or all."""
+        """Elements of ``%y``, which holds the sums: those of a workgroup, or all."""
         rows = self.own if self.scratch else self.heads * self.group * self.queries
         return rows * self.value_size
 
 
 def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks: bool = False) -> Kernel:
-    """q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y [B, K, G, T, H'].
+    """Builds q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y [B, K, G, T, H'].
 
-    H and H' are multiples of 16, S is 16 at least. y is of the same dtype, or f32 where the kernel adds up in it. With
-    ``blocks`` it is that in blocks of 32, as ``quantize_kernel`` makes them; see ``AttentionSizes.fit_blocks``.
+    H and H' are multiples of 16, and S is at least 16. y has the same dtype, or f32 where the sums are kept in it. With
+    ``blocks`` the result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
     """
     heads, group, tile, queries, keys = sizes.heads, sizes.group, sizes.tile, sizes.queries, sizes.keys
-    size, value_size, each = sizes.size, sizes.value_size, sizes.group * sizes.tile
+    size, value_size, own = sizes.size, sizes.value_size, sizes.own
     count = heads * group * queries
     buffers = (
         Buffer("q", count * size, dtype),
@@ -96,22 +97,9 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks:
     made = block_buffers(count * value_size, "out_") if blocks else (out,)
     sums = f"%y = memref.alloca() : memref<{sizes.sums}xf32>\n" if sizes.scratch else ""
     steps = [_LANES * i for i in range(max(size, value_size) // _LANES)]
-    numbers = [
-        1,
-        _KEYS,
-        BLOCK,
-        sizes.shared,
-        group,
-        tile,
-        queries,
-        size,
-        keys,
-        value_size,
-        keys - _KEYS,
-        queries * keys,
-    ]
-    numbers += [keys * size, keys * value_size, each, group * queries, queries // tile, *steps]
-    numbers += [j * each for j in range(_KEYS) for each in (size, value_size)]
+    numbers = [1, _KEYS, BLOCK, sizes.shared, group, tile, queries, size, keys, value_size, keys - _KEYS]
+    numbers += [queries * keys, keys * size, keys * value_size, own, group * queries, queries // tile, *steps]
+    numbers += [j * columns for j in range(_KEYS) for columns in (size, value_size)]
     bias_row = "%c0" if sizes.rows == 1 else "%sequence"
     body = f"""\
 {constants(numbers)}
@@ -123,8 +111,8 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks:
 %seen = arith.constant {_SEEN:.1e} : f32
 %lowest = arith.constant -3.0e38 : f32
 %nothing = arith.constant 0.0 : f32
-%most = memref.alloca() : memref<{each}xf32>
-%sum = memref.alloca() : memref<{each}xf32>
+%most = memref.alloca() : memref<{own}xf32>
+%sum = memref.alloca() : memref<{own}xf32>
 %head = arith.divui %workgroup, %c{queries // tile} : index
 %part_of = arith.remui %workgroup, %c{queries // tile} : index
 %first_query = arith.muli %part_of, %c{tile} : index
@@ -133,9 +121,9 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks:
 %k_at = arith.muli %head, %c{keys * size} : index
 %v_at = arith.muli %head, %c{keys * value_size} : index
 %rows_at = arith.muli %head, %c{group * queries} : index
-{sums}scf.for %own = %c0 to %c{each} step %c1 {{
-  memref.store %lowest, %most[%own] : memref<{each}xf32>
-  memref.store %nothing, %sum[%own] : memref<{each}xf32>
+{sums}scf.for %own = %c0 to %c{own} step %c1 {{
+  memref.store %lowest, %most[%own] : memref<{own}xf32>
+  memref.store %nothing, %sum[%own] : memref<{own}xf32>
 {_row(tile, queries, 2)}
 {_at_sums(sizes, 2)}
 {_stores("%none", sizes.sums, value_size, 2)}
@@ -150,7 +138,7 @@ scf.for %block = %c0 to %c{keys} step %c{_KEYS} {{
   %k_block = arith.addi %k_at, %k_skip : index
   %v_skip = arith.muli %first, %c{value_size} : index
   %v_block = arith.addi %v_at, %v_skip : index
-  scf.for %own = %c0 to %c{each} step %c1 {{
+  scf.for %own = %c0 to %c{own} step %c1 {{
 {_row(tile, queries, 4)}
     %bias_skip = arith.muli %query, %c{keys} : index
     %bias_line = arith.addi %bias_rows, %bias_skip : index
@@ -160,12 +148,12 @@ scf.for %block = %c0 to %c{keys} step %c{_KEYS} {{
     %b_most = vector.reduction <maxnumf>, %b : {_VECTOR} into f32
     %any = arith.cmpf ogt, %b_most, %seen : f32
     scf.if %any {{
-{_of_query(sizes, dtype)}
+{_of_query(sizes, buffers)}
     }}
   }}
 }}
-scf.for %own = %c0 to %c{each} step %c1 {{
-  %total = memref.load %sum[%own] : memref<{each}xf32>
+scf.for %own = %c0 to %c{own} step %c1 {{
+  %total = memref.load %sum[%own] : memref<{own}xf32>
   %all = vector.broadcast %total : f32 to {_VECTOR}
 {_row(tile, queries, 2)}
 {_at_sums(sizes, 2)}
@@ -176,7 +164,7 @@ scf.for %own = %c0 to %c{each} step %c1 {{
 
 
 def _row(tile: int, queries: int, by: int) -> str:
-    """``%query`` and ``%row`` (of q and y) of the workgroup's ``%own`` row: by heads of the group, then by queries."""
+    """Makes ``%query`` and ``%row`` (of q and y) of the workgroup's row ``%own``: by heads, then queries."""
     lines = [
         f"%of_group = arith.divui %own, %c{tile} : index",
         f"%of_tile = arith.remui %own, %c{tile} : index",
@@ -193,13 +181,13 @@ def _at_row(name: str, size: int, by: int) -> str:
 
 
 def _at_sums(sizes: AttentionSizes, by: int) -> str:
-    """``%y_head``: where the sums of the workgroup's ``%own`` row begin."""
+    """Makes ``%y_head``, where the sums of the workgroup's row ``%own`` begin."""
     row = "%own" if sizes.scratch else "%row"
     return " " * by + f"%y_head = arith.muli {row}, %c{sizes.value_size} : index"
 
 
 def _places(name: str, base: str, size: int) -> list[str]:
-    """Indices ``%<name>0``, ``%<name>1``, ... of the vectors of a row from ``base`` on."""
+    """Makes the indices ``%<name>0``, ``%<name>1``, ... of the vectors of a row from ``base`` on."""
     return [f"%{name}{i} = arith.addi {base}, %c{_LANES * i} : index" for i in range(size // _LANES)]
 
 
@@ -212,7 +200,7 @@ def _stores(value: str, elements: int, size: int, by: int) -> str:
 
 
 def _divided(sizes: AttentionSizes, out: Buffer) -> str:
-    """The sums over ``%all``, put where they belong."""
+    """Stores the sums, divided by ``%all``, to the result."""
     size = sizes.value_size
     lines = [f"%out_head = arith.muli %row, %c{size} : index", *_places("y_place", "%y_head", size)]
     lines += _places("out_place", "%out_head", size)
@@ -230,7 +218,7 @@ def _divided(sizes: AttentionSizes, out: Buffer) -> str:
 
 
 def _blocks(sizes: AttentionSizes, dtype: str, made: tuple[Buffer, ...]) -> str:
-    """The sums over ``%all``, as blocks: rows of y are those of the result."""
+    """Stores the sums, divided by ``%all`` and quantized, to the result, whose rows are those of y."""
     sums = f"memref<{sizes.sums}xf32>, {_VECTOR}"
     lines = [
         "%i = arith.addi %out_head, %at : index",
@@ -248,29 +236,18 @@ def _blocks(sizes: AttentionSizes, dtype: str, made: tuple[Buffer, ...]) -> str:
     return indented([f"%out_head = arith.muli %row, %c{sizes.value_size} : index", loop, *within(lines), "}"], 2)
 
 
-def _loaded(name: str, buffer: str, place: str, elements: int, dtype: str) -> list[str]:
-    """Sixteen elements in f32."""
-    if dtype == "f32":
-        return [f"%{name} = vector.load %{buffer}[{place}] : memref<{elements}xf32>, {_VECTOR}"]
-    return [
-        f"%{name}_given = vector.load %{buffer}[{place}] : memref<{elements}x{dtype}>, vector<16x{dtype}>",
-        f"%{name} = arith.extf %{name}_given : vector<16x{dtype}> to {_VECTOR}",
-    ]
-
-
-def _of_query(sizes: AttentionSizes, dtype: str) -> str:
-    """A block of keys for the query of ``%row``."""
-    heads, keys, size, value_size = sizes.heads, sizes.keys, sizes.size, sizes.value_size
-    count, each = heads * sizes.group * sizes.queries, sizes.group * sizes.tile
+def _of_query(sizes: AttentionSizes, buffers: tuple[Buffer, ...]) -> str:
+    """Adds a block of keys to the sums of the query of ``%row``."""
+    (q, k, v, _), size, value_size, own = buffers, sizes.size, sizes.value_size, sizes.own
     lines = [_at_row("q", size, 0), _at_sums(sizes, 0)]
     lines += _places("q_place", "%q_head", size)
     for i in range(size // _LANES):
-        lines += _loaded(f"q{i}", "q", f"%q_place{i}", count * size, dtype)
+        lines += loaded(f"q{i}", f"%q_place{i}", q)
     for j in range(_KEYS):
         lines.append(f"%key{j} = arith.addi %k_block, %c{j * size} : index")
         lines += _places(f"k_place{j}_", f"%key{j}", size)
         for i in range(size // _LANES):
-            lines += _loaded(f"k{j}_{i}", "k", f"%k_place{j}_{i}", heads * keys * size, dtype)
+            lines += loaded(f"k{j}_{i}", f"%k_place{j}_{i}", k)
             before = "%none" if i == 0 else f"%dot{j}_{i - 1}"
             lines.append(f"%dot{j}_{i} = math.fma %q{i}, %k{j}_{i}, {before} : {_VECTOR}")
         lines.append(f"%score{j} = vector.reduction <add>, %dot{j}_{size // _LANES - 1} : {_VECTOR} into f32")
@@ -278,20 +255,20 @@ def _of_query(sizes: AttentionSizes, dtype: str) -> str:
     lines += [
         f"%scores = vector.from_elements {scores} : {_VECTOR}",
         f"%biased = math.fma %scores, %scale, %b : {_VECTOR}",
-        f"%before = memref.load %most[%own] : memref<{each}xf32>",
+        f"%before = memref.load %most[%own] : memref<{own}xf32>",
         f"%of_block = vector.reduction <maxnumf>, %biased : {_VECTOR} into f32",
         "%now = arith.maxnumf %before, %of_block : f32",
-        f"memref.store %now, %most[%own] : memref<{each}xf32>",
+        f"memref.store %now, %most[%own] : memref<{own}xf32>",
         "%less = arith.subf %before, %now : f32",
         "%shrink = math.exp %less : f32",
         f"%now_all = vector.broadcast %now : f32 to {_VECTOR}",
         f"%below = arith.subf %biased, %now_all : {_VECTOR}",
         f"%weights = math.exp %below : {_VECTOR}",
         f"%part = vector.reduction <add>, %weights : {_VECTOR} into f32",
-        f"%sum_before = memref.load %sum[%own] : memref<{each}xf32>",
+        f"%sum_before = memref.load %sum[%own] : memref<{own}xf32>",
         "%sum_less = arith.mulf %sum_before, %shrink : f32",
         "%sum_now = arith.addf %sum_less, %part : f32",
-        f"memref.store %sum_now, %sum[%own] : memref<{each}xf32>",
+        f"memref.store %sum_now, %sum[%own] : memref<{own}xf32>",
         f"%shrink_all = vector.broadcast %shrink : f32 to {_VECTOR}",
     ]
     for j in range(_KEYS):
@@ -309,7 +286,7 @@ def _of_query(sizes: AttentionSizes, dtype: str) -> str:
             f"%y{i}_0 = arith.mulf %y_before{i}, %shrink_all : {_VECTOR}",
         ]
         for j in range(_KEYS):
-            lines += _loaded(f"v{j}_{i}", "v", f"%v_place{j}_{i}", heads * keys * value_size, dtype)
+            lines += loaded(f"v{j}_{i}", f"%v_place{j}_{i}", v)
             lines.append(f"%y{i}_{j + 1} = math.fma %weight_all{j}, %v{j}_{i}, %y{i}_{j} : {_VECTOR}")
         lines.append(f"vector.store %y{i}_{_KEYS}, %y[%y_place{i}] : {y}, {_VECTOR}")
     return indented(lines, 6)

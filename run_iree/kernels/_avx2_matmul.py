@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final
 
 from lang_core import BLOCK, Encoding
-from run_iree.kernels._avx2 import pair_dot
 from run_iree.kernels._avx2_parts import MINIMA, ROW_SCALES, SCALES, PackedRows, packed_rows
+from run_iree.kernels._instruction_sets import pair_dot
 from run_iree.kernels._lanes_matmul import (
     EIGHT,
     Products,

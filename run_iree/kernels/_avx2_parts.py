@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK, Encoding
-from run_iree.kernels._k_row import (
-    Q4_K_BEFORE,
-    Q4_K_NUMBERS,
-    Q6_K_BEFORE,
-    Q6_K_NUMBERS,
-    q4_k_integers,
-    q4_k_scales,
-    q6_k_integers,
-    q6_k_scales,
-)
 from run_iree.kernels._lanes_matmul import ROWS
 from run_iree.kernels._packed_row import half, signed_block, unsigned_offset
-from run_iree.kernels._text import LINE, Buffer, asked, largest_divisor, within
+from run_iree.kernels._super_block import (
+    CHUNK,
+    chunks_of_group,
+    group_integers,
+    part_scales,
+    super_block_constants,
+    super_block_numbers,
+)
+from run_iree.kernels._text import LINE, Buffer, asked, largest_divisor, listed, within
 
 _PART: Final = 256  # columns of a part, at most
 _PAD: Final = 16  # integers between rows, so that they do not lie a power of two apart
@@ -66,31 +64,46 @@ SCALES: Final = f"memref<{ROWS * ROW_SCALES}xf32>"
 
 
 def packed_rows(columns: int, encoding: Encoding, w: Buffer) -> PackedRows:
-    """Of an encoding; ``columns`` are those of W."""
+    """Returns how rows of W, with so many columns, are unpacked."""
     ahead = ROWS * (columns // encoding.block) * encoding.block_bytes
-    if encoding.block == BLOCK:
-        return _of_blocks(columns, encoding, w, ahead)
-    soon = range(ahead, ahead + encoding.block_bytes, LINE)
-    rows = f"memref<{ROWS * (encoding.block + _PAD)}xi16>"
-    begin = [
-        f"%to = arith.muli %r, %c{encoding.block + _PAD} : index",
+    return (_blocks if encoding.block == BLOCK else _super_blocks)(columns, encoding, w, ahead)
+
+
+def _super_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRows:
+    """Returns parts of one super-block each: unsigned integers with minima, or signed ones without."""
+    del columns
+    layout, stride = encoding.layout, encoding.block + _PAD
+    rows, soon = f"memref<{ROWS * stride}xi16>", range(ahead, ahead + encoding.block_bytes, LINE)
+    minima = layout.minimum is not None
+    lines = [
+        f"%to = arith.muli %r, %c{stride} : index",
         f"%scales_to = arith.muli %r, %c{ROW_SCALES} : index",
         *asked("soon", "%at", w, soon, locality=2),
+        *part_scales(encoding, "", w.memref),
     ]
-    numbers = (encoding.block + _PAD, ROW_SCALES, *soon)
-    if encoding.name == "q4_k":
-        before = (
-            *Q4_K_BEFORE,
-            f"%signs = arith.constant dense<{[1.0] * MINIMA + [-1.0] * (ROW_SCALES - MINIMA)}> : vector<16xf32>",
-        )
-        lines = [*begin, *_q4_k(w.memref, rows)]
-        return PackedRows(encoding.block, BLOCK, True, encoding.block_bytes, (*numbers, *Q4_K_NUMBERS), before, lines)
-    before = (*Q6_K_BEFORE, "%above = arith.constant dense<32> : vector<64xi8>")
-    lines = [*begin, *_q6_k(w.memref, rows)]
-    return PackedRows(encoding.block, BLOCK // 2, False, encoding.block_bytes, (*numbers, *Q6_K_NUMBERS), before, lines)
+    scales, before = "%scaled", super_block_constants(encoding)
+    if minima:
+        signs = listed([1.0] * MINIMA + [-1.0] * (ROW_SCALES - MINIMA))
+        before.append(f"%signs = arith.constant dense<{signs}> : vector<16xf32>")
+        lines.append("%signed = arith.mulf %scaled, %signs : vector<16xf32>")
+        scales = "%signed"
+    lines.append(f"vector.store {scales}, %scales[%scales_to] : {SCALES}, vector<16xf32>")
+    if layout.offset:
+        before.append(f"%above = arith.constant dense<{layout.offset}> : vector<64xi8>")
+    count = chunks_of_group(layout)
+    for chunk in range(encoding.block // CHUNK):
+        lines += [] if chunk % count else group_integers(encoding, "", chunk // count, w.memref)
+        integers = f"%u_{chunk}"
+        if layout.offset:
+            integers = f"%signed{chunk}"
+            lines.append(f"{integers} = arith.subi %u_{chunk}, %above : vector<64xi8>")
+        lines += _put(chunk, integers, "si" if layout.offset else "ui", rows)
+    numbers = (stride, ROW_SCALES, *soon, *super_block_numbers(encoding))
+    return PackedRows(encoding.block, layout.scaled, minima, encoding.block_bytes, numbers, before, lines)
 
 
-def _of_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRows:
+def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRows:
+    """Returns parts of several blocks of 32, of signed integers."""
     blocks = largest_divisor(columns // BLOCK, _PART // BLOCK)
     stride = blocks * BLOCK + _PAD
     before = [
@@ -121,36 +134,11 @@ def _of_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> Packe
     return PackedRows(blocks * BLOCK, BLOCK, False, blocks * encoding.block_bytes, numbers, before, lines)
 
 
-def _q4_k(w: str, rows: str) -> list[str]:
-    """Integers 0 to 15; the scales of eight blocks, then their minima."""
-    lines = [
-        *q4_k_scales("", w),
-        "%signed = arith.mulf %scaled, %signs : vector<16xf32>",
-        f"vector.store %signed, %scales[%scales_to] : {SCALES}, vector<16xf32>",
-    ]
-    for pair in range(4):
-        lines += [*q4_k_integers("", pair, w), *_put(pair, f"%u_{pair}", "ui", rows)]
-    return lines
-
-
-def _q6_k(w: str, rows: str) -> list[str]:
-    """Integers -32 to 31; the scales of sixteen halves of blocks."""
-    lines = [*q6_k_scales("", w), f"vector.store %scaled, %scales[%scales_to] : {SCALES}, vector<16xf32>"]
-    for side in range(2):
-        lines += q6_k_integers("", side, w)
-    for quarter in range(4):
-        lines += [
-            f"%signed{quarter} = arith.subi %u_{quarter}, %above : vector<64xi8>",
-            *_put(quarter, f"%signed{quarter}", "si", rows),
-        ]
-    return lines
-
-
-def _put(quarter: int, integers: str, sign: str, rows: str) -> list[str]:
-    """A quarter of a super-block, vector<64xi8>, to its place; ``sign`` is ``si`` or ``ui``."""
+def _put(chunk: int, integers: str, sign: str, rows: str) -> list[str]:
+    """Stores a chunk of a super-block, vector<64xi8>, to its place; ``sign`` is ``si`` or ``ui``."""
     return [
-        f"%pairs{quarter} = arith.ext{sign} {integers} : vector<64xi8> to vector<64xi16>",
-        f"%skip{quarter} = arith.constant {64 * quarter} : index",
-        f"%to{quarter} = arith.addi %to, %skip{quarter} : index",
-        f"vector.store %pairs{quarter}, %rows[%to{quarter}] : {rows}, vector<64xi16>",
+        f"%pairs{chunk} = arith.ext{sign} {integers} : vector<64xi8> to vector<64xi16>",
+        f"%skip{chunk} = arith.constant {64 * chunk} : index",
+        f"%to{chunk} = arith.addi %to, %skip{chunk} : index",
+        f"vector.store %pairs{chunk}, %rows[%to{chunk}] : {rows}, vector<64xi16>",
     ]

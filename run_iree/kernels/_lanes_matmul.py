@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from run_iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented, scratch, within
+from run_iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented, scratch, turned, within
 from run_iree.kernels._tokens import LANES, TILE, Tokens
-from run_iree.kernels._turn import turned
 
 ROWS: Final = 16  # of W at a time
 EIGHT: Final = "vector<8xf32>"

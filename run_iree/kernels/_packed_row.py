@@ -1,16 +1,11 @@
-"""Parts of kernels that read packed rows."""
+"""Lines that read blocks of 32 of a packed weight ``%w``."""
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._text import Buffer, listed
 
 
-def unsigned_offset(encoding: Encoding) -> int:
-    """What the integers are above their values when they are taken as unsigned."""
-    return 1 << (encoding.bits - 1)
-
-
 def packed_buffers(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str = "f32") -> tuple[Buffer, ...]:
-    """q, scale, total, the packed weight, and the result y of a dtype."""
+    """Returns q, scale and total of x, the packed weight w, and the result y of a dtype."""
     blocks = columns // BLOCK
     return (
         Buffer("q", rows * columns, "i8"),
@@ -22,12 +17,12 @@ def packed_buffers(rows: int, outputs: int, columns: int, encoding: Encoding, dt
 
 
 def half(name: str, place: str, w: str) -> list[str]:
-    """Lines that make ``%name`` vector<1xf16> of the two bytes at an index, a block's scale.
+    """Makes ``%name`` vector<1xf16> of the two bytes at an index, the scale of a block.
 
     Args:
-        name: of the result; another begins with it.
-        place: the index.
-        w: the weight's type.
+        name: name of the result; another value's name begins with it.
+        place: index of the first byte.
+        w: type of the weight.
     """
     return [
         f"%{name}_bytes = vector.load %w[{place}] : {w}, vector<2xi8>",
@@ -35,16 +30,21 @@ def half(name: str, place: str, w: str) -> list[str]:
     ]
 
 
+def unsigned_offset(encoding: Encoding) -> int:
+    """Returns by how much the integers exceed their values when they are read as unsigned."""
+    return 1 << (encoding.bits - 1)
+
+
 def stored_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]:
-    """Lines that make ``%name`` vector<32xi8> of a block's integers as they are stored: signed 8 bits, unsigned 4.
+    """Makes ``%name`` vector<32xi8> of a block's integers as they are stored: signed 8 bits, unsigned 4.
 
     Args:
-        encoding: of the weight.
-        place: the index of the first.
-        name: of the result; others begin with it.
-        w: the weight's type.
+        encoding: encoding of the weight.
+        place: index of the first byte of integers.
+        name: name of the result; other names begin with it.
+        w: type of the weight.
 
-    ``%nibble`` and ``%four`` (vector<16xi8>) are to be there.
+    It needs ``%nibble`` and ``%four``, vector<16xi8>.
     """
     if encoding.bits == 8:
         return [f"%{name} = vector.load %w[{place}] : {w}, vector<32xi8>"]
@@ -57,7 +57,7 @@ def stored_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]
 
 
 def signed_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]:
-    """As ``stored_block``, of the integers' values; ``%offset`` (vector<32xi8>) is to be there, too."""
+    """Makes ``%name`` as ``stored_block`` does, of the integers' values; it also needs ``%offset`` vector<32xi8>."""
     if encoding.bits == 8:
         return stored_block(encoding, place, name, w)
     return [
@@ -67,16 +67,16 @@ def signed_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]
 
 
 def unsigned_pair(encoding: Encoding, first: str, second: str, name: str, w: str) -> list[str]:
-    """Lines that make ``%name`` vector<64xi8> of the integers of two blocks, unsigned: 32 of each, in their order.
+    """Makes ``%name`` vector<64xi8> of the unsigned integers of two blocks: 32 of each, in their order.
 
     Args:
-        encoding: of the weight.
-        first: the index of the first block's integers.
-        second: of the second's.
-        name: of the result; others begin with it.
-        w: the weight's type.
+        encoding: encoding of the weight.
+        first: index of the first block's integers.
+        second: index of the second block's integers.
+        name: name of the result; other names begin with it.
+        w: type of the weight.
 
-    ``%flip`` (vector<64xi8> of the offset), ``%nibble`` and ``%four`` (vector<32xi8>) are to be there.
+    It needs ``%flip`` (vector<64xi8> of the offset), ``%nibble`` and ``%four`` (vector<32xi8>).
     """
     stored = BLOCK * encoding.bits // 8
     kind = f"vector<{stored}xi8>"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
-from run_iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented, listed
-from run_iree.kernels._turn import turned
+from run_iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented, listed, turned
 
 LANES: Final = 8
 TILE: Final = 2 * LANES

@@ -1,9 +1,17 @@
-"""Products with packed weights for CPUs of any kind: vectors of eight, which every compiler backend takes apart."""
+"""Products with packed weights for CPUs of any kind: vectors that every compiler backend takes apart."""
 
 from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._packed_row import half, packed_buffers, signed_block, unsigned_offset
+from run_iree.kernels._super_block import (
+    CHUNK,
+    chunks_of_group,
+    group_integers,
+    part_scales,
+    super_block_constants,
+    super_block_numbers,
+)
 from run_iree.kernels._text import (
     Kernel,
     constants,
@@ -16,60 +24,175 @@ from run_iree.kernels._text import (
 )
 
 NAME: Final = "vector"
+_EIGHT: Final = "vector<8xf32>"
 
 
 def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
-    """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs]."""
+    """Builds q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs]."""
     buffers = packed_buffers(rows, outputs, columns, encoding, dtype)
-    blocks, size = columns // BLOCK, encoding.block_bytes
-    each, workgroups = share(outputs, 1, wanted_workgroups(buffers[3].elements))
-    w = f"memref<{outputs * blocks * size}xi8>"
-    numbers = [1, 2, BLOCK, size, blocks * size, columns, blocks, each, outputs, rows]
+    supers, size, blocks = columns // encoding.block, encoding.block_bytes, columns // BLOCK
+    row_count, workgroups = share(outputs, 1, wanted_workgroups(buffers[3].elements))
+    w = buffers[3].memref
+    is_super = encoding.block > BLOCK
+    before, inner = (_k_constants(encoding), _super_block) if is_super else (_constants(encoding), _block)
+    numbers = [1, 2, 8, BLOCK, encoding.block, size, supers, supers * size, columns, blocks, row_count, outputs, rows]
+    numbers += [*range(0, encoding.block, BLOCK), *(super_block_numbers(encoding) if is_super else ())]
     body = f"""\
 {constants(numbers)}
-%nibble = arith.constant dense<15> : vector<16xi8>
-%offset = arith.constant dense<{unsigned_offset(encoding)}> : vector<32xi8>
-%four = arith.constant dense<4> : vector<16xi8>
-%none = arith.constant dense<0.0> : vector<8xf32>
-{own_rows(each, outputs)}
+{indented(before, 0)}
+%none = arith.constant dense<0.0> : {_EIGHT}
+{own_rows(row_count, outputs)}
 scf.for %row = %first to %end step %c1 {{
-  %begin = arith.muli %row, %c{blocks * size} : index
+  %begin = arith.muli %row, %c{supers * size} : index
   scf.for %token = %c0 to %c{rows} step %c1 {{
     %x_begin = arith.muli %token, %c{columns} : index
     %s_begin = arith.muli %token, %c{blocks} : index
-    %made = scf.for %block = %c0 to %c{blocks} step %c1 iter_args(%sum = %none) -> (vector<8xf32>) {{
+    %made = scf.for %block = %c0 to %c{supers} step %c1 iter_args(%sum = %none) -> ({_EIGHT}) {{
       %in_row = arith.muli %block, %c{size} : index
       %at = arith.addi %begin, %in_row : index
-      %q_at = arith.addi %at, %c2 : index
-{indented(half("half", "%at", w), 6)}
-      %float = arith.extf %half : vector<1xf16> to vector<1xf32>
-      %w_scale = vector.extract %float[0] : f32 from vector<1xf32>
-{indented(signed_block(encoding, "%q_at", "signed", w), 6)}
-      %in_x = arith.muli %block, %c{BLOCK} : index
-      %x_at = arith.addi %x_begin, %in_x : index
-      %s_at = arith.addi %s_begin, %block : index
-      %x = vector.load %q[%x_at] : memref<{rows * columns}xi8>, vector<32xi8>
-      %x_wide = arith.extsi %x : vector<32xi8> to vector<32xi32>
-      %w_wide = arith.extsi %signed : vector<32xi8> to vector<32xi32>
-      %products = arith.muli %x_wide, %w_wide : vector<32xi32>
-      %even = vector.shuffle %products, %products {listed(range(0, 32, 2))} : vector<32xi32>, vector<32xi32>
-      %odd = vector.shuffle %products, %products {listed(range(1, 32, 2))} : vector<32xi32>, vector<32xi32>
-      %pairs = arith.addi %even, %odd : vector<16xi32>
-      %low = vector.shuffle %pairs, %pairs {listed(range(8))} : vector<16xi32>, vector<16xi32>
-      %high = vector.shuffle %pairs, %pairs {listed(range(8, 16))} : vector<16xi32>, vector<16xi32>
-      %dot = arith.addi %low, %high : vector<8xi32>
-      %dot_float = arith.sitofp %dot : vector<8xi32> to vector<8xf32>
-      %x_scale = memref.load %scale[%s_at] : memref<{rows * blocks}xf32>
-      %both = arith.mulf %w_scale, %x_scale : f32
-      %all = vector.broadcast %both : f32 to vector<8xf32>
-      %next = math.fma %dot_float, %all, %sum : vector<8xf32>
-      scf.yield %next : vector<8xf32>
+{indented(inner(rows, columns, encoding, w), 6)}
+      scf.yield %next : {_EIGHT}
     }}
-    %found = vector.reduction <add>, %made : vector<8xf32> into f32
+    %y_row = vector.reduction <add>, %made : {_EIGHT} into f32
     %line = arith.muli %token, %c{outputs} : index
     %place = arith.addi %line, %row : index
-{indented(stored("found", "%place", buffers[-1]), 4)}
+{indented(stored("y_row", "%place", buffers[-1]), 4)}
   }}
 }}
 """
     return Kernel(NAME, buffers, workgroups, body)
+
+
+def _constants(encoding: Encoding) -> list[str]:
+    return [
+        "%nibble = arith.constant dense<15> : vector<16xi8>",
+        f"%offset = arith.constant dense<{unsigned_offset(encoding)}> : vector<32xi8>",
+        "%four = arith.constant dense<4> : vector<16xi8>",
+    ]
+
+
+def _block(rows: int, columns: int, encoding: Encoding, w: str) -> list[str]:
+    """Makes ``%next`` of ``%sum`` and the products of a block of 32."""
+    return [
+        "%q_at = arith.addi %at, %c2 : index",
+        *half("half", "%at", w),
+        "%float = arith.extf %half : vector<1xf16> to vector<1xf32>",
+        "%w_scale = vector.extract %float[0] : f32 from vector<1xf32>",
+        *signed_block(encoding, "%q_at", "signed", w),
+        f"%in_x = arith.muli %block, %c{BLOCK} : index",
+        "%x_at = arith.addi %x_begin, %in_x : index",
+        "%s_at = arith.addi %s_begin, %block : index",
+        f"%x = vector.load %q[%x_at] : memref<{rows * columns}xi8>, vector<32xi8>",
+        *_products("", "%x", "%signed"),
+        "%dot = arith.addi %low, %high : vector<8xi32>",
+        f"%dot_float = arith.sitofp %dot : vector<8xi32> to {_EIGHT}",
+        f"%x_scale = memref.load %scale[%s_at] : memref<{rows * (columns // BLOCK)}xf32>",
+        "%both = arith.mulf %w_scale, %x_scale : f32",
+        f"%all = vector.broadcast %both : f32 to {_EIGHT}",
+        f"%next = math.fma %dot_float, %all, %sum : {_EIGHT}",
+    ]
+
+
+def _k_constants(encoding: Encoding) -> list[str]:
+    above = f"%above = arith.constant dense<{encoding.layout.offset}> : vector<{CHUNK}xi8>"
+    return [*super_block_constants(encoding), above]
+
+
+def _super_block(rows: int, columns: int, encoding: Encoding, w: str) -> list[str]:
+    """Makes ``%next`` of ``%sum`` and the products of a super-block: less all minima, then part after part."""
+    layout, blocks = encoding.layout, encoding.block // BLOCK
+    parts = BLOCK // layout.scaled  # of a block of 32
+    lines = [
+        f"%in_x = arith.muli %block, %c{encoding.block} : index",
+        "%x_at = arith.addi %x_begin, %in_x : index",
+        f"%in_scales = arith.muli %block, %c{blocks} : index",
+        "%s_at = arith.addi %s_begin, %in_scales : index",
+        f"%xs = vector.load %scale[%s_at] : memref<{rows * (columns // BLOCK)}xf32>, {_EIGHT}",
+        *part_scales(encoding, "", w),
+        *(_less_minima(rows, columns) if layout.minimum is not None else _factors(parts)),
+    ]
+    sums = ["%less" if layout.minimum is not None else "%sum"]
+    sums += [*(f"%sum_{part}" for part in range(parts * blocks - 1)), "%next"]
+    for block in range(blocks):
+        chunk, side = divmod(block, 2)
+        integers = f"%u_{chunk}"
+        if side == 0 and chunk % chunks_of_group(layout) == 0:
+            lines += group_integers(encoding, "", chunk // chunks_of_group(layout), w)
+        if layout.offset:
+            integers = f"%signed{chunk}"
+            lines += [] if side else [f"{integers} = arith.subi %u_{chunk}, %above : vector<{CHUNK}xi8>"]
+        lines += _chunk_half(block, integers, rows * columns)
+        dots = [f"%low{block}", f"%high{block}"]
+        if parts == 1:
+            lines.append(f"%dot{block} = arith.addi {dots[0]}, {dots[1]} : vector<8xi32>")
+            dots = [f"%dot{block}"]
+        for part, dot in enumerate(dots, parts * block):
+            lines += _added(dot, part, _EIGHT if parts == 1 else "vector<16xf32>", sums[part], sums[part + 1])
+    return lines
+
+
+def _less_minima(rows: int, columns: int) -> list[str]:
+    """Makes ``%factors``, scales times x's, and ``%less``, the sum less minima times the sums of x."""
+    low, high = listed(range(8)), listed(range(8, 16))
+    return [
+        f"%scales = vector.shuffle %scaled, %scaled {low} : vector<16xf32>, vector<16xf32>",
+        f"%minima = vector.shuffle %scaled, %scaled {high} : vector<16xf32>, vector<16xf32>",
+        f"%factors = arith.mulf %scales, %xs : {_EIGHT}",
+        f"%totals = vector.load %total[%s_at] : memref<{rows * (columns // BLOCK)}xi32>, vector<8xi32>",
+        f"%total_floats = arith.sitofp %totals : vector<8xi32> to {_EIGHT}",
+        f"%x_sums = arith.mulf %total_floats, %xs : {_EIGHT}",
+        f"%least = arith.mulf %minima, %x_sums : {_EIGHT}",
+        f"%less = arith.subf %sum, %least : {_EIGHT}",
+    ]
+
+
+def _factors(parts: int) -> list[str]:
+    """Makes ``%factors`` vector<16xf32>, the scales of each block's parts times x's."""
+    spread = listed([block for block in range(16 // parts) for _ in range(parts)])
+    return [
+        f"%x_scales = vector.shuffle %xs, %xs {spread} : {_EIGHT}, {_EIGHT}",
+        "%factors = arith.mulf %scaled, %x_scales : vector<16xf32>",
+    ]
+
+
+def _chunk_half(block: int, integers: str, elements: int) -> list[str]:
+    """Makes ``%low<block>`` and ``%high<block>`` of a block of x and its half of a chunk, vector<64xi8>.
+
+    Args:
+        block: number of the block in the super-block.
+        integers: name of the chunk.
+        elements: elements of x.
+    """
+    lanes = listed(range(BLOCK * (block % 2), BLOCK * (block % 2) + BLOCK))
+    return [
+        f"%xq_at{block} = arith.addi %x_at, %c{BLOCK * block} : index",
+        f"%x{block} = vector.load %q[%xq_at{block}] : memref<{elements}xi8>, vector<32xi8>",
+        f"%w{block} = vector.shuffle {integers}, {integers} {lanes} : vector<64xi8>, vector<64xi8>",
+        *_products(f"{block}", f"%x{block}", f"%w{block}"),
+    ]
+
+
+def _products(n: str, x: str, w: str) -> list[str]:
+    """Makes ``%low<n>`` and ``%high<n>`` vector<8xi32>: sums of two of the first and of the last sixteen products."""
+    wide = "vector<32xi32>"
+    return [
+        f"%x_wide{n} = arith.extsi {x} : vector<32xi8> to {wide}",
+        f"%w_wide{n} = arith.extsi {w} : vector<32xi8> to {wide}",
+        f"%products{n} = arith.muli %x_wide{n}, %w_wide{n} : {wide}",
+        f"%even{n} = vector.shuffle %products{n}, %products{n} {listed(range(0, 32, 2))} : {wide}, {wide}",
+        f"%odd{n} = vector.shuffle %products{n}, %products{n} {listed(range(1, 32, 2))} : {wide}, {wide}",
+        f"%pairs{n} = arith.addi %even{n}, %odd{n} : vector<16xi32>",
+        f"%low{n} = vector.shuffle %pairs{n}, %pairs{n} {listed(range(8))} : vector<16xi32>, vector<16xi32>",
+        f"%high{n} = vector.shuffle %pairs{n}, %pairs{n} {listed(range(8, 16))} : vector<16xi32>, vector<16xi32>",
+    ]
+
+
+def _added(dot: str, part: int, factors: str, before: str, after: str) -> list[str]:
+    """Makes ``after`` of ``before`` and integers, times the factor of a part."""
+    name = after.removeprefix("%")
+    return [
+        f"%float_{name} = arith.sitofp {dot} : vector<8xi32> to {_EIGHT}",
+        f"%factor_{name} = vector.extract %factors[{part}] : f32 from {factors}",
+        f"%all_{name} = vector.broadcast %factor_{name} : f32 to {_EIGHT}",
+        f"{after} = math.fma %float_{name}, %all_{name}, {before} : {_EIGHT}",
+    ]

@@ -6,6 +6,7 @@ For blocks of 32 a whole block is summed before it is scaled; super-blocks have 
 from typing import Final
 
 from lang_core import BLOCK, Encoding
+from run_iree.kernels._instruction_sets import vnni_dot
 from run_iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset
 from run_iree.kernels._text import (
     Kernel,
@@ -17,7 +18,6 @@ from run_iree.kernels._text import (
     wanted_workgroups,
     within,
 )
-from run_iree.kernels._vnni import vnni_dot
 from run_iree.kernels._vnni_panel import (
     ROWS,
     TOKENS,
@@ -30,13 +30,12 @@ from run_iree.kernels._vnni_panel import (
     token_word,
     transposed,
 )
-from run_iree.kernels._vnni_q4_k import q4_k_panel
-from run_iree.kernels._vnni_q6_k import q6_k_panel
+from run_iree.kernels._vnni_super_panel import super_block_panel
 
 NAME: Final = "avx512-vnni-matmul"
-# Blocks of K in a panel, at most: 18 to 20 KiB of stack.
-_CHUNK_BLOCKS: Final = {"q6_k": 16}
-_CHUNK_BLOCKS_ELSE: Final = 32
+# Blocks of K in a panel, at most: 18 to 20 KiB of stack, with x beside it where the integers have an offset.
+_CHUNK_BLOCKS: Final = 32
+_CHUNK_BLOCKS_BESIDE_X: Final = 16
 
 
 def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> Kernel:
@@ -45,9 +44,10 @@ def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> 
     ``outputs`` is a multiple of 16.
     """
     whole = encoding.block // BLOCK
-    most = _CHUNK_BLOCKS.get(encoding.name, _CHUNK_BLOCKS_ELSE) // whole
+    beside_x = encoding.block > BLOCK and encoding.layout.offset
+    most = (_CHUNK_BLOCKS_BESIDE_X if beside_x else _CHUNK_BLOCKS) // whole
     sizes = Sizes(rows, outputs, columns, whole * largest_divisor(columns // encoding.block, most))
-    panel = {"q4_k": q4_k_panel, "q6_k": q6_k_panel}.get(encoding.name, _block_panel)(sizes, encoding)
+    panel = (_block_panel if encoding.block == BLOCK else super_block_panel)(sizes, encoding)
     row_bytes = columns // encoding.block * encoding.block_bytes
     each, workgroups = share(outputs, ROWS, wanted_workgroups(outputs * row_bytes))
     blocks = columns // BLOCK

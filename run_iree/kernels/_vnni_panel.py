@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
-from run_iree.kernels._text import listed, within
-from run_iree.kernels._turn import turned
+from run_iree.kernels._text import listed, turned, within
 
 ROWS: Final = 16  # of W in a panel
 TOKENS: Final = 8  # that share what is loaded of a panel

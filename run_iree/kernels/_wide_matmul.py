@@ -9,6 +9,7 @@ two apart, which a cache has no room for.
 from dataclasses import dataclass
 from typing import Final
 
+from run_iree.kernels._instruction_sets import bf16_dot
 from run_iree.kernels._text import (
     Buffer,
     Kernel,
@@ -18,11 +19,11 @@ from run_iree.kernels._text import (
     own_rows,
     scratch,
     share,
+    turned,
     wanted_workgroups,
     within,
 )
-from run_iree.kernels._turn import turned
-from run_iree.kernels._wide_matvec import STEP, pair_dot
+from run_iree.kernels._wide_matvec import STEP
 
 PANEL_ROWS: Final = 16  # of W in a panel
 _TOKENS: Final = 8  # that share what is loaded of panels
@@ -245,7 +246,7 @@ def _word(plan: _Plan, count: int) -> list[str]:
         for panel in range(plan.panels):
             total = f"%sum{t}_{panel}"
             product = (
-                pair_dot(total, f"%w{panel}", f"%x{t}")
+                bf16_dot(total, f"%w{panel}", f"%x{t}")
                 if plan.pairs
                 else f"math.fma %all{t}, %p{panel}, {total} : {_SUMS}"
             )

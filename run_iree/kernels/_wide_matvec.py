@@ -7,6 +7,7 @@ become f32 first, bf16 by a shift: the even ones and the odd ones of a register 
 
 from typing import Final
 
+from run_iree.kernels._instruction_sets import bf16_dot
 from run_iree.kernels._text import (
     Buffer,
     Kernel,
@@ -75,7 +76,7 @@ def _part(i: int, buffers: tuple[Buffer, ...], pairs: bool, ahead: int) -> list[
         *_loaded(f"w{i}", f"%w_at{i}", w, pairs),
     ]
     if pairs:
-        return [*lines, f"%next{i} = {pair_dot(f'%sum{i}', f'%w{i}', f'%x{i}')}"]
+        return [*lines, f"%next{i} = {bf16_dot(f'%sum{i}', f'%w{i}', f'%x{i}')}"]
     return [
         *lines,
         f"%half{i} = math.fma %w{i}_a, %x{i}_a, %sum{i} : {_SUMS}",
@@ -104,10 +105,3 @@ def _loaded(name: str, place: str, buffer: Buffer, pairs: bool) -> list[str]:
             f"%{name}_{half} = arith.extf %{name}_{half}16 : vector<16x{buffer.kind}> to {_SUMS}",
         ]
     return lines
-
-
-def pair_dot(total: str, left: str, right: str) -> str:
-    """``vdpbf16ps``: sixteen f32 sums, to each of which two products of neighbouring bf16 are added."""
-    call = 'llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"'
-    pairs = "vector<32xbf16>"
-    return f"{call}({total}, {left}, {right}) : ({_SUMS}, {pairs}, {pairs}) -> {_SUMS}"

@@ -1,0 +1,102 @@
+"""Instruction sets of CPUs as data, and the instructions that kernels call by name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+_QUADS: Final = "vector<64xi8>"
+_WORDS_512: Final = "vector<16xi32>"
+_SUMS: Final = "vector<16xf32>"
+_BF16: Final = "vector<32xbf16>"
+_BYTES: Final = "vector<32xi8>"
+_PAIRS: Final = "vector<16xi16>"
+_WORDS: Final = "vector<8xi32>"
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionSet:
+    """Instructions that kernels are written for.
+
+    Attributes:
+        name: field of ``CpuKernels`` that turns its kernels on.
+        features: features that a CPU must have, as /proc/cpuinfo spells them.
+    """
+
+    name: str
+    features: frozenset[str]
+
+
+_AVX2: Final = frozenset({"avx2", "fma", "f16c"})
+_AVX512: Final = _AVX2 | {"avx512f", "avx512bw", "avx512vl"}
+INSTRUCTION_SETS: Final = (
+    InstructionSet("vnni", _AVX512 | {"avx512_vnni"}),
+    InstructionSet("bf16", _AVX512 | {"avx512_bf16"}),
+    InstructionSet("avx512", _AVX512),
+    InstructionSet("fma", _AVX2),
+)
+
+# Bytes that kernels for one token prefetch ahead. On an EPYC twice 4 KiB is 8 % slower than this, half of it as fast.
+PREFETCH_DISTANCE: Final = 6912
+# The same by the beginning of a CPU's model name. AMD's prefetchers follow a row by themselves: asking costs 4 % of a
+# step in bf16.
+_PREFETCH_DISTANCES: Final = (("AMD", 0),)
+PREFETCH_CANDIDATES: Final = (0, 3456, PREFETCH_DISTANCE, 10368)
+"""Distances worth a try where the default of a CPU is in doubt; powers of two are not among them."""
+
+
+def available(features: Iterable[str]) -> dict[str, bool]:
+    """Returns, by name, which instruction sets a CPU with these features has."""
+    present = frozenset(features)
+    return {instructions.name: present >= instructions.features for instructions in INSTRUCTION_SETS}
+
+
+def prefetch_distance(model: str) -> int:
+    """Returns the default prefetch distance in bytes for a CPU of this model name; 0 for none."""
+    distances = (distance for vendor, distance in _PREFETCH_DISTANCES if model.startswith(vendor))
+    return next(distances, PREFETCH_DISTANCE)
+
+
+def vnni_dot(total: str, unsigned: str, signed: str) -> str:
+    """Returns ``vpdpbusd`` (AVX-512 VNNI): sixteen sums, to each of which four products of bytes are added.
+
+    Args:
+        total: vector<16xi32>.
+        unsigned: vector<64xi8>, whose bytes count as 0 to 255.
+        signed: vector<64xi8>.
+    """
+    operands = f"{total}, {unsigned}, {signed}"
+    return _call("avx512.vpdpbusd.512", operands, f"({_WORDS_512}, {_QUADS}, {_QUADS}) -> {_WORDS_512}")
+
+
+def bf16_dot(total: str, left: str, right: str) -> str:
+    """Returns ``vdpbf16ps`` (AVX512_BF16): sixteen f32 sums, to each of which two products of bf16 are added."""
+    return _call("avx512bf16.dpbf16ps.512", f"{total}, {left}, {right}", f"({_SUMS}, {_BF16}, {_BF16}) -> {_SUMS}")
+
+
+def byte_dot(unsigned: str, signed: str) -> str:
+    """Returns ``vpmaddubsw`` (AVX2): sixteen saturated i16 sums of two products of neighbouring bytes.
+
+    Args:
+        unsigned: vector<32xi8>, whose bytes count as 0 to 255.
+        signed: vector<32xi8>.
+    """
+    return _call("avx2.pmadd.ub.sw", f"{unsigned}, {signed}", f"({_BYTES}, {_BYTES}) -> {_PAIRS}")
+
+
+def pair_dot(left: str, right: str) -> str:
+    """Returns ``vpmaddwd`` (AVX2): eight i32 sums of two products of neighbouring i16; both are vector<16xi16>."""
+    return _call("avx2.pmadd.wd", f"{left}, {right}", f"({_PAIRS}, {_PAIRS}) -> {_WORDS}")
+
+
+def with_sign(values: str, signs: str) -> str:
+    """Returns ``vpsignb`` (AVX2): bytes, negated where ``signs`` are negative, 0 where they are 0."""
+    return _call("avx2.psign.b", f"{values}, {signs}", f"({_BYTES}, {_BYTES}) -> {_BYTES}")
+
+
+def neighbours_added(left: str, right: str) -> str:
+    """Returns ``vphaddd`` (AVX2): sums of two neighbours, by halves of vector<8xi32>, those of ``left`` first."""
+    return _call("avx2.phadd.d", f"{left}, {right}", f"({_WORDS}, {_WORDS}) -> {_WORDS}")
+
+
+def _call(name: str, operands: str, kinds: str) -> str:
+    return f'llvm.call_intrinsic "llvm.x86.{name}"({operands}) : {kinds}'
