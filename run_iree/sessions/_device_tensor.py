@@ -4,7 +4,6 @@ import numpy as np
 
 from lang_core import DeviceError, DType, TensorSpec
 from run_iree.devices import address, read_back
-from run_iree.sessions._counters import Counters
 from run_iree.sessions._program import Program
 
 _NO_KEY = -1
@@ -20,14 +19,13 @@ class DeviceTensor:
         key: names the buffer there.
     """
 
-    __slots__ = ("__weakref__", "_counters", "_donated_to", "_spec", "key", "program")
+    __slots__ = ("__weakref__", "_donated_to", "_spec", "key", "program")
 
-    def __init__(self, program: Program, key: int, spec: TensorSpec, counters: Counters) -> None:
+    def __init__(self, program: Program, key: int, spec: TensorSpec) -> None:
         """Names a buffer; sessions make these."""
         self.program = program
         self.key = key
         self._spec = spec
-        self._counters = counters
         self._donated_to: str | None = None
 
     @property
@@ -60,7 +58,7 @@ class DeviceTensor:
             self.check("read")
             assert self.program.device is not None
             array = read_back(self.program.device.hal, self.program.views[self.key], self._spec)
-        self._counters.bytes_out += array.nbytes
+        self.program.counters.bytes_out += array.nbytes
         return array
 
     def address(self) -> int | None:

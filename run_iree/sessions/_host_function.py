@@ -1,122 +1,100 @@
-"""Calls an entry point with NumPy arrays, for NumPy arrays: less general than handles, and less work per call."""
+"""Calls of an entry point with NumPy arrays, for NumPy arrays: less general than handles, and less work per call."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 from iree.runtime import HalBufferView, VmVariantList
 
 from compile_hlo.directions import Signature
-from run_iree.devices import IREE_ERRORS, reason, writable
+from run_iree.devices import IREE_ERRORS, reason
 from run_iree.sessions._function import Function
+from run_iree.sessions._prepared import PreparedCall
 from run_iree.sessions._program import Program
 
 Array = np.ndarray[Any, Any]
 
-# Of all arguments together. Above it an allocation is little beside the copy, and memory that waits is memory taken.
+# Largest sum of staged inputs. Beyond it an allocation is cheap beside the copy, and idle memory is expensive.
 KEPT_BYTES: Final = 4 << 20
 
 
-class Kept(NamedTuple):
-    """What stays from call to call. A program owns it, and drops it when it is closed.
-
-    Attributes:
-        places: per argument, the memory of a buffer that every call fills anew, with its shape and dtype.
-        inputs: these buffers, as IREE takes them.
-        invoke: the function, of inputs and outputs.
-    """
-
-    places: tuple[tuple[Array, tuple[int, ...], np.dtype[Any]], ...]
-    inputs: VmVariantList
-    invoke: Callable[[VmVariantList, VmVariantList], None]
-
-
 class HostFunction:
-    """An entry point as a function from NumPy arrays to a tuple of NumPy arrays, which are the caller's own.
+    """Entry point as a function from NumPy arrays to a tuple of NumPy arrays, which belong to the caller.
 
-    On devices that work in host memory its arguments lie in buffers that stay, and results are copied from where they
-    are: a call allocates nothing but them, and makes no handle. Anywhere else, and for whatever is no array of the
-    right shape and dtype, it is the general function with its checks. What IREE itself takes of a quick call is not
-    counted among the session's ``module_seconds``.
+    On devices that work in host memory calls are prepared: arguments are copied into staged inputs, results from where
+    they lie, and nothing else is allocated. On other devices, and for values that are not arrays of the right shape and
+    dtype, it is the general function with its checks.
 
     Attributes:
-        function: the general one.
+        function: the general function.
     """
 
     def __init__(self, function: Function, program: Program) -> None:
+        signature = function.signature
         self.function: Final = function
-        self._name: Final = function.name
         self._program: Final = program
-        self._counters: Final = function.counters
-        self._results: Final = tuple((each.spec.shape, each.spec.dtype.numpy) for each in function.signature.results)
-        self._bytes_in: Final = sum(each.spec.nbytes for each in function.signature.arguments)
-        self._bytes_out: Final = sum(each.spec.nbytes for each in function.signature.results)
+        self._key: Final = f"arrays of {function.name}"
+        self._results: Final = tuple((result.spec.shape, result.spec.dtype.numpy) for result in signature.results)
+        self._bytes_out: Final = sum(result.spec.nbytes for result in signature.results)
         local = program.device is not None and program.device.is_local
-        self._plain: Final = local and not function.dumps and _is_plain(function.signature)
+        self._can_prepare: Final = local and not function.dumps and _is_plain(signature)
 
     def __call__(self, *arrays: Any) -> tuple[Array, ...]:
         """Runs it.
 
         Raises:
-            DeviceError: as ``Function``.
-            InputError: the same.
+            DeviceError: see ``Function``.
+            InputError: see ``Function``.
         """
-        found = self.quick(arrays)
-        return tuple(each.numpy() for each in self.function(*arrays)) if found is None else found
+        results = self.quick(arrays)
+        return tuple(tensor.numpy() for tensor in self.function(*arrays)) if results is None else results
 
     def quick(self, arrays: Sequence[Any]) -> tuple[Array, ...] | None:
-        """Runs it in the quick way; None where the arguments have to be looked at.
+        """Runs it as a prepared call; returns None where the arguments need the checks of the general function.
 
         Raises:
             DeviceError: the device failed.
         """
-        program, failure, found, place, outputs = self._program, "", None, None, None
+        program, failure, outputs, results = self._program, "", None, None
         with program.lock:
-            kept = program.kept.get(self._name) or self._keep()
-            if kept is None or len(arrays) != len(kept.places):
+            call = program.prepared.get(self._key) or self._prepare()
+            if call is None:
                 return None
-            for array, (place, shape, dtype) in zip(arrays, kept.places, strict=True):
-                if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
-                    return None
-                place[...] = array
             try:
-                outputs = VmVariantList(len(self._results))
-                kept.invoke(kept.inputs, outputs)
-                found = tuple([_copied(outputs, index, *result) for index, result in enumerate(self._results)])
+                outputs = call.run(arrays)
+                if outputs is None:
+                    return None
+                results = tuple([_copied(outputs, index, *result) for index, result in enumerate(self._results)])
             except IREE_ERRORS as error:
                 failure = reason(error)
         if failure:  # a traceback keeps this frame: it must hold no buffer
-            kept = place = outputs = None
+            call = outputs = None
             raise self.function.failed(failure)
-        counters = self._counters
+        counters = program.counters
         counters.calls += 1
-        counters.bytes_in += self._bytes_in
         counters.bytes_out += self._bytes_out
-        return found
+        return results
 
-    def _keep(self) -> Kept | None:
-        """Makes the buffers, once; None where they cannot stay. The lock is held."""
-        program, specs = self._program, [each.spec for each in self.function.signature.arguments]
-        if not self._plain or program.device is None:
+    def _prepare(self) -> PreparedCall | None:
+        """Prepares calls; returns None where that cannot be done. The lock is held."""
+        program = self._program
+        if not self._can_prepare or program.closed:
             return None
-        hal = program.device.hal
-        inputs, places = VmVariantList(len(specs)), []
-        for spec in specs:
-            view, memory = writable(hal, spec)
-            inputs.push_ref(view.ref)
-            places.append((memory, spec.shape, spec.dtype.numpy))
-        return program.kept.setdefault(self._name, Kept(tuple(places), inputs, program.invoker(self._name)))
+        call = program.prepared[self._key] = PreparedCall(program, self.function.signature, takes_numbers=False)
+        return call
 
 
 def _copied(outputs: VmVariantList, index: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A result that lies in the host's memory."""
-    mapped: Any = outputs.get_as_object(index, HalBufferView).get_buffer().map()
+    """Copies a result that lies in the host's memory."""
+    mapped: Any = outputs.get_as_object(index, HalBufferView).map()  # a buffer, which its stub does not say
     return np.ndarray(shape, dtype, mapped).copy()
 
 
 def _is_plain(signature: Signature) -> bool:
-    """Whether every argument is an array that stays the caller's, all are small, and nothing is empty."""
+    """Returns whether every argument is a small array that the caller keeps, of any values, and nothing is empty."""
     arguments = signature.arguments
-    plain = all(each.kind == "tensor" and not each.donated and each.bounds is None for each in arguments)
-    sizes = [each.spec.nbytes for each in (*arguments, *signature.results)]
-    return plain and all(sizes) and sum(each.spec.nbytes for each in arguments) <= KEPT_BYTES
+    plain = all(
+        argument.kind == "tensor" and not argument.donated and argument.bounds is None for argument in arguments
+    )
+    sizes = [value.spec.nbytes for value in (*arguments, *signature.results)]
+    return plain and all(sizes) and sum(argument.spec.nbytes for argument in arguments) <= KEPT_BYTES

@@ -1,6 +1,7 @@
 """A loaded module with all that IREE needs kept alive, torn down in the one order that does not crash."""
 
 import atexit
+import dataclasses
 import functools
 import itertools
 import os
@@ -26,6 +27,31 @@ _TOO_MANY_BUFFERS: Final = re.compile(
 
 _MANY: Final = 256
 
+
+@dataclasses.dataclass(slots=True)
+class Counters:
+    """Running totals of a session; a caller that wants one step's cost takes the difference.
+
+    Attributes:
+        calls: of functions.
+        bytes_in: copied from the host to the device.
+        bytes_out: copied from the device to the host.
+        bytes_guarded: copied on the device, to keep a caller's tensor from being written, or apart from another.
+        module_seconds: inside of IREE's calls of functions; what a step takes beyond that is our own.
+    """
+
+    calls: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    bytes_guarded: int = 0
+    module_seconds: float = 0.0
+
+    @property
+    def bytes_copied(self) -> int:
+        """All bytes that were copied, wherever to."""
+        return self.bytes_in + self.bytes_out + self.bytes_guarded
+
+
 Tracer = Callable[[str, Sequence[runtime.HalBufferView]], None]
 
 
@@ -45,7 +71,8 @@ class Program:
 
     Attributes:
         views: the live buffers.
-        kept: by entry point, what is kept from call to call; see ``_host_function.py`` and ``_updating.py``.
+        prepared: prepared calls by key.
+        counters: calls and bytes copied so far.
         held: references to buffers that stay where they are from call to call.
         lock: held while IREE works on the context.
         tracer: is given the name and the buffers of each trace of the module, during a call; it must not raise.
@@ -66,7 +93,8 @@ class Program:
         self.held: Final[dict[int, list[runtime.VmRef]]] = {}
         self._releasable: Final[list[weakref.ref[Releasable]]] = []
         self._prune_at = _MANY
-        self.kept: Final[dict[str, Any]] = {}
+        self.prepared: Final[dict[str, Any]] = {}
+        self.counters: Final = Counters()
         self.keys: Final = itertools.count()
         self.lock: Final = threading.RLock()
         self.device: Device | None = device
@@ -131,7 +159,7 @@ class Program:
         self._context.invoke(self._function(name), inputs, outputs)
 
     def invoker(self, name: str) -> Callable[[runtime.VmVariantList, runtime.VmVariantList], None]:
-        """What calls a function and waits for its results; to be kept in ``kept`` alone. The program is open."""
+        """What calls a function and waits for its results; to be kept in ``prepared`` alone. The program is open."""
         assert self._context is not None
         return functools.partial(self._context.invoke, self._function(name))
 
@@ -145,7 +173,7 @@ class Program:
     def close(self) -> None:
         """Frees everything, waiting for a call in another thread; closing twice is allowed."""
         with self.lock:
-            self.kept.clear()
+            self.prepared.clear()
             for holder in filter(None, (reference() for reference in self._releasable)):
                 holder.release()
             self._releasable.clear()

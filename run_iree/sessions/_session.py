@@ -11,12 +11,11 @@ from compile_hlo.directions import Signature
 from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
 from run_iree.devices import Device, upload
 from run_iree.dump import Dumper
-from run_iree.sessions._counters import Counters
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._function import Function
 from run_iree.sessions._held import HeldTensors
 from run_iree.sessions._host_function import HostFunction
-from run_iree.sessions._program import Program
+from run_iree.sessions._program import Counters, Program
 from run_iree.sessions._signature import check_aliases, signature_of_reflection
 from run_iree.sessions._updating import Updating
 
@@ -58,7 +57,6 @@ class Session:
             DeviceError: the device is not available or cannot run the module.
         """
         opened = Device(device) if isinstance(device, str) else device
-        self.counters: Final = Counters()
         self._device: Final = opened.name
         self._program: Final = Program(
             Path(vmfb_path),
@@ -67,6 +65,7 @@ class Session:
             scope,
             traces=dumper is not None,
         )
+        self.counters: Final[Counters] = self._program.counters
         self._dumper: Final = dumper
         self._entry_points: Final = self._program.function_names()
         self._signatures: Final = {signature.name: signature for signature in signatures}
@@ -103,9 +102,7 @@ class Session:
                     f"{near_names(name, self._entry_points)}"
                 )
             if name not in self._functions:
-                self._functions[name] = Function(
-                    self._program, name, self._signature(name), self.counters, self._dumper
-                )
+                self._functions[name] = Function(self._program, self._signature(name), self._dumper)
             return self._functions[name]
 
     def host_function(self, name: str) -> HostFunction:
@@ -140,7 +137,7 @@ class Session:
                     raise DeviceError(f"cannot hold a tensor of another session ({tensor.spec}); upload its .numpy()")
             if len({tensor.key for tensor in tensors}) < len(tensors):
                 raise DeviceError("cannot hold a tensor twice: hold a copy (session.upload(tensor.numpy()))")
-            return HeldTensors(self._program, self.counters, tensors)
+            return HeldTensors(self._program, tensors)
 
     def upload(self, array: np.ndarray) -> DeviceTensor:
         """Copies an array to the device.
@@ -158,7 +155,7 @@ class Session:
             key = next(self._program.keys)
             self._program.views[key] = upload(self._program.device.hal, array, spec)
         self.counters.bytes_in += spec.nbytes
-        return DeviceTensor(self._program, key, spec, self.counters)
+        return DeviceTensor(self._program, key, spec)
 
     def zeros(self, spec: TensorSpec) -> DeviceTensor:
         """Makes a tensor of zeros on the device, for example an empty KV cache.

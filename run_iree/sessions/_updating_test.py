@@ -10,8 +10,8 @@ import pytest
 from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
 from lang_core import DeviceError, InputError, TensorSpec, f32, i32
 from run_iree._device_testing import compiled, device_params
+from run_iree.sessions._prepared import PreparedCall
 from run_iree.sessions._program import Program
-from run_iree.sessions._quick import QuickCall
 from run_iree.sessions._session import Session
 
 _CACHE = TensorSpec((2, 5), f32)
@@ -130,7 +130,7 @@ def test_held_tensors_are_dead_when_the_device_fails(session: Session, monkeypat
     def failing(*_: object) -> None:
         raise RuntimeError("iree/some.c:7: INTERNAL; out of luck;")
 
-    monkeypatch.setattr(QuickCall, "__call__", failing)
+    monkeypatch.setattr(PreparedCall, "run", failing)
     monkeypatch.setattr(Program, "invoke", failing)
     with pytest.raises(DeviceError, match=r"'step' of .* failed on the device: INTERNAL; out of luck$"):
         step(held, 1, 2, _BY)

@@ -10,7 +10,7 @@ from lang_core import InputError
 from run_iree import DeviceTensor, Session
 from tapeline.bundle import Bundle
 from tapeline.running._arrays import read_inputs
-from tapeline.running._predictions import LOGITS, Row, Rows, Single, single
+from tapeline.running._predictions import LOGITS, Row, Rows, Single
 from transformer_core.generation import NEXT_IDS
 
 # The entry point of a model whose decoder attends to an encoder's states (Whisper).
@@ -177,7 +177,7 @@ class BundleModel(_Cached):
         called = self._decode
         results = called.updating(self._caches, token_id, position, *self._seen)
         self.token_bytes += called.token_bytes
-        return single(results, called.next_ids, self._read)
+        return Single(results, called.next_ids, self._read)
 
 
 class ScoringBundle(BundleModel):

@@ -92,11 +92,12 @@ class Single:
 
     __slots__ = ("_likeliest", "_next_ids", "_on_read", "_results")
 
-    # Set by ``single``.
-    _results: Results
-    _next_ids: int | None
-    _on_read: Callable[[int], None]
-    _likeliest: int | None
+    def __init__(self, results: Results, next_ids: int | None, on_read: Callable[[int], None]) -> None:
+        """Reads nothing; arguments as of ``Rows``."""
+        self._results = results
+        self._next_ids = next_ids
+        self._on_read = on_read
+        self._likeliest: int | None = None
 
     def logits(self) -> np.ndarray:
         """The logits f32 [V]."""
@@ -111,13 +112,3 @@ class Single:
                 self._likeliest = self._results.number(self._next_ids)
                 self._on_read(i32.itemsize)
         return self._likeliest
-
-
-_new: Final = object.__new__
-
-
-def single(results: Results, next_ids: int | None, on_read: Callable[[int], None]) -> Single:
-    """Names it; arguments as of ``Rows``."""
-    found = _new(Single)  # as run_iree makes results: constructors are dear between two steps
-    found._results, found._next_ids, found._on_read, found._likeliest = results, next_ids, on_read, None
-    return found

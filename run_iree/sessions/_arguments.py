@@ -1,0 +1,113 @@
+"""Checks of the values that a caller passes to an entry point."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from compile_hlo.directions import LoweredArgument, Signature
+from lang_core import DeviceError, InputError
+from run_iree.sessions._device_tensor import DeviceTensor
+from run_iree.sessions._program import Program
+
+Value = np.ndarray | np.generic | DeviceTensor | int | float
+
+
+class ArgumentChecks:
+    """Refuses values that an entry point cannot take, before anything is copied or donated."""
+
+    def __init__(self, program: Program, signature: Signature) -> None:
+        self._program: Final = program
+        self._name: Final = signature.name
+        self._arguments: Final = signature.arguments
+        arguments = tuple(enumerate(signature.arguments))
+        self._all: Final = tuple(range(len(arguments)))
+        self._donated: Final = tuple((index, argument.spec) for index, argument in arguments if argument.donated)
+        self._others: Final = tuple(index for index, argument in arguments if not argument.donated)
+
+    def __call__(self, values: Sequence[Value]) -> None:
+        """Checks a call's values; the program is open and its lock held.
+
+        Raises:
+            DeviceError: the count, or a value's kind, shape or dtype is wrong; a tensor is dead, or is donated and
+                passed twice.
+            InputError: a number is outside of the allowed range.
+        """
+        arguments = self._arguments
+        if len(values) != len(arguments):
+            names = ", ".join(argument.name for argument in arguments)
+            raise DeviceError(f"{self._name!r} takes {len(arguments)} arguments ({names}), found {len(values)}")
+        donated: set[int] = set()
+        passed: set[int] = set()
+        for index in self._others if self._takes_all_donated(values) else self._all:
+            argument, value = arguments[index], values[index]
+            if argument.kind == "scalar":
+                self._check_scalar(argument, value)
+                self._check_range(argument, value)
+                continue
+            if isinstance(value, DeviceTensor):
+                self._check_handle(argument, value)
+                key = value.key
+                if key in donated or (argument.donated and key in passed):
+                    raise DeviceError(
+                        f"{self._name!r}: the tensor for {argument.name!r} is passed twice and one of the arguments is "
+                        f"donated; pass a copy (session.upload(tensor.numpy()))"
+                    )
+                passed.add(key)
+                if argument.donated:
+                    donated.add(key)
+            elif not isinstance(value, np.ndarray | np.generic):
+                raise self._mismatch(argument, f"a {type(value).__name__}")
+            elif value.shape != argument.spec.shape or value.dtype != argument.spec.dtype.numpy:
+                raise self._mismatch(argument, f"an array of shape {value.shape} and dtype {value.dtype}")
+            else:
+                self._check_range(argument, value)
+
+    def _takes_all_donated(self, values: Sequence[Value]) -> bool:
+        """Returns whether every donated argument is a live handle of its spec, passed once: the usual case."""
+        program, keys = self._program, set[int]()
+        for index, spec in self._donated:
+            value = values[index]
+            if not isinstance(value, DeviceTensor) or not value.usable_as(spec, program):
+                return False
+            keys.add(value.key)
+        others = (values[index] for index in self._others)
+        twice = any(isinstance(value, DeviceTensor) and value.key in keys for value in others)
+        return len(keys) == len(self._donated) and not twice
+
+    def _check_range(self, argument: LoweredArgument, value: Value) -> None:
+        numbers = np.asarray(value)
+        if argument.bounds is None or not numbers.size:
+            return
+        least, greatest = argument.bounds
+        if numbers.min() < least or numbers.max() > greatest:
+            wrong = numbers.min() if numbers.min() < least else numbers.max()
+            raise InputError(
+                f"{self._name!r}: argument {argument.name!r}: expected {least} to {greatest}; found {wrong}: the "
+                f"bundle was exported for no more"
+            )
+
+    def _check_handle(self, argument: LoweredArgument, value: DeviceTensor) -> None:
+        value.check(f"pass for {argument.name!r} of {self._name!r}")
+        if value.program is not self._program:
+            raise self._mismatch(argument, f"a tensor of another session ({value.spec}); pass its .numpy()")
+        if value.spec != argument.spec:
+            raise self._mismatch(argument, f"a tensor {value.spec}")
+
+    def _check_scalar(self, argument: LoweredArgument, value: Value) -> None:
+        dtype = argument.spec.dtype
+        if isinstance(value, np.generic):
+            value = value.item()
+        if dtype.is_floating:
+            fits = isinstance(value, int | float) and not isinstance(value, bool)
+        elif dtype.is_integer:
+            limits = np.iinfo(dtype.numpy)
+            fits = isinstance(value, int) and not isinstance(value, bool) and limits.min <= value <= limits.max
+        else:
+            fits = isinstance(value, bool)
+        if not fits:
+            raise self._mismatch(argument, f"{value!r}" if isinstance(value, int | float) else type(value).__name__)
+
+    def _mismatch(self, argument: LoweredArgument, found: str) -> DeviceError:
+        expected = f"a number of dtype {argument.spec.dtype}" if argument.kind == "scalar" else f"{argument.spec}"
+        return DeviceError(f"{self._name!r}: argument {argument.name!r} is {expected}, found {found}")
