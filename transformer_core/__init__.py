@@ -20,6 +20,7 @@ Besides these, R is the number of rotated dims of a head and G = N / K the query
 """
 
 from transformer_core._attention import Attention, grouped_attention
+from transformer_core._attention_config import AttentionConfig, CacheSharing, LayerRope, QueryKeyNorm, ScoreConfig
 from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache, shared_layout
 from transformer_core._causal_conv import CausalConv
 from transformer_core._conv1d import Conv1d
@@ -48,14 +49,16 @@ from transformer_core._rope_scaling import (
     RopeScaling,
     YarnScaling,
 )
-from transformer_core._step import Step, for_heads, make_step
+from transformer_core._step import StepInputs, for_heads, make_step
 
 __all__ = [
     "STORED",
     "Activation",
     "Attention",
+    "AttentionConfig",
     "Cache",
     "CacheLayout",
+    "CacheSharing",
     "CachedLayer",
     "CausalConv",
     "Conv1d",
@@ -71,6 +74,7 @@ __all__ = [
     "KVCache",
     "LatentAttention",
     "LayerNorm",
+    "LayerRope",
     "Linear",
     "LinearScaling",
     "Llama3Scaling",
@@ -80,6 +84,7 @@ __all__ = [
     "NoScaling",
     "PatchEmbedding",
     "Places",
+    "QueryKeyNorm",
     "RMSNorm",
     "RingCache",
     "RopeConfig",
@@ -89,11 +94,12 @@ __all__ = [
     "Router",
     "Routing",
     "RowPlaces",
+    "ScoreConfig",
     "Scoring",
     "SharedCache",
     "SparseFeedForward",
     "Starts",
-    "Step",
+    "StepInputs",
     "SwiGLU",
     "YarnScaling",
     "apply_rope",

@@ -1,3 +1,5 @@
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -6,11 +8,12 @@ from hypothesis import strategies as st
 
 from lang_core import ConfigError, EagerExecutionContext, OpError, Tensor
 from transformer_core._attention import Attention, grouped_attention
+from transformer_core._attention_config import AttentionConfig, LayerRope, QueryKeyNorm, ScoreConfig
 from transformer_core._kv_cache import KVCache, cache_spec
 from transformer_core._masks import causal_mask, mask_bias
 from transformer_core._rope_config import RopeConfig, RopeKind, RopeMode
 from transformer_core._step import make_step
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 
 CTX = EagerExecutionContext()
 tensor = CTX.ops.constant
@@ -55,15 +58,14 @@ def test_short_dtypes_have_scores_and_softmax_in_f32():
 
 def test_heads_that_cannot_share_are_refused():
     with pytest.raises(ConfigError, match="attention: 4 key/value heads do not divide 6 query heads"):
-        Attention(12, 6, 4, 2)
+        Attention(AttentionConfig(12, 6, 4, 2))
 
 
 @pytest.mark.parametrize("mode", RopeMode)
 @pytest.mark.parametrize("window", [None, 3])
 def test_a_cache_filled_in_pieces_gives_what_the_whole_gives(mode, window):
-    attention = Attention(
-        10, 4, 2, 6, rope_mode=mode, qkv_bias=True, output_bias=True, norm_eps=1e-5, window=window, scale=0.3
-    )
+    options: Any = {"norm": QueryKeyNorm(1e-5), "rope": LayerRope(mode), "scores": ScoreConfig(0.3), "window": window}
+    attention = Attention(AttentionConfig(10, 4, 2, 6, qkv_bias=True, output_bias=True, **options))
     ctx = context_of(attention)
     rope = RopeConfig(rotated=6, base=50.0, mode=mode)
     x = np.random.default_rng(1).standard_normal((2, 7, 10), np.float32)
@@ -89,7 +91,7 @@ def test_scores_may_be_capped():
 
 
 def test_a_layer_without_rope_does_not_know_positions():
-    attention = Attention(10, 2, 1, 6, rope=RopeKind.NONE)
+    attention = Attention(AttentionConfig(10, 2, 1, 6, rope=LayerRope(kind=RopeKind.NONE)))
     ctx = context_of(attention)
     x = np.random.default_rng(3).standard_normal((1, 3, 10), np.float32)
     steps = [make_step(ctx, RopeConfig(rotated=6, base=base), [None], 3) for base in (50.0, 900.0)]
@@ -101,7 +103,8 @@ def test_a_layer_without_rope_does_not_know_positions():
 
 def test_a_layer_may_have_the_second_rope():
     model, local = RopeConfig(rotated=6, base=900.0), RopeConfig(rotated=6, base=50.0)
-    attention, second = Attention(10, 2, 1, 6), Attention(10, 2, 1, 6, rope=RopeKind.LOCAL)
+    attention = Attention(AttentionConfig(10, 2, 1, 6))
+    second = Attention(AttentionConfig(10, 2, 1, 6, rope=LayerRope(kind=RopeKind.LOCAL)))
     ctx = context_of(attention)
     x = np.random.default_rng(3).standard_normal((1, 3, 10), np.float32)
     expected = attention(ctx, x, make_step(ctx, local, [None], 3))[0].numpy()
@@ -112,15 +115,15 @@ def test_a_layer_may_have_the_second_rope():
 
 
 def test_norms_may_go_over_all_heads():
-    attention = Attention(10, 4, 2, 6, norm_eps=1e-5, norm_whole=True)
+    attention = Attention(AttentionConfig(10, 4, 2, 6, norm=QueryKeyNorm(1e-5, whole=True)))
     shapes = {path: parameter.spec.shape for path, parameter in attention.named_parameters()}
     assert (shapes["q_norm.weight"], shapes["k_norm.weight"]) == ((24,), (12,))
 
 
 def test_parameters_have_hugging_faces_names():
-    plain = Attention(8, 4, 2, 4)
+    plain = Attention(AttentionConfig(8, 4, 2, 4))
     assert [path for path, _ in plain.named_parameters()] == [f"{name}_proj.weight" for name in "qkvo"]
-    full = Attention(8, 4, 2, 4, qkv_bias=True, norm_eps=1e-6)
+    full = Attention(AttentionConfig(8, 4, 2, 4, qkv_bias=True, norm=QueryKeyNorm(1e-6)))
     shapes = {path: parameter.spec.shape for path, parameter in full.named_parameters()}
     assert shapes["k_proj.weight"] == (8, 8)
     assert shapes["q_proj.bias"] == (16,)
@@ -134,7 +137,7 @@ def test_cache_spec():
 
 def test_a_gate_multiplies_what_each_head_has_seen():
     """With an identity as output projection, the gated result is the plain one times the gate's logistic."""
-    plain, gated = Attention(8, 4, 2, 3), Attention(8, 4, 2, 3, gated=True)
+    plain, gated = (Attention(AttentionConfig(8, 4, 2, 3, gated=gated)) for gated in (False, True))
     weights: dict[str, Tensor] = {p: context_of(plain).parameter(part) for p, part in plain.named_parameters()}
     weights["o_proj.weight"] = CTX.ops.constant(np.eye(8, 12, dtype=np.float32))
     gate = np.random.default_rng(3).standard_normal((4, 3, 8)).astype(np.float32)

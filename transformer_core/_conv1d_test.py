@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from transformer_core._conv1d import Conv1d
-from transformer_core._weights_for_tests import RandomWeights, context_of
+from transformer_core._weights_testing import RandomWeights, context_of
 
 
 @pytest.mark.parametrize(("stride", "padding", "length"), [(1, 1, 7), (2, 1, 10), (2, 0, 9)])

@@ -7,7 +7,7 @@ import pytest
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._linear import Linear
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 
 
 @pytest.mark.parametrize("bias", [False, True])

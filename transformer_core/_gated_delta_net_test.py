@@ -3,7 +3,7 @@ import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, bf16, f32
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, repeat_heads
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 
 CTX = EagerExecutionContext()
 

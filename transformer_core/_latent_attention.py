@@ -7,7 +7,7 @@ from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._rope import apply_rope
 from transformer_core._rope_config import RopeMode
-from transformer_core._step import Step, for_heads
+from transformer_core._step import StepInputs, for_heads
 
 
 class LatentAttention(Module):
@@ -63,7 +63,7 @@ class LatentAttention(Module):
         self.o_proj = Linear(heads * value_size, size, bias=output_bias, dtype=dtype)
 
     def forward(
-        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
+        self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
         """Attends over the tokens of x, or over the cache once they are in it.
 

@@ -3,7 +3,7 @@ import pytest
 
 from lang_core import ConfigError, EagerExecutionContext
 from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
-from transformer_core._weights_for_tests import RandomWeights, context_of
+from transformer_core._weights_testing import RandomWeights, context_of
 
 X = np.random.default_rng(3).standard_normal((2, 3, 10)).astype(np.float32)
 ROUTINGS = {

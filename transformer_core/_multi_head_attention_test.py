@@ -6,7 +6,7 @@ import pytest
 from lang_core import ConfigError
 from transformer_core._masks import padding_bias
 from transformer_core._multi_head_attention import MultiHeadAttention
-from transformer_core._weights_for_tests import RandomWeights, context_of
+from transformer_core._weights_testing import RandomWeights, context_of
 
 ATTENTION = MultiHeadAttention(12, 3, key_bias=False)
 CTX = context_of(ATTENTION)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from lang_core import bf16
 from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 
 SIZES = st.integers(1, 9)
 

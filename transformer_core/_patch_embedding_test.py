@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from transformer_core._patch_embedding import PatchEmbedding, patch_count
-from transformer_core._weights_for_tests import RandomWeights, context_of
+from transformer_core._weights_testing import RandomWeights, context_of
 
 
 @pytest.mark.parametrize("image", [(6, 12), (7, 14)])

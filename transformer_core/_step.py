@@ -14,7 +14,7 @@ from transformer_core._rope_config import RopeConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepInputs:
     """Computed once per step, before the first layer. Where sequences have positions of their own, per sequence.
 
     Attributes:
@@ -51,7 +51,7 @@ def make_step(
     length: Tensor | int | None = None,
     count: Tensor | None = None,
     local_rope: RopeConfig | None = None,
-) -> Step:
+) -> StepInputs:
     """Computes what the layers of a step share.
 
     Args:
@@ -64,7 +64,7 @@ def make_step(
         batch: B; it matters to places in rings only.
         position: i32 of rank 0 or [B], that of the first new token; without caches it is 0.
         length: of the sequence including the new tokens that count, as position; T where None and there is no position.
-        count: of ``Step``. With positions per sequence, caches stay as they are where tokens do not count.
+        count: of ``StepInputs``. With positions per sequence, caches stay as they are where tokens do not count.
         local_rope: of the layers with windows, where it is not the model's.
     """
     capacity = queries if keys is None else keys
@@ -89,7 +89,7 @@ def make_step(
         biases[window] = biases[effective]
     places = {} if position is None else _places(ctx, biases, capacity, rings, positions, position, batch, count)
     local = (None, None) if local_rope is None else rope_tables(ctx, local_rope, positions, length)
-    return Step(cos, sin, positions, biases, places, count, *local)
+    return StepInputs(cos, sin, positions, biases, places, count, *local)
 
 
 def extending_step(
@@ -103,7 +103,7 @@ def extending_step(
     last: Tensor | None,
     caches: Sequence[Cache],
     local_rope: RopeConfig | None = None,
-) -> Step:
+) -> StepInputs:
     """What the layers share when tokens are appended to the sequences in their caches.
 
     Args:

@@ -7,15 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.flow._support import eager, inputs_of, lowered, random_weights, recorded
-from transformer_core import Attention, FeedForward, GatedDeltaNet, RMSNorm, RopeConfig, SwiGLU
+from transformer_core import Attention, AttentionConfig, FeedForward, GatedDeltaNet, RMSNorm, RopeConfig, SwiGLU
 from transformer_core.flow import BuildContext, CompileProfile, FlowContext, FlowValue, Maker, ModelFlow
 
 SIZE = 8
+
+
+def _config(index: int) -> AttentionConfig:
+    return AttentionConfig(SIZE, 4, 2, 4, window=3 if index else None)
+
+
 MAKERS: dict[str, Maker] = {
     "norm": lambda build: RMSNorm(SIZE, dtype=build.dtype),
     "swiglu": lambda build: SwiGLU(SIZE, 5, dtype=build.dtype),
     "ff": lambda build: FeedForward(SIZE, 7 + build.index, dtype=build.dtype),
-    "attention": lambda build: Attention(SIZE, 4, 2, 4, window=3 if build.index else None, dtype=build.dtype),
+    "attention": lambda build: Attention(_config(build.index), dtype=build.dtype),
     "delta": lambda build: GatedDeltaNet(SIZE, 1, 2, 3, 4, dtype=build.dtype),
 }
 Node = tuple[str, Any]

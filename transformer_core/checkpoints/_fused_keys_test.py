@@ -1,7 +1,7 @@
 import numpy as np
 
 from lang_core import Module, Parameter
-from transformer_core._weights_for_tests import RandomWeights
+from transformer_core._weights_testing import RandomWeights
 from transformer_core.checkpoints._fused_keys import FusedKeys
 
 FUSED = FusedKeys({"attn.qkv": [("q", 4), ("k", 2), ("v", 2)], "mlp.both": [("gate", 3), ("up", 3)]})

@@ -1,5 +1,5 @@
 from lang_core import Module
-from transformer_core._weights_for_tests import RandomWeights
+from transformer_core._weights_testing import RandomWeights
 from transformer_core.checkpoints._fused_keys import FusedKeys
 from transformer_core.checkpoints._renamed_keys import RenamedKeys, first_of
 

@@ -9,7 +9,7 @@ from lang_core import EagerExecutionContext, EagerTensor, Module, OpError, Param
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._rope_config import RopeConfig
-from transformer_core._weights_for_tests import RandomWeights, context_of
+from transformer_core._weights_testing import RandomWeights, context_of
 from transformer_core.flow import Block, CompileProfile, FlowContext, FlowValue, ModelFlow
 
 PROFILE = CompileProfile.preset("encoder", sequence=3)

@@ -9,7 +9,7 @@ from transformer_core._attention import Attention
 from transformer_core._cache import Cache, CachedLayer
 from transformer_core._gated_delta_net import GatedDeltaNet
 from transformer_core._latent_attention import LatentAttention
-from transformer_core._step import Step
+from transformer_core._step import StepInputs
 from transformer_core.flow._loading import ParameterLoader
 from transformer_core.flow._profile import CompileProfile
 from transformer_core.flow._state import FlowState
@@ -99,7 +99,7 @@ class FlowContext:
         return [FlowValue.of(result) if isinstance(result, Tensor) else result for result in outputs]
 
     @property
-    def step(self) -> Step:
+    def step(self) -> StepInputs:
         """RoPE's tables and the masks.
 
         Raises:

@@ -7,12 +7,13 @@ import pytest
 
 from lang_core import DType, EagerExecutionContext, TensorSpec
 from transformer_core._attention import Attention, grouped_attention
+from transformer_core._attention_config import AttentionConfig
 from transformer_core._feed_forward import SwiGLU
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._rope import apply_rope
 from transformer_core._rope_config import RopeConfig, RopeMode
-from transformer_core._weights_for_tests import RandomWeights
+from transformer_core._weights_testing import RandomWeights
 from transformer_core.checkpoints import ComposedWeights, Cut, Recipe
 from transformer_core.flow import Block, BuildContext, CompileProfile, FlowContext, FlowValue, ModelFlow
 from transformer_core.models import DecoderConfig, DecoderLayer
@@ -73,7 +74,7 @@ def _norm(build: BuildContext) -> RMSNorm:
 
 
 def _attention(build: BuildContext) -> Attention:
-    return Attention(12, 4, 2, 6, dtype=build.dtype)
+    return Attention(AttentionConfig(12, 4, 2, 6), dtype=build.dtype)
 
 
 LAYER = (

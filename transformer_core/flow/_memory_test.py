@@ -7,6 +7,7 @@ import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, EagerTensor, ExecutionContext, Module, Op, OpError
 from transformer_core._attention import Attention
+from transformer_core._attention_config import AttentionConfig
 from transformer_core._cache import CacheLayout
 from transformer_core._feed_forward import SwiGLU
 from transformer_core._gated_delta_net import GatedDeltaNet
@@ -14,7 +15,7 @@ from transformer_core._masks import causal_mask, mask_bias
 from transformer_core._norm import RMSNorm
 from transformer_core._rope import rope_tables
 from transformer_core._rope_config import RopeConfig
-from transformer_core._weights_for_tests import RandomWeights
+from transformer_core._weights_testing import RandomWeights
 from transformer_core.flow import BuildContext, CompileProfile, Memory, ModelFlow, Positions
 
 ROPE = RopeConfig(rotated=4, trained_length=64)
@@ -24,7 +25,7 @@ IDS = np.random.default_rng(3).integers(0, 19, (2, 9)).astype(np.int32)
 def _mixer(build: BuildContext) -> Module:
     if build.index == 1:
         return GatedDeltaNet(build.size, 1, 2, 3, 5, taps=3, dtype=build.dtype)
-    return Attention(build.size, 4, 2, 6, window=4 if build.index == 2 else None, dtype=build.dtype)
+    return Attention(AttentionConfig(build.size, 4, 2, 6, window=4 if build.index == 2 else None), dtype=build.dtype)
 
 
 def _norm(build: BuildContext) -> RMSNorm:
@@ -239,12 +240,13 @@ def test_an_encoder_sees_what_comes_after():
 
 
 def test_names_of_caches_are_as_long_as_they_must_be():
-    two = (
-        ModelFlow("two").stage("a", lambda build: Attention(8, 2, 1, 4)).stage("b", lambda build: Attention(8, 2, 1, 4))
-    )
+    def keeping(build: BuildContext) -> Attention:
+        return Attention(AttentionConfig(8, 2, 1, 4))
+
+    two = ModelFlow("two").stage("a", keeping).stage("b", keeping)
     recipe = ModelFlow("m").input("x", ("B", "T", 8)).rope_tables(ROPE)
     profile = CompileProfile.preset("decode", max_sequence=4)
-    one = ModelFlow("one").stage("a", lambda build: Attention(8, 2, 1, 4))
+    one = ModelFlow("one").stage("a", keeping)
 
     def keys(recipe: ModelFlow) -> list[str]:
         return [argument.name for argument in recipe.build(profile).arguments()][2::2]
@@ -288,7 +290,7 @@ class _Odd(Module):
         self._names = names
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        from_keys = Attention(8, 2, 1, 4).cache_layout(batch, capacity)
+        from_keys = Attention(AttentionConfig(8, 2, 1, 4)).cache_layout(batch, capacity)
         return CacheLayout(from_keys.make, dict(zip(self._names, from_keys.specs.values(), strict=True)))
 
     def forward(self, ctx: Any, x: Any) -> Any:

@@ -8,7 +8,7 @@ from transformer_core._feed_forward import FeedForward, SwiGLU
 from transformer_core._linear import Linear
 from transformer_core._norm import LayerNorm, RMSNorm
 from transformer_core._rope_config import RopeConfig
-from transformer_core._weights_for_tests import RandomWeights, context_of
+from transformer_core._weights_testing import RandomWeights, context_of
 from transformer_core.flow import BuildContext, CompileProfile, FlowModel, Memory, ModelFlow, Rows, sequence, when
 
 PROFILE = CompileProfile.preset("training", sequence=5)

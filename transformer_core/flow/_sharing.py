@@ -6,7 +6,7 @@ from lang_core import ConfigError, Tensor
 from transformer_core._gated_delta_net import DeltaState
 from transformer_core._places import cache_starts
 from transformer_core._rope_config import RopeConfig
-from transformer_core._step import Step, extending_step, make_step
+from transformer_core._step import StepInputs, extending_step, make_step
 from transformer_core.flow._build import BuildContext, RopeSettings, StageRun
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import Memory
@@ -58,7 +58,7 @@ class RopeTables:
         flow.state.step = self._step(flow, x)
         return x
 
-    def _step(self, flow: FlowContext, x: FlowValue) -> Step:
+    def _step(self, flow: FlowContext, x: FlowValue) -> StepInputs:
         ctx, state, ops = flow.ctx, flow.state, flow.ctx.ops
         batch, queries = x.shape[:2]
         if state.bindings is not None:
@@ -95,9 +95,9 @@ class RopeTables:
             return None
         return flow.ctx.ops.add(last, 1)
 
-    def _bound(self, flow: FlowContext, bound: DecodeBindings, queries: int) -> Step:
+    def _bound(self, flow: FlowContext, bound: DecodeBindings, queries: int) -> StepInputs:
         """What the caller computed. He alone knows the positions; nothing may ask the step for them."""
-        return Step(
+        return StepInputs(
             bound.cos,
             bound.sin,
             flow.ctx.ops.iota((queries,)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from lang_core import Parameter, Tensor, TensorSpec
 from transformer_core._cache import Cache
-from transformer_core._step import Step
+from transformer_core._step import StepInputs
 from transformer_core.flow._value import FlowValue
 from transformer_core.flow._weights import LoadedParameter, ParameterKey
 
@@ -61,7 +61,7 @@ class FlowState:
     position: Tensor | None = None
     last: Tensor | None = None
     bindings: DecodeBindings | None = None
-    step: Step | None = None
+    step: StepInputs | None = None
     embedding: Parameter | None = None
     hidden: TensorSpec | None = None
     residual: FlowValue | None = None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lang_core import InputError
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 from transformer_core.generation import (
     KnownLogits,
     Prediction,
@@ -23,7 +23,7 @@ from transformer_core.generation import (
 )
 from transformer_core.generation._loop_test import _logits, _Model
 from transformer_core.models import DecoderLM, entry_points
-from transformer_core.models._tiny_for_tests import HYBRID, VARIANTS, changed
+from transformer_core.models._tiny_testing import HYBRID, VARIANTS, changed
 
 _VOCABULARY = 23
 

@@ -6,9 +6,9 @@ import pytest
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 from transformer_core.models._model import entry_points
-from transformer_core.models._tiny_for_tests import sizes_of
+from transformer_core.models._tiny_testing import sizes_of
 from transformer_core.models.encoders._bert import (
     BERT,
     BERT_FOR_MASKED_LM,

@@ -13,7 +13,7 @@ from transformer_core.models._config import (
     ExpertsConfig,
     LatentConfig,
 )
-from transformer_core.models._config_for_tests import read
+from transformer_core.models._config_testing import read
 
 
 def test_mixtral():

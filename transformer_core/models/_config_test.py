@@ -7,7 +7,7 @@ import pytest
 from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_scaling import YarnScaling
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 from transformer_core.models import _registry
 from transformer_core.models._config import (
     DecoderConfig,
@@ -15,7 +15,7 @@ from transformer_core.models._config import (
     family_of,
     load_config,
 )
-from transformer_core.models._config_for_tests import MINIMAL, read
+from transformer_core.models._config_testing import MINIMAL, read
 from transformer_core.models._decoder import DecoderLM
 from transformer_core.models._fields import llama_kind
 from transformer_core.models._registry import architectures, register

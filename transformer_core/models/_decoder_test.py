@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, as_dtype
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 from transformer_core.checkpoints import (
     LLAMA_PRESETS,
     SafetensorsCheckpoint,

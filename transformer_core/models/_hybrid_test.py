@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lang_core import EagerExecutionContext
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 from transformer_core.models import DecoderLM, entry_points
-from transformer_core.models._tiny_for_tests import HYBRID
+from transformer_core.models._tiny_testing import HYBRID
 
 IDS = np.random.default_rng(5).integers(0, 31, (2, 41)).astype(np.int32)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor
 from transformer_core._attention import Attention
+from transformer_core._attention_config import AttentionConfig, CacheSharing, LayerRope, QueryKeyNorm, ScoreConfig
 from transformer_core._cache import Cache, CachedLayer, CacheLayout
 from transformer_core._feed_forward import FeedForward, SwiGLU
 from transformer_core._gated_delta_net import GatedDeltaNet
@@ -12,7 +13,7 @@ from transformer_core._latent_attention import LatentAttention
 from transformer_core._moe import SparseFeedForward
 from transformer_core._norm import LayerNorm, RMSNorm
 from transformer_core._rope_config import RopeKind
-from transformer_core._step import Step
+from transformer_core._step import StepInputs
 from transformer_core.models._config import DecoderConfig, DeltaConfig, NormKind
 
 
@@ -42,11 +43,11 @@ class _ResidualLayer(CachedLayer):
         self.residual_scale = config.residual_scale
 
     @abstractmethod
-    def mixed(self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Any) -> tuple[Tensor, Any]:
+    def mixed(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Any) -> tuple[Tensor, Any]:
         """x [B, T, D], normed: the same shape, and the updated cache."""
 
     def forward(
-        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Cache | None = None
+        self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Cache | None = None
     ) -> tuple[Tensor, Cache | None]:
         """x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")
@@ -67,7 +68,7 @@ class DecoderLayer(_ResidualLayer):
         self.cache_owner = cache_owner(config, index)
         super().__init__(config, index, dtype)
 
-    def mixed(self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Any) -> tuple[Tensor, Any]:
+    def mixed(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Any) -> tuple[Tensor, Any]:
         """By attention."""
         attended, cache = self.self_attn(ctx, x, step, cache)
         return ctx.tag(attended, "self_attn.output"), cache
@@ -93,7 +94,7 @@ class DeltaLayer(_ResidualLayer):
         )
         super().__init__(config, index, dtype)
 
-    def mixed(self, ctx: ExecutionContext, x: Tensor, step: Step, cache: Any) -> tuple[Tensor, Any]:
+    def mixed(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Any) -> tuple[Tensor, Any]:
         """By the gated delta rule."""
         mixed, cache = self.linear_attn(ctx, x, cache, step.count)
         return ctx.tag(mixed, "linear_attn.output"), cache
@@ -123,7 +124,7 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
     Raises:
         ConfigError: as ``cache_owner``.
     """
-    latent, owner = config.latent, cache_owner(config, index)
+    latent = config.latent
     if latent is not None:
         return LatentAttention(
             config.hidden,
@@ -139,25 +140,24 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
             scale=latent.scale,
             dtype=dtype,
         )
-    return Attention(
-        config.hidden,
-        config.heads,
-        config.kv_heads,
-        config.head_size,
-        rope_mode=config.rope.mode,
+    return Attention(_attention_config(config, index), dtype=dtype)
+
+
+def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
+    norm = QueryKeyNorm(config.norm_eps, config.zero_centred, config.qk_norm_whole)
+    return AttentionConfig(
+        size=config.hidden,
+        heads=config.heads,
+        kv_heads=config.kv_heads,
+        head_size=config.head_size,
         qkv_bias=config.qkv_bias,
         output_bias=config.output_bias,
-        norm_eps=config.norm_eps if config.qk_norm else None,
-        zero_centred=config.zero_centred,
-        norm_whole=config.qk_norm_whole,
         gated=config.gated,
-        rope=config.rope_kinds[index] if config.rope_kinds else RopeKind.MODEL,
         window=config.windows[index],
-        scale=config.scale,
-        softcap=config.softcap,
-        owner=owner,
-        lends=index in config.cache_owners,
-        dtype=dtype,
+        norm=norm if config.qk_norm else None,
+        rope=LayerRope(config.rope.mode, config.rope_kinds[index] if config.rope_kinds else RopeKind.MODEL),
+        scores=ScoreConfig(config.scale, config.softcap),
+        sharing=CacheSharing(cache_owner(config, index), index in config.cache_owners),
     )
 
 

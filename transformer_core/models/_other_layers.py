@@ -2,7 +2,7 @@
 
 from lang_core import DType, ExecutionContext, Tensor
 from transformer_core._kv_cache import KVCache
-from transformer_core._step import Step
+from transformer_core._step import StepInputs
 from transformer_core.models._config import DecoderConfig
 from transformer_core.models._layer import AttentionLayer, norm
 
@@ -16,7 +16,7 @@ class PostNormLayer(AttentionLayer):
         self.post_feedforward_layernorm = norm(config, dtype)
 
     def forward(
-        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
+        self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
         """x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")
@@ -37,7 +37,7 @@ class SandwichLayer(AttentionLayer):
         self.post_feedforward_layernorm = norm(config, dtype)
 
     def forward(
-        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
+        self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
         """x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")
@@ -64,7 +64,7 @@ class ParallelLayer(AttentionLayer):
         self.post_attention_layernorm = None if one_norm else norm(config, dtype)
 
     def forward(
-        self, ctx: ExecutionContext, x: Tensor, step: Step, cache: KVCache | None = None
+        self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
         """x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from lang_core import ConfigError, EagerExecutionContext, TensorSpec
 from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core._rope_scaling import DynamicScaling, LongropeScaling
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 from transformer_core.models import DecoderLM, entry_points
-from transformer_core.models._tiny_for_tests import HYBRID, VARIANTS, changed
+from transformer_core.models._tiny_testing import HYBRID, VARIANTS, changed
 
 _ROPES = {
     "dynamic": RopeConfig(rotated=6, trained_length=5, scaling=DynamicScaling(4.0, 5)),

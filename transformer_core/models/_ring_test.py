@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from lang_core import EagerExecutionContext, TensorSpec
 from transformer_core._kv_cache import KVCache, RingCache, kv_layout, ring_layout
 from transformer_core._rope_config import RopeConfig
-from transformer_core._weights_for_tests import context_of
+from transformer_core._weights_testing import context_of
 from transformer_core.models import DecoderLM, entry_points
-from transformer_core.models._tiny_for_tests import changed
+from transformer_core.models._tiny_testing import changed
 
 LENGTH = 40
 IDS = np.random.default_rng(7).integers(0, 31, (2, LENGTH)).astype(np.int32)

@@ -9,12 +9,13 @@ import pytest
 
 from lang_core import ConfigError, EagerExecutionContext, OpError
 from transformer_core._attention import Attention
+from transformer_core._attention_config import AttentionConfig, CacheSharing
 from transformer_core._cache import SharedCache
 from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core._step import make_step
-from transformer_core._weights_for_tests import RandomWeights, context_of
+from transformer_core._weights_testing import RandomWeights, context_of
 from transformer_core.models import DecoderConfig, DecoderLM, entry_points
-from transformer_core.models._tiny_for_tests import HYBRID, VARIANTS, changed
+from transformer_core.models._tiny_testing import HYBRID, VARIANTS, changed
 
 LENGTH = 22
 IDS = np.random.default_rng(8).integers(0, 31, (2, LENGTH)).astype(np.int32)
@@ -167,7 +168,7 @@ def test_a_state_cannot_be_read_as_keys() -> None:
 
 
 def test_attention_without_its_owners_cache() -> None:
-    module = Attention(12, 2, 1, 6, owner=3)
+    module = Attention(AttentionConfig(12, 2, 1, 6, sharing=CacheSharing(owner=3)))
     ctx = EagerExecutionContext(RandomWeights(module))
     step = make_step(ctx, RopeConfig(rotated=6), [None], 4)
     with pytest.raises(OpError, match=r"attention at '.*' reads the keys and values of layer 3: pass its cache"):

@@ -1,0 +1,107 @@
+"""Sizes and options of attention."""
+
+from dataclasses import dataclass
+
+from lang_core import ConfigError
+from transformer_core._rope_config import RopeKind, RopeMode
+
+
+@dataclass(frozen=True, slots=True)
+class QueryKeyNorm:
+    """RMSNorms of queries and keys before RoPE (Qwen3).
+
+    Attributes:
+        eps: added to the mean square.
+        zero_centred: whether 1 is added to the norms' weights.
+        whole: whether a norm goes over all heads at once (OLMo-2), and not over each head.
+    """
+
+    eps: float
+    zero_centred: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRope:
+    """RoPE of a layer.
+
+    Attributes:
+        mode: layout of the rotated pairs.
+        kind: which of the step's RoPEs the layer has.
+    """
+
+    mode: RopeMode = RopeMode.SPLIT_HALF
+    kind: RopeKind = RopeKind.MODEL
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreConfig:
+    """Scaling of attention scores.
+
+    Attributes:
+        scale: factor of ``q k^T``; 1 / sqrt(H) where None.
+        softcap: cap of the scores; see ``grouped_attention``.
+    """
+
+    scale: float | None = None
+    softcap: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSharing:
+    """Sharing of keys and values between layers.
+
+    Attributes:
+        owner: number of the layer whose keys and values are read; the module then has no projections of them, and
+            ``forward`` takes that layer's cache. None: its own.
+        lends: whether other layers read its keys and values; ``forward`` then returns them without a cache, too.
+    """
+
+    owner: int | None = None
+    lends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionConfig:
+    """Sizes and options of ``Attention``.
+
+    Attributes:
+        size: D.
+        heads: N.
+        kv_heads: K, a divisor of N.
+        head_size: H.
+        qkv_bias: whether the projections of queries, keys and values have biases.
+        output_bias: whether the output projection has one.
+        gated: whether the query projection also gives a gate, per head after its query, and each head's result is
+            multiplied by the gate's logistic (Qwen3-Next).
+        window: number of keys that a query sees, itself included; all where None.
+        norm: norms of queries and keys; none where None.
+        rope: rotation of queries and keys.
+        scores: scaling of the scores.
+        sharing: keys and values that other layers share.
+
+    Raises:
+        ConfigError: K does not divide N.
+    """
+
+    size: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    qkv_bias: bool = False
+    output_bias: bool = False
+    gated: bool = False
+    window: int | None = None
+    norm: QueryKeyNorm | None = None
+    rope: LayerRope = LayerRope()
+    scores: ScoreConfig = ScoreConfig()
+    sharing: CacheSharing = CacheSharing()
+
+    def __post_init__(self) -> None:
+        if self.heads % self.kv_heads:
+            raise ConfigError(f"attention: {self.kv_heads} key/value heads do not divide {self.heads} query heads")
+
+    @property
+    def group(self) -> int:
+        """G, the query heads of a key/value head."""
+        return self.heads // self.kv_heads
