@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -16,6 +16,13 @@ from tapeline.running import BundleModel
 from tests.goldens.cases import GoldenCase
 from tests.goldens.weights import write_checkpoint
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
+
+# Mesa's Vulkan device and vmvx take up to a minute per token. There goldens_test runs a whole bundle and tests/emission
+# every op; the other device tests run with TAPELINE_LONG=1.
+ON_FAST_DEVICES: Final = pytest.mark.skipif(
+    os.environ.get("TAPELINE_DEVICE") in ("vmvx", "vulkan") and not os.environ.get("TAPELINE_LONG"),
+    reason="whole bundles on vmvx and Vulkan run with TAPELINE_LONG=1",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

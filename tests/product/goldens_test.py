@@ -21,18 +21,25 @@ _HERE = [
 
 # Case, tokens per call of prefill, shards: prompts that are shorter, as long, and longer than a call takes, with the
 # last piece full and not. Dynamic scalings take the prompt in one piece, as transformers does.
-_FEW = [("llama_gqa", 4, 1), ("qwen3", 16, 3)]
+_FEW = [("llama_gqa", 4, 1)]
 _MORE = [
-    ("llama_dynamic_crossing_4x", 11, 1),
+    ("qwen3", 16, 3),
     ("qwen2_window_layers", 3, 1),
     ("mixtral_window_tied_4x", 4, 1),
     ("gemma2", 3, 1),
     ("gpt2_4x", 5, 1),
-    ("qwen3_next", 34, 2),
 ]
-# Held to transformers by ragged_test and speculation_devices_test too: with TAPELINE_LONG=1.
+# Held to transformers by ragged_test, prompt_memory_test and speculation_devices_test too: with TAPELINE_LONG=1.
 if os.environ.get("TAPELINE_LONG"):
-    _MORE += [("tinyllama_4x", 11, 2), ("mistral_window", 8, 1), ("deepseek_v3", 5, 2), ("qwen3_next_mixed_4x", 4, 1)]
+    _FEW += [("qwen3", 16, 3)]
+    _MORE[:1] = [
+        ("llama_dynamic_crossing_4x", 11, 1),
+        ("qwen3_next", 34, 2),
+        ("tinyllama_4x", 11, 2),
+        ("mistral_window", 8, 1),
+        ("deepseek_v3", 5, 2),
+        ("qwen3_next_mixed_4x", 4, 1),
+    ]
 
 
 @pytest.fixture(params=_HERE)

@@ -20,12 +20,13 @@ from tapeline.exporting import ExportOptions, dry_run
 from tapeline.inspecting import facts, parameters, parameters_text
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
-from tests.product._bundles import export, greedy
+from tests.product._bundles import ON_FAST_DEVICES, export, greedy
 from tests.product._eager_model import EagerModel
 from transformer_core.checkpoints.gguf import GgufFile
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 
 _DEVICE: Final = os.environ.get("TAPELINE_DEVICE", "local-task")
+pytestmark = ON_FAST_DEVICES
 _SIZES: Final = {
     "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "head_dim": 64, "num_key_value_heads": 2,
 }  # fmt: skip

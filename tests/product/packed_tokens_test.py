@@ -15,22 +15,19 @@ from run_iree._device_testing import sharing
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE
 from tapeline.demo import write_demo_checkpoint
-from tests.product._bundles import export, greedy
+from tests.product._bundles import ON_FAST_DEVICES, export, greedy
 from tests.product._eager_model import EagerModel
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 from transformer_core.models import entry_points, load_model
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
-_LONG = _DEVICE == "local-task" or bool(os.environ.get("TAPELINE_LONG"))
-_STEPS, _CHUNK = 64 if _LONG else 20, 8
+pytestmark = ON_FAST_DEVICES
+_STEPS, _CHUNK = 64, 8
 _CAPACITY = 10 + _STEPS
 # The model knows it by heart. Of other texts it has tokens that are as likely as each other, and rounding decides:
 # docs/numerics.md.
 _PROMPT = "A layer has two parts."
-# Mesa's Vulkan device takes a minute for each of 64 tokens, vmvx half of that: those with TAPELINE_LONG=1.
-_CASES = [("q4_0", "f32")]
-if _LONG:
-    _CASES += [("q8_0", "f32")]
+_CASES = [("q4_0", "f32"), ("q8_0", "f32")]
 # 16 bits on one device only: kernels take and give f32.
 if _DEVICE == "local-task":
     _CASES += [("q8_0", "f16"), ("q4_0", "bf16")]

@@ -11,14 +11,18 @@ from run_iree._device_testing import sharing
 from tapeline.bundle import Bundle
 from tapeline.running import BundleModel, BundlePromptMemory
 from tests.goldens.cases import CASES
-from tests.product._bundles import export_case
+from tests.product._bundles import ON_FAST_DEVICES, export_case
 from transformer_core.generation import PromptMemory, Sampler, SamplingConfig, StopRule, generate
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+pytestmark = ON_FAST_DEVICES
 # Whole caches; rings beside whole ones; states beside whole ones; frequencies that depend on the length.
 _CASES = ["tinyllama_4x"]
 if _DEVICE == "local-task":
-    _CASES += ["gemma3", "qwen3_next_mixed_4x", "llama_dynamic_long"]
+    _CASES += ["gemma3", "llama_dynamic_long"]
+    # Of states, prompt_cache_test keeps one too.
+    if os.environ.get("TAPELINE_LONG"):
+        _CASES += ["qwen3_next_mixed_4x"]
 _CHUNK, _CAPACITY, _NEW = 4, 31, 3
 _RNG = np.random.default_rng(11)
 _LONG = _RNG.integers(1, 60, _CAPACITY).tolist()

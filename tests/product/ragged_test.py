@@ -15,10 +15,11 @@ from tapeline.bundle import Bundle
 from tapeline.running import BundleBatch
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
-from tests.product._bundles import export_case, greedy
+from tests.product._bundles import ON_FAST_DEVICES, export_case, greedy
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate_batch
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+pytestmark = ON_FAST_DEVICES
 _HERE = [
     pytest.param(_DEVICE, marks=() if available(_DEVICE)[0] else pytest.mark.skip(reason=available(_DEVICE)[1])),
 ]

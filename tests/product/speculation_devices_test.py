@@ -12,7 +12,7 @@ from tapeline.bundle import Bundle
 from tapeline.running import ScoringBundle
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
-from tests.product._bundles import export_case
+from tests.product._bundles import ON_FAST_DEVICES, export_case
 from transformer_core.generation import (
     Drafter,
     DraftModel,
@@ -25,11 +25,15 @@ from transformer_core.generation import (
 )
 
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+pytestmark = ON_FAST_DEVICES
 _TAKES = 4
 # Whole caches; rings that wrap around within a draft; rings beside whole ones; cut-off positions of a latent.
 _CASES = ["tinyllama_4x"]
 if _DEVICE == "local-task":
-    _CASES += ["mistral_window", "gemma3", "deepseek_v3"]
+    _CASES += ["mistral_window", "deepseek_v3"]
+    # Rings beside whole caches: ragged_test has them too.
+    if os.environ.get("TAPELINE_LONG"):
+        _CASES += ["gemma3"]
 
 
 class _Scripted:
