@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from compile_dag import ComputeGraph, TagInfo, has_tags, record, tags_of
 from compile_hlo.directions import KernelSignature, LoweredArgument, Signature, graph_directions, signature_of
-from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, ParameterTable, Write
+from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, Overrides, ParameterTable, Write
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
+from compile_hlo.quirks import QUIRKS
 from compile_hlo.streaming import EmittingSink, PlanningSink
 from lang_core import EntryPoint, GraphError, TagSelection, TensorSpec
 
@@ -82,6 +83,7 @@ def lower_module(
     streaming: bool = False,
     block_functions: bool = True,
     tags: TagSelection | None = None,
+    overrides: Overrides = QUIRKS,
 ) -> LoweredModule:
     """Records, prunes, merges and emits entry points, one after the other.
 
@@ -93,6 +95,7 @@ def lower_module(
         block_functions: write blocks as private functions, alike ones once (docs/design/0005-block-functions.md).
         tags: which of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); none where
             None, and then the text is that of a model without tags.
+        overrides: what avoids faults of compilers; with ``NO_OVERRIDES`` the text is plain StableHLO.
 
     Returns:
         What was lowered.
@@ -109,7 +112,7 @@ def lower_module(
         )
     lower = _streamed if streaming else _buffered
     lowered = LoweredModule()
-    with ModuleWriter(write, form, block_functions=block_functions) as writer:
+    with ModuleWriter(write, form, overrides, block_functions=block_functions) as writer:
         for entry_point in entry_points:
             lowered.functions.append(lower(entry_point, writer, tags))
         lowered.kernels = writer.kernels()

@@ -18,11 +18,13 @@ from compile_hlo.emit import (
     _shape,
     _tag,
 )
-from compile_hlo.emit._emitter import RULES, Emitter, Write, emits
+from compile_hlo.emit._builder import Builder, SsaValue, Write
+from compile_hlo.emit._emitter import RULES, Emitter, emits
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form, InlineParameters
 from compile_hlo.emit._groups import GROUPS
 from compile_hlo.emit._helpers import is_helper
 from compile_hlo.emit._module import FunctionWriter, ModuleWriter, emit_module
+from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, Watcher
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, tensor_type
 
@@ -44,15 +46,20 @@ del (
 
 __all__ = [
     "GROUPS",
+    "NO_OVERRIDES",
     "RULES",
     "ArgumentParameters",
+    "Builder",
     "Emitter",
     "ExternalParameters",
     "Form",
     "FunctionWriter",
     "InlineParameters",
     "ModuleWriter",
+    "Overrides",
     "ParameterTable",
+    "SsaValue",
+    "Watcher",
     "Write",
     "dense",
     "emit_module",

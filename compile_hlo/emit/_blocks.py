@@ -10,7 +10,9 @@ from typing import Final
 
 from compile_dag import Node, Value
 from compile_hlo.directions import FunctionFlow, KernelArgument, KernelResult, KernelSignature, StretchFlow
-from compile_hlo.emit._emitter import Emitter, Write
+from compile_hlo.emit._builder import Write
+from compile_hlo.emit._emitter import Emitter
+from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import symbol, tensor_type
 from lang_core import TensorSpec
 
@@ -48,6 +50,12 @@ class _Given:
     key: int | str
 
 
+@overridable("close_block")
+def close_block(body: Emitter, results: Sequence[Value]) -> None:
+    """Writes what is left to do in a block's function before it returns: nothing."""
+    del body, results
+
+
 class BlockFunctions:
     """The private functions of a module.
 
@@ -73,9 +81,7 @@ class BlockFunctions:
         nodes, results = site.nodes, site.results
         body = _BlockEmitter(emitter, nodes[0].block)
         body.nodes(nodes)
-        for value in results:
-            if body.is_widened(value):  # the function that it goes to does not know, and IREE inlines this one
-                body.bind(value, body.barrier(body.name(value), value.spec))
+        close_block(body, results)
         body.end("return", results)
         given = body.arguments()
         heads = ", ".join([f"{each.inside}: {tensor_type(each.spec)}" for each in given])
@@ -170,7 +176,7 @@ class _BlockEmitter(Emitter):
         self.pieces: list[str] = []
         self._captured: list[tuple[str, Value]] = []
         self._loads: list[tuple[str, str, TensorSpec]] = []
-        super().__init__(self.pieces.append, self, helpers=caller.helpers)
+        super().__init__(self.pieces.append, self, helpers=caller.helpers, overrides=caller.overrides)
         self._caller = caller
         self.leaves = caller.leaves
         numbered = _NUMBERED.match(block)

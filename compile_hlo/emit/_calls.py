@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from compile_hlo.emit._builder import SsaValue
 from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._forms import ArgumentParameters
 from compile_hlo.emit._helpers import Helper, helper_name
@@ -17,38 +18,39 @@ def call_helper(
     e: Emitter,
     helper: Helper,
     case: str,
-    given: Sequence[tuple[str, TensorSpec]],
+    given: Sequence[SsaValue],
     results: Sequence[TensorSpec],
-    body: Callable[[Emitter], Sequence[str]],
+    body: Callable[..., Sequence[str]],
 ) -> str:
-    """Calls a helper function, whose body finds its arguments as %a0, %a1, ...; returns the name of what it gives.
+    """Calls a helper function and returns the name of its result.
 
     Args:
-        e: of the caller.
-        helper: which.
+        e: emitter of the caller.
+        helper: kind of the function.
         case: all that the body depends on, in characters that names have.
-        given: names and specs of the arguments.
+        given: what is passed.
         results: specs.
-        body: writes the function and returns the names of its results.
+        body: writes the function and returns the names of its results; called with an emitter and one argument for
+            each value that is passed.
     """
-    kinds = [tensor_type(spec) for _, spec in given]
+    kinds = ", ".join([value.kind for value in given])
     made = ", ".join(map(tensor_type, results))
 
     def text() -> str:
         lines: list[str] = []
-        inner = Emitter(lines.append, _NO_PARAMETERS, helpers=e.helpers)
-        found = body(inner)
-        inner.line(f"return {', '.join(found)} : {made}")
-        heads = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(kinds))
+        inner = Emitter(lines.append, _NO_PARAMETERS, helpers=e.helpers, overrides=e.overrides)
+        arguments = [SsaValue(f"%a{i}", value.spec) for i, value in enumerate(given)]
+        inner.line(f"return {', '.join(body(inner, *arguments))} : {made}")
+        heads = ", ".join([f"{argument.name}: {argument.kind}" for argument in arguments])
         return f"({heads}) -> ({made}) {{\n{''.join(lines)}  }}\n"
 
     target = e.helpers.add(helper_name(helper, case), text)
-    names = ", ".join(each for each, _ in given)
-    return e.new(f"func.call {target}({names}) : ({', '.join(kinds)}) -> ({made})", len(results))
+    names = ", ".join([value.name for value in given])
+    return e.new(f"func.call {target}({names}) : ({kinds}) -> ({made})", len(results))
 
 
 def flat(shape: Sequence[int]) -> tuple[int, int]:
-    """A shape as a matrix: all but the last dim together.
+    """Returns a shape as a matrix's: all but the last dim together.
 
     >>> flat((2, 3, 5)), flat((5,))
     ((6, 5), (1, 5))
@@ -57,5 +59,5 @@ def flat(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def in_name(number: float) -> str:
-    """A number, exactly, of the characters that names have: ``0x1.0p-3`` with an ``m`` for the minus."""
+    """Spells a number exactly, in characters that names have: ``0x1.0p-3`` with an ``m`` for the minus."""
     return number.hex().replace("+", "").replace("-", "m")

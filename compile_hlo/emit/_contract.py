@@ -3,70 +3,78 @@
 import math
 
 from compile_dag import Node, Value
+from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper
-from compile_hlo.emit._elementwise import low_bits
+from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import DType, TensorSpec, bf16, f16, f32, i32, i64, u8
+from lang_core import DType, TensorSpec, bf16, f16, f32
+
+Axes = tuple[tuple[int, ...], ...]
 
 
 @emits("dot_general")
 def _dot_general(e: Emitter, node: Node) -> None:
+    e.alias(node, contracted(e, node))
+
+
+@overridable("dot_general")
+def contracted(e: Emitter, node: Node) -> str:
+    """Writes a node's sum of products; f16 and bf16 products accumulate in f32 and are rounded once."""
     x, y = node.inputs
     result = node.results[0].spec
-    x_contract, y_contract, x_batch, y_batch, dtype = node.attributes
-    # f16 and bf16 products accumulate in f32 and are rounded once.
-    wide = TensorSpec(result.shape, f32 if dtype.itemsize == 2 else dtype)
-    if not all(x.shape[axis] for axis in x_contract):  # a sum of nothing; the reference interpreter fails on it
-        e.alias(node, e.constant(dtype.numpy.type(0), result))
-        return
+    *axes, dtype = node.attributes
     if _is_linear(x, y, node):
-        e.alias(node, _linear(e, x, y, result))
-        return
+        return _linear(e, x, y, result)
+    wide = TensorSpec(result.shape, wide_dtype(dtype))
+    left, right = factors(e, x, y, dtype)
+    return e.convert(product(e, left, right, tuple(axes), wide), wide, dtype)
+
+
+@overridable("factors")
+def factors(e: Emitter, x: Value, y: Value, dtype: DType) -> tuple[SsaValue, SsaValue]:
+    """Returns the operands of a sum of products in ``dtype``."""
+    del dtype
+    return e.value(x), e.value(y)
+
+
+def product(e: Builder, x: SsaValue, y: SsaValue, axes: Axes, result: TensorSpec) -> str:
+    """Writes a dot_general.
+
+    Args:
+        e: builder.
+        x: left operand.
+        y: right operand.
+        axes: x's and y's contracted axes, x's and y's batch axes.
+        result: spec.
+    """
+    x_contract, y_contract, x_batch, y_batch = axes
     batching = f"batching_dims = {integers(x_batch)} x {integers(y_batch)}, " if x_batch else ""
-    left, right, operand = _operand(e, x, dtype), _operand(e, y, dtype), dtype if x.dtype is u8 else x.dtype
-    factors = TensorSpec(x.shape, operand), TensorSpec(y.shape, operand)
-    # IREE 3.13 fuses conversions into the product. Of two integer ones, and of a right operand that is computed from
-    # what it converts, Vulkan makes wrong numbers.
-    if operand in (i32, i64):
-        left, right = e.barrier(left, factors[0]), e.barrier(right, factors[1])
-    elif e.is_widened(y) or (y.dtype is u8 and dtype is not u8):
-        right = e.barrier(right, factors[1])
-    kinds = ", ".join(map(tensor_type, factors))
-    name = e.new(
-        f"stablehlo.dot_general {left}, {right}, {batching}"
-        f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : ({kinds}) -> {tensor_type(wide)}"
+    return e.new(
+        f"stablehlo.dot_general {x.name}, {y.name}, {batching}"
+        f"contracting_dims = {integers(x_contract)} x {integers(y_contract)} : ({x.kind}, {y.kind}) -> "
+        f"{tensor_type(result)}"
     )
-    e.alias(node, e.convert(name, wide, dtype))
 
 
 def _is_linear(x: Value, y: Value, node: Node) -> bool:
-    """Whether this is ``x [.., K] @ y [N, K].T`` in 16 bits, for which a target may have a kernel."""
+    """Returns whether this is ``x [.., K] @ y [N, K].T`` in 16 bits, for which a target may have a kernel."""
     *axes, dtype = node.attributes
     plain = tuple(axes) == ((x.spec.ndim - 1,), (1,), (), ()) and y.spec.ndim == 2
     return plain and x.dtype is y.dtype and x.dtype in (bf16, f16) and dtype in (x.dtype, f32)
 
 
 def _linear(e: Emitter, x: Value, y: Value, result: TensorSpec) -> str:
-    """A helper function's call, for x as a matrix."""
+    """Calls a helper function, with x as a matrix."""
     rows, (outputs, columns) = math.prod(x.shape[:-1]), y.shape
-    flat, made = TensorSpec((rows, columns), x.dtype), TensorSpec((rows, outputs), result.dtype)
-    given = [(e.reshape(e.name(x), x.spec, flat.shape), flat), (e.name(y), y.spec)]
+    flat, matrix = TensorSpec((rows, columns), x.dtype), TensorSpec((rows, outputs), result.dtype)
+    given = [SsaValue(e.reshape(e.name(x), x.spec, flat.shape), flat), e.value(y)]
     case = f"{x.dtype.name}.{result.dtype.name}.{rows}x{outputs}x{columns}"
-    wide = TensorSpec(made.shape, f32)
+    wide = TensorSpec(matrix.shape, f32)
 
-    def body(inner: Emitter) -> list[str]:
-        product = inner.new(
-            f"stablehlo.dot_general %a0, %a1, contracting_dims = [1] x [1] : "
-            f"({tensor_type(flat)}, {tensor_type(y.spec)}) -> {tensor_type(wide)}"
-        )
-        return [inner.convert(product, wide, made.dtype)]
+    def body(inner: Emitter, left: SsaValue, right: SsaValue) -> list[str]:
+        name = product(inner, left, right, ((1,), (1,), (), ()), wide)
+        return [inner.convert(name, wide, matrix.dtype)]
 
-    found = call_helper(e, "linear", case, given, (made,), body)
-    return e.reshape(found, made, result.shape)
-
-
-def _operand(e: Emitter, value: Value, dtype: DType) -> str:
-    if value.dtype is not u8 or dtype is u8:
-        return e.name(value)
-    return e.convert(low_bits(e, e.name(value), value.spec), TensorSpec(value.shape, i32), dtype)
+    return e.reshape(call_helper(e, "linear", case, given, (matrix,), body), matrix, result.shape)

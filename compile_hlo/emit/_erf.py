@@ -86,44 +86,36 @@ def _erf_f32(e: Emitter, x: str, spec: TensorSpec) -> str:
 
 
 def _erf_f64(e: Emitter, x: str, spec: TensorSpec) -> str:
-    one = _number(e, 1.0, spec)
+    one = e.filled(1.0, spec)
     near = _odd(e, _clamped(e, x, 1.0, spec), _P64, _Q64, spec)
-    size = e.new(f"stablehlo.abs {_clamped(e, x, _ONE_F64, spec)} : {tensor_type(spec)}")
-    decay = e.new(f"stablehlo.negate {_binary(e, 'multiply', size, size, spec)} : {tensor_type(spec)}")
-    decay = e.new(f"stablehlo.exponential {decay} : {tensor_type(spec)}")
+    size = e.elementwise("abs", (_clamped(e, x, _ONE_F64, spec),), spec)
+    decay = e.elementwise("negate", (e.elementwise("multiply", (size, size), spec),), spec)
+    decay = e.elementwise("exponential", (decay,), spec)
     tail = _ratio(e, size, _R64, _S64, spec)
-    far = _binary(e, "subtract", one, _binary(e, "multiply", decay, tail, spec), spec)
-    below = e.compare("LT", x, e.constant(spec.dtype.numpy.type(0), spec), spec)
-    far = e.select(below, e.new(f"stablehlo.negate {far} : {tensor_type(spec)}"), far, spec)
+    far = e.elementwise("subtract", (one, e.elementwise("multiply", (decay, tail), spec)), spec)
+    below = e.compare("LT", x, e.filled(0, spec), spec)
+    far = e.select(below, e.elementwise("negate", (far,), spec), far, spec)
     return e.select(e.compare("LT", size, one, spec), near, far, spec)
 
 
 def _odd(e: Emitter, x: str, above: tuple[float, ...], below: tuple[float, ...], spec: TensorSpec) -> str:
-    """X times a ratio of polynomials in x^2."""
-    square = _binary(e, "multiply", x, x, spec)
-    return _binary(e, "multiply", x, _ratio(e, square, above, below, spec), spec)
+    """Writes x times a ratio of polynomials in x^2."""
+    square = e.elementwise("multiply", (x, x), spec)
+    return e.elementwise("multiply", (x, _ratio(e, square, above, below, spec)), spec)
 
 
 def _ratio(e: Emitter, x: str, above: tuple[float, ...], below: tuple[float, ...], spec: TensorSpec) -> str:
-    return _binary(e, "divide", _polynomial(e, x, above, spec), _polynomial(e, x, below, spec), spec)
+    return e.elementwise("divide", (_polynomial(e, x, above, spec), _polynomial(e, x, below, spec)), spec)
 
 
 def _polynomial(e: Emitter, x: str, coefficients: tuple[float, ...], spec: TensorSpec) -> str:
-    """Horner's scheme, the highest power's coefficient first."""
-    result = _number(e, coefficients[0], spec)
+    """Writes a polynomial by Horner's scheme, the highest power's coefficient first."""
+    result = e.filled(coefficients[0], spec)
     for coefficient in coefficients[1:]:
-        result = _binary(e, "add", _binary(e, "multiply", result, x, spec), _number(e, coefficient, spec), spec)
+        result = e.elementwise("add", (e.elementwise("multiply", (result, x), spec), e.filled(coefficient, spec)), spec)
     return result
 
 
 def _clamped(e: Emitter, x: str, bound: float, spec: TensorSpec) -> str:
-    low, high = _number(e, -bound, spec), _number(e, bound, spec)
+    low, high = e.filled(-bound, spec), e.filled(bound, spec)
     return e.new(f"stablehlo.clamp {low}, {x}, {high} : {tensor_type(spec)}")
-
-
-def _binary(e: Emitter, name: str, x: str, y: str, spec: TensorSpec) -> str:
-    return e.new(f"stablehlo.{name} {x}, {y} : {tensor_type(spec)}")
-
-
-def _number(e: Emitter, number: float, spec: TensorSpec) -> str:
-    return e.constant(spec.dtype.numpy.type(number), spec)

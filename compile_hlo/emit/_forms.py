@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from compile_hlo.emit._emitter import Emitter, Write
+from compile_hlo.emit._builder import Write
+from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import dense, quoted, symbol, tensor_type
 from lang_core import TensorSpec, bool_

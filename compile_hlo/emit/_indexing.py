@@ -1,55 +1,40 @@
 """Emission of ops that read or write at run-time positions."""
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from compile_dag import Node, Value
-from compile_hlo.emit._aligned import begins_off, somewhere
+from compile_hlo.emit._builder import SsaValue
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._overrides import overridable
+from compile_hlo.emit._slices import dynamic_slice, dynamic_update_slice
 from compile_hlo.emit._types import integers, tensor_type
 from lang_core import DType, TensorSpec, bool_
 
 _COMBINES: Final = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
 
-def _call(e: Emitter, node: Node, name: str, operands: Sequence[str], attributes: str = "") -> str:
-    types = ", ".join([tensor_type(value.spec) for value in node.inputs])
-    result = tensor_type(node.results[0].spec)
-    return e.new(f"stablehlo.{name} {', '.join(operands)}{attributes} : ({types}) -> {result}")
-
-
 @emits("dynamic_slice")
 def _dynamic_slice(e: Emitter, node: Node) -> None:
-    x, part = node.inputs[0].spec, node.results[0].spec
-    operands = [e.name(value) for value in node.inputs]
-    if part == x:  # starts are clamped to 0; IREE 3.13 crashes on rank 0
-        e.alias(node, operands[0])
-        return
-    off = begins_off(x.shape, somewhere(x.shape, part.shape), part)
-    if off:
-        operands[0] = e.barrier(operands[0], x)
-    found = _call(e, node, "dynamic_slice", operands, f", sizes = {integers(node.attributes[0])}")
-    e.alias(node, e.barrier(found, part) if off else found)
+    x, *starts = e.values(node.inputs)
+    e.alias(node, dynamic_slice(e, x, starts, node.attributes[0]))
 
 
 @emits("dynamic_update_slice")
 def _dynamic_update_slice(e: Emitter, node: Node) -> None:
-    x, part = node.inputs[0].spec, node.inputs[1].spec
-    if part == x:
-        e.alias(node, e.name(node.inputs[1]))
+    x, update = node.inputs[:2]
+    if update.spec == x.spec:  # starts are clamped to 0
+        e.alias(node, e.name(update))
         return
-    operands = [e.name(value) for value in node.inputs]
-    if begins_off(x.shape, somewhere(x.shape, part.shape), part):
-        operands[1] = e.barrier(operands[1], part)
-    e.alias(node, _call(e, node, "dynamic_update_slice", operands))
+    into, part, *starts = e.values(node.inputs)
+    e.alias(node, dynamic_update_slice(e, into, part, starts))
 
 
 def _is_empty(e: Emitter, node: Node) -> bool:
-    """Whether the result has no elements; it is written then. StableHLO cannot take slices of 1 out of 0 elements."""
+    """Returns whether the result has no elements, and then writes it: no slice of 1 can be taken out of 0 elements."""
     spec = node.results[0].spec
     if spec.size == 0:
         e.alias(node, e.constant(np.zeros(spec.shape, spec.dtype.numpy)))
@@ -58,31 +43,32 @@ def _is_empty(e: Emitter, node: Node) -> bool:
 
 @emits("take")
 def _take(e: Emitter, node: Node) -> None:
+    if not _is_empty(e, node):
+        x, indices = node.inputs
+        e.alias(node, taken(e, node, take_positions(e, indices, x.shape[node.attributes[0]])))
+
+
+@overridable("take_positions")
+def take_positions(e: Emitter, indices: Value, size: int) -> str:
+    """Returns the positions along an axis of ``size`` at which a take begins, which gather clamps."""
+    del size
+    return e.name(indices)
+
+
+@overridable("take")
+def taken(e: Emitter, node: Node, places: str) -> str:
+    """Writes a node's take at positions."""
     x, indices = node.inputs
-    if _is_empty(e, node):
-        return
     axis = node.attributes[0]
     before = tuple(range(axis))
     after = tuple(range(axis + indices.ndim, node.results[0].ndim))
-    sizes = tuple(1 if i == axis else dim for i, dim in enumerate(x.shape))
-    result = tensor_type(node.results[0].spec)
-    places = _inside(e, indices, x.shape[axis])
-    rows = e.new(
+    sizes = ", ".join("1" if i == axis else str(dim) for i, dim in enumerate(x.shape))
+    return e.new(
         f'"stablehlo.gather"({e.name(x)}, {places}) <{{dimension_numbers = #stablehlo.gather<'
         f"offset_dims = {integers(before + after)}, collapsed_slice_dims = [{axis}], start_index_map = [{axis}], "
-        f"index_vector_dim = {indices.ndim}>, slice_sizes = array<i64: {', '.join(map(str, sizes))}>}}> : "
-        f"({tensor_type(x.spec)}, {tensor_type(indices.spec)}) -> {result}"
+        f"index_vector_dim = {indices.ndim}>, slice_sizes = array<i64: {sizes}>}}> : "
+        f"({tensor_type(x.spec)}, {tensor_type(indices.spec)}) -> {tensor_type(node.results[0].spec)}"
     )
-    # IREE 3.13 fuses it into a reduction that follows, and for llvmpipe cannot compile what comes of that.
-    e.define(node, f"stablehlo.optimization_barrier {rows} : {result}")
-
-
-def _inside(e: Emitter, indices: Value, size: int) -> str:
-    """Indices, clamped if there is but one of rank 0: IREE 3.13 reads outside of x then."""
-    if indices.ndim:
-        return e.name(indices)
-    first, last = (e.scalar(number, indices.dtype) for number in (0, size - 1))
-    return e.new(f"stablehlo.clamp {first}, {e.name(indices)}, {last} : {tensor_type(indices.spec)}")
 
 
 def _line_dims(ndim: int, axis: int) -> str:
@@ -109,44 +95,49 @@ def _gather(e: Emitter, node: Node) -> None:
 
 @emits("scatter")
 def _scatter(e: Emitter, node: Node) -> None:
-    """Updates outside of x go to one more element along the axis, which is cut off again.
-
-    StableHLO drops such updates, but IREE 3.13 writes them wherever they point.
-    """
-    x, indices, updates = node.inputs
-    axis, reduction = node.attributes
+    x, indices, _ = node.inputs
     if not x.spec.size or not indices.spec.size:
         e.alias(node, e.name(x))
-        return
-    room = TensorSpec(tuple(d + 1 if i == axis else d for i, d in enumerate(x.shape)), x.dtype)
-    padded = _padded(e, e.name(x), x.spec, room)
-    places = _inside_or_last(e, e.name(indices), indices.spec, x.shape[axis])
-    beside, element = _line_dims(x.ndim, axis), tensor_type(TensorSpec((), x.dtype))
+    else:
+        e.alias(node, scattered(e, node, e.value(x)))
+
+
+@overridable("scatter")
+def scattered(e: Emitter, node: Node, into: SsaValue, places: str | None = None) -> str:
+    """Writes a node's scatter, which drops updates of positions outside.
+
+    Args:
+        e: emitter.
+        node: scatter.
+        into: tensor to update.
+        places: name of the positions along the axis; the node's where None.
+    """
+    _, indices, updates = node.inputs
+    axis, reduction = node.attributes
+    at = e.name(indices) if places is None else places
+    beside, element = _line_dims(into.spec.ndim, axis), tensor_type(TensorSpec((), into.spec.dtype))
     result, old, new = e.fresh(), e.fresh(), e.fresh()
     e.line(
-        f'{result} = "stablehlo.scatter"({padded}, {places}, {e.name(updates)}) '
+        f'{result} = "stablehlo.scatter"({into.name}, {at}, {e.name(updates)}) '
         f"<{{indices_are_sorted = false, unique_indices = false, scatter_dimension_numbers = #stablehlo.scatter<"
         f"inserted_window_dims = [{axis}], input_batching_dims = {beside}, "
         f"scatter_indices_batching_dims = {beside}, scatter_dims_to_operand_dims = [{axis}], "
-        f"index_vector_dim = {x.ndim}>}}> ({{"
+        f"index_vector_dim = {into.spec.ndim}>}}> ({{"
     )
     e.line(f"^bb0({old}: {element}, {new}: {element}):")
-    value = new if reduction == "set" else _combined(e, reduction, old, new, x.dtype)
+    value = new if reduction == "set" else _combined(e, reduction, old, new, into.spec.dtype)
     e.line(f"stablehlo.return {value} : {element}")
-    e.line(
-        f"}}) : ({tensor_type(room)}, {tensor_type(indices.spec)}, {tensor_type(updates.spec)}) -> {tensor_type(room)}"
-    )
-    ranges = ", ".join([f"0:{dim}" for dim in x.shape])
-    e.define(node, f"stablehlo.slice {result} [{ranges}] : ({tensor_type(room)}) -> {tensor_type(x.spec)}")
+    e.line(f"}}) : ({into.kind}, {tensor_type(indices.spec)}, {tensor_type(updates.spec)}) -> {into.kind}")
+    return result
 
 
 @emits("put")
 def _put(e: Emitter, node: Node) -> None:
-    """A scatter of slices into x as a matrix of them: IREE 3.13 makes one dispatch of it that writes in place.
+    """Writes a scatter of slices into x as a matrix of them, which IREE makes one dispatch of that writes in place.
 
     Scatters with batching dimensions, or into an axis that is not the first, get copies and loops around them, and one
-    dynamic_update_slice per row reads its start back to the host, wrongly on Vulkan. Updates that are not made are what
-    stands in their places: nothing can be dropped, for IREE writes wherever a scatter points.
+    dynamic_update_slice per row reads its start back to the host. Where ``where`` is false, what stands there is
+    written again: no index has to point outside for an update to be dropped (see ``quirks.scatter_outside``).
     """
     x, indices, updates, *where = node.inputs
     axis = node.attributes[0]
@@ -167,32 +158,24 @@ def _put(e: Emitter, node: Node) -> None:
             f"slice_sizes = array<i64: 1, {width}>}}> : "
             f"({tensor_type(matrix)}, {tensor_type(column)}) -> {tensor_type(rows)}"
         )
-        spread = _spread(e, e.name(where[0]), where[0].spec, TensorSpec(lines.shape, bool_), (0, 2))
-        line = _reshaped(e, spread, TensorSpec(lines.shape, bool_), TensorSpec((lines.size,), bool_))
-        chosen = _spread(e, line, TensorSpec((lines.size,), bool_), TensorSpec(rows.shape, bool_), (0,))
-        new = e.select(chosen, new, old, rows)
+        flags, line = TensorSpec(lines.shape, bool_), TensorSpec((lines.size,), bool_)
+        is_made = _reshaped(e, e.spread(e.name(where[0]), where[0].spec, flags, (0, 2)), flags, line)
+        new = e.select(e.spread(is_made, line, TensorSpec(rows.shape, bool_), (0,)), new, old, rows)
     result = _scattered_rows(e, into, places, new, (matrix, column, rows))
     e.define(node, f"stablehlo.reshape {result} : ({tensor_type(matrix)}) -> {tensor_type(x.spec)}")
 
 
 def _row_numbers(e: Emitter, indices: Value, lines: TensorSpec, size: int) -> str:
-    """indices [B, T], clamped, as rows of x [B, .., size, ..] seen as a matrix: [B, between, T]."""
+    """Returns indices [B, T], clamped, as rows of x [B, .., size, ..] seen as a matrix: [B, between, T]."""
     number = tensor_type(TensorSpec((), indices.dtype))
-    first, last = (e.scalar(each, indices.dtype) for each in (0, size - 1))
+    first, last = (e.scalar(bound, indices.dtype) for bound in (0, size - 1))
     inside = e.new(
         f"stablehlo.clamp {first}, {e.name(indices)}, {last} : "
         f"({number}, {tensor_type(indices.spec)}, {number}) -> {tensor_type(indices.spec)}"
     )
     begins = (np.arange(lines.shape[0] * lines.shape[1]) * size).astype(indices.dtype.numpy).reshape(lines.shape[:2])
-    begin = _spread(e, e.constant(begins), TensorSpec(begins.shape, indices.dtype), lines, (0, 1))
-    spread = _spread(e, inside, indices.spec, lines, (0, 2))
-    return e.new(f"stablehlo.add {begin}, {spread} : {tensor_type(lines)}")
-
-
-def _spread(e: Emitter, name: str, old: TensorSpec, new: TensorSpec, dims: tuple[int, ...]) -> str:
-    return e.new(
-        f"stablehlo.broadcast_in_dim {name}, dims = {integers(dims)} : ({tensor_type(old)}) -> {tensor_type(new)}"
-    )
+    begin = e.spread(e.constant(begins), TensorSpec(begins.shape, indices.dtype), lines, (0, 1))
+    return e.elementwise("add", (begin, e.spread(inside, indices.spec, lines, (0, 2))), lines)
 
 
 def _scattered_rows(e: Emitter, into: str, places: str, new: str, specs: tuple[TensorSpec, ...]) -> str:
@@ -219,22 +202,3 @@ def _combined(e: Emitter, reduction: str, old: str, new: str, dtype: DType) -> s
     spec, wide = TensorSpec((), dtype), TensorSpec((), wide_dtype(dtype))
     operands = ", ".join([e.convert(name, spec, wide.dtype) for name in (old, new)])
     return e.convert(e.new(f"stablehlo.{_COMBINES[reduction]} {operands} : {tensor_type(wide)}"), wide, dtype)
-
-
-def _padded(e: Emitter, name: str, spec: TensorSpec, room: TensorSpec) -> str:
-    zero = e.scalar(0, spec.dtype)
-    high = integers(tuple(b - a for a, b in zip(spec.shape, room.shape, strict=True)))
-    none = integers((0,) * spec.ndim)
-    return e.new(
-        f"stablehlo.pad {name}, {zero}, low = {none}, high = {high}, interior = {none} : "
-        f"({tensor_type(spec)}, {tensor_type(TensorSpec((), spec.dtype))}) -> {tensor_type(room)}"
-    )
-
-
-def _inside_or_last(e: Emitter, name: str, spec: TensorSpec, size: int) -> str:
-    """Indices, with ``size`` in place of every one outside of 0 .. size - 1."""
-    number = spec.dtype.numpy.type
-    zero, most = e.constant(number(0), spec), e.constant(number(size), spec)
-    negative = e.compare("LT", name, zero, spec)
-    bounded = e.new(f"stablehlo.minimum {name}, {most} : {tensor_type(spec)}")
-    return e.select(negative, most, bounded, spec)

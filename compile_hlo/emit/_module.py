@@ -19,10 +19,12 @@ from compile_hlo.directions import (
     signature_of,
 )
 from compile_hlo.emit._blocks import BlockFunctions, CallSite
-from compile_hlo.emit._emitter import LEAVES, Emitter, Write
+from compile_hlo.emit._builder import Write
+from compile_hlo.emit._emitter import LEAVES, Emitter
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form
 from compile_hlo.emit._fusions import with_groups
 from compile_hlo.emit._helpers import HelperFunctions
+from compile_hlo.emit._overrides import Overrides
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._stretches import stretches
 from compile_hlo.emit._types import quoted, symbol, tensor_type
@@ -107,14 +109,18 @@ class ModuleWriter:
 
     Args:
         write: takes the text, piece by piece.
-        form: how parameters come in.
-        name: of the module.
+        form: form in which parameters come in.
+        overrides: functions that take the place of emission's own, such as ``compile_hlo.quirks.QUIRKS``.
+        name: name of the module.
         block_functions: whether blocks become private functions, alike ones the same.
     """
 
-    def __init__(self, write: Write, form: Form, name: str = "tapeline", block_functions: bool = False) -> None:
+    def __init__(
+        self, write: Write, form: Form, overrides: Overrides, name: str = "tapeline", block_functions: bool = False
+    ) -> None:
         self._write = write
         self._form = form
+        self._overrides = overrides
         self._functions: list[str] = []
         self._helpers = HelperFunctions()
         self._blocks = BlockFunctions() if block_functions else None
@@ -174,7 +180,7 @@ class ModuleWriter:
             raise GraphError(f"function {name!r}: inputs {list(inputs)} are not the arguments {arguments}")
         self._functions.append(name)
         in_place = {each.name for each in directions if each.in_place}
-        emitter = Emitter(self._write, self._form, helpers=self._helpers)
+        emitter = Emitter(self._write, self._form, helpers=self._helpers, overrides=self._overrides)
         heads: list[str] = []
         numbers: list[tuple[str, Argument]] = []
         for argument in arguments:
@@ -236,10 +242,14 @@ class ModuleWriter:
 
 
 def emit_module(
-    write: Write, functions: Sequence[tuple[ComputeGraph, Sequence[Argument]]], form: Form, name: str = "tapeline"
+    write: Write,
+    functions: Sequence[tuple[ComputeGraph, Sequence[Argument]]],
+    form: Form,
+    overrides: Overrides,
+    name: str = "tapeline",
 ) -> None:
     """Writes a whole module: graphs, each with the arguments that describe its inputs."""
-    with ModuleWriter(write, form, name) as module:
+    with ModuleWriter(write, form, overrides, name) as module:
         for graph, arguments in functions:
             module.function(graph, arguments)
         module.end()

@@ -1,11 +1,11 @@
 """Emission of what stands between products: norms and gates, with the quantising after them, as helper functions."""
 
 from compile_dag import Node
+from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper, flat, in_name
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._packed import bind_blocks, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
-from compile_hlo.emit._types import tensor_type
 from lang_core import TensorSpec, f32
 
 
@@ -14,64 +14,60 @@ def _rms_norm_quantize(e: Emitter, node: Node) -> None:
     x, *weights = node.inputs
     eps, centred = node.attributes
     spec = TensorSpec(flat(x.shape), x.dtype)
-    given = [(e.reshape(e.name(x), x.spec, spec.shape), spec), *((e.name(each), each.spec) for each in weights)]
-    kind = ".".join([*(each.dtype.name for each in weights), *(["centred"] if centred else [])]) or "plain"
+    given = [SsaValue(e.reshape(e.name(x), x.spec, spec.shape), spec), *e.values(weights)]
+    kind = ".".join([*(weight.dtype.name for weight in weights), *(["centred"] if centred else [])]) or "plain"
     case = f"{x.dtype.name}.{spec.shape[0]}x{spec.shape[1]}.{kind}.{in_name(eps)}"
+
+    def body(inner: Emitter, x: SsaValue, *weights: SsaValue) -> list[str]:
+        return quantized(inner, SsaValue(_normed(inner, x, weights, eps, centred), spec))
+
     results = block_specs(spec.shape)
-    found = call_helper(
-        e, "rms_norm_quantize", case, given, results, lambda inner: quantized(inner, _normed(inner, node), spec)
-    )
-    bind_blocks(e, node, found, results)
+    bind_blocks(e, node, call_helper(e, "rms_norm_quantize", case, given, results, body), results)
 
 
-def _normed(e: Emitter, node: Node) -> str:
-    """Of arguments %a0, x as a matrix, and %a1, the weight, if any."""
-    x, *weights = node.inputs
-    eps, centred = node.attributes
-    spec = TensorSpec(flat(x.shape), x.dtype)
-    rows, columns = spec.shape
-    wide, line = TensorSpec(spec.shape, f32), TensorSpec((rows,), f32)
-    kind, sums = tensor_type(wide), tensor_type(line)
-    value = e.convert("%a0", spec, f32)
-    total = reduced(e, "sum", e.new(f"stablehlo.multiply {value}, {value} : {kind}"), wide, (1,))
-    mean = e.new(f"stablehlo.divide {total}, {e.constant(f32.numpy.type(columns), line)} : {sums}")
-    above = e.new(f"stablehlo.add {mean}, {e.constant(f32.numpy.type(eps), line)} : {sums}")
-    scale = e.new(f"stablehlo.rsqrt {above} : {sums}")
-    scale = e.new(f"stablehlo.broadcast_in_dim {scale}, dims = [0] : ({sums}) -> {kind}")
-    value = e.new(f"stablehlo.multiply {value}, {scale} : {kind}")
+def _normed(e: Builder, x: SsaValue, weights: tuple[SsaValue, ...], eps: float, centred: bool) -> str:
+    """Writes rms_norm of a matrix, with a weight if there is one."""
+    dtype = x.spec.dtype
+    rows, columns = x.spec.shape
+    wide, line = TensorSpec(x.spec.shape, f32), TensorSpec((rows,), f32)
+    value = e.convert(x.name, x.spec, f32)
+    total = reduced(e, "sum", e.elementwise("multiply", (value, value), wide), wide, (1,))
+    mean = e.elementwise("divide", (total, e.filled(columns, line)), line)
+    scale = e.elementwise("rsqrt", (e.elementwise("add", (mean, e.filled(eps, line)), line),), line)
+    value = e.elementwise("multiply", (value, e.spread(scale, line, wide, (0,))), wide)
     if not weights:
-        return e.convert(value, wide, x.dtype)
+        return e.convert(value, wide, dtype)
     (weight,) = weights
-    factors = TensorSpec(weight.shape, f32)
+    factors = TensorSpec(weight.spec.shape, f32)
     if centred:
-        factor = e.convert("%a1", weight.spec, f32)
-        factor = e.new(f"stablehlo.add {factor}, {e.constant(f32.numpy.type(1), factors)} : {tensor_type(factors)}")
+        factor = e.convert(weight.name, weight.spec, f32)
+        factor = e.elementwise("add", (factor, e.filled(1, factors)), factors)
     else:
-        rounded = e.convert("%a1", weight.spec, x.dtype)
-        factor = e.convert(rounded, TensorSpec(weight.shape, x.dtype), f32)
-        value = e.convert(e.convert(value, wide, x.dtype), spec, f32)
-    factor = e.new(f"stablehlo.broadcast_in_dim {factor}, dims = [1] : ({tensor_type(factors)}) -> {kind}")
-    return e.convert(e.new(f"stablehlo.multiply {factor}, {value} : {kind}"), wide, x.dtype)
+        rounded = e.convert(weight.name, weight.spec, dtype)
+        factor = e.convert(rounded, TensorSpec(weight.spec.shape, dtype), f32)
+        value = e.convert(e.convert(value, wide, dtype), x.spec, f32)
+    factor = e.spread(factor, factors, wide, (1,))
+    return e.convert(e.elementwise("multiply", (factor, value), wide), wide, dtype)
 
 
 @emits("silu_quantize")
 def _silu_quantize(e: Emitter, node: Node) -> None:
-    gate, up = node.inputs
-    spec = TensorSpec(flat(gate.shape), gate.dtype)
-    given = [(e.reshape(e.name(value), value.spec, spec.shape), spec) for value in (gate, up)]
+    spec = TensorSpec(flat(node.inputs[0].shape), node.inputs[0].dtype)
+    given = [SsaValue(e.reshape(e.name(value), value.spec, spec.shape), spec) for value in node.inputs]
     case, results = f"{spec.dtype.name}.{spec.shape[0]}x{spec.shape[1]}", block_specs(spec.shape)
-    found = call_helper(
-        e, "silu_quantize", case, given, results, lambda inner: quantized(inner, _gated(inner, spec), spec)
-    )
-    bind_blocks(e, node, found, results)
+
+    def body(inner: Emitter, gate: SsaValue, up: SsaValue) -> list[str]:
+        return quantized(inner, SsaValue(_gated(inner, gate, up), spec))
+
+    bind_blocks(e, node, call_helper(e, "silu_quantize", case, given, results, body), results)
 
 
-def _gated(e: Emitter, spec: TensorSpec) -> str:
-    """silu(%a0) * %a1, each product rounded."""
+def _gated(e: Builder, gate: SsaValue, up: SsaValue) -> str:
+    """Writes silu(gate) * up, each product rounded."""
+    spec = gate.spec
     wide = TensorSpec(spec.shape, f32)
-    kind = tensor_type(wide)
-    gate = e.convert("%a0", spec, f32)
-    active = e.new(f"stablehlo.multiply {gate}, {e.new(f'stablehlo.logistic {gate} : {kind}')} : {kind}")
+    x = e.convert(gate.name, spec, f32)
+    active = e.elementwise("multiply", (x, e.elementwise("logistic", (x,), wide)), wide)
     active = e.convert(e.convert(active, wide, spec.dtype), spec, f32)
-    product = e.new(f"stablehlo.multiply {active}, {e.convert('%a1', spec, f32)} : {kind}")
+    product = e.elementwise("multiply", (active, e.convert(up.name, spec, f32)), wide)
     return e.convert(product, wide, spec.dtype)

@@ -1,14 +1,19 @@
 """Emission of ops about order: sort, argmax, argmin; and of cumsum, which runs along an axis too."""
 
-import math
+from collections.abc import Callable
 
 from compile_dag import Node
-from compile_hlo.emit._aligned import cut, joined
+from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._reduce import reduced
-from compile_hlo.emit._types import integers, tensor_type
+from compile_hlo.emit._slices import cut, joined
+from compile_hlo.emit._types import tensor_type
 from lang_core import TensorSpec, bool_, i32
+
+# Writes whether a comes before b, given the names of a, of b and of their positions.
+Comparator = Callable[[str, str, tuple[str, str]], str]
 
 
 @emits("sort")
@@ -17,87 +22,94 @@ def _sort(e: Emitter, node: Node) -> None:
     x = TensorSpec(narrow.shape, wide_dtype(narrow.dtype))
     axis, descending = node.attributes
     indices = TensorSpec(x.shape, i32)
-    operand = e.operand(node.inputs[0], x.shape, x.dtype)
-    order = e.new(f"stablehlo.iota dim = {axis} : {tensor_type(indices)}")
-    x_type, scalar, index = tensor_type(x), TensorSpec((), x.dtype), tensor_type(TensorSpec((), i32))
-    infinity = e.scalar(math.inf, x.dtype) if x.dtype.is_floating else ""
-    result = e.fresh()
-    e.line(f'{result}:2 = "stablehlo.sort"({operand}, {order}) <{{dimension = {axis} : i64, is_stable = true}}> ({{')
-    a, b, place_a, place_b = (e.fresh() for _ in range(4))
-    kind = tensor_type(scalar)
-    e.line(f"^bb0({a}: {kind}, {b}: {kind}, {place_a}: {index}, {place_b}: {index}):")
-    # IREE 3.13's sort is not always stable, so equal elements are ordered by their places.
-    first, later = _before(e, a, b, scalar, infinity), _before(e, b, a, scalar, infinity)
-    if descending:
-        first, later = later, first
-    earlier = e.compare("LT", place_a, place_b, TensorSpec((), i32))
-    not_later = e.new(f"stablehlo.not {later} : tensor<i1>")
-    tied = e.new(f"stablehlo.and {not_later}, {earlier} : tensor<i1>")
-    e.line(f"stablehlo.return {e.new(f'stablehlo.or {first}, {tied} : tensor<i1>')} : tensor<i1>")
-    e.line(f"}}) : ({x_type}, {tensor_type(indices)}) -> ({x_type}, {tensor_type(indices)})")
+    operand = SsaValue(e.operand(node.inputs[0], x.shape, x.dtype), x)
+    order = SsaValue(e.new(f"stablehlo.iota dim = {axis} : {tensor_type(indices)}"), indices)
+    scalar = TensorSpec((), x.dtype)
+
+    def before(a: str, b: str, places: tuple[str, str]) -> str:
+        return comes_before(e, a, b, places, scalar, descending)
+
+    result = sorted_along(e, operand, order, axis, before)
     e.bind(node.results[0], e.convert(f"{result}#0", x, narrow.dtype))
     e.bind(node.results[1], f"{result}#1")
 
 
-def _before(e: Emitter, a: str, b: str, spec: TensorSpec, infinity: str) -> str:
-    """Whether a is less than b, NaN being the largest number: IREE's vmvx takes every x for equal to itself."""
+@overridable("sort")
+def sorted_along(e: Builder, x: SsaValue, order: SsaValue, axis: int, before: Comparator) -> str:
+    """Writes a stable sort of elements and, with them, their positions."""
+    result = e.fresh()
+    e.line(
+        f'{result}:2 = "stablehlo.sort"({x.name}, {order.name}) <{{dimension = {axis} : i64, is_stable = true}}> ({{'
+    )
+    a, b, place_a, place_b = (e.fresh() for _ in range(4))
+    kind, index = (tensor_type(TensorSpec((), value.spec.dtype)) for value in (x, order))
+    e.line(f"^bb0({a}: {kind}, {b}: {kind}, {place_a}: {index}, {place_b}: {index}):")
+    e.line(f"stablehlo.return {before(a, b, (place_a, place_b))} : tensor<i1>")
+    e.line(f"}}) : ({x.kind}, {order.kind}) -> ({x.kind}, {order.kind})")
+    return result
+
+
+@overridable("comes_before")
+def comes_before(e: Builder, a: str, b: str, places: tuple[str, str], spec: TensorSpec, descending: bool) -> str:
+    """Writes whether a comes before b in a sort, which leaves equal elements in the order of their ``places``."""
+    del places
+    return is_less(e, b, a, spec) if descending else is_less(e, a, b, spec)
+
+
+def is_less(e: Builder, a: str, b: str, spec: TensorSpec) -> str:
+    """Writes whether a is less than b, NaN being the largest number."""
     less = e.compare("LT", a, b, spec)
     if not spec.dtype.is_floating:
         return less
-    number_a, number_b = (e.compare("LE", name, infinity, spec) for name in (a, b))
-    nan_b = e.new(f"stablehlo.not {number_b} : tensor<i1>")
-    only_b = e.new(f"stablehlo.and {number_a}, {nan_b} : tensor<i1>")
-    return e.new(f"stablehlo.or {less}, {only_b} : tensor<i1>")
+    flags = TensorSpec(spec.shape, bool_)
+    number_a, nan_b = e.compare("EQ", a, a, spec), e.compare("NE", b, b, spec)
+    only_b = e.elementwise("and", (number_a, nan_b), flags)
+    return e.elementwise("or", (less, only_b), flags)
 
 
 @emits("argmax", "argmin")
 def _arg_reduce(e: Emitter, node: Node) -> None:
-    """The first index of the reduced value, in two plain reductions, which every device vectorises."""
+    """Writes the first index of the reduced value, by two plain reductions, which every device vectorises."""
     x, result = node.inputs[0].spec, node.results[0].spec
     axis, _ = node.attributes
     wide = TensorSpec(x.shape, wide_dtype(x.dtype))
     operand = e.operand(node.inputs[0], x.shape, wide.dtype)
     best = reduced(e, node.op.name.removeprefix("arg"), operand, wide, (axis,))
     dims = tuple(i for i in range(x.ndim) if i != axis)
-    source = tensor_type(TensorSpec(tuple(x.shape[i] for i in dims), wide.dtype))
-    best = e.new(f"stablehlo.broadcast_in_dim {best}, dims = {integers(dims)} : ({source}) -> {tensor_type(wide)}")
-    found = e.compare("EQ", operand, best, wide)
+    kept = tuple(x.shape[i] for i in dims)
+    best = e.spread(best, TensorSpec(kept, wide.dtype), wide, dims)
+    is_best = e.compare("EQ", operand, best, wide)
     if wide.dtype.is_floating:  # where there is a NaN, the reduced value is NaN, which equals nothing
-        flags = tensor_type(TensorSpec(x.shape, bool_))
-        number = e.compare("LE", operand, e.constant(wide.dtype.numpy.type(math.inf), wide), wide)
-        found = e.new(f"stablehlo.or {found}, {e.new(f'stablehlo.not {number} : {flags}')} : {flags}")
+        is_best = e.elementwise("or", (is_best, e.compare("NE", operand, operand, wide)), TensorSpec(x.shape, bool_))
     indices = TensorSpec(x.shape, i32)
     order = e.new(f"stablehlo.iota dim = {axis} : {tensor_type(indices)}")
-    last = e.constant(i32.numpy.type(x.shape[axis] - 1), indices)
-    order = e.select(found, order, last, indices)
+    order = e.select(is_best, order, e.filled(x.shape[axis] - 1, indices), indices)
     first = reduced(e, "min", order, indices, (axis,))
-    e.alias(node, e.reshape(first, TensorSpec(tuple(x.shape[i] for i in dims), i32), result.shape))
+    e.alias(node, e.reshape(first, TensorSpec(kept, i32), result.shape))
 
 
 @emits("cumsum")
 def _cumsum(e: Emitter, node: Node) -> None:
-    """log2(n) shifted additions (Hillis, Steele 1986); a reduce_window would take n additions per element."""
+    """Writes log2(n) shifted additions (Hillis, Steele 1986); a reduce_window would take n additions per element."""
     x = node.inputs[0].spec
     axis = node.attributes[0]
     wide = TensorSpec(x.shape, wide_dtype(x.dtype))
-    total = e.operand(node.inputs[0], x.shape, wide.dtype)
+    total = SsaValue(e.operand(node.inputs[0], x.shape, wide.dtype), wide)
     shift = 1
     while shift < x.shape[axis] and x.size:
-        total = _plus_shifted(e, total, wide, axis, shift)
+        total = _plus_shifted(e, total, axis, shift)
         shift *= 2
-    e.alias(node, e.convert(total, wide, x.dtype))
+    e.alias(node, e.convert(total.name, wide, x.dtype))
 
 
-def _plus_shifted(e: Emitter, name: str, spec: TensorSpec, axis: int, shift: int) -> str:
-    """To each element along an axis the one ``shift`` before it added, where there is one."""
-    size = spec.shape[axis]
-    first, above, below = (
-        _part(e, name, spec, axis, bounds) for bounds in ((0, shift), (shift, size), (0, size - shift))
-    )
-    total = e.new(f"stablehlo.add {above[0]}, {below[0]} : {tensor_type(above[1])}")
-    return joined(e, [first, (total, above[1])], axis)[0]
+def _plus_shifted(e: Emitter, value: SsaValue, axis: int, shift: int) -> SsaValue:
+    """Adds to each element along an axis the one ``shift`` before it, where there is one."""
+    size = value.spec.shape[axis]
+    first, above, below = (_part(e, value, axis, bounds) for bounds in ((0, shift), (shift, size), (0, size - shift)))
+    total = SsaValue(e.elementwise("add", (above.name, below.name), above.spec), above.spec)
+    return joined(e, [first, total], axis)
 
 
-def _part(e: Emitter, name: str, spec: TensorSpec, axis: int, bounds: tuple[int, int]) -> tuple[str, TensorSpec]:
-    """The elements between two places of one axis."""
-    return cut(e, name, spec, [bounds if i == axis else (0, dim) for i, dim in enumerate(spec.shape)])
+def _part(e: Emitter, value: SsaValue, axis: int, bounds: tuple[int, int]) -> SsaValue:
+    """Returns the elements between two positions of one axis."""
+    return cut(e, value, [bounds if i == axis else (0, dim) for i, dim in enumerate(value.spec.shape)])

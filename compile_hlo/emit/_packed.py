@@ -7,8 +7,11 @@ StableHLO a weight is unpacked to f32 and multiplied.
 from collections.abc import Sequence
 
 from compile_dag import Node
+from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper, flat
+from compile_hlo.emit._contract import product
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._types import tensor_type
 from compile_hlo.emit._unpacking import unpacked
@@ -24,52 +27,45 @@ def _block_quantize(e: Emitter, node: Node) -> None:
     results = block_specs(spec.shape)
     given = e.reshape(e.name(x), x.spec, spec.shape)
     case = f"{x.dtype.name}.{rows}x{columns}"
-    found = call_helper(
-        e, "block_quantize", case, [(given, spec)], results, lambda inner: quantized(inner, "%a0", spec)
-    )
-    bind_blocks(e, node, found, results)
+    made = call_helper(e, "block_quantize", case, [SsaValue(given, spec)], results, quantized)
+    bind_blocks(e, node, made, results)
 
 
 def block_specs(shape: Sequence[int]) -> tuple[TensorSpec, ...]:
-    """Integers, scales and sums of a matrix."""
+    """Returns the specs of a matrix's blocks: integers, scales and sums."""
     rows, columns = shape
     blocks = rows, columns // BLOCK
     return TensorSpec((rows, columns), i8), TensorSpec(blocks, f32), TensorSpec(blocks, i32)
 
 
-def bind_blocks(e: Emitter, node: Node, found: str, specs: Sequence[TensorSpec]) -> None:
-    """Makes what a helper function gives the results of a node, in their shapes."""
+def bind_blocks(e: Emitter, node: Node, call: str, specs: Sequence[TensorSpec]) -> None:
+    """Makes a helper function's results those of a node, in their shapes."""
     for number, (value, spec) in enumerate(zip(node.results, specs, strict=True)):
-        e.bind(value, e.reshape(f"{found}#{number}", spec, value.shape))
+        e.bind(value, e.reshape(f"{call}#{number}", spec, value.shape))
 
 
-def quantized(e: Emitter, x: str, spec: TensorSpec) -> list[str]:
-    """Integers, scales, sums of a matrix."""
+@overridable("block_quantize")
+def quantized(e: Builder, matrix: SsaValue) -> list[str]:
+    """Writes a matrix in blocks; returns the names of integers, scales and sums."""
+    spec = matrix.spec
     rows, columns = spec.shape
-    x = e.convert(x, spec, f32)
+    x = e.convert(matrix.name, spec, f32)
     cube, blocks = TensorSpec((rows, columns // BLOCK, BLOCK), f32), TensorSpec((rows, columns // BLOCK), f32)
-    kind, flat = tensor_type(cube), tensor_type(blocks)
     x = e.reshape(x, TensorSpec(spec.shape, f32), cube.shape)
-    size = e.new(f"stablehlo.abs {x} : {kind}")
-    most = reduced(e, "max", size, cube, (2,))
-    zero = e.constant(f32.numpy.type(0), blocks)
-    small = e.compare("LT", most, e.constant(f32.numpy.type(LEAST_MAGNITUDE), blocks), blocks)
+    most = reduced(e, "max", e.elementwise("abs", (x,), cube), cube, (2,))
+    zero = e.filled(0, blocks)
+    small = e.compare("LT", most, e.filled(LEAST_MAGNITUDE, blocks), blocks)
     most = e.select(small, zero, most, blocks)
-    scale = e.new(f"stablehlo.divide {most}, {e.constant(f32.numpy.type(127), blocks)} : {flat}")
-    one = e.constant(f32.numpy.type(1), blocks)
-    inverse = e.new(f"stablehlo.divide {one}, {e.select(small, one, scale, blocks)} : {flat}")
+    scale = e.elementwise("divide", (most, e.filled(127, blocks)), blocks)
+    one = e.filled(1, blocks)
+    inverse = e.elementwise("divide", (one, e.select(small, one, scale, blocks)), blocks)
     inverse = e.select(small, zero, inverse, blocks)
-    wide = e.new(f"stablehlo.broadcast_in_dim {inverse}, dims = [0, 1] : ({flat}) -> {kind}")
-    scaled = e.new(f"stablehlo.multiply {x}, {wide} : {kind}")
-    q = e.new(f"stablehlo.round_nearest_even {scaled} : {kind}")
+    scaled = e.elementwise("multiply", (x, e.spread(inverse, blocks, cube, (0, 1))), cube)
+    q = e.elementwise("round_nearest_even", (scaled,), cube)
     whole = TensorSpec(cube.shape, i32)
-    q = e.new(f"stablehlo.convert {q} : ({kind}) -> {tensor_type(whole)}")
+    q = e.new(f"stablehlo.convert {q} : ({tensor_type(cube)}) -> {tensor_type(whole)}")
     total = reduced(e, "sum", q, whole, (2,))
-    flat_q = TensorSpec(spec.shape, i32)
-    q = e.convert(e.reshape(q, whole, spec.shape), flat_q, i8)
-    # Without it IREE 3.13 cannot legalise the way from f32 by i32 and i8 to the f32 of a product.
-    q = e.barrier(q, TensorSpec(spec.shape, i8))
-    return [q, scale, total]
+    return [e.convert(e.reshape(q, whole, spec.shape), TensorSpec(spec.shape, i32), i8), scale, total]
 
 
 @emits("packed_linear")
@@ -79,47 +75,36 @@ def _packed_linear(e: Emitter, node: Node) -> None:
     rows, columns = flat(q.shape)
     blocks = rows, columns // BLOCK
     given = [
-        (e.reshape(e.name(value), value.spec, shape), TensorSpec(shape, value.dtype))
+        SsaValue(e.reshape(e.name(value), value.spec, shape), TensorSpec(shape, value.dtype))
         for value, shape in ((q, (rows, columns)), (scale, blocks), (total, blocks))
     ]
-    given.append((e.name(weight), weight.spec))
+    given.append(e.value(weight))
     result = TensorSpec((rows, weight.shape[0]), dtype)
+    wide = TensorSpec(result.shape, f32)
     case = f"{encoding.name}.{dtype.name}.{rows}x{weight.shape[0]}x{columns}"
-    wide, specs = TensorSpec(result.shape, f32), [spec for _, spec in given]
-    found = call_helper(
-        e,
-        "packed_linear",
-        case,
-        given,
-        (result,),
-        lambda inner: [inner.convert(_product(inner, specs, encoding), wide, dtype)],
-    )
-    e.alias(node, e.reshape(found, result, node.results[0].shape))
+
+    def body(inner: Emitter, q: SsaValue, scale: SsaValue, _: SsaValue, weight: SsaValue) -> list[str]:
+        left, right = packed_factors(inner, q, scale, weight, encoding)
+        return [inner.convert(product(inner, left, right, ((1,), (1,), (), ()), wide), wide, dtype)]
+
+    made = call_helper(e, "packed_linear", case, given, (result,), body)
+    e.alias(node, e.reshape(made, result, node.results[0].shape))
 
 
-def _product(e: Emitter, specs: Sequence[TensorSpec], encoding: Encoding) -> str:
-    q, blocks, _, weight = specs
-    rows, columns = q.shape
-    cube = TensorSpec((rows, columns // BLOCK, BLOCK), f32)
-    x = e.reshape(e.convert("%a0", q, f32), TensorSpec(q.shape, f32), cube.shape)
-    kind = tensor_type(cube)
-    wide = e.new(f"stablehlo.broadcast_in_dim %a1, dims = [0, 1] : ({tensor_type(blocks)}) -> {kind}")
-    x = e.new(f"stablehlo.multiply {x}, {wide} : {kind}")
-    x = e.reshape(x, cube, (rows, columns))
-    matrix, spec = unpacked(e, "%a3", weight, encoding)
-    # IREE 3.13 fuses conversions into the product; of computed operands Vulkan then makes wrong numbers.
-    left, right = TensorSpec((rows, columns), f32), spec
-    x, matrix = e.barrier(x, left), e.barrier(matrix, right)
-    result = TensorSpec((rows, weight.shape[0]), f32)
-    return e.new(
-        f"stablehlo.dot_general {x}, {matrix}, contracting_dims = [1] x [1] : "
-        f"({tensor_type(left)}, {tensor_type(right)}) -> {tensor_type(result)}"
-    )
+@overridable("packed_factors")
+def packed_factors(
+    e: Builder, q: SsaValue, scale: SsaValue, weight: SsaValue, encoding: Encoding
+) -> tuple[SsaValue, SsaValue]:
+    """Writes the operands of a product with a packed weight in f32, the weight unpacked."""
+    rows, columns = q.spec.shape
+    flat, cube = TensorSpec((rows, columns), f32), TensorSpec((rows, columns // BLOCK, BLOCK), f32)
+    x = e.reshape(e.convert(q.name, q.spec, f32), flat, cube.shape)
+    x = e.elementwise("multiply", (x, e.spread(scale.name, scale.spec, cube, (0, 1))), cube)
+    return SsaValue(e.reshape(x, cube, flat.shape), flat), unpacked(e, weight, encoding)
 
 
 @emits("dequantize")
 def _dequantize(e: Emitter, node: Node) -> None:
-    (packed,) = node.inputs
     encoding, dtype = node.attributes
-    found, spec = unpacked(e, e.name(packed), packed.spec, encoding)
-    e.alias(node, e.convert(found, spec, dtype))
+    weights = unpacked(e, e.value(node.inputs[0]), encoding)
+    e.alias(node, e.convert(weights.name, weights.spec, dtype))

@@ -6,8 +6,10 @@ from typing import Final
 import numpy as np
 
 from compile_dag import Node
+from compile_hlo.emit._builder import Builder
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import integers, tensor_type
 from lang_core import DType, TensorSpec
 
@@ -15,12 +17,12 @@ _REDUCTIONS: Final = {"sum": "add", "prod": "multiply", "max": "maximum", "min":
 
 
 def lowest(dtype: DType) -> float:
-    """The value below all others, with which a maximum starts."""
+    """Returns the value below all others, with which a maximum starts."""
     return -math.inf if dtype.is_floating else int(np.iinfo(dtype.numpy).min)
 
 
 def highest(dtype: DType) -> float:
-    """The value above all others, with which a minimum starts."""
+    """Returns the value above all others, with which a minimum starts."""
     return math.inf if dtype.is_floating else int(np.iinfo(dtype.numpy).max)
 
 
@@ -43,19 +45,13 @@ def _reduce(e: Emitter, node: Node) -> None:
     e.alias(node, e.reshape(name, TensorSpec(kept, result.dtype), result.shape))
 
 
-def reduced(e: Emitter, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]) -> str:
-    """Reduces a value of a spec over axes, which go.
-
-    Over others than the last ones, nothing is to be fused with it: IREE 3.13 fuses what broadcasts the result over
-    x again, such as ``x - max(x)``, and what comes of that is wrong on Vulkan.
-    """
+@overridable("reduce")
+def reduced(e: Builder, op_name: str, operand: str, spec: TensorSpec, axes: tuple[int, ...]) -> str:
+    """Reduces a value of a spec over axes, which go."""
     kept = TensorSpec(tuple(dim for axis, dim in enumerate(spec.shape) if axis not in axes), spec.dtype)
     initial = e.scalar(_initial(op_name, spec.dtype), spec.dtype)
-    result = e.new(
+    return e.new(
         f"stablehlo.reduce({operand} init: {initial}) applies stablehlo.{_REDUCTIONS[op_name]} "
         f"across dimensions = {integers(axes)} : ({tensor_type(spec)}, {tensor_type(TensorSpec((), spec.dtype))}) "
         f"-> {tensor_type(kept)}"
     )
-    if not axes or sorted(axes) == list(range(spec.ndim - len(axes), spec.ndim)):
-        return result
-    return e.barrier(result, kept)

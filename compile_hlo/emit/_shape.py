@@ -1,15 +1,12 @@
 """Emission of ops that move elements, and of iota."""
 
 from compile_dag import Node
-from compile_hlo.emit._aligned import begins_off, cut, joined
+from compile_hlo.emit._builder import Builder
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._overrides import overridable
+from compile_hlo.emit._slices import cut, joined, padded
 from compile_hlo.emit._types import integers, tensor_type
-from lang_core import TensorSpec, i8, i32, u8
-
-
-def _to_result(node: Node) -> str:
-    operands = ", ".join([tensor_type(value.spec) for value in node.inputs])
-    return f"({operands}) -> {tensor_type(node.results[0].spec)}"
+from lang_core import TensorSpec
 
 
 @emits("broadcast")
@@ -24,57 +21,45 @@ def _reshape(e: Emitter, node: Node) -> None:
 
 @emits("transpose")
 def _transpose(e: Emitter, node: Node) -> None:
-    dims = integers(node.attributes[0])
-    e.define(node, f"stablehlo.transpose {e.name(node.inputs[0])}, dims = {dims} : {_to_result(node)}")
+    x, dims = e.value(node.inputs[0]), integers(node.attributes[0])
+    e.define(node, f"stablehlo.transpose {x.name}, dims = {dims} : ({x.kind}) -> {tensor_type(node.results[0].spec)}")
 
 
 @emits("concat")
 def _concat(e: Emitter, node: Node) -> None:
-    e.alias(node, joined(e, [(e.name(value), value.spec) for value in node.inputs], node.attributes[0])[0])
+    e.alias(node, joined(e, e.values(node.inputs), node.attributes[0]).name)
 
 
 @emits("slice")
 def _slice(e: Emitter, node: Node) -> None:
-    (x,) = node.inputs
     start, stop, step = node.attributes
-    e.alias(node, cut(e, e.name(x), x.spec, list(zip(start, stop, strict=True)), step)[0])
+    e.alias(node, cut(e, e.value(node.inputs[0]), list(zip(start, stop, strict=True)), step).name)
 
 
 @emits("pad")
 def _pad(e: Emitter, node: Node) -> None:
-    x, value = map(e.name, node.inputs)
-    spec = node.inputs[0].spec
+    x, filler = e.values(node.inputs)
     low, high, interior = node.attributes
-    if begins_off(node.results[0].shape, low, spec):
-        x = e.barrier(x, spec)
-    e.define(
-        node,
-        f"stablehlo.pad {x}, {value}, low = {integers(low)}, high = {integers(high)}, "
-        f"interior = {integers(interior)} : {_to_result(node)}",
-    )
+    e.alias(node, padded(e, x, filler.name, (low, high, interior), node.results[0].spec))
 
 
 @emits("reverse")
 def _reverse(e: Emitter, node: Node) -> None:
-    spec = node.results[0].spec
-    x, dims = e.name(node.inputs[0]), integers(node.attributes[0])
-    if not node.attributes[0]:  # IREE 3.13 cannot compile it for no axes
-        e.alias(node, x)
-        return
-    if spec.dtype is not u8:
-        e.define(node, f"stablehlo.reverse {x}, dims = {dims} : {tensor_type(spec)}")
-        return
-    # IREE 3.13 cannot compile it for unsigned integers.
-    signed = TensorSpec(spec.shape, i8)
-    there, back = (f"({tensor_type(a)}) -> {tensor_type(b)}" for a, b in ((spec, signed), (signed, spec)))
-    turned = e.new(f"stablehlo.bitcast_convert {x} : {there}")
-    turned = e.new(f"stablehlo.reverse {turned}, dims = {dims} : {tensor_type(signed)}")
-    e.define(node, f"stablehlo.bitcast_convert {turned} : {back}")
+    e.alias(node, reversed_along(e, e.name(node.inputs[0]), node.inputs[0].spec, node.attributes[0]))
+
+
+@overridable("reverse")
+def reversed_along(e: Builder, name: str, spec: TensorSpec, dims: tuple[int, ...]) -> str:
+    """Writes a reversal of axes."""
+    return e.new(f"stablehlo.reverse {name}, dims = {integers(dims)} : {tensor_type(spec)}")
 
 
 @emits("iota")
 def _iota(e: Emitter, node: Node) -> None:
-    spec = node.results[0].spec
-    wide = TensorSpec(spec.shape, i32 if spec.dtype.itemsize == 2 else spec.dtype)
-    name = e.new(f"stablehlo.iota dim = {node.attributes[1]} : {tensor_type(wide)}")
-    e.alias(node, e.convert(name, wide, spec.dtype))
+    e.alias(node, counted(e, node.results[0].spec, node.attributes[1]))
+
+
+@overridable("iota")
+def counted(e: Builder, spec: TensorSpec, axis: int) -> str:
+    """Writes the positions along an axis."""
+    return e.new(f"stablehlo.iota dim = {axis} : {tensor_type(spec)}")

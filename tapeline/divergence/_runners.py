@@ -18,6 +18,7 @@ from compile_hlo.emit import (
 )
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from compile_hlo.portable import interpret
+from compile_hlo.quirks import QUIRKS
 from lang_core import Argument, WeightSource
 from run_iree import Session, compile_module, target_named, target_of_device
 from tapeline.bundle import SCOPE
@@ -92,7 +93,7 @@ class InterpreterRunner:
 
 def _write(path: Path, graph: ComputeGraph, arguments: Sequence[Argument], form: Form) -> ParameterTable:
     lowered = without_common_subexpressions(without_dead_code(graph))
-    with path.open("w") as file, ModuleWriter(file.write, form) as writer:
+    with path.open("w") as file, ModuleWriter(file.write, form, QUIRKS) as writer:
         parameters = writer.function(lowered, arguments).parameters
         writer.end()
     return parameters

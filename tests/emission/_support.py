@@ -10,7 +10,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from compile_dag import ComputeGraph, record
-from compile_hlo.emit import ArgumentParameters, Form, dense, emit_module, tensor_type
+from compile_hlo.emit import ArgumentParameters, Form, Overrides, dense, emit_module, tensor_type
+from compile_hlo.quirks import QUIRKS
 from lang_core import Argument, EagerExecutionContext, TensorSpec, as_dtype, bf16
 from tests.emission._cases import Array, Case
 
@@ -29,10 +30,10 @@ def arguments_of(graph: ComputeGraph) -> list[Argument]:
     return [Argument(name, value.spec) for name, value in graph.inputs.items()]
 
 
-def text_of(graphs: Iterable[ComputeGraph], form: Form | None = None) -> str:
-    """A module of the graphs."""
+def text_of(graphs: Iterable[ComputeGraph], form: Form | None = None, overrides: Overrides = QUIRKS) -> str:
+    """Returns a module of the graphs."""
     out = io.StringIO()
-    emit_module(out.write, [(graph, arguments_of(graph)) for graph in graphs], form or ArgumentParameters())
+    emit_module(out.write, [(graph, arguments_of(graph)) for graph in graphs], form or ArgumentParameters(), overrides)
     return out.getvalue()
 
 

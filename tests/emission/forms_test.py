@@ -10,6 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from compile_dag import ComputeGraph, record
 from compile_hlo.emit import ArgumentParameters, ExternalParameters, Form, InlineParameters, emit_module
+from compile_hlo.quirks import QUIRKS
 from lang_core import Argument, GraphError, Module, Parameter, TensorSpec
 from tests.emission._support import interpret, parsed, text_of
 
@@ -44,7 +45,7 @@ def _graph(*names: str) -> ComputeGraph:
 
 def _text(graph: ComputeGraph, arguments: list[Argument], form: Form) -> str:
     out = io.StringIO()
-    emit_module(out.write, [(graph, arguments)], form)
+    emit_module(out.write, [(graph, arguments)], form, QUIRKS)
     return out.getvalue()
 
 

@@ -1,0 +1,151 @@
+"""Builder of StableHLO text: numbers results and writes the ops that rules have in common.
+
+It keeps names, never text.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, overridable
+from compile_hlo.emit._types import dense, integers, tensor_type
+from lang_core import DType, TensorSpec, as_dtype, bf16, bool_, f32
+
+Write = Callable[[str], object]
+
+
+class SsaValue(NamedTuple):
+    """Value in the text.
+
+    Attributes:
+        name: ``%n``, or an argument's name.
+        spec: shape and dtype.
+    """
+
+    name: str
+    spec: TensorSpec
+
+    @property
+    def kind(self) -> str:
+        """The value's type."""
+        return tensor_type(self.spec)
+
+
+class Builder:
+    """Writes ops, each as the StableHLO specification has it unless an override takes its place.
+
+    Attributes:
+        overrides: functions that take the place of overridable ones.
+    """
+
+    def __init__(self, write: Write, indent: str = "    ", overrides: Overrides = NO_OVERRIDES) -> None:
+        self.overrides = overrides
+        self._write = write
+        self._indent = indent
+        # Names of what the current block has made ready: by a constant's text, or by (value or parameter, target).
+        self._ready: dict[Any, str] = {}
+        self._count = 0
+
+    def fresh(self) -> str:
+        """Returns a name that is not taken."""
+        name = f"%{self._count}"
+        self._count += 1
+        return name
+
+    def line(self, text: str) -> None:
+        """Writes one line of the body."""
+        self._write(f"{self._indent}{text}\n")
+
+    def new(self, text: str, results: int = 1) -> str:
+        """Writes ``%n = text`` and returns ``%n``; its results, if several, are ``%n#0``, ``%n#1``, ..."""
+        name = f"%{self._count}"
+        self._count += 1
+        self._write(f"{self._indent}{name if results == 1 else f'{name}:{results}'} = {text}\n")
+        return name
+
+    def new_in_pieces(self, pieces: Iterable[str]) -> str:
+        """Does the same as ``new`` for text that is too long to hold."""
+        name = self.fresh()
+        self._write(f"{self._indent}{name} = ")
+        for piece in pieces:
+            self._write(piece)
+        self._write("\n")
+        return name
+
+    def constant(self, array: Any, spec: TensorSpec | None = None) -> str:
+        """Returns the name of a constant, filled to a shape if a spec is given and the array has one element."""
+        spec = spec or TensorSpec(array.shape, as_dtype(array.dtype))
+        text = f"stablehlo.constant {dense(array)} : {tensor_type(spec)}"
+        if text not in self._ready:
+            self._ready[text] = self.new(text)
+        return self._ready[text]
+
+    def scalar(self, number: float, dtype: DType) -> str:
+        """Returns the name of a rank-0 constant."""
+        return self.constant(dtype.numpy.type(number))
+
+    def filled(self, number: float, spec: TensorSpec) -> str:
+        """Returns the name of a constant all of whose elements are one number."""
+        return self.constant(spec.dtype.numpy.type(number), spec)
+
+    def elementwise(self, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
+        """Applies an op to operands of the result's spec. Overrides have the op's name."""
+        override = self.overrides.functions.get(op)
+        if override is not None:
+            return override(Builder._elementwise, self, op, operands, spec)
+        return self._elementwise(op, operands, spec)
+
+    def _elementwise(self, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
+        return self.new(f"stablehlo.{op} {', '.join(operands)} : {tensor_type(spec)}")
+
+    @overridable("convert")
+    def convert(self, name: str, spec: TensorSpec, dtype: DType) -> str:
+        """Converts to a dtype; a number becomes bool by ``!= 0``, and bf16 by way of f32, as the eager cast does."""
+        if spec.dtype is dtype:
+            return name
+        if dtype is bool_:
+            return self.compare("NE", name, self.filled(0, spec), spec)
+        if dtype is bf16 and spec.dtype is not f32:
+            return self.convert(self.convert(name, spec, f32), TensorSpec(spec.shape, f32), dtype)
+        source, target = tensor_type(spec), tensor_type(TensorSpec(spec.shape, dtype))
+        return self.new(f"stablehlo.convert {name} : ({source}) -> {target}")
+
+    def bitcast(self, name: str, spec: TensorSpec, target: TensorSpec) -> str:
+        """Reinterprets the bits; a last axis of parts becomes one element."""
+        return self.new(f"stablehlo.bitcast_convert {name} : ({tensor_type(spec)}) -> {tensor_type(target)}")
+
+    def select(self, pred: str, on_true: str, on_false: str, spec: TensorSpec) -> str:
+        """Chooses between two values of one spec by a bool value of its shape."""
+        types = f"{tensor_type(TensorSpec(spec.shape, 'bool'))}, {tensor_type(spec)}"
+        return self.new(f"stablehlo.select {pred}, {on_true}, {on_false} : {types}")
+
+    @overridable("compare")
+    def compare(self, direction: str, x: str, y: str, spec: TensorSpec) -> str:
+        """Compares two values of one spec."""
+        kind = "FLOAT" if spec.dtype.is_floating else "UNSIGNED" if spec.dtype.name in ("u8", "bool") else "SIGNED"
+        source, target = tensor_type(spec), tensor_type(TensorSpec(spec.shape, "bool"))
+        return self.new(f"stablehlo.compare {direction}, {x}, {y}, {kind} : ({source}, {source}) -> {target}")
+
+    def broadcast(self, name: str, spec: TensorSpec, shape: tuple[int, ...]) -> str:
+        """Broadcasts to a shape, aligned at the right."""
+        if spec.shape == shape:
+            return name
+        return self.spread(name, spec, TensorSpec(shape, spec.dtype), tuple(range(len(shape) - spec.ndim, len(shape))))
+
+    def spread(self, name: str, spec: TensorSpec, target: TensorSpec, dims: tuple[int, ...]) -> str:
+        """Broadcasts to a spec; axis i of the value becomes axis ``dims[i]``."""
+        return self.new(
+            f"stablehlo.broadcast_in_dim {name}, dims = {integers(dims)} : "
+            f"({tensor_type(spec)}) -> {tensor_type(target)}"
+        )
+
+    def reshape(self, name: str, spec: TensorSpec, shape: tuple[int, ...]) -> str:
+        """Reshapes, where the shape changes."""
+        if spec.shape == shape:
+            return name
+        return self.new(
+            f"stablehlo.reshape {name} : ({tensor_type(spec)}) -> {tensor_type(TensorSpec(shape, spec.dtype))}"
+        )
+
+    def barrier(self, name: str, spec: TensorSpec) -> str:
+        """Returns the value once more; compilers fuse nothing across it."""
+        return self.new(f"stablehlo.optimization_barrier {name} : {tensor_type(spec)}")

@@ -1,0 +1,92 @@
+"""Faults of compilers, each with the function that avoids it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from compile_hlo.emit import Overrides, Watcher
+from lang_core import GraphError
+
+Override = Callable[..., Any]
+
+# Version in which all faults below were last seen; those of the interpreter in jaxlib's.
+IREE: Final = "3.13"
+INTERPRETER: Final = "interpreter"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Fault of a compiler, and what avoids it.
+
+    Attributes:
+        name: name of the function that avoids it.
+        summary: what goes wrong.
+        targets: targets on which it does; ``interpreter`` is StableHLO's reference interpreter.
+        cases: pattern of the names of cases in tests/emission that show it, as a whole.
+        version: version of IREE in which it was last seen; empty for the interpreter.
+        overrides: what is written instead, by point of emission.
+        watch: makes what follows the values of a function, where the fault needs that.
+    """
+
+    name: str
+    summary: str
+    targets: tuple[str, ...]
+    cases: str
+    version: str
+    overrides: dict[str, Override] = field(default_factory=dict)
+    watch: Callable[[], Watcher] | None = None
+
+    def at(self, point: str) -> Callable[[Override], Override]:
+        """Registers what is written instead at a further point."""
+
+        def register(override: Override) -> Override:
+            if point in self.overrides:
+                raise GraphError(f"fault {self.name!r} has an override of {point!r} already")
+            self.overrides[point] = override
+            return override
+
+        return register
+
+
+def fault(
+    *points: str,
+    targets: str,
+    cases: str,
+    version: str = IREE,
+    watch: Callable[[], Watcher] | None = None,
+) -> Callable[[Override], Fault]:
+    """Makes a fault of the function that avoids it; the first paragraph of its docstring says what goes wrong.
+
+    Args:
+        *points: points of emission that the function overrides.
+        targets: names of targets, with spaces between them.
+        cases: as of ``Fault``.
+        version: as of ``Fault``.
+        watch: as of ``Fault``.
+    """
+
+    def register(override: Override) -> Fault:
+        summary = " ".join((override.__doc__ or "").split("\n\n")[0].split())
+        made = Fault(override.__name__, summary, tuple(targets.split()), cases, version, watch=watch)
+        for point in points:
+            made.at(point)(override)
+        return made
+
+    return register
+
+
+def overrides_of(faults: Iterable[Fault]) -> Overrides:
+    """Returns what avoids faults. Where several override one point, the first is called first."""
+    functions: dict[str, Override] = {}
+    watch = None
+    for avoided in reversed(list(faults)):
+        for point, override in avoided.overrides.items():
+            inner = functions.get(point)
+            functions[point] = override if inner is None else partial(_around, override, inner)
+        watch = avoided.watch or watch
+    return Overrides(functions, watch)
+
+
+def _around(outer: Override, inner: Override, plain: Override, *args: Any) -> Any:
+    return outer(partial(inner, plain), *args)

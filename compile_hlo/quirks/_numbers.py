@@ -1,0 +1,207 @@
+"""Faults in conversions, comparisons and arithmetic."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from compile_hlo.emit import Builder, SsaValue, tensor_type
+from compile_hlo.emit._elementwise import low_bits
+from compile_hlo.emit._order import Comparator
+from compile_hlo.emit._slices import cut_last
+from compile_hlo.emit._unpacking import integer_op
+from compile_hlo.quirks._fault import fault
+from lang_core import DType, TensorSpec, bf16, f32, f64, i32, u8
+
+Plain = Callable[..., str]
+
+# Parts of an f16: 5 bits of exponent with a bias of 15, 10 of mantissa; of an f32: 23 of mantissa, a bias of 127.
+_MANTISSA_SHIFT: Final = 13
+_BIAS_STEP: Final = (127 - 15) << 23
+_SMALLEST: Final = 2.0**-24  # of an f16, and the unit of those without an exponent
+
+
+@fault("convert", targets="vmvx", cases="cast_(bool|i8|u8|i32|i64|f64)_bf16|cast_f64_f16")
+def conversion_of_16_bits(plain: Plain, e: Builder, name: str, spec: TensorSpec, dtype: DType) -> str:
+    """vmvx converts 16-bit floats from and to f32 only."""
+    if spec.dtype.itemsize != 2 or f32 in (spec.dtype, dtype) or spec.dtype is dtype:
+        return plain(e, name, spec, dtype)
+    return e.convert(e.convert(name, spec, f32), TensorSpec(spec.shape, f32), dtype)
+
+
+@fault("convert", targets="vmvx", cases="cast_u8_f32")
+def conversion_to_unsigned(plain: Plain, e: Builder, name: str, spec: TensorSpec, dtype: DType) -> str:
+    """vmvx converts floats to signed integers only."""
+    if dtype is not u8 or spec.dtype.itemsize <= 2 or not spec.dtype.is_floating:
+        return plain(e, name, spec, dtype)
+    return e.convert(e.convert(name, spec, i32), TensorSpec(spec.shape, i32), dtype)
+
+
+@fault("convert", targets="vmvx vulkan-spirv", cases="cast_bf16_(bool|i8|u8|i32|i64)")
+def integers_to_bf16(plain: Plain, e: Builder, name: str, spec: TensorSpec, dtype: DType) -> str:
+    """A conversion of integers to f32 and then to bf16 is fused into one that cannot be compiled."""
+    if dtype is not bf16 or spec.dtype.is_floating:
+        return plain(e, name, spec, dtype)
+    wide = TensorSpec(spec.shape, f32)
+    return e.convert(e.barrier(e.convert(name, spec, f32), wide), wide, dtype)
+
+
+@fault("convert", targets="vmvx", cases="cast_(i8|u8|i32|i64)_f32")
+def truncation(plain: Plain, e: Builder, name: str, spec: TensorSpec, dtype: DType) -> str:
+    """vmvx rounds to nearest, where a conversion to integers is to round towards zero."""
+    if spec.dtype.is_floating and dtype.is_integer:
+        negative = e.compare("LT", name, e.filled(0, spec), spec)
+        up, down = e.elementwise("ceil", (name,), spec), e.elementwise("floor", (name,), spec)
+        name = e.select(negative, up, down, spec)
+    return plain(e, name, spec, dtype)
+
+
+@fault("compare", targets="vmvx", cases="(not_)?equal_itself_f32|argmax_nan_f32|sort_f32")
+def equal_to_itself(plain: Plain, e: Builder, direction: str, x: str, y: str, spec: TensorSpec) -> str:
+    """vmvx takes every number for equal to itself, NaN too."""
+    if x != y or direction not in ("EQ", "NE") or not spec.dtype.is_floating:
+        return plain(e, direction, x, y, spec)
+    is_number = e.compare("LE", x, e.filled(math.inf, spec), spec)
+    return is_number if direction == "EQ" else e.elementwise("not", (is_number,), TensorSpec(spec.shape, "bool"))
+
+
+@equal_to_itself.at("sort")
+def _infinity_before_region(
+    plain: Plain, e: Builder, x: SsaValue, order: SsaValue, axis: int, before: Comparator
+) -> str:
+    """Writes the constant that comparisons need where the region of the sort can see it."""
+    if x.spec.dtype.is_floating:
+        e.scalar(math.inf, x.spec.dtype)
+    return plain(e, x, order, axis, before)
+
+
+@fault("compare", targets="vmvx", cases="greater_equal_f32")
+def greater_or_equal(plain: Plain, e: Builder, direction: str, x: str, y: str, spec: TensorSpec) -> str:
+    """vmvx takes ``NaN >= y`` for true, and ``y <= NaN`` not."""
+    if direction == "GE" and spec.dtype.is_floating:
+        return plain(e, "LE", y, x, spec)
+    return plain(e, direction, x, y, spec)
+
+
+@fault("select", targets="vmvx", cases="select_constant_b?f16")
+def constants_of_16_bits(plain: Plain, e: Builder, condition: str, x: str, y: str, spec: TensorSpec) -> str:
+    """vmvx has no constants of 16-bit floats, and one among the operands becomes such: they are chosen as bits."""
+    if spec.dtype.itemsize != 2:
+        return plain(e, condition, x, y, spec)
+    kind, flags = tensor_type(spec), tensor_type(TensorSpec(spec.shape, "bool"))
+    bits = kind.replace(f"{spec.dtype.name}>", "i16>")
+    x, y = (e.new(f"stablehlo.bitcast_convert {name} : ({kind}) -> {bits}") for name in (x, y))
+    chosen = e.new(f"stablehlo.select {condition}, {x}, {y} : {flags}, {bits}")
+    return e.new(f"stablehlo.bitcast_convert {chosen} : ({bits}) -> {kind}")
+
+
+@fault("iota", targets="vmvx", cases="iota_b?f16")
+def positions_in_16_bits(plain: Plain, e: Builder, spec: TensorSpec, axis: int) -> str:
+    """vmvx cannot count in 16-bit floats."""
+    if spec.dtype.itemsize != 2:
+        return plain(e, spec, axis)
+    wide = TensorSpec(spec.shape, i32)
+    return e.convert(plain(e, wide, axis), wide, spec.dtype)
+
+
+@fault("half", targets="vmvx", cases="dequantize_q8_0_f32")
+def numbers_of_16_bits(plain: Plain, e: Builder, blocks: SsaValue, place: int) -> str:
+    """vmvx has no f16: the scales of packed blocks are taken apart as integers.
+
+    The f32 is exact, also of numbers that the f16 has no exponent for.
+    """
+    del plain
+    spec = TensorSpec((*blocks.spec.shape[:-1], 1), i32)
+
+    def byte(at: int) -> SsaValue:
+        part = cut_last(e, blocks, at, at + 1)
+        return SsaValue(low_bits(e, part.name, part.spec), spec)
+
+    low, high = byte(place), byte(place + 1)
+    floats = TensorSpec(spec.shape, f32)
+    bits = integer_op(e, "or", integer_op(e, "shift_left", high, 8), low)
+    size = integer_op(e, "and", bits, 0x7FFF)
+    sign = integer_op(e, "shift_left", integer_op(e, "and", bits, 0x8000), 16)
+    normal = integer_op(e, "add", integer_op(e, "shift_left", size, _MANTISSA_SHIFT), _BIAS_STEP)
+    above = integer_op(e, "add", normal, _BIAS_STEP)  # infinity and NaN have all bits of the exponent in both
+    beyond = e.compare("LE", e.filled(0x7C00, spec), size.name, spec)
+    normal = integer_op(e, "or", SsaValue(e.select(beyond, above.name, normal.name, spec), spec), sign)
+    number = e.bitcast(normal.name, spec, floats)
+    unit = e.filled(_SMALLEST, floats)
+    tiny = e.elementwise("multiply", (e.convert(size.name, spec, f32), unit), floats)
+    negative = e.compare("NE", sign.name, e.filled(0, spec), spec)
+    tiny = e.select(negative, e.elementwise("negate", (tiny,), floats), tiny, floats)
+    without = e.compare("LT", size.name, e.filled(0x0400, spec), spec)
+    return e.select(without, tiny, number, floats)
+
+
+@fault("shift_right_logical", targets="vmvx", cases="shift_right_logical_i8")
+def shift_of_8_bits(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
+    """vmvx widens 8 bits with their sign before it shifts them."""
+    return plain(e, op, operands, spec) if spec.dtype.itemsize > 1 else _as_unsigned(plain, e, op, operands, spec)
+
+
+def _as_unsigned(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
+    """Applies an op to 8-bit operands as i32 of 0 .. 255."""
+    wide = TensorSpec(spec.shape, i32)
+    return e.convert(plain(e, op, [low_bits(e, name, spec) for name in operands], wide), wide, spec.dtype)
+
+
+@fault("remainder", targets="vulkan-spirv", cases="rem_i32")
+def remainder_of_negative(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
+    """Vulkan loses the sign of a negative integer: the remainder is computed of unsigned numbers."""
+    if not spec.dtype.is_integer or spec.dtype is u8:
+        return plain(e, op, operands, spec)
+    kind = tensor_type(spec)
+    unsigned = kind.replace("xi", "xui").replace("<i", "<ui")
+    sizes = [e.elementwise("abs", (name,), spec) for name in operands]
+    sizes = [e.new(f"stablehlo.bitcast_convert {name} : ({kind}) -> {unsigned}") for name in sizes]
+    rest = e.new(f"stablehlo.remainder {', '.join(sizes)} : {unsigned}")
+    rest = e.new(f"stablehlo.bitcast_convert {rest} : ({unsigned}) -> {kind}")
+    negative = e.compare("LT", operands[0], e.filled(0, spec), spec)
+    return e.select(negative, e.elementwise("negate", (rest,), spec), rest, spec)
+
+
+@fault("remainder", targets="vmvx vulkan-spirv", cases="rem_f32")
+def remainder_of_floats(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
+    """The remainder has not x's sign, or is not x where x is the smaller: on vmvx, and on Vulkan for infinite y."""
+    if not spec.dtype.is_floating:
+        return plain(e, op, operands, spec)
+    x, _ = operands
+    flags, zero = TensorSpec(spec.shape, "bool"), e.filled(0, spec)
+    rest = plain(e, op, operands, spec)
+    size_x, size_y = (e.elementwise("abs", (name,), spec) for name in operands)
+    below, above = e.compare("LT", x, zero, spec), e.compare("GT", x, zero, spec)
+    rest_below, rest_above = e.compare("LT", rest, zero, spec), e.compare("GT", rest, zero, spec)
+    lower = e.elementwise("and", (below, rest_above), flags)
+    higher = e.elementwise("and", (above, rest_below), flags)
+    rest = e.select(lower, e.elementwise("subtract", (rest, size_y), spec), rest, spec)
+    rest = e.select(higher, e.elementwise("add", (rest, size_y), spec), rest, spec)
+    return e.select(e.compare("LT", size_x, size_y, spec), x, rest, spec)
+
+
+@fault("divide", "remainder", targets="llvm-cpu vmvx vulkan-spirv", cases="(quotient|rem)_u8")
+def unsigned_division(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
+    """The sign of u8 is taken along into a division unless the bits are masked."""
+    return plain(e, op, operands, spec) if spec.dtype is not u8 else _as_unsigned(plain, e, op, operands, spec)
+
+
+@fault("tanh", targets="llvm-cpu", cases="tanh_f64")
+def tanh_of_f64(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
+    """llvm-cpu has no tanh of f64: it is expm1(2x) / (expm1(2x) + 2), and tanh(20) is 1 in f64."""
+    if spec.dtype is not f64:
+        return plain(e, op, operands, spec)
+    low, high, two = (e.filled(number, spec) for number in (-20, 20, 2))
+    inside = e.new(f"stablehlo.clamp {low}, {operands[0]}, {high} : {tensor_type(spec)}")
+    doubled = e.elementwise("add", (inside, inside), spec)
+    above = e.elementwise("exponential_minus_one", (doubled,), spec)
+    return e.elementwise("divide", (above, e.elementwise("add", (above, two), spec)), spec)
+
+
+@fault("sign", targets="vmvx", cases="sign_f32")
+def sign_by_comparisons(plain: Plain, e: Builder, op: str, operands: Sequence[str], spec: TensorSpec) -> str:
+    """vmvx has no copysign, with which a sign is computed."""
+    del plain, op
+    (x,) = operands
+    zero, one, minus_one = (e.filled(number, spec) for number in (0, 1, -1))
+    below = e.select(e.compare("LT", x, zero, spec), minus_one, x, spec)
+    return e.select(e.compare("GT", x, zero, spec), one, below, spec)
