@@ -15,6 +15,7 @@ from compile_dag._parameter import PARAMETER
 from compile_dag._record import RecordingSink, record
 from compile_dag._tag import TAG, TagInfo, has_tags, tag_info, tags_of
 from compile_dag._tape import Sink, Tape
+from compile_dag._verify import verify, verify_stretch
 
 __all__ = [
     "PARAMETER",
@@ -36,4 +37,6 @@ __all__ = [
     "replay",
     "tag_info",
     "tags_of",
+    "verify",
+    "verify_stretch",
 ]

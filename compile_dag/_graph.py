@@ -1,22 +1,25 @@
 """The graph: a recording with named outputs, as passes and emission see it."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from compile_dag._node import Node, Value
-from compile_dag._print import graph_text
-from compile_dag._verify import captured_values, verify_graph
 from lang_core import GraphError, TensorSpec, near_names
 
 
 class ComputeGraph:
-    """A function as a list of nodes, each after the nodes whose results it uses. It is not changed: passes make anew.
+    """Function as a list of nodes, each after the nodes whose results it uses. It is immutable: passes make new ones.
+
+    ``str`` gives its text, one node a line, the same each time. Inputs are named as they are; results, and what
+    regions take, are numbered in order. Of a region alone, what it takes from around it is called ``%outer0``,
+    ``%outer1``, ...
 
     Attributes:
-        name: of the function.
-        inputs: the arguments by name, in order.
-        nodes: in an order in which they can run.
-        outputs: the results by name, in order. A value may also feed nodes, or be an output twice.
+        name: name of the function.
+        inputs: arguments by name, in order.
+        nodes: nodes in an order in which they can run.
+        outputs: results by name, in order. A value may also feed nodes, or be an output twice.
         captures: values of an enclosing recording that the nodes use, in the order of first use.
     """
 
@@ -27,15 +30,15 @@ class ComputeGraph:
         self.inputs: Final = dict(inputs)
         self.nodes: Final = nodes
         self.outputs: Final = dict(outputs)
-        self.captures: Final = captured_values(self.inputs.values(), nodes, self.outputs.values())
+        self.captures: Final = _captured_values(self.inputs.values(), nodes, self.outputs.values())
 
     @property
     def result_specs(self) -> tuple[TensorSpec, ...]:
-        """The specs of the outputs."""
+        """Specs of the outputs."""
         return tuple(value.spec for value in self.outputs.values())
 
     def output(self, name: str) -> Value:
-        """The output of this name.
+        """Returns the output of this name.
 
         Raises:
             GraphError: there is none; the message lists near names.
@@ -48,29 +51,80 @@ class ComputeGraph:
         return self.outputs[name]
 
     def parameters(self) -> dict[str, Value]:
-        """The weights that the nodes read, by path, in the order of first use; those of regions too."""
-        found: dict[str, Value] = {}
+        """Returns the weights that the nodes and their regions read, by path, in the order of first use."""
+        parameters: dict[str, Value] = {}
         for node in self.nodes:
             if node.op.name == "parameter":
-                found.setdefault(node.attributes[0], node.results[0])
+                parameters.setdefault(node.attributes[0], node.results[0])
             for region in regions_of(node):
                 for path, value in region.parameters().items():
-                    found.setdefault(path, value)
-        return found
-
-    def verify(self) -> None:
-        """Checks the graph (see compile_dag/_verify.py). Raises GraphError or OpError."""
-        verify_graph(self)
+                    parameters.setdefault(path, value)
+        return parameters
 
     def __str__(self) -> str:
-        return graph_text(self)
+        names = {value.number: f"%{_written(name)}" for name, value in self.inputs.items()}
+        names |= {value.number: f"%outer{i}" for i, value in enumerate(self.captures)}
+        return "\n".join(_lines(self, names, "")) + "\n"
 
     def __repr__(self) -> str:
         return f"<graph {self.name!r}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
 
 
 def regions_of(node: Node) -> Iterator[ComputeGraph]:
-    """The graphs among a node's attributes."""
+    """Yields the graphs among a node's attributes."""
     for attribute in node.attributes:
         if isinstance(attribute, ComputeGraph):
             yield attribute
+
+
+def _captured_values(inputs: Iterable[Value], nodes: tuple[Node, ...], outputs: Iterable[Value]) -> tuple[Value, ...]:
+    """Returns the values that are used but neither given nor made here, in the order of first use."""
+    known = {value.number: value for value in inputs}
+    captured: dict[int, Value] = {}
+
+    def use(value: Value) -> None:
+        if known.get(value.number) is not value:  # a value of another recording may have the number of one of these
+            captured.setdefault(value.number, value)
+
+    for node in nodes:
+        for value in node.inputs:
+            use(value)
+        known.update((value.number, value) for value in node.results)
+    for value in outputs:
+        use(value)
+    return tuple(captured.values())
+
+
+def _written(name: str) -> str:
+    """Returns a name as it is, or quoted where it could be taken for another thing, such as a number."""
+    return name if re.fullmatch(r"[A-Za-z_][\w.]*", name, re.ASCII) else f'"{name}"'
+
+
+def _lines(graph: ComputeGraph, names: dict[int, str], indent: str) -> Iterator[str]:
+    """Yields a graph's text; a comment gives the module path where it changes."""
+    inputs = ", ".join(f"{names[value.number]}: {value.spec!r}" for value in graph.inputs.values())
+    yield f"{indent}graph {graph.name}({inputs}) {{"
+    path = ""
+    for node in graph.nodes:
+        if node.path != path:
+            path = node.path
+            yield f"{indent}  # {path or 'the root'}"
+        yield from _node_lines(node, names, indent + "  ")
+    outputs = ", ".join(f"{_written(name)}={names[value.number]}" for name, value in graph.outputs.items())
+    yield f"{indent}  return {outputs}".rstrip()
+    yield f"{indent}}}"
+
+
+def _node_lines(node: Node, names: dict[int, str], indent: str) -> Iterator[str]:
+    for value in node.results:
+        names[value.number] = f"%{len(names)}"
+    results = ", ".join(f"{names[value.number]}: {value.spec!r}" for value in node.results)
+    arguments = [names[value.number] for value in node.inputs]
+    for name, attribute in zip(node.op.attributes, node.attributes, strict=True):
+        if not isinstance(attribute, ComputeGraph):
+            arguments.append(f"{name}={attribute!r}")
+    yield f"{indent}{results} = {node.op.name}({', '.join(arguments)})"
+    for region in regions_of(node):
+        for value in region.inputs.values():
+            names[value.number] = f"%{len(names)}"
+        yield from _lines(region, names, indent + "  ")

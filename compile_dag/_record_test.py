@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compile_dag import ComputeGraph, GraphExecutionContext, Node, Value, record
+from compile_dag import ComputeGraph, GraphExecutionContext, Node, Value, record, verify
 from lang_core import (
     Argument,
     EagerExecutionContext,
@@ -163,7 +163,7 @@ def test_an_error_of_the_function_comes_through() -> None:
 
 def test_record_verifies_what_it_gives() -> None:
     graph: ComputeGraph = record(added, X, Y)
-    graph.verify()
+    verify(graph)
 
 
 class Listening:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from compile_dag._graph import ComputeGraph
 from compile_dag._node import Node, Recording, Value
+from compile_dag._verify import verify
 from lang_core import RecordingError
 
 
@@ -95,7 +96,7 @@ class Tape(Recording):
         if self.sink is not None:
             raise RecordingError(f"to_compute_graph({name!r}): the recording's sink took the nodes: record without one")
         graph = ComputeGraph(name, self.inputs, tuple(self.nodes), outputs)
-        graph.verify()
+        verify(graph)
         return graph
 
     def to_region(self, outputs: Mapping[str, Value], name: str) -> ComputeGraph:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from compile_dag import ComputeGraph, GraphExecutionContext, Node, Stretch, Tape, Value, record
+from compile_dag import ComputeGraph, GraphExecutionContext, Node, Stretch, Tape, Value, record, verify, verify_stretch
 from lang_core import OPS, ExecutionContext, GraphError, OpError, Tensor, TensorSpec
 
 X = TensorSpec((2, 3), "f32")
@@ -20,7 +20,7 @@ def node(op: str, *inputs: Value, results: tuple[Value, ...] | None = None, attr
 
 def verified(inputs: dict[str, Value], nodes: list[Node], outputs: dict[str, Value]) -> ComputeGraph:
     graph = ComputeGraph("g", inputs, tuple(nodes), outputs)
-    graph.verify()
+    verify(graph)
     return graph
 
 
@@ -133,12 +133,12 @@ def rebuilt(inputs: tuple[Value, ...] | None = None, cond: Any = None, body: Any
 
 
 def test_a_loop_put_together_again() -> None:
-    rebuilt().verify()
+    verify(rebuilt())
 
 
 def test_rule_4_a_capture_that_is_no_operand() -> None:
     with pytest.raises(GraphError, match=r"a region of <node while .*> captures Value\(f32\[2,3\] of placeholder"):
-        rebuilt(inputs=()).verify()
+        verify(rebuilt(inputs=()))
 
 
 def test_rule_4_a_region_takes_what_the_op_gives() -> None:
@@ -148,7 +148,7 @@ def test_rule_4_a_region_takes_what_the_op_gives() -> None:
 
     for specs in ((TensorSpec((3, 2), "f32"),), (X, X), ()):
         with pytest.raises(GraphError, match=r"a region of <node while .*> takes .*, the op gives it"):
-            rebuilt(body=with_inputs(*specs)).verify()
+            verify(rebuilt(body=with_inputs(*specs)))
 
 
 def test_rule_4_a_branch_takes_nothing() -> None:
@@ -169,9 +169,9 @@ def test_rule_4_the_rules_hold_inside_of_regions() -> None:
         return ComputeGraph("body", region.inputs, (inside, inside), region.outputs)
 
     with pytest.raises(GraphError, match=r"graph 'body': <node add .* has results .*its op gives"):
-        rebuilt(body=broken).verify()
+        verify(rebuilt(body=broken))
     with pytest.raises(GraphError, match=r"graph 'body': <node add .* makes a value that is there already"):
-        rebuilt(body=twice).verify()
+        verify(rebuilt(body=twice))
 
 
 def test_rule_4_a_region_makes_no_value_of_the_graph_around_it() -> None:
@@ -179,7 +179,7 @@ def test_rule_4_a_region_makes_no_value_of_the_graph_around_it() -> None:
         return ComputeGraph("body", {"v": graph.inputs["x"]}, (), {"v": graph.inputs["y"]})
 
     with pytest.raises(GraphError, match="graph 'body': input 'v' is a value that is there already"):
-        rebuilt(body=stolen).verify()
+        verify(rebuilt(body=stolen))
 
 
 def test_rule_4_the_contract_of_a_loop_holds_for_its_regions() -> None:
@@ -187,4 +187,24 @@ def test_rule_4_the_contract_of_a_loop_holds_for_its_regions() -> None:
         return ComputeGraph("cond", region.inputs, (), region.inputs)
 
     with pytest.raises(OpError, match="while_c1: cond returns"):
-        rebuilt(cond=of_another_spec).verify()
+        verify(rebuilt(cond=of_another_spec))
+
+
+def test_a_stretch_may_use_what_was_recorded_before_it() -> None:
+    x = made()
+    first = node("exp", x)
+    second = node("add", first.results[0], x)
+    verify_stretch("g", [first, second])
+    verify_stretch("g", [second])
+
+
+def test_a_stretch_holds_the_rules_of_graphs() -> None:
+    x = made()
+    first = node("exp", x)
+    second = node("add", first.results[0], x)
+    with pytest.raises(GraphError, match="which is none of its inputs and of no earlier node"):
+        verify_stretch("g", [node("exp", second.results[0], results=first.results), second])
+    with pytest.raises(GraphError, match="makes a value that is there already"):
+        verify_stretch("g", [first, second, node("exp", x, results=first.results)])
+    with pytest.raises(GraphError, match="has results"):
+        verify_stretch("g", [node("exp", x, results=(made(TensorSpec((3,), "f32")),))])

@@ -30,8 +30,9 @@ from lang_core._errors import (
 )
 from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
-from lang_core._module import Module, Parameter, Repeated
+from lang_core._module import Module, Repeated
 from lang_core._packing import BLOCK, ENCODINGS, QUANTIZED, Encoding, encoding_named
+from lang_core._parameter import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
 from lang_core._tensor import EagerTensor, Tensor

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from lang_core._dtypes import DType
 from lang_core._errors import CheckpointError
-from lang_core._module import Parameter
+from lang_core._parameter import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops import Op, Ops

@@ -8,7 +8,7 @@ import numpy as np
 from lang_core._context import ExecutionContext
 from lang_core._dtypes import DType, as_dtype, bool_, f32, i32
 from lang_core._errors import CheckpointError, OpError, near_names
-from lang_core._module import Parameter
+from lang_core._parameter import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tags import tag_name
 from lang_core._tensor import EagerTensor, Tensor

@@ -1,51 +1,15 @@
-"""Modules and parameters with stable paths."""
+"""Modules: models as trees with stable paths."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
-from lang_core._dtypes import DType
+from lang_core._context import ExecutionContext
 from lang_core._errors import ConfigError
-from lang_core._packing import Encoding
-from lang_core._spec import TensorSpec
-
-if TYPE_CHECKING:
-    from lang_core._context import ExecutionContext
+from lang_core._parameter import Named, Parameter
 
 
-class Parameter:
-    """A named weight: what is known of it without its data. ``path`` is its name in a checkpoint.
-
-    A parameter that hangs below several modules is tied: it keeps the path at which it was first put.
-
-    Attributes:
-        spec: the weight's, whether it is packed or not.
-        encoding: how it is packed; None where it is an array of its spec.
-    """
-
-    __slots__ = ("_name", "_parent", "encoding", "spec")
-
-    def __init__(self, shape: tuple[int, ...], dtype: DType | str = "f32") -> None:
-        self.spec = TensorSpec(shape, dtype)
-        self.encoding: Encoding | None = None
-        self._parent: Module | None = None
-        self._name = ""
-
-    @property
-    def path(self) -> str:
-        """The module path, e.g. ``model.layers.3.self_attn.q_proj.weight``."""
-        return _path(self._parent, self._name)
-
-    @property
-    def stored_spec(self) -> TensorSpec:
-        """Of the array that ``ctx.parameter`` gives: packed bytes where there is an encoding."""
-        return self.spec if self.encoding is None else self.encoding.packed(self.spec)
-
-    def __repr__(self) -> str:
-        return f"Parameter({self.path!r}, {self.spec!r}{'' if self.encoding is None else f', {self.encoding.name}'})"
-
-
-class Module:
-    """A part of a model. Attributes that are modules, parameters or sequences of modules form a tree.
+class Module(Named):
+    """Part of a model. Attributes that are modules, parameters or sequences of modules form a tree.
 
     Subclasses define ``forward(ctx, ...)``; callers call the module. The path of a part is made of the
     attributes that lead to it from the root: ``model.layers.3.self_attn``.
@@ -62,7 +26,7 @@ class Module:
     ['layers.0.weight', 'layers.1.weight']
     """
 
-    _parent: "Module | None" = None
+    _parent: Named | None = None
     _name: str = ""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -75,12 +39,7 @@ class Module:
                     object.__setattr__(child, "_name", name + suffix)
         object.__setattr__(self, name, value)
 
-    @property
-    def path(self) -> str:
-        """The path from the root; empty for the root itself."""
-        return _path(self._parent, self._name)
-
-    def __call__(self, ctx: "ExecutionContext", *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, ctx: ExecutionContext, *args: Any, **kwargs: Any) -> Any:
         """Runs ``forward`` with ``ctx.module_path`` set to this module's path."""
         before = ctx.module_path
         ctx.module_path = self.path
@@ -89,7 +48,7 @@ class Module:
         finally:
             ctx.module_path = before
 
-    def forward(self, ctx: "ExecutionContext", *args: Any, **kwargs: Any) -> Any:
+    def forward(self, ctx: ExecutionContext, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward(ctx, ...)")
 
@@ -112,15 +71,15 @@ class Module:
         """
         yield from self._walk(set())
 
-    def _walk(self, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
+    def _walk(self, seen: set[Named]) -> Iterator[tuple[str, Parameter]]:
         for name, value in vars(self).items():
             for _, child in _children(value) if not name.startswith("_") else ():
                 if isinstance(child, Module) and isinstance(value, Repeated):
                     yield from child._walk(set(seen))  # made just now and gone soon: its identity says nothing later
                     continue
-                if id(child) in seen:
+                if child in seen:
                     continue
-                seen.add(id(child))
+                seen.add(child)
                 if child._parent is None:
                     raise ConfigError(
                         f"module {self.path!r}: {name} holds a {type(child).__name__} that was put into the list after "
@@ -153,7 +112,7 @@ class Repeated(Sequence["Module"]):
         self._count = count
         self._make = make
         self._changes: list[Callable[[Module], None]] = []
-        self._parent: Module | None = None
+        self._parent: Named | None = None
         self._name = ""
 
     def __len__(self) -> int:
@@ -188,8 +147,3 @@ def _children(value: Any) -> Iterator[tuple[str, "Module | Parameter"]]:
         for index, item in enumerate(value):
             if isinstance(item, Module | Parameter):
                 yield f".{index}", item
-
-
-def _path(parent: Module | None, name: str) -> str:
-    above = parent.path if parent is not None else ""
-    return f"{above}.{name}" if above else name

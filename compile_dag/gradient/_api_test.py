@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from compile_dag import evaluate, record
+from compile_dag import evaluate, record, verify
 from compile_dag.gradient import RULES, gradient, gradient_of, value_and_gradient
 from compile_dag.gradient._checks import normal
 from lang_core import EagerExecutionContext, GraphError, MappingWeights, Module, Op, Parameter, TensorSpec
@@ -31,7 +31,7 @@ def tied(ctx, x):
 def test_of_a_graph_with_respect_to_inputs_and_parameters() -> None:
     graph = gradient(record(tied, VECTOR, name="f"), "loss", ["x", "weight"])
     assert list(graph.outputs) == ["loss", "twice", "gradient.x", "gradient.weight"]
-    graph.verify()
+    verify(graph)
     ctx = EagerExecutionContext(TWOS)
     found = evaluate(graph, ctx, {"x": ctx.constant(np.array([1, 2, 3], np.float32))})
     assert found["gradient.x"].numpy().tolist() == [4, 4, 4]

@@ -33,6 +33,7 @@ _FRESH: Final = frozenset(
 )
 # Results of these count as given from outside: a weight is an argument of the kernel that reads it.
 GIVEN: Final = frozenset(("constant", "parameter"))
+_SURE: Final = Origin.CERTAIN | Origin.ALWAYS
 # Ops that move elements: a chain of them may give back what it began with, whatever the sizes in between.
 _MOVES: Final = frozenset("broadcast cast concat dynamic_slice gather pad reshape reverse slice take transpose".split())
 
@@ -90,7 +91,9 @@ def _add_uses(node: Node, origins: OriginsOf, results: Sequence[Origins], events
             else:
                 continue
             for kind_of_root in seen_from_root(kind, how):
-                add_use(events, Event(kind_of_root, root), WrittenAt(node.op.name, node.path, node.line, False))
+                event = Event(kind_of_root, root)
+                if event not in events or kind_of_root is EventKind.UPDATED_OLD:
+                    add_use(events, event, WrittenAt(node.op.name, node.path, node.line, False))
 
 
 def made_by(nodes: Iterable[Node]) -> set[int]:
@@ -220,15 +223,17 @@ def _merged(parts: Sequence[Origins]) -> Origins:
 def add_origins(total: dict[int, Origin], how: Origin, origins: Origins) -> None:
     """Adds the origins of a value to those of another value that is the first one in some way."""
     for root, also in origins.items():
-        total[root] = total.get(root, Origin.POSSIBLE) | (how & also)
+        both = also if how is Origin.GIVEN else how & also
+        total[root] = total[root] | both if root in total else both
 
 
 def _without(flag: Origin, origins: Origins) -> Origins:
-    return {root: how & ~flag for root, how in origins.items()} if origins else NONE
+    kept = Origin.GIVEN ^ flag
+    return {root: how & kept for root, how in origins.items()} if origins else NONE
 
 
 def _possible(origins: Origins) -> Origins:
-    return _without(Origin.CERTAIN | Origin.ALWAYS, origins)
+    return _without(_SURE, origins)
 
 
 def _write(events: Events, target: Origins, node: Node) -> None:

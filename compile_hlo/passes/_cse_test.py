@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from compile_dag import ComputeGraph, evaluate, record, regions_of
+from compile_dag import ComputeGraph, evaluate, record, regions_of, verify
 from compile_dag.testing import DRAWN, INPUTS, PROGRAMS, Program, eager, input_tensors, same
 from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from lang_core import ExecutionContext, Module, Parameter, Tensor, TensorSpec
@@ -16,7 +16,7 @@ X = TensorSpec((2, 3), "f32")
 
 def merged(fn: Callable[..., Any], *specs: TensorSpec) -> ComputeGraph:
     graph = without_common_subexpressions(record(fn, *(specs or (X,))))
-    graph.verify()
+    verify(graph)
     return graph
 
 
@@ -122,7 +122,7 @@ class Model(Module):
 
 def test_a_parameter_is_read_once() -> None:
     graph = without_common_subexpressions(record(Model(), X, input_names=["x"]))
-    graph.verify()
+    verify(graph)
     assert count(graph) == {"parameter": 2, "add": 3}
     assert list(graph.parameters()) == ["a", "b"]
 
@@ -178,7 +178,7 @@ def test_merged_programs_compute_the_same(program: Program) -> None:
     graph, ctx = record(program, *INPUTS.values(), input_names=list(INPUTS)), eager()
     before = str(graph)
     once = without_common_subexpressions(graph)
-    once.verify()
+    verify(once)
     assert str(graph) == before
     assert str(without_common_subexpressions(once)) == str(once)
     inputs = input_tensors(ctx)
@@ -191,8 +191,8 @@ def test_passes_work_in_any_order(program: Program) -> None:
     graph, ctx = record(program, *INPUTS.values(), input_names=list(INPUTS)), eager()
     one = without_dead_code(without_common_subexpressions(graph))
     other = without_common_subexpressions(without_dead_code(graph))
-    one.verify()
-    other.verify()
+    verify(one)
+    verify(other)
     inputs = input_tensors(ctx)
     assert same(evaluate(one, ctx, inputs), evaluate(other, ctx, inputs))
     assert count(one) == count(other)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compile_dag import ComputeGraph, evaluate, record
+from compile_dag import ComputeGraph, evaluate, record, verify
 from compile_dag.testing import DRAWN, INPUTS, PROGRAMS, Program, eager, input_tensors, same
 from compile_hlo.passes import pruned_to_outputs, without_dead_code
 from lang_core import ExecutionContext, GraphError, Tensor, TensorSpec
@@ -20,7 +20,7 @@ def chain(ctx: ExecutionContext, x: Tensor, unused: Tensor) -> dict[str, Tensor]
 
 
 def ops_of(graph: ComputeGraph) -> list[str]:
-    graph.verify()
+    verify(graph)
     return [node.op.name for node in graph.nodes]
 
 
@@ -84,7 +84,7 @@ def test_pruned_programs_compute_the_same(program: Program, data: st.DataObject)
     graph, ctx = record(program, *INPUTS.values(), input_names=list(INPUTS)), eager()
     names = data.draw(st.lists(st.sampled_from(list(graph.outputs)), unique=True))
     pruned = pruned_to_outputs(graph, names)
-    pruned.verify()
+    verify(pruned)
     inputs = input_tensors(ctx)
     whole = evaluate(graph, ctx, inputs)
     assert same(evaluate(pruned, ctx, inputs), {name: whole[name] for name in names})
@@ -99,7 +99,7 @@ def test_pruned_programs_compute_the_same(program: Program, data: st.DataObject)
 def test_dead_code_goes_at_once(program: Program) -> None:
     graph, ctx = record(program, *INPUTS.values(), input_names=list(INPUTS)), eager()
     live = without_dead_code(graph)
-    live.verify()
+    verify(live)
     assert str(without_dead_code(live)) == str(live)
     assert without_dead_code(live).nodes == live.nodes
     inputs = input_tensors(ctx)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from compile_dag import ComputeGraph, Node, Value, has_tags
+from compile_dag import ComputeGraph, Node, Value, has_tags, verify_stretch
 from compile_hlo.directions import (
     NONE,
     Event,
@@ -163,6 +163,7 @@ class PlanningSink(StretchSink):
 
     def __init__(self, arguments: Sequence[Argument]) -> None:
         super().__init__()
+        self._name = "main"
         self._arguments = arguments
         self._tensors: dict[int, Argument] = {}
         self._writes: dict[_Writes, int] = {}
@@ -179,7 +180,7 @@ class PlanningSink(StretchSink):
 
     def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
         """Marks the inputs."""
-        del name
+        self._name = name
         self._tensors = tensor_roots(self._arguments, inputs.values())
         for value in inputs.values():
             origins = {value.number: Origin.GIVEN} if value.number in self._tensors else NONE
@@ -238,7 +239,8 @@ class PlanningSink(StretchSink):
             self._begins.append(len(self._uses) // 3)
 
     def stretch(self, nodes: list[Node]) -> None:
-        """Forgets the nodes."""
+        """Verifies the nodes, and forgets them."""
+        verify_stretch(self._name, nodes)
         self._fingerprints.append(fingerprint(nodes))
         self._firsts.append(nodes[0].results[0].number)
         self._begin_uses()

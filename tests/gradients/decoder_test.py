@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compile_dag import evaluate, record
+from compile_dag import evaluate, record, verify
 from compile_dag.gradient import gradient, value_and_gradient
 from lang_core import EagerExecutionContext, ExecutionContext, Tensor, TensorSpec
 from tests.gradients import _tiny
@@ -40,7 +40,7 @@ def test_a_graph_of_parameters() -> None:
     recorded = record(lambda ctx, ids: {"loss": loss_of(made, {}, ctx, ids)}, spec, input_names=["ids"])
     paths = ["model.embed_tokens.weight", "model.layers.1.self_attn.k_proj.weight", "model.norm.weight"]
     graph = gradient(recorded, "loss", paths)
-    graph.verify()
+    verify(graph)
     ctx = EagerExecutionContext()
     with ctx.parameters_from({path: ctx.constant(array) for path, array in arrays.items()}):
         found = evaluate(graph, ctx, {"ids": ctx.constant(ids)})

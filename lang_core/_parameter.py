@@ -1,0 +1,51 @@
+"""Parameters, and the paths that they share with modules."""
+
+from lang_core._dtypes import DType
+from lang_core._packing import Encoding
+from lang_core._spec import TensorSpec
+
+
+class Named:
+    """Module or parameter: it has a path, made of the names that lead to it from the root.
+
+    Attributes:
+        path: names joined by dots, e.g. ``model.layers.3.self_attn``; empty for the root itself.
+    """
+
+    __slots__ = ()
+
+    _parent: "Named | None"
+    _name: str
+
+    @property
+    def path(self) -> str:
+        """Returns the path from the root."""
+        above = self._parent.path if self._parent is not None else ""
+        return f"{above}.{self._name}" if above else self._name
+
+
+class Parameter(Named):
+    """Named weight, without its data. ``path`` is its name in a checkpoint.
+
+    A parameter that hangs below several modules is tied: it keeps the path at which it was first put.
+
+    Attributes:
+        spec: shape and dtype of the weight, whether it is packed or not.
+        encoding: encoding of its packed bytes; None where it is an array of its spec.
+    """
+
+    __slots__ = ("_name", "_parent", "encoding", "spec")
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType | str = "f32") -> None:
+        self.spec = TensorSpec(shape, dtype)
+        self.encoding: Encoding | None = None
+        self._parent: Named | None = None
+        self._name: str = ""
+
+    @property
+    def stored_spec(self) -> TensorSpec:
+        """Spec of the array that ``ctx.parameter`` gives: packed bytes where there is an encoding."""
+        return self.spec if self.encoding is None else self.encoding.packed(self.spec)
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.path!r}, {self.spec!r}{'' if self.encoding is None else f', {self.encoding.name}'})"
