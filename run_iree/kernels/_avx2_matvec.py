@@ -24,7 +24,7 @@ from run_iree.kernels._avx2_row import (
 from run_iree.kernels._avx2_super_block import super_block_steps
 from run_iree.kernels._instruction_sets import byte_dot, with_sign
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
-from run_iree.kernels._packed_row import packed_buffers
+from run_iree.kernels._packed_row import has_whole_integers, packed_buffers
 from run_iree.kernels._text import Kernel, listed, wanted_workgroups
 
 NAME: Final = "avx2-matvec"
@@ -34,8 +34,9 @@ _HALF_BYTES: Final = f"vector<{BLOCK // 2}xi8>"
 
 
 def fits_avx2_matvec(columns: int, encoding: Encoding) -> bool:
-    """Returns whether rows of so many columns are whole steps, and x fits the stack."""
-    return columns % max(encoding.block, 2 * BLOCK) == 0 and columns <= _MOST_COLUMNS
+    """Returns whether there is a kernel for the encoding, rows are whole steps, and x fits the stack."""
+    reads = encoding.block > BLOCK or has_whole_integers(encoding)
+    return reads and columns % max(encoding.block, 2 * BLOCK) == 0 and columns <= _MOST_COLUMNS
 
 
 def avx2_matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str, *, ahead: int) -> Kernel:

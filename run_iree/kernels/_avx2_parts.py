@@ -118,8 +118,8 @@ def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRo
         f"  %skip = arith.muli %block, %c{encoding.block_bytes} : index",
         "  %block_at = arith.addi %at, %skip : index",
         *within(asked("soon", "%block_at", w, [ahead], locality=2)),
-        "  %q_at = arith.addi %block_at, %c2 : index",
-        *within([*half("half", "%block_at", w.memref), *signed_block(encoding, "%q_at", "q", w.memref)]),
+        f"  %q_at = arith.addi %block_at, %c{encoding.layout.planes[0].at} : index",
+        *within([*half("half", "%block_at", w.memref), *signed_block(encoding, "%block_at", "%q_at", "q", w.memref)]),
         "  %ones = arith.extf %half : vector<1xf16> to vector<1xf32>",
         "  %d = vector.extract %ones[0] : f32 from vector<1xf32>",
         "  %scale_at = arith.addi %scales_to, %block : index",
@@ -130,7 +130,7 @@ def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRo
         f"  vector.store %wide, %rows[%place] : memref<{ROWS * stride}xi16>, vector<32xi16>",
         "}",
     ]
-    numbers = (1, 2, BLOCK, blocks, encoding.block_bytes, stride, ROW_SCALES, ahead)
+    numbers = (1, encoding.layout.planes[0].at, BLOCK, blocks, encoding.block_bytes, stride, ROW_SCALES, ahead)
     return PackedRows(blocks * BLOCK, BLOCK, False, blocks * encoding.block_bytes, numbers, before, lines)
 
 

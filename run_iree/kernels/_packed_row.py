@@ -1,6 +1,6 @@
 """Lines that read blocks of 32 of a packed weight ``%w``."""
 
-from lang_core import BLOCK, Encoding
+from lang_core import BLOCK, Encoding, Plane
 from run_iree.kernels._text import Buffer, listed
 
 
@@ -35,12 +35,18 @@ def unsigned_offset(encoding: Encoding) -> int:
     return 1 << (encoding.bits - 1)
 
 
-def stored_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]:
-    """Makes ``%name`` vector<32xi8> of a block's integers as they are stored: signed 8 bits, unsigned 4.
+def has_whole_integers(encoding: Encoding) -> bool:
+    """Returns whether integers lie in one plane, of 4 or 8 bits, which the kernels for one token need."""
+    return len(encoding.layout.planes) == 1
+
+
+def stored_block(encoding: Encoding, begin: str, place: str, name: str, w: str) -> list[str]:
+    """Makes ``%name`` vector<32xi8> of a block's integers as they are stored: signed 8 bits, or fewer without a sign.
 
     Args:
         encoding: encoding of the weight.
-        place: index of the first byte of integers.
+        begin: index of the block.
+        place: index of the first byte of its first plane.
         name: name of the result; other names begin with it.
         w: type of the weight.
 
@@ -48,20 +54,38 @@ def stored_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]
     """
     if encoding.bits == 8:
         return [f"%{name} = vector.load %w[{place}] : {w}, vector<32xi8>"]
+    _, *others = encoding.layout.planes
+    nibbles = f"{name}_nibbles" if others else name
     return [
         f"%{name}_both = vector.load %w[{place}] : {w}, vector<16xi8>",
         f"%{name}_low = arith.andi %{name}_both, %nibble : vector<16xi8>",
         f"%{name}_high = arith.shrui %{name}_both, %four : vector<16xi8>",
-        f"%{name} = vector.shuffle %{name}_low, %{name}_high {listed(range(BLOCK))} : vector<16xi8>, vector<16xi8>",
+        f"%{nibbles} = vector.shuffle %{name}_low, %{name}_high {listed(range(BLOCK))} : vector<16xi8>, vector<16xi8>",
+        *(line for plane in others for line in _with_bits(plane, begin, nibbles, name, w)),
     ]
 
 
-def signed_block(encoding: Encoding, place: str, name: str, w: str) -> list[str]:
+def _with_bits(plane: Plane, begin: str, nibbles: str, name: str, w: str) -> list[str]:
+    """Makes ``%name`` of the nibbles and a bit of each integer, in their order: four bytes are a mask of 32 lanes."""
+    kind = f"vector<{BLOCK}xi8>"
+    return [
+        f"%{name}_skip = arith.constant {plane.at} : index",
+        f"%{name}_at = arith.addi {begin}, %{name}_skip : index",
+        f"%{name}_bytes = vector.load %w[%{name}_at] : {w}, vector<4xi8>",
+        f"%{name}_mask = vector.bitcast %{name}_bytes : vector<4xi8> to vector<{BLOCK}xi1>",
+        f"%{name}_bits = arith.extui %{name}_mask : vector<{BLOCK}xi1> to {kind}",
+        f"%{name}_up = arith.constant dense<{plane.up}> : {kind}",
+        f"%{name}_top = arith.shli %{name}_bits, %{name}_up : {kind}",
+        f"%{name} = arith.ori %{nibbles}, %{name}_top : {kind}",
+    ]
+
+
+def signed_block(encoding: Encoding, begin: str, place: str, name: str, w: str) -> list[str]:
     """Makes ``%name`` as ``stored_block`` does, of the integers' values; it also needs ``%offset`` vector<32xi8>."""
     if encoding.bits == 8:
-        return stored_block(encoding, place, name, w)
+        return stored_block(encoding, begin, place, name, w)
     return [
-        *stored_block(encoding, place, f"{name}_stored", w),
+        *stored_block(encoding, begin, place, f"{name}_stored", w),
         f"%{name} = arith.subi %{name}_stored, %offset : vector<32xi8>",
     ]
 

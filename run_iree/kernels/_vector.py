@@ -36,7 +36,8 @@ def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dty
     is_super = encoding.block > BLOCK
     before, inner = (_k_constants(encoding), _super_block) if is_super else (_constants(encoding), _block)
     numbers = [1, 2, 8, BLOCK, encoding.block, size, supers, supers * size, columns, blocks, row_count, outputs, rows]
-    numbers += [*range(0, encoding.block, BLOCK), *(super_block_numbers(encoding) if is_super else ())]
+    numbers += [*range(0, encoding.block, BLOCK), encoding.layout.planes[0].at]
+    numbers += super_block_numbers(encoding) if is_super else []
     body = f"""\
 {constants(numbers)}
 {indented(before, 0)}
@@ -74,11 +75,11 @@ def _constants(encoding: Encoding) -> list[str]:
 def _block(rows: int, columns: int, encoding: Encoding, w: str) -> list[str]:
     """Makes ``%next`` of ``%sum`` and the products of a block of 32."""
     return [
-        "%q_at = arith.addi %at, %c2 : index",
+        f"%q_at = arith.addi %at, %c{encoding.layout.planes[0].at} : index",
         *half("half", "%at", w),
         "%float = arith.extf %half : vector<1xf16> to vector<1xf32>",
         "%w_scale = vector.extract %float[0] : f32 from vector<1xf32>",
-        *signed_block(encoding, "%q_at", "signed", w),
+        *signed_block(encoding, "%at", "%q_at", "signed", w),
         f"%in_x = arith.muli %block, %c{BLOCK} : index",
         "%x_at = arith.addi %x_begin, %in_x : index",
         "%s_at = arith.addi %s_begin, %block : index",

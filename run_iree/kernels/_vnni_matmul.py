@@ -86,7 +86,11 @@ def _block_panel(sizes: Sizes, encoding: Encoding) -> Panel:
         "}",
     ]
     return Panel(
-        (2, encoding.block_bytes), before, pack, lambda *_: [], lambda tag, count: _block_lines(tag, count, sizes)
+        (encoding.layout.planes[0].at, encoding.block_bytes),
+        before,
+        pack,
+        lambda *_: [],
+        lambda tag, count: _block_lines(tag, count, sizes),
     )
 
 
@@ -103,7 +107,7 @@ def _pack(sizes: Sizes, encoding: Encoding) -> list[str]:
             f"%row{r} = arith.addi %row, %c{r} : index",
             f"%row_at{r} = arith.muli %row{r}, %c{row_bytes} : index",
             f"%at{r} = arith.addi %row_at{r}, %in_row : index",
-            f"%q_at{r} = arith.addi %at{r}, %c2 : index",
+            f"%q_at{r} = arith.addi %at{r}, %c{encoding.layout.planes[0].at} : index",
             *half(f"half{r}", f"%at{r}", w),
             f"%one_scale{r} = vector.extract %half{r}[0] : f16 from vector<1xf16>",
             *_unsigned_block(encoding, r, w),
@@ -124,10 +128,10 @@ def _pack(sizes: Sizes, encoding: Encoding) -> list[str]:
 
 
 def _unsigned_block(encoding: Encoding, r: int, w: str) -> list[str]:
-    if encoding.bits == 4:
-        return stored_block(encoding, f"%q_at{r}", f"unsigned{r}", w)
+    if encoding.bits < 8:
+        return stored_block(encoding, f"%at{r}", f"%q_at{r}", f"unsigned{r}", w)
     return [
-        *stored_block(encoding, f"%q_at{r}", f"signed{r}", w),
+        *stored_block(encoding, f"%at{r}", f"%q_at{r}", f"signed{r}", w),
         f"%unsigned{r} = arith.xori %signed{r}, %flip : vector<32xi8>",
     ]
 

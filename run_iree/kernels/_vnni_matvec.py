@@ -9,7 +9,7 @@ from typing import Final
 from lang_core import BLOCK, BlockLayout, Encoding
 from run_iree.kernels._instruction_sets import vnni_dot
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
-from run_iree.kernels._packed_row import half, packed_buffers, unsigned_offset, unsigned_pair
+from run_iree.kernels._packed_row import half, has_whole_integers, packed_buffers, unsigned_offset, unsigned_pair
 from run_iree.kernels._super_block import (
     CHUNK,
     chunks_of_group,
@@ -25,8 +25,9 @@ _ZEROS: Final = "%zeros = arith.constant dense<0> : vector<16xi32>"
 
 
 def fits_vnni_matvec(columns: int, encoding: Encoding) -> bool:
-    """Returns whether rows of so many columns are whole steps."""
-    return columns % max(encoding.block, 2 * BLOCK) == 0
+    """Returns whether there is a kernel for the encoding, and rows of so many columns are whole steps."""
+    reads = encoding.block > BLOCK or has_whole_integers(encoding)
+    return reads and columns % max(encoding.block, 2 * BLOCK) == 0
 
 
 def vnni_matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str, *, ahead: int) -> Kernel:

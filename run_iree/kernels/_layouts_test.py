@@ -1,0 +1,103 @@
+"""Kernels of encodings that nothing else knows yet, generated from their layouts alone.
+
+A new encoding begins like this: a description, and the kernels of every instruction set agree with it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import BLOCK, BitField, BlockLayout, EagerExecutionContext, Encoding, Plane, SubScales
+from run_iree import Session
+from run_iree.kernels import CpuKernels, _catalogue
+from run_iree.kernels._spelled_testing import compile_spelled
+
+_SIX_BITS = SubScales(
+    0,
+    (
+        BitField((1, 3, 2, 3), (0, 0, 0, 4), (0x3F, 0x0F, 0x3F, 0x0F)),
+        BitField((1, 1, 2, 2), (2, 2, 2, 2), (0, 0x30, 0, 0x30)),
+    ),
+)
+_Q5_0 = BlockLayout(32, 22, (Plane(6, 4, 16), Plane(2, 1, 1, up=4)), offset=16)
+_Q5_K = BlockLayout(256, 176, (Plane(48, 4, 32), Plane(16, 1, 32, up=4)), minimum=2, sub_scales=_SIX_BITS)
+# As Q6_K, but two bits in one plane: all of a super-block's scales are bytes.
+_TWO_BITS = BlockLayout(
+    256, 82, (Plane(0, 2, 32),), offset=2, scale=80, scaled=16, sub_scales=SubScales(64, signed=True)
+)
+_ENCODINGS = {
+    name: Encoding(name, layout.size, layout.bytes, bits, layout)
+    for name, layout, bits in (("q5_0", _Q5_0, 5), ("q5_k", _Q5_K, 5), ("two_bits", _TWO_BITS, 2))
+}
+_SETS = {
+    "vnni": CpuKernels(vnni=True),
+    "fma": CpuKernels(fma=True),
+    "vector": CpuKernels(),
+}
+# (rows, outputs, columns): one token, several tokens with tiles that are full and that are not.
+_SIZES = ((1, 37, 768), (11, 48, 512))
+
+
+def _function(encoding: Encoding, sizes: tuple[int, int, int]) -> str:
+    """Returns an entry point and a helper function, whose body is replaced by the kernel's."""
+    rows, outputs, columns = sizes
+    kinds = [
+        f"tensor<{rows}x{columns}xi8>",
+        f"tensor<{rows}x{columns // BLOCK}xf32>",
+        f"tensor<{rows}x{columns // BLOCK}xi32>",
+        f"tensor<{outputs}x{columns // encoding.block * encoding.block_bytes}xi8>",
+    ]
+    y, names = f"tensor<{rows}x{outputs}xf32>", ("q", "scale", "total", "w")
+    arguments = ", ".join(f"%{name}: {kind}" for name, kind in zip(names, kinds, strict=True))
+    helper = f"packed_linear.{encoding.name}.f32.{rows}x{outputs}x{columns}"
+    call = f"call @{helper}(%q, %scale, %total, %w) : ({', '.join(kinds)}) -> {y}"
+    return f"""\
+  func.func public @product_{rows}({arguments}) -> ({y}) {{
+    %y = {call}
+    return %y : {y}
+  }}
+  func.func private @{helper}({arguments}) -> ({y}) {{
+  }}
+"""
+
+
+def _inputs(encoding: Encoding, sizes: tuple[int, int, int]) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """Returns q, scale, total and w, and what the product is in f64."""
+    rows, outputs, columns = sizes
+    rng = np.random.default_rng(rows)
+    x = EagerExecutionContext().constant(rng.standard_normal((rows, columns)).astype(np.float32))
+    q, scale, total = (tensor.numpy() for tensor in EagerExecutionContext().ops.block_quantize(x))
+    w = rng.integers(-128, 128, (outputs, columns // encoding.block, encoding.block_bytes)).astype(np.int8)
+    for place in encoding.layout.halves:
+        halves = (rng.standard_normal((*w.shape[:2], 1)) / 256).astype(np.float16)
+        w[..., place : place + 2] = halves.view(np.int8)
+    w = w.reshape(outputs, -1)
+    rounded = q.astype(np.float64) * np.repeat(scale.astype(np.float64), BLOCK, axis=-1)
+    return [q, scale, total, w], rounded @ encoding.unpacked(w).astype(np.float64).T
+
+
+@pytest.mark.parametrize("encoding", _ENCODINGS.values(), ids=_ENCODINGS)
+@pytest.mark.parametrize("kernels", _SETS.values(), ids=_SETS)
+def test_a_layout_is_enough_for_all_kernels(
+    kernels: CpuKernels, encoding: Encoding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    functions = "".join(_function(encoding, sizes) for sizes in _SIZES)
+    module.write_text(f"module @m {{\n{functions}}}\n")
+    assert len(compile_spelled(module, compiled, kernels).kernels) == len(_SIZES)
+    with Session(compiled, "local-task") as session:
+        for sizes in _SIZES:
+            inputs, expected = _inputs(encoding, sizes)
+            (y,) = session.function(f"product_{sizes[0]}")(*inputs)
+            np.testing.assert_allclose(y.numpy(), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("q5_0", "vector"), ("q5_k", "avx2-matvec"), ("two_bits", "avx2-matvec")])
+def test_one_token_gets_the_kernel_that_reads_the_layout(name: str, chosen: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
+    kernel = CpuKernels(fma=True).kernel(f"packed_linear.{name}.f32.1x37x768")
+    assert kernel is not None
+    assert kernel.name == chosen
