@@ -76,9 +76,9 @@ def test_numpy_in_numpy_out() -> None:
 def test_prepare_runs_and_tuples_come_out() -> None:
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     executor = Executor(_HEURISTICS)
-    found = executor(Split(), x, 2.0, axis=-2)
-    assert [type(each) for each in found] == [np.ndarray, np.ndarray]
-    np.testing.assert_array_equal(np.concatenate(found), x + 2)
+    result = executor(Split(), x, 2.0, axis=-2)
+    assert [type(value) for value in result] == [np.ndarray, np.ndarray]
+    np.testing.assert_array_equal(np.concatenate(result), x + 2)
     assert executor.choose_config(Split(), x, axis=-2) == 2
     assert len(executor(Split(), x, cfg=4)) == 4
     assert len(executor(Split(), x)) == 2
@@ -87,8 +87,8 @@ def test_prepare_runs_and_tuples_come_out() -> None:
 def test_tensors_of_a_context_give_tensors_and_the_context_goes_through() -> None:
     ctx = EagerExecutionContext()
     x = ctx.constant(np.ones((2, 5), np.float32))
-    found = Executor(_HEURISTICS)(Split(), x)
-    assert [type(each) for each in found] == [EagerTensor, EagerTensor]
+    result = Executor(_HEURISTICS)(Split(), x)
+    assert [type(value) for value in result] == [EagerTensor, EagerTensor]
     assert type(Executor(_HEURISTICS)(_Negate(), x.data, ctx=ctx)) is EagerTensor
 
 
@@ -120,8 +120,8 @@ def test_choose_config_never_runs_the_kernel_unless_it_tunes() -> None:
 def test_explain_says_the_tier() -> None:
     executor = Executor(chain()[0])
     assert executor.explain(Matmul(), *matrices(), cfg=Blocks(2)).tier == "override"
-    found = executor.explain(Matmul(), *matrices())
-    assert (found.tier, [tier for tier, _ in found.passed]) == (
+    selection = executor.explain(Matmul(), *matrices())
+    assert (selection.tier, [tier for tier, _ in selection.passed]) == (
         "autotune",
         ["override", "overlay", "memory", "persistent"],
     )
@@ -186,7 +186,7 @@ def test_labels_stand_in_profiles_and_in_the_contexts_path(monkeypatch: pytest.M
     ]
     assert all(call.seconds > 0 for call in calls)
     monkeypatch.setenv("TAPELINE_OPS_STAMP", "jsn")
-    with pytest.raises(KernelError, match="TAPELINE_OPS_STAMP=jsn: known are hash, json, none; did you mean 'json'"):
+    with pytest.raises(KernelError, match="; available: hash, json, none; did you mean 'json'"):
         executor(Where(), x)
 
 

@@ -78,8 +78,8 @@ def test_gradients_of_kernels_are_those_of_jax(kernel: Kernel[Any, Any], both: b
     _CALLS.clear()
     ctx = EagerExecutionContext()
     inputs = [ctx.constant(array) for array in _arrays()]
-    _, found = value_and_gradient(_loss(kernel, both), wrt=(0, 1))(ctx, *inputs)
-    for ours, theirs in zip(found, _truth(both), strict=True):
+    _, gradients = value_and_gradient(_loss(kernel, both), wrt=(0, 1))(ctx, *inputs)
+    for ours, theirs in zip(gradients, _truth(both), strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=2e-5, atol=1e-6)
     assert (["EagerExecutionContext"] if isinstance(kernel, GatedByHand) else []) == _CALLS
 

@@ -104,9 +104,9 @@ def test_arguments_that_are_no_floats_and_keywords_have_no_gradient() -> None:
 
     executor = Executor(ConfigSelectorChain(policy="heuristics"))
     x, rows = jnp.arange(12.0).reshape(4, 3), jnp.array([2, 0])
-    found = jax.grad(lambda x, bias: executor(Picked(), x, rows, bias=bias).sum(), argnums=(0, 1))(x, jnp.array(3.0))
-    np.testing.assert_array_equal(found[0], [[3, 3, 3], [0, 0, 0], [3, 3, 3], [0, 0, 0]])
-    assert found[1] == 0
+    result = jax.grad(lambda x, bias: executor(Picked(), x, rows, bias=bias).sum(), argnums=(0, 1))(x, jnp.array(3.0))
+    np.testing.assert_array_equal(result[0], [[3, 3, 3], [0, 0, 0], [3, 3, 3], [0, 0, 0]])
+    assert result[1] == 0
 
 
 def test_nothing_is_tuned_while_jax_traces() -> None:
@@ -174,9 +174,9 @@ def test_a_kernel_in_ops_takes_jaxs_arrays_and_not_those_without_data() -> None:
             return 1
 
     executor = Executor(ConfigSelectorChain(policy="heuristics"))
-    found = executor(InOps(), jnp.ones(2))
-    assert isinstance(found, jax.Array)
-    assert found.tolist() == [-1, -1]
+    result = executor(InOps(), jnp.ones(2))
+    assert isinstance(result, jax.Array)
+    assert result.tolist() == [-1, -1]
     with pytest.raises(KernelError, match=r"is written in ctx.ops, and JAX traces its arguments: call it outside of"):
         jax.jit(lambda x: executor(InOps(), x))(jnp.ones(2))
 

@@ -1,4 +1,4 @@
-"""Small kernels, a tuner with a clock that obeys, and what events were told."""
+"""Small kernels, a tuner with a scripted clock, and a chain that keeps its events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,36 +11,36 @@ from autotune import ConfigCache, ConfigSelectorChain, Invocation, Kernel, Tuner
 
 @dataclass(frozen=True)
 class Blocks:
-    """How a product is cut."""
+    """Configuration of a product: number of blocks of rows."""
 
     rows: int = 1
     mode: str = "plain"
 
 
 class Matmul(Kernel[Blocks, np.ndarray]):
-    """[m, k] times [k, n], in blocks of rows."""
+    """Product of [m, k] and [k, n], in blocks of rows."""
 
     op_id = "tests.matmul"
     version = "3"
 
     def run(self, a: Any, b: Any, *, cfg: Blocks) -> Any:
-        """[m, n]."""
+        """Returns [m, n]."""
         if cfg.mode == "broken":
             raise ValueError("no such mode\nand more")
         parts = [part @ b for part in np.array_split(a, cfg.rows)]
         return np.concatenate(parts) + (1 if cfg.mode == "wrong" else 0)
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> Blocks:
-        """One block."""
+        """Returns one block."""
         return Blocks()
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[Blocks]:
-        """One that works, one that raises, one that is wrong, and two more that work."""
+        """Returns one that works, one that raises, one whose result is wrong, and two more that work."""
         return [Blocks(2), Blocks(1, "broken"), Blocks(1, "wrong"), Blocks(3), Blocks(1)]
 
 
 class Clock(Tuner[Any]):
-    """Says how long a candidate takes, and counts what it ran."""
+    """Tuner that takes durations from a function, and notes the candidates that it runs."""
 
     def __init__(self, seconds: Callable[[Any], float]) -> None:
         super().__init__(warmup=0, iters=1, rounds=1)
@@ -48,7 +48,7 @@ class Clock(Tuner[Any]):
         self.tuned: list[Any] = []
 
     def tune(self, make_fn: Any, args: Any, kwargs: Any, candidates: Any, **options: Any) -> Any:
-        """Notes the configuration of each function, for measure."""
+        """Attaches its configuration to each function, for ``measure``."""
 
         def noted(cfg: Any) -> Any:
             self.tuned.append(cfg)
@@ -63,14 +63,14 @@ class Clock(Tuner[Any]):
         return super().tune(noted, args, kwargs, candidates, **options)
 
     def measure(self, fn: Any, *args: Any, **kwargs: Any) -> float:
-        """As it was told."""
+        """Returns the scripted duration."""
         return self.seconds(fn.cfg)
 
 
 def chain(
     seconds: Callable[[Any], float] = lambda cfg: 1.0 / cfg.rows, **options: Any
 ) -> tuple[ConfigSelectorChain[Any, Any], list[tuple[str, dict[str, Any]]], Clock]:
-    """A chain, its events, and its clock."""
+    """Returns a chain, its events, and its clock."""
     events: list[tuple[str, dict[str, Any]]] = []
     clock = Clock(seconds)
     made: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(
@@ -80,6 +80,6 @@ def chain(
 
 
 def matrices(m: int = 4, k: int = 5, n: int = 3) -> tuple[Any, Any]:
-    """[m, k] and [k, n]."""
+    """Returns matrices [m, k] and [k, n]."""
     random = np.random.default_rng(m * 100 + k)
     return random.standard_normal((m, k)).astype(np.float32), random.standard_normal((k, n)).astype(np.float32)

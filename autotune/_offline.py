@@ -1,4 +1,4 @@
-"""Tuning of what was recorded: in this process, in a file, or in a lowered module."""
+"""Tuning of recorded calls: those of this process, of a file, or of a lowered module."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -14,21 +14,21 @@ from lang_core import InputError
 
 Progress = Callable[[int, int, str], object]
 
-# Runtimes of calls that were recorded to be compiled: they are timed compiled.
+# Runtimes of calls that were recorded to be compiled; their candidates are timed compiled.
 _COMPILED: Final = ("recorded", "iree")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What was found for a call.
+    """Best configuration of a tuned call.
 
     Attributes:
         op_id_v: ``op_id@vVERSION``.
-        call_key: the call part of its key.
-        cfg: the best configuration.
-        device: the device part of the key under which it is remembered.
-        recorded_on: the device part of the key with which it was recorded.
-        selection: with the measurements of all candidates.
+        call_key: call part of the key.
+        cfg: best configuration.
+        device: device part of the key under which it is remembered.
+        recorded_on: device part of the key with which it was recorded.
+        selection: choice, with the measurements of all candidates.
     """
 
     op_id_v: str
@@ -41,12 +41,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class AutotuningResult:
-    """What a tuning of recorded calls found. In a ``with`` block it is an overlay.
+    """Result of tuning recorded calls; an overlay in a ``with`` block.
 
     Attributes:
-        device: the device part of keys, where entries do not say another.
-        entries: of the calls that were tuned.
-        skipped: calls that were not, with the reason.
+        device: device part of the keys of entries that have none.
+        entries: configurations of the tuned calls.
+        skipped: (call, reason) of calls that were not tuned.
     """
 
     device: str
@@ -54,12 +54,12 @@ class AutotuningResult:
     skipped: tuple[tuple[str, str], ...] = ()
 
     def as_overlay(self) -> dict[tuple[str, str, str], Any]:
-        """For ``overlay_cache``: also for a recording that does not say where it will run."""
-        found: dict[tuple[str, str, str], Any] = {}
+        """Returns a mapping for ``overlay_cache``, which also fits recordings whose device is not known."""
+        overlay: dict[tuple[str, str, str], Any] = {}
         for entry in self.entries:
             for device in {entry.device or self.device, entry.recorded_on or self.device}:
-                found[device, entry.op_id_v, entry.call_key] = entry.cfg
-        return found
+                overlay[device, entry.op_id_v, entry.call_key] = entry.cfg
+        return overlay
 
     def __enter__(self) -> Self:
         overlay = overlay_cache(self.as_overlay())
@@ -78,7 +78,7 @@ _ENTERED: Final[list[tuple[AutotuningResult, overlay_cache]]] = []
 
 
 def default_chooser() -> ConfigSelectorChain[Any, Any]:
-    """A chain with the user's persistent cache."""
+    """Returns a chain with the user's persistent cache."""
     return ConfigSelectorChain(persistent=PersistentCache())
 
 
@@ -89,14 +89,13 @@ def autotune_recorded(
     compiler: KernelCompiler | str | None = None,
     progress: Progress | None = None,
 ) -> AutotuningResult:
-    """Tunes recorded calls, on made-up arrays of their specs, and remembers what it finds.
+    """Tunes recorded calls on example arrays of their specs, and stores the results.
 
     Args:
-        chooser: remembers it; one with the user's persistent cache if None.
-        calls: such as ``read_record()`` gives; those that this process recorded if None.
-        compiler: times candidates compiled; if None, those calls that were recorded by a context are compiled by IREE,
-            and all others run as they did.
-        progress: is called with (done, of how many, the call) before each call and at the end.
+        chooser: chain whose caches store the results; one with the user's persistent cache if None.
+        calls: calls, such as those of ``read_record()``; the calls that this process recorded if None.
+        compiler: compiler for all candidates; if None, IREE for calls that a context recorded, and none for others.
+        progress: callback with (number done, number of calls, description) before each call and at the end.
     """
     chain = default_chooser() if chooser is None else chooser
     todo = list(recorded_calls() if calls is None else calls)
@@ -121,38 +120,38 @@ def autotune_recorded(
 
 
 def autotune_lowered(module: Any, chooser: Any = None, **options: Any) -> AutotuningResult:
-    """Tunes those recorded calls whose labels a lowered module has.
+    """Tunes those recorded calls whose labels are in a lowered module.
 
     Args:
-        module: text, a path, or what ``jax.jit(...).lower(...)`` gave; see ``text_of``.
-        chooser: see ``autotune_recorded``. The two may come in either order.
-        **options: of ``autotune_recorded``.
+        module: text, path, or lowered function of JAX; see ``text_of``.
+        chooser: chain, as in ``autotune_recorded``. The two may come in either order.
+        **options: further arguments of ``autotune_recorded``.
     """
     if hasattr(module, "choose"):
         module, chooser = chooser, module
     used = set(labels_in(text_of(module)))
     calls = list(recorded_calls() if options.get("calls") is None else options["calls"])
     wanted = [call for call in calls if used & set(labels_in(label(call.key.op, call.key.call)))]
-    return autotune_recorded(chooser, **{**options, "calls": _each_once(wanted)})
+    return autotune_recorded(chooser, **{**options, "calls": _distinct(wanted)})
 
 
 def labels_to_configs(lowered: Any, selector: ConfigSelectorChain[Any, Any]) -> list[tuple[str, Any]]:
-    """The labels of a lowered module, each with the configuration that is remembered for it here, or None."""
+    """Returns the labels of a lowered module, each with its remembered configuration, or None."""
     remembered: dict[str, Any] = {}
-    kept = [] if selector.persistent is None else selector.persistent.entries()
-    for entry in (*kept, *selector.cache.entries()):
+    persistent = [] if selector.persistent is None else selector.persistent.entries()
+    for entry in (*persistent, *selector.cache.entries()):
         remembered[label(entry.key.op, entry.key.call)] = entry.cfg
-    return [(text, remembered.get(text)) for text in (label(*each) for each in labels_in(text_of(lowered)))]
+    return [(text, remembered.get(text)) for text in (label(op, key) for op, key in labels_in(text_of(lowered)))]
 
 
 def tune_recorded_call(
     chain: ConfigSelectorChain[Any, Any], call: RecordedCall, compiler: KernelCompiler | str | None = None
 ) -> Selection:
-    """Tunes one call anew, and remembers what it finds.
+    """Tunes one call anew, and stores the result.
 
     Raises:
-        InputError: the kernel is not there.
-        KernelError: no candidate is good, or the compiler is not there.
+        InputError: the kernel is not loaded.
+        KernelError: no candidate is good, or the compiler is not available.
     """
     kernel = call.make_kernel()
     args, kwargs = kernel.example_args(call.args, call.kwargs)
@@ -170,16 +169,16 @@ def tune_recorded_call(
         selection = chain.select(inv, kernel)
     if selection.entry is not None and call.key.device != selection.key.device:
         here = Key(call.key.device, selection.key.op, selection.key.call, selection.key.source)
-        if runtime == "recorded":  # such a recording does not know where it will run
+        if runtime == "recorded":  # stored for the recording's key as well, because its device is not known
             chain.cache.store(replace(selection.entry, key=here))
     return selection
 
 
 def _compiler_for(name: str, call: RecordedCall) -> KernelCompiler:
-    """A compiler for the device of IREE that a call was recorded for, if it was for one."""
+    """Returns a compiler, for the device of IREE that a call was recorded for, if it was."""
     runtime, *more = call.key.device.split("|")
     return compiler_named(name, more[1] if runtime == name == "iree" and len(more) > 1 else None)
 
 
-def _each_once(calls: Iterable[RecordedCall]) -> list[RecordedCall]:
+def _distinct(calls: Iterable[RecordedCall]) -> list[RecordedCall]:
     return list({call.key: call for call in calls}.values())

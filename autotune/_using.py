@@ -1,4 +1,4 @@
-"""Kernels in place of composites: how a model, which is written in ``ctx.ops``, comes to run them."""
+"""Kernels in place of a model's composites."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from lang_core import EntryPoint, ExecutionContext, Tensor
 
 @dataclass(frozen=True)
 class CompositeKernel:
-    """How calls of a composite become calls of a kernel.
+    """Kernel that computes a composite.
 
     Attributes:
-        kernel: that computes the same.
-        call: is given what the composite's body is given, and returns the kernel's ``(args, kwargs)``; None where a
-            call is left to the body.
+        kernel: kernel with the same result.
+        call: function from the operands of the composite's body to the kernel's ``(args, kwargs)``; it returns None for
+            a call that is left to the body.
     """
 
     kernel: Kernel[Any, Any]
@@ -30,15 +30,15 @@ class CompositeKernel:
 def using_kernels(
     ctx: ExecutionContext, kernels: Mapping[str, CompositeKernel], executor: Executor | None = None
 ) -> Iterator[None]:
-    """Has kernels run in place of composites, in one context, while a ``with`` block lasts.
+    """Runs kernels in place of composites in one context, within a ``with`` block.
 
-    What a model computes stays what it is, within the kernels' tolerance: gradients of composites too, by the rules
-    that they have. A kernel's own ops are not replaced again.
+    Results stay the same within the kernels' tolerance. Composites keep their gradient rules. A kernel's own ops are
+    not replaced again.
 
     Args:
-        ctx: in which the model runs or is recorded.
-        kernels: by the composite's name, such as ``autotune.supplied.composite_kernels()``.
-        executor: chooses configurations; if None, one that knows the user's persistent cache and measures nothing.
+        ctx: context in which the model runs or is recorded.
+        kernels: kernels by the composite's name, such as ``autotune.supplied.composite_kernels()``.
+        executor: executor of the kernels; if None, one with the user's persistent cache that measures nothing.
 
     >>> import numpy as np
     >>> from lang_core import EagerExecutionContext
@@ -58,26 +58,26 @@ def using_kernels(
     """
     chosen = remembering_executor() if executor is None else executor
 
-    def substitute_of(each: CompositeKernel) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def substitute_of(composite: CompositeKernel) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def substitute(body: Callable[..., Any]) -> Callable[..., Any]:
             def run(*operands: Any) -> Any:
-                call = each.call(*operands)
+                call = composite.call(*operands)
                 if call is None:
                     return body(*operands)
                 args, kwargs = call
                 with ctx.substituting({}):
-                    return chosen(each.kernel, *args, ctx=ctx, **kwargs)
+                    return chosen(composite.kernel, *args, ctx=ctx, **kwargs)
 
             return run
 
         return substitute
 
-    with ctx.substituting({name: substitute_of(each) for name, each in kernels.items()}):
+    with ctx.substituting({name: substitute_of(composite) for name, composite in kernels.items()}):
         yield
 
 
 def remembering_executor() -> Executor:
-    """An executor that takes what the user's persistent cache has, else heuristics, and measures nothing."""
+    """Returns an executor with the user's persistent cache, else heuristics; it measures nothing."""
     return Executor(ConfigSelectorChain(policy="heuristics", persistent=PersistentCache()))
 
 
@@ -87,13 +87,13 @@ def with_kernels(
     executor: Executor,
     environment: Environment | None = None,
 ) -> EntryPoint:
-    """The entry point with kernels in place of its composites, wherever it runs or is recorded.
+    """Returns the entry point with kernels in place of its composites, eager and recorded.
 
     Args:
-        entry_point: of a model.
-        kernels: see ``using_kernels``.
-        executor: the same one for every lowering that is to give the same text: it remembers what it chose.
-        environment: where the recorded entry point will run; what is chosen is for that.
+        entry_point: entry point of a model.
+        kernels: kernels by the composite's name; see ``using_kernels``.
+        executor: executor of the kernels; lowerings that must give the same text share one, because it remembers.
+        environment: environment in which the recorded entry point will run; configurations are chosen for it.
     """
 
     def fn(ctx: ExecutionContext, *tensors: Tensor) -> Mapping[str, Tensor]:

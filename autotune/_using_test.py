@@ -27,19 +27,19 @@ _HEURISTICS = Executor(ConfigSelectorChain(policy="heuristics"))
 
 
 class Softmax(Kernel[str, Tensor]):
-    """Softmax by the composite that it stands for, and how often it ran."""
+    """Softmax by the composite that it replaces; counts its runs."""
 
     op_id = "tests.softmax"
     runs = 0
 
     def run(self, x: Any, *, cfg: str, ctx: ExecutionContext) -> Tensor:
-        """x's shape."""
+        """Returns a tensor of x's shape."""
         Softmax.runs += 1
         self.path = ctx.module_path
         return ctx.ops.mul(ctx.ops.softmax(x), 3.0 if cfg == "tripled" else 1.0)
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> str:
-        """As it is."""
+        """Returns the form that is not scaled."""
         return "plain"
 
 
@@ -57,8 +57,8 @@ def test_a_kernel_runs_in_place_of_its_composite_and_may_call_it() -> None:
     ctx.module_path = "model.layers.3"
     Softmax.runs = 0
     with using_kernels(ctx, _table(kernel), _HEURISTICS), profile() as calls:
-        found = ctx.ops.softmax(x)
-    np.testing.assert_array_equal(found.numpy(), plain)
+        result = ctx.ops.softmax(x)
+    np.testing.assert_array_equal(result.numpy(), plain)
     assert Softmax.runs == 1
     assert [(call.cfg, call.label.partition(":")[0]) for call in calls] == [("plain", "tapeline_ops#tests.softmax@v0")]
     assert kernel.path == f"model.layers.3.{calls[0].label}"
@@ -116,10 +116,12 @@ def test_an_entry_point_carries_its_kernels_and_where_it_will_run(
     there = with_kernels(point, _table(Softmax()), remembering_executor(), where)
     here = with_kernels(point, _table(Softmax()), remembering_executor())
     ctx, x = EagerExecutionContext(), _x()
-    for each in (there, here):
-        np.testing.assert_array_equal(each(ctx, ctx.constant(x))["y"].numpy(), point(ctx, ctx.constant(x))["y"].numpy())
+    for replaced in (there, here):
+        np.testing.assert_array_equal(
+            replaced(ctx, ctx.constant(x))["y"].numpy(), point(ctx, ctx.constant(x))["y"].numpy()
+        )
     calls = list(read_record(tmp_path / "calls.jsonl"))
     assert calls[0].key.device.rpartition("|")[0] == "iree|cpu|elsewhere"
     assert calls[1].key.device.startswith("numpy|cpu|")
     assert calls[0].key.call == calls[1].key.call
-    assert [(each.name, each.arguments) for each in (there, here)] == [("f", point.arguments)] * 2
+    assert [(replaced.name, replaced.arguments) for replaced in (there, here)] == [("f", point.arguments)] * 2

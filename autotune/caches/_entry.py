@@ -1,4 +1,4 @@
-"""What is remembered of a choice."""
+"""Keys and entries of caches, and measurements of candidates."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from autotune.kernel import KernelError
 
 Cfg = TypeVar("Cfg")
 
-# Where a configuration comes from.
+# Provenance of a configuration.
 TUNED: Final = "tuned"
 HEURISTIC: Final = "heuristic"
 OVERRIDE: Final = "override"
@@ -18,7 +18,7 @@ PINNED: Final = "pinned"
 OVERLAY: Final = "overlay"
 PROVENANCES: Final = (TUNED, HEURISTIC, OVERRIDE, PINNED, OVERLAY)
 
-# What became of a candidate.
+# Status of a candidate.
 OK: Final = "ok"
 FAILED: Final = "failed"
 REJECTED: Final = "rejected"
@@ -26,13 +26,13 @@ SKIPPED: Final = "skipped"
 
 
 class Key(NamedTuple):
-    """What decides about a configuration.
+    """Key of a configuration.
 
     Attributes:
-        device: an ``Environment.fingerprint``.
+        device: ``Environment.fingerprint``.
         op: ``op_id@vVERSION``.
-        call: an ``Invocation.call_key``.
-        source: a hash of the kernel's source; empty where somebody wrote the entry by hand, for any source.
+        call: ``Invocation.call_key``.
+        source: hash of the kernel's source; empty in an entry that was written by hand, which fits any source.
     """
 
     device: str
@@ -43,13 +43,13 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Measurement:
-    """One candidate.
+    """Measurement of one candidate.
 
     Attributes:
-        cfg: the configuration.
-        seconds: of one call, the smallest of several rounds; inf where there is none.
-        status: ``ok``, ``failed``, ``rejected`` (another result than the reference's) or ``skipped`` (failed before).
-        detail: why, where it is not ok.
+        cfg: configuration.
+        seconds: time of one call, the minimum over rounds; inf if it was not timed.
+        status: ``ok``, ``failed``, ``rejected`` (its result is not the reference's) or ``skipped`` (failed before).
+        detail: reason for a status other than ``ok``, or for a gain that was not confirmed.
     """
 
     cfg: Any
@@ -60,12 +60,12 @@ class Measurement:
 
 @dataclass
 class AutotuneData(Generic[Cfg]):
-    """What a tuning found.
+    """Result of tuning one call.
 
     Attributes:
-        measurements: of all candidates, in their order.
-        best: the chosen one; None where none is good. The reference wins a tie.
-        reference: what the others' results were compared with.
+        measurements: measurements of all candidates, in order.
+        best: chosen candidate; None if none is good. The reference wins a tie.
+        reference: candidate that the results of the others were compared with.
     """
 
     measurements: list[Measurement]
@@ -74,35 +74,35 @@ class AutotuneData(Generic[Cfg]):
 
     @property
     def fastest_config(self) -> Any:
-        """The fastest of those that computed the right thing.
+        """Configuration of the fastest candidate whose result is right.
 
         Raises:
-            KernelError: there is none.
+            KernelError: no candidate is good.
         """
-        good = [each for each in self.measurements if each.status == OK]
+        good = [measurement for measurement in self.measurements if measurement.status == OK]
         if not good:
             raise KernelError(f"no candidate is good: {self.reasons() or 'there is none'}")
-        return min(good, key=lambda each: each.seconds).cfg
+        return min(good, key=lambda measurement: measurement.seconds).cfg
 
     def reasons(self) -> str:
-        """What is wrong with those that are not ok."""
-        bad = [each for each in self.measurements if each.status != OK]
-        return "; ".join(f"{each.cfg}: {each.status}: {each.detail}" for each in bad)
+        """Returns the reasons of all candidates that are not ok, as text."""
+        bad = [measurement for measurement in self.measurements if measurement.status != OK]
+        return "; ".join(f"{one.cfg}: {one.status}: {one.detail}" for one in bad)
 
 
 @dataclass(frozen=True)
 class CacheEntry(Generic[Cfg]):
-    """A configuration with its history.
+    """Remembered configuration with its history.
 
     Attributes:
-        key: what it is for.
-        cfg: the configuration.
+        key: key of the call.
+        cfg: configuration.
         provenance: ``tuned``, ``heuristic`` or ``pinned``.
-        measurements: of all candidates; empty where nobody measured.
-        environment: device, versions and flags, in words.
-        specs: of the call, in words.
-        kernel: the class, as ``module:name``.
-        created: when, in seconds since 1970.
+        measurements: measurements of all candidates; empty if nothing was measured.
+        environment: fields of the ``Environment``, for people.
+        specs: arguments of the call as JSON values, for people.
+        kernel: class of the kernel, as ``module:name``.
+        created: time of the choice, in seconds since 1970.
     """
 
     key: Key
@@ -116,14 +116,14 @@ class CacheEntry(Generic[Cfg]):
 
 
 class Selection(NamedTuple):
-    """A choice, and why.
+    """Chosen configuration, and the reason.
 
     Attributes:
-        cfg: the configuration.
+        cfg: configuration.
         tier: ``override``, ``overlay``, ``memory``, ``persistent``, ``autotune`` or ``heuristics``.
-        key: of the call.
-        entry: what is remembered of it; None for an override or overlay.
-        passed: of each tier before, why it had nothing; filled where a hit is no memory hit.
+        key: key of the call.
+        entry: entry of a cache; None for an override or overlay.
+        passed: (tier, reason) of each earlier tier that had nothing; empty for a hit in memory.
     """
 
     cfg: Any
@@ -134,14 +134,14 @@ class Selection(NamedTuple):
 
     @property
     def provenance(self) -> str:
-        """``tuned``, ``pinned`` or ``heuristic``, whatever remembered it; ``override`` or ``overlay``."""
+        """Provenance of the entry, whichever cache had it; else ``override`` or ``overlay``."""
         return self.tier if self.entry is None else self.entry.provenance
 
 
 def cfg_name(cfg: Any) -> str:
-    """A configuration as text, the same for equal ones; of a class that is none of data, by its attributes."""
+    """Returns a configuration as text, the same for equal ones; an object that JSON cannot hold by its attributes."""
     try:
         return json.dumps(encode(cfg), sort_keys=True, separators=(",", ":"))
-    except KernelError:  # it cannot be written to disk, and may serve in memory all the same
+    except KernelError:  # it cannot be written to disk, and is usable in memory all the same
         attributes = getattr(cfg, "__dict__", None)
         return repr(cfg) if attributes is None else f"{type(cfg).__qualname__}({attributes!r})"

@@ -1,4 +1,4 @@
-"""Configurations remembered in memory, and those laid over them for a while."""
+"""Configurations in memory, and overlays that take precedence for a while."""
 
 import threading
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ OVERLAYS: ContextVar[tuple[Mapping[tuple[str, str, str], Any], ...]] = ContextVa
 
 
 class ConfigCache(Generic[Cfg]):
-    """Entries by key. Threads may share one."""
+    """Cache of entries in memory. Threads may share one."""
 
     def __init__(self) -> None:
         self._entries: dict[Key, CacheEntry[Cfg]] = {}
@@ -23,18 +23,18 @@ class ConfigCache(Generic[Cfg]):
         self._lock = threading.Lock()
 
     def find(self, key: Key) -> CacheEntry[Cfg] | None:
-        """The entry of a call: of this source, else one that was put by hand for any source."""
+        """Returns the entry of a call: one of this source of the kernel, else one put by hand for any source."""
         return self._entries.get(key) or self._entries.get(Key(key.device, key.op, key.call))
 
     def store(self, entry: CacheEntry[Cfg]) -> None:
-        """Remembers an entry. What somebody pinned stays, unless pinned anew."""
+        """Stores an entry. A pinned one is replaced only by another pinned one."""
         with self._lock:
             before = self._entries.get(entry.key)
             if before is None or before.provenance != PINNED or entry.provenance == PINNED:
                 self._entries[entry.key] = entry
 
     def get(self, dev: str, op_id: str, call_key: str) -> Cfg | None:
-        """The configuration under a key, of any source: the last one that was put."""
+        """Returns the last configuration stored under a key, of any source of the kernel."""
         entry = self._entries.get(Key(dev, op_id, call_key))
         if entry is None:
             wanted = (dev, op_id, call_key)
@@ -42,31 +42,31 @@ class ConfigCache(Generic[Cfg]):
         return None if entry is None else entry.cfg
 
     def put(self, dev: str, op_id: str, call_key: str, cfg: Cfg, provenance: str = TUNED) -> None:
-        """Remembers a configuration by hand, for any source of the kernel.
+        """Stores a configuration by hand, for any source of the kernel.
 
         Raises:
-            KernelError: the configuration is None, which means that there is none.
+            KernelError: the configuration is None.
         """
         if cfg is None:
-            raise KernelError(f"cannot remember None for {op_id!r}: a configuration is anything else")
+            raise KernelError(f"cannot store None for {op_id!r}: None means that there is no configuration")
         with self._lock:
             key = Key(dev, op_id, call_key)
-            for old in [each for each in self._entries if each[:3] == key[:3]]:
+            for old in [entry for entry in self._entries if entry[:3] == key[:3]]:
                 del self._entries[old]
             self._entries[key] = CacheEntry(key, cfg, provenance)
 
     def failures(self, key: Key) -> dict[str, str]:
-        """Candidates that failed for a call, by ``cfg_name``, with the reason."""
+        """Returns the reasons of candidates that failed for a call, by ``cfg_name``."""
         return dict(self._failures.get(key, {}))
 
     def note_failures(self, key: Key, failed: Mapping[str, str]) -> None:
-        """Remembers candidates that failed."""
+        """Stores the reasons of candidates that failed."""
         if failed:
             with self._lock:
                 self._failures.setdefault(key, {}).update(failed)
 
     def clear(self, op_id: str | None = None) -> int:
-        """Forgets everything, or what is of one op (``op_id`` or ``op_id@vVERSION``); gives the number of entries."""
+        """Removes all entries, or those of one op (``op_id`` or ``op_id@vVERSION``); returns their number."""
         with self._lock:
             gone = [key for key in self._entries if op_id is None or is_of(key, op_id)]
             for key in gone:
@@ -76,30 +76,30 @@ class ConfigCache(Generic[Cfg]):
         return len(gone)
 
     def size(self) -> int:
-        """The number of entries."""
+        """Returns the number of entries."""
         return len(self._entries)
 
     def keys(self) -> list[tuple[str, str, str]]:
-        """``(device, op, call)`` of all entries."""
+        """Returns ``(device, op, call)`` of all entries."""
         return [key[:3] for key in self._entries]
 
     def entries(self) -> list[CacheEntry[Cfg]]:
-        """All entries."""
+        """Returns all entries."""
         return list(self._entries.values())
 
 
 def is_of(key: Key, op_id: str) -> bool:
-    """Whether a key is of an op, given with its version or without."""
+    """Returns whether a key belongs to an op, given with or without its version."""
     return op_id in (key.op, key.op.rpartition("@v")[0])
 
 
 class overlay_cache:  # noqa: N801 - it reads as a statement
-    """Lays configurations over all that is remembered, while a ``with`` block lasts; the innermost one counts.
+    """Overlay of configurations, which take precedence over all caches within a ``with`` block; the innermost wins.
 
-    It holds for the thread (and the asynchronous task) that entered it.
+    It applies to the thread (and the asynchronous task) that entered it.
 
     Args:
-        mapping: ``(device, op, call)`` to a configuration.
+        mapping: configurations by ``(device, op, call)``.
     """
 
     def __init__(self, mapping: Mapping[tuple[str, str, str], Any]) -> None:

@@ -1,4 +1,4 @@
-"""Configurations remembered on disk."""
+"""Configurations on disk."""
 
 import json
 import os
@@ -17,7 +17,7 @@ Cfg = TypeVar("Cfg")
 
 
 def cache_directory() -> Path:
-    """``$TAPELINE_KERNEL_CACHE``, else ``tapeline/kernels`` in the user's cache folder (XDG base directories)."""
+    """Returns ``$TAPELINE_KERNEL_CACHE``, else ``tapeline/kernels`` in the user's cache folder (by XDG)."""
     named = os.environ.get("TAPELINE_KERNEL_CACHE")
     if named:
         return Path(named)
@@ -26,14 +26,14 @@ def cache_directory() -> Path:
 
 
 class PersistentCache(Generic[Cfg]):
-    """Entries in a file, shared by processes and threads.
+    """Cache of entries in a file that processes and threads share.
 
     Args:
-        opname: the file's name without ``.json``.
-        path: of the file; in ``cache_directory()``, under the schema's version, if None.
-        loader: makes a configuration of JSON's values; needed for types that ``encode`` does not know.
-        dumper: the other way round.
-        cfg_type: of configurations, where the kernel does not say.
+        opname: file name without ``.json``.
+        path: path of the file; in ``cache_directory()``, under the schema's version, if None.
+        loader: function from JSON values to a configuration, for types that ``encode`` does not support.
+        dumper: function from a configuration to JSON values.
+        cfg_type: class of configurations, for kernels that do not name theirs.
     """
 
     def __init__(
@@ -49,32 +49,32 @@ class PersistentCache(Generic[Cfg]):
         self._load, self._dump, self._cfg_type = loader, dumper or encode, cfg_type
 
     def find(self, key: Key, cfg_type: type | None = None) -> CacheEntry[Cfg] | None:
-        """The entry of a call: of this source, else one that was put by hand for any source.
+        """Returns the entry of a call: one of this source of the kernel, else one put by hand for any source.
 
         Raises:
-            KernelError: it cannot be understood.
+            KernelError: the entry cannot be decoded.
         """
         entries = self._store.read()["entries"]
-        for each in (key, Key(key.device, key.op, key.call)):
-            raw = entries.get(_text(each))
+        for stored in (key, Key(key.device, key.op, key.call)):
+            raw = entries.get(_text(stored))
             if raw is not None:
-                return self._entry(each, raw, cfg_type)
+                return self._entry(stored, raw, cfg_type)
         return None
 
     def near(self, key: Key) -> str:
-        """What it has of an op in place of a call that it lacks, in words."""
+        """Returns in words which entries of the op exist, for a call without an entry."""
         others = [Key(*json.loads(text)) for text in self._store.read()["entries"]]
-        same_op = [each for each in others if each.op == key.op]
+        same_op = [other for other in others if other.op == key.op]
         if not same_op:
             return "has nothing of the op"
-        if any(each[:3] == key[:3] for each in same_op):
+        if any(other[:3] == key[:3] for other in same_op):
             return "has the call of another source of the kernel"
-        if any(each.call == key.call for each in same_op):
+        if any(other.call == key.call for other in same_op):
             return "has the call of another device, or other versions or flags"
         return f"has {len(same_op)} other calls of the op"
 
     def store(self, entry: CacheEntry[Cfg]) -> bool:
-        """Writes an entry; whether it is on the disk now. What somebody pinned stays, unless pinned anew."""
+        """Stores an entry, and returns whether it was written. A pinned one is replaced only by another pinned one."""
         raw, text = self._raw(entry), _text(entry.key)
 
         def change(content: Content) -> None:
@@ -85,77 +85,77 @@ class PersistentCache(Generic[Cfg]):
         return self._store.change(change)
 
     def get(self, device: str, op_id: str, call_key: str) -> Cfg | None:
-        """The configuration under a key, of any source: the last one that was written."""
+        """Returns the last configuration stored under a key, of any source of the kernel."""
         wanted = (device, op_id, call_key)
-        found = [(Key(*json.loads(text)), raw) for text, raw in self._store.read()["entries"].items()]
-        found = [(key, raw) for key, raw in found if key[:3] == wanted]
-        if not found:
+        entries = [(Key(*json.loads(text)), raw) for text, raw in self._store.read()["entries"].items()]
+        matching = [(key, raw) for key, raw in entries if key[:3] == wanted]
+        if not matching:
             return None
-        key, raw = max(found, key=lambda each: each[1].get("created", 0.0))
+        key, raw = max(matching, key=lambda entry: entry[1].get("created", 0.0))
         return self._entry(key, raw, None).cfg
 
     def put(self, device: str, op_id: str, call_key: str, cfg: Cfg, provenance: str = TUNED) -> bool:
-        """Writes a configuration by hand, for any source of the kernel; whether it is on the disk now."""
+        """Stores a configuration by hand, for any source of the kernel; returns whether it was written."""
         return self.store(CacheEntry(Key(device, op_id, call_key), cfg, provenance))
 
     def failures(self, key: Key) -> dict[str, str]:
-        """Candidates that failed for a call, with the reason."""
+        """Returns the reasons of candidates that failed for a call, by ``cfg_name``."""
         return dict(self._store.read()["failures"].get(_text(key), {}))
 
     def note_failures(self, key: Key, failed: Mapping[str, str]) -> bool:
-        """Writes down candidates that failed; whether it is on the disk now."""
+        """Stores the reasons of candidates that failed; returns whether they were written."""
         return self._store.change(lambda content: content["failures"].setdefault(_text(key), {}).update(failed))
 
     def entries(self) -> list[CacheEntry[Any]]:
-        """All entries; a configuration whose class is not loaded is a mapping."""
+        """Returns all entries; a configuration whose class is not loaded is a mapping."""
         return [self._entry(Key(*json.loads(t)), raw, dict) for t, raw in self._store.read()["entries"].items()]
 
     def keys(self) -> list[tuple[str, str, str]]:
-        """``(device, op, call)`` of all entries."""
+        """Returns ``(device, op, call)`` of all entries."""
         return [Key(*json.loads(text))[:3] for text in self._store.read()["entries"]]
 
     def size(self) -> int:
-        """The number of entries."""
+        """Returns the number of entries."""
         return len(self._store.read()["entries"])
 
     def clear(self, op_id: str | None = None, call_key: str | None = None) -> int:
-        """Forgets all entries and failures, or those of an op or of a call of it; gives the number of entries."""
+        """Removes all entries and failures, or those of an op or of one call; returns the number of entries."""
         gone: list[str] = []
 
-        def concerned(text: str) -> bool:
+        def matches(text: str) -> bool:
             key = Key(*json.loads(text))
             return (op_id is None or is_of(key, op_id)) and call_key in (None, key.call)
 
         def change(content: Content) -> None:
-            gone[:] = [text for text in content["entries"] if concerned(text)]
+            gone[:] = [text for text in content["entries"] if matches(text)]
             for part in content.values():
-                for text in [text for text in part if concerned(text)]:
+                for text in [text for text in part if matches(text)]:
                     del part[text]
 
         self._store.change(change)
         return len(gone)
 
     def export(self, path: str | os.PathLike[str]) -> int:
-        """Writes a copy to carry to another machine; gives the number of entries."""
+        """Adds all entries to another file, to be carried to another machine; returns their number."""
         content = self._store.read()
 
         def add(other: Content) -> None:
-            for part, found in content.items():
-                other[part].update(found)
+            for part, values in content.items():
+                other[part].update(values)
 
         Store(Path(path)).change(add)
         return len(content["entries"])
 
     def import_from(self, path: str | os.PathLike[str]) -> int:
-        """Takes over what it lacks from an exported file; gives the number of entries.
+        """Adds the missing entries of an exported file; returns the number of added entries.
 
-        Entries of another machine stay entries of that machine: they count where the device part of a key is the same.
+        Entries keep their keys: those of another machine apply only if the device part of the key is the same.
 
         Raises:
-            InputError: the file is not there, or is none of these.
+            InputError: the file is missing, or is not an exported file.
         """
         if not Path(path).is_file():
-            raise InputError(f"{path}: there is no such file; tools:tune export writes one")
+            raise InputError(f"{path}: no such file: write one with PersistentCache.export")
         text = Path(path).read_text(errors="replace")
         theirs = _checked(path, text)
         taken: list[str] = []
@@ -197,7 +197,7 @@ def _decoded(value: Any, kind: type | None) -> Any:
         return decode(value, kind)
     try:
         return decode(value)
-    except KernelError:  # for a listing: the class is not loaded
+    except KernelError:  # the class is not loaded; the fields suffice for a listing
         return value.get("fields", value) if isinstance(value, dict) else value
 
 
@@ -207,13 +207,15 @@ def _text(key: Key) -> str:
 
 def _checked(path: str | os.PathLike[str], text: str) -> Content:
     try:
-        found = json.loads(text)
-        if found["schema"] == SCHEMA:
+        fields = json.loads(text)
+        if fields["schema"] == SCHEMA:
             for part in ("entries", "failures"):
-                for key in found[part]:
+                for key in fields[part]:
                     Key(*json.loads(key))
-            return {part: dict(found[part]) for part in ("entries", "failures")}
-        problem = f"schema {found['schema']}, wanted {SCHEMA}"
+            return {part: dict(fields[part]) for part in ("entries", "failures")}
+        problem = f"schema {fields['schema']}, wanted {SCHEMA}"
     except (ValueError, TypeError, KeyError) as error:
         problem = str(error)
-    raise InputError(f"{path}: no exported file of kernel configurations ({problem}): tools:tune export writes one")
+    raise InputError(
+        f"{path}: not an exported file of kernel configurations ({problem}): write one with PersistentCache.export"
+    )

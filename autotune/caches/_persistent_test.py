@@ -37,9 +37,9 @@ def test_what_is_put_is_there_in_another_process(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "k.json"
     assert PersistentCache(path=file).get("d", "op@v1", "k") is None
     assert PersistentCache(path=file).put("d", "op@v1", "k", Blocks(2, "x"))
-    found = PersistentCache(path=file).get("d", "op@v1", "k")
-    assert found == Blocks(2, "x")
-    assert type(found) is Blocks
+    result = PersistentCache(path=file).get("d", "op@v1", "k")
+    assert result == Blocks(2, "x")
+    assert type(result) is Blocks
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_what_is_put_is_there_in_another_process(tmp_path: Path) -> None:
 )
 def test_configurations_come_back_as_they_were(tmp_path: Path, cfg: Any) -> None:
     PersistentCache(path=tmp_path / "k.json").put("d", "op@v1", "k", cfg)
-    found = PersistentCache(path=tmp_path / "k.json").get("d", "op@v1", "k")
-    assert (found, type(found)) == (cfg, type(cfg))
+    result = PersistentCache(path=tmp_path / "k.json").get("d", "op@v1", "k")
+    assert (result, type(result)) == (cfg, type(cfg))
 
 
 def test_a_loader_and_a_dumper_of_ones_own(tmp_path: Path) -> None:
@@ -70,17 +70,17 @@ def test_a_configuration_whose_class_changed_is_a_miss_that_says_why(tmp_path: P
     text = (tmp_path / "k.json").read_text().replace('"rows"', '"lines"')
     (tmp_path / "k.json").write_text(text)
     other, _, _ = chain(persistent=PersistentCache(path=tmp_path / "k.json"), policy="heuristics")
-    found = Executor(other).explain(Matmul(), *matrices())
-    assert found.tier == "heuristics"
-    assert "unexpected keyword argument 'lines'" in dict(found.passed)["persistent"]
+    selection = Executor(other).explain(Matmul(), *matrices())
+    assert selection.tier == "heuristics"
+    assert "unexpected keyword argument 'lines'" in dict(selection.passed)["persistent"]
 
 
 def test_another_source_of_the_kernel_is_another_entry(tmp_path: Path) -> None:
     cache = PersistentCache(path=tmp_path / "k.json")
     cache.store(CacheEntry(_key(source="old"), 1))
     cache.store(CacheEntry(_key(source="new"), 2))
-    found = [cache.find(_key(source=source)) for source in ("old", "new", "other")]
-    assert [each and each.cfg for each in found] == [1, 2, None]
+    result = [cache.find(_key(source=source)) for source in ("old", "new", "other")]
+    assert [value and value.cfg for value in result] == [1, 2, None]
     assert cache.near(_key(source="other")) == "has the call of another source of the kernel"
     assert cache.near(_key(device="e")) == "has the call of another device, or other versions or flags"
     assert cache.near(_key("1" * 16)) == "has 2 other calls of the op"
@@ -117,7 +117,7 @@ def test_a_damaged_file_is_moved_aside_with_a_warning(tmp_path: Path, damage: st
     cache = PersistentCache(path=file)
     with pytest.warns(CacheWarning, match=r"k\.json: damaged \(.*\); moved to k\.json\.corrupt-\d+"):
         assert cache.get("d", "op@v1", "k") is None
-    assert [each.read_text() for each in tmp_path.glob("k.json.corrupt-*")] == [damage]
+    assert [value.read_text() for value in tmp_path.glob("k.json.corrupt-*")] == [damage]
     assert cache.put("d", "op@v1", "k", 1)
     assert PersistentCache(path=file).get("d", "op@v1", "k") == 1
 
@@ -140,7 +140,7 @@ def test_where_nothing_can_be_written_a_warning_says_so_once(
     if place == "a full disk":
         assert PersistentCache(path=path).put("d", "op@v1", "i", 0)
         monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.warns(CacheWarning, match=r"cannot be written.*what is tuned is remembered in this process only"):
+    with pytest.warns(CacheWarning, match=r"cannot be written.*configurations are remembered in this process only"):
         assert not cache.put("d", "op@v1", "k", 1)
     assert not cache.put("d", "op@v1", "l", 2)
     assert (cache.get("d", "op@v1", "k"), cache.get("d", "op@v1", "l")) == (1, 2)
@@ -247,10 +247,10 @@ def test_caches_of_two_machines_are_carried_and_never_mix(tmp_path: Path) -> Non
     assert here.import_from(tmp_path / "carried.json") == 1
     assert (here.get("laptop", "op@v1", "k"), here.get("server", "op@v1", "k")) == (1, 2)
     assert here.failures(Key("server", "op@v1", "k")) == {"7": "no"}
-    with pytest.raises(InputError, match=r"no\.json: there is no such file"):
+    with pytest.raises(InputError, match=r"no\.json: no such file"):
         here.import_from(tmp_path / "no.json")
     (tmp_path / "bad.json").write_text('{"schema": 1, "entries": {"x": 1}, "failures": {}}')
-    with pytest.raises(InputError, match=r"bad\.json: no exported file of kernel configurations"):
+    with pytest.raises(InputError, match=r"bad\.json: not an exported file of kernel configurations"):
         here.import_from(tmp_path / "bad.json")
 
 

@@ -1,4 +1,4 @@
-"""One JSON file that several processes write: locked, merged, replaced as a whole."""
+"""A JSON file that several processes write: locked, merged, replaced as a whole."""
 
 import contextlib
 import fcntl
@@ -20,24 +20,24 @@ SCHEMA: Final = 1
 Content = dict[str, dict[str, Any]]
 Change = Callable[[Content], None]
 
-# No file has it.
+# Identity of no file.
 _NEVER: Final = (-1,)
 
 
 def empty() -> Content:
-    """The content of a file that is not there."""
+    """Returns the content of a missing file."""
     return {"entries": {}, "failures": {}}
 
 
 class Store:
-    """A file of entries.
+    """File of entries.
 
-    A writer takes the lock, reads what others wrote, changes it, writes a file beside, has it on the disk, and renames:
-    a reader sees the old file or the new one, and a writer that dies at any moment leaves one of them. The lock is the
-    operating system's and goes with the process that held it.
+    A writer takes the lock, reads what others wrote, changes it, writes and flushes a temporary file, and renames it.
+    A reader sees the old file or the new one, and a writer that dies at any moment leaves one of them. The lock is the
+    operating system's and is released when its process ends.
 
     Args:
-        path: of the file. ``<name>.lock`` beside it is the lock.
+        path: path of the file; ``<name>.lock`` beside it is the lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,10 +49,10 @@ class Store:
         self._silent = False
 
     def read(self) -> Content:
-        """The content now; a file that cannot be read is moved aside with a warning.
+        """Returns the current content; a damaged file is moved aside with a warning.
 
         Raises:
-            InputError: the file is of another schema.
+            InputError: the file has another schema.
         """
         with self._lock:
             identity = self._identity()
@@ -64,10 +64,10 @@ class Store:
             return self._content
 
     def change(self, change: Change) -> bool:
-        """Changes the content; whether it is on the disk now. Where it cannot be written, a warning says so, once.
+        """Changes the content, and returns whether it was written; if not, a warning says so, once.
 
         Raises:
-            InputError: the file is of another schema.
+            InputError: the file has another schema.
         """
         with self._lock:
             self._unwritten.append(change)
@@ -90,8 +90,8 @@ class Store:
         if not self._silent:
             self._silent = True
             warnings.warn(
-                f"{self.path}: cannot be written ({error}): what is tuned is remembered in this process only; set "
-                f"TAPELINE_KERNEL_CACHE to a folder that can",
+                f"{self.path}: cannot be written ({error}): configurations are remembered in this process only; set "
+                f"TAPELINE_KERNEL_CACHE to a writable folder",
                 CacheWarning,
                 stacklevel=5,
             )
@@ -103,7 +103,9 @@ class Store:
             yield
 
     def _replace(self, content: Content) -> None:
-        for left in self.path.parent.glob(f".{self.path.name}.*.tmp"):  # of a writer that died; we have the lock
+        for left in self.path.parent.glob(
+            f".{self.path.name}.*.tmp"
+        ):  # files of writers that died; this process holds the lock
             left.unlink(missing_ok=True)
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         with partial.open("w") as file:
@@ -116,17 +118,17 @@ class Store:
     def _identity(self) -> tuple[int, ...] | None:
         try:
             status = self.path.stat()
-        except OSError:  # it is not there, or in no place where it could be
+        except OSError:  # missing, or its folder is not a folder
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _parsed(self) -> Content:
         try:
             text = self.path.read_text()
-            found = json.loads(text)
-            schema = found["schema"]
-            if schema == SCHEMA and all(isinstance(found[part], dict) for part in empty()):
-                return {part: found[part] for part in empty()}
+            fields = json.loads(text)
+            schema = fields["schema"]
+            if schema == SCHEMA and all(isinstance(fields[part], dict) for part in empty()):
+                return {part: fields[part] for part in empty()}
         except OSError:
             return empty()
         except (ValueError, TypeError, KeyError) as error:
@@ -136,7 +138,7 @@ class Store:
             raise InputError(
                 f"{self.path}: has schema {schema}, this Tapeline reads {SCHEMA}: name another file, or remove it"
             )
-        self._move_aside("its parts are not as they should be")
+        self._move_aside("it lacks entries or failures")
         return empty()
 
     def _move_aside(self, why: str) -> None:

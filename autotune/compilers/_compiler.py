@@ -1,4 +1,4 @@
-"""Compilers, as executors see them: plugged in from above."""
+"""The protocol of compilers, the kernels that they compile, and compilers by name."""
 
 import importlib
 from collections.abc import Callable
@@ -29,14 +29,14 @@ Out = TypeVar("Out")
 
 
 class CompileRequest:
-    """A call whose configuration is chosen, as a function of its arrays alone.
+    """Call with a chosen configuration, as a function of its arrays alone.
 
     Attributes:
-        call: the kernel with its configuration.
-        label: that stands on its ops; empty for none.
-        specs: of the arrays, in the order of ``args`` and then ``kwargs``.
-        arrays: the examples themselves; with or without data.
-        arguments: the examples' ``(args, kwargs)``.
+        call: kernel with its configuration.
+        label: label of the ops; empty for none.
+        specs: specs of the arrays, in the order of ``args`` and then ``kwargs``.
+        arrays: example arrays, with or without data.
+        arguments: example arguments ``(args, kwargs)``.
         differentiable: whether the kernel has its own gradient.
     """
 
@@ -50,23 +50,23 @@ class CompileRequest:
 
     @property
     def takes_context(self) -> bool:
-        """Whether the kernel is written in ``ctx.ops``."""
+        """True if the kernel is written in ``ctx.ops``."""
         return run_takes_context(self.call.kernel, self.call.platform, self.call.method)
 
     def filled(self, arrays: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with these arrays."""
-        given = iter(arrays)
-        return map_arrays(lambda _: next(given), self.arguments)
+        """Returns the example arguments with other arrays."""
+        remaining = iter(arrays)
+        return map_arrays(lambda _: next(remaining), self.arguments)
 
     def run(self, *arrays: Any, ctx: Any = None) -> Any:
-        """Runs the call, labelled."""
+        """Runs the call on arrays, under its label."""
         args, kwargs = self.filled(arrays)
         call = KernelCall(self.call.kernel, self.call.cfg, self.call.platform, self.call.method, kwargs)
         with labelled(self.label, ctx):
             return call.run(*args, ctx=ctx)
 
     def run_in_jax(self, *arrays: Any) -> Any:
-        """The same on JAX's arrays, with the kernel's own gradient."""
+        """Runs the call on JAX's arrays, with the kernel's own gradient."""
         args, kwargs = self.filled(arrays)
         kwargs = map_arrays(without_gradient, kwargs)
         call = KernelCall(self.call.kernel, self.call.cfg, self.call.platform, self.call.method, kwargs)
@@ -75,27 +75,27 @@ class CompileRequest:
 
 
 class KernelCompiler(Protocol):
-    """Makes a function of arrays of a request."""
+    """Compiler of kernels for one device."""
 
     name: str
 
     def environment(self, arrays: list[Any]) -> Environment:
-        """Where the result runs, with the compiler's version and flags."""
+        """Returns the environment of the compiled function, with the compiler's version and flags."""
         ...
 
     def compile(self, request: CompileRequest) -> Callable[..., Any]:
-        """A function of the request's arrays that gives what the kernel gives."""
+        """Returns a function of the request's arrays that returns the kernel's result."""
         ...
 
 
 class CompiledKernel(Generic[Out]):
-    """A kernel with its configuration, compiled for the shapes of the examples. A call chooses nothing.
+    """Kernel compiled with one configuration for the shapes of its example arguments.
 
     Attributes:
-        cfg: the configuration.
-        label: that stands on its ops.
-        compiler: the compiler's name.
-        function: of the arrays alone, in order.
+        cfg: configuration.
+        label: label of the ops.
+        compiler: name of the compiler.
+        function: compiled function of the arrays alone, in order.
     """
 
     def __init__(
@@ -108,10 +108,10 @@ class CompiledKernel(Generic[Out]):
         self._count = len(statics[0])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Out:
-        """Runs it.
+        """Runs the compiled function.
 
         Raises:
-            KernelError: what is static in the arguments is not what it was compiled with.
+            KernelError: a static argument is not the one that it was compiled with.
         """
         if self._plain and not kwargs and len(args) == self._count:
             return self.function(*args)
@@ -130,11 +130,11 @@ def _statics_of(tree: Any) -> Any:
 
 
 def _all_arrays(statics: tuple[Any, ...]) -> bool:
-    return all(type(each) is str and each == "*" for each in statics)
+    return all(type(static) is str and static == "*" for static in statics)
 
 
 def compiled_kernel(request: CompileRequest, compiler: KernelCompiler) -> CompiledKernel[Any]:
-    """Compiles a request whose configuration is chosen."""
+    """Compiles a request."""
     call, statics = request.call, _statics_of(request.arguments)
     return CompiledKernel(call.kernel, call.cfg, request.label, compiler.name, compiler.compile(request), statics)
 
@@ -147,7 +147,7 @@ def compile_invocation(
     cfg: Any = None,
     method: str | None = None,
 ) -> Invocation[Any, Any]:
-    """A call as it is chosen for where the compiled function will run; its candidates are compiled to be timed."""
+    """Returns the invocation of a compiled call: keyed by the compiler's device, with candidates timed compiled."""
     environment = compiler.environment(arrays_of((args, kwargs)))
 
     def candidate(cfg: Any) -> Callable[..., Any]:
@@ -168,27 +168,31 @@ def compile_request(
     method: str | None,
     label: str = "",
 ) -> CompileRequest:
-    """The call with a configuration, to be compiled."""
+    """Returns the request to compile a call with a configuration."""
     call = KernelCall(kernel, cfg, environment.platform, method, kwargs)
     differentiable = has_gradient(kernel, environment.platform, method)
     return CompileRequest(call, args, kwargs, label, differentiable=differentiable)
 
 
 _COMPILERS: Final[dict[str, Callable[..., KernelCompiler]]] = {}
-# Named, not imported: each loads an engine, and registers its compiler when it is first asked for.
+# Named, not imported: each module loads an engine, and registers its compiler, at the first use.
 _MODULES: Final = {"iree": "autotune.iree_compiler", "jax": "autotune.jax_compiler"}
 
 
 def register_compiler(name: str, make: Callable[..., KernelCompiler]) -> None:
-    """Makes a compiler known to ``Executor.compile`` under a name; ``make`` may take a device's name."""
+    """Registers a compiler under a name for ``Executor.compile``; ``make`` may take the name of a device."""
     _COMPILERS[name] = make
 
 
 def compiler_named(name: str, device: str | None = None) -> KernelCompiler:
-    """A compiler, for a device if it is one that is told.
+    """Returns a compiler.
+
+    Args:
+        name: name of the compiler.
+        device: name of the device, for compilers of several devices; the compiler's default if None.
 
     Raises:
-        KernelError: there is none of that name, or its package is not installed.
+        KernelError: the name is unknown, or the compiler's package is not installed.
     """
     module = _MODULES.get(name)
     if name not in _COMPILERS and module is not None:
@@ -201,11 +205,11 @@ def compiler_named(name: str, device: str | None = None) -> KernelCompiler:
             ) from None
     if name not in _COMPILERS:
         known = sorted({*_COMPILERS, *_MODULES})
-        raise KernelError(f"unknown compiler {name!r}: known are {', '.join(known)}{near_names(name, known)}")
+        raise KernelError(f"unknown compiler {name!r}; available: {', '.join(known)}{near_names(name, known)}")
     return _COMPILERS[name]() if device is None else _COMPILERS[name](device)
 
 
 def with_jax_arrays(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
-    """Calls a function of NumPy arrays; where some are JAX's, its results are, too."""
-    found = function(*map(as_numpy, arrays))
-    return map_arrays(as_jax, found) if any(map(is_jax, arrays)) else found
+    """Calls a function of NumPy arrays on arrays of either kind; returns JAX's arrays if any argument is JAX's."""
+    result = function(*map(as_numpy, arrays))
+    return map_arrays(as_jax, result) if any(map(is_jax, arrays)) else result

@@ -1,4 +1,4 @@
-"""Kernels compiled by IREE: ``autotune.Executor.compile`` finds the compiler here.
+"""Kernels compiled by IREE; ``autotune.Executor.compile`` loads this package for ``compiler="iree"``.
 
 >>> from autotune.iree_compiler import IreeCompiler
 >>> IreeCompiler().name

@@ -14,12 +14,12 @@ from run_iree import DATA_TILING
 
 @dataclass(frozen=True)
 class CompileFlags:
-    """A configuration that is compiled with flags of its own, after the target's.
+    """Configuration with flags of IREE's compiler.
 
-    Any configuration with an attribute ``compile_flags`` is.
+    They follow the target's flags. Any configuration with an attribute ``compile_flags`` is compiled in this way.
 
     Attributes:
-        compile_flags: of IREE's compiler.
+        compile_flags: flags of IREE's compiler.
     """
 
     compile_flags: tuple[str, ...] = ()
@@ -34,37 +34,37 @@ CANDIDATE_FLAGS: Final = (
     ("--iree-llvmcpu-reassociate-fp-reductions=false",),
     ("--iree-dispatch-creation-enable-aggressive-fusion=true",),
     ("--iree-opt-aggressively-propagate-transposes=true",),
-    ("--iree-llvmcpu-disable-distribution=true",),  # one thread per dispatch: what is small gains by not waiting
+    ("--iree-llvmcpu-disable-distribution=true",),  # one thread per dispatch: none waits for others
 )
 
 
 class EntryPointKernel(Kernel[CompileFlags, Any]):
-    """A model's entry point; ``Executor.compile`` finds the flags with which IREE runs it fastest.
+    """Entry point of a model as a kernel; ``Executor.compile`` finds the flags with which IREE runs it fastest.
 
-    Its arguments are those of the entry point, scalars as arrays of rank 0. Weights are read from the archive that the
-    ``IreeCompiler`` was given. The key has a hash of the lowered module, so another model is another op.
+    Its arguments are those of the entry point, scalars as arrays of rank 0. Weights are read from the archive of the
+    ``IreeCompiler``. The key has a hash of the lowered module, so that another model is another op.
 
     Args:
-        entry_point: what to compile.
-        flags: candidates.
+        entry_point: entry point to compile.
+        flags: sets of flags to try.
     """
 
     def __init__(self, entry_point: EntryPoint, flags: Sequence[Sequence[str]] = CANDIDATE_FLAGS) -> None:
         super().__init__(f"entry_point.{entry_point.name}")
         self.entry_point: Final = entry_point
-        self._flags: Final = tuple(CompileFlags(tuple(each)) for each in flags)
+        self._flags: Final = tuple(CompileFlags(tuple(candidate)) for candidate in flags)
         digest = hashlib.sha256()
         lower_module([entry_point], lambda text: digest.update(text.encode()), ExternalParameters())
         self.version = digest.hexdigest()[:12]
 
     def run(self, *args: Any, cfg: CompileFlags, ctx: ExecutionContext) -> dict[str, Any]:
-        """The entry point's results, by name. Flags do not change what is recorded."""
+        """Returns the entry point's results by name. Flags do not change what is recorded."""
         return dict(self.entry_point.fn(ctx, *args))
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> CompileFlags:
-        """The target's own flags."""
+        """Returns the target's own flags."""
         return CompileFlags()
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[CompileFlags]:
-        """What there is to try."""
+        """Returns all sets of flags to try."""
         return list(self._flags)

@@ -60,9 +60,9 @@ def test_flags_are_tried_compared_and_remembered_for_this_model(tmp_path: Path) 
     executor = Executor(ConfigSelectorChain(tuner=_ByFlags(), persistent=cache), compiler=compiler)
     compiled = executor.compile(kernel, x, np.float32(2.0))
     assert compiled.cfg == CompileFlags(_SLOW)
-    found = compiled(x, np.array(3.0, np.float32))
-    np.testing.assert_allclose(found["y"], 3 * x @ weight.T, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(found["twice"], 2 * x)
+    result = compiled(x, np.array(3.0, np.float32))
+    np.testing.assert_allclose(result["y"], 3 * x @ weight.T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(result["twice"], 2 * x)
     (entry,) = cache.entries()
     assert [(m.cfg.compile_flags, m.status) for m in entry.measurements] == [
         ((), "ok"),

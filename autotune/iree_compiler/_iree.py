@@ -1,4 +1,4 @@
-"""A kernel recorded, lowered to StableHLO, compiled and run by IREE."""
+"""Kernels recorded, lowered to StableHLO, compiled and run by IREE."""
 
 import dataclasses
 import tempfile
@@ -26,18 +26,18 @@ from lang_core import Argument, EntryPoint, Tensor, TensorSpec, as_dtype
 from run_iree import Device, HostFunction, Session, compile_module, target_named, target_of_device
 
 ENTRY_POINT: Final = "main"
-# Modules that a compiler keeps, besides those that somebody calls.
+# Number of loaded modules that a compiler keeps for reuse.
 _KEPT: Final = 32
-# Fields of a target that an environment has by other names; what it has besides decides about its code, too.
+# Fields of a target that an environment has under other names; all other fields change the code and are flags.
 _TOLD: Final = ("name", "flags", "devices", "cpu")
 _PLATFORMS: Final = {"vulkan": "gpu", "cuda": "gpu"}
 
 
 class KernelModule:
-    """A request as one function of its arrays, and the form of what it gives.
+    """Request lowered to a module with one function of its arrays.
 
     Attributes:
-        text: StableHLO, with the call's label as a comment.
+        text: StableHLO text, with the call's label as a comment.
     """
 
     def __init__(self, request: CompileRequest) -> None:
@@ -52,38 +52,38 @@ class KernelModule:
         def fn(ctx: Any, *tensors: Tensor) -> Mapping[str, Tensor]:
             result = request.run(*tensors, ctx=ctx)
             self._form = abstractify(result)
-            return {f"result{number}": each for number, each in enumerate(arrays_of(result))}
+            return {f"result{number}": value for number, value in enumerate(arrays_of(result))}
 
         arguments = tuple(Argument(f"x{i}", table_spec(spec)) for i, spec in enumerate(request.specs))
         lower_module([EntryPoint(ENTRY_POINT, fn, arguments)], pieces.append, ExternalParameters())
         self.text: Final = "".join(pieces)
 
     def in_form(self, results: Sequence[Any]) -> Any:
-        """Results as the kernel gives them: one, a tuple, whatever."""
-        given = iter(results)
-        return map_arrays(lambda _: next(given), self._form)
+        """Returns results in the structure that the kernel returns: one array, a tuple, or another tree."""
+        remaining = iter(results)
+        return map_arrays(lambda _: next(remaining), self._form)
 
     @property
     def gives_one(self) -> bool:
-        """Whether the kernel gives one array."""
+        """True if the kernel returns one array."""
         return isinstance(self._form, ArraySpec)
 
 
 def table_spec(spec: ArraySpec) -> TensorSpec:
-    """An array's spec as one of the op table's.
+    """Converts an array's spec to a ``TensorSpec``.
 
     Raises:
-        OpError: its dtype is not one of the table's.
+        OpError: the op table does not have its dtype.
     """
     return TensorSpec(spec.shape, as_dtype(np.dtype(spec.dtype)))
 
 
 class IreeFunction:
-    """A compiled kernel as a function of arrays. It gives NumPy arrays, and JAX's where it is given some.
+    """Compiled kernel as a function of arrays. It returns NumPy arrays, and JAX's if an argument is JAX's.
 
     Attributes:
-        text: StableHLO.
-        function: IREE's, of the session.
+        text: StableHLO text.
+        function: function of the session.
     """
 
     def __init__(self, module: KernelModule, session: Session) -> None:
@@ -93,29 +93,29 @@ class IreeFunction:
         self._one = module.gives_one
 
     def __call__(self, *arrays: Any) -> Any:
-        """Runs it.
+        """Runs the function.
 
         Raises:
-            DeviceError: an array is not of the shape or dtype that it was compiled for.
+            DeviceError: an array has another shape or dtype than the function was compiled for.
         """
-        found = self.function.quick(arrays)
-        if found is None:
+        result = self.function.quick(arrays)
+        if result is None:
             return with_jax_arrays(self._run, arrays)
-        return found[0] if self._one else self._module.in_form(found)
+        return result[0] if self._one else self._module.in_form(result)
 
     def _run(self, *arrays: Any) -> Any:
-        found = self.function(*arrays)
-        return found[0] if self._one else self._module.in_form(found)
+        result = self.function(*arrays)
+        return result[0] if self._one else self._module.in_form(result)
 
 
 class IreeCompiler:
-    """Compiles kernels for a device of IREE.
+    """Compiler of kernels for a device of IREE.
 
     Args:
-        device: its name, see ``run_iree.DEVICES``.
-        flags: of the compiler, after the target's. Those of a configuration that has ``compile_flags`` come after them.
-        parameters: the archive with the weights that kernels read; None where they read none.
-        scope: the archive's name in modules.
+        device: name of the device, one of ``run_iree.DEVICES``.
+        flags: flags of the compiler, after the target's and before those of a configuration with ``compile_flags``.
+        parameters: archive with the weights that kernels read; None if they read none.
+        scope: name of the archive in modules.
 
     Attributes:
         name: ``iree``.
@@ -138,7 +138,7 @@ class IreeCompiler:
         self._loaded: Final[dict[str, Session]] = {}
 
     def environment(self, arrays: Sequence[Any] = ()) -> Environment:
-        """The device, IREE's versions, and all flags of the compiler."""
+        """Returns the device, IREE's versions, and all flags of the compiler."""
         del arrays
         versions = tuple(f"{name} {version(name)}" for name in ("iree-base-compiler", "iree-base-runtime"))
         more = {name: value for name, value in dataclasses.asdict(self._target).items() if name not in _TOLD}
@@ -147,18 +147,18 @@ class IreeCompiler:
         return Environment("iree", platform, self._device_name, cpu_model(), versions, flags)
 
     def compile(self, request: CompileRequest) -> IreeFunction:
-        """Records, lowers, compiles and loads.
+        """Records, lowers, compiles and loads a kernel.
 
         Raises:
             KernelError: the kernel is not written in ``ctx.ops``.
-            CompileError: IREE refuses it.
+            CompileError: IREE refuses the module.
         """
         module = KernelModule(request)
         flags = (*self._flags, *getattr(request.call.cfg, "compile_flags", ()))
         return IreeFunction(module, self._session(module.text, flags))
 
     def _session(self, text: str, flags: tuple[str, ...]) -> Session:
-        """The module, loaded; what was timed as a candidate is not compiled again."""
+        """Returns a session with the module; a module that was compiled as a candidate is reused."""
         code = "\n".join([*flags, *(line for line in text.splitlines() if not line.lstrip().startswith("//"))])
         if code not in self._loaded:
             if self._device is None:

@@ -1,4 +1,4 @@
-"""Kernels compiled: by IREE, and by JAX as the engine to check against."""
+"""Kernels compiled by IREE, checked against the eager context and JAX."""
 
 import doctest
 from pathlib import Path
@@ -77,7 +77,7 @@ def _arrays() -> tuple[Any, Any]:
 
 
 class Preferring(Tuner[Any]):
-    """Says that candidates are the faster the later they come."""
+    """Tuner for which later candidates are faster."""
 
     def __init__(self) -> None:
         super().__init__(warmup=0, iters=1, rounds=1)
@@ -97,10 +97,10 @@ def test_prepare_and_the_platforms_variant_run_and_structures_come_out(compiler:
     x, w = _arrays()
     compiled = Executor(_HEURISTICS, compiler=compiler).compile(OnCpu(), x, w, flip=True)
     for scale in (1, 3):
-        found = compiled(scale * x, w, flip=True)
-        assert type(found) is Pair
-        np.testing.assert_allclose(found.product, -scale * x @ w[::-1].T, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(found.largest["row"], (scale * x @ w[::-1].T).max(1), rtol=1e-5, atol=1e-5)
+        result = compiled(scale * x, w, flip=True)
+        assert type(result) is Pair
+        np.testing.assert_allclose(result.product, -scale * x @ w[::-1].T, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(result.largest["row"], (scale * x @ w[::-1].T).max(1), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(compiled(x, w).product, -x @ w.T, rtol=1e-5, atol=1e-5)
     assert (compiled.cfg, compiled.compiler) == (1, compiler)
 
@@ -186,12 +186,12 @@ def test_a_kernel_of_jax_is_jitted_with_its_gradient() -> None:
     compiled = Executor(_HEURISTICS).compile(_InJax(), x, w, scale=0.5)
     assert compiled.compiler == "jax"
     np.testing.assert_allclose(compiled(x, w, scale=0.5), np.tanh(0.5 * x @ w.T), rtol=1e-5)
-    found = jax.grad(lambda x: compiled(x, w, scale=0.5).sum())(jnp.asarray(x))
+    result = jax.grad(lambda x: compiled(x, w, scale=0.5).sum())(jnp.asarray(x))
     truth = jax.grad(lambda x: jnp.tanh(0.5 * (x @ w.T)).sum())(jnp.asarray(x))
-    np.testing.assert_allclose(found, 2 * truth, rtol=1e-5)
+    np.testing.assert_allclose(result, 2 * truth, rtol=1e-5)
     with pytest.raises(KernelError, match=r"'tests.in_jax' has no argument ctx: it is not written in ctx.ops"):
         Executor(_HEURISTICS).compile(_InJax(), x, w, compiler="iree")
-    with pytest.raises(KernelError, match=r"unknown compiler 'ire': known are iree, jax; did you mean 'iree'"):
+    with pytest.raises(KernelError, match=r"unknown compiler 'ire'; available: iree, jax; did you mean 'iree'"):
         Executor(_HEURISTICS).compile(_InJax(), x, w, compiler="ire")
 
 
@@ -217,9 +217,9 @@ def test_labels_go_through_lowering_and_what_a_module_uses_is_tuned(
     labels = {node.path.partition(" ")[0] for node in graph.nodes}
     assert labels == {f"tapeline_ops#tests.not_prepared@v0:{Invocation('', (x, w)).call_key}"}
     text = _text(model, x, w)
-    found = autotune_lowered(text, made)
-    assert [(entry.op_id_v, entry.cfg) for entry in found.entries] == [("tests.not_prepared@v0", 3)]
-    assert found.entries[0].device.startswith("iree|cpu|local-task|")
+    tuned = autotune_lowered(text, made)
+    assert [(entry.op_id_v, entry.cfg) for entry in tuned.entries] == [("tests.not_prepared@v0", 3)]
+    assert tuned.entries[0].device.startswith("iree|cpu|local-task|")
     assert len(record(model, TensorSpec(x.shape, "f32"), TensorSpec(w.shape, "f32")).nodes) > len(graph.nodes)
     forget_invocations()
 
@@ -238,8 +238,8 @@ def _text(model: Any, *arrays: Any) -> str:
 
 
 def test_the_example() -> None:
-    found = doctest.testmod(iree_compiler)
-    assert (found.attempted, found.failed) == (2, 0)
+    results = doctest.testmod(iree_compiler)
+    assert (results.attempted, results.failed) == (2, 0)
 
 
 def test_eager_and_both_engines_agree() -> None:
@@ -247,5 +247,5 @@ def test_eager_and_both_engines_agree() -> None:
     eager = Executor(_HEURISTICS)(Blocked(), x, w, ctx=EagerExecutionContext())
     for compiler in ("iree", "jax"):
         for cfg in (1, 2, 3):
-            found = Executor(_HEURISTICS).compile(Blocked(), x, w, cfg=cfg, compiler=compiler)(x, w)
-            np.testing.assert_allclose(found.product, eager.product.numpy(), rtol=1e-5, atol=1e-5)
+            compiled = Executor(_HEURISTICS).compile(Blocked(), x, w, cfg=cfg, compiler=compiler)(x, w)
+            np.testing.assert_allclose(compiled.product, eager.product.numpy(), rtol=1e-5, atol=1e-5)

@@ -1,6 +1,6 @@
-"""Compiles kernels with JAX: ``autotune.Executor.compile(..., compiler="jax")`` loads it.
+"""Kernels compiled by JAX; ``autotune.Executor.compile`` loads this package for ``compiler="jax"``.
 
-This package loads JAX into the process; nothing else of ``autotune`` does.
+It loads JAX into the process; nothing else of ``autotune`` does.
 """
 
 from autotune import register_compiler

@@ -59,7 +59,7 @@ class Scaled(Kernel[int, Both]):
 
 
 class Later(Tuner[Any]):
-    """Says that candidates are the faster the later they come, and that they were given NumPy's arrays."""
+    """Tuner for which later candidates are faster; checks that they get NumPy's arrays."""
 
     def __init__(self) -> None:
         super().__init__(warmup=0, iters=1, rounds=1)
@@ -67,7 +67,7 @@ class Later(Tuner[Any]):
 
     def measure(self, fn: Any, *args: Any, **kwargs: Any) -> float:
         self.measured += 1
-        assert all(type(each) is np.ndarray for each in args)
+        assert all(type(arg) is np.ndarray for arg in args)
         return 1.0 / self.measured
 
 
@@ -80,11 +80,11 @@ def test_jaxs_arrays_in_jaxs_arrays_out() -> None:
     x, w = _arrays()
     executor = Executor(ConfigSelectorChain(policy="heuristics"))
     for mixed in ((jnp.asarray(x), jnp.asarray(w)), (jnp.asarray(x), w), (x, jnp.asarray(w))):
-        found = executor(Scaled(), *mixed, scale=2.0)
-        assert type(found) is Both
-        assert all(isinstance(each, jax.Array) for each in found)
-        np.testing.assert_allclose(found.product, 2 * x @ w.T, rtol=1e-6)
-        np.testing.assert_allclose(found.largest, (2 * x @ w.T).max(), rtol=1e-6)
+        result = executor(Scaled(), *mixed, scale=2.0)
+        assert type(result) is Both
+        assert all(isinstance(value, jax.Array) for value in result)
+        np.testing.assert_allclose(result.product, 2 * x @ w.T, rtol=1e-6)
+        np.testing.assert_allclose(result.largest, (2 * x @ w.T).max(), rtol=1e-6)
     assert type(executor(Scaled(), x, w).product) is np.ndarray
 
 
@@ -92,10 +92,10 @@ def test_jaxs_arrays_in_jaxs_arrays_out() -> None:
 def test_dtypes_come_back_as_they_were(dtype: str) -> None:
     x = jnp.asarray(np.arange(20).reshape(4, 5), dtype)
     w = jnp.asarray(np.arange(30).reshape(6, 5) % 3, dtype)
-    found = Executor(ConfigSelectorChain(policy="heuristics"))(_Summed(), x, w)
-    assert (found.dtype, found.shape) == (x.dtype, (4, 6))
+    result = Executor(ConfigSelectorChain(policy="heuristics"))(_Summed(), x, w)
+    assert (result.dtype, result.shape) == (x.dtype, (4, 6))
     np.testing.assert_array_equal(
-        np.asarray(found, np.float32), np.asarray(x, np.float32) @ np.asarray(w, np.float32).T
+        np.asarray(result, np.float32), np.asarray(x, np.float32) @ np.asarray(w, np.float32).T
     )
 
 
@@ -124,19 +124,19 @@ def test_the_choice_is_the_one_for_where_it_runs(tmp_path: Path) -> None:
 def test_a_tensor_of_the_callers_context_stays_one() -> None:
     x, w = _arrays()
     ctx = EagerExecutionContext()
-    found = Executor(ConfigSelectorChain(policy="heuristics"))(Scaled(), jnp.asarray(x), w, ctx=ctx)
-    assert isinstance(found.product, EagerTensor)
-    np.testing.assert_allclose(found.product.numpy(), x @ w.T, rtol=1e-6)
+    result = Executor(ConfigSelectorChain(policy="heuristics"))(Scaled(), jnp.asarray(x), w, ctx=ctx)
+    assert isinstance(result.product, EagerTensor)
+    np.testing.assert_allclose(result.product.numpy(), x @ w.T, rtol=1e-6)
 
 
 def test_the_gradient_by_hand_is_jaxs() -> None:
-    x, w = (jnp.asarray(each) for each in _arrays())
+    x, w = (jnp.asarray(array) for array in _arrays())
     g = jnp.asarray(np.random.default_rng(4).standard_normal((4, 6)).astype(np.float32))
     executor = Executor(ConfigSelectorChain(policy="heuristics"))
     _, pullback = executor.value_and_pullback(Scaled(), x, w, scale=3.0)
-    found = pullback(Both(g, jnp.zeros(())))
+    result = pullback(Both(g, jnp.zeros(())))
     _, wanted = jax.vjp(lambda x, w: 3.0 * x @ w.T, x, w)
-    for ours, theirs in zip(found, wanted(g), strict=True):
+    for ours, theirs in zip(result, wanted(g), strict=True):
         assert isinstance(ours, jax.Array)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
@@ -146,14 +146,14 @@ def test_what_is_compiled_takes_and_gives_jaxs_arrays(compiler: str) -> None:
     x, w = _arrays()
     executor = Executor(ConfigSelectorChain(policy="heuristics"))
     compiled = executor.compile(Scaled(), jnp.asarray(x), jnp.asarray(w), scale=2.0, compiler=compiler)
-    found = compiled(jnp.asarray(x), w, scale=2.0)
-    assert all(isinstance(each, jax.Array) for each in found)
-    np.testing.assert_allclose(found.product, 2 * x @ w.T, rtol=1e-5)
-    assert all(isinstance(each, np.ndarray | np.generic) for each in compiled(x, w, scale=2.0))
+    result = compiled(jnp.asarray(x), w, scale=2.0)
+    assert all(isinstance(value, jax.Array) for value in result)
+    np.testing.assert_allclose(result.product, 2 * x @ w.T, rtol=1e-5)
+    assert all(isinstance(value, np.ndarray | np.generic) for value in compiled(x, w, scale=2.0))
 
 
 def test_the_environment_of_jax_needs_no_array() -> None:
-    """What tools:tune compares an entry of JAX with."""
+    """Entries of JAX are compared with the environment of no arrays."""
     compiler = compiler_named("jax")
     assert compiler.environment([]) == compiler.environment([jnp.ones(3)])
     assert compiler.environment([]).fingerprint.startswith("jax|")

@@ -13,7 +13,7 @@ from run_jax import StableHloFunction
 
 
 class JaxCompiler:
-    """``jax.jit`` of kernels that compute with JAX; of those in ``ctx.ops``, their StableHLO on JAX's runtime.
+    """Compiler of kernels with JAX: ``jax.jit``, or for kernels in ``ctx.ops`` their StableHLO on JAX's runtime.
 
     Attributes:
         name: ``jax``.
@@ -22,12 +22,12 @@ class JaxCompiler:
     name = "jax"
 
     def environment(self, arrays: Sequence[Any] = ()) -> Environment:
-        """The device that JAX would take, its versions and flags."""
-        ours = [each for each in arrays if isinstance(each, jax.Array)]
+        """Returns the device that JAX uses for the arrays, with its versions and flags."""
+        ours = [array for array in arrays if isinstance(array, jax.Array)]
         return environment_of(ours or [jnp.zeros(())])
 
     def compile(self, request: CompileRequest) -> Callable[..., Any]:
-        """A function of arrays, NumPy's or JAX's. Through ``jax.jit`` it can be differentiated by JAX.
+        """Returns a function of arrays of NumPy or JAX. JAX can differentiate that of a kernel that computes with JAX.
 
         Raises:
             VerificationError: XLA refuses the kernel's StableHLO.

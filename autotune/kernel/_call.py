@@ -30,14 +30,14 @@ def bound_method(
 
 @dataclass(frozen=True, eq=False)
 class KernelCall:
-    """A call whose configuration is chosen: forward, and backward by the kernel's own rule.
+    """Call with a chosen configuration: forward, and backward by the kernel's own rule.
 
     Attributes:
-        kernel: that is called.
-        cfg: the configuration.
-        platform: of the variants.
-        method: of the variants.
-        kwargs: that are no arrays, or have no gradient.
+        kernel: kernel that is called.
+        cfg: configuration.
+        platform: platform, which selects variants.
+        method: way of execution, which selects variants.
+        kwargs: keyword arguments; arrays among them have no gradient.
     """
 
     kernel: Kernel[Any, Any]
@@ -47,14 +47,14 @@ class KernelCall:
     kwargs: dict[str, Any]
 
     def run(self, *args: Any, ctx: Any = None) -> Any:
-        """The result."""
+        """Returns the result."""
         return bound_method(self.kernel, "run", self.platform, self.method, ctx)(*args, cfg=self.cfg, **self.kwargs)
 
     def forward(self, *args: Any, ctx: Any = None) -> tuple[Any, Any]:
-        """The result, and the residuals.
+        """Returns the result and the residuals.
 
         Raises:
-            KernelError: the kernel does not give these two.
+            KernelError: the kernel does not return these two.
         """
         method = bound_method(self.kernel, "fwd_with_residuals", self.platform, self.method, ctx)
         pair = method(*args, cfg=self.cfg, **self.kwargs)
@@ -65,20 +65,21 @@ class KernelCall:
         return pair
 
     def backward(self, residuals: Any, output: Any, d_output: Any, *args: Any, ctx: Any = None) -> tuple[Any, ...]:
-        """One gradient per argument; None where there is none.
+        """Returns one gradient per argument; None for an argument without one.
 
         Raises:
-            KernelError: the kernel gives another number of them, or one of another shape than the argument's.
+            KernelError: the number of gradients, or a shape, is not that of the arguments.
         """
         method = bound_method(self.kernel, "vjp", self.platform, self.method, ctx)
-        found = method(residuals, output, d_output, *args, cfg=self.cfg, **self.kwargs)
-        if not isinstance(found, tuple | list) or len(found) != len(args):
-            count = f"{len(found)} gradients" if isinstance(found, tuple | list) else f"a {type(found).__name__}"
+        gradients = method(residuals, output, d_output, *args, cfg=self.cfg, **self.kwargs)
+        if not isinstance(gradients, tuple | list) or len(gradients) != len(args):
+            many = isinstance(gradients, tuple | list)
+            count = f"{len(gradients)} gradients" if many else f"a {type(gradients).__name__}"
             raise KernelError(
                 f"{self.kernel.op_id}: vjp gave {count} for {len(args)} positional arguments: return a tuple with one "
-                f"for each, None where there is none"
+                f"for each, None for those without one"
             )
-        for number, (gradient, argument) in enumerate(zip(found, args, strict=True)):
+        for number, (gradient, argument) in enumerate(zip(gradients, args, strict=True)):
             ours, theirs = arrays_of(gradient), arrays_of(argument)
             for one, other in zip(ours, theirs, strict=False):
                 if spec_of(one).shape != spec_of(other).shape:
@@ -86,19 +87,19 @@ class KernelCall:
                         f"{self.kernel.op_id}: vjp gave a gradient {spec_of(one)} for argument {number}, which is "
                         f"{spec_of(other)}: it must have the argument's shape"
                     )
-        return tuple(found)
+        return tuple(gradients)
 
 
 def run_in_jax(call: KernelCall, args: tuple[Any, ...], ctx: Any = None) -> Any:
-    """Runs a call so that ``jax.grad`` takes the kernel's gradient, with respect to every array in ``args``.
+    """Runs a call so that ``jax.grad`` uses the kernel's gradient, with respect to every array in ``args``.
 
     Arrays in ``kwargs`` have no gradient, by the contract of ``vjp``.
     """
     leaves = arrays_of(args)
 
     def rebuilt(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        given = iter(arrays)
-        return map_arrays(lambda _: next(given), args)
+        remaining = iter(arrays)
+        return map_arrays(lambda _: next(remaining), args)
 
     def primal(*arrays: Any) -> Any:
         return call.run(*rebuilt(arrays), ctx=ctx)
@@ -107,17 +108,18 @@ def run_in_jax(call: KernelCall, args: tuple[Any, ...], ctx: Any = None) -> Any:
         output, residuals = call.forward(*rebuilt(arrays), ctx=ctx)
         return output, (arrays, output, residuals)
 
-    def backward(kept: Any, d_output: Any) -> tuple[Any, ...]:
-        arrays, output, residuals = kept
-        inside = rebuilt(arrays)
-        gradients = call.backward(residuals, output, d_output, *inside, ctx=ctx)
-        found: list[Any] = []
-        for gradient, argument in zip(gradients, inside, strict=True):
+    def backward(saved: Any, d_output: Any) -> tuple[Any, ...]:
+        arrays, output, residuals = saved
+        arguments = rebuilt(arrays)
+        gradients = call.backward(residuals, output, d_output, *arguments, ctx=ctx)
+        results: list[Any] = []
+        for gradient, argument in zip(gradients, arguments, strict=True):
             if gradient is None:
-                found += [zero_gradient(each) for each in arrays_of(argument)]
+                results += [zero_gradient(array) for array in arrays_of(argument)]
             else:
-                found += [_in_dtype(g, each) for g, each in zip(arrays_of(gradient), arrays_of(argument), strict=True)]
-        return tuple(found)
+                pairs = zip(arrays_of(gradient), arrays_of(argument), strict=True)
+                results += [_in_dtype(one, array) for one, array in pairs]
+        return tuple(results)
 
     return with_gradient(primal, forward, backward)(*leaves)
 
@@ -127,7 +129,7 @@ def _in_dtype(gradient: Any, argument: Any) -> Any:
 
 
 def value_and_pullback(call: KernelCall, args: tuple[Any, ...], ctx: Any = None) -> tuple[Any, Callable[..., Any]]:
-    """The result, and the function from its gradient to those of the arguments."""
+    """Returns the result, and a function from the result's gradient to the arguments'."""
     output, residuals = call.forward(*args, ctx=ctx)
     return output, lambda d_output: call.backward(residuals, output, d_output, *args, ctx=ctx)
 

@@ -1,4 +1,4 @@
-"""Where a kernel runs: what two runs must share for a configuration of one to be good for the other."""
+"""Environments: device, versions and flags that two runs must share to share configurations."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ from autotune.kernel._jax_arrays import HOST_KINDS, is_jax, is_tracer, jax_modul
 from autotune.kernel._specs import arrays_of, short_hash
 from lang_core import EagerTensor, ExecutionContext, Tensor
 
-# What decides how many threads NumPy's and XLA's kernels take, and how they compute.
+# Variables that change the number of threads of NumPy's and XLA's kernels, or how they compute.
 _FLAGS: Final = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -32,16 +32,16 @@ _JAX_FLAGS: Final = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "JAX_DEFAULT_MATMUL_PRECIS
 
 @dataclass(frozen=True)
 class Environment:
-    """Device, versions and flags.
+    """Device, versions and flags with which a kernel runs.
 
     Attributes:
-        runtime: what runs the kernel: ``numpy``, ``jax``, ``iree``.
-        platform: ``cpu``, ``gpu`` or ``tpu``: which variants of a kernel's methods are taken.
-        device: the device's model.
-        cpu: the CPU's model, and how many threads may run.
-        versions: of runtime and compiler.
-        flags: of runtime and compiler.
-        mesh: how several devices share the work; empty for one.
+        runtime: engine: ``numpy``, ``jax``, ``iree``; ``recorded`` for a recording whose device is not known.
+        platform: ``cpu``, ``gpu`` or ``tpu``; selects variants of a kernel's methods.
+        device: model of the device.
+        cpu: model of the CPU, and the number of threads that may run.
+        versions: versions of runtime and compiler.
+        flags: flags of runtime and compiler.
+        mesh: description of how several devices share the work; empty for one device.
     """
 
     runtime: str
@@ -54,7 +54,7 @@ class Environment:
 
     @cached_property
     def fingerprint(self) -> str:
-        """``runtime|platform|device|hash of all``: the device part of keys."""
+        """The device part of keys: ``runtime|platform|device|hash of all fields``."""
         return f"{self.runtime}|{self.platform}|{self.device.replace('|', '/')}|{short_hash(self)}"
 
 
@@ -63,7 +63,7 @@ _CHOSEN: ContextVar[Environment | None] = ContextVar("tapeline_kernel_environmen
 
 @contextmanager
 def compile_environment(environment: Environment) -> Iterator[None]:
-    """Says where what is recorded inside will run: configurations are chosen for that, not for this process."""
+    """Chooses configurations for another environment than this process, within a ``with`` block that records."""
     token = _CHOSEN.set(environment)
     try:
         yield
@@ -73,7 +73,7 @@ def compile_environment(environment: Environment) -> Iterator[None]:
 
 @cache
 def cpu_model() -> str:
-    """The CPU's name, and how many threads this process may run."""
+    """Returns the CPU's name and the number of threads that this process may run."""
     name = platform.processor() or platform.machine()
     path = Path("/proc/cpuinfo")
     if path.is_file():
@@ -85,7 +85,7 @@ def cpu_model() -> str:
 
 @cache
 def host_environment() -> Environment:
-    """NumPy in this process."""
+    """Returns the environment of NumPy in this process."""
     python = f"python {sys.version_info.major}.{sys.version_info.minor}"
     versions = (f"numpy {np.__version__}", f"ml_dtypes {ml_dtypes.__version__}", python)
     return Environment("numpy", "cpu", cpu_model(), cpu_model(), versions, flags_of(_FLAGS))
@@ -93,34 +93,34 @@ def host_environment() -> Environment:
 
 @cache
 def recorded_environment() -> Environment:
-    """A recording that does not say where it will run."""
+    """Returns the environment of a recording whose device is not known."""
     return replace(host_environment(), runtime="recorded")
 
 
 def flags_of(names: Iterable[str]) -> tuple[str, ...]:
-    """Those environment variables that are set, as ``NAME=value``."""
+    """Returns those environment variables that are set, as ``NAME=value``."""
     return tuple(f"{name}={os.environ[name]}" for name in names if name in os.environ)
 
 
 def environment_of(arrays: Iterable[Any]) -> Environment:
-    """Where a call with these arguments runs: by the first array of a library, or context that records."""
+    """Returns the environment of a call, by its first array of JAX or recorded value; NumPy's if it has neither."""
     chosen = _CHOSEN.get()
     if chosen is not None:
         return chosen
-    for each in arrays:
-        kind = type(each)
+    for value in arrays:
+        kind = type(value)
         if kind in HOST_KINDS:
             continue
         if kind is list or kind is tuple or kind is dict:
-            inside = environment_of(arrays_of(each))
+            inside = environment_of(arrays_of(value))
             if inside is not host_environment():
                 return inside
-        elif is_jax(each):
-            return _jax_environment(each)
-        elif isinstance(each, Tensor):
-            if not isinstance(each, EagerTensor):
+        elif is_jax(value):
+            return _jax_environment(value)
+        elif isinstance(value, Tensor):
+            if not isinstance(value, EagerTensor):
                 return recorded_environment()
-        elif isinstance(each, ExecutionContext) and each.isRecording:
+        elif isinstance(value, ExecutionContext) and value.isRecording:
             return recorded_environment()
     return host_environment()
 
@@ -145,10 +145,10 @@ def _jax_on(device: Any, mesh: str) -> Environment:
 
 
 def device_fingerprint(*arrays: Any) -> str:
-    """The device part of a key: of a call with these arrays, of NumPy in this process where there are none."""
+    """Returns the device part of the key of a call with these arrays; NumPy's in this process if there are none."""
     return environment_of(arrays).fingerprint
 
 
 def get_device_platform(*arrays: Any) -> str:
-    """``cpu``, ``gpu`` or ``tpu``: see ``device_fingerprint``."""
+    """Returns the platform of a call with these arrays: ``cpu``, ``gpu`` or ``tpu``."""
     return environment_of(arrays).platform

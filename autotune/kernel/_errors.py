@@ -1,19 +1,19 @@
-"""The errors of choosing and tuning."""
+"""Errors of kernels: contracts, selection and tuning."""
 
 from lang_core import TapelineError
 
 
 class KernelError(TapelineError, RuntimeError):
-    """A kernel was declared, called or remembered against its contract."""
+    """Violation of a kernel's contract in its declaration, a call, or a remembered configuration."""
 
 
 class ConfigSelectionError(KernelError):
-    """No tier had a configuration; the message says of each one why."""
+    """No tier has a configuration; the message gives the reason of each."""
 
 
 class TuningError(KernelError):
-    """Tuning was asked for where it may not or cannot be done."""
+    """Tuning is not allowed or not possible here, or no candidate is good."""
 
 
 class CacheWarning(UserWarning):
-    """A file of remembered configurations was damaged, or cannot be written."""
+    """A file of configurations or recorded calls is damaged or cannot be written."""

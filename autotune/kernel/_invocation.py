@@ -1,4 +1,4 @@
-"""One call of a kernel, as selection sees it."""
+"""Invocations: calls of kernels, as the selection of configurations sees them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,27 +12,27 @@ from autotune.kernel._specs import Bucket, abstractify, map_arrays, quick_key, s
 Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
 
-# The call keys of calls that were seen already; forgotten all at once when there are many.
+# Call keys by quick key; cleared when there are too many.
 _KEYS: Final[dict[Any, str]] = {}
 _KEYS_LIMIT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation(Generic[Cfg, Out]):
-    """A call: the kernel's id and prepared arguments.
+    """Call of a kernel, with prepared arguments.
 
     Attributes:
-        op_id: of the kernel.
-        args: positional arguments, after ``prepare``; only their specs count, and values of what is no array.
-        kwargs: keyword arguments, the same.
-        batch_axes: by argument, along which axis a batch was added around the kernel.
-        override_cfg: the configuration to take, whatever is remembered.
-        stamp: whether the call is labelled.
-        method: the way of execution, for which a kernel may have variants such as ``run_<method>``.
-        mesh: how devices share the work; its ``repr`` counts.
-        environment: where it will run; where its arrays lie, if None.
-        bucket: rounds shapes, so that near ones share a configuration.
-        candidate_runner: makes what is timed for a configuration; the kernel's own ``run`` if None.
+        op_id: id of the kernel.
+        args: positional arguments, after ``prepare``; keys have specs of arrays, and values of all else.
+        kwargs: keyword arguments, in the same form.
+        batch_axes: axis along which a batch was added around the kernel, by argument.
+        override_cfg: configuration to take, whatever is remembered.
+        stamp: whether to label the call.
+        method: way of execution, for which a kernel may have variants such as ``run_<method>``.
+        mesh: mesh of devices that share the work; its ``repr`` is part of the key.
+        environment: environment of the call; that of its arrays if None.
+        bucket: function that rounds shapes, so that similar shapes share a configuration.
+        candidate_runner: function from a configuration to the function to time; the kernel's own ``run`` if None.
     """
 
     op_id: str
@@ -49,7 +49,7 @@ class Invocation(Generic[Cfg, Out]):
 
     @property
     def call_key(self) -> str:
-        """16 hexadecimal digits: specs, static values, batch axes, method and mesh; no data."""
+        """16 hexadecimal digits of specs, static values, batch axes, method and mesh; data does not count."""
         return self._key(self.bucket)
 
     def _key(self, bucket: Bucket | None) -> str:
@@ -57,21 +57,21 @@ class Invocation(Generic[Cfg, Out]):
             extra = None if self.batch_axes is None else tuple(self.batch_axes.items())
             quick = (
                 bucket,
-                *[(each.shape, each.dtype) if type(each) is np.ndarray else quick_key(each) for each in self.args],
+                *[(arg.shape, arg.dtype) if type(arg) is np.ndarray else quick_key(arg) for arg in self.args],
                 *self.kwargs,
-                *[quick_key(each) for each in self.kwargs.values()],
+                *[quick_key(arg) for arg in self.kwargs.values()],
                 extra,
                 self.method,
                 None if self.mesh is None else repr(self.mesh),
             )
-            found = _KEYS.get(quick)
+            key = _KEYS.get(quick)
         except TypeError:
             return self._long_key(bucket)
-        if found is None:
+        if key is None:
             if len(_KEYS) >= _KEYS_LIMIT:
                 _KEYS.clear()
-            found = _KEYS[quick] = self._long_key(bucket)
-        return found
+            key = _KEYS[quick] = self._long_key(bucket)
+        return key
 
     def _long_key(self, bucket: Bucket | None) -> str:
         args, kwargs = self._specs(bucket)
@@ -79,7 +79,7 @@ class Invocation(Generic[Cfg, Out]):
         return short_hash((args, kwargs, dict(self.batch_axes or {}), self.method, mesh))
 
     def specs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments with specs in place of arrays, in buckets if there are any; contexts are left out."""
+        """Returns the arguments with specs in place of arrays, shapes rounded by the bucket, without the context."""
         return self._specs(self.bucket)
 
     def _specs(self, bucket: Bucket | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -96,16 +96,16 @@ class Invocation(Generic[Cfg, Out]):
     def make_key(
         self, key_builder: Callable[["Invocation[Cfg, Out]"], str] | None = None, bucket: Bucket | None = None
     ) -> str:
-        """The call key, or what a kernel's own ``key_builder`` makes of the call.
+        """Returns the call key, or the key that the kernel's own ``key_builder`` makes.
 
         Args:
-            key_builder: the kernel's.
-            bucket: the kernel's; the invocation's own, where it has one, counts in its place.
+            key_builder: the kernel's function from an invocation to a key.
+            bucket: the kernel's bucket; ignored if the invocation has one of its own.
         """
         return self._key(self.bucket or bucket) if key_builder is None else key_builder(self)
 
     def where(self) -> Environment:
-        """Where it runs."""
+        """Returns the environment of the call."""
         if self.environment is not None:
             return self.environment
         return environment_of(self.args if not self.kwargs else (*self.args, *self.kwargs.values()))

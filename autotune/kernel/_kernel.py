@@ -1,4 +1,4 @@
-"""What a kernel is."""
+"""The base class of kernels, and their variants by platform and method."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -17,27 +17,27 @@ Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
 
 _BY_NAME: Final = {dtype.numpy.name: dtype for dtype in DTYPES}
-# Classes of kernels by ``module:name``, as they are declared: what a log of invocations names is found here.
+# Declared classes of kernels by ``module:name``, the names that records of calls use.
 KERNEL_CLASSES: Final[dict[str, type["Kernel[Any, Any]"]]] = {}
 
 
 class Kernel(Generic[Cfg, Out]):
-    """An implementation of an op, with configurations.
+    """Implementation of an op in several configurations.
 
     A method may have variants for a platform or a way of execution: ``run_gpu``, ``run_<method>``,
-    ``run_<method>_gpu``; the most specific one is taken. The same goes for ``heuristic_cfg``, ``candidate_cfgs``,
+    ``run_<method>_gpu``; the most specific one is called. The same holds for ``heuristic_cfg``, ``candidate_cfgs``,
     ``fwd_with_residuals`` and ``vjp``.
 
-    ``run`` may have a keyword argument ``ctx``: then it is written in ``ctx.ops``, works on NumPy arrays and in
-    recordings alike, and the executor gives it a context where the caller does not.
+    ``run`` may have a keyword argument ``ctx``. It is then written in ``ctx.ops``, works on NumPy arrays and in
+    recordings alike, and gets a context from the executor if the caller gives none.
 
     Attributes:
-        op_id: what it computes; ``module.Class`` where a subclass does not say.
-        version: raise it to forget what is remembered. A change of the source does that, too.
-        key_builder: makes the call part of keys in place of ``Invocation.call_key``.
-        bucket: rounds shapes in keys, for instance ``powers_of_two``.
-        tolerance: how far results of configurations may be apart, relative to the largest value; by dtype if None.
-        cfg_type: of configurations, to read them from disk; found in ``Kernel[Cfg, Out]`` where a subclass names it.
+        op_id: name of the op; ``module.Class`` if a subclass sets none.
+        version: part of keys; a new version forgets what is remembered, as a change of the source does.
+        key_builder: function that makes the call part of keys in place of ``Invocation.call_key``.
+        bucket: function that rounds shapes in keys, for instance ``powers_of_two``.
+        tolerance: allowed difference between configurations, relative to the largest value; by dtype if None.
+        cfg_type: class of configurations, to read them from disk; taken from ``Kernel[Cfg, Out]`` in a subclass.
 
     >>> class Scaled(Kernel[int, np.ndarray]):
     ...     op_id = "scaled"
@@ -64,7 +64,7 @@ class Kernel(Generic[Cfg, Out]):
                 origin, args = get_origin(base), get_args(base)
                 if args and isinstance(origin, type) and issubclass(origin, Kernel) and isinstance(args[0], type):
                     cls.cfg_type = args[0]
-        for name in ("key_builder", "bucket"):  # a plain function in a class would be taken for a method
+        for name in ("key_builder", "bucket"):  # a plain function in a class would be bound as a method
             if inspect.isfunction(vars(cls).get(name)):
                 setattr(cls, name, staticmethod(vars(cls)[name]))
 
@@ -78,52 +78,52 @@ class Kernel(Generic[Cfg, Out]):
 
     @property
     def source(self) -> str:
-        """A hash of the class's source."""
+        """Hash of the class's source."""
         return self.class_source()
 
     @classmethod
     def class_source(cls) -> str:
-        """The same, without an instance."""
+        """Returns the hash of the class's source."""
         return source_hash(cls, Kernel)
 
     def prepare(self, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Checks and transforms a caller's arguments, before a configuration is chosen."""
+        """Checks and converts a caller's arguments, before a configuration is chosen."""
         return args, kwargs
 
     def run(self, *args: Any, cfg: Cfg, **kwargs: Any) -> Out:
-        """Computes. ``args`` and ``kwargs`` are what ``prepare`` gave."""
+        """Computes the result. ``args`` and ``kwargs`` are those that ``prepare`` returned."""
         raise NotImplementedError(f"{type(self).__name__} has no run(*args, cfg, **kwargs)")
 
     def heuristic_cfg(self, inv: Invocation[Cfg, Out]) -> Cfg:
-        """A configuration that is right, and good without a measurement."""
+        """Returns a configuration that gives the right result and is reasonably fast, without a measurement."""
         raise NotImplementedError(f"{type(self).__name__} has no heuristic_cfg(inv)")
 
     def candidate_cfgs(self, inv: Invocation[Cfg, Out]) -> Iterable[Cfg]:
-        """Configurations worth a measurement."""
+        """Returns the configurations worth measuring."""
         return [self.heuristic_cfg(inv)]
 
     def fwd_with_residuals(self, *args: Any, cfg: Cfg, **kwargs: Any) -> tuple[Out, Any]:
-        """What ``run`` gives, and what ``vjp`` needs besides."""
+        """Computes the result of ``run``, and the residuals that ``vjp`` needs besides."""
         raise NotImplementedError(f"{type(self).__name__} has no fwd_with_residuals(*args, cfg, **kwargs)")
 
     def vjp(self, residuals: Any, output: Out, d_output: Out, *args: Any, cfg: Cfg, **kwargs: Any) -> tuple[Any, ...]:
-        """The gradient.
+        """Computes the gradients of the arguments.
 
         Args:
-            residuals: from ``fwd_with_residuals``.
-            output: the same.
-            d_output: the gradient of the loss with respect to ``output``, in its shape; a tuple for a tuple.
-            *args: as in the forward pass.
-            cfg: the same.
-            **kwargs: the same.
+            residuals: residuals of ``fwd_with_residuals``.
+            output: result of ``fwd_with_residuals``.
+            d_output: gradient of the loss with respect to ``output``, in its shape; a tuple for a tuple.
+            *args: positional arguments of the forward pass.
+            cfg: configuration of the forward pass.
+            **kwargs: keyword arguments of the forward pass.
 
         Returns:
-            One gradient per entry of ``args``; None where there is none.
+            One gradient per entry of ``args``; None for an argument without one.
         """
         raise NotImplementedError(f"{type(self).__name__} has no vjp(residuals, output, d_output, *args, cfg)")
 
     def example_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arrays to time a recorded call with: normal numbers for floating specs, zeros for all others."""
+        """Returns arrays to time a recorded call with: normally distributed for floating specs, else zeros."""
         random = np.random.default_rng(0)
 
         def filled(spec: ArraySpec) -> Any:
@@ -136,21 +136,22 @@ class Kernel(Generic[Cfg, Out]):
 
 
 def variant(kernel: Kernel[Any, Any], name: str, platform: str, method: str | None = None) -> Callable[..., Any]:
-    """The most specific method: ``name_method_platform``, ``name_method``, ``name_platform``, ``name``."""
+    """Returns the first that exists of ``name_method_platform``, ``name_method``, ``name_platform``, ``name``."""
     return getattr(kernel, _variant(type(kernel), name, platform, method))
 
 
 @cache
 def _variant(kernel: type, name: str, platform: str, method: str | None) -> str:
-    wanted = [f"{name}_{method}_{platform}", f"{name}_{method}"] if method else []
-    return next((each for each in (*wanted, f"{name}_{platform}") if callable(getattr(kernel, each, None))), name)
+    names = [f"{name}_{method}_{platform}", f"{name}_{method}"] if method else []
+    names.append(f"{name}_{platform}")
+    return next((known for known in names if callable(getattr(kernel, known, None))), name)
 
 
 def has_gradient(kernel: Kernel[Any, Any], platform: str, method: str | None = None) -> bool:
-    """Whether the kernel brings its own gradient.
+    """Returns whether the kernel has its own gradient.
 
     Raises:
-        KernelError: it has one half of it.
+        KernelError: it has only one of ``fwd_with_residuals`` and ``vjp``.
     """
     forward, backward = (
         getattr(type(kernel), _variant(type(kernel), name, platform, method)) is not getattr(Kernel, name)

@@ -1,4 +1,4 @@
-"""A hash of what a kernel's class does: its methods, its bases', and what of their package they use."""
+"""Hashes of a kernel's source: its methods, its base classes, and the functions and constants that they use."""
 
 import hashlib
 import inspect
@@ -12,11 +12,11 @@ _PLAIN: Final = (bool, int, float, str, bytes, type(None), tuple, frozenset)
 
 @cache
 def source_hash(kernel: type, base: type) -> str:
-    """12 hexadecimal digits.
+    """Returns 12 hexadecimal digits that change with the source of a class.
 
     Args:
-        kernel: the class.
-        base: neither it nor what it inherits counts.
+        kernel: class to hash.
+        base: class that is left out, together with its base classes.
     """
     digest = hashlib.sha256()
     seen: set[Any] = set()
@@ -42,7 +42,7 @@ def _take(thing: Any, digest: Any, seen: set[Any]) -> None:
 
 
 def _beside(module: str, other: str) -> bool:
-    """Whether two modules are one, or lie in one package."""
+    """Returns whether two modules are the same or in the same package."""
     package = module.rpartition(".")[0]
     return module == other or (package != "" and package == other.rpartition(".")[0])
 
@@ -50,20 +50,20 @@ def _beside(module: str, other: str) -> bool:
 def _text(thing: Any) -> bytes:
     try:
         return inspect.getsource(thing).encode()
-    except (OSError, TypeError):  # made without a file, as in an interactive session
+    except (OSError, TypeError):  # defined without a file, as in an interactive session
         return b"".join(code.co_code + repr(_constants(code)).encode() for code in _codes(thing))
 
 
 def _constants(code: CodeType) -> list[Any]:
-    return [each for each in code.co_consts if not isinstance(each, CodeType)]
+    return [value for value in code.co_consts if not isinstance(value, CodeType)]
 
 
 def _codes(thing: Any) -> list[CodeType]:
     members = vars(thing).values() if isinstance(thing, type) else [thing]
-    functions = [getattr(each, "__func__", getattr(each, "fget", each)) for each in members]
-    return [each.__code__ for each in functions if isinstance(each, FunctionType)]
+    functions = [getattr(member, "__func__", getattr(member, "fget", member)) for member in members]
+    return [function.__code__ for function in functions if isinstance(function, FunctionType)]
 
 
 def _names(code: CodeType) -> set[str]:
-    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
+    inner = [_names(value) for value in code.co_consts if isinstance(value, CodeType)]
     return set(code.co_names).union(*inner)

@@ -1,4 +1,4 @@
-"""What of a call's arguments decides about a configuration: specs of arrays, values of all else."""
+"""Specs of arrays, and keys of arguments: equal for calls that share a configuration, in any process."""
 
 import dataclasses
 import enum
@@ -21,11 +21,11 @@ _PLAIN: Final = (bool, int, str, type(None))
 
 
 class ArraySpec(NamedTuple):
-    """Shape and dtype of an array, without data.
+    """Shape and dtype of an array.
 
     Attributes:
-        shape: its dimensions.
-        dtype: NumPy's name for the element type, such as ``float32`` or ``bfloat16``.
+        shape: dimensions.
+        dtype: NumPy's name of the element type, such as ``float32`` or ``bfloat16``.
     """
 
     shape: Shape
@@ -36,49 +36,51 @@ class ArraySpec(NamedTuple):
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of any kind: NumPy's, a tensor of a context, JAX's, or the spec of one."""
-    return isinstance(value, np.ndarray | np.generic | Tensor | ArraySpec) or is_jax(value) or _looks_like_one(value)
+    """Returns whether a value is an array of NumPy or JAX, a tensor of a context, or a spec of one of these."""
+    return (
+        isinstance(value, np.ndarray | np.generic | Tensor | ArraySpec) or is_jax(value) or _has_shape_and_dtype(value)
+    )
 
 
-def _looks_like_one(value: Any) -> bool:
-    """Such as ``jax.ShapeDtypeStruct`` or a ``TensorSpec``."""
+def _has_shape_and_dtype(value: Any) -> bool:
+    """Returns whether a value is a spec of another library, such as ``jax.ShapeDtypeStruct`` or ``TensorSpec``."""
     return isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype")
 
 
 def spec_of(array: Any) -> ArraySpec:
-    """The spec of an array."""
+    """Returns the spec of an array."""
     dtype = array.dtype
     name = dtype.numpy.name if isinstance(dtype, DType) else dtype if type(dtype) is str else np.dtype(dtype).name
     return ArraySpec(tuple(array.shape), name)
 
 
 def map_arrays(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Tuples, lists, mappings and what is in them, with each array replaced; all else stays."""
+    """Returns a tree of tuples, lists and mappings with a function applied to its arrays; other leaves stay."""
     if is_array(tree):
         return function(tree)
     if isinstance(tree, Mapping):
         return {key: map_arrays(function, value) for key, value in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_arrays(function, each) for each in tree))
+        return type(tree)(*(map_arrays(function, part) for part in tree))
     if isinstance(tree, list | tuple):
-        return type(tree)(map_arrays(function, each) for each in tree)
+        return type(tree)(map_arrays(function, part) for part in tree)
     return tree
 
 
 def arrays_of(tree: Any) -> list[Any]:
-    """The arrays in a tree, in order."""
-    found: list[Any] = []
-    map_arrays(found.append, tree)
-    return found
+    """Returns the arrays in a tree, in order."""
+    arrays: list[Any] = []
+    map_arrays(arrays.append, tree)
+    return arrays
 
 
 def abstractify(tree: Any) -> Any:
-    """The tree with specs in place of arrays."""
+    """Returns the tree with specs in place of arrays."""
     return map_arrays(spec_of, tree)
 
 
 def powers_of_two(shape: Shape) -> Shape:
-    """A bucket for shapes: each dimension above 16 rounded up to a power of two.
+    """Rounds each dimension above 16 up to a power of two: a bucket for shapes.
 
     >>> powers_of_two((3, 100, 128))
     (3, 128, 128)
@@ -87,22 +89,22 @@ def powers_of_two(shape: Shape) -> Shape:
 
 
 def stable_json(value: Any) -> str:
-    """Text that is the same for equal values, in any process.
+    """Returns a text that is the same for equal values, in any process.
 
     Raises:
-        KernelError: a value's meaning cannot be told from outside.
+        KernelError: a value has no description that other processes understand.
     """
     return json.dumps(describe(value), sort_keys=True, separators=(",", ":"))
 
 
 def short_hash(value: Any) -> str:
-    """16 hexadecimal digits of a value's ``stable_json``."""
+    """Returns 16 hexadecimal digits of the hash of a value's ``stable_json``."""
     return hashlib.sha256(stable_json(value).encode()).hexdigest()[:16]
 
 
 def describe(value: Any) -> Any:
-    """What JSON can hold of a value; different values have different descriptions."""
-    if isinstance(value, enum.Enum):  # before numbers and strings, which a member may be, too
+    """Returns a value as JSON values, different for different values."""
+    if isinstance(value, enum.Enum):  # first, because a member may also be a number or a string
         return {"enum": f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"}
     if isinstance(value, _PLAIN):
         return value
@@ -125,9 +127,9 @@ def describe(value: Any) -> Any:
 def _describe_object(value: Any) -> Any:
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, list | tuple):
-        return {name if hasattr(value, "_fields") else type(value).__name__: [describe(each) for each in value]}
+        return {name if hasattr(value, "_fields") else type(value).__name__: [describe(part) for part in value]}
     if isinstance(value, set | frozenset):
-        return {"set": sorted((describe(each) for each in value), key=json.dumps)}
+        return {"set": sorted((describe(part) for part in value), key=json.dumps)}
     if isinstance(value, bytes | complex | range | slice):
         return {type(value).__name__: repr(value)}
     if dataclasses.is_dataclass(value):
@@ -141,33 +143,33 @@ def _describe_object(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return {name: describe(value.model_dump())}
     raise KernelError(
-        f"{value!r} of type {name} is an argument of a kernel, and its value cannot be part of a key that other "
-        f"processes understand: pass numbers, strings, dtypes, tuples, dataclasses, or give the kernel a key_builder"
+        f"the argument {value!r} of type {name} cannot be part of a key that other processes understand: pass numbers, "
+        f"strings, dtypes, tuples or dataclasses, or give the kernel a key_builder"
     )
 
 
 def quick_key(value: Any) -> Any:
-    """A hashable value that is the same for calls with the same key; a quick way to recognise one.
+    """Returns a hashable value, equal only for arguments with the same description; quicker than ``describe``.
 
     Raises:
-        TypeError: there is none, and the long way is to be taken.
+        TypeError: the value has none; use ``describe``.
     """
     kind = type(value)
     if kind is np.ndarray:
         return value.shape, value.dtype
     if kind is tuple or kind is list:
-        return (kind, *[quick_key(each) for each in value])
+        return (kind, *[quick_key(part) for part in value])
     if kind is int or kind is str or kind is bool or value is None:
         return kind, value
     if kind is float:
         return kind, value.hex()
     if kind is dict:
-        return (dict, *[(key, quick_key(each)) for key, each in value.items()])
+        return (dict, *[(key, quick_key(part)) for key, part in value.items()])
     if isinstance(value, Tensor):
         return Tensor, value.spec
     if is_jax(value):
         return kind, value.shape, value.dtype
-    if isinstance(value, enum.Enum):  # of two classes, members that are numbers may be equal
+    if isinstance(value, enum.Enum):  # members of two classes may be equal numbers
         return kind, value.name
     if isinstance(value, DType | np.dtype):
         return kind, value

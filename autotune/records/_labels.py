@@ -1,4 +1,4 @@
-"""Labels: what a call leaves in profiles and in lowered modules, and how it is found again."""
+"""Labels of calls in profiles and lowered modules, and the search for them."""
 
 import json
 import os
@@ -19,19 +19,21 @@ _HASH: Final = re.compile(r"[0-9a-f]{16}")
 
 
 def stamp_mode() -> str:
-    """How calls are labelled: ``hash`` (op and call key), ``json`` (specs and configuration too), or ``none``.
+    """Returns the form of labels: ``hash`` (op and call key), ``json`` (with specs and configuration), or ``none``.
 
     Raises:
-        KernelError: the environment variable says something else.
+        KernelError: the environment variable has another value.
     """
     mode = os.environ.get(STAMP_VARIABLE, "hash").lower()
     if mode not in _MODES:
-        raise KernelError(f"{STAMP_VARIABLE}={mode}: known are {', '.join(_MODES)}{near_names(mode, _MODES)}")
+        raise KernelError(
+            f"{STAMP_VARIABLE}={mode}: unknown form of labels; available: {', '.join(_MODES)}{near_names(mode, _MODES)}"
+        )
     return mode
 
 
 def label(op_id: str, call_hash: str, prefix: str | None = None) -> str:
-    """The label of a call. A key that is no hash, from a kernel's own ``key_builder``, is hashed.
+    """Returns the label of a call. A key from a kernel's own ``key_builder`` that is not a hash is hashed.
 
     >>> label("matmul@v1", "0123456789abcdef")
     'tapeline_ops#matmul@v1:0123456789abcdef'
@@ -41,7 +43,7 @@ def label(op_id: str, call_hash: str, prefix: str | None = None) -> str:
 
 
 def stamp_of(mode: str, prefix: str, key: Key, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], cfg: Any) -> str:
-    """What stands on a call; empty for ``none``. A label of ``json`` begins as one of ``hash`` does."""
+    """Returns the label of a call in a form; empty for ``none``. The form ``json`` begins with that of ``hash``."""
     if mode == "none":
         return ""
     plain = label(kernel.op, key.call, prefix)
@@ -56,31 +58,31 @@ def _as_json(cfg: Any) -> str:
     name = cfg_name(cfg)
     try:
         json.loads(name)
-    except ValueError:  # a class that is none of data
+    except ValueError:  # the name of an object that JSON cannot hold
         return json.dumps(name)
     return name
 
 
 def labels_in(text: str, prefix: str | None = None) -> list[tuple[str, str]]:
-    """``(op, call key)`` of the labels in a text, each once, in order."""
+    """Returns ``(op, call key)`` of the labels in a text, without duplicates, in order."""
     wanted = (prefix or PREFIX).rstrip("#")
-    found = [(m["op"], m["key"]) for m in _LABEL.finditer(text) if m["prefix"].endswith(wanted)]
-    return list(dict.fromkeys(found))
+    calls = [(m["op"], m["key"]) for m in _LABEL.finditer(text) if m["prefix"].endswith(wanted)]
+    return list(dict.fromkeys(calls))
 
 
 def extract_labels_from_hlo_text(hlo_text: str) -> list[str]:
-    """The labels in a text, each once, in order."""
+    """Returns the labels in a text, without duplicates, in order."""
     return [label(op, key) for op, key in labels_in(hlo_text)]
 
 
 def text_of(lowered: Any) -> str:
-    """The text of a lowered module with its locations.
+    """Returns the text of a lowered module, with its locations.
 
     Args:
-        lowered: text; a path of a file; or an object of JAX (``jax.jit(f).lower(...)``).
+        lowered: text, path of a file, or lowered function of JAX (``jax.jit(f).lower(...)``).
 
     Raises:
-        KernelError: it is none of these.
+        KernelError: the value is none of these.
     """
     if isinstance(lowered, os.PathLike):
         with open(lowered, encoding="utf-8", errors="replace") as file:
@@ -89,13 +91,13 @@ def text_of(lowered: Any) -> str:
         return lowered
     as_text: Callable[..., str] | None = getattr(lowered, "as_text", None)
     if as_text is None:
-        raise KernelError(f"labels are looked for in text, a path, or what jax lowered; found {lowered!r}")
+        raise KernelError(f"expected text, a path, or a lowered function of JAX; found {lowered!r}")
     try:
         return as_text(debug_info=True)
-    except TypeError:  # an object without that choice
+    except TypeError:  # an object without that option
         return as_text()
 
 
 def find_labels_in_lowered(lowered: Any) -> list[str]:
-    """The labels in a lowered module: see ``text_of``."""
+    """Returns the labels in a lowered module; see ``text_of`` for what that may be."""
     return extract_labels_from_hlo_text(text_of(lowered))

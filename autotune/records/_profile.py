@@ -9,12 +9,12 @@ from autotune.kernel import named_scope
 
 
 class ProfiledCall(NamedTuple):
-    """A call.
+    """Call of a kernel in a profile.
 
     Attributes:
-        label: see ``label``; the op where labels are off.
-        cfg: the configuration.
-        seconds: that it took; of a recorded call, to record it.
+        label: label of the call; the op if labels are off.
+        cfg: configuration.
+        seconds: duration of the call, or of its recording.
     """
 
     label: str
@@ -27,7 +27,7 @@ PROFILE: ContextVar[list[ProfiledCall] | None] = ContextVar("tapeline_kernel_pro
 
 @contextmanager
 def profile() -> Iterator[list[ProfiledCall]]:
-    """Collects the calls of kernels inside, in the order in which they ended."""
+    """Collects the calls of kernels within a ``with`` block, in the order in which they end."""
     calls: list[ProfiledCall] = []
     token = PROFILE.set(calls)
     try:
@@ -38,12 +38,12 @@ def profile() -> Iterator[list[ProfiledCall]]:
 
 @contextmanager
 def labelled(label: str, ctx: Any = None, jax: bool = False) -> Iterator[None]:
-    """Names what runs, or is recorded, inside.
+    """Names what runs or is recorded within a ``with`` block.
 
     Args:
-        label: nothing happens if empty.
-        ctx: the context whose ``module_path`` is to end with the label.
-        jax: whether JAX's names are to have it, too.
+        label: name; nothing happens if empty.
+        ctx: context whose ``module_path`` gets the label as its last part.
+        jax: whether JAX's named scopes get the label, too.
     """
     if not label:
         yield

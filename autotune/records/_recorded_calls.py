@@ -1,4 +1,4 @@
-"""Invocations that were recorded, in this process and in a file that outlives it: specs, no data."""
+"""Recorded calls, in this process and in a file: specs, no data."""
 
 import fcntl
 import json
@@ -26,17 +26,17 @@ _LOCK: Final = threading.Lock()
 
 
 class RecordedCall(NamedTuple):
-    """A line of the file.
+    """Call of a kernel, with specs in place of arrays.
 
     Attributes:
-        key: of the call.
-        kernel: ``module:class``.
-        op_id: of the kernel.
-        args: with specs in place of arrays.
-        kwargs: the same.
-        method: the way of execution.
-        batch_axes: by argument.
-        live: the kernel itself, where this process recorded the call.
+        key: key of the call.
+        kernel: class of the kernel, as ``module:class``.
+        op_id: id of the kernel.
+        args: positional arguments.
+        kwargs: keyword arguments.
+        method: way of execution.
+        batch_axes: axis of an added batch, by argument.
+        live: kernel object, if this process recorded the call.
     """
 
     key: Key
@@ -49,10 +49,10 @@ class RecordedCall(NamedTuple):
     live: Kernel[Any, Any] | None = None
 
     def make_kernel(self) -> Kernel[Any, Any]:
-        """The kernel.
+        """Returns the kernel, made anew unless this process recorded the call.
 
         Raises:
-            InputError: its class is not loaded, or is not made without arguments.
+            InputError: the class is not loaded, or cannot be made without arguments.
         """
         if self.live is not None:
             return self.live
@@ -60,26 +60,26 @@ class RecordedCall(NamedTuple):
         if known is None:
             raise InputError(
                 f"the recorded call of {self.key.op} is of the kernel {self.kernel}, which is not loaded: import its "
-                f"module first (tools:tune --kernels={self.kernel.partition(':')[0]}); kernels of a script (__main__) "
-                f"are tuned by the script itself (autotune_recorded)"
+                f"module {self.kernel.partition(':')[0]} first; kernels of a script (__main__) are tuned by the script "
+                f"itself (autotune_recorded)"
             )
         try:
             kernel = known()
         except TypeError as error:
             raise InputError(
-                f"the kernel {self.kernel} of {self.key.op} is not made without arguments: {error}"
+                f"the kernel {self.kernel} of {self.key.op} cannot be made without arguments: {error}"
             ) from None
         kernel.op_id = self.op_id
         return kernel
 
 
 def is_recording_calls() -> bool:
-    """Whether ``TAPELINE_OPS_RECORD`` asks for it."""
+    """Returns whether ``TAPELINE_OPS_RECORD`` asks for recording."""
     return os.environ.get(RECORD_VARIABLE, "0") not in ("", "0")
 
 
 def record_file() -> Path:
-    """``$TAPELINE_OPS_RECORD_FILE``, else ``invocations.jsonl`` in the cache directory."""
+    """Returns ``$TAPELINE_OPS_RECORD_FILE``, else ``invocations.jsonl`` in the cache directory."""
     named = os.environ.get(FILE_VARIABLE)
     return Path(named) if named else cache_directory() / "invocations.jsonl"
 
@@ -94,17 +94,17 @@ def record_invocation(
     method: str | None = None,
     batch_axes: Mapping[str, int] | None = None,
 ) -> bool:
-    """Notes a call, once per process, in memory and in the file; whether it is new.
+    """Records a call in memory and in the file, once per process, and returns whether it is new.
 
     Args:
-        dev: the device part of its key.
+        dev: device part of the key.
         op_id_v: ``op_id@vVERSION``.
-        call_key: the call part.
-        kernel: that was called.
-        args: as prepared; arrays are noted as specs.
-        kwargs: the same.
-        method: the way of execution.
-        batch_axes: by argument.
+        call_key: call part of the key.
+        kernel: kernel of the call.
+        args: prepared positional arguments; arrays are recorded as specs.
+        kwargs: prepared keyword arguments.
+        method: way of execution.
+        batch_axes: axis of an added batch, by argument.
     """
     key = Key(dev, op_id_v, call_key, kernel.source)
     if key in _RECORDED:
@@ -126,17 +126,20 @@ def call_of(
     method: str | None = None,
     batch_axes: Mapping[str, int] | None = None,
 ) -> RecordedCall:
-    """A call as it is noted."""
-    given = {name: each for name, each in kwargs.items() if not isinstance(each, ExecutionContext)}
+    """Returns a call as a record."""
+    named = {name: value for name, value in kwargs.items() if not isinstance(value, ExecutionContext)}
     name = f"{type(kernel).__module__}:{type(kernel).__qualname__}"
-    specs = abstractify(tuple(args)), abstractify(given)
+    specs = abstractify(tuple(args)), abstractify(named)
     return RecordedCall(key, name, kernel.op_id, *specs, method, batch_axes, kernel)
 
 
 def record_lines(lines: Iterable[Mapping[str, Any]]) -> int:
-    """Notes calls in the file that were noted elsewhere, as ``as_line`` has them; how many are new to this process.
+    """Appends calls that were recorded elsewhere to the file, and returns how many are new to this process.
 
-    That is how a bundle, whose calls were chosen when it was made, says what a run of it uses.
+    A run of a bundle records the bundle's calls in this way, because their configurations were chosen at export.
+
+    Args:
+        lines: calls in the form of ``as_line``.
     """
     with _LOCK:
         new = {Key(*line["key"]): {name: line.get(name) for name in _LINE} for line in lines}
@@ -148,37 +151,37 @@ def record_lines(lines: Iterable[Mapping[str, Any]]) -> int:
 
 
 def recorded_calls() -> list[RecordedCall]:
-    """What this process recorded."""
+    """Returns the calls that this process recorded."""
     return list(_RECORDED.values())
 
 
 def get_invocations(dev: str | None = None) -> dict[str, Calls]:
-    """What this process recorded for a device: op to call key to (kernel, args, kwargs), arrays as specs.
+    """Returns the recorded calls of a device: (kernel, args, kwargs) by op and call key, arrays as specs.
 
     Args:
-        dev: the device part of keys, see ``device_fingerprint``; all devices if None.
+        dev: device part of keys, see ``device_fingerprint``; all devices if None.
     """
-    found: dict[str, Calls] = {}
+    invocations: dict[str, Calls] = {}
     for key, call in _RECORDED.items():
         if dev in (None, key.device):
-            found.setdefault(key.op, {})[key.call] = (call.make_kernel(), call.args, call.kwargs)
-    return found
+            invocations.setdefault(key.op, {})[key.call] = (call.make_kernel(), call.args, call.kwargs)
+    return invocations
 
 
 def forget_invocations() -> None:
-    """Forgets what this process recorded; the file stays."""
+    """Forgets the calls that this process recorded; the file stays."""
     with _LOCK:
         _RECORDED.clear()
         _LINES.clear()
 
 
 def as_line(call: RecordedCall) -> dict[str, Any]:
-    """A call as a line of the file, before it is JSON's text."""
+    """Returns a call as a line of the file, in JSON values."""
     line: dict[str, Any] = {"schema": SCHEMA, "key": list(call.key), "kernel": call.kernel, "op_id": call.op_id}
     line |= {"method": call.method, "batch_axes": None if call.batch_axes is None else dict(call.batch_axes)}
     try:
         specs = {"args": encode(map_arrays(_as_json, call.args)), "kwargs": encode(map_arrays(_as_json, call.kwargs))}
-    except KernelError as error:  # such as a function: it can be tuned in this process, and not from the file
+    except KernelError as error:  # such as a function: the call can be tuned in this process only
         specs = {"untold": str(error)}
     return line | specs
 
@@ -191,7 +194,7 @@ def _append(lines: Sequence[Mapping[str, Any]]) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
             end = file.seek(0, os.SEEK_END)
             whole = end == 0 or (file.seek(end - 1) >= 0 and file.read(1) == b"\n")
-            file.write(b"" if whole else b"\n")  # a process died inside of a line
+            file.write(b"" if whole else b"\n")  # a process died while it wrote a line
             file.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
     except OSError as error:
         warnings.warn(f"{path}: calls cannot be recorded: {error}", CacheWarning, stacklevel=4)
@@ -202,10 +205,10 @@ def _as_json(spec: ArraySpec) -> Any:
 
 
 def read_record(path: str | os.PathLike[str] | None = None) -> Iterator[RecordedCall]:
-    """The calls of a file, each once; lines that a crash cut off are left out with a warning.
+    """Yields the calls of a file without duplicates; damaged lines are skipped with a warning.
 
     Raises:
-        InputError: there is no such file, or a line is of another schema.
+        InputError: the file is missing, or a line has another schema.
     """
     file = Path(path) if path is not None else record_file()
     if not file.is_file():
@@ -231,7 +234,7 @@ def _parsed(file: Path, number: int, text: str) -> RecordedCall | None:
         more = line["method"], line["batch_axes"]
         return RecordedCall(Key(*line["key"]), line["kernel"], line["op_id"], args, kwargs, *more)
     except (ValueError, KeyError, TypeError, KernelError) as error:
-        warnings.warn(f"{file}:{number}: no recorded call ({error}): left out", CacheWarning, stacklevel=3)
+        warnings.warn(f"{file}:{number}: not a recorded call ({error}): skipped", CacheWarning, stacklevel=3)
         return None
 
 
@@ -242,5 +245,5 @@ def _specs(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {key: _specs(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple) and not hasattr(tree, "_fields"):
-        return type(tree)(_specs(each) for each in tree)
+        return type(tree)(_specs(value) for value in tree)
     return tree

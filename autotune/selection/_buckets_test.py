@@ -1,4 +1,4 @@
-"""What of a kernel and of an executor's call goes into the key that is looked up."""
+"""Keys of calls: buckets, meshes and batch axes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Choosing a configuration: tier after tier, and why."""
+"""The chain of tiers that chooses a configuration, and explains the choice."""
 
 import threading
 from collections.abc import Callable
@@ -30,26 +30,26 @@ Event = Callable[..., object]
 
 
 class ConfigChooser(Protocol):
-    """Chooses configurations: all that an executor asks for."""
+    """Source of configurations for an executor."""
 
     def choose(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Any:
-        """The configuration for a call."""
+        """Returns the configuration for a call."""
         ...
 
 
 class ConfigSelectorChain(Generic[Cfg, Out]):
-    """Override, overlay, memory, persistent, autotune, heuristics; the first that has a configuration gives it.
+    """Chain of tiers: override, overlay, memory, persistent, autotune, heuristics; the first hit is taken.
 
     Args:
-        cache: in memory; a new one if None.
-        policy: or its name, one of ``POLICIES``.
-        tuner: times candidates.
-        persistent: on disk; nothing is read or written if None.
-        persist_autotune: whether what is tuned is written to it.
-        on_event: is called with each event's name and data: ``override``, ``overlay_hit``, ``cache_hit`` (with
+        cache: cache in memory; a new one if None.
+        policy: policy, or its name in ``POLICIES``.
+        tuner: timer of candidates.
+        persistent: cache on disk; nothing is read or written if None.
+        persist_autotune: whether tuned configurations are written to the persistent cache.
+        on_event: callback with each event's name and data: ``override``, ``overlay_hit``, ``cache_hit`` (with
             ``level``), ``autotune_start``, ``candidate`` (with ``measurement``), ``autotune_finish``,
             ``autotune_refused``, ``heuristics``, ``error``.
-        forbid_reautotune: whether it is an error that a call which was tuned in this process is to be tuned again.
+        forbid_reautotune: whether tuning a call for a second time in this process is an error.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
 
     @property
     def policy(self) -> AutotunePolicy:
-        """What may be done; ``policy_override`` changes it for a while."""
+        """Policy in force; ``policy_override`` changes it within a block."""
         overridden = OVERRIDDEN.get()
         return self._policy if overridden is None else overridden.get(self, self._policy)
 
@@ -83,22 +83,22 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         self._policy = policy_named(policy) if isinstance(policy, str) else policy
 
     def choose(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Cfg:
-        """The configuration for a call.
+        """Returns the configuration for a call.
 
         Raises:
-            ConfigSelectionError: no tier has one; says why not.
+            ConfigSelectionError: no tier has one; the message gives the reason of each.
         """
         return self.select(inv, kernel).cfg
 
     def key(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Key:
-        """What decides about the configuration of a call."""
+        """Returns the key of a call."""
         return Key(inv.where().fingerprint, kernel.op, inv.make_key(kernel.key_builder, kernel.bucket), kernel.source)
 
     def select(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Selection:
-        """The configuration for a call, and where it is from.
+        """Returns the configuration for a call, and the tier that had it.
 
         Raises:
-            ConfigSelectionError: no tier has one; says why not.
+            ConfigSelectionError: no tier has one; the message gives the reason of each.
         """
         key, policy = self.key(inv, kernel), self.policy
         if inv.override_cfg is not None:
@@ -106,18 +106,18 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
             return Selection(inv.override_cfg, "override", key)
         overlays = OVERLAYS.get()
         for overlay in reversed(overlays):
-            if (found := overlay.get(key[:3])) is not None:
-                self._emit("overlay_hit", key, cfg=found)
-                return Selection(found, "overlay", key)
+            if (cfg := overlay.get(key[:3])) is not None:
+                self._emit("overlay_hit", key, cfg=cfg)
+                return Selection(cfg, "overlay", key)
         entry = self.cache.find(key)
-        if entry is not None and _will_do(entry, policy):
-            if self.on_event is not None:  # asked before the call is made: this path is the one that counts
+        if entry is not None and _suffices(entry, policy):
+            if self.on_event is not None:  # checked here, because this is the hot path
                 self._emit("cache_hit", key, level="memory", cfg=entry.cfg, provenance=entry.provenance)
             return Selection(entry.cfg, "memory", key, entry)
         passed = [
             ("override", "no cfg= was given"),
             ("overlay", f"none of {len(overlays)} has the key" if overlays else "none is active"),
-            ("memory", f"has a {entry.provenance} one, which will not do" if entry else "nothing under the key"),
+            ("memory", f"has a {entry.provenance} one, which does not suffice" if entry else "nothing under the key"),
         ]
         return self._elsewhere(inv, kernel, key, passed)
 
@@ -162,21 +162,20 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         if not policy.tunes:
             passed.append(("autotune", "the policy does not allow it"))
             return None
-        why = why_not_here(inv.args, inv.kwargs)
-        if why:
-            self._emit("autotune_refused", key, reason=why)
-            passed.append(("autotune", why))
+        reason = why_not_here(inv.args, inv.kwargs)
+        if reason:
+            self._emit("autotune_refused", key, reason=reason)
+            passed.append(("autotune", reason))
             return None
-        with self._tuning:  # whoever waited finds what the other one tuned
+        with self._tuning:  # a thread that waited here finds the other's result
             entry = self.cache.find(key)
             if entry is not None and entry.provenance in (TUNED, PINNED) and not policy.tune_again:
                 return entry
             if key in self._autotuned and self.forbid_reautotune and not policy.tune_again:
-                reason = "it was tuned in this process before, and forbid_reautotune is set"
                 self._emit("error", key, reason="reautotune")
                 raise ConfigSelectionError(
-                    f"re-autotune of {kernel.op} (call {key.call}) is forbidden: {reason}: keep the cache, or pass "
-                    f"forbid_reautotune=False"
+                    f"re-autotune of {kernel.op} (call {key.call}) is forbidden: it was tuned in this process before, "
+                    f"and forbid_reautotune is set: keep the cache, or pass forbid_reautotune=False"
                 )
             return self._tuned(inv, kernel, key, passed)
 
@@ -217,7 +216,7 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         data: AutotuneData[Cfg] | None = None,
         provenance: str = TUNED,
     ) -> CacheEntry[Cfg]:
-        """Writes an entry to memory and, where it is no heuristic, to disk."""
+        """Stores an entry in memory and, unless it is heuristic, on disk."""
         measurements = () if data is None else tuple(data.measurements)
         name = f"{type(kernel).__module__}:{type(kernel).__qualname__}"
         entry = CacheEntry(key, cfg, provenance, measurements, asdict(inv.where()), describe(inv.specs()), name)
@@ -252,7 +251,7 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         return entry
 
     def clear(self, op_id: str | None = None) -> int:
-        """Forgets what is remembered of all ops, or of one: in memory, on disk, and that it was tuned; how many."""
+        """Forgets all ops, or one: in memory, on disk, and that they were tuned; returns the number of entries."""
         gone = self.cache.clear(op_id)
         if self.persistent is not None:
             gone = max(gone, self.persistent.clear(op_id))
@@ -266,8 +265,8 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
             self.on_event(event, device=key.device, op_id=key.op, call_key=key.call, **data)
 
 
-def _will_do(entry: CacheEntry[Any], policy: AutotunePolicy) -> bool:
-    """Whether what memory has is as good as it gets: a heuristic is not, where something could be tuned."""
+def _suffices(entry: CacheEntry[Any], policy: AutotunePolicy) -> bool:
+    """Returns whether an entry in memory may be taken: a heuristic one may not if the policy allows tuning."""
     if policy.tune_again:
         return False
     return entry.provenance != HEURISTIC or (policy.guesses and not policy.tunes)

@@ -102,7 +102,7 @@ def test_what_is_put_by_hand_is_found_and_outlives_a_change_of_the_source() -> N
     made.cache.put(device_fingerprint(), "tests.matmul@v3", _call().call_key, Blocks(5))
     assert made.choose(_call(), Matmul()) == Blocks(5)
     assert made.cache.get(device_fingerprint(), "tests.matmul@v3", _call().call_key) == Blocks(5)
-    with pytest.raises(KernelError, match=r"cannot remember None for 'tests.matmul@v3'"):
+    with pytest.raises(KernelError, match=r"cannot store None for 'tests.matmul@v3'"):
         made.cache.put(device_fingerprint(), "tests.matmul@v3", _call().call_key, None)
 
 
@@ -125,10 +125,10 @@ def test_the_persistent_tier_serves_another_process(tmp_path: Any) -> None:
     file = tmp_path / "k.json"
     chain(persistent=PersistentCache(path=file))[0].choose(_call(), Matmul())
     made, events, clock = chain(persistent=PersistentCache(path=file))
-    found = made.select(_call(), Matmul())
-    assert (found.tier, found.cfg, clock.tuned) == ("persistent", Blocks(3), [])
-    assert found.entry is not None
-    assert [m.seconds for m in found.entry.measurements][:2] == [1.0, 0.5]
+    selection = made.select(_call(), Matmul())
+    assert (selection.tier, selection.cfg, clock.tuned) == ("persistent", Blocks(3), [])
+    assert selection.entry is not None
+    assert [m.seconds for m in selection.entry.measurements][:2] == [1.0, 0.5]
     assert made.select(_call(), Matmul()).tier == "memory"
     assert [data["level"] for _, data in events] == ["persistent", "memory"]
     made, _, _ = chain(persistent=PersistentCache(path=file), persist_autotune=False)
@@ -200,9 +200,9 @@ class _Without(Kernel[Blocks, np.ndarray]):
 
 def test_where_no_candidate_is_good_the_heuristic_remains() -> None:
     made, _, _ = chain()
-    found = made.select(Invocation("tests.hopeless", matrices()[:1]), _Hopeless())
-    assert (found.cfg, found.tier) == (Blocks(4), "heuristics")
-    assert dict(found.passed)["autotune"].startswith("none of 1 candidates is good: Blocks(rows=4")
+    selection = made.select(Invocation("tests.hopeless", matrices()[:1]), _Hopeless())
+    assert (selection.cfg, selection.tier) == (Blocks(4), "heuristics")
+    assert dict(selection.passed)["autotune"].startswith("none of 1 candidates is good: Blocks(rows=4")
     made, _, _ = chain(policy=AutotunePolicy(allow_heuristics=False))
     with pytest.raises(ConfigSelectionError, match="ValueError: never"):
         made.choose(Invocation("tests.hopeless", matrices()[:1]), _Hopeless())
@@ -215,7 +215,9 @@ def test_a_kernel_without_a_heuristic() -> None:
 
 
 def test_policies_by_name_and_for_a_while() -> None:
-    with pytest.raises(KernelError, match=r"unknown policy 'autotun': known are autotune, .*; did you mean 'autotune'"):
+    with pytest.raises(
+        KernelError, match=r"unknown policy 'autotun'; available: autotune, .*; did you mean 'autotune'"
+    ):
         ConfigSelectorChain(policy="autotun")
     made, _, _ = chain()
     with policy_override(made, "cached-only") as inside:
@@ -226,19 +228,22 @@ def test_policies_by_name_and_for_a_while() -> None:
             assert made.choose(_call(), Matmul()) == Blocks(1)
     assert made.choose(_call(), Matmul()) == Blocks(3)
     unknown = policy_override(made, allow_autotun=False)
-    with pytest.raises(KernelError, match=r"a policy has no 'allow_autotun'; did you mean 'allow_autotune'"), unknown:
+    with (
+        pytest.raises(KernelError, match=r"a policy has no field 'allow_autotun'; did you mean 'allow_autotune'"),
+        unknown,
+    ):
         made.choose(_call(), Matmul())
 
 
 def test_threads_that_want_the_same_call_tune_it_once() -> None:
     made, _, clock = chain()
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(made.choose(_call(), Matmul()))) for _ in range(6)]
+    result: list[Any] = []
+    threads = [threading.Thread(target=lambda: result.append(made.choose(_call(), Matmul()))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [Blocks(3)] * 6
+    assert result == [Blocks(3)] * 6
     assert len(clock.tuned) == 5
 
 
@@ -266,7 +271,7 @@ def test_clear_of_one_op_leaves_the_others(tmp_path: Any) -> None:
 
 
 class _Loose:
-    """A configuration that nobody made for being written down."""
+    """Configuration that JSON cannot hold."""
 
     def __init__(self, factor: int) -> None:
         self.factor = factor

@@ -1,4 +1,4 @@
-"""What may be done where nothing is remembered."""
+"""Policies: what a chain of tiers may do if nothing is remembered."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,15 +14,15 @@ POLICIES: Final = ("autotune", "heuristics", "cached-only", "forbid_reautotune")
 
 @dataclass
 class AutotunePolicy:
-    """What may be done.
+    """Permissions of a chain of tiers.
 
     Attributes:
         allow_autotune: whether candidates may be timed.
-        allow_heuristics: whether the kernel's own guess will do where nothing was timed.
-        cache_miss_fallback: what to do first where nothing is remembered; ``cached-only`` does nothing.
-        validate_backward: whether to time and compare the kernel's own gradient, too.
+        allow_heuristics: whether the kernel's heuristic configuration may be taken.
+        cache_miss_fallback: first resort if nothing is remembered; ``cached-only`` has none.
+        validate_backward: whether to run and compare the kernel's own gradient, too.
         bit_exact: whether a candidate must give the reference's result bit for bit.
-        tune_again: whether what is remembered as tuned is measured anew; used by ``tools:tune``.
+        tune_again: whether to measure calls anew that are remembered as tuned.
     """
 
     allow_autotune: bool = True
@@ -34,23 +34,23 @@ class AutotunePolicy:
 
     @property
     def tunes(self) -> bool:
-        """Whether a call of which nothing is remembered is tuned."""
+        """True if a call without a remembered configuration is tuned."""
         return self.allow_autotune and self.cache_miss_fallback == "autotune"
 
     @property
     def guesses(self) -> bool:
-        """Whether a heuristic configuration will do."""
+        """True if a heuristic configuration may be taken."""
         return self.allow_heuristics and self.cache_miss_fallback != "cached-only"
 
 
 def policy_named(name: str) -> AutotunePolicy:
-    """A policy of ``POLICIES``.
+    """Returns the policy of a name in ``POLICIES``.
 
     Raises:
-        KernelError: there is none of that name.
+        KernelError: the name is unknown.
     """
     if name not in POLICIES:
-        raise KernelError(f"unknown policy {name!r}: known are {', '.join(POLICIES)}{near_names(name, POLICIES)}")
+        raise KernelError(f"unknown policy {name!r}; available: {', '.join(POLICIES)}{near_names(name, POLICIES)}")
     if name in ("autotune", "forbid_reautotune"):
         return AutotunePolicy()
     if name == "heuristics":
@@ -59,11 +59,11 @@ def policy_named(name: str) -> AutotunePolicy:
 
 
 class HasPolicy(Protocol):
-    """What a policy can be laid over."""
+    """Object whose policy can be overridden."""
 
     @property
     def policy(self) -> AutotunePolicy:
-        """What holds now."""
+        """Policy in force."""
         ...
 
 
@@ -72,20 +72,20 @@ OVERRIDDEN: ContextVar[Mapping[HasPolicy, AutotunePolicy] | None] = ContextVar("
 
 @contextmanager
 def policy_override(selector: HasPolicy, policy: str | None = None, **updates: Any) -> Iterator[AutotunePolicy]:
-    """Changes a selector's policy while a ``with`` block lasts, for this thread alone.
+    """Changes a selector's policy within a ``with`` block, for this thread only.
 
     Args:
         selector: a ``ConfigSelectorChain``.
-        policy: one of ``POLICIES``.
-        **updates: fields of ``AutotunePolicy``.
+        policy: one of ``POLICIES``; the current policy if None.
+        **updates: fields of ``AutotunePolicy`` to change.
 
     Raises:
-        KernelError: there is no such policy or field.
+        KernelError: the policy or a field is unknown.
     """
     before = selector.policy if policy is None else policy_named(policy)
     for name in updates:
         if not hasattr(before, name):
-            raise KernelError(f"a policy has no {name!r}{near_names(name, vars(before))}")
+            raise KernelError(f"a policy has no field {name!r}{near_names(name, vars(before))}")
     changed = replace(before, **updates)
     token = OVERRIDDEN.set({**(OVERRIDDEN.get() or {}), selector: changed})
     try:

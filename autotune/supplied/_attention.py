@@ -9,20 +9,20 @@ from autotune.supplied._attention_forms import merged, online
 from lang_core import ExecutionContext, OpError, Tensor
 from transformer_core import grouped_attention
 
-# Blocks are written out, so a graph has so many at most.
+# Largest number of blocks: each is written out in the graph.
 _MOST_BLOCKS: Final = 64
 
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """How attention is computed.
+    """Configuration of attention.
 
     Attributes:
         form: ``grouped`` (``ctx.ops.attention``: the query heads of a key head are an axis), ``merged`` (they are rows
             of one product), or ``online`` (block by block: Milakov, Gimelshein 2018, arXiv:1805.02867; Dao 2023,
             arXiv:2307.08691; blocks that a causal mask hides are left out).
-        queries: of a block, for ``online``.
-        keys: of a block, for ``online``.
+        queries: number of queries of a block, for ``online``.
+        keys: number of keys of a block, for ``online``.
     """
 
     form: str = "grouped"
@@ -34,7 +34,7 @@ class AttentionKernel(Kernel[AttentionConfig, Tensor]):
     """``softmax(scale * q k^T, where mask) v``; see ``ctx.ops.attention``.
 
     Arguments of a call: q [B, N, T, H], k [B, K, S, H], v [B, K, S, H'], mask (bool, broadcast to [B, N, T, S], or
-    None), and ``scale``, ``causal`` (query t stands at S - T + t, and sees no key after it).
+    None), and ``scale``, ``causal`` (query t is at position S - T + t, and attends to no later key).
     """
 
     op_id = "attention"
@@ -51,10 +51,10 @@ class AttentionKernel(Kernel[AttentionConfig, Tensor]):
         scale: float | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """[B, N, T, H'] in q's dtype."""
+        """Returns [B, N, T, H'] in q's dtype."""
         if len(q.shape) != 4 or len(k.shape) != 4 or q.shape[1] % max(k.shape[1], 1):
             raise OpError(
-                f"attention of {tuple(q.shape)}, {tuple(k.shape)}: wanted q [B,N,T,H], k [B,K,S,H], K a divisor of N"
+                f"attention of {tuple(q.shape)}, {tuple(k.shape)}: expected q [B,N,T,H], k [B,K,S,H], K a divisor of N"
             )
         if causal and cfg.form != "online":
             seen = causal_mask(ctx, q.shape[2], k.shape[2], range(q.shape[2]), range(k.shape[2]))
@@ -69,11 +69,11 @@ class AttentionKernel(Kernel[AttentionConfig, Tensor]):
         return ctx.ops.reshape(result, (batch, heads, queries, v.shape[3]))
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> AttentionConfig:
-        """All scores at once."""
+        """Returns the form with all scores at once."""
         return AttentionConfig()
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[AttentionConfig]:
-        """Both layouts, and blocks that are smaller than the whole."""
+        """Returns both layouts, and blocks that are smaller than the whole."""
         return _candidates(inv.args[0].shape[2], inv.args[1].shape[2])
 
 
@@ -97,7 +97,7 @@ class GroupedAttentionKernel(Kernel[AttentionConfig, Tensor]):
         ctx: ExecutionContext,
         scale: float | None = None,
     ) -> Tensor:
-        """[B, K, G, T, H'] in v's dtype."""
+        """Returns [B, K, G, T, H'] in v's dtype."""
         if cfg.form == "grouped":
             return grouped_attention(ctx, q, k, v, bias, scale)
         if bias is not None and len(bias.shape) < 2:
@@ -105,22 +105,22 @@ class GroupedAttentionKernel(Kernel[AttentionConfig, Tensor]):
         return _in_form(ctx, cfg, q, k, v, None, bias, _scale(q, scale), v.dtype)
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> AttentionConfig:
-        """All scores at once, as models have it."""
+        """Returns the form with all scores at once, which models use."""
         return AttentionConfig()
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[AttentionConfig]:
-        """Both layouts, and blocks that are smaller than the whole."""
+        """Returns both layouts, and blocks that are smaller than the whole."""
         return _candidates(inv.args[0].shape[3], inv.args[1].shape[2])
 
 
 def _candidates(queries: int, keys: int) -> list[AttentionConfig]:
-    found = [AttentionConfig(), AttentionConfig("merged")]
+    configs = [AttentionConfig(), AttentionConfig("merged")]
     for rows in (32, 64, 128, 256):
         for columns in (64, 128, 256, 512):
             blocks = -(-queries // rows) * -(-keys // columns)
             if rows <= columns and columns < keys and (rows < queries or queries <= 32) and blocks <= _MOST_BLOCKS:
-                found.append(AttentionConfig("online", rows, columns))
-    return found
+                configs.append(AttentionConfig("online", rows, columns))
+    return configs
 
 
 def _in_form(
@@ -136,7 +136,7 @@ def _in_form(
     *,
     is_causal: bool = False,
 ) -> Tensor:
-    """``merged`` or ``online``, whose arguments these are."""
+    """Computes attention in the form ``merged`` or ``online``."""
     if cfg.form == "merged":
         return merged(ctx, q, k, v, mask, bias, scale, dtype)
     blocks = cfg.queries, cfg.keys
@@ -148,7 +148,7 @@ def _scale(q: Any, scale: float | None) -> float:
 
 
 def _per_group(ctx: ExecutionContext, mask: Any, shared: int, group: int) -> Tensor:
-    """A mask that broadcasts to [B, N, T, S] as one that broadcasts to [B, K, G, T, S]."""
+    """Reshapes a mask that broadcasts to [B, N, T, S] into one that broadcasts to [B, K, G, T, S]."""
     shape = (*[1] * (4 - len(mask.shape)), *mask.shape)
     heads = (shared, group) if shape[1] > 1 else (1, 1)
     return ctx.ops.reshape(mask, (shape[0], *heads, *shape[2:]))

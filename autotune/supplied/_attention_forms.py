@@ -4,28 +4,28 @@ from typing import Any, Final
 
 from lang_core import ExecutionContext, Tensor, as_dtype, f32
 
-# As lang_core's softmax: far below every score, and finite.
+# Score of masked keys, as in lang_core's softmax: far below every score, and finite.
 _MASKED: Final = -1e30
 
 
 def causal(ctx: ExecutionContext, queries: int, keys: int, rows: range, columns: range) -> Tensor:
-    """bool [rows, columns]: whether a query, of those that stand at the last keys, may look."""
+    """Returns bool [rows, columns]: which keys each query, at the last positions, may attend to."""
     row = ctx.ops.add(ctx.ops.iota((len(rows), 1), 0), rows.start + keys - queries)
     return ctx.ops.greater_equal(row, ctx.ops.add(ctx.ops.iota((1, len(columns)), 1), columns.start))
 
 
 def merged(ctx: ExecutionContext, q: Any, k: Any, v: Any, mask: Any, bias: Any, scale: float, dtype: Any) -> Tensor:
-    """The query heads of a key head are rows of one product.
+    """Computes attention with the query heads of a key head as rows of one product.
 
     Args:
-        ctx: where to compute.
+        ctx: context.
         q: [B, K, G, T, H].
         k: [B, K, S, H].
         v: [B, K, S, H'].
         mask: bool, broadcast to [B, K, G, T, S], or None.
-        bias: of scores, the same.
-        scale: of scores.
-        dtype: of the result.
+        bias: added to scores; broadcast as the mask, or None.
+        scale: factor of scores.
+        dtype: dtype of the result.
 
     Returns:
         [B, K, G, T, H'].
@@ -57,27 +57,27 @@ def online(
     blocks: tuple[int, int],
     is_causal: bool = False,
 ) -> Tensor:
-    """The same block by block (Milakov, Gimelshein 2018, arXiv:1805.02867; Dao 2023, arXiv:2307.08691).
+    """Computes attention block by block (Milakov, Gimelshein 2018, arXiv:1805.02867; Dao 2023, arXiv:2307.08691).
 
     Args:
-        ctx: where to compute.
+        ctx: context.
         q: [B, K, G, T, H].
         k: [B, K, S, H].
         v: [B, K, S, H'].
         mask: bool, broadcast to [B, K, G, T, S], of rank 2 or more, or None.
-        bias: of scores, the same.
-        scale: of scores.
-        dtype: of the result.
-        blocks: how many queries, and how many keys, at once.
-        is_causal: whether the queries stand at the last keys and see none after them: blocks that nobody sees are left
-            out.
+        bias: added to scores; broadcast as the mask, or None.
+        scale: factor of scores.
+        dtype: dtype of the result.
+        blocks: number of queries, and of keys, of a block.
+        is_causal: whether the queries are at the last keys and attend to no later ones; blocks that are masked as a
+            whole are skipped.
 
     Returns:
         [B, K, G, T, H'].
     """
     ops = ctx.ops
     queries, keys = q.shape[3], k.shape[2]
-    bias = None if bias is None else ops.maximum(bias, _MASKED)  # -inf - -inf is no number
+    bias = None if bias is None else ops.maximum(bias, _MASKED)  # -inf - -inf is NaN
     done: list[Tensor] = []
     for start in range(0, queries, blocks[0]):
         rows = range(start, min(start + blocks[0], queries))
@@ -86,7 +86,7 @@ def online(
         for first in range(0, keys, blocks[1]):
             columns = range(first, min(first + blocks[1], keys))
             if is_causal and first > rows.stop - 1 + keys - queries and state is not None:
-                break  # nobody in these rows sees it
+                break  # masked for all of these rows
             k_part = ops.slice_axis(k, 2, columns.start, columns.stop)
             scores = ops.dot_general(part, k_part, ((4,), (3,)), ((0, 1), (0, 1)), dtype=_wide(q))
             scores = ops.mul(scores, scale)
@@ -105,14 +105,14 @@ def online(
 def _add_block(
     ctx: ExecutionContext, scores: Tensor, seen: Tensor | None, v: Any, state: tuple[Tensor, Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest score, the sum of exponentials and the sum of values so far, with one more block of keys.
+    """Adds a block of keys to the running largest score, sum of exponentials and weighted sum of values.
 
     Args:
-        ctx: where to compute.
+        ctx: context.
         scores: [B, K, G, t, s].
         seen: bool, broadcast to scores.
         v: [B, K, s, H'].
-        state: [B, K, G, t, 1], the same, and [B, K, G, t, H']; None before the first block.
+        state: largest score and sum [B, K, G, t, 1], weighted sum [B, K, G, t, H']; None before the first block.
     """
     ops = ctx.ops
     if seen is not None:
@@ -136,7 +136,7 @@ def _wide(q: Any) -> Any:
 
 
 def _block(ctx: ExecutionContext, x: Tensor, rows: range, columns: range) -> Tensor:
-    """[.., T, S], where axes may be 1, of some queries and keys."""
+    """Slices [.., T, S] to some queries and keys; axes of size 1 stay."""
     for axis, part in ((-2, rows), (-1, columns)):
         if x.shape[axis] != 1:
             x = ctx.ops.slice_axis(x, x.ndim + axis, part.start, part.stop)

@@ -1,4 +1,4 @@
-"""Which kernels stand for which composites of a model."""
+"""The table of kernels by the composite of a model that they compute."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def composite_kernels() -> dict[str, CompositeKernel]:
-    """This package's kernels by the composite that each stands for, for ``using_kernels``.
+    """Returns this package's kernels by the composite that each computes, for ``using_kernels``.
 
-    A call that a kernel cannot do is left as the model has it: softmax with a mask or over another axis than the last,
-    attention with a bias or a cap, a product with packed weights in another dtype than x's. The rotation of RoPE that
-    eager contexts do on views is a kernel as well.
+    A call that a kernel does not support is left to the composite: softmax with a mask or over another axis than the
+    last, attention with a bias or a cap, and a product with packed weights whose dtype is not x's. The rotation of
+    RoPE that eager contexts compute on views is replaced as well.
     """
     return {
         "attention": CompositeKernel(AttentionKernel(), _attention),
@@ -41,7 +41,7 @@ def _grouped_attention(q: Any, k: Any, v: Any, bias: Any, scale: float | None) -
 
 
 def _gated_delta(q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any, scale: float | None, chunk_size: int) -> Call:
-    del chunk_size  # the configuration's
+    del chunk_size  # set by the configuration
     return (q, k, v, g, beta, state), {"scale": scale}
 
 

@@ -9,20 +9,23 @@ from lang_core import ExecutionContext, Tensor
 
 @dataclass(frozen=True)
 class GatedDeltaConfig:
-    """How the rule is computed.
+    """Configuration of the gated delta rule.
 
     Attributes:
-        chunk: how many tokens together; 1 is the recurrence.
+        chunk: number of tokens computed together; 1 is the recurrence.
     """
 
     chunk: int = 32
 
 
 class GatedDeltaKernel(Kernel[GatedDeltaConfig, tuple[Tensor, Tensor]]):
-    """See ``ctx.ops.gated_delta_rule``: q [B, T, N, Hk], k [B, T, K, Hk], v [B, T, K, Hv], g, beta, state or None."""
+    """The op ``ctx.ops.gated_delta_rule``.
+
+    Arguments of a call: q [B, T, N, Hk], k [B, T, K, Hk], v [B, T, K, Hv], and g, beta, state or None.
+    """
 
     op_id = "gated_delta_rule"
-    # Chunks add in another order than the recurrence, and the state carries it on.
+    # Chunks add in another order than the recurrence, and the state accumulates the difference.
     tolerance = 1e-3
 
     def run(
@@ -38,15 +41,15 @@ class GatedDeltaKernel(Kernel[GatedDeltaConfig, tuple[Tensor, Tensor]]):
         ctx: ExecutionContext,
         scale: float | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """o [B, T, N, Hv] and the new state."""
+        """Returns o [B, T, N, Hv] and the new state."""
         return ctx.ops.gated_delta_rule(q, k, v, g, beta, state, scale, chunk_size=cfg.chunk)
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> GatedDeltaConfig:
-        """32 tokens; 16 with a gate per channel, whose decays are a matrix per channel."""
+        """Returns 32 tokens; 16 with a gate per channel, whose decays are a matrix per channel."""
         g = inv.args[3] if len(inv.args) > 3 else None
         return GatedDeltaConfig(16 if g is not None and len(g.shape) == 4 else 32)
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[GatedDeltaConfig]:
-        """The recurrence, and chunks no longer than the sequence rounded up."""
+        """Returns the recurrence, and chunks up to the sequence length rounded up."""
         tokens = inv.args[0].shape[1]
         return [GatedDeltaConfig(size) for size in (1, 4, 8, 16, 32, 64, 128) if size == 1 or size < 2 * tokens]

@@ -35,13 +35,13 @@ def _normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
 
 
 def _all(kernel: Kernel[Any, Any], wanted: Any, *args: Any, tolerance: float = 2e-6, **kwargs: Any) -> int:
-    """Runs all candidates; how many there are."""
+    """Checks all candidates and returns their number."""
     candidates = list(kernel.candidate_cfgs(Invocation(kernel.op_id, args, kwargs)))
     assert kernel.heuristic_cfg(Invocation(kernel.op_id, args, kwargs)) in candidates
     assert len(set(candidates)) == len(candidates)
     for cfg in candidates:
-        found = _EXECUTOR(kernel, *args, cfg=cfg, **kwargs)
-        for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        result = _EXECUTOR(kernel, *args, cfg=cfg, **kwargs)
+        for ours, theirs in zip(jax.tree.leaves(result), jax.tree.leaves(wanted), strict=True):
             assert ours.shape == theirs.shape, cfg
             ours, theirs = ours.astype(np.float64), np.asarray(theirs, np.float64)
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * np.abs(theirs).max(), err_msg=str(cfg))
@@ -73,8 +73,8 @@ def test_attention(causal: bool, mask: str) -> None:
         assert _all(AttentionKernel(), wanted, q, k, v, *given, causal=causal, scale=0.3, tolerance=1e-5) > 3
     for cfg in (AttentionConfig("online", 7, 33), AttentionConfig("online", 64, 150), AttentionConfig("online", 1, 1)):
         if cfg.queries > 1 or mask == "none":
-            found = _EXECUTOR(AttentionKernel(), q, k, v, *given, cfg=cfg, causal=causal, scale=0.3)
-            np.testing.assert_allclose(found, wanted, atol=2e-6, err_msg=str(cfg))
+            result = _EXECUTOR(AttentionKernel(), q, k, v, *given, cfg=cfg, causal=causal, scale=0.3)
+            np.testing.assert_allclose(result, wanted, atol=2e-6, err_msg=str(cfg))
 
 
 def test_causal_attention_of_more_queries_than_keys_gives_zeros_to_those_that_see_nothing() -> None:
@@ -82,8 +82,8 @@ def test_causal_attention_of_more_queries_than_keys_gives_zeros_to_those_that_se
     wanted = _attention(q, k, k, None, True, 0.5)
     assert not wanted[:, :, :5].any()
     assert _all(AttentionKernel(), wanted, q, k, k, causal=True) > 2
-    found = _EXECUTOR(AttentionKernel(), q, k, k, cfg=AttentionConfig("online", 3, 16), causal=True)
-    np.testing.assert_allclose(found, wanted, atol=2e-6)
+    result = _EXECUTOR(AttentionKernel(), q, k, k, cfg=AttentionConfig("online", 3, 16), causal=True)
+    np.testing.assert_allclose(result, wanted, atol=2e-6)
 
 
 def test_attention_in_bf16_is_rounded_like_that_of_ops() -> None:
@@ -95,8 +95,8 @@ def test_attention_in_bf16_is_rounded_like_that_of_ops() -> None:
 
 
 def test_the_example() -> None:
-    found = doctest.testmod(supplied)
-    assert (found.attempted, found.failed) == (5, 0)
+    results = doctest.testmod(supplied)
+    assert (results.attempted, results.failed) == (5, 0)
 
 
 @pytest.mark.parametrize("bias", ["none", "rows", "batch", "rank 1", "hidden", "infinite"])
@@ -117,8 +117,8 @@ def test_grouped_attention(bias: str) -> None:
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     wanted = np.einsum("bkgts,bksh->bkgth", weights / weights.sum(-1, keepdims=True), v)
     assert _all(GroupedAttentionKernel(), wanted, q, k, v, added, scale=0.3, tolerance=1e-5) > 3
-    found = _EXECUTOR(GroupedAttentionKernel(), q, k, v, added, cfg=AttentionConfig("online", 7, 33), scale=0.3)
-    np.testing.assert_allclose(found, wanted, atol=2e-6)
+    result = _EXECUTOR(GroupedAttentionKernel(), q, k, v, added, cfg=AttentionConfig("online", 7, 33), scale=0.3)
+    np.testing.assert_allclose(result, wanted, atol=2e-6)
 
 
 def test_grouped_attention_of_16_bits_is_in_the_dtype_of_the_values() -> None:
@@ -170,7 +170,7 @@ def test_calls_that_no_kernel_does_are_left(axis: int, masked: bool) -> None:
 
 
 def test_attention_of_other_shapes_is_refused() -> None:
-    with pytest.raises(OpError, match=r"attention of \(1, 3, 4, 2\), \(1, 2, 5, 2\): wanted q \[B,N,T,H\]"):
+    with pytest.raises(OpError, match=r"attention of \(1, 3, 4, 2\), \(1, 2, 5, 2\): expected q \[B,N,T,H\]"):
         _EXECUTOR(AttentionKernel(), _normal(1, 3, 4, 2), _normal(1, 2, 5, 2), _normal(1, 2, 5, 2))
 
 
@@ -186,10 +186,10 @@ def test_linear(layout: str, bias: bool) -> None:
 def test_weights_are_packed_or_refused() -> None:
     weight = np.arange(12).reshape(6, 2)
     assert pack_weight(weight, "tiles", 3).tolist() == [[[0, 2, 4], [1, 3, 5]], [[6, 8, 10], [7, 9, 11]]]
-    with pytest.raises(OpError, match=r"tiles of 4 outputs: the weight \[6, 2\] has 6, no multiple"):
+    with pytest.raises(OpError, match=r"the weight \[6, 2\] has 6 outputs, not a multiple of the tile of 4"):
         pack_weight(weight, "tiles", 4)
     for call in (lambda: pack_weight(weight, "tile"), lambda: _EXECUTOR(LinearKernel(), weight, weight, layout="tile")):
-        with pytest.raises(OpError, match=r"unknown layout 'tile': known are .*; did you mean 'tiles'"):
+        with pytest.raises(OpError, match=r"unknown layout 'tile'; available: .*; did you mean 'tiles'"):
             call()
 
 
@@ -241,7 +241,7 @@ def test_gated_delta(gate: str) -> None:
         u = beta[:, t, :, None] * (v[:, t] - np.einsum("bki,bkij->bkj", k[:, t], s))
         s = s + np.einsum("bki,bkj->bkij", k[:, t], u)
         wanted_o[:, t] = np.einsum("bni,bnij->bnj", q[:, t], np.repeat(s, heads // shared, 1)) * key**-0.5
-    found = _all(GatedDeltaKernel(), (wanted_o, s), q, k, v, g, beta, state, tolerance=5e-5)
-    assert found == 6
+    result = _all(GatedDeltaKernel(), (wanted_o, s), q, k, v, g, beta, state, tolerance=5e-5)
+    assert result == 6
     one = [x if x is None else x[:, :1] for x in (q, k, v, g, beta)]
     assert list(GatedDeltaKernel().candidate_cfgs(Invocation("x", tuple(one)))) == [GatedDeltaConfig(1)]

@@ -1,4 +1,4 @@
-"""The linear layer, for weights that lie in several ways."""
+"""The linear layer, for weights in several layouts."""
 
 import itertools
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ import numpy as np
 from autotune import Invocation, Kernel
 from lang_core import BLOCK, ENCODINGS, ExecutionContext, OpError, Tensor, TensorSpec, f32, near_names
 
-# How a weight lies: [out, in] as checkpoints have it; [in, out]; [out / tile, in, tile]; or, by the encoding's name,
+# Layouts of a weight: [out, in] as in checkpoints; [in, out]; [out / tile, in, tile]; or, by the encoding's name,
 # i8 [out, in / block * bytes of a block], GGUF's blocks (lang_core/_packing.py).
 LAYOUTS: Final = ("output_major", "input_major", "tiles", *ENCODINGS)
 
 
 @dataclass(frozen=True)
 class LinearConfig:
-    """How the product is computed.
+    """Configuration of a linear layer.
 
     Attributes:
         form: ``direct`` (x keeps its axes), ``flat`` (they become rows of one matrix), or ``weight_first`` (the weight
-            is the left factor, and the result is transposed). Of packed weights: ``direct`` and ``flat``
-            (``ctx.ops.packed_linear``), or ``unpacked`` (the weight becomes f32 first).
-        blocks: of outputs, computed one after the other.
+            is the left factor, and the result is transposed). For packed weights: ``direct`` and ``flat``
+            (``ctx.ops.packed_linear``), or ``unpacked`` (the weight is converted to f32 first).
+        blocks: number of blocks of outputs, computed one after the other.
     """
 
     form: str = "direct"
@@ -30,15 +30,15 @@ class LinearConfig:
 
 
 def pack_weight(weight: np.ndarray[Any, Any], layout: str, tile: int = 16) -> np.ndarray[Any, Any]:
-    """A weight [out, in] in another layout.
+    """Returns a weight [out, in] in another layout.
 
     Raises:
-        OpError: there is no such layout, or the outputs are no multiple of the tile.
-        ConfigError: the inputs are no multiple of the block, or nothing packs weights so.
+        OpError: the layout is unknown, or the number of outputs is not a multiple of the tile.
+        ConfigError: the number of inputs is not a multiple of the block, or the encoding cannot be written.
     """
     _check(layout)
     if layout in ENCODINGS:
-        ENCODINGS[layout].packed(TensorSpec(weight.shape, f32))  # refuses what cannot be packed
+        ENCODINGS[layout].packed(TensorSpec(weight.shape, f32))  # raises if the weight cannot be packed
         return ENCODINGS[layout].pack(weight)
     if layout == "output_major":
         return weight
@@ -46,15 +46,15 @@ def pack_weight(weight: np.ndarray[Any, Any], layout: str, tile: int = 16) -> np
         return np.ascontiguousarray(weight.T)
     outputs, inputs = weight.shape
     if outputs % tile:
-        raise OpError(f"tiles of {tile} outputs: the weight {list(weight.shape)} has {outputs}, no multiple")
+        raise OpError(f"the weight {list(weight.shape)} has {outputs} outputs, not a multiple of the tile of {tile}")
     return np.ascontiguousarray(weight.reshape(outputs // tile, tile, inputs).transpose(0, 2, 1))
 
 
 class LinearKernel(Kernel[LinearConfig, Tensor]):
     """``x [.., in] @ weight.T + bias [out]``.
 
-    Arguments of a call: x, weight as ``pack_weight`` gives it, bias or None, and ``layout``. With a packed weight x is
-    first rounded in blocks of 32, whatever the configuration, as ``ctx.ops.packed_linear`` does.
+    Arguments of a call: x, weight in the form of ``pack_weight``, bias or None, and ``layout``. With a packed weight, x
+    is first rounded in blocks of 32, in every configuration, as ``ctx.ops.packed_linear`` does.
     """
 
     op_id = "linear"
@@ -69,7 +69,7 @@ class LinearKernel(Kernel[LinearConfig, Tensor]):
         ctx: ExecutionContext,
         layout: str = "output_major",
     ) -> Tensor:
-        """[.., out] in x's dtype."""
+        """Returns [.., out] in x's dtype."""
         ops, axis = ctx.ops, _output_axis(layout)
         lead = tuple(x.shape[:-1])
         flat = x if cfg.form == "direct" else ops.reshape(x, (int(np.prod(lead)), x.shape[-1]))
@@ -87,11 +87,11 @@ class LinearKernel(Kernel[LinearConfig, Tensor]):
         return product if bias is None else ops.add(product, bias)
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> LinearConfig:
-        """As it is written."""
+        """Returns one product without reshapes."""
         return LinearConfig()
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[LinearConfig]:
-        """Every form, whole and in blocks."""
+        """Returns every form, whole and in blocks."""
         layout = inv.kwargs.get("layout", "output_major")
         count = inv.args[1].shape[_output_axis(layout)]
         return [
@@ -104,7 +104,7 @@ class LinearKernel(Kernel[LinearConfig, Tensor]):
 
 def _check(layout: str) -> None:
     if layout not in LAYOUTS:
-        raise OpError(f"unknown layout {layout!r}: known are {', '.join(LAYOUTS)}{near_names(layout, LAYOUTS)}")
+        raise OpError(f"unknown layout {layout!r}; available: {', '.join(LAYOUTS)}{near_names(layout, LAYOUTS)}")
 
 
 def _output_axis(layout: str) -> int:
@@ -113,7 +113,7 @@ def _output_axis(layout: str) -> int:
 
 
 def _product(ctx: ExecutionContext, x: Any, weight: Any, layout: str, weight_first: bool) -> Tensor:
-    """[.., in] times a weight: [.., out]."""
+    """Multiplies [.., in] with a weight; returns [.., out]."""
     ops, last = ctx.ops, len(x.shape) - 1
     inputs = 1 if layout == "output_major" else len(weight.shape) - 2
     if weight_first:  # [M, in]: [out, M], or [tiles, tile, M]
@@ -125,7 +125,7 @@ def _product(ctx: ExecutionContext, x: Any, weight: Any, layout: str, weight_fir
 
 
 def _packed_product(ctx: ExecutionContext, x: Any, weight: Any, layout: str, unpacked: bool) -> Tensor:
-    """The same of a packed weight; x is rounded in either case."""
+    """Multiplies with a packed weight; x is rounded in either form."""
     ops, encoding = ctx.ops, ENCODINGS[layout]
     if not unpacked:
         return ops.packed_linear(x, weight, encoding)

@@ -11,7 +11,7 @@ from lang_core import ExecutionContext, Tensor, as_dtype, f32
 
 @dataclass(frozen=True)
 class SoftmaxConfig:
-    """How softmax is computed.
+    """Configuration of softmax.
 
     Attributes:
         form: ``divide`` (``ctx.ops.softmax``), ``reciprocal`` (one division per row), or ``log`` (exp(x - logsumexp)).
@@ -21,12 +21,12 @@ class SoftmaxConfig:
 
 
 class SoftmaxKernel(Kernel[SoftmaxConfig, Tensor]):
-    """exp(x) / sum(exp(x)) along the last axis, in f32 or wider inside; x is floating."""
+    """Softmax of a floating x along the last axis, computed in f32 or wider."""
 
     op_id = "softmax"
 
     def run(self, x: Any, *, cfg: SoftmaxConfig, ctx: ExecutionContext) -> Tensor:
-        """x's shape and dtype."""
+        """Returns a tensor of x's shape and dtype."""
         ops = ctx.ops
         if cfg.form == "divide":
             return ops.softmax(x, -1)
@@ -38,17 +38,17 @@ class SoftmaxKernel(Kernel[SoftmaxConfig, Tensor]):
         return ops.cast(ops.mul(raised, ops.div(1.0, ops.sum(raised, -1, keepdims=True))), x.dtype)
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> SoftmaxConfig:
-        """As ``ctx.ops`` has it."""
+        """Returns the form of ``ctx.ops``."""
         return SoftmaxConfig()
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[SoftmaxConfig]:
-        """Every form."""
+        """Returns every form."""
         return [SoftmaxConfig(form) for form in ("divide", "reciprocal", "log")]
 
 
 @dataclass(frozen=True)
 class RMSNormConfig:
-    """How the norm is computed.
+    """Configuration of the RMS norm.
 
     Attributes:
         form: ``mean`` (``ctx.ops.rms_norm``), or ``dot`` (the sum of squares is a product of a row with itself).
@@ -65,7 +65,7 @@ class RMSNormKernel(Kernel[RMSNormConfig, Tensor]):
     def run(
         self, x: Any, weight: Any = None, *, cfg: RMSNormConfig, ctx: ExecutionContext, eps: float = 1e-6
     ) -> Tensor:
-        """x's shape and dtype."""
+        """Returns a tensor of x's shape and dtype."""
         ops = ctx.ops
         if cfg.form == "mean":
             return ops.rms_norm(x, weight, eps)
@@ -77,11 +77,11 @@ class RMSNormKernel(Kernel[RMSNormConfig, Tensor]):
         return normed if weight is None else ops.mul(ops.cast(weight, x.dtype), normed)
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> RMSNormConfig:
-        """As ``ctx.ops`` has it."""
+        """Returns the form of ``ctx.ops``."""
         return RMSNormConfig()
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[RMSNormConfig]:
-        """Every form."""
+        """Returns every form."""
         return [RMSNormConfig("mean"), RMSNormConfig("dot")]
 
 

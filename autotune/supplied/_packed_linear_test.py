@@ -19,7 +19,7 @@ def _candidates(*args: Any, layout: str) -> list[LinearConfig]:
 
 
 def _coarse(*shape: int) -> np.ndarray[Any, Any]:
-    """Numbers that rounding in blocks does not change: integers to 127, which every block has."""
+    """Returns numbers that rounding in blocks does not change: integers to 127, with a 127 in every block."""
     x = np.random.default_rng(1).integers(-127, 128, shape).astype(np.float32)
     x[..., ::32] = 127
     return x
@@ -41,9 +41,9 @@ def test_every_form_is_the_product_with_what_gguf_unpacks(layout: str, bias: boo
     assert {cfg.form for cfg in candidates} == {"direct", "flat", "unpacked"}
     assert {cfg.blocks for cfg in candidates} == {1, 2, 4}
     for cfg in candidates:
-        found = _EXECUTOR(LinearKernel(), *given, cfg=cfg, layout=layout)
-        assert (found.shape, found.dtype) == ((2, 3, 70), np.float32)
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max(), err_msg=str(cfg))
+        result = _EXECUTOR(LinearKernel(), *given, cfg=cfg, layout=layout)
+        assert (result.shape, result.dtype) == ((2, 3, 70), np.float32)
+        np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max(), err_msg=str(cfg))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
@@ -59,9 +59,9 @@ def test_every_form_rounds_x_as_the_op_does(layout: str, dtype: Any) -> None:
     if dtype is np.float32:
         assert np.abs(exact - wanted).max() > 100 * step, "rounding shows"
     for cfg in _candidates(x, packed, layout=layout):
-        found: Any = _EXECUTOR(LinearKernel(), x, packed, cfg=cfg, layout=layout)
-        assert found.dtype == dtype
-        np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=0, atol=step, err_msg=str(cfg))
+        result: Any = _EXECUTOR(LinearKernel(), x, packed, cfg=cfg, layout=layout)
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result.astype(np.float64), wanted, rtol=0, atol=step, err_msg=str(cfg))
 
 
 def test_a_tuning_takes_none_of_them_for_wrong() -> None:
@@ -71,16 +71,18 @@ def test_a_tuning_takes_none_of_them_for_wrong() -> None:
     executor = Executor(chain)
     assert executor.explain(LinearKernel(), x, packed, layout="q4_0").tier == "autotune"
     (entry,) = chain.cache.entries()
-    assert [each.status for each in entry.measurements] == ["ok"] * len(_candidates(x, packed, layout="q4_0"))
+    assert [measurement.status for measurement in entry.measurements] == ["ok"] * len(
+        _candidates(x, packed, layout="q4_0")
+    )
     other = executor.explain(LinearKernel(), x, pack_weight(_coarse(40, 64), "q8_0"), layout="q8_0")
     assert other.tier == "autotune", "another layout is another call"
 
 
 class _Last:
-    """Chooses what is least like the heuristic."""
+    """Chooser of configurations far from the heuristic one."""
 
     def choose(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Any:
-        """A configuration."""
+        """Returns a configuration."""
         return list(kernel.candidate_cfgs(inv))[-1]
 
 
@@ -97,10 +99,10 @@ def test_the_op_of_a_model_becomes_a_call_of_the_kernel() -> None:
         ("linear", LinearConfig())
     ]
     with using_kernels(ctx, composite_kernels(), Executor(_Last())), profile() as calls:
-        found = ctx.ops.packed_linear(x, packed, encoding).numpy()
+        result = ctx.ops.packed_linear(x, packed, encoding).numpy()
         other = ctx.ops.packed_linear(x, packed, encoding, "f64")
     assert [call.cfg for call in calls] == [LinearConfig("unpacked", 2)], "another dtype is left to the op"
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
+    np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
     assert other.dtype is f64
 
 
@@ -116,8 +118,8 @@ def test_every_form_of_super_blocks_that_are_only_read(layout: str, place: int) 
     wanted = x.astype(np.float64) @ quants.dequantize(packed, kind).T.astype(np.float64)
     given = (x, packed.view(np.int8))
     for cfg in _candidates(*given, layout=layout):
-        found = _EXECUTOR(LinearKernel(), *given, cfg=cfg, layout=layout)
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max(), err_msg=str(cfg))
+        result = _EXECUTOR(LinearKernel(), *given, cfg=cfg, layout=layout)
+        np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max(), err_msg=str(cfg))
     with pytest.raises(ConfigError, match=f"nothing here quantises weights as {layout}: .* packed as q8_0 or q4_0$"):
         pack_weight(np.ones((6, 256), np.float32), layout)
 

@@ -10,18 +10,18 @@ from transformer_core import RopeMode, apply_rope
 
 @dataclass(frozen=True)
 class RopeKernelConfig:
-    """How the rotation is computed.
+    """Configuration of the rotation.
 
     Attributes:
         form: ``apply`` (``apply_rope``: on strided views eagerly, with a swapped copy in a recording), or ``halves``
-            (both members of the pairs by themselves; nothing is swapped).
+            (both members of the pairs separately; nothing is swapped).
     """
 
     form: str = "apply"
 
 
 class RopeKernel(Kernel[RopeKernelConfig, Tensor]):
-    """See ``apply_rope``: x [.., H], cos and sin [.., R] from ``rope_tables``, and ``mode``."""
+    """The function ``apply_rope``: x [.., H], cos and sin [.., R] from ``rope_tables``, and ``mode``."""
 
     op_id = "rope"
 
@@ -35,7 +35,7 @@ class RopeKernel(Kernel[RopeKernelConfig, Tensor]):
         ctx: ExecutionContext,
         mode: RopeMode = RopeMode.SPLIT_HALF,
     ) -> Tensor:
-        """x's shape and dtype."""
+        """Returns a tensor of x's shape and dtype."""
         if cfg.form == "apply":
             return apply_rope(ctx, x, cos, sin, mode)
         ops, rotated, size = ctx.ops, cos.shape[-1], x.shape[-1]
@@ -43,7 +43,7 @@ class RopeKernel(Kernel[RopeKernelConfig, Tensor]):
         turning = x if rotated == size else ops.slice_axis(x, len(x.shape) - 1, 0, rotated)
 
         def members(t: Any) -> list[Tensor]:
-            """[.., R] as the first and the second member of each pair, [.., R / 2, 1] or [.., 1, R / 2]."""
+            """Splits [.., R] into the first and the second member of each pair, [.., R / 2, 1] or [.., 1, R / 2]."""
             shape = (*t.shape[:-1], 2, rotated // 2) if split else (*t.shape[:-1], rotated // 2, 2)
             pairs = ops.reshape(t, shape)
             return [ops.slice_axis(pairs, len(shape) - (2 if split else 1), i, i + 1) for i in (0, 1)]
@@ -57,9 +57,9 @@ class RopeKernel(Kernel[RopeKernelConfig, Tensor]):
         return turned if rotated == size else ops.concat([turned, rest], turned.ndim - 1)
 
     def heuristic_cfg(self, inv: Invocation[Any, Any]) -> RopeKernelConfig:
-        """As models have it."""
+        """Returns the form that models use."""
         return RopeKernelConfig()
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[RopeKernelConfig]:
-        """Every form."""
+        """Returns every form."""
         return [RopeKernelConfig("apply"), RopeKernelConfig("halves")]

@@ -1,4 +1,4 @@
-"""Whether a candidate computes what the reference does."""
+"""Comparison of a candidate's result with the reference's."""
 
 from typing import Any, Final
 
@@ -6,24 +6,24 @@ import numpy as np
 
 from autotune.kernel import arrays_of, spec_of
 
-# Relative to the largest value, by dtype of the result: what another order of additions may change.
+# Allowed error by dtype of the result, relative to the largest value: another order of additions may cause it.
 _TOLERANCES: Final = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
 
 
-def disagreement(found: Any, wanted: Any, tolerance: float | None = None, bit_exact: bool = False) -> str:
-    """What is wrong with a result; empty where nothing is.
+def disagreement(result: Any, reference: Any, tolerance: float | None = None, bit_exact: bool = False) -> str:
+    """Returns how a result differs from the reference; empty if they agree.
 
     Args:
-        found: a candidate's result: an array, or a structure of arrays.
-        wanted: the reference's.
-        tolerance: relative to the largest finite value; by dtype if None.
+        result: result of a candidate: an array, or a tree of arrays.
+        reference: result of the reference, of the same structure.
+        tolerance: allowed error relative to the largest finite value; by dtype if None.
         bit_exact: whether every bit must be the same.
     """
-    ours, theirs = arrays_of(found), arrays_of(wanted)
+    ours, theirs = arrays_of(result), arrays_of(reference)
     if len(ours) != len(theirs):
         return f"{len(ours)} results, the reference has {len(theirs)}"
     if not theirs:
-        return "" if found == wanted else f"{found!r}, the reference has {wanted!r}"
+        return "" if result == reference else f"{result!r}, the reference has {reference!r}"
     for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         which = f"result {number}: " if len(theirs) > 1 else ""
         if spec_of(a) != spec_of(b):
@@ -41,7 +41,7 @@ def _wrong(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], tolerance: float | 
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     finite = np.isfinite(wide_b)
     if not np.array_equal(wide_a[~finite], wide_b[~finite], equal_nan=True) or not np.isfinite(wide_a[finite]).all():
-        return "infinities or NaNs stand elsewhere"
+        return "infinities or NaNs are at other places"
     limit = _TOLERANCES[b.dtype.name] if tolerance is None else tolerance
     scale = max(float(np.abs(wide_b[finite]).max(initial=0.0)), 1e-30)
     error = float(np.abs(wide_a[finite] - wide_b[finite]).max(initial=0.0)) / scale

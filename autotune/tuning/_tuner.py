@@ -1,4 +1,4 @@
-"""Times candidates."""
+"""The tuner: runs candidates, checks their results, and times them in turns."""
 
 import statistics
 import time
@@ -15,20 +15,20 @@ from lang_core import EagerTensor, ExecutionContext, Tensor
 Cfg = TypeVar("Cfg")
 MakeFn = Callable[[Any], Callable[..., Any]]
 
-# A candidate must beat the reference by this much to be taken: what is less is noise.
+# Gain over the reference below which a candidate is not taken: it may be noise.
 _MARGIN: Final = 0.03
-# A sample below this many seconds is mostly the clock; calls are repeated until it is reached.
+# Least length of a sample in seconds: calls are repeated until it is reached, so that the clock's overhead is small.
 _SAMPLE_S: Final = 2e-4
 _MOST_CALLS: Final = 1000
-# How many times the rounds the fastest candidate and the reference are timed once more.
+# Factor on the number of rounds when the fastest candidate is confirmed against the reference.
 _AGAIN: Final = 3
 
 
 def why_not_here(args: Any, kwargs: Mapping[str, Any]) -> str:
-    """Why nothing can be timed with these arguments now; empty where it can."""
+    """Returns why nothing can be timed with these arguments now; empty if it can."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, ExecutionContext) and value.isRecording:
-            return "a recording is open, and a recorded call takes no time"
+            return "a recording is open, and recorded calls have no data"
     for array in arrays_of((args, dict(kwargs))):
         if is_tracer(array):
             return "JAX traces the arguments, which have no data"
@@ -40,14 +40,14 @@ def why_not_here(args: Any, kwargs: Mapping[str, Any]) -> str:
 
 
 class Tuner(Generic[Cfg]):
-    """Times candidates in turns, on arrays that are there, outside of any recording or tracing.
+    """Timer of candidates, on arrays with data, outside of recording and tracing.
 
     Args:
         warmup: calls before each sample.
-        iters: calls of a sample; more where they are short.
-        rounds: samples of each candidate, all candidates in turns; the smallest counts, for noise only adds. The
-            fastest one has to win again, in three times as many turns with the reference, in most of them.
-        on_measured: is called with (done, of how many, the measurement) when a candidate is through.
+        iters: least number of calls of a sample.
+        rounds: samples of each candidate, all candidates in turns. The minimum counts, because noise only adds. The
+            fastest candidate must then win most of three times as many turns against the reference alone.
+        on_measured: callback with (number done, number of candidates, measurement) for each finished candidate.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Tuner(Generic[Cfg]):
         self.on_measured = on_measured
 
     def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> float:
-        """Seconds of one call, the mean of a sample."""
+        """Returns the seconds of one call, the mean over a sample."""
         for _ in range(self.warmup):
             _finished(fn(*args, **kwargs))
         calls, total = 0, 0.0
@@ -73,18 +73,18 @@ class Tuner(Generic[Cfg]):
         return total / calls
 
     def autotune(self, make_fn: MakeFn, args: Any, kwargs: Mapping[str, Any], candidates: Iterable[Cfg]) -> Cfg:
-        """The best candidate. The first one is the reference.
+        """Returns the best candidate. The first one is the reference.
 
         Raises:
-            TuningError: it cannot be done here, or none is good.
+            TuningError: nothing can be timed here, or no candidate is good.
         """
-        found = self.tune(make_fn, args, kwargs, candidates)
-        if found.best is None:
+        data = self.tune(make_fn, args, kwargs, candidates)
+        if data.best is None:
             raise TuningError(
-                f"none of {len(found.measurements)} candidates is good: {found.reasons() or 'there is none'}: give one "
+                f"none of {len(data.measurements)} candidates is good: {data.reasons() or 'there is none'}: give one "
                 f"that runs"
             )
-        return found.best.cfg
+        return data.best.cfg
 
     def tune(
         self,
@@ -101,31 +101,31 @@ class Tuner(Generic[Cfg]):
         """Runs each candidate once, compares its result, then times those that are good.
 
         Args:
-            make_fn: a configuration to a function of ``args`` and ``kwargs``.
-            args: with data.
-            kwargs: with data.
+            make_fn: function from a configuration to a function of ``args`` and ``kwargs``.
+            args: positional arguments, with data.
+            kwargs: keyword arguments, with data.
             candidates: configurations.
-            reference: the configuration whose result is right and that wins ties; the first candidate that runs if
-                None. It is timed as well.
-            known_failures: by ``cfg_name``: not tried again.
-            tolerance: see ``disagreement``.
-            bit_exact: the same.
+            reference: configuration whose result is right and that wins ties; the first candidate that runs if None.
+                It is timed as well.
+            known_failures: reasons of earlier failures, by ``cfg_name``; these candidates are skipped.
+            tolerance: allowed error of results; see ``disagreement``.
+            bit_exact: whether results must be the same bit for bit.
 
         Raises:
-            TuningError: it cannot be done here.
+            TuningError: nothing can be timed here.
         """
-        why = why_not_here(args, kwargs)
-        if why:
-            raise TuningError(f"cannot tune: {why}: tune before, with arrays, or record the call and tune it later")
-        ordered = _without_doubles(([] if reference is None else [reference]) + list(candidates))
-        run = _Run(self, args, dict(kwargs), tolerance, bit_exact, len(ordered))
+        reason = why_not_here(args, kwargs)
+        if reason:
+            raise TuningError(f"cannot tune: {reason}: tune before, with arrays, or record the call and tune it later")
+        ordered = _distinct(([] if reference is None else [reference]) + list(candidates))
+        tuning = _Tuning(self, args, dict(kwargs), tolerance, bit_exact, len(ordered))
         for cfg in ordered:
-            run.check(cfg, make_fn, (known_failures or {}).get(cfg_name(cfg)))
-        return run.timed()
+            tuning.check(cfg, make_fn, (known_failures or {}).get(cfg_name(cfg)))
+        return tuning.timed()
 
 
-class _Run:
-    """One tuning."""
+class _Tuning:
+    """State of one tuning: measurements, and functions of the candidates that are still good."""
 
     def __init__(
         self, tuner: Tuner[Any], args: Any, kwargs: dict[str, Any], tolerance: float | None, exact: bool, count: int
@@ -134,26 +134,26 @@ class _Run:
         self._tolerance, self._exact = tolerance, exact
         self._measurements: list[Measurement] = []
         self._alive: dict[int, Callable[..., Any]] = {}
-        self._wanted: Any = None
+        self._reference_result: Any = None
 
     def check(self, cfg: Any, make_fn: MakeFn, failed_before: str | None) -> None:
-        """Runs a candidate once."""
+        """Runs a candidate once and compares its result with the reference's."""
         status, detail = OK, ""
         if failed_before is not None:
             status, detail = SKIPPED, f"failed before: {failed_before}"
         else:
             try:
                 function = make_fn(cfg)
-                found = map_arrays(_copied, _finished(function(*self._args, **self._kwargs)))
+                result = map_arrays(_copied, _finished(function(*self._args, **self._kwargs)))
                 if not self._alive:
-                    self._wanted = found
+                    self._reference_result = result
                 else:
-                    detail = disagreement(found, self._wanted, self._tolerance, self._exact)
+                    detail = disagreement(result, self._reference_result, self._tolerance, self._exact)
                     status = REJECTED if detail else OK
                 if status == OK:
                     self._alive[len(self._measurements)] = function
-            except Exception as error:  # noqa: BLE001 - whatever a candidate does, the others go on
-                status, detail = FAILED, _said(error)
+            except Exception as error:  # noqa: BLE001 - a candidate may fail in any way; the others go on
+                status, detail = FAILED, _message(error)
         self._add(Measurement(cfg, float("inf"), status, detail))
 
     def _add(self, measurement: Measurement) -> None:
@@ -163,19 +163,19 @@ class _Run:
 
     def _tell(self, measurement: Measurement) -> None:
         if self._tuner.on_measured is not None:
-            done = sum(each.status != OK or each.seconds < float("inf") for each in self._measurements)
+            done = sum(one.status != OK or one.seconds < float("inf") for one in self._measurements)
             self._tuner.on_measured(done, self._count, measurement)
 
     def timed(self) -> AutotuneData[Any]:
-        """Times what is good, in turns."""
-        samples = {number: min(each) for number, each in self._samples(list(self._alive), 1).items()}
+        """Times the good candidates in turns."""
+        samples = {number: min(sample) for number, sample in self._samples(list(self._alive), 1).items()}
         if not samples:
             return AutotuneData(self._measurements)
         first = next(iter(samples))
         chosen, best, detail = first, min(samples, key=samples.__getitem__), ""
-        if _beats(samples[best], samples[first]):  # of many, one is the fastest by chance: once more, these two alone
+        if _beats(samples[best], samples[first]):  # the fastest of many may be so by chance: confirm it
             pairs = self._samples([first, best], _AGAIN if self._tuner.rounds > 1 else 1)
-            again = {number: min(each) for number, each in pairs.items()}
+            again = {number: min(pair) for number, pair in pairs.items()}
             if best in again and (first not in again or _beats_often(pairs[best], pairs[first])):
                 chosen = best
             elif best in again:
@@ -183,47 +183,48 @@ class _Run:
             samples |= {number: min(seconds, samples[number]) for number, seconds in again.items()}
         for number, seconds in samples.items():
             if self._measurements[number].status == OK:
-                said = detail if number == best else ""
-                self._measurements[number] = Measurement(self._measurements[number].cfg, seconds, OK, said)
+                note = detail if number == best else ""
+                self._measurements[number] = Measurement(self._measurements[number].cfg, seconds, OK, note)
                 self._tell(self._measurements[number])
-        found = self._measurements[chosen]
-        return AutotuneData(self._measurements, found if found.status == OK else None, self._measurements[first])
+        winner = self._measurements[chosen]
+        return AutotuneData(self._measurements, winner if winner.status == OK else None, self._measurements[first])
 
     def _samples(self, numbers: list[int], times: int) -> dict[int, list[float]]:
-        """Samples of each candidate, so many times the tuner's rounds, in turns; those that fail are left out.
+        """Returns the samples of each candidate; candidates that fail are left out.
 
-        Every other turn goes backwards: what becomes slower or faster meanwhile does so for all.
+        Candidates take turns, ``times`` as many as the tuner has rounds. Every other turn goes backwards, so that a
+        machine that becomes slower or faster meanwhile does so for all.
         """
         samples: dict[int, list[float]] = {number: [] for number in numbers}
         for turn in range(max(self._tuner.rounds, 1) * times):
             for number in list(samples) if turn % 2 == 0 else list(reversed(samples)):
                 try:
                     samples[number].append(self._tuner.measure(self._alive[number], *self._args, **self._kwargs))
-                except Exception as error:  # noqa: BLE001 - the same
+                except Exception as error:  # noqa: BLE001 - a candidate may fail in any way
                     del samples[number]
                     self._measurements[number] = Measurement(
-                        self._measurements[number].cfg, float("inf"), FAILED, _said(error)
+                        self._measurements[number].cfg, float("inf"), FAILED, _message(error)
                     )
         return samples
 
 
 def _beats(seconds: float, reference: float) -> bool:
-    """Whether a candidate is faster by more than noise."""
+    """Returns whether a candidate is faster by more than noise."""
     return seconds < reference * (1 - _MARGIN)
 
 
 def _beats_often(seconds: list[float], reference: list[float]) -> bool:
-    """Whether it is so of the smallest samples, and of what is in the middle of the turns."""
-    ratios = [mine / other for mine, other in zip(seconds, reference, strict=True)]
+    """Returns whether a candidate is faster in its smallest sample, and in the median of the turns."""
+    ratios = [own / other for own, other in zip(seconds, reference, strict=True)]
     return _beats(min(seconds), min(reference)) and _beats(statistics.median(ratios), 1.0)
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".partition("\n")[0][:500]
 
 
 def _copied(array: Any) -> Any:
-    """The result itself, for a candidate may give the same buffer again."""
+    """Returns a copy of an array, because a candidate may return the same buffer again."""
     array = array.data if isinstance(array, EagerTensor) else array
     return array.copy() if isinstance(array, np.ndarray) else array
 
@@ -233,5 +234,5 @@ def _finished(result: Any) -> Any:
     return result
 
 
-def _without_doubles(cfgs: list[Any]) -> list[Any]:
+def _distinct(cfgs: list[Any]) -> list[Any]:
     return list({cfg_name(cfg): cfg for cfg in cfgs}.values())

@@ -1,4 +1,4 @@
-"""What a tuner takes for faster."""
+"""Which candidate a tuner takes, and what it measures."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from autotune._kernels_testing import Blocks, Clock, Matmul, chain, matrices
 
 
 class Scripted(Tuner[int]):
-    """Says what was written for each configuration, sample by sample."""
+    """Tuner that takes each sample from a script."""
 
     def __init__(self, rounds: int, script: dict[int, list[float]]) -> None:
         super().__init__(warmup=0, iters=1, rounds=rounds)
@@ -18,7 +18,7 @@ class Scripted(Tuner[int]):
         self.order: list[int] = []
 
     def measure(self, fn: Any, *args: Any, **kwargs: Any) -> float:
-        """The next one."""
+        """Returns the next sample."""
         self.order.append(fn.cfg)
         return self.script[fn.cfg].pop(0)
 
@@ -33,10 +33,10 @@ class _Fn:
 
 def _tuned(rounds: int, script: dict[int, list[float]]) -> tuple[Any, Scripted]:
     tuner = Scripted(rounds, script)
-    found = tuner.tune(_Fn, (), {}, list(script))
+    data = tuner.tune(_Fn, (), {}, list(script))
     assert not any(tuner.script.values()), "everything was asked for"
-    assert found.best is not None
-    return found, tuner
+    assert data.best is not None
+    return data, tuner
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def _tuned(rounds: int, script: dict[int, list[float]]) -> tuple[Any, Scripted]:
     ],
 )
 def test_the_fastest_has_to_win_most_turns_once_more(again: list[float], best: int) -> None:
-    found, _ = _tuned(2, {0: [1.0] * 8, 1: [0.5, 0.6, *again]})
-    assert found.best.cfg == best
-    assert [each.cfg for each in found.measurements] == [0, 1]
-    assert found.measurements[1].seconds == min(0.5, *again)
-    assert found.measurements[1].detail == (
+    result, _ = _tuned(2, {0: [1.0] * 8, 1: [0.5, 0.6, *again]})
+    assert result.best.cfg == best
+    assert [measurement.cfg for measurement in result.measurements] == [0, 1]
+    assert result.measurements[1].seconds == min(0.5, *again)
+    assert result.measurements[1].detail == (
         "" if best else f"not confirmed: {min(again):.3g} s beside 1 s when timed again"
     )
 
@@ -91,10 +91,10 @@ def test_bit_exact_on_request() -> None:
 
     for exact, best in ((False, 1), (True, 0)):
         made, _, _ = chain(lambda cfg: 1.0 - cfg / 2, policy=AutotunePolicy(bit_exact=exact))
-        found = made.select(Invocation("tests.doubled", matrices()[:1]), Doubled())
-        assert found.cfg == best
-        assert found.entry is not None
-        assert "elements differ, and they may not" in found.entry.measurements[1].detail or not exact
+        selection = made.select(Invocation("tests.doubled", matrices()[:1]), Doubled())
+        assert selection.cfg == best
+        assert selection.entry is not None
+        assert "elements differ, and they may not" in selection.entry.measurements[1].detail or not exact
 
 
 def test_the_real_clock_finds_the_faster_one() -> None:
@@ -120,10 +120,10 @@ def test_the_real_clock_finds_the_faster_one() -> None:
 def test_a_candidate_that_was_fastest_by_chance_is_timed_again_and_not_taken() -> None:
     times = {1: iter([1.0, 1.0]), 2: iter([0.7, 1.1]), 3: iter([0.8])}
     made, _, _ = chain(lambda cfg: next(times[cfg.rows]))
-    found = made.select(Invocation("tests.matmul", matrices()), Matmul())
-    assert found.cfg == Blocks(1)
-    assert found.entry is not None
-    said = {m.cfg.rows: (m.seconds, m.detail) for m in found.entry.measurements if m.status == "ok"}
+    selection = made.select(Invocation("tests.matmul", matrices()), Matmul())
+    assert selection.cfg == Blocks(1)
+    assert selection.entry is not None
+    said = {m.cfg.rows: (m.seconds, m.detail) for m in selection.entry.measurements if m.status == "ok"}
     assert said == {1: (1.0, ""), 2: (0.7, "not confirmed: 1.1 s beside 1 s when timed again"), 3: (0.8, "")}
 
 
@@ -138,10 +138,10 @@ def test_what_fails_when_it_is_timed_again_is_not_taken(fails: int, taken: int) 
         return 1.0 / cfg.rows if cfg.rows < 3 else 2.0
 
     made, _, _ = chain(seconds)
-    found = made.select(Invocation("tests.matmul", matrices()), Matmul())
-    assert found.cfg == Blocks(taken)
-    assert found.entry is not None
-    assert {m.cfg.rows: m.detail for m in found.entry.measurements if m.cfg.mode == "plain"}[fails] == (
+    selection = made.select(Invocation("tests.matmul", matrices()), Matmul())
+    assert selection.cfg == Blocks(taken)
+    assert selection.entry is not None
+    assert {m.cfg.rows: m.detail for m in selection.entry.measurements if m.cfg.mode == "plain"}[fails] == (
         "RuntimeError: lost"
     )
 
