@@ -5,8 +5,8 @@ import pytest
 
 import transformer_core
 from transformer_core import checkpoints, flow, models
+from transformer_core.family import _decoder
 from transformer_core.flow import _context, _profile
-from transformer_core.models import _decoder
 
 _MODULES = [transformer_core, checkpoints, flow, _context, _profile, models, _decoder]
 

@@ -12,31 +12,38 @@
 ['token_ids', 'position', 'layers.0.key_cache']
 """
 
-from transformer_core.models._config import (
+from transformer_core.family import (
+    CONFIG_FILE,
+    POSITIONS,
+    SENTENCE_FILES,
+    WINDOW_CACHES,
     DecoderConfig,
+    DecoderLayer,
+    DecoderLM,
     DeltaConfig,
     ExpertsConfig,
     Family,
     LatentConfig,
-    NormKind,
-    load_config,
-)
-from transformer_core.models._decoder import DecoderLM, decoder_flow
-from transformer_core.models._layer import DecoderLayer
-from transformer_core.models._load import load_model
-from transformer_core.models._model import (
-    POSITIONS,
-    WINDOW_CACHES,
     Model,
     ModelConfig,
     ModelFamily,
+    NormKind,
+    Pooling,
+    PoolingMode,
+    architectures,
+    decoder_flow,
     entry_points,
+    load_config,
+    read_pooling,
+    register,
 )
-from transformer_core.models._registry import CONFIG_FILE, architectures, register
-from transformer_core.models._sentence import SENTENCE_FILES, Pooling, PoolingMode, read_pooling
+from transformer_core.models._load import load_model
 from transformer_core.models._weights import stored_encodings, stored_specs, tied_keys, unused_keys, weights_of
 from transformer_core.models.encoders import ENCODERS
 from transformer_core.models.families import FAMILIES
+
+for _family in (*ENCODERS, *FAMILIES):
+    register(_family)
 
 __all__ = [
     "CONFIG_FILE",

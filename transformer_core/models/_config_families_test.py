@@ -7,7 +7,7 @@ from transformer_core._feed_forward import Activation
 from transformer_core._moe import Routing, Scoring
 from transformer_core._rope_config import RopeKind, RopeMode
 from transformer_core._rope_scaling import LinearScaling, NoScaling
-from transformer_core.models._config import (
+from transformer_core.family._config import (
     DecoderConfig,
     DeltaConfig,
     ExpertsConfig,

@@ -2,10 +2,7 @@
 
 from typing import Any, Final
 
-from transformer_core.models import families as _families
-from transformer_core.models._config import DecoderConfig
-
-del _families  # it is imported for what it registers
+from transformer_core.models import DecoderConfig
 
 MINIMAL: Final[dict[str, Any]] = {
     "architectures": ["LlamaForCausalLM"],

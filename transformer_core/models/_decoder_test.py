@@ -13,8 +13,8 @@ from transformer_core.checkpoints import (
     llama_specs,
     write_random_llama,
 )
+from transformer_core.family._decoder import DecoderLM
 from transformer_core.models import DecoderConfig, load_config
-from transformer_core.models._decoder import DecoderLM
 
 TINY = LLAMA_PRESETS["tiny"]
 BF16 = as_dtype("bf16")

@@ -7,8 +7,8 @@ from lang_core import ConfigError, EagerExecutionContext, EntryPoint, OpError, T
 from transformer_core._rope_config import RopeConfig
 from transformer_core._rope_scaling import DynamicScaling
 from transformer_core._weights_testing import context_of
-from transformer_core.models._decoder import DecoderLM
-from transformer_core.models._model import entry_points
+from transformer_core.family._decoder import DecoderLM
+from transformer_core.family._model import entry_points
 from transformer_core.models._tiny_testing import LLAMA, VARIANTS, changed
 
 IDS = np.random.default_rng(5).integers(0, 31, (2, 17)).astype(np.int32)

@@ -6,11 +6,11 @@ from typing import Any
 from lang_core import ConfigError, DType, encoding_named
 from transformer_core._config_fields import ConfigFields
 from transformer_core._packing import pack_weights
-from transformer_core.models._config import Family
-from transformer_core.models._decoder import DecoderLM
-from transformer_core.models._model import Model, ModelFamily
-from transformer_core.models._registry import config_values, family_in
-from transformer_core.models._sentence import Pooling, read_pooling
+from transformer_core.family._config import Family
+from transformer_core.family._decoder import DecoderLM
+from transformer_core.family._model import Model, ModelFamily
+from transformer_core.family._registry import config_values, family_in
+from transformer_core.family._sentence import Pooling, read_pooling
 
 
 def load_model(

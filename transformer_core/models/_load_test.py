@@ -5,13 +5,13 @@ import pytest
 from lang_core import Argument, ConfigError, DType, EntryPoint, TensorSpec, as_dtype
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import LLAMA_PRESETS, llama_config
+from transformer_core.family import _registry
 from transformer_core.flow import CompileProfile
 from transformer_core.models import (
     DecoderConfig,
     DecoderLM,
     Model,
     ModelFamily,
-    _registry,
     entry_points,
     load_model,
     register,

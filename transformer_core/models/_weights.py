@@ -4,8 +4,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from lang_core import ENCODINGS, Encoding, Module, PackedRows, TensorSpec, WeightSource
 from transformer_core.checkpoints import IGNORABLE, ComposedWeights, PackedWeights, RecipeOf
-from transformer_core.models._model import Model
-from transformer_core.models._registry import family_named
+from transformer_core.family._model import Model
+from transformer_core.family._registry import family_named
 
 
 @runtime_checkable

@@ -1,6 +1,5 @@
 """Models that are no decoders: encoders, one family per file, and what they share."""
 
-from transformer_core.models._registry import register
 from transformer_core.models.encoders._bert import (
     BERT,
     BERT_FOR_MASKED_LM,
@@ -33,9 +32,6 @@ ENCODERS = (
     SIGLIP_VISION,
     WHISPER,
 )
-
-for _family in ENCODERS:
-    register(_family)
 
 __all__ = [
     "ENCODERS",

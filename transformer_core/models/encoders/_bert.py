@@ -24,10 +24,10 @@ from transformer_core._logits import logits_of
 from transformer_core._masks import padding_bias
 from transformer_core._norm import LayerNorm
 from transformer_core.checkpoints import RenamedModules
+from transformer_core.family._fields import activation_of
+from transformer_core.family._model import DEFAULT_SEQUENCE, Model, ModelFamily, check_size
+from transformer_core.family._sentence import Pooling
 from transformer_core.flow import CompileProfile
-from transformer_core.models._fields import activation_of
-from transformer_core.models._model import DEFAULT_SEQUENCE, Model, ModelFamily, check_size
-from transformer_core.models._sentence import Pooling
 from transformer_core.models.encoders._stack import (
     EncoderConfig,
     EncoderStack,

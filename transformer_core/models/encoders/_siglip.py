@@ -10,7 +10,7 @@ from transformer_core._feed_forward import FeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._patch_embedding import PatchEmbedding
 from transformer_core.checkpoints import Cut, Recipe, RecipeOf, RenamedModules, first_of
-from transformer_core.models._model import ModelFamily
+from transformer_core.family._model import ModelFamily
 from transformer_core.models.encoders._stack import EncoderStack, StackConfig, layer_norm
 from transformer_core.models.encoders._vision import (
     StackDefaults,

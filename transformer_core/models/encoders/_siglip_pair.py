@@ -9,8 +9,8 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
 from transformer_core.checkpoints import RenamedModules
+from transformer_core.family._model import Model, ModelFamily, check_size
 from transformer_core.flow import CompileProfile
-from transformer_core.models._model import Model, ModelFamily, check_size
 from transformer_core.models.encoders._siglip import (
     VisionTower,
     read_siglip_stack,

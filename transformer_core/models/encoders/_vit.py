@@ -8,7 +8,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core._linear import Linear
 from transformer_core._patch_embedding import PatchEmbedding
 from transformer_core.checkpoints import RenamedModules
-from transformer_core.models._model import ModelFamily
+from transformer_core.family._model import ModelFamily
 from transformer_core.models.encoders._stack import EncoderStack, labels_of, layer_norm
 from transformer_core.models.encoders._vision import StackDefaults, VisionConfig, VisionModel, read_picture, read_stack
 

@@ -9,8 +9,8 @@ from transformer_core._embedding import Embedding
 from transformer_core._kv_cache import KVCache, cache_spec
 from transformer_core._logits import NEXT_IDS, logits_of, next_ids_of
 from transformer_core.checkpoints import RenamedModules
+from transformer_core.family._model import DEFAULT_SEQUENCE, Model, ModelFamily, check_size
 from transformer_core.flow import CompileProfile
-from transformer_core.models._model import DEFAULT_SEQUENCE, Model, ModelFamily, check_size
 from transformer_core.models.encoders._stack import EncoderStack, layer_norm
 from transformer_core.models.encoders._whisper_config import FRAMES_PER_POSITION, WhisperConfig, read_whisper
 from transformer_core.models.encoders._whisper_decoder import WhisperDecoder

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core.models._fields import activation_of, token_ids_of
+from transformer_core.family._fields import activation_of, token_ids_of
 from transformer_core.models.encoders._stack import EncoderConfig, StackConfig
 
 # Frames of sound that become one position of the encoder.

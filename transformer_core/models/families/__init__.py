@@ -1,6 +1,5 @@
 """Families of decoders, one per file: what differs from a Llama."""
 
-from transformer_core.models._registry import register
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
@@ -44,8 +43,5 @@ FAMILIES = (
     GPT_NEOX,
     GPT2,
 )
-
-for _family in FAMILIES:
-    register(_family)
 
 __all__ = ["FAMILIES"]

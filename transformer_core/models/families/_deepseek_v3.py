@@ -8,9 +8,9 @@ from transformer_core._moe import Routing, Scoring
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import YarnScaling, yarn_mscale
 from transformer_core.checkpoints import ExpertKeys
-from transformer_core.models._config import DecoderConfig, ExpertsConfig, Family, LatentConfig
-from transformer_core.models._fields import llama_kind, whole_rope
-from transformer_core.models._layer import DecoderLayer
+from transformer_core.family._config import DecoderConfig, ExpertsConfig, Family, LatentConfig
+from transformer_core.family._fields import llama_kind, whole_rope
+from transformer_core.family._layer import DecoderLayer
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:

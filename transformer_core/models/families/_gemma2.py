@@ -3,9 +3,9 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core.models._config import DecoderConfig, Family
-from transformer_core.models._fields import activation_of, optional_number, windows_by_type
-from transformer_core.models._other_layers import SandwichLayer
+from transformer_core.family._config import DecoderConfig, Family
+from transformer_core.family._fields import activation_of, optional_number, windows_by_type
+from transformer_core.family._other_layers import SandwichLayer
 from transformer_core.models.families._gemma import gemma_kind
 
 

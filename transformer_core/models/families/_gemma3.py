@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import RopeConfig, RopeKind
-from transformer_core.models._config import DecoderConfig, Family
-from transformer_core.models._fields import activation_of, heads_of, layer_types, optional_number, windows_by_type
-from transformer_core.models._other_layers import SandwichLayer
+from transformer_core.family._config import DecoderConfig, Family
+from transformer_core.family._fields import activation_of, heads_of, layer_types, optional_number, windows_by_type
+from transformer_core.family._other_layers import SandwichLayer
 from transformer_core.models.families._gemma import gemma_kind
 
 _GLOBAL_BASE: Final = 1e6

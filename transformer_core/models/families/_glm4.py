@@ -4,8 +4,8 @@ from typing import Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf, RenamedKeys, first_of
-from transformer_core.models._config import DecoderConfig, Family
-from transformer_core.models._other_layers import SandwichLayer
+from transformer_core.family._config import DecoderConfig, Family
+from transformer_core.family._other_layers import SandwichLayer
 from transformer_core.models.families._glm import glm_keys, glm_kind
 
 _NORMS: Final = {

@@ -3,9 +3,9 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core.models._config import DecoderConfig, Family
-from transformer_core.models._fields import heads_of, llama_kind
-from transformer_core.models._other_layers import PostNormLayer
+from transformer_core.family._config import DecoderConfig, Family
+from transformer_core.family._fields import heads_of, llama_kind
+from transformer_core.family._other_layers import PostNormLayer
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf
+from transformer_core.family._sentence import Pooling
 from transformer_core.flow import CompileProfile, Positions
-from transformer_core.models._sentence import Pooling
 
 DEFAULT_SEQUENCE: Final = 64
 """Tokens that one call takes, where the caller does not say."""

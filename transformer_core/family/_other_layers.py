@@ -3,8 +3,8 @@
 from lang_core import DType, ExecutionContext, Tensor
 from transformer_core._kv_cache import KVCache
 from transformer_core._step import StepInputs
-from transformer_core.models._config import DecoderConfig
-from transformer_core.models._layer import AttentionLayer, norm
+from transformer_core.family._config import DecoderConfig
+from transformer_core.family._layer import AttentionLayer, norm
 
 
 class PostNormLayer(AttentionLayer):

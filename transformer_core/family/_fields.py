@@ -7,7 +7,7 @@ from lang_core import ConfigError
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._rope_config import DEFAULT_BASE, RopeConfig
-from transformer_core.models._config import DecoderConfig
+from transformer_core.family._config import DecoderConfig
 
 _SLIDING: Final = "sliding_attention"
 _FULL: Final = "full_attention"

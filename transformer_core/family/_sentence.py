@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lang_core import ConfigError, ExecutionContext, Tensor
 from transformer_core._config_fields import ConfigFields
-from transformer_core.models._registry import json_array, json_object
+from transformer_core.family._registry import json_array, json_object
 
 #: What says so, beside config.json.
 SENTENCE_FILES: Final = ("modules.json", "1_Pooling/config.json")

@@ -4,10 +4,10 @@ from typing import Any, Final
 
 from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Tensor
 from transformer_core._packing import pack_alike
+from transformer_core.family._config import DecoderConfig, family_of
+from transformer_core.family._layer import cache_owner, norm
+from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
 from transformer_core.flow import BuiltFlow, CompileProfile, FlowInputs, ModelFlow
-from transformer_core.models._config import DecoderConfig, family_of
-from transformer_core.models._layer import cache_owner, norm
-from transformer_core.models._model import DEFAULT_SEQUENCE, Model, check_size
 
 DEFAULT_CAPACITY: Final = 2048
 """The most positions that caches hold where the caller does not say."""

@@ -14,7 +14,7 @@ from transformer_core._moe import Routing
 from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core._rope_scaling import RopeScaling
 from transformer_core.checkpoints import RecipeOf
-from transformer_core.models._registry import CONFIG_FILE, AnyFamily, config_values, family_in, family_named
+from transformer_core.family._registry import CONFIG_FILE, AnyFamily, config_values, family_in, family_named
 
 
 class NormKind(enum.Enum):

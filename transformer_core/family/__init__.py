@@ -1,0 +1,62 @@
+"""Parts that families of models are made of: configurations, layers, the decoder's recipe, the registry.
+
+``transformer_core.models`` has the families themselves and registers them; import from there.
+"""
+
+from transformer_core.family._config import (
+    DecoderConfig,
+    DeltaConfig,
+    ExpertsConfig,
+    Family,
+    LatentConfig,
+    NormKind,
+    load_config,
+)
+from transformer_core.family._decoder import DecoderLM, decoder_flow
+from transformer_core.family._layer import DecoderLayer
+from transformer_core.family._model import (
+    POSITIONS,
+    WINDOW_CACHES,
+    Model,
+    ModelConfig,
+    ModelFamily,
+    entry_points,
+)
+from transformer_core.family._registry import (
+    CONFIG_FILE,
+    architectures,
+    config_values,
+    family_in,
+    family_named,
+    register,
+)
+from transformer_core.family._sentence import SENTENCE_FILES, Pooling, PoolingMode, read_pooling
+
+__all__ = [
+    "CONFIG_FILE",
+    "POSITIONS",
+    "SENTENCE_FILES",
+    "WINDOW_CACHES",
+    "DecoderConfig",
+    "DecoderLM",
+    "DecoderLayer",
+    "DeltaConfig",
+    "ExpertsConfig",
+    "Family",
+    "LatentConfig",
+    "Model",
+    "ModelConfig",
+    "ModelFamily",
+    "NormKind",
+    "Pooling",
+    "PoolingMode",
+    "architectures",
+    "config_values",
+    "decoder_flow",
+    "entry_points",
+    "family_in",
+    "family_named",
+    "load_config",
+    "read_pooling",
+    "register",
+]
