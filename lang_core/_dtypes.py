@@ -26,6 +26,11 @@ class DType:
         self.is_floating: Final = kind == "floating"
         self.is_integer: Final = kind == "integer"
 
+    @property
+    def accumulation(self) -> "DType":
+        """Dtype in which sums, products and functions of elements are computed: f32 for f16 and bf16, else this one."""
+        return f32 if self.itemsize == 2 else self
+
     def __repr__(self) -> str:
         return self.name
 

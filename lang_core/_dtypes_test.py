@@ -77,3 +77,17 @@ def test_a_spec_refuses_negative_dimensions_and_unknown_dtypes() -> None:
         TensorSpec((2, -1), f32)
     with pytest.raises(OpError, match="unknown dtype 'f8'"):
         TensorSpec((2,), "f8")
+
+
+def test_halves_are_computed_in_f32_and_all_else_in_its_own_dtype() -> None:
+    assert [dtype.accumulation.name for dtype in DTYPES] == [
+        "f32",
+        "f32",
+        "f32",
+        "f64",
+        "i8",
+        "u8",
+        "i32",
+        "i64",
+        "bool",
+    ]

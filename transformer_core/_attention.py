@@ -1,6 +1,6 @@
 """Self-attention with shared key/value heads."""
 
-from lang_core import DType, ExecutionContext, Module, OpError, Tensor, f32
+from lang_core import DType, ExecutionContext, Module, OpError, Tensor, as_dtype
 from transformer_core._attention_config import AttentionConfig
 from transformer_core._cache import CacheLayout, shared_layout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
@@ -55,7 +55,7 @@ def _grouped_attention(
     softcap: float | None = None,
 ) -> Tensor:
     ops = ctx.ops
-    wide = f32 if q.dtype.itemsize == 2 else q.dtype
+    wide = as_dtype(q.dtype).accumulation
     scores = ops.dot_general(q, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=wide)  # [B, K, G, T, S]
     scores = ops.mul(scores, q.shape[-1] ** -0.5 if scale is None else scale)
     if softcap is not None:

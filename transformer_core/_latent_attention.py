@@ -1,6 +1,6 @@
 """Attention over compressed keys and values."""
 
-from lang_core import DType, ExecutionContext, Module, Tensor, f32
+from lang_core import DType, ExecutionContext, Module, Tensor, as_dtype
 from transformer_core._cache import CacheLayout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core._linear import Linear
@@ -115,7 +115,7 @@ class LatentAttention(Module):
         k, v = ops.reshape(k, (batch, keys, -1)), ops.reshape(v, (batch, keys, -1))
         up = ops.reshape(ctx.parameter(self.kv_b_proj.weight), (self.heads, -1, self.rank))
         up_key, up_value = ops.split(up, (self.plain_size, self.value_size), 1)  # [N, plain, rank], [N, value, rank]
-        wide = f32 if v.dtype.itemsize == 2 else v.dtype
+        wide = as_dtype(v.dtype).accumulation
         q_latent = ops.dot_general(q_plain, up_key, ((3,), (1,)), ((2,), (0,)))  # [N, B, T, rank]
         scores = ops.add(
             ops.dot_general(q_latent, v, ((3,), (2,)), ((1,), (0,)), dtype=wide),  # [B, N, T, S]

@@ -33,7 +33,7 @@ def logits_of(
         f32 [.., V]; computed in f32, or wider where the weight is.
     """
     ops, dtype = ctx.ops, weight.spec.dtype
-    wide = f32 if dtype.itemsize == 2 else dtype
+    wide = dtype.accumulation
     table = ctx.parameter(weight)
     if weight.encoding is None:
         product = ops.dot_general(x, table, ((x.ndim - 1,), (1,)), dtype=wide)

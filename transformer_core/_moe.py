@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, f32
+from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, as_dtype
 from transformer_core._feed_forward import Activation, SwiGLU
 from transformer_core._linear import Linear
 
@@ -76,7 +76,7 @@ class Router(Module):
     def forward(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor]:
         """x [M, D]: the chosen experts i32 [M, C], best first, and their weights [M, C], f32 or wider."""
         ops, routing = ctx.ops, self.routing
-        wide = f32 if x.dtype.itemsize == 2 else x.dtype
+        wide = as_dtype(x.dtype).accumulation
         logits = ops.dot_general(x, ctx.parameter(self.weight), ((1,), (1,)), dtype=wide)  # [M, E]
         scores = ops.softmax(logits) if routing.scoring is Scoring.SOFTMAX else ops.logistic(logits)
         choice = scores

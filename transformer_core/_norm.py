@@ -1,6 +1,6 @@
 """Norms over the last axis, computed in f32 or wider."""
 
-from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, f32
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, as_dtype
 
 
 class RMSNorm(Module):
@@ -25,7 +25,7 @@ class RMSNorm(Module):
         ops, weight = ctx.ops, ctx.parameter(self.weight)
         if not self.zero_centred:
             return ops.rms_norm(x, weight, self.eps)
-        wide = f32 if x.dtype.itemsize == 2 else x.dtype
+        wide = as_dtype(x.dtype).accumulation
         scale = ops.add(ops.cast(weight, wide), 1.0)
         return ops.cast(ops.rms_norm(ops.cast(x, wide), scale, self.eps), x.dtype)
 
@@ -39,7 +39,7 @@ class GatedRMSNorm(Module):
 
     def forward(self, ctx: ExecutionContext, x: Tensor, gate: Tensor) -> Tensor:
         """x [.., D] and gate [.., D]: [.., D]; the gate is applied in f32 or wider."""
-        wide = f32 if x.dtype.itemsize == 2 else x.dtype
+        wide = as_dtype(x.dtype).accumulation
         normed = ctx.ops.cast(ctx.ops.rms_norm(x, ctx.parameter(self.weight), self.eps), wide)
         return ctx.ops.cast(ctx.ops.mul(normed, ctx.ops.silu(ctx.ops.cast(gate, wide))), x.dtype)
 

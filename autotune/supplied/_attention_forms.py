@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from lang_core import ExecutionContext, Tensor, as_dtype, f32
+from lang_core import ExecutionContext, Tensor, as_dtype
 
 # Score of masked keys, as in lang_core's softmax: far below every score, and finite.
 _MASKED: Final = -1e30
@@ -34,13 +34,15 @@ def merged(ctx: ExecutionContext, q: Any, k: Any, v: Any, mask: Any, bias: Any, 
     batch, shared, group, queries, size = q.shape
     keys = k.shape[2]
     rows = ops.reshape(q, (batch, shared, group * queries, size))
-    scores = ops.mul(ops.dot_general(rows, k, ((3,), (3,)), ((0, 1), (0, 1)), dtype=_wide(q)), scale)
+    scores = ops.mul(
+        ops.dot_general(rows, k, ((3,), (3,)), ((0, 1), (0, 1)), dtype=as_dtype(q.dtype).accumulation), scale
+    )
     if mask is not None or bias is not None:
         scores = ops.reshape(scores, (batch, shared, group, queries, keys))
         scores = scores if bias is None else ops.add(scores, bias)
     weights = ops.cast(ops.softmax(scores, -1, where=mask), v.dtype)
     weights = ops.reshape(weights, (batch, shared, group * queries, keys))
-    result = ops.dot_general(weights, v, ((3,), (2,)), ((0, 1), (0, 1)), dtype=_wide(q))
+    result = ops.dot_general(weights, v, ((3,), (2,)), ((0, 1), (0, 1)), dtype=as_dtype(q.dtype).accumulation)
     return ops.cast(ops.reshape(result, (batch, shared, group, queries, v.shape[3])), dtype)
 
 
@@ -88,7 +90,7 @@ def online(
             if is_causal and first > rows.stop - 1 + keys - queries and state is not None:
                 break  # masked for all of these rows
             k_part = ops.slice_axis(k, 2, columns.start, columns.stop)
-            scores = ops.dot_general(part, k_part, ((4,), (3,)), ((0, 1), (0, 1)), dtype=_wide(q))
+            scores = ops.dot_general(part, k_part, ((4,), (3,)), ((0, 1), (0, 1)), dtype=as_dtype(q.dtype).accumulation)
             scores = ops.mul(scores, scale)
             scores = scores if bias is None else ops.add(scores, _block(ctx, bias, rows, columns))
             seen = None if mask is None else _block(ctx, mask, rows, columns)
@@ -129,10 +131,6 @@ def _add_block(
         return largest, total, mixed
     shrink = ops.exp(ops.sub(state[0], largest))
     return largest, ops.add(ops.mul(state[1], shrink), total), ops.add(ops.mul(state[2], shrink), mixed)
-
-
-def _wide(q: Any) -> Any:
-    return f32 if as_dtype(q.dtype).itemsize == 2 else as_dtype(q.dtype)
 
 
 def _block(ctx: ExecutionContext, x: Tensor, rows: range, columns: range) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from autotune import Invocation, Kernel
-from lang_core import ExecutionContext, Tensor, as_dtype, f32
+from lang_core import ExecutionContext, Tensor, as_dtype
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class SoftmaxKernel(Kernel[SoftmaxConfig, Tensor]):
         if cfg.form == "divide":
             return ops.softmax(x, -1)
         if cfg.form == "log":
-            wide = ops.cast(x, _wide(x))
+            wide = ops.cast(x, as_dtype(x.dtype).accumulation)
             return ops.cast(ops.exp(ops.log_softmax(wide, -1)), x.dtype)
-        wide = ops.cast(x, _wide(x))
+        wide = ops.cast(x, as_dtype(x.dtype).accumulation)
         raised = ops.exp(ops.sub(wide, ops.max(wide, -1, keepdims=True)))
         return ops.cast(ops.mul(raised, ops.div(1.0, ops.sum(raised, -1, keepdims=True))), x.dtype)
 
@@ -70,7 +70,7 @@ class RMSNormKernel(Kernel[RMSNormConfig, Tensor]):
         if cfg.form == "mean":
             return ops.rms_norm(x, weight, eps)
         shape, size = tuple(x.shape), x.shape[-1]
-        rows = ops.reshape(ops.cast(x, _wide(x)), (int(np.prod(shape[:-1])), size))
+        rows = ops.reshape(ops.cast(x, as_dtype(x.dtype).accumulation), (int(np.prod(shape[:-1])), size))
         squares = ops.dot_general(rows, rows, ((1,), (1,)), ((0,), (0,)))
         scale = ops.rsqrt(ops.add(ops.div(squares, float(size)), eps))
         normed = ops.cast(ops.reshape(ops.mul(rows, ops.reshape(scale, (rows.shape[0], 1))), shape), x.dtype)
@@ -83,7 +83,3 @@ class RMSNormKernel(Kernel[RMSNormConfig, Tensor]):
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[RMSNormConfig]:
         """Returns every form."""
         return [RMSNormConfig("mean"), RMSNormConfig("dot")]
-
-
-def _wide(x: Any) -> Any:
-    return f32 if as_dtype(x.dtype).itemsize == 2 else as_dtype(x.dtype)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compile_dag.gradient._rules import Step, Thunk, composite_gradient, wide_dtype
+from compile_dag.gradient._rules import Step, Thunk, composite_gradient
 from lang_core import Tensor
 
 
@@ -12,7 +12,7 @@ class _Scores:
     """The scores of query heads in groups, [B, K, G, T, S], and the way back from their gradient to q and k."""
 
     def __init__(self, step: Step, q: Tensor, k: Tensor, scale: float | None) -> None:
-        self.ops, self.dtype = step.ops, wide_dtype(q.dtype)
+        self.ops, self.dtype = step.ops, q.dtype.accumulation
         self._q, self._k = q, k
         self._scale = max(q.shape[-1], 1) ** -0.5 if scale is None else scale
         product = self.ops.dot_general(q, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=self.dtype)

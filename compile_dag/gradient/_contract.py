@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from compile_dag.gradient._rules import Step, Thunk, gradient_of, not_differentiable, wide_dtype
+from compile_dag.gradient._rules import Step, Thunk, gradient_of, not_differentiable
 from lang_core import Ops, Tensor
 
 Axes = tuple[int, ...]
@@ -57,7 +57,7 @@ def _product(ops: Ops, g: Tensor, other: Tensor, contract: tuple[Axes, Axes], ba
     """The dot_general of cotangent and other operand, in the dtype of the operand whose gradient it is if it can be."""
     if g.dtype is other.dtype:
         return ops.dot_general(g, other, contract, batch)
-    product = ops.dot_general(g, ops.cast(other, g.dtype), contract, batch, dtype=wide_dtype(g.dtype))
+    product = ops.dot_general(g, ops.cast(other, g.dtype), contract, batch, dtype=g.dtype.accumulation)
     return ops.cast(product, of.dtype)
 
 

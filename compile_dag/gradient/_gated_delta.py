@@ -6,7 +6,7 @@ from typing import Any
 from compile_dag._context import GraphExecutionContext
 from compile_dag._evaluate import replay
 from compile_dag.gradient._backward import backward
-from compile_dag.gradient._rules import Step, Thunk, composite_gradient, wide_dtype
+from compile_dag.gradient._rules import Step, Thunk, composite_gradient
 from lang_core import ExecutionContext, Ops, Tensor, TensorSpec
 
 
@@ -20,7 +20,7 @@ def _gated_delta_rule(step: Step, of_o: Tensor | None, of_last: Tensor | None) -
     ctx, ops = step.ctx, step.ops
     q, k, v, *_, state = step.inputs
     scale, size = step.attributes
-    wide = wide_dtype(q.dtype)
+    wide = q.dtype.accumulation
     present = [index for index in range(5) if step.inputs[index] is not None]
     wanted = [index for index in present if step.wanted[index]]
     chunks = [_in_chunks(ops, ops.cast(step.inputs[index], wide), size) for index in present]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from compile_dag._node import Value
-from lang_core import DType, ExecutionContext, GraphError, Ops, Tensor, f32
+from lang_core import ExecutionContext, GraphError, Ops, Tensor
 
 # The gradient of one input; it is asked for only if something needs it. None: there is none, or it is zero.
 Thunk = Callable[[], Tensor | None] | None
@@ -65,16 +65,11 @@ class Step:
 
     def wide(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The tensors, f16 and bf16 as f32: rules compute in f32, and their result is rounded once."""
-        return tuple(self.ops.cast(tensor, wide_dtype(tensor.dtype)) for tensor in tensors)
+        return tuple(self.ops.cast(tensor, tensor.dtype.accumulation) for tensor in tensors)
 
     def zeros_like(self, tensor: Tensor) -> Tensor:
         """Zeros of a tensor's spec."""
         return self.ops.zeros(tensor.shape, tensor.dtype)
-
-
-def wide_dtype(dtype: DType) -> DType:
-    """f32 for f16 and bf16, else the dtype itself."""
-    return f32 if dtype.itemsize == 2 else dtype
 
 
 def gradient_of(*names: str) -> Callable[[Rule], Rule]:

@@ -7,7 +7,7 @@ from compile_hlo.emit._builder import Builder
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import tensor_type
-from lang_core import DType, TensorSpec, f32, i32, promote
+from lang_core import DType, TensorSpec, i32, promote
 
 # StableHLO's names.
 _NAMES: Final = {
@@ -70,13 +70,13 @@ def wide_dtype(dtype: DType) -> DType:
     One rounding of an f32 result to 16 bits gives what 16-bit arithmetic gives, sum, product, quotient and root
     alike (Figueroa 1995, "When is double rounding innocuous?").
     """
-    return f32 if dtype.itemsize == 2 else dtype
+    return dtype.accumulation
 
 
 @emits(*_NAMES)
 def _plain(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
-    wide = TensorSpec(spec.shape, f32) if spec.dtype.itemsize == 2 else spec
+    wide = TensorSpec(spec.shape, spec.dtype.accumulation)
     operands = [e.operand(value, spec.shape, wide.dtype) for value in node.inputs]
     e.alias(node, e.convert(e.elementwise(_NAMES[node.op.name], operands, wide), wide, spec.dtype))
 

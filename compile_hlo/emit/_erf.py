@@ -74,7 +74,7 @@ _S64: Final = (
 @emits("erf")
 def _erf(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
-    wide = TensorSpec(spec.shape, f32) if spec.dtype.itemsize == 2 else spec
+    wide = TensorSpec(spec.shape, spec.dtype.accumulation)
     x = e.operand(node.inputs[0], spec.shape, wide.dtype)
     result = _erf_f32(e, x, wide) if wide.dtype is f32 else _erf_f64(e, x, wide)
     e.alias(node, e.convert(result, wide, spec.dtype))

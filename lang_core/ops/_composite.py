@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from lang_core._dtypes import DType, as_dtype, f32
+from lang_core._dtypes import as_dtype
 from lang_core._errors import OpError
 from lang_core._tensor import Tensor
 from lang_core.ops._contract import ContractionOps
@@ -14,10 +14,6 @@ from lang_core.ops._shape import CreationOps, ShapeOps
 
 # Far below every score, and finite: a fully masked row must not become inf - inf.
 _MASKED: Final = -1e30
-
-
-def _wide(dtype: DType) -> DType:
-    return f32 if dtype.itemsize == 2 else dtype
 
 
 def _stretches(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
@@ -31,11 +27,15 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
 
     __slots__ = ()
 
+    def _wide(self, x: Tensor) -> Tensor:
+        """Returns x in the dtype in which it is computed."""
+        return self.cast(x, as_dtype(x.dtype).accumulation)
+
     def mean(self, x: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """The mean over ``axis`` (all axes where None), in x's floating dtype; NaN of no elements."""
         if not as_dtype(x.dtype).is_floating:
             raise OpError(f"mean of {x.dtype}{list(x.shape)}: the dtype must be floating: cast it first")
-        total = self.sum(self.cast(x, _wide(x.dtype)), axis, keepdims)
+        total = self.sum(self._wide(x), axis, keepdims)
         count = math.prod(x.shape) / max(math.prod(total.shape), 1)
         return self.cast(self.div(total, count), x.dtype)
 
@@ -57,7 +57,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("silu", self._silu, (x,))
 
     def _silu(self, x: Tensor) -> Tensor:
-        wide = self.cast(x, _wide(x.dtype))
+        wide = self._wide(x)
         return self.cast(self.mul(wide, self.logistic(wide)), x.dtype)
 
     def softplus(self, x: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("softplus", self._softplus, (x,))
 
     def _softplus(self, x: Tensor) -> Tensor:
-        wide = self.cast(x, _wide(x.dtype))
+        wide = self._wide(x)
         above = self.log1p(self.exp(self.negate(self.abs(wide))))
         return self.cast(self.add(self.maximum(wide, 0), above), x.dtype)
 
@@ -74,7 +74,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("gelu", self._gelu, (x,))
 
     def _gelu(self, x: Tensor) -> Tensor:
-        wide = self.cast(x, _wide(x.dtype))
+        wide = self._wide(x)
         phi = self.mul(self.add(self.erf(self.mul(wide, math.sqrt(0.5))), 1.0), 0.5)
         return self.cast(self.mul(wide, phi), x.dtype)
 
@@ -83,7 +83,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("gelu_tanh", self._gelu_tanh, (x,))
 
     def _gelu_tanh(self, x: Tensor) -> Tensor:
-        wide = self.cast(x, _wide(x.dtype))
+        wide = self._wide(x)
         cube = self.mul(self.mul(wide, wide), wide)
         inner = self.mul(self.add(wide, self.mul(cube, 0.044715)), math.sqrt(2 / math.pi))
         return self.cast(self.mul(self.mul(wide, self.add(self.tanh(inner), 1.0)), 0.5), x.dtype)
@@ -103,7 +103,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("softmax", self._softmax, (x, where), (axis,))
 
     def _softmax(self, x: Tensor, where: Tensor | None, axis: int) -> Tensor:
-        wide = self.cast(x, _wide(x.dtype))
+        wide = self._wide(x)
         if where is not None:
             wide = self.select(where, wide, _MASKED)
             if wide.shape != x.shape:
@@ -121,7 +121,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("log_softmax", self._log_softmax, (x,), (axis,))
 
     def _log_softmax(self, x: Tensor, axis: int) -> Tensor:
-        wide = self.cast(x, _wide(x.dtype))
+        wide = self._wide(x)
         centred = self.sub(wide, self.max(wide, axis, keepdims=True))
         return self.cast(self.sub(centred, self.log(self.sum(self.exp(centred), axis, keepdims=True))), x.dtype)
 
@@ -140,14 +140,14 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("rms_norm", self._rms_norm, (x, weight), (eps,))
 
     def _rms_norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-        wide = self.cast(x, _wide(x.dtype))
+        wide = self._wide(x)
         scale = self.rsqrt(self.add(self.mean(self.mul(wide, wide), -1, keepdims=True), eps))
         normed = self.cast(self.mul(wide, scale), x.dtype)
         return normed if weight is None else self.mul(self.cast(weight, x.dtype), normed)
 
     def l2_norm(self, x: Tensor, eps: float = 1e-6) -> Tensor:
         """x / sqrt(sum(x^2) + eps) over the last axis, in x's dtype."""
-        wide = self.cast(x, _wide(x.dtype))
+        wide = self._wide(x)
         scale = self.rsqrt(self.add(self.sum(self.mul(wide, wide), -1, keepdims=True), eps))
         return self.cast(self.mul(wide, scale), x.dtype)
 
@@ -161,7 +161,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("layer_norm", self._layer_norm, (x, weight, bias), (eps,))
 
     def _layer_norm(self, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-        wide = self.cast(x, _wide(x.dtype))
+        wide = self._wide(x)
         centred = self.sub(wide, self.mean(wide, -1, keepdims=True))
         scale = self.rsqrt(self.add(self.mean(self.mul(centred, centred), -1, keepdims=True), eps))
         normed = self.mul(centred, scale)
@@ -230,7 +230,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         batch, heads, queries, size = q.shape
         shared, group = k.shape[1], heads // k.shape[1]
         grouped = self.reshape(q, (batch, shared, group, queries, size))
-        scores = self.dot_general(grouped, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=_wide(q.dtype))
+        scores = self.dot_general(grouped, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=as_dtype(q.dtype).accumulation)
         scores = self.mul(scores, max(size, 1) ** -0.5 if scale is None else scale)  # [B, K, G, T, S]
         if softcap is not None:
             scores = self.mul(self.tanh(self.div(scores, softcap)), softcap)

@@ -155,7 +155,7 @@ def _infer_conv(
 def _eager_conv(
     x: Array, kernel: Array, strides: Axes, padding: tuple[tuple[int, int], ...], dilation: Axes, groups: int
 ) -> Array:
-    work = np.float32 if x.dtype.itemsize == 2 else x.dtype
+    work = as_dtype(x.dtype).accumulation.numpy
     padded = np.pad(x.astype(work), ((0, 0), *padding, (0, 0)))
     out = tuple(
         max((size - d * (taps - 1) - 1) // s + 1, 0)

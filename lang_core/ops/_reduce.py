@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core._dtypes import bool_, i32
+from lang_core._dtypes import as_dtype, bool_, i32
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._base import OpsBase
@@ -70,7 +70,7 @@ def _arg_reduction(name: str, numpy: Callable[..., Any], which: str) -> Op:
         return (TensorSpec(_reduced(x, (axis,), keepdims), i32),)
 
     def eager(x: Array, axis: int, keepdims: bool) -> Any:
-        x = x.astype(np.float32) if x.dtype.itemsize == 2 else x  # NumPy's argmax knows no bfloat16 NaN
+        x = x.astype(as_dtype(x.dtype).accumulation.numpy, copy=False)  # NumPy's argmax knows no bfloat16 NaN
         return numpy(x, axis=axis, keepdims=keepdims).astype(np.int32)
 
     return define(
@@ -94,8 +94,7 @@ def _infer_cumsum(x: TensorSpec, axis: int) -> Specs:
 
 
 def _eager_cumsum(x: Array, axis: int) -> Array:
-    accumulator = np.float32 if x.dtype.itemsize == 2 else x.dtype
-    return np.cumsum(x, axis=axis, dtype=accumulator).astype(x.dtype)
+    return np.cumsum(x, axis=axis, dtype=as_dtype(x.dtype).accumulation.numpy).astype(x.dtype)
 
 
 _CUMSUM = define(
@@ -115,7 +114,7 @@ def _infer_sort(x: TensorSpec, axis: int, descending: bool) -> Specs:
 
 
 def _eager_sort(x: Array, axis: int, descending: bool) -> tuple[Array, Array]:
-    keys = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    keys = x.astype(as_dtype(x.dtype).accumulation.numpy, copy=False)
     if descending:
         # A stable descending order is the ascending one of the reversed elements, read backwards.
         order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(keys, axis), axis=axis, kind="stable"), axis)

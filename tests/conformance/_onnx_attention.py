@@ -4,7 +4,6 @@ import math
 
 from lang_core import DType, Tensor, bool_, i64
 from lang_core.ops import Ops
-from tests.conformance._onnx_elementwise import wide
 from tests.conformance._onnx_node import Node, NotExpressible, Value, adapts, dtype_numbered
 from transformer_core import RopeMode, apply_rope
 
@@ -84,7 +83,7 @@ def _scores(
 ) -> Tensor:
     """The scores at a stage: 0 scaled, 1 capped, 2 with what is added, 3 softmax."""
     ops, mode = node.ops, node.attribute("qk_matmul_output_mode", 0)
-    keys = _per_query_head(ops, ops.cast(k, wide(k.dtype)), q.shape[1])
+    keys = _per_query_head(ops, ops.cast(k, k.dtype.accumulation), q.shape[1])
     scores = ops.dot_general(ops.cast(q, keys.dtype), keys, ((3,), (3,)), ((0, 1), (0, 1)))
     scores = ops.mul(scores, q.shape[-1] ** -0.5 if scale is None else scale)
     if mode >= 1 and cap:
@@ -110,9 +109,9 @@ def _flex_attention(node: Node) -> Tensor:
     """Scores and weights go through graphs of the node's own."""
     ops, (q, k, v) = node.ops, node.tensors()
     wanted = node.attribute("softmax_precision")
-    precision = wide(q.dtype) if wanted is None else dtype_numbered(wanted)
+    precision = q.dtype.accumulation if wanted is None else dtype_numbered(wanted)
     values = _per_query_head(ops, v, q.shape[1])
-    found = ops.cast(_scores(node, q, k, node.attribute("scale"), 0.0, None, None, wide(q.dtype)), precision)
+    found = ops.cast(_scores(node, q, k, node.attribute("scale"), 0.0, None, None, q.dtype.accumulation), precision)
     if node.attribute("score_mod") is not None:
         (found,) = node.tensors_of(node.run(node.graph_attribute("score_mod"), [Value(tensor=found)]))
     found = ops.softmax(found, where=ops.greater(found, -math.inf))

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import DType, Tensor, as_dtype, bool_, f32, u8
+from lang_core import DType, Tensor, as_dtype, bool_, u8
 from tests.conformance._onnx_node import ADAPTERS, Array, Node, NotExpressible, adapts, dtype_numbered
 
 _UNARY: Final = {
@@ -145,20 +145,15 @@ def _reciprocal(node: Node) -> Tensor:
 
 @adapts("Tan")
 def _tan(node: Node) -> Tensor:
-    x = node.ops.cast(node.tensor(0), wide(node.tensor(0).dtype))
+    x = node.ops.cast(node.tensor(0), node.tensor(0).dtype.accumulation)
     return node.ops.cast(node.ops.div(node.ops.sin(x), node.ops.cos(x)), node.tensor(0).dtype)
-
-
-def wide(dtype: DType) -> DType:
-    """The dtype to compute in."""
-    return f32 if dtype.itemsize == 2 else dtype
 
 
 @adapts("Sinh", "Cosh", "Asinh", "Acosh", "Atanh")
 def _hyperbolic(node: Node) -> Tensor:
     """By exp and log, near 0 by expm1 and log1p."""
     ops = node.ops
-    x = ops.cast(node.tensor(0), wide(node.tensor(0).dtype))
+    x = ops.cast(node.tensor(0), node.tensor(0).dtype.accumulation)
     if node.kind in ("Sinh", "Cosh"):
         up, down = ops.exp(x), ops.exp(ops.negate(x))
         if node.kind == "Sinh":
@@ -232,4 +227,4 @@ def floating_operand(node: Node) -> tuple[Tensor, DType]:
     x = node.tensor(0)
     if not as_dtype(x.dtype).is_floating:
         raise NotExpressible(f"{node.kind} of {x.dtype}")
-    return node.ops.cast(x, wide(x.dtype)), x.dtype
+    return node.ops.cast(x, x.dtype.accumulation), x.dtype
