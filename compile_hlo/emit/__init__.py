@@ -26,6 +26,7 @@ from compile_hlo.emit._helpers import is_helper
 from compile_hlo.emit._module import FunctionWriter, ModuleWriter, emit_module
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, Watcher
 from compile_hlo.emit._parameter_table import ParameterTable
+from compile_hlo.emit._portable_text import portable_text
 from compile_hlo.emit._types import dense, tensor_type
 
 del (
@@ -65,5 +66,6 @@ __all__ = [
     "emit_module",
     "emits",
     "is_helper",
+    "portable_text",
     "tensor_type",
 ]

@@ -37,7 +37,7 @@ from tapeline.exporting._describe import write_description
 from tapeline.exporting._load import Export, exact_entry_points, exact_weights, load
 from tapeline.exporting._memory import kept_bytes
 from tapeline.exporting._options import ExportOptions, check_options
-from tapeline.exporting._predict import BUNDLED_FILES, Prediction, predict
+from tapeline.exporting._predict import BUNDLED_FILES, KeptTexts, Prediction, predict
 from tapeline.exporting._producer import producer
 from tapeline.exporting._report import copy_report, hashes_of, write_report
 from tapeline.exporting._source import ModelSource, open_source
@@ -59,16 +59,20 @@ def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter, prog
     """
     check_options(options)
     check_output(options.output)
-    with open_source(options.model, model_path, options.weights != "none", progress) as source:
+    with (
+        open_source(options.model, model_path, options.weights != "none", progress) as source,
+        KeptTexts() as texts,
+    ):
         with meter.phase("load"):
             export = load(options, source, meter, progress)
-            prediction = predict(export, source)
+        with meter.phase("lower"):
+            prediction = predict(export, source, texts)
         if export.kernels is not None:
             progress(ProgressEvent(export.kernels.summary()))
         check_budget(export.options, prediction, meter)
         with staged(options.output, resume=options.resume) as staging:
             earlier = (staging, options.output) if options.resume else ()
-            _Run(export, source, staging, Steps(staging, earlier), prediction).run()
+            _Run(export, source, staging, Steps(staging, earlier), prediction, texts).run()
     if options.report is not None:
         copy_report(options.output, options.report)
 
@@ -77,13 +81,20 @@ class _Run:
     """An export into a directory. Each step is done unless an earlier run did the same."""
 
     def __init__(
-        self, export: Export, source: ModelSource, staging: Path, steps: Steps, prediction: Prediction
+        self,
+        export: Export,
+        source: ModelSource,
+        staging: Path,
+        steps: Steps,
+        prediction: Prediction,
+        texts: KeptTexts,
     ) -> None:
         self._export = export
         self._source = source
         self._staging = staging
         self._steps = steps
         self._prediction = prediction
+        self._texts = texts
         self._archive: WrittenArchive | None = None
 
     def run(self) -> None:
@@ -122,10 +133,13 @@ class _Run:
             export.lowered, export.nonfinite = self._prediction.lowered, known["nonfinite"]
             return
         (self._staging / MODULE).unlink(missing_ok=True)
-        form = form_of(options.weights, self._export.weights, export.nonfinite)
-        with (self._staging / MODULE).open("w") as text:
-            streaming = options.lowering == "streaming"
-            export.lowered = lower_module(export.entry_points, text.write, form, streaming=streaming)
+        streaming = options.lowering == "streaming"
+        if streaming and self._texts.move(MODULE, self._staging / MODULE):
+            export.lowered = self._prediction.lowered
+        else:
+            form = form_of(options.weights, self._export.weights, export.nonfinite)
+            with (self._staging / MODULE).open("w") as text:
+                export.lowered = lower_module(export.entry_points, text.write, form, streaming=streaming)
         self._steps.finish("lower", key, {MODULE: None}, {"nonfinite": export.nonfinite})
 
     def _lower_debug(self) -> None:
@@ -137,6 +151,8 @@ class _Run:
             key["source"] = self._source.identity
 
         def make() -> None:
+            if self._texts.move(DEBUG_MODULE, self._staging / DEBUG_MODULE):
+                return
             form = form_of(options.weights, export.weights, {})
             with (self._staging / DEBUG_MODULE).open("w") as text:
                 lower_debug(export.entry_points, text.write, form, options.dump_tags)
@@ -256,7 +272,7 @@ class _Run:
                 export.entry_points,
                 export.lowered,
                 self._staging,
-                streaming=export.options.lowering == "streaming",
+                inline=export.options.weights == "inline",
                 version=export.options.stablehlo_target_version,
             )
 

@@ -1,9 +1,12 @@
 """What an export will do and need, found out by lowering into nothing."""
 
 import hashlib
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import IO, Any, Final, Self
 
 import numpy as np
 
@@ -56,7 +59,41 @@ _EXECUTABLE: Final = {
     "vulkan-spirv": (320_000, 55),
     "cuda": (420_000, 55),
 }
+_SHORT_TEXT: Final = 2**18  # bytes of a module's text that stay in memory
 _PER_TARGET: Final = 2_500  # in the description: flags and the CPU's features
+
+
+class KeptTexts:
+    """Texts of modules, kept from the prediction for the export; closed at the end of a ``with`` block.
+
+    A short one stays in memory, a long one goes into a file without a name.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, IO[str]] = {}
+
+    def open(self, name: str) -> IO[str]:
+        """Returns a new file for the text of a module."""
+        # Closed at the end of the block.
+        self._files[name] = tempfile.SpooledTemporaryFile(_SHORT_TEXT, "w+", encoding="utf-8", newline="")  # noqa: SIM115
+        return self._files[name]
+
+    def move(self, name: str, path: Path) -> bool:
+        """Writes a kept text to a path; returns whether it is there."""
+        file = self._files.pop(name, None)
+        if file is None:
+            return False
+        with file, path.open("w", encoding="utf-8", newline="") as target:
+            file.seek(0)
+            shutil.copyfileobj(file, target)
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +151,22 @@ def node_counts(lowered: LoweredModule) -> dict[str, int]:
     }
 
 
-def predict(export: Export, source: ModelSource) -> Prediction:
+def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None) -> Prediction:
     """Predicts an export: records the model, reads no weight, writes nothing; notes in the export what is tagged.
+
+    Args:
+        export: what is asked for.
+        source: the model's files.
+        texts: keeps the modules' texts, such that an export need not lower the model again; not those with weights
+            inline.
 
     Raises:
         InputError: a glob of ``--dump_tags`` matches no tag.
         GraphError: an entry point writes an argument that it does not declare as written.
     """
-    lowered, module_bytes, sha256 = _lower(export)
+    if export.options.weights == "inline":
+        texts = None
+    lowered, module_bytes, sha256 = _lower(export, keep=None if texts is None else texts.open(MODULE))
     for function in lowered.functions:
         check_declared(function.name, function.directions)
     options, counts = export.options, node_counts(lowered)
@@ -130,7 +175,8 @@ def predict(export: Export, source: ModelSource) -> Prediction:
     files = {MODULE: module_bytes}
     debug_nodes, debug_sha256 = 0, ""
     if options.dump_tags:
-        debug, files[DEBUG_MODULE], debug_sha256 = _lower(export, tags=options.dump_tags)
+        keep = None if texts is None else texts.open(DEBUG_MODULE)
+        debug, files[DEBUG_MODULE], debug_sha256 = _lower(export, tags=options.dump_tags, keep=keep)
         debug_nodes = node_counts(debug)["emitted"]
         tags = {function.name: function.tags for function in debug.functions}
         export.debug = debug_config(options.dump_tags, options.target, tags)
@@ -163,8 +209,13 @@ def predict(export: Export, source: ModelSource) -> Prediction:
     )
 
 
-def _lower(export: Export, tags: Sequence[str] = ()) -> tuple[LoweredModule, int, str]:
-    """Lowers the module, or with tags the debug module, into nothing.
+def _lower(export: Export, tags: Sequence[str] = (), keep: IO[str] | None = None) -> tuple[LoweredModule, int, str]:
+    """Lowers the module, or with tags the debug module.
+
+    Args:
+        export: what is asked for.
+        tags: globs of tagged tensors.
+        keep: takes the text.
 
     Returns:
         The module, the bytes that its text would have, and the hash of the text without weights.
@@ -172,9 +223,11 @@ def _lower(export: Export, tags: Sequence[str] = ()) -> tuple[LoweredModule, int
     digest, data = hashlib.sha256(), 0
     text_bytes = 0
 
-    def write(text: str) -> None:
+    def write(piece: str) -> None:
         nonlocal text_bytes
-        encoded = text.encode()
+        if keep is not None:
+            keep.write(piece)
+        encoded = piece.encode()
         digest.update(encoded)
         text_bytes += len(encoded)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from compile_hlo import LoweredModule, lower_module
-from compile_hlo.emit import ArgumentParameters
+from compile_hlo.emit import ArgumentParameters, portable_text
 from compile_hlo.portable import interpret, write_artifact
 from lang_core import EagerExecutionContext, EntryPoint, TapelineError, VerificationError, WeightSource, as_dtype
 from run_iree import DEVICES, available, target_of_device
-from tapeline.bundle import ARTIFACT, Bundle
+from tapeline.bundle import ARTIFACT, MODULE, Bundle
 from tapeline.cli import Progress, ProgressEvent
 from tapeline.compare import TOLERANCE, agreement
 from tapeline.divergence import (
@@ -34,11 +34,12 @@ _NOTHING_FOUND: Final = (
 
 
 def write_portable(
-    entry_points: Sequence[EntryPoint], lowered: LoweredModule, staging: Path, *, streaming: bool, version: str
+    entry_points: Sequence[EntryPoint], lowered: LoweredModule, staging: Path, *, inline: bool, version: str
 ) -> None:
     """Writes the portable artifact: the module in StableHLO alone, with its weights as arguments.
 
-    They follow the entry point's own arguments, in the order of kernel_config.json's ``parameters``.
+    They follow the entry point's own arguments, in the order of kernel_config.json's ``parameters``. The artifact is
+    made from the module's text, unless that has the weights inline: then the entry points are lowered again.
 
     Raises:
         VerificationError: StableHLO refuses it.
@@ -46,7 +47,11 @@ def write_portable(
     text = staging / "portable.mlir"
     with text.open("w") as file:
         known = {function.name: function.parameters for function in lowered.functions}
-        lower_module(entry_points, file.write, ArgumentParameters(lowered.parameters(), known), streaming=streaming)
+        parameters = lowered.parameters()
+        if inline:
+            lower_module(entry_points, file.write, ArgumentParameters(parameters, known), streaming=True)
+        else:
+            file.writelines(portable_text(staging / MODULE, dict(parameters.items()), known))
     write_artifact(text, staging / ARTIFACT, version)
     text.unlink()
 
