@@ -1,4 +1,4 @@
-"""How well tensors agree, and where a computation first departs from another."""
+"""Comparison of tensors: figures of two tensors, of two dumps, the first divergence, and the table of a comparison."""
 
 from tapeline.compare._agreement import PACKED, TOLERANCE, Agreement, agreement
 from tapeline.compare._comparison import ComparedTensor, Comparison, block_of, tolerance_of

@@ -1,4 +1,4 @@
-"""How well two results agree."""
+"""Figures of the agreement of two arrays."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -6,27 +6,27 @@ from typing import Any, Final
 
 import numpy as np
 
-# Largest error, relative to the largest reference value, that rounding explains through a whole model: see
-# docs/numerics.md. What packed weights are multiplied with is rounded to 8 bits, as many as a bf16 has.
+# Largest error, relative to the largest reference value, that rounding through a whole model explains: see
+# docs/numerics.md. Operands of packed weights are rounded to 8 bits, as many as bf16 has.
 PACKED: Final = "packed"
 TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2, PACKED: 3e-2}
 
-# Two computations that round in other places are not equally far from the truth.
+# Factor between the errors of two computations that round at other places.
 _AS_NEAR: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Figures over all elements that are finite in the reference.
+    """Figures of agreement, over all elements that are finite in the reference.
 
     Attributes:
-        max_abs: the largest absolute error.
-        max_rel: the largest absolute error over the largest absolute reference value.
-        cosine: of the angle between the two as vectors.
-        nmse: the squared error over the squared reference.
-        top1: the share of rows whose largest element is at the same place.
+        max_abs: largest absolute error.
+        max_rel: largest absolute error, divided by the largest absolute reference value.
+        cosine: cosine of the angle between the two as vectors.
+        nmse: sum of squared errors, divided by the sum of squared reference values.
+        top1: fraction of rows whose largest element is at the same index.
         nonfinite_match: whether the same elements are finite, and infinities have the same signs. Infinity in place of
-            NaN is let pass: the order of a sum decides that.
+            NaN is accepted: it depends on the order of a sum.
     """
 
     max_abs: float
@@ -37,21 +37,21 @@ class Agreement:
     nonfinite_match: bool
 
     def within(self, tolerance: float) -> bool:
-        """Whether the two agree."""
+        """Returns whether the two agree within a tolerance."""
         return self.nonfinite_match and self.max_rel <= tolerance
 
     def as_near(self, other: "Agreement") -> bool:
-        """Whether this is about as near to the same reference as another, whose distance rounding explains."""
+        """Returns whether the error is at most about that of another computation of the same reference."""
         return self.nonfinite_match and self.nmse <= _AS_NEAR * other.nmse and self.max_rel <= _AS_NEAR * other.max_rel
 
     def as_json(self) -> dict[str, Any]:
-        """For the report."""
+        """Returns the figures by name."""
         return asdict(self)
 
 
-def agreement(found: np.ndarray, reference: np.ndarray) -> Agreement:
-    """Compares arrays of one shape ``[.., V]``, in float64."""
-    a, b = found.astype(np.float64), reference.astype(np.float64)
+def agreement(actual: np.ndarray, reference: np.ndarray) -> Agreement:
+    """Compares two arrays of one shape ``[.., V]``, in float64."""
+    a, b = actual.astype(np.float64), reference.astype(np.float64)
     finite = np.isfinite(b)
     infinite = np.isinf(a) & np.isinf(b)
     same = bool(np.array_equal(np.isfinite(a), finite) and np.array_equal(a[infinite], b[infinite]))
@@ -61,7 +61,7 @@ def agreement(found: np.ndarray, reference: np.ndarray) -> Agreement:
     norms = math.sqrt(float((x * x).sum()) * float((y * y).sum()))
     power = float((y * y).sum())
     rows = reference.reshape(-1, reference.shape[-1]) if reference.ndim and reference.size else reference.reshape(1, -1)
-    top1 = float((found.reshape(rows.shape).argmax(-1) == rows.argmax(-1)).mean()) if reference.size else 1.0
+    top1 = float((actual.reshape(rows.shape).argmax(-1) == rows.argmax(-1)).mean()) if reference.size else 1.0
     max_abs = float(error.max(initial=0.0))
     return Agreement(
         max_abs=max_abs,

@@ -10,29 +10,29 @@ def _row(*values: float) -> np.ndarray:
 
 def test_equal_arrays_agree() -> None:
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
-    found = agreement(x, x)
-    assert (found.max_abs, found.max_rel, found.nmse, found.top1, found.nonfinite_match) == (0, 0, 0, 1, True)
-    assert found.cosine == pytest.approx(1)
-    assert found.within(0)
-    assert set(found.as_json()) == {"max_abs", "max_rel", "cosine", "nmse", "top1", "nonfinite_match"}
+    result = agreement(x, x)
+    assert (result.max_abs, result.max_rel, result.nmse, result.top1, result.nonfinite_match) == (0, 0, 0, 1, True)
+    assert result.cosine == pytest.approx(1)
+    assert result.within(0)
+    assert set(result.as_json()) == {"max_abs", "max_rel", "cosine", "nmse", "top1", "nonfinite_match"}
 
 
 def test_figures_by_hand() -> None:
-    found = agreement(_row(3, 4, 0), _row(0, 4, 3))
-    assert found.max_abs == 3
-    assert found.max_rel == pytest.approx(3 / 4)
-    assert found.cosine == pytest.approx(16 / 25)
-    assert found.nmse == pytest.approx(18 / 25)
-    assert found.top1 == 1
-    assert not found.within(0.74)
-    assert found.within(0.76)
+    result = agreement(_row(3, 4, 0), _row(0, 4, 3))
+    assert result.max_abs == 3
+    assert result.max_rel == pytest.approx(3 / 4)
+    assert result.cosine == pytest.approx(16 / 25)
+    assert result.nmse == pytest.approx(18 / 25)
+    assert result.top1 == 1
+    assert not result.within(0.74)
+    assert result.within(0.76)
 
 
 def test_top1_counts_rows() -> None:
     reference = np.array([[[1, 2], [2, 1]], [[1, 2], [2, 1]]], np.float32)
-    found = reference.copy()
-    found[1, 1] = (0, 1)
-    assert agreement(found, reference).top1 == 0.75
+    result = reference.copy()
+    result[1, 1] = (0, 1)
+    assert agreement(result, reference).top1 == 0.75
 
 
 def test_nan_and_infinities_must_be_at_the_same_places() -> None:

@@ -1,4 +1,4 @@
-"""What a comparison found, tensor by tensor."""
+"""Comparisons of two sides, tensor by tensor, and their first divergence."""
 
 import dataclasses
 import math
@@ -10,8 +10,8 @@ from lang_core import as_dtype
 from run_iree.dump import TensorLabel
 from tapeline.compare._agreement import PACKED, TOLERANCE, Agreement
 
-# agrees, differs: within the tolerance or not. unlike: shapes or kinds of dtype are not the same. missing, extra: only
-# the reference, or only the other has the tensor.
+# agrees, differs: within the tolerance or not. unlike: other shapes or kinds of dtype. missing: only the reference has
+# the tensor. extra: only the compared side has it.
 State = Literal["agrees", "differs", "unlike", "missing", "extra"]
 
 SCHEMA: Final = 1
@@ -19,42 +19,42 @@ SCHEMA: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedTensor:
-    """One tensor of both sides.
+    """Comparison of one tensor of both sides.
 
     Attributes:
-        label: which, and when.
-        state: what was found.
-        found: dtype and shape of the one, such as ``f32[2,3]``; None where it is missing.
-        reference: the same of the reference.
-        figures: how well the elements agree; None where they were not compared.
-        figures_only: no elements were there on one side: least, largest and mean values, and the counts of NaN and
-            infinities were compared, and ``figures`` has of these the largest error.
+        label: name, call and moment of the tensor.
+        state: result of the comparison.
+        actual: dtype and shape on the compared side, such as ``f32[2,3]``; None if it is missing there.
+        reference: dtype and shape on the reference side; None if it is missing there.
+        figures: agreement of the elements; None if they were not compared.
+        figures_only: True if one side has no elements. Then least, largest and mean values, and the counts of NaN and
+            infinities, are compared, and ``figures`` has the largest error of these.
     """
 
     label: TensorLabel
     state: State
-    found: str | None
+    actual: str | None
     reference: str | None
     figures: Agreement | None = None
     figures_only: bool = False
 
     @property
     def diverges(self) -> bool:
-        """Whether the two are not the same tensor."""
+        """True if both sides have the tensor and do not agree."""
         return self.state in ("differs", "unlike")
 
     @property
     def block(self) -> str:
-        """The block that the tensor belongs to; empty outside of blocks."""
+        """Block that the tensor belongs to; empty outside of blocks."""
         return block_of(self.label.name)
 
     def as_json(self) -> dict[str, Any]:
-        """For ``--format=json``."""
+        """Returns the comparison of the tensor as JSON values."""
         return {
             **dataclasses.asdict(self.label),
             "block": self.block,
             "state": self.state,
-            "found": self.found,
+            "found": self.actual,
             "reference": self.reference,
             "figures": None if self.figures is None else _without_nan(self.figures.as_json()),
             "figures_only": self.figures_only,
@@ -63,42 +63,43 @@ class ComparedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All tensors, in the order in which the reference met them.
+    """Comparison of two sides: all tensors, in the order of the reference.
 
     Attributes:
-        found: what was compared.
-        reference: with what.
-        tolerance: the error, relative to the largest reference value, up to which floats agree.
-        tensors: of both.
+        actual: name of the compared side.
+        reference: name of the reference side.
+        tolerance: largest error, relative to the largest reference value, up to which floats agree.
+        tensors: comparisons of the tensors.
     """
 
-    found: str
+    actual: str
     reference: str
     tolerance: float
     tensors: tuple[ComparedTensor, ...]
 
     @property
     def first(self) -> ComparedTensor | None:
-        """The first that diverges. Of a call's results, those of blocks count before those of the whole model."""
-        return min((each for each in self.tensors if each.diverges), key=_moment, default=None)
+        """First tensor that diverges. Among a call's results, those of blocks come before those of the whole model."""
+        return min((tensor for tensor in self.tensors if tensor.diverges), key=_moment, default=None)
 
     @property
     def last_agreeing(self) -> ComparedTensor | None:
-        """The last tag that agrees before the first tensor that diverges, in the same call."""
+        """Last tag that agrees before the first tensor that diverges, in the same call."""
         first, last = self.first, None
-        for each in self.tensors:
-            if each is first:
+        for tensor in self.tensors:
+            if first is None or tensor is first:
                 break
-            if first and each.label.step == first.label.step and each.label.when == "during" and each.state == "agrees":
-                last = each
+            label = tensor.label
+            if label.step == first.label.step and label.when == "during" and tensor.state == "agrees":
+                last = tensor
         return last
 
     def count(self, *states: State) -> int:
-        """How many tensors are so."""
-        return sum(each.state in states for each in self.tensors)
+        """Returns the number of tensors in any of these states."""
+        return sum(tensor.state in states for tensor in self.tensors)
 
     def divergence(self) -> str:
-        """The first divergence for a person: block, op, module path, line, figures; empty where there is none."""
+        """Returns the first divergence as text: block, op, module path, line, figures; empty if there is none."""
         first = self.first
         if first is None:
             return ""
@@ -116,7 +117,7 @@ class Comparison:
     def _figures(self, tensor: ComparedTensor) -> str:
         figures = tensor.figures
         if figures is None:
-            return f"{tensor.found}, the reference is {tensor.reference}"
+            return f"{tensor.actual}, the reference is {tensor.reference}"
         unlike = "" if figures.nonfinite_match else "other elements are finite, "
         errors = f"max abs {figures.max_abs:.3g}, max rel {figures.max_rel:.3g} ({self.tolerance:.0e} is allowed)"
         if tensor.figures_only:
@@ -124,17 +125,17 @@ class Comparison:
         return f"{unlike}{errors}, cosine {figures.cosine:.6f}, NMSE {figures.nmse:.3g}"
 
     def as_json(self) -> dict[str, Any]:
-        """For ``--format=json``."""
+        """Returns the comparison as JSON values."""
         first = self.first
         states = {state: self.count(state) for state in get_args(State)}
         return {
             "schema": SCHEMA,
-            "found": self.found,
+            "found": self.actual,
             "reference": self.reference,
             "tolerance": self.tolerance,
             "counts": states,
             "first_divergence": None if first is None else first.as_json(),
-            "tensors": [each.as_json() for each in self.tensors],
+            "tensors": [tensor.as_json() for tensor in self.tensors],
         }
 
 
@@ -144,7 +145,7 @@ def _moment(tensor: ComparedTensor) -> tuple[int, int, bool]:
 
 
 def _without_nan(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures as JSON can say them."""
+    """Returns figures with None for NaN, which JSON does not have."""
     return {name: None if math.isnan(value) else value for name, value in figures.items()}
 
 
@@ -157,7 +158,7 @@ def _op(label: TensorLabel) -> str:
 
 
 def block_of(name: str) -> str:
-    """The path up to its first number; empty where it has none.
+    """Returns the path up to its first number; empty if it has none.
 
     >>> block_of("model.layers.3.self_attn.q"), block_of("logits")
     ('model.layers.3', '')
@@ -170,9 +171,9 @@ def block_of(name: str) -> str:
 
 
 def tolerance_of(dtypes: Iterable[str]) -> float:
-    """What may be between two computations in which these dtypes occur: that of the coarsest (docs/numerics.md).
+    """Returns the tolerance of the coarsest of these dtypes (docs/numerics.md).
 
-    ``PACKED`` stands for what is multiplied with packed weights.
+    ``PACKED`` stands for operands of packed weights.
     """
     floats = {name for name in dtypes if name == PACKED or as_dtype(name).is_floating}
     return max((TOLERANCE[name] for name in floats), default=0.0)

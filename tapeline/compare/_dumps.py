@@ -1,4 +1,4 @@
-"""Compares two dumps, tensor by tensor, aligned by step, entry point, name, moment and round."""
+"""Comparison of two dumps, aligned by step, entry point, name, moment and iteration."""
 
 import dataclasses
 import math
@@ -13,34 +13,34 @@ from tapeline.compare._tensors import are_unlike, compare_tensors, left_out, unl
 _LABEL: Final = tuple(field.name for field in dataclasses.fields(TensorLabel))
 
 
-def compare_dumps(found: Dump, reference: Dump, tolerance: float | None = None) -> Comparison:
-    """Compares what both dumps have, in the order of the reference.
+def compare_dumps(actual: Dump, reference: Dump, tolerance: float | None = None) -> Comparison:
+    """Compares two dumps, in the order of the reference.
 
     Args:
-        found: a dump.
-        reference: the dump that it should be like.
-        tolerance: for floats; that of the coarsest dtype in the dumps where None.
+        actual: dump to compare.
+        reference: dump to compare with.
+        tolerance: tolerance for floats; that of the coarsest dtype in the dumps if None.
 
     Raises:
         InputError: the dumps have no tensor in common, or a payload is missing or damaged.
     """
     if tolerance is None:
-        tolerance = tolerance_of(record.dtype for dump in (found, reference) for record in dump.records)
-    others = {record.key: record for record in found.records}
+        tolerance = tolerance_of(record.dtype for dump in (actual, reference) for record in dump.records)
+    others = {record.key: record for record in actual.records}
     tensors = [
-        _compared(found, others.pop(record.key, None), reference, record, tolerance) for record in reference.records
+        _compared(actual, others.pop(record.key, None), reference, record, tolerance) for record in reference.records
     ]
-    if all(each.state == "missing" for each in tensors):
+    if all(tensor.state == "missing" for tensor in tensors):
         raise InputError(
-            f"{found.directory} and {reference.directory} are mismatched dumps: they have no tensor in common "
-            f"({len(found.records)} and {len(reference.records)} tensors): dump the same calls and tags"
+            f"{actual.directory} and {reference.directory} are mismatched dumps: they have no tensor in common "
+            f"({len(actual.records)} and {len(reference.records)} tensors): dump the same calls and tags"
         )
     tensors += [left_out(_label(record), record.spec, missing=False) for record in others.values()]
-    return Comparison(str(found.directory), str(reference.directory), tolerance, tuple(tensors))
+    return Comparison(str(actual.directory), str(reference.directory), tolerance, tuple(tensors))
 
 
 def _compared(
-    found: Dump, other: DumpRecord | None, reference: Dump, record: DumpRecord, tolerance: float
+    actual: Dump, other: DumpRecord | None, reference: Dump, record: DumpRecord, tolerance: float
 ) -> ComparedTensor:
     if other is None:
         return left_out(_label(record), record.spec, missing=True)
@@ -48,13 +48,13 @@ def _compared(
     if are_unlike(other.spec, record.spec):
         return unlike(label, other.spec, record.spec)
     if other.file is not None and record.file is not None:
-        return compare_tensors(label, found.load(other), reference.load(record), tolerance)
+        return compare_tensors(label, actual.load(other), reference.load(record), tolerance)
     figures = _figures(other, record)
     agrees = figures.within(tolerance if record.spec.dtype.is_floating else 0.0)
     return ComparedTensor(
         label=label,
         state="agrees" if agrees else "differs",
-        found=repr(other.spec),
+        actual=repr(other.spec),
         reference=repr(record.spec),
         figures=figures,
         figures_only=True,
@@ -62,21 +62,21 @@ def _compared(
 
 
 def _label(record: DumpRecord, other: DumpRecord | None = None) -> TensorLabel:
-    """What is known of a tensor; what one side does not know is the other's."""
+    """Returns the label of a tensor; fields that one record lacks are taken from the other."""
     fields = {name: getattr(record, name) for name in _LABEL}
     if other is not None:
         fields |= {name: getattr(other, name) for name in ("module_path", "op", "line") if fields[name] is None}
     return TensorLabel(**fields)
 
 
-def _figures(found: DumpRecord, reference: DumpRecord) -> Agreement:
-    """Agreement of the least, the largest and the mean value."""
-    pairs = [(found.min, reference.min), (found.max, reference.max), (found.mean, reference.mean)]
+def _figures(actual: DumpRecord, reference: DumpRecord) -> Agreement:
+    """Returns the agreement of the least, the largest and the mean value."""
+    pairs = [(actual.min, reference.min), (actual.max, reference.max), (actual.mean, reference.mean)]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
     max_abs = max((abs(a - b) for a, b in known), default=0.0)
     scale = max((abs(b) for _, b in known), default=0.0)
     finite = len(known) == sum(b is not None for _, b in pairs)
-    same = finite and found.nan + found.inf == reference.nan + reference.inf  # infinity in place of NaN is let pass
+    same = finite and actual.nan + actual.inf == reference.nan + reference.inf  # infinity in place of NaN is accepted
     return Agreement(
         max_abs=float(max_abs),
         max_rel=float(max_abs / scale if scale else max_abs),

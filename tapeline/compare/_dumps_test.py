@@ -89,10 +89,10 @@ def test_the_first_divergence_is_named(tmp_path: Path) -> None:
         "the last tensor before it that agrees is 'model.layers.1.self_attn.q'",
     ):
         assert part in said
-    found = comparison.as_json()
-    assert found["counts"] == {"agrees": 18, "differs": 4, "unlike": 0, "missing": 0, "extra": 0}
-    assert found["first_divergence"]["block"] == "model.layers.1"
-    assert found["first_divergence"]["figures"]["max_abs"] == pytest.approx(0.25)
+    fields = comparison.as_json()
+    assert fields["counts"] == {"agrees": 18, "differs": 4, "unlike": 0, "missing": 0, "extra": 0}
+    assert fields["first_divergence"]["block"] == "model.layers.1"
+    assert fields["first_divergence"]["figures"]["max_abs"] == pytest.approx(0.25)
 
 
 def test_results_of_blocks_count_before_those_of_the_model(tmp_path: Path) -> None:
@@ -114,14 +114,14 @@ def test_rounding_is_allowed_to_floats_alone(tmp_path: Path) -> None:
 def test_what_one_side_lacks_is_listed(tmp_path: Path) -> None:
     less = _dump(tmp_path / "a", lambda name, step, array: None if name == "embed.output" else array, extra=["more"])
     comparison = compare_dumps(less, _dump(tmp_path / "b"))
-    states = {(each.label.step, each.label.name): each for each in comparison.tensors}
+    states = {(tensor.label.step, tensor.label.name): tensor for tensor in comparison.tensors}
     for step in (0, 1):
         missing, extra = states[step, "embed.output"], states[step, "more"]
-        assert (missing.state, missing.found, missing.reference) == ("missing", None, "f32[2,5]")
-        assert (extra.state, extra.found, extra.reference) == ("extra", "f32[2,5]", None)
+        assert (missing.state, missing.actual, missing.reference) == ("missing", None, "f32[2,5]")
+        assert (extra.state, extra.actual, extra.reference) == ("extra", "f32[2,5]", None)
     assert comparison.count("missing", "extra") == 4
     # The generator draws for what is left out too, so nothing else is different.
-    assert [each.label.name for each in comparison.tensors if each.diverges] == []
+    assert [tensor.label.name for tensor in comparison.tensors if tensor.diverges] == []
 
 
 def test_other_shapes_and_kinds_are_unlike_and_other_floats_are_not(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_without_elements_the_figures_are_compared(tmp_path: Path) -> None:
     reference = _dump(tmp_path / "b", limits=nothing)
     same = compare_dumps(_dump(tmp_path / "a"), reference)
     assert same.first is None
-    assert all(each.figures_only for each in same.tensors)
+    assert all(tensor.figures_only for tensor in same.tensors)
     assert json.loads(json.dumps(same.as_json()))["tensors"][0]["figures"]["cosine"] is None
     large = _dump(tmp_path / "c", lambda name, step, array: array * 2 if name == "model.layers.2.output" else array)
     other = compare_dumps(large, reference)

@@ -1,4 +1,4 @@
-"""A comparison for a person."""
+"""Comparisons as tables."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,16 +11,16 @@ _MOST_LISTED: Final = 20
 
 
 def comparison_text(comparison: Comparison, *, every: bool) -> str:
-    """The table and what it comes to.
+    """Returns the table of a comparison, with a summary and the first divergence.
 
     Args:
-        comparison: what was found.
-        every: a line per tensor, rather than the worst tensor of each block.
+        comparison: comparison to show.
+        every: whether each tensor has a line; otherwise each block has one, with its worst tensor.
     """
-    shared = [each for each in comparison.tensors if each.state not in ("missing", "extra")]
+    shared = [tensor for tensor in comparison.tensors if tensor.state not in ("missing", "extra")]
     lines = table([_HEAD, *_rows(shared)] if every else [_BLOCK_HEAD, *_block_rows(shared)], "")
-    for state, side in (("missing", comparison.found), ("extra", comparison.reference)):
-        lines += _listed([each.label.name for each in comparison.tensors if each.state == state], side)
+    for state, side in (("missing", comparison.actual), ("extra", comparison.reference)):
+        lines += _listed([tensor.label.name for tensor in comparison.tensors if tensor.state == state], side)
     lines.append(_summary(comparison))
     if comparison.first is not None:
         lines.append(comparison.divergence())
@@ -33,25 +33,25 @@ _BLOCK_HEAD: Final = ("step", "entry point", "block", "tensors", "differ", "wors
 
 
 def _rows(tensors: Iterable[ComparedTensor]) -> Iterator[tuple[str, ...]]:
-    for each in tensors:
-        label = each.label
+    for tensor in tensors:
+        label = tensor.label
         name = f"{label.name} #{label.iteration}" if label.iteration else label.name
-        yield str(label.step), label.entry_point, name, label.when, each.state, *_figures(each)
+        yield str(label.step), label.entry_point, name, label.when, tensor.state, *_figures(tensor)
 
 
 def _block_rows(tensors: Iterable[ComparedTensor]) -> Iterator[tuple[str, ...]]:
     blocks: dict[tuple[int, str, str], list[ComparedTensor]] = {}
-    for each in tensors:
-        blocks.setdefault((each.label.step, each.label.entry_point, each.block), []).append(each)
+    for tensor in tensors:
+        blocks.setdefault((tensor.label.step, tensor.label.entry_point, tensor.block), []).append(tensor)
     for (step, entry_point, block), members in blocks.items():
         worst = max(members, key=error_of)
-        differ = sum(each.diverges for each in members)
+        differ = sum(member.diverges for member in members)
         counts = str(len(members)), str(differ) if differ else ""
         yield str(step), entry_point, block or "-", *counts, worst.label.name, *_figures(worst)
 
 
 def error_of(tensor: ComparedTensor) -> float:
-    """The error relative to the largest value; infinite where the elements cannot be compared."""
+    """Returns the error relative to the largest value; infinite if the elements cannot be compared."""
     if tensor.figures is None or not tensor.figures.nonfinite_match:
         return math.inf
     return tensor.figures.max_rel
@@ -60,7 +60,7 @@ def error_of(tensor: ComparedTensor) -> float:
 def _figures(tensor: ComparedTensor) -> tuple[str, ...]:
     figures = tensor.figures
     if figures is None:
-        return f"{tensor.found}, not {tensor.reference}", "", "", ""
+        return f"{tensor.actual}, not {tensor.reference}", "", "", ""
     errors = f"{figures.max_abs:.3g}", f"{figures.max_rel:.3g}"
     return *errors, *(("", "") if tensor.figures_only else (f"{figures.cosine:.6f}", f"{figures.nmse:.3g}"))
 
@@ -77,9 +77,9 @@ def _summary(comparison: Comparison) -> str:
     count = comparison.count
     parts = [f"{count('agrees')} agree", f"{count('differs', 'unlike')} differ"]
     parts += [f"{count('missing', 'extra')} are on one side only"] if count("missing", "extra") else []
-    partly = sum(each.figures_only for each in comparison.tensors)
+    partly = sum(tensor.figures_only for tensor in comparison.tensors)
     parts += [f"{partly} by their figures only, for elements were not dumped"] if partly else []
     return (
-        f"{comparison.found} against {comparison.reference}: of {len(comparison.tensors)} tensors "
+        f"{comparison.actual} against {comparison.reference}: of {len(comparison.tensors)} tensors "
         f"{', '.join(parts)} (tolerance {comparison.tolerance:.0e})"
     )

@@ -12,18 +12,18 @@ _LOGITS: Final = "logits"
 
 Arrays = dict[str, np.ndarray]
 
-# Arguments that are pictures and sound.
+# Arguments with pictures and sound.
 _NUMBERS: Final = ("pixel_values", "input_features")
 _NO_TOKENS: Final = TensorSpec((1, 0), "i32")
 
 
 def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
-    """Varied tokens with padding after them, varied numbers, and the caches of ``state`` where it has them.
+    """Returns varied tokens with padding after them, varied numbers, and caches from earlier calls.
 
     Args:
         arguments: specs by name.
-        vocabulary: V.
-        state: results of the calls before, and their ``next_position``.
+        vocabulary: vocabulary size V.
+        state: results of earlier calls, with their ``next_position``; caches that it lacks are zeros.
     """
     tokens = arguments.get("token_ids", _NO_TOKENS)
     capacity = max((s.shape[2] for name, s in arguments.items() if name.endswith("_cache")), default=tokens.shape[1])
@@ -36,7 +36,7 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
         elif name == "position":
             inputs["position"] = np.broadcast_to(begin, spec.shape).astype(np.int32)
         elif name == "last":
-            fewer = np.arange(spec.size).reshape(spec.shape) % (tokens.shape[1] + 1)  # to -1, a row at rest
+            fewer = np.arange(spec.size).reshape(spec.shape) % (tokens.shape[1] + 1)  # down to -1, a row without tokens
             inputs["last"] = (tokens.shape[1] - 1 - fewer).astype(np.int32)
         elif name == "attention_mask":
             lengths = [max(1, spec.shape[1] * (4 - row % 4) // 4 - 1) for row in range(spec.shape[0])]
@@ -52,7 +52,7 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
 
 
 def next_state(inputs: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> Arrays:
-    """What the next call starts from."""
+    """Returns the state for the next call; see ``example_inputs``."""
     tokens = inputs.get("token_ids")
     count = inputs["last"] + 1 if "last" in inputs else 0 if tokens is None else tokens.shape[1]
     return {**results, "next_position": np.asarray(inputs.get("position", np.int32(0)) + count)}
@@ -62,14 +62,19 @@ def _cached(spec: TensorSpec, known: np.ndarray | None) -> np.ndarray:
     return np.zeros(spec.shape, spec.dtype.numpy) if known is None else known
 
 
-def expected_result(name: str, found: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> np.ndarray:
-    """What a result should be: what the reference says, but for the likeliest tokens.
+def expected_result(name: str, actual: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns the expected value of a result: the reference's, except for the likeliest tokens.
 
-    Which of two nearly equal logits is the larger is rounding's choice. So logits are compared, and the tokens should
-    be those that the same side's own logits say, exactly.
+    Rounding decides which of two nearly equal logits is larger. Logits are therefore compared with the reference, and
+    the likeliest tokens must be exactly those of the same side's own logits.
 
-    >>> found = {"logits": np.array([[1.0, 1.01]], np.float32), "next_ids": np.array([1], np.int32)}
-    >>> expected_result("next_ids", found, {"next_ids": np.array([0], np.int32)}).tolist()
+    Args:
+        name: name of the result.
+        actual: results of the compared side.
+        reference: results of the reference.
+
+    >>> actual = {"logits": np.array([[1.0, 1.01]], np.float32), "next_ids": np.array([1], np.int32)}
+    >>> expected_result("next_ids", actual, {"next_ids": np.array([0], np.int32)}).tolist()
     [1]
     """
-    return likeliest_ids(found[_LOGITS]) if name == NEXT_IDS and _LOGITS in found else reference[name]
+    return likeliest_ids(actual[_LOGITS]) if name == NEXT_IDS and _LOGITS in actual else reference[name]

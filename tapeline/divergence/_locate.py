@@ -1,4 +1,4 @@
-"""Finds the first tensor that is not what a reference makes, in two steps: tags, then ops."""
+"""Search for the first tensor that differs from a reference, in two steps: tags, then ops."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,7 +15,7 @@ from tapeline.divergence._shown import Shown, made_for, tagged, with_results
 
 Array = np.ndarray[Any, Any]
 
-# How much is shown at once; what is more takes another run.
+# Largest size of inner tensors in one run; more tensors take several runs.
 _BATCH_BYTES: Final = 1 << 30
 
 
@@ -30,18 +30,18 @@ def locate(
 ) -> Comparison:
     """Compares the tensors inside of an entry point with those of a reference.
 
-    The model's tags (every block's input and output among them) are compared first. Between the last ones that agree
-    and the first one that does not, every op's result is compared then. What shows inner tensors is lowered anew: flat,
-    and with more results, so that the compiler fuses less. Where the fault is in what is not done then, all tensors
-    agree.
+    The model's tags, which include every block's input and output, are compared first. Then every op's result is
+    compared between the last tags that agree and the first that does not. Graphs with inner tensors as results are
+    lowered anew: flat, and with more results, so that the compiler fuses less. If the fault is in a fusion that does
+    not occur then, all tensors agree.
 
     Args:
-        entry_point: what departs.
-        inputs: by argument, with which it does.
-        runner: lowers and runs it.
-        reference: what it should be like.
-        tolerance: for floats.
-        step: for the labels.
+        entry_point: entry point that diverges.
+        inputs: inputs with which it diverges, by argument.
+        runner: runner that lowers and runs its graphs.
+        reference: values to compare with.
+        tolerance: tolerance for floats.
+        step: number of the call, for labels.
 
     Returns:
         The tags, and before the first one that diverges the ops that made it.
@@ -61,25 +61,27 @@ class _Search:
         step: int,
     ) -> None:
         self._entry_point, self._graph = entry_point, recorded(entry_point)
-        self._inputs = {each.name: inputs[each.name].astype(each.spec.dtype.numpy) for each in entry_point.arguments}
+        self._inputs = {
+            argument.name: inputs[argument.name].astype(argument.spec.dtype.numpy) for argument in entry_point.arguments
+        }
         self._runner, self._reference = runner, reference
         self._tolerance, self._step = tolerance, step
 
     def tensors(self) -> Iterator[ComparedTensor]:
-        """All that are compared, in order."""
+        """Yields all compared tensors, in order."""
         shown = tagged(self._graph)
         compared: list[ComparedTensor] = []
         for batch in _batches(shown):
             compared += self._compared(batch, self._reference.tags(batch, self._inputs))
-        first = next((i for i, each in enumerate(compared) if each.diverges), len(compared))
+        first = next((i for i, row in enumerate(compared) if row.diverges), len(compared))
         yield from compared[:first]
         if first < len(compared):
-            agreeing = {one.value for one, row in zip(shown, compared, strict=True) if row.state == "agrees"}
+            agreeing = {tag.value for tag, row in zip(shown, compared, strict=True) if row.state == "agrees"}
             yield from self._ops(shown[first].value, agreeing)
         yield from compared[first:]
 
     def _ops(self, target: Value, agreeing: set[Value]) -> Iterator[ComparedTensor]:
-        """The ops that made a value, up to the first that diverges."""
+        """Yields the ops that made a value, up to the first that diverges."""
         for batch in _batches(made_for(self._graph, target, agreeing)):
             rows = self._compared(batch, self._reference.ops(batch, self._graph, self._inputs))
             yield from rows
@@ -88,10 +90,10 @@ class _Search:
 
     def _compared(self, shown: Sequence[Shown], expected: Sequence[Array | None]) -> list[ComparedTensor]:
         results = self._runner.run(with_results(self._graph, shown), self._entry_point.arguments, self._inputs)
-        found = results[len(self._graph.outputs) :]
-        return [self._row(*each) for each in zip(shown, found, expected, strict=True)]
+        inner = results[len(self._graph.outputs) :]
+        return [self._row(*columns) for columns in zip(shown, inner, expected, strict=True)]
 
-    def _row(self, shown: Shown, found: Array, expected: Array | None) -> ComparedTensor:
+    def _row(self, shown: Shown, actual: Array, expected: Array | None) -> ComparedTensor:
         info = shown.info
         label = TensorLabel(
             step=self._step,
@@ -106,19 +108,19 @@ class _Search:
         )
         if expected is None:
             return left_out(label, info.spec, missing=False)
-        return compare_tensors(label, found, expected, self._tolerance)
+        return compare_tensors(label, actual, expected, self._tolerance)
 
 
 def _batches(shown: Sequence[Shown]) -> Iterator[list[Shown]]:
-    """As many at a time as fit."""
+    """Splits tensors into batches of a limited size."""
     batch: list[Shown] = []
     room = _BATCH_BYTES
-    for each in shown:
-        nbytes = each.info.spec.nbytes
+    for tensor in shown:
+        nbytes = tensor.info.spec.nbytes
         if batch and nbytes > room:
             yield batch
             batch, room = [], _BATCH_BYTES
-        batch.append(each)
+        batch.append(tensor)
         room -= nbytes
     if batch:
         yield batch

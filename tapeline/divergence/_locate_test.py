@@ -76,7 +76,10 @@ def _break(monkeypatch: pytest.MonkeyPatch, op: str, path: str) -> None:
 def test_what_is_right_agrees(runner: Runner) -> None:
     comparison = _located(runner)
     assert (comparison.first, comparison.divergence()) == (None, "")
-    assert [each.label.name for each in comparison.tensors] == [*(f"layers.{i}.output" for i in range(_LAYERS)), "y"]
+    assert [tensor.label.name for tensor in comparison.tensors] == [
+        *(f"layers.{i}.output" for i in range(_LAYERS)),
+        "y",
+    ]
 
 
 def test_a_broken_op_of_one_block_is_named(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +99,7 @@ def test_a_broken_op_of_one_block_is_named(runner: Runner, monkeypatch: pytest.M
     assert "tanh" in Path(__file__).read_text().splitlines()[int(line) - 1]
     said = comparison.divergence()
     assert said.startswith("first divergence: op tanh, block layers.1, module layers.1, ")
-    states = [(each.label.name, each.state) for each in comparison.tensors]
+    states = [(tensor.label.name, tensor.state) for tensor in comparison.tensors]
     assert states[0] == ("layers.0.output", "agrees")
     assert states[-2:] == [("layers.2.output", "differs"), ("y", "differs")]
 

@@ -1,4 +1,4 @@
-"""What a lowered entry point is compared with, from the inside: the eager context, or the same elsewhere."""
+"""References for the inside of an entry point: the eager context, or another runner."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -17,35 +17,35 @@ EVERY_TAG: Final = ("*",)
 
 
 def recorded(entry_point: EntryPoint) -> ComputeGraph:
-    """An entry point with all of its tags."""
+    """Records an entry point with all of its tags."""
     return record_entry_point(entry_point, TagSelection(EVERY_TAG))
 
 
 class Reference(Protocol):
-    """Gives values from inside of an entry point.
+    """Source of the values inside of an entry point.
 
     Attributes:
-        name: for messages.
+        name: name for messages.
     """
 
     @property
     def name(self) -> str: ...
 
     def tags(self, shown: Sequence[Shown], inputs: Mapping[str, Array]) -> list[Array | None]:
-        """Tagged values; None where there is none of that name."""
+        """Returns tagged values; None for a tag that it does not have."""
         ...
 
     def ops(self, shown: Sequence[Shown], graph: ComputeGraph, inputs: Mapping[str, Array]) -> list[Array | None]:
-        """Results of ops of a graph; None where there is none of that name."""
+        """Returns results of ops of a graph; None for an op that it does not have."""
         ...
 
 
 class EagerReference:
-    """The eager context.
+    """Reference values from the eager context.
 
     Args:
-        entry_point: of the model.
-        weights: of the model.
+        entry_point: entry point of the model.
+        weights: weights of the model.
     """
 
     def __init__(self, entry_point: EntryPoint, weights: WeightSource) -> None:
@@ -54,8 +54,8 @@ class EagerReference:
         self._weights = weights
 
     def tags(self, shown: Sequence[Shown], inputs: Mapping[str, Array]) -> list[Array | None]:
-        """What the model itself makes: nothing recorded has a part in it."""
-        wanted = {each.key for each in shown}
+        """Returns the values of the model's own run, which uses no recorded graph."""
+        wanted = {tag.key for tag in shown}
         met: dict[str, int] = {}
         made: dict[tuple[str, int], Array] = {}
 
@@ -66,11 +66,11 @@ class EagerReference:
                 made[key] = tensor.numpy()
 
         ctx = EagerExecutionContext(self._weights, tag_sink=sink)
-        self._entry_point(ctx, *[ctx.constant(inputs[each.name]) for each in self._entry_point.arguments])
-        return [made.get(each.key) for each in shown]
+        self._entry_point(ctx, *[ctx.constant(inputs[argument.name]) for argument in self._entry_point.arguments])
+        return [made.get(tag.key) for tag in shown]
 
     def ops(self, shown: Sequence[Shown], graph: ComputeGraph, inputs: Mapping[str, Array]) -> list[Array | None]:
-        """What the graph's nodes make, one by one."""
+        """Evaluates the graph's nodes one by one."""
         ctx = EagerExecutionContext(self._weights)
         given = {name: ctx.constant(inputs[name]) for name in graph.inputs}
         results = list(evaluate(with_results(graph, shown), ctx, given).values())
@@ -78,11 +78,11 @@ class EagerReference:
 
 
 class RunnerReference:
-    """The same entry point on another device, with other weights or in another dtype.
+    """Reference values from another device, other weights or another dtype.
 
     Args:
-        entry_point: as the other has it.
-        runner: of the other.
+        entry_point: entry point of the reference.
+        runner: runner of the reference.
     """
 
     def __init__(self, entry_point: EntryPoint, runner: Runner) -> None:
@@ -92,20 +92,20 @@ class RunnerReference:
         self._graph = recorded(entry_point)
 
     def tags(self, shown: Sequence[Shown], inputs: Mapping[str, Array]) -> list[Array | None]:
-        """What the other has under the same tags."""
-        return self._values({each.key: each for each in tagged(self._graph)}, shown, inputs)
+        """Returns the reference's values of the same tags."""
+        return self._values({tag.key: tag for tag in tagged(self._graph)}, shown, inputs)
 
     def ops(self, shown: Sequence[Shown], graph: ComputeGraph, inputs: Mapping[str, Array]) -> list[Array | None]:
-        """What the other's ops of the same modules give."""
+        """Returns the results of the reference's ops in the same modules."""
         del graph
-        return self._values({each.key: each for each in ops_of(self._graph)}, shown, inputs)
+        return self._values({op.key: op for op in ops_of(self._graph)}, shown, inputs)
 
     def _values(
         self, known: Mapping[tuple[str, int], Shown], shown: Sequence[Shown], inputs: Mapping[str, Array]
     ) -> list[Array | None]:
-        own = [known[each.key] for each in shown if each.key in known]
+        own = [known[tensor.key] for tensor in shown if tensor.key in known]
         arguments = self._entry_point.arguments
-        given = {each.name: inputs[each.name].astype(each.spec.dtype.numpy) for each in arguments}
+        given = {argument.name: inputs[argument.name].astype(argument.spec.dtype.numpy) for argument in arguments}
         results = self._runner.run(with_results(self._graph, own), arguments, given)
-        made = dict(zip([each.key for each in own], results[len(self._graph.outputs) :], strict=True))
-        return [made.get(each.key) for each in shown]
+        made = dict(zip([tensor.key for tensor in own], results[len(self._graph.outputs) :], strict=True))
+        return [made.get(tensor.key) for tensor in shown]

@@ -1,4 +1,4 @@
-"""What runs a graph: a device, or StableHLO's interpreter."""
+"""Runners of graphs: a device, or StableHLO's interpreter."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -27,26 +27,26 @@ Array = np.ndarray[Any, Any]
 
 
 class Runner(Protocol):
-    """Lowers a graph as an export does, but flat, and runs it.
+    """Runner that lowers a graph as an export does, but flat, and runs it.
 
     Attributes:
-        name: for messages.
+        name: name for messages.
     """
 
     @property
     def name(self) -> str: ...
 
     def run(self, graph: ComputeGraph, arguments: Sequence[Argument], inputs: Mapping[str, Array]) -> list[Array]:
-        """The results in the graph's order."""
+        """Returns the results in the graph's order."""
         ...
 
 
 class DeviceRunner:
-    """A device.
+    """Runner on a device of IREE.
 
     Args:
-        device: its name.
-        weights: of the model: an archive's file, or a source whose weights are written into the module.
+        device: name of the device.
+        weights: archive of the model's weights, or a source whose weights are written into the module.
     """
 
     def __init__(self, device: str, weights: WeightSource | Path) -> None:
@@ -72,10 +72,10 @@ class DeviceRunner:
 
 
 class InterpreterRunner:
-    """StableHLO's reference interpreter.
+    """Runner in StableHLO's reference interpreter.
 
     Args:
-        weights: of the model.
+        weights: weights of the model.
     """
 
     def __init__(self, weights: WeightSource) -> None:

@@ -1,4 +1,4 @@
-"""Compares what two sides compute from the same inputs."""
+"""Comparison of two sides that run the same entry points on the same inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ INSIDE: Final = ("auto", "always", "never")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that both sides made."""
+    """Call that both sides make."""
 
     step: int
     entry_point: str
@@ -28,7 +28,7 @@ class Call:
 
 
 def compare_runs(
-    found: LoweredSide,
+    actual: LoweredSide,
     reference: Side,
     entry_points: Sequence[Signature],
     vocabulary: int,
@@ -37,33 +37,33 @@ def compare_runs(
     given: Mapping[str, np.ndarray] | None = None,
     inside: str = "auto",
 ) -> Comparison:
-    """Runs entry points on both sides, each on what the reference left, and compares results, and tensors inside.
+    """Runs entry points on both sides, each from the reference's earlier results, and compares results and inside.
 
     Args:
-        found: what is to be compared.
-        reference: with what.
-        entry_points: in order.
-        vocabulary: V.
-        tolerance: for floats; that of the coarsest dtype among arguments and results where None.
-        given: inputs by name; what is not given is made up.
-        inside: look inside the first call whose results diverge (``auto``), inside every call (``always``) or never.
+        actual: side to compare.
+        reference: side to compare with.
+        entry_points: signatures, in the order of the calls.
+        vocabulary: vocabulary size V.
+        tolerance: tolerance for floats; that of the coarsest dtype among arguments and results if None.
+        given: inputs by name; example inputs for the others.
+        inside: calls whose inner tensors are compared: the first that diverges (``auto``), ``always`` or ``never``.
     """
     if tolerance is None:
-        dtypes = [each.spec.dtype.name for call in entry_points for each in (*call.arguments, *call.results)]
-        tolerance = tolerance_of([*dtypes, *found.dtypes, *reference.dtypes])
+        dtypes = [tensor.spec.dtype.name for call in entry_points for tensor in (*call.arguments, *call.results)]
+        tolerance = tolerance_of([*dtypes, *actual.dtypes, *reference.dtypes])
     tensors: list[ComparedTensor] = []
     looked = False
-    for call, rows in _calls(found, reference, entry_points, vocabulary, tolerance, given or {}):
+    for call, rows in _calls(actual, reference, entry_points, vocabulary, tolerance, given or {}):
         diverges = any(row.diverges for row in rows)
         if inside == "always" or (inside == "auto" and diverges and not looked):
             looked = True
-            tensors += _inside(found, reference, call, tolerance)
+            tensors += _inside(actual, reference, call, tolerance)
         tensors += rows
-    return Comparison(found.name, reference.name, tolerance, tuple(tensors))
+    return Comparison(actual.name, reference.name, tolerance, tuple(tensors))
 
 
 def _calls(
-    found: Side,
+    actual: Side,
     reference: Side,
     entry_points: Sequence[Signature],
     vocabulary: int,
@@ -72,10 +72,10 @@ def _calls(
 ) -> Iterator[tuple[Call, list[ComparedTensor]]]:
     state: Arrays = {}
     for step, entry_point in enumerate(entry_points):
-        specs: dict[str, TensorSpec] = {each.name: each.spec for each in entry_point.arguments}
+        specs: dict[str, TensorSpec] = {argument.name: argument.spec for argument in entry_point.arguments}
         call = Call(step, entry_point.name, {**example_inputs(specs, vocabulary, state), **given})
         expected = reference.run(call.entry_point, call.inputs)
-        results = found.run(call.entry_point, call.inputs)
+        results = actual.run(call.entry_point, call.inputs)
         taken_over = entry_point.taken_over
         rows = []
         for name in expected:
@@ -86,15 +86,15 @@ def _calls(
         state = {**state, **next_state(call.inputs, expected)}
 
 
-def _inside(found: LoweredSide, reference: Side, call: Call, tolerance: float) -> Sequence[ComparedTensor]:
+def _inside(actual: LoweredSide, reference: Side, call: Call, tolerance: float) -> Sequence[ComparedTensor]:
     say(f"comparing the inside of {call.entry_point} ...")
     weights: WeightSource | None = reference.weights if isinstance(reference, EagerSide) else None
     try:
-        runner, other = found.runner(weights), reference.inside(call.entry_point)
+        runner, other = actual.runner(weights), reference.inside(call.entry_point)
     except InputError as error:
         say(f"warning: {error}")
         return ()
-    comparison = locate(found.point(call.entry_point), call.inputs, runner, other, tolerance, step=call.step)
+    comparison = locate(actual.point(call.entry_point), call.inputs, runner, other, tolerance, step=call.step)
     if comparison.first is None:
-        say("every tensor inside agrees when it is shown")
+        say("all inner tensors agree when the module returns them")
     return comparison.tensors

@@ -1,4 +1,4 @@
-"""Graphs that give, besides their results, values from inside."""
+"""Graphs with inner values as further results."""
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from compile_dag import TAG, ComputeGraph, Node, TagInfo, Value, tag_info
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A value from inside of a graph.
+    """Inner value of a graph.
 
     Attributes:
-        info: its name, and where it comes from.
-        value: the value.
-        iteration: how many shown values of the same name come before it.
+        info: name and origin.
+        value: recorded value.
+        iteration: number of shown values of the same name before it.
     """
 
     info: TagInfo
@@ -22,17 +22,17 @@ class Shown:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What is the same in another graph of the same model."""
+        """Name and iteration, which are the same in another graph of the model."""
         return self.info.name, self.iteration
 
 
 def tagged(graph: ComputeGraph) -> list[Shown]:
-    """The tagged values of a graph, in order; those inside of loops and branches are not to be had."""
+    """Returns the tagged values of a graph, in order, without those inside of loops and branches."""
     return _numbered((tag_info(node), node.inputs[0]) for node in graph.nodes if node.op is TAG)
 
 
 def ops_of(graph: ComputeGraph) -> list[Shown]:
-    """The result of every op of a graph, in order, under the name of its op below the path of its module."""
+    """Returns the results of all ops of a graph, in order, named by the op below the path of its module."""
     return _numbered(_named(node, value) for node in graph.nodes if node.op is not TAG for value in node.results)
 
 
@@ -55,22 +55,22 @@ def made_for(graph: ComputeGraph, target: Value, known: Container[Value]) -> lis
 
 
 def _named(node: Node, value: Value) -> tuple[TagInfo, Value]:
-    """A value under the name of its op."""
+    """Names a value by its op."""
     result = Value(value.spec, value.recording, TAG.name, value.path, value.line)
     return tag_info(Node(TAG, (value,), (node.op.name,), (result,), node.stretch)), value
 
 
 def _numbered(pairs: Iterator[tuple[TagInfo, Value]]) -> list[Shown]:
     met: dict[str, int] = {}
-    found = []
+    numbered = []
     for info, value in pairs:
-        found.append(Shown(info, value, met.get(info.name, 0)))
+        numbered.append(Shown(info, value, met.get(info.name, 0)))
         met[info.name] = met.get(info.name, 0) + 1
-    return found
+    return numbered
 
 
 def with_results(graph: ComputeGraph, shown: Sequence[Shown]) -> ComputeGraph:
-    """The graph with these values as further results, and without tags. Names of results are strings of no meaning."""
-    more = {f"shown {number}": each.value for number, each in enumerate(shown)}
+    """Returns the graph without tags, with these values as further results under arbitrary names."""
+    more = {f"shown {number}": inner.value for number, inner in enumerate(shown)}
     nodes = tuple(node for node in graph.nodes if node.op is not TAG)
     return ComputeGraph(graph.name, graph.inputs, nodes, {**graph.outputs, **more})

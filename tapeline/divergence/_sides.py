@@ -1,4 +1,4 @@
-"""What can be compared: a bundle on a device, or its model in the eager context."""
+"""Sides of a comparison: a bundle on a device, or its model in the eager context."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ from transformer_core.models import Model, entry_points, load_model, weights_of
 
 
 class Side(Protocol):
-    """Something that runs entry points.
+    """Runner of entry points.
 
     Attributes:
-        name: for messages.
-        dtypes: of its floats; ``PACKED`` where it multiplies with packed weights.
+        name: name for messages.
+        dtypes: dtypes of its floats, with ``PACKED`` if it multiplies with packed weights.
     """
 
     @property
@@ -34,11 +34,11 @@ class Side(Protocol):
     def dtypes(self) -> Sequence[str]: ...
 
     def inside(self, entry_point: str) -> Reference:
-        """The same entry point, for a look inside."""
+        """Returns a reference for the values inside of an entry point."""
         ...
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray]) -> Arrays:
-        """The results by name."""
+        """Returns the results by name."""
         ...
 
 
@@ -64,20 +64,22 @@ class DeviceSide:
         self._session = session
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray]) -> Arrays:
-        """Runs it on the device; inputs are converted to the dtypes that the bundle has."""
+        """Runs an entry point on the device; inputs are converted to the bundle's dtypes."""
         described = self._bundle.entry_point(entry_point)
         values = [
-            int(inputs[each.name]) if each.kind == "scalar" else inputs[each.name].astype(each.spec.dtype.numpy)
-            for each in described.arguments
+            int(inputs[argument.name])
+            if argument.kind == "scalar"
+            else inputs[argument.name].astype(argument.spec.dtype.numpy)
+            for argument in described.arguments
         ]
         tensors = self._session.function(entry_point)(*values)
         return {result.name: tensor.numpy() for result, tensor in zip(described.results, tensors, strict=True)}
 
     def runner(self, weights: WeightSource | None = None) -> DeviceRunner:
-        """What runs other graphs of the model as the bundle does.
+        """Returns a runner of other graphs of the model on the same device.
 
         Args:
-            weights: of the model, for a bundle that has no archive.
+            weights: weights of the model, for a bundle without an archive.
 
         Raises:
             InputError: there are no weights.
@@ -86,56 +88,62 @@ class DeviceSide:
         if archive.is_file():
             return DeviceRunner(self._session.device, archive)
         if weights is None:
-            raise InputError(f"{self._bundle.path} has no {ARCHIVE}, so nothing can be shown of its inside")
+            raise InputError(f"{self._bundle.path} has no {ARCHIVE}: inner tensors cannot be computed without weights")
         return DeviceRunner(self._session.device, weights)
 
     def point(self, entry_point: str) -> EntryPoint:
-        """The entry point of the bundle's model."""
-        return next(each for each in model_of(self._bundle)[1] if each.name == entry_point)
+        """Returns the entry point of the bundle's model."""
+        return next(point for point in model_of(self._bundle)[1] if point.name == entry_point)
 
     def inside(self, entry_point: str) -> Reference:
-        """The same entry point, for a look inside."""
+        """Returns a reference for the values inside of an entry point."""
         return RunnerReference(self.point(entry_point), self.runner())
 
 
 class EagerSide:
-    """Entry points of a model in the eager context."""
+    """Entry points of a model in the eager context.
+
+    Args:
+        points: entry points.
+        weights: weights of the model.
+        name: name for messages.
+    """
 
     def __init__(self, points: Sequence[EntryPoint], weights: WeightSource, name: str) -> None:
         self.name: Final = name
-        self.dtypes: Final = tuple({each.spec.dtype.name for point in points for each in point.arguments})
+        self.dtypes: Final = tuple({argument.spec.dtype.name for point in points for argument in point.arguments})
         self._points = {point.name: point for point in points}
         self.weights: Final = weights
 
     def run(self, entry_point: str, inputs: Mapping[str, np.ndarray]) -> Arrays:
-        """Runs it with NumPy."""
+        """Runs an entry point with NumPy."""
         ctx = EagerExecutionContext(self.weights)
         point = self._points[entry_point]
-        values = [inputs[each.name].astype(each.spec.dtype.numpy) for each in point.arguments]
+        values = [inputs[argument.name].astype(argument.spec.dtype.numpy) for argument in point.arguments]
         return {name: tensor.numpy() for name, tensor in point(ctx, *map(ctx.constant, values)).items()}
 
     def inside(self, entry_point: str) -> Reference:
-        """The same entry point, for a look inside."""
+        """Returns a reference for the values inside of an entry point."""
         return EagerReference(self._points[entry_point], self.weights)
 
 
 def _dtypes(bundle: Bundle) -> tuple[str, ...]:
-    """What it computes in."""
+    """Returns the dtypes that a bundle computes in."""
     packed = bundle.config.model.get("quantize", "none") != "none"
     return (str(bundle.config.model.get("dtype", "f32")), *((PACKED,) if packed else ()))
 
 
 def _encodings(bundle: Bundle) -> dict[str, Encoding]:
-    """Of the parameters that are packed, by path."""
-    packed = {path: each["encoding"] for path, each in bundle.config.parameters.items() if "encoding" in each}
-    return {path: encoding_named(name) for path, name in packed.items()}
+    """Returns the encodings of packed parameters, by path."""
+    parameters = bundle.config.parameters.items()
+    return {path: encoding_named(fields["encoding"]) for path, fields in parameters if "encoding" in fields}
 
 
 def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
-    """The model that was exported, and its entry points at the exported sizes; no weight is read.
+    """Returns the exported model, and its entry points at the exported sizes; no weight is read.
 
     Raises:
-        InputError: the bundle does not hold what is needed.
+        InputError: the bundle's description lacks a field.
     """
     fields = bundle.config.model
     try:
@@ -144,24 +152,24 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
         model = load_model(bundle.path, fields["dtype"], fields["layers"], weights=False, quantize=packed)
         if encoding == STORED:
             keep_packed(model, _encodings(bundle), model.dtype)
-        names = [each.name for each in bundle.config.entry_points]
+        names = [entry_point.name for entry_point in bundle.config.entry_points]
         sizes = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
         caching = fields.get("caching", {})
         sizes |= {name: caching[name] for name in ("positions", "window_caches", "score_tokens") if name in caching}
     except KeyError as error:
         raise InputError(
-            f"{bundle.path}: kernel_config.json does not say the model's {error}: export the bundle again"
+            f"{bundle.path}: kernel_config.json lacks the model's {error}: export the bundle again"
         ) from None
     return model, entry_points(model, names=names, **sizes)
 
 
 @contextlib.contextmanager
 def eager_side(bundle: Bundle, checkpoint: WeightSource | None = None) -> Iterator[EagerSide]:
-    """The bundle's model in the eager context.
+    """Opens the bundle's model in the eager context.
 
     Args:
-        bundle: says which model, at which sizes.
-        checkpoint: where its weights come from; where None, the bundle's own archive.
+        bundle: bundle of the model.
+        checkpoint: source of the weights; the bundle's own archive if None.
 
     Raises:
         InputError: there are no weights.
@@ -175,42 +183,41 @@ def eager_side(bundle: Bundle, checkpoint: WeightSource | None = None) -> Iterat
             yield EagerSide(points, weights, f"the eager context with the weights of {bundle.path}")
     else:
         raise InputError(
-            f"{bundle.path} has no {ARCHIVE} that the eager context could read: give the checkpoint with --model"
+            f"{bundle.path} has no {ARCHIVE} with weights for the eager context: give the model's checkpoint"
         )
 
 
-def check_alike(found: Bundle, reference: Bundle) -> None:
-    """Checks that two bundles take and give the same tensors; floats may be of another dtype.
+def check_alike(actual: Bundle, reference: Bundle) -> None:
+    """Checks that two bundles have the same arguments and results; dtypes of floats may differ.
 
     Raises:
-        InputError: they do not.
+        InputError: an entry point or a tensor differs.
     """
-    pairs = [(each.config.entry_points, each.path) for each in (found, reference)]
-    names = [[point.name for point in points] for points, _ in pairs]
+    names = [[point.name for point in bundle.config.entry_points] for bundle in (actual, reference)]
     if sorted(names[0]) != sorted(names[1]):
         raise InputError(
-            f"mismatched bundles: {found.path} has the entry points {', '.join(names[0])}; {reference.path} has "
-            f"{', '.join(names[1])}: export both with the same --entry_points"
+            f"mismatched bundles: {actual.path} has the entry points {', '.join(names[0])}; {reference.path} has "
+            f"{', '.join(names[1])}: export both with the same entry_points"
         )
     for name in names[0]:
-        _check_tensors(found, reference, name)
+        _check_tensors(actual, reference, name)
 
 
-def _check_tensors(found: Bundle, reference: Bundle, name: str) -> None:
-    tensors = [_tensors(bundle.entry_point(name)) for bundle in (found, reference)]
+def _check_tensors(actual: Bundle, reference: Bundle, name: str) -> None:
+    tensors = [_tensors(bundle.entry_point(name)) for bundle in (actual, reference)]
     for key in (*tensors[0], *tensors[1]):
-        one, other = (each.get(key, "is not there") for each in tensors)
+        one, other = (side.get(key, "is not there") for side in tensors)
         if one != other:
             raise InputError(
-                f"mismatched bundles: entry point {name!r}, {key[0]} {key[1]!r}: {one} in {found.path}, {other} in "
+                f"mismatched bundles: entry point {name!r}, {key[0]} {key[1]!r}: {one} in {actual.path}, {other} in "
                 f"{reference.path}: export both with the same sizes"
             )
 
 
 def _tensors(entry_point: Signature) -> dict[tuple[str, str], Any]:
-    found = {("argument", each.name): each.spec for each in entry_point.arguments}
-    found |= {("result", each.name): each.spec for each in entry_point.results}
+    specs = {("argument", argument.name): argument.spec for argument in entry_point.arguments}
+    specs |= {("result", result.name): result.spec for result in entry_point.results}
     return {
         key: f"{'float' if spec.dtype.is_floating else spec.dtype.name}{list(spec.shape)}"
-        for key, spec in found.items()
+        for key, spec in specs.items()
     }

@@ -1,4 +1,4 @@
-"""Pictures with matplotlib: apart from the rest, for it takes a second and 60 MB to import."""
+"""Pictures of figures and comparisons, with Matplotlib: a room of its own, because the import is slow and large."""
 
 from tapeline.drawing._candidate_bars import Candidate, write_candidate_bars
 from tapeline.drawing._heat_strip import check_picture, write_picture

@@ -1,4 +1,4 @@
-"""Candidates of kernels as bars."""
+"""Bar charts of the candidates of kernels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +13,13 @@ _BAD: Final = "#cb181d"
 
 
 class Candidate(NamedTuple):
-    """A bar.
+    """Bar of a candidate.
 
     Attributes:
-        name: the configuration.
-        seconds: of a call; None where it was not timed.
-        chosen: whether it is the one.
-        note: why it was not timed.
+        name: configuration.
+        seconds: time of a call; None if it was not timed.
+        chosen: whether it is the chosen one.
+        note: reason why it was not timed.
     """
 
     name: str
@@ -29,23 +29,25 @@ class Candidate(NamedTuple):
 
 
 def write_candidate_bars(calls: Sequence[tuple[str, Sequence[Candidate]]], path: Path) -> None:
-    """Draws the candidates of each call, the chosen one dark; the same bytes for the same figures.
+    """Draws the candidates of each call, the chosen one dark; equal input gives equal bytes.
 
     Args:
-        calls: title and candidates of each.
-        path: ``.png`` or ``.svg``.
+        calls: (title, candidates) of each call.
+        path: file to write, ``.png`` or ``.svg``.
     """
     heights = [len(candidates) for _, candidates in calls]
     figure = Figure(figsize=(8, 0.6 * len(calls) + 0.24 * sum(heights) + 0.4), layout="constrained")
     grid = figure.subplots(len(calls), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
     for axes, (title, candidates) in zip(grid[:, 0], calls, strict=True):
         rows = range(len(candidates))
-        lengths = [(each.seconds or 0.0) * 1e6 for each in candidates]
-        axes.barh(rows, lengths, color=[_CHOSEN if each.chosen else _OTHER for each in candidates], height=0.7)
-        for row, each in zip(rows, candidates, strict=True):
-            if each.seconds is None:
-                axes.annotate(f" {each.note}", (0, row), va="center", fontsize=6, color=_BAD)
-        axes.set_yticks(rows, [each.name for each in candidates], fontsize=7)
+        lengths = [(candidate.seconds or 0.0) * 1e6 for candidate in candidates]
+        axes.barh(
+            rows, lengths, color=[_CHOSEN if candidate.chosen else _OTHER for candidate in candidates], height=0.7
+        )
+        for row, candidate in zip(rows, candidates, strict=True):
+            if candidate.seconds is None:
+                axes.annotate(f" {candidate.note}", (0, row), va="center", fontsize=6, color=_BAD)
+        axes.set_yticks(rows, [candidate.name for candidate in candidates], fontsize=7)
         axes.invert_yaxis()
         axes.set_xlim(left=0)
         axes.tick_params(axis="x", labelsize=7)

@@ -1,4 +1,4 @@
-"""A comparison as a picture: a heat strip over the blocks for each call."""
+"""Pictures of comparisons: for each call a heat map of errors over blocks."""
 
 import math
 from collections.abc import Sequence
@@ -15,30 +15,32 @@ from tapeline.compare import ComparedTensor, Comparison, error_of
 
 _FORMATS: Final = (".png", ".svg", ".pdf")
 _MOST_STEPS: Final = 8
-_DECADES: Final = 4.0  # of the colours, below and above the tolerance
+_DECADES: Final = 4.0  # range of the colours, below and above the tolerance
 _OUTSIDE: Final = "(no block)"
 
 
 def check_picture(path: Path) -> None:
-    """Checks, before the work whose result it shows, that a picture can have this name.
+    """Checks that a picture can be written in the format of this file name.
 
     Raises:
-        InputError: it cannot.
+        InputError: the format is unknown.
     """
     if path.suffix not in _FORMATS:
-        raise InputError(f"--picture={path}: unknown form {path.suffix!r}: choose a file named *{', *'.join(_FORMATS)}")
+        raise InputError(f"{path}: unknown format of a picture {path.suffix!r}; available: {', '.join(_FORMATS)}")
 
 
 def write_picture(comparison: Comparison, path: Path) -> None:
     """Draws the errors of all tensors.
 
-    Blocks stand from left to right, the tensors of a block from top to bottom, calls below each other. Blue is within
-    the tolerance, red beyond it, grey is not there; the first divergence is framed.
+    Blocks are columns, the tensors of a block rows, and calls panels. Blue is within the tolerance, red beyond it, and
+    grey has no tensor. The first divergence is framed.
 
     Raises:
         InputError: the file cannot be written.
     """
-    calls = list(dict.fromkeys((each.label.step, each.label.entry_point) for each in comparison.tensors))[:_MOST_STEPS]
+    calls = list(dict.fromkeys((tensor.label.step, tensor.label.entry_point) for tensor in comparison.tensors))[
+        :_MOST_STEPS
+    ]
     columns = _columns(comparison.tensors)
     grids = [_grid(comparison, call, columns) for call in calls]
     heights = [max(len(rows), 1) for rows, _ in grids]
@@ -59,29 +61,29 @@ def write_picture(comparison: Comparison, path: Path) -> None:
         with mpl.rc_context({"svg.hashsalt": "tapeline"}):
             figure.savefig(path, dpi=130)
     except OSError as error:
-        raise InputError(f"--picture={path}: cannot be written: {error.strerror}: choose another file") from None
+        raise InputError(f"{path}: the picture cannot be written: {error.strerror}: choose another file") from None
 
 
 def _columns(tensors: Sequence[ComparedTensor]) -> list[str]:
-    return list(dict.fromkeys(each.block or _OUTSIDE for each in tensors))
+    return list(dict.fromkeys(tensor.block or _OUTSIDE for tensor in tensors))
 
 
 def _row(tensor: ComparedTensor) -> str:
-    """What the tensor is in its block."""
+    """Returns the name of a tensor within its block."""
     name = tensor.label.name.removeprefix(f"{tensor.block}.") if tensor.block else tensor.label.name
     return name if tensor.label.when == "during" else f"{name} ({tensor.label.when})"
 
 
 def _grid(comparison: Comparison, call: tuple[int, str], columns: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """Names of rows, and powers of ten of error over tolerance [rows, columns]; NaN where nothing is there."""
-    mine = [each for each in comparison.tensors if (each.label.step, each.label.entry_point) == call]
+    """Returns names of rows, and log10 of error over tolerance [rows, columns]; NaN for cells without a tensor."""
+    mine = [tensor for tensor in comparison.tensors if (tensor.label.step, tensor.label.entry_point) == call]
     rows = list(dict.fromkeys(map(_row, mine)))
     values = np.full((max(len(rows), 1), len(columns)), np.nan)
-    for each in mine:
-        if each.state in ("missing", "extra"):
+    for tensor in mine:
+        if tensor.state in ("missing", "extra"):
             continue
-        at = rows.index(_row(each)), columns.index(each.block or _OUTSIDE)
-        values[at] = np.fmax(values[at], _power(each, comparison.tolerance))
+        at = rows.index(_row(tensor)), columns.index(tensor.block or _OUTSIDE)
+        values[at] = np.fmax(values[at], _power(tensor, comparison.tolerance))
     return rows, values
 
 
@@ -116,4 +118,4 @@ def _frame(
 def _title(comparison: Comparison) -> str:
     count = comparison.count
     agree, differ = count("agrees"), count("differs", "unlike")
-    return f"{comparison.found}\nagainst {comparison.reference}\n{agree} tensors agree, {differ} differ"
+    return f"{comparison.actual}\nagainst {comparison.reference}\n{agree} tensors agree, {differ} differ"

@@ -1,4 +1,4 @@
-"""The loss of a training as a picture."""
+"""Charts of the loss of a training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ _MEAN_OVER: Final = 20
 
 
 def write_loss_curve(losses: Sequence[float], path: Path, title: str) -> None:
-    """Draws the loss of each step, and its mean over the last twenty; the same bytes for the same losses."""
+    """Draws the loss of each step, and its mean over the last twenty; equal input gives equal bytes."""
     steps = np.arange(1, len(losses) + 1)
     sums = np.cumsum([0.0, *losses])
     first = np.maximum(steps - _MEAN_OVER, 0)

@@ -1,4 +1,4 @@
-"""Measurements of several systems as bars."""
+"""Bar charts of measurements of several systems."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +12,14 @@ _PEERS: Final = "#bdbdbd"
 
 
 class Bar(NamedTuple):
-    """A system.
+    """Bar of a system.
 
     Attributes:
-        name: of it.
-        median: of its rounds.
-        least: of them.
-        most: of them.
-        peer: whether it is another system than ours.
+        name: name of the system.
+        median: median over rounds.
+        least: minimum over rounds.
+        most: maximum over rounds.
+        peer: whether it is another system than Tapeline.
     """
 
     name: str
@@ -30,11 +30,13 @@ class Bar(NamedTuple):
 
 
 def write_measured_bars(panels: Sequence[tuple[str, str, Sequence[Bar]]], path: Path) -> None:
-    """Draws panels below each other, ours dark, peers light, a line from the least to the most.
+    """Draws panels below each other: Tapeline dark, peers light, with a line from minimum to maximum.
+
+    Equal input gives equal bytes.
 
     Args:
-        panels: title, unit and bars of each.
-        path: ``.png`` or ``.svg``; the same bytes for the same figures.
+        panels: (title, unit, bars) of each panel.
+        path: file to write, ``.png`` or ``.svg``.
     """
     heights = [max(len(bars), 1) for _, _, bars in panels]
     figure = Figure(figsize=(8, 0.75 * len(panels) + 0.26 * sum(heights) + 0.2), layout="constrained")

@@ -16,7 +16,7 @@ def bounded(outline: Outline) -> Outline:
     """Leaves out kernels, the last ones first, and merges neighbours where boxes are too many."""
     kept = outline.functions[:MAX_FUNCTIONS]
     limit = max(_MIN_BOXES, MAX_BOXES // max(len(kept), 1))
-    return Outline([_bounded(each, limit) for each in kept], outline.omitted + len(outline.functions) - len(kept))
+    return Outline([_bounded(value, limit) for value in kept], outline.omitted + len(outline.functions) - len(kept))
 
 
 def _bounded(function: FunctionOutline, limit: int) -> FunctionOutline:
@@ -39,20 +39,20 @@ def _bounded(function: FunctionOutline, limit: int) -> FunctionOutline:
 
 
 def _merged(id: int, group: Sequence[Item]) -> Box:
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     parameters: dict[str, str] = {}
-    _count(group, 1, found, parameters)
+    _count(group, 1, result, parameters)
     paths = [box.path.split(".") for box in boxes_of(group)]
     common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
-    path = ".".join(common if all(each == common for each in paths) else [*common, "*"])
-    return Box(id, path, None, found, dict(list(parameters.items())[:_MIN_BOXES]))
+    path = ".".join(common if all(path == common for path in paths) else [*common, "*"])
+    return Box(id, path, None, result, dict(list(parameters.items())[:_MIN_BOXES]))
 
 
-def _count(items: Sequence[Item], times: int, found: dict[str, int], parameters: dict[str, str]) -> None:
+def _count(items: Sequence[Item], times: int, result: dict[str, int], parameters: dict[str, str]) -> None:
     for item in items:
         if isinstance(item, Repeat):
-            _count(item.items, times * item.count, found, parameters)
+            _count(item.items, times * item.count, result, parameters)
             continue
         parameters.update(item.parameters)
         for name, count in item.operations.items():
-            found[name] = found.get(name, 0) + times * count
+            result[name] = result.get(name, 0) + times * count

@@ -40,10 +40,10 @@ def test_cells_do_not_overlap_and_lines_go_down(edges: list[tuple[int, int]], si
 
 def test_json_has_everything(tmp_path: Path) -> None:
     outline = outline_of(tmp_path / "m", "aabaab")
-    found = json.loads(FORMATS["json"](outline))
-    assert (found["schema"], found["omitted"]) == (1, 0)
-    assert [each["name"] for each in found["functions"]] == ["forward", "block.layers.N", "block.layers.N.2"]
-    forward = found["functions"][0]
+    fields = json.loads(FORMATS["json"](outline))
+    assert (fields["schema"], fields["omitted"]) == (1, 0)
+    assert [value["name"] for value in fields["functions"]] == ["forward", "block.layers.N", "block.layers.N.2"]
+    forward = fields["functions"][0]
     assert set(forward) == {"name", "kind", "call_sites", "operations", "arguments", "results", "items", "edges"}
     assert forward["arguments"][1] == {"id": 1, "name": "layers.N.cache", "type": "f32[2,3]", "count": 6}
     repeat = forward["items"][1]
@@ -58,9 +58,9 @@ def test_dot_names_every_box_and_edge(tmp_path: Path) -> None:
     text = FORMATS["dot"](outline)
     declared = set(re.findall(r"^ +(f\d+_\d+) \[", text, re.MULTILINE))
     wanted = {
-        f"f{number}_{each.id}"
+        f"f{number}_{value.id}"
         for number, function in enumerate(outline.functions)
-        for each in (*function.arguments, *function.results, *boxes_of(function.items))
+        for value in (*function.arguments, *function.results, *boxes_of(function.items))
     }
     assert declared == wanted
     ends = re.findall(r"^ +(f\d+_\d+) -> (f\d+_\d+) \[", text, re.MULTILINE)
@@ -82,7 +82,7 @@ def _strange() -> Outline:
 def test_svg_has_every_name(tmp_path: Path) -> None:
     for outline in (outline_of(tmp_path / "m", "aabaab"), _strange()):
         root = ElementTree.fromstring(FORMATS["svg"](outline))
-        said = [each.text or "" for each in root.iter(f"{_SVG}text")]
+        said = [value.text or "" for value in root.iter(f"{_SVG}text")]
         for function in outline.functions:
             assert any(text.startswith(f"{function.name} (") for text in said)
             for port in (*function.arguments, *function.results):
@@ -90,10 +90,10 @@ def test_svg_has_every_name(tmp_path: Path) -> None:
             for box in boxes_of(function.items):
                 assert box.path in said or box.path == ""
         width, height = float(root.attrib["width"]), float(root.attrib["height"])
-        for each in root.iter(f"{_SVG}rect"):
-            if "x" in each.attrib:
-                assert float(each.attrib["x"]) + float(each.attrib["width"]) <= width
-                assert float(each.attrib["y"]) + float(each.attrib["height"]) <= height
+        for value in root.iter(f"{_SVG}rect"):
+            if "x" in value.attrib:
+                assert float(value.attrib["x"]) + float(value.attrib["width"]) <= width
+                assert float(value.attrib["y"]) + float(value.attrib["height"]) <= height
     assert "and 7 more kernels" in said
 
 

@@ -11,7 +11,7 @@ SCHEMA: Final = 1
 
 def outline_json(outline: Outline) -> str:
     """The whole outline."""
-    functions = [_function(each) for each in outline.functions]
+    functions = [_function(function) for function in outline.functions]
     return json.dumps({"schema": SCHEMA, "functions": functions, "omitted": outline.omitted}, indent=1) + "\n"
 
 
@@ -21,14 +21,14 @@ def _function(function: FunctionOutline) -> dict[str, Any]:
         "kind": function.kind,
         "call_sites": function.call_sites,
         "operations": function.operations,
-        "arguments": [asdict(each) for each in function.arguments],
-        "results": [asdict(each) for each in function.results],
-        "items": [_item(each) for each in function.items],
-        "edges": [asdict(each) for each in function.edges],
+        "arguments": [asdict(argument) for argument in function.arguments],
+        "results": [asdict(result) for result in function.results],
+        "items": [_item(item) for item in function.items],
+        "edges": [asdict(edge) for edge in function.edges],
     }
 
 
 def _item(item: Item) -> dict[str, Any]:
     if isinstance(item, Box):
         return asdict(item)
-    return {"count": item.count, "items": [_item(each) for each in item.items]}
+    return {"count": item.count, "items": [_item(one) for one in item.items]}

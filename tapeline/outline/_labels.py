@@ -46,7 +46,7 @@ def times(count: int) -> str:
 
 def operations_text(operations: dict[str, int]) -> str:
     """The ops that occur most, moves of elements last."""
-    order = sorted(operations.items(), key=lambda each: (each[0] in _MOVES, -each[1]))
+    order = sorted(operations.items(), key=lambda item: (item[0] in _MOVES, -item[1]))
     shown = [name if count == 1 else f"{name} {times(count)}" for name, count in order[:_MAX_OPERATIONS]]
     rest = sum(count for _, count in order[_MAX_OPERATIONS:])
     return ", ".join([*shown, f"{rest} more"] if rest else shown)
@@ -67,7 +67,7 @@ def prefix_of(function: FunctionOutline) -> str:
     """The path of the block that a kernel is."""
     if function.kind != "kernel":
         return ""
-    first = next((each.path for each in function.items if isinstance(each, Box)), "")
+    first = next((item.path for item in function.items if isinstance(item, Box)), "")
     name = function.name.removeprefix("block.")
     while name and not (first == name or first.startswith(f"{name}.")):
         name = name.rpartition(".")[0]

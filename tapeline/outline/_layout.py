@@ -97,9 +97,9 @@ def _link(above: _Place, below: _Place) -> None:
 
 
 def _rows(places: Sequence[_Place]) -> list[list[_Place]]:
-    rows: list[list[_Place]] = [[] for _ in range(1 + max((each.layer for each in places), default=0))]
-    for each in places:
-        rows[each.layer].append(each)
+    rows: list[list[_Place]] = [[] for _ in range(1 + max((place.layer for place in places), default=0))]
+    for place in places:
+        rows[place.layer].append(place)
     return rows
 
 
@@ -115,11 +115,11 @@ def _order(rows: Sequence[list[_Place]]) -> None:
 
 
 def _barycentres(row: Sequence[_Place], *, up: bool) -> list[float]:
-    found = []
-    for each in row:
-        near = each.above if up else each.below
-        found.append(sum(other.cell.x for other in near) / len(near) if near else each.cell.x)
-    return found
+    result = []
+    for value in row:
+        near = value.above if up else value.below
+        result.append(sum(other.cell.x for other in near) / len(near) if near else value.cell.x)
+    return result
 
 
 def _set_x(row: Sequence[_Place], wanted: Sequence[float]) -> None:
@@ -132,32 +132,32 @@ def _set_x(row: Sequence[_Place], wanted: Sequence[float]) -> None:
         right[i + 1] = max(right[i + 1], right[i] + gap)
     for i, gap in reversed(list(enumerate(gaps))):
         left[i] = min(left[i], left[i + 1] - gap)
-    for each, a, b in zip(row, right, left, strict=True):
-        each.cell.x = (a + b) / 2
+    for value, a, b in zip(row, right, left, strict=True):
+        value.cell.x = (a + b) / 2
 
 
 def _set_places(rows: Sequence[list[_Place]]) -> None:
     for sweep in range(_SWEEPS):
         for row in rows if sweep % 2 == 0 else reversed(rows):
             _set_x(row, _barycentres(row, up=sweep % 2 == 0))
-    least = min((each.cell.x - each.cell.width / 2 for row in rows for each in row), default=0.0)
+    least = min((value.cell.x - value.cell.width / 2 for row in rows for value in row), default=0.0)
     y = 0.0
     for row in rows:
-        height = max((each.cell.height for each in row), default=0.0)
-        for each in row:
-            each.cell.x -= least
-            each.cell.y = y
-            if each.passes:
-                each.cell.height = height
+        height = max((value.cell.height for value in row), default=0.0)
+        for value in row:
+            value.cell.x -= least
+            value.cell.y = y
+            if value.passes:
+                value.cell.height = height
         y += height + _GAP_Y
 
 
 def _route(chain: Sequence[_Place], target: _Place) -> list[Point]:
     """From the source's lower edge to its part of the target's upper edge."""
-    passed = [each.cell for each in chain[1 : target.layer - chain[0].layer]]
+    passed = [value.cell for value in chain[1 : target.layer - chain[0].layer]]
     points = [(cell.x, y) for cell in passed for y in dict.fromkeys((cell.y, cell.y + cell.height))]
     first, cell = chain[0].cell, target.cell
-    entries = sorted(target.above, key=lambda each: each.cell.x)
+    entries = sorted(target.above, key=lambda item: item.cell.x)
     at = entries.index(chain[target.layer - 1 - chain[0].layer])
     spread = min(cell.width - 16.0, 26.0 * (len(entries) - 1))
     x = cell.x + (spread * (at / (len(entries) - 1) - 0.5) if len(entries) > 1 else 0.0)

@@ -89,7 +89,7 @@ def symbol(text: str) -> str:
         return ""
     if match[2] is not None:
         return match[2]
-    return _ESCAPE.sub(lambda each: bytes.fromhex(each[1].decode()), match[1].encode()).decode(errors="replace")
+    return _ESCAPE.sub(lambda item: bytes.fromhex(item[1].decode()), match[1].encode()).decode(errors="replace")
 
 
 def types(text: str) -> list[str]:
@@ -103,8 +103,8 @@ def type_of(text: str) -> str:
     >>> type_of("tensor<2x3xbf16>"), type_of("tensor<i1>"), type_of("i32")
     ('bf16[2,3]', 'bool[]', 'i32')
     """
-    found = types(text)
-    return found[0] if found else text
+    result = types(text)
+    return result[0] if result else text
 
 
 def _written(shape: str, element: str) -> str:

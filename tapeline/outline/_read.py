@@ -69,9 +69,9 @@ class _Reader:
 
     def line(self, text: str) -> None:
         """The next line."""
-        found = head(text) if text.startswith("  func.func ") else None
-        if found is not None:
-            self._body = _Body(found, self._names.get(found.name), self._given, self._calls)
+        result = head(text) if text.startswith("  func.func ") else None
+        if result is not None:
+            self._body = _Body(result, self._names.get(result.name), self._given, self._calls)
         elif self._body is not None and text.startswith("  }"):
             self._functions.append(self._body.end())
             self._body = None
@@ -82,7 +82,7 @@ class _Reader:
         """Everything, not more than a person can look at."""
         for function in self._functions:
             function.call_sites = self._calls.get(function.name, 0)
-        return bounded(Outline(sorted(self._functions, key=lambda each: each.kind)))
+        return bounded(Outline(sorted(self._functions, key=lambda item: item.kind)))
 
 
 class _Body:
@@ -124,7 +124,7 @@ class _Body:
         """Makes ports, alike ones the same; the port of each."""
         names = names if len(names) == len(kinds) else [word] * len(kinds)
         known: dict[tuple[str, str], Port] = {}
-        found = []
+        result = []
         for name, kind in zip(names, kinds, strict=True):
             plain = without_numbers(name)
             port = known.get((plain, kind))
@@ -134,8 +134,8 @@ class _Body:
             else:
                 port.name = plain
             port.count += 1
-            found.append(port.id)
-        return found
+            result.append(port.id)
+        return result
 
     def _fresh(self) -> int:
         self._count += 1
@@ -152,14 +152,14 @@ class _Body:
         if text.lstrip().startswith("})"):
             self._end_regions(text)
             return
-        found = line(text)
-        if found is None or found.op in ("cond", "bb0"):
+        result = line(text)
+        if result is None or result.op in ("cond", "bb0"):
             return
         outside = text.startswith(_BODY) and text[len(_BODY)] != " "
-        if found.op == "return" and outside:
-            self._return(found)
-        elif found.op != "return":
-            self._operation(text, found)
+        if result.op == "return" and outside:
+            self._return(result)
+        elif result.op != "return":
+            self._operation(text, result)
 
     def _return(self, found: Line) -> None:
         self._close()
@@ -168,26 +168,26 @@ class _Body:
             if known is not None and known.owner is not None:
                 self._function.edges.append(Edge(known.owner, port, known.type))
 
-    def _operation(self, text: str, found: Line) -> None:
-        if found.op == "constant":
+    def _operation(self, text: str, result: Line) -> None:
+        if result.op == "constant":
             return
-        if found.op == "util.global.load":
-            self._values[found.names[0]] = _Known(None, found.types[0], symbol(text))
+        if result.op == "util.global.load":
+            self._values[result.names[0]] = _Known(None, result.types[0], symbol(text))
             return
-        called = symbol(text) if found.op == "call" else None
+        called = symbol(text) if result.op == "call" else None
         if called is not None:
             self._close()
-            self._called(called, found)
+            self._called(called, result)
         box = self._box
         if box is None:
             box = self._box = Box(self._fresh(), _path(called.removeprefix("block.") if called else self._path), called)
-        box.operations[found.op] = box.operations.get(found.op, 0) + 1
+        box.operations[result.op] = box.operations.get(result.op, 0) + 1
         self._function.operations += 1
-        for name in found.operands:
+        for name in result.operands:
             self._use(box, name)
-        self._define(found, found.types)
-        if found.opens:
-            self._open.append(found)
+        self._define(result, result.types)
+        if result.opens:
+            self._open.append(result)
         if called is not None:
             self._close()
 
@@ -195,7 +195,7 @@ class _Body:
         self._calls[name] = self._calls.get(name, 0) + 1
         if name not in self._given:
             known = [self._values.get(operand) for operand in found.operands]
-            self._given[name] = [without_numbers(each.path) if each else "" for each in known]
+            self._given[name] = [without_numbers(value.path) if value else "" for value in known]
 
     def _use(self, box: Box, name: str) -> None:
         known = self._values.get(name)

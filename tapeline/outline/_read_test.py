@@ -29,7 +29,7 @@ def _shape(items: Sequence[Item]) -> list[object]:
 
 def _check(function: FunctionOutline) -> None:
     """What holds of every function."""
-    ids = [each.id for each in (*function.arguments, *function.results, *boxes_of(function.items))]
+    ids = [value.id for value in (*function.arguments, *function.results, *boxes_of(function.items))]
     assert len(ids) == len(set(ids))
     assert all(edge.source in ids and edge.target in ids for edge in function.edges)
     assert len(set(function.edges)) == len(function.edges)
@@ -39,7 +39,7 @@ def _check(function: FunctionOutline) -> None:
 def test_alike_blocks_are_one_repetition(tmp_path: Path) -> None:
     outline = outline_of(tmp_path / "m", "aaaaa")
     forward, kernel = outline.functions
-    assert [(each.name, each.kind, each.call_sites) for each in outline.functions] == [
+    assert [(function.name, function.kind, function.call_sites) for function in outline.functions] == [
         ("forward", "entry_point", 0),
         ("block.layers.N", "kernel", 5),
     ]
@@ -100,12 +100,12 @@ def test_flat_text_collapses_by_paths(tmp_path: Path, inline: bool) -> None:
 
 def test_ops_are_those_of_the_text(tmp_path: Path) -> None:
     path = write_module(tmp_path / "m", "aabaab")
-    found = read_outline(path, {})
+    result = read_outline(path, {})
     text = path.read_text()
     ops = re.findall(r'^    +(?:%\S+ = )?"?(?:stablehlo\.)?([a-z_.]+)', text, re.MULTILINE)
     ops = [op for op in ops if op not in (*_LEAVES, "return", "cond")]
-    assert sum(function.operations for function in found.functions) == len(ops)
-    assert [port.name for port in found.functions[0].arguments] == ["argument"]  # without the description: no names
+    assert sum(function.operations for function in result.functions) == len(ops)
+    assert [port.name for port in result.functions[0].arguments] == ["argument"]  # without the description: no names
 
 
 def test_the_work_is_linear_and_the_outline_bounded(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ def bundle_calls(bundle: Bundle, cache: PersistentCache[Any], op: str | None = N
         What ``kernel_config.json`` has of each, and ``now``: the configuration that another export would take, which is
         None where nothing is remembered and the heuristic would decide.
     """
-    found = []
+    result = []
     for call in bundle.config.kernel_calls:
         if op in (None, call["op_id"], call["key"][1]):
             entry = cache.find(Key(*call["key"]))
-            found.append({**call, "now": None if entry is None else to_json(entry.cfg)})
-    return found
+            result.append({**call, "now": None if entry is None else to_json(entry.cfg)})
+    return result
 
 
 def bundle_text(bundle: Bundle, calls: list[dict[str, Any]], cache: PersistentCache[Any]) -> str:

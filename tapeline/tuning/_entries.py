@@ -24,13 +24,13 @@ def find_entry(cache: PersistentCache[Any], op: str | None, call: str | None) ->
     if op is not None and not any(_is_of(entry, op) for entry in entries):
         known = ", ".join(ops) or "nothing"
         raise InputError(f"--op={op}: {cache.path} has nothing of it; it has {known}{_near(op, ops)}")
-    found = [e for e in entries if (op is None or _is_of(e, op)) and e.key.call.startswith(call or "")]
-    if not found:
+    result = [e for e in entries if (op is None or _is_of(e, op)) and e.key.call.startswith(call or "")]
+    if not result:
         raise InputError(f"--call={call}: {cache.path} has no such call; `list` shows those that it has")
-    if len(found) > 1:
-        calls = ", ".join(f"{entry.key.op} {entry.key.call} ({entry.key.device})" for entry in found[:8])
-        raise InputError(f"{len(found)} entries fit: say more with --op and --call: {calls}")
-    return found[0]
+    if len(result) > 1:
+        calls = ", ".join(f"{entry.key.op} {entry.key.call} ({entry.key.device})" for entry in result[:8])
+        raise InputError(f"{len(result)} entries fit: say more with --op and --call: {calls}")
+    return result[0]
 
 
 def _is_of(entry: CacheEntry[Any], op: str) -> bool:
@@ -38,7 +38,7 @@ def _is_of(entry: CacheEntry[Any], op: str) -> bool:
 
 
 def _near(op: str, ops: list[str]) -> str:
-    return near_names(op, [*ops, *(each.rpartition("@v")[0] for each in ops)])
+    return near_names(op, [*ops, *(op.rpartition("@v")[0] for op in ops)])
 
 
 def pin_entry(cache: PersistentCache[Any], entry: CacheEntry[Any], cfg: str | None) -> CacheEntry[Any]:

@@ -66,7 +66,7 @@ def entries_text(entries: Sequence[CacheEntry[Any]]) -> str:
     if not entries:
         return "nothing is remembered\n"
     rows = [("op", "call", "on", "from", "configuration", "time", "gain", "arguments")]
-    for entry in sorted(entries, key=lambda each: (each.key.op, each.key.device, each.key.call)):
+    for entry in sorted(entries, key=lambda item: (item.key.op, item.key.device, item.key.call)):
         times = {to_text(m.cfg): m.seconds for m in entry.measurements if m.status == "ok"}
         seconds, won = times.get(to_text(entry.cfg)), gain(entry)
         rows.append(
@@ -134,8 +134,8 @@ def _holds(entry: CacheEntry[Any]) -> str:
 
 
 def _differs(theirs: dict[str, Any], here: Environment, name: str) -> bool:
-    found, ours = theirs.get(name), getattr(here, name)
-    return (tuple(found) if isinstance(found, list) else found) != ours
+    result, ours = theirs.get(name), getattr(here, name)
+    return (tuple(result) if isinstance(result, list) else result) != ours
 
 
 def _environment_here(entry: CacheEntry[Any]) -> Environment | None:

@@ -113,13 +113,13 @@ def tune_recorded(
         chain: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(
             tuner=Tuner(rounds=rounds, on_measured=progress.candidate), persistent=cache
         )
-        found = autotune_recorded(chain, calls, compiler=compiler, progress=progress.call)
+        outcome = autotune_recorded(chain, calls, compiler=compiler, progress=progress.call)
     tuned = [
-        TunedCall(f"{each.op_id_v} {specs_text(each.selection.entry.specs)}", each.selection.entry)
-        for each in found.entries
-        if each.selection is not None and each.selection.entry is not None
+        TunedCall(f"{entry.op_id_v} {specs_text(entry.selection.entry.specs)}", entry.selection.entry)
+        for entry in outcome.entries
+        if entry.selection is not None and entry.selection.entry is not None
     ]
-    return tuned, list(found.skipped)
+    return tuned, list(outcome.skipped)
 
 
 def tuned_text(tuned: Sequence[TunedCall], skipped: Sequence[tuple[str, str]]) -> str:

@@ -99,7 +99,7 @@ def test_bundles_that_differ(comparing: Compare, bundle: Path, tmp_path: Path) -
 def test_inside_of_what_agrees(comparing: Compare, bundle: Path) -> None:
     done = comparing(f"--found={bundle}", "--inside=always", "--entry_point=decode", "--format=json")
     assert done.code == 0
-    assert done.err == "comparing the inside of decode ...\nevery tensor inside agrees when it is shown\n"
+    assert done.err == "comparing the inside of decode ...\nall inner tensors agree when the module returns them\n"
     tensors = json.loads(done.out)["tensors"]
     inner = {each["name"]: each for each in tensors if each["when"] == "during"}
     assert {each["state"] for each in tensors} == {"agrees"}
@@ -184,13 +184,13 @@ def test_wrong_input(comparing: Compare, bundle: Path, tmp_path: Path) -> None:
         ([f"--found={dump}", f"--reference={bundle}"], "is no dump: it has no manifest.json: make one with --dump"),
         ([f"--found={text}"], f"is no bundle: it has no {MARK}: run tools:export first"),
         ([f"--found={dump}", f"--reference={damaged}"], "the manifest is damaged; dump again"),
-        ([f"--found={bare}"], "has no weights.irpa that the eager context could read: give the checkpoint with"),
+        ([f"--found={bare}"], "has no weights.irpa with weights for the eager context: give the model's checkpoint"),
         ([f"--found={bundle}", "--entry_point=decod"], "has no entry point 'decod'"),
         ([f"--found={bundle}", "--input=x=y.npy"], "--input is for one entry point: name it with --entry_point"),
         ([f"--found={bundle}", "--picture=nowhere/p.png"], "--picture=nowhere/p.png: no file can be written there"),
         (
             [f"--found={bundle}", f"--picture={tmp_path / 'p.doc'}"],
-            "p.doc: unknown form '.doc': choose a file named *.png, *.svg, *.pdf",
+            "p.doc: unknown format of a picture '.doc'; available: .png, .svg, .pdf",
         ),
         ([f"--found={bundle}", "--tolerance=-1"], "--tolerance=-1: -1.0 is not a non-negative number"),
         ([f"--found={bundle}", "--model=nowhere"], "--model=nowhere: there is no directory"),

@@ -137,11 +137,11 @@ def test_entries_are_carried(tune: Tune, tmp_path: Path) -> None:
         (("pin", '--cfg={"from": "log"}'), r'no SoftmaxConfig \(.*\): such as \{"form": "'),
         (("pin", "--cfg={"), r'--cfg=\{: no JSON \(.*\): write it as \{"form"'),
         (("export",), "export: name the file that is carried with --file"),
-        (("import", "--file=nowhere.json"), "nowhere.json: there is no such file"),
+        (("import", "--file=nowhere.json"), "nowhere.json: no such file"),
         (("recorded", "--op=rope"), r"invocations.jsonl: has no calls of rope"),
         (("recorded", "--record=nowhere"), "nowhere: no calls were recorded there: run a model with"),
         (("list", "--kernels=no.such.module"), r"--kernels=no.such.module: cannot be imported \(.*\): name a module"),
-        (("recorded", "--picture=bars.txt"), r"--picture=.*bars.txt: unknown form '.txt'"),
+        (("recorded", "--picture=bars.txt"), r"bars.txt: unknown format of a picture '.txt'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
