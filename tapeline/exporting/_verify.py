@@ -28,7 +28,9 @@ from tapeline.divergence import (
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
-_NOTHING_FOUND: Final = "all inner tensors agree when the module returns them: the fault is in what is left out then (block functions, fusion)"
+_NOTHING_FOUND: Final = (
+    "every tensor inside agrees when it is shown: the fault is in what is left out then (block functions, fusion)"
+)
 
 
 def write_portable(
