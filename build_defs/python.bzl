@@ -1,13 +1,18 @@
 """The test and wheel macros that every package uses."""
 
 load("@local_devices//:env.bzl", "VULKAN_ENV")
-load("@rules_python//python:defs.bzl", "py_binary", "py_test")
+load("@rules_python//python:defs.bzl", "py_test", _py_binary = "py_binary", _py_library = "py_library")
 load("@rules_python//python:packaging.bzl", "py_package", "py_wheel")
 load("//build_defs:version.bzl", "VERSION")
 
+# BUILD files load one file.
+py_binary = _py_binary
+py_library = _py_library
+
 _MAIN = "//build_defs:pytest_main.py"
 
-DEVICES = ["local-task", "local-sync", "vmvx", "vulkan", "cuda"]
+# local-sync runs what is compiled for local-task, in its process.
+DEVICES = ["local-task", "vmvx", "vulkan", "cuda"]
 
 # Devices that need a driver of the host: skipped (not failed) where @local_devices found none.
 _DETECTED = ["vulkan", "cuda"]
