@@ -37,12 +37,12 @@ def given_by_the_room(target: Target) -> set[str]:
     """Returns the deps that a test gets from the libraries of its own package, and does not list again."""
     if not target.is_test:
         return set()
-    room, given, todo = target.label.partition(":")[0] + ":", set[str](), [target]
+    room, given, todo = target.label.partition(":")[0] + ":", set[str](), list(target.deps)
     while todo:
-        deps = set(todo.pop().deps) - given
-        libraries = [LABELS[dep] for dep in deps if dep.startswith(room) and dep in LABELS]
-        given |= {dep for library in libraries for dep in library.deps}
-        todo += libraries
+        label = todo.pop()
+        if label.startswith(room) and label in LABELS:
+            given |= set(LABELS[label].deps)
+            todo += LABELS[label].deps
     return given
 
 
