@@ -333,7 +333,7 @@ def test_a_fault_that_shows_only_as_a_whole_is_said_so(
     monkeypatch.setattr(_STEPS + "lower_module", wrong)
     done = _export(capsys, "--target=llvm-cpu", "--num_layers=1", "--entry_points=forward", "--sequence=3")
     assert (done.code, done.out) == (3, "")
-    assert "all inner tensors agree when the module returns them: the fault is in what is left out then" in done.err
+    assert "every tensor inside agrees when it is shown: the fault is in what is left out then" in done.err
 
 
 def test_text_that_is_no_stablehlo_is_found_and_not_published(
