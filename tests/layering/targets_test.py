@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from tests.layering._build_files import Target, distribution_label, targets_of
+from tests.layering._layers import LAYERS
 from tests.layering._sources import TOP_LEVEL, imports_of, module_name, python_files, workspace_root
 
 ROOT = workspace_root()
@@ -33,17 +34,23 @@ def deps_of_imports(target: Target, *, typing: bool) -> set[str]:
     return needed - {target.label} - ({"@pip//pytest"} if target.rule != "py_library" else set())
 
 
-def given_by_the_room(target: Target) -> set[str]:
-    """Returns the deps that a test gets from the libraries of its own package, and does not list again."""
-    if not target.is_test:
-        return set()
-    room, given, todo = target.label.partition(":")[0] + ":", set[str](), list(target.deps)
+def reached(label: str) -> set[str]:
+    """Returns the labels that a target depends on through others."""
+    labels, todo = set[str](), [label]
     while todo:
-        label = todo.pop()
-        if label.startswith(room) and label in LABELS:
-            given |= set(LABELS[label].deps)
-            todo += LABELS[label].deps
-    return given
+        deps = set(LABELS[label].deps) - labels if (label := todo.pop()) in LABELS else set[str]()
+        labels |= deps
+        todo += deps
+    return labels
+
+
+def given(target: Target) -> set[str]:
+    """Returns the deps that the other deps of a target bring; libraries of the layers list them all the same."""
+    package = target.label.removeprefix("//").split("/")[0].split(":")[0]
+    if target.rule == "py_library" and package in LAYERS and not target.testonly:
+        return set()
+    sources = deps_of_imports(target, typing=False) | set(target.kept)
+    return {dep for source in sources for dep in reached(source)}
 
 
 def test_every_python_file_is_in_a_target() -> None:
@@ -65,12 +72,11 @@ def test_every_source_of_a_target_exists() -> None:
 @pytest.mark.parametrize("target", TARGETS, ids=[target.label for target in TARGETS])
 def test_deps_are_what_the_sources_import(target: Target) -> None:
     """A dep that is missing may be there by luck, through another one; one too many hides the true picture."""
-    given = given_by_the_room(target)
-    needed, declared = deps_of_imports(target, typing=False) - given, set(target.deps)
+    brought = given(target)
+    needed, declared = deps_of_imports(target, typing=False) - brought, set(target.deps)
     wrong = [f"deps lack {d}" for d in sorted(needed - declared)]
-    surplus = declared - needed - (deps_of_imports(target, typing=True) - given) - set(target.kept)
+    surplus = declared - needed - (deps_of_imports(target, typing=True) - brought) - set(target.kept)
     wrong += [
-        f"deps have {d}, which {'a library of the room has' if d in given else 'no source imports'}"
-        for d in sorted(surplus)
+        f"deps have {d}, which {'another dep brings' if d in brought else 'no source imports'}" for d in sorted(surplus)
     ]
     assert not wrong, f"{target.label} (line {target.line}): " + "; ".join(wrong)

@@ -29,7 +29,7 @@ reference rounds after each step, ours once), all others exactly.
   decide a result's shape (`shape`, `axes`, `k`, ...) are compile-time values; other inputs are arguments.
 
 A case that is expressible and wrong in one of these modes fails a test: there is none. On IREE's devices
-`tests/conformance:devices_test` runs some cases of each op that a transformer uses, and with `TAPELINE_LONG=1` in its
+`tests/conformance:device_tests` runs some cases of each op that a transformer uses, and with `TAPELINE_LONG=1` in its
 environment every case, and each that is said not to run there; what IREE 3.13's compiler refuses stands below. Models
 of your own, in ONNX's form on disk: `bazel run //tests/conformance:onnx_model -- --model DIR`.
 
