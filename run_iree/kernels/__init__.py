@@ -1,4 +1,4 @@
-"""Kernels for CPUs, in MLIR's vector dialect, in place of helper functions (docs/design/0015-cpu-kernels.md).
+"""CPU kernels in MLIR's vector dialect that take the place of a module's helper functions (README.md).
 
 ``module.mlir`` stays portable StableHLO: kernels are put into the text that is given to the compiler.
 """

@@ -60,10 +60,10 @@ def test_it_computes_what_the_eager_op_does(dtype: str, tmp_path: Path):
                 inputs = _inputs(point, seen)
                 ctx = EagerExecutionContext()
                 wanted = point(ctx, *map(ctx.constant, inputs))["y"].numpy().astype(np.float32)
-                (found,) = session.function(point.name)(*inputs)
-                assert as_dtype(found.numpy().dtype) is as_dtype(dtype)
+                (y,) = session.function(point.name)(*inputs)
+                assert as_dtype(y.numpy().dtype) is as_dtype(dtype)
                 np.testing.assert_allclose(
-                    found.numpy().astype(np.float32), wanted, rtol=0, atol=_TOLERANCE[dtype] * np.abs(wanted).max()
+                    y.numpy().astype(np.float32), wanted, rtol=0, atol=_TOLERANCE[dtype] * np.abs(wanted).max()
                 )
 
 
@@ -93,8 +93,8 @@ def test_one_query_in_blocks_is_the_bits_of_the_two_kernels(dtype: str, tmp_path
         y = ctx.ops.cached_attention(q, k, v, bias, 0.3)
         flat = ctx.ops.reshape(ctx.ops.transpose(y, (0, 3, 1, 2, 4)), (y.shape[0], 1, -1))
         q, scale, total = ctx.ops.block_quantize(flat)
-        found = {"q": q, "scale": scale, "total": total}
-        return {**found, "y": y} if apart else found
+        results = {"q": q, "scale": scale, "total": total}
+        return {**results, "y": y} if apart else results
 
     points = [
         EntryPoint(f"{point.name}_{apart}", lambda ctx, *x, apart=apart: blocks(ctx, x, apart), point.arguments)
@@ -111,7 +111,7 @@ def test_one_query_in_blocks_is_the_bits_of_the_two_kernels(dtype: str, tmp_path
         for point in cases:
             for seen in (slice(0, 2), slice(3, None)):
                 inputs = _inputs(point, seen)
-                found = session.function(f"{point.name}_False")(*inputs)
+                fused = session.function(f"{point.name}_False")(*inputs)
                 wanted = session.function(f"{point.name}_True")(*inputs)
-                for one, other in zip(found, wanted[:3], strict=True):
+                for one, other in zip(fused, wanted[:3], strict=True):
                     np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=point.name)

@@ -1,7 +1,7 @@
 """Y = X W^T of several tokens, W packed, for CPUs with AVX2: ``vpmaddwd`` multiplies and adds pairs of 16-bit integers.
 
-A word is two neighbouring integers; of x, a tile's tokens have one on each lane, and one of W is on all lanes. Products
-of the columns that share a scale are summed as i32, and scaled once.
+A word is two neighbouring integers: a lane has that of its token, and a word of W is on all lanes. Products of columns
+that share a scale are summed as i32 and scaled once.
 """
 
 from functools import partial
@@ -28,9 +28,9 @@ _PAIRS: Final = "vector<16xi16>"
 
 
 def avx2_matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, kind: str) -> Kernel:
-    """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs].
+    """Builds q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs].
 
-    ``outputs`` is a multiple of 16; y is of the kind.
+    ``outputs`` is a multiple of 16; ``kind`` is the dtype of y.
     """
     w = Buffer("w", outputs * (columns // encoding.block) * encoding.block_bytes, "i8")
     parts = packed_rows(columns, encoding, w)
@@ -54,28 +54,28 @@ def avx2_matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding
 
 
 def _products(tokens: Tokens, parts: PackedRows, width: int, rows: range) -> list[str]:
-    each, words = registers(width, rows), parts.scaled // 2
-    kinds = ", ".join([_WORDS] * len(each))
-    carried = ", ".join(f"%dot{r}_{half} = %zero" for r, half in each)
-    found = f"%made{rows.start}"
+    sums, words = registers(width, rows), parts.scaled // 2
+    kinds = ", ".join([_WORDS] * len(sums))
+    carried = ", ".join(f"%dot{r}_{half} = %zero" for r, half in sums)
+    made = f"%made{rows.start}"
     return [
         f"scf.for %scaled = %c0 to %c{parts.columns // parts.scaled} step %c1 {{",
         f"  %first_word = arith.muli %scaled, %c{words} : index",
-        f"  {found}:{len(each)} = scf.for %in_block = %c0 to %c{words} step %c1 iter_args({carried}) -> ({kinds}) {{",
+        f"  {made}:{len(sums)} = scf.for %in_block = %c0 to %c{words} step %c1 iter_args({carried}) -> ({kinds}) {{",
         "    %word = arith.addi %first_word, %in_block : index",
         "    %column = arith.muli %word, %c2 : index",
         f"    %x_skip = arith.muli %word, %c{width} : index",
         "    %x_at = arith.addi %x_first, %x_skip : index",
         *within(_word(tokens, parts, width, rows), 4),
-        f"    scf.yield {', '.join(f'%next{r}_{half}' for r, half in each)} : {kinds}",
+        f"    scf.yield {', '.join(f'%next{r}_{half}' for r, half in sums)} : {kinds}",
         "  }",
-        *within(_scaled(tokens, parts, width, rows, found)),
+        *within(_scaled(tokens, parts, width, rows, made)),
         "}",
     ]
 
 
 def _word(tokens: Tokens, parts: PackedRows, width: int, rows: range) -> list[str]:
-    """Word ``%word`` of the tile, times that of each row; more words at once take more registers than there are."""
+    """Multiplies word ``%word`` of the tile by that of each row; more words at once need too many registers."""
     lines = []
     for half in range(width // LANES):
         lines += _loaded("x", half, tokens, _PAIRS)
@@ -98,7 +98,7 @@ def _word(tokens: Tokens, parts: PackedRows, width: int, rows: range) -> list[st
 
 
 def _loaded(name: str, half: int, tokens: Tokens, kind: str) -> list[str]:
-    """``%<name><half>``: of the tile's words at ``%<name>_at`` a register, as what its bits are."""
+    """Makes ``%<name><half>``, a register of the tile's words at ``%<name>_at``, cast to a type."""
     return [
         f"%{name}_half{half} = arith.constant {LANES * half} : index",
         f"%{name}_at{half} = arith.addi %{name}_at, %{name}_half{half} : index",
@@ -107,9 +107,9 @@ def _loaded(name: str, half: int, tokens: Tokens, kind: str) -> list[str]:
     ]
 
 
-def _scaled(tokens: Tokens, parts: PackedRows, width: int, rows: range, found: str) -> list[str]:
-    """The integers' sums, times the scales of x and W, and less the minima times x's sums, added to the sums."""
-    each = registers(width, rows)
+def _scaled(tokens: Tokens, parts: PackedRows, width: int, rows: range, made: str) -> list[str]:
+    """Adds integer sums, times the scales of x and W, less the minima times x's sums, to the sums."""
+    sums = registers(width, rows)
     lines = [f"%block = arith.divui %scaled, %c{BLOCK // parts.scaled} : index"]
     for name, first in (("xs", parts.columns // 2), ("xt", parts.columns // 2 + parts.columns // BLOCK)):
         if name == "xt" and not parts.minima:
@@ -125,10 +125,10 @@ def _scaled(tokens: Tokens, parts: PackedRows, width: int, rows: range, found: s
     for r in rows:
         lines += _spread("scale", r, 0)
         lines += _spread("minimum", r, MINIMA) if parts.minima else []
-    for i, (r, half) in enumerate(each):
+    for i, (r, half) in enumerate(sums):
         n = f"{r}_{half}"
         lines += [
-            f"%float{n} = arith.sitofp {found}#{i} : {_WORDS} to {EIGHT}",
+            f"%float{n} = arith.sitofp {made}#{i} : {_WORDS} to {EIGHT}",
             f"%both{n} = arith.mulf %scale{r}, %xs{half} : {EIGHT}",
             sums_loaded(f"before{n}", r, half),
         ]
@@ -144,7 +144,7 @@ def _scaled(tokens: Tokens, parts: PackedRows, width: int, rows: range, found: s
 
 
 def _spread(name: str, r: int, place: int) -> list[str]:
-    """``%<name><r>``: a row's scale, or its minimum, on all lanes."""
+    """Makes ``%<name><r>``, a row's scale or minimum on all lanes."""
     return [
         f"%{name}_skip{r} = arith.constant {ROW_SCALES * r + place} : index",
         f"%{name}_at{r} = arith.addi %scaled, %{name}_skip{r} : index",

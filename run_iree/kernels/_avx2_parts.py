@@ -1,6 +1,6 @@
-"""Parts of packed rows of W as integers of 16 bits and scales, for products of several tokens with AVX2.
+"""Parts of packed rows of W, unpacked to integers of 16 bits and scales, for products of several tokens with AVX2.
 
-Both lie on the stack: ``%rows`` has sixteen rows of integers, ``%scales`` those of their scales, a part each.
+Both lie on the stack, a part of sixteen rows at a time: the integers in ``%rows``, the scales in ``%scales``.
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ from run_iree.kernels._super_block import (
     super_block_constants,
     super_block_numbers,
 )
-from run_iree.kernels._text import LINE, Buffer, asked, largest_divisor, listed, within
+from run_iree.kernels._text import LINE, Buffer, largest_divisor, listed, prefetches, within
 
 _PART: Final = 256  # columns of a part, at most
 _PAD: Final = 16  # integers between rows, so that they do not lie a power of two apart
-ROW_SCALES: Final = 16  # places that a row has for its part's scales
-MINIMA: Final = 8  # the first of them that has a minimum
+ROW_SCALES: Final = 16  # places of a row in ``%scales``
+MINIMA: Final = 8  # the first of them that holds a minimum
 
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """How a part of a row is unpacked.
+    """Lines that unpack a part of a row.
 
     Attributes:
-        columns: of a part.
-        scaled: how many columns have a scale of their own.
-        minima: whether there are minima, negative, from place ``MINIMA`` on.
+        columns: columns of a part.
+        scaled: columns that share a scale.
+        minima: whether there are minima, negated, from place ``MINIMA`` on.
         stored: bytes of a part.
         numbers: index constants that the lines need.
         before: lines ahead of all loops.
-        lines: for row ``%r``, whose part begins at ``%at``.
+        lines: lines that unpack row ``%r``, whose part begins at ``%at``.
     """
 
     columns: int
@@ -55,12 +55,12 @@ class PackedRows:
 
     @property
     def rows(self) -> str:
-        """The type of ``%rows``."""
+        """Type of ``%rows``."""
         return f"memref<{ROWS * self.stride}xi16>"
 
 
 SCALES: Final = f"memref<{ROWS * ROW_SCALES}xf32>"
-"""The type of ``%scales``, sixteen places for each row."""
+"""Type of ``%scales``, sixteen places for each row."""
 
 
 def packed_rows(columns: int, encoding: Encoding, w: Buffer) -> PackedRows:
@@ -78,7 +78,7 @@ def _super_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> Pa
     lines = [
         f"%to = arith.muli %r, %c{stride} : index",
         f"%scales_to = arith.muli %r, %c{ROW_SCALES} : index",
-        *asked("soon", "%at", w, soon, locality=2),
+        *prefetches("soon", "%at", w, soon, locality=2),
         *part_scales(encoding, "", w.memref),
     ]
     scales, before = "%scaled", super_block_constants(encoding)
@@ -117,7 +117,7 @@ def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRo
         f"scf.for %block = %c0 to %c{blocks} step %c1 {{",
         f"  %skip = arith.muli %block, %c{encoding.block_bytes} : index",
         "  %block_at = arith.addi %at, %skip : index",
-        *within(asked("soon", "%block_at", w, [ahead], locality=2)),
+        *within(prefetches("soon", "%block_at", w, [ahead], locality=2)),
         f"  %q_at = arith.addi %block_at, %c{encoding.layout.planes[0].at} : index",
         *within([*half("half", "%block_at", w.memref), *signed_block(encoding, "%block_at", "%q_at", "q", w.memref)]),
         "  %ones = arith.extf %half : vector<1xf16> to vector<1xf32>",

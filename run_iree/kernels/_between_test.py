@@ -1,4 +1,4 @@
-"""What stands between products, in one kernel each, against the eager ops."""
+"""Kernels of the ops between products against the eager ops."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ def _random(*specs: TensorSpec) -> list[Array]:
 
 
 def _run(points: list[EntryPoint], kernels: CpuKernels, folder: Path) -> tuple[Mapping[str, str], Session]:
-    """Which kernels were taken, and a session with them."""
+    """Returns the kernels that were used, and a session with them."""
     module, compiled = folder / "module.mlir", folder / "module.vmfb"
     with module.open("w") as file:
         lower_module(points, file.write, ExternalParameters())
@@ -73,8 +73,8 @@ def test_norms_and_gates_are_quantised_as_the_eager_ops_do(tmp_path: Path):
         cases.append((f"centred_{rows}_{columns}_{dtype}", _centred, (x, TensorSpec((columns,), dtype))))
         cases.append((f"gated_{rows}_{columns}_{dtype}", _gated, (x, x)))
     points = [_point(name, lambda c, a, b, f=fn: _blocks(c, f(c, a, b)), *specs) for name, fn, specs in cases]
-    found, session = _run(points, CpuKernels(), tmp_path)
-    assert {name.partition(".")[0] for name in found} == {"rms_norm_quantize", "silu_quantize"}
+    used, session = _run(points, CpuKernels(), tmp_path)
+    assert {name.partition(".")[0] for name in used} == {"rms_norm_quantize", "silu_quantize"}
     with session:
         for name, fn, specs in cases:
             given = _random(*specs)

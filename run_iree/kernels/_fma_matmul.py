@@ -1,4 +1,4 @@
-"""Y = X W^T of several tokens, W of 16 bits, for CPUs with AVX2 and FMA: all arithmetic in f32.
+"""Y = X W^T of several tokens, W of 16 bits, for CPUs with AVX2 and FMA, computed in f32.
 
 Six rows of W and sixteen tokens make twelve sums in registers.
 """
@@ -15,7 +15,7 @@ from run_iree.kernels._lanes_matmul import (
     sums_loaded,
     sums_stored,
 )
-from run_iree.kernels._text import Buffer, Kernel, asked, largest_divisor, scratch, within
+from run_iree.kernels._text import Buffer, Kernel, largest_divisor, prefetches, scratch, within
 from run_iree.kernels._tokens import LANES, TILE, Tokens, arranged_floats
 
 NAME: Final = "fma-matmul"
@@ -27,13 +27,13 @@ _ROWS_OF: Final = {TILE: (6, 6, 4), LANES: (8, 8)}
 
 
 def fma_matmul_kernel(rows: int, outputs: int, columns: int, kinds: tuple[str, str]) -> Kernel:
-    """x [rows, columns], w [outputs, columns]: y [rows, outputs].
+    """Builds x [rows, columns], w [outputs, columns]: y [rows, outputs].
 
     Args:
-        rows: how many tokens.
-        outputs: a multiple of 16.
-        columns: a multiple of 32.
-        kinds: of x and w, bf16 or f16; of y, one of these or f32.
+        rows: number of tokens.
+        outputs: number of outputs, a multiple of 16.
+        columns: number of columns, a multiple of 32.
+        kinds: dtype of x and w, bf16 or f16; dtype of y, one of these or f32.
     """
     kind, made = kinds
     w, y = Buffer("w", outputs * columns, kind), Buffer("y", rows * outputs, made)
@@ -45,7 +45,7 @@ def fma_matmul_kernel(rows: int, outputs: int, columns: int, kinds: tuple[str, s
         f"%to = arith.muli %r, %c{stride} : index",
         f"scf.for %column = %c0 to %c{part} step %c{_STEP} {{",
         "  %w_at = arith.addi %at, %column : index",
-        *within(asked("soon", "%w_at", w, [ahead], locality=2)),
+        *within(prefetches("soon", "%w_at", w, [ahead], locality=2)),
         f"  %given = vector.load %w[%w_at] : {w.memref}, vector<32x{kind}>",
         f"  %wide = arith.extf %given : vector<32x{kind}> to vector<32xf32>",
         "  %place = arith.addi %to, %column : index",
@@ -60,25 +60,25 @@ def fma_matmul_kernel(rows: int, outputs: int, columns: int, kinds: tuple[str, s
 
 
 def _products(tokens: Tokens, stride: int, width: int, rows: range) -> list[str]:
-    each = registers(width, rows)
-    kinds = ", ".join([EIGHT] * len(each))
-    carried = ", ".join(f"%sum{r}_{half}_0 = %before{r}_{half}" for r, half in each)
-    found = f"%made{rows.start}"
+    sums = registers(width, rows)
+    kinds = ", ".join([EIGHT] * len(sums))
+    carried = ", ".join(f"%sum{r}_{half}_0 = %before{r}_{half}" for r, half in sums)
+    made = f"%made{rows.start}"
     return [
-        *(sums_loaded(f"before{r}_{half}", r, half) for r, half in each),
-        f"{found}:{len(each)} = scf.for %column = %c0 to %c{tokens.part} step %c{_AT_ONCE} "
+        *(sums_loaded(f"before{r}_{half}", r, half) for r, half in sums),
+        f"{made}:{len(sums)} = scf.for %column = %c0 to %c{tokens.part} step %c{_AT_ONCE} "
         f"iter_args({carried}) -> ({kinds}) {{",
         f"  %x_skip = arith.muli %column, %c{width} : index",
         "  %x_at = arith.addi %x_first, %x_skip : index",
         *within([line for i in range(_AT_ONCE) for line in _column(tokens, stride, i, width, rows)]),
-        f"  scf.yield {', '.join(f'%sum{r}_{half}_{_AT_ONCE}' for r, half in each)} : {kinds}",
+        f"  scf.yield {', '.join(f'%sum{r}_{half}_{_AT_ONCE}' for r, half in sums)} : {kinds}",
         "}",
-        *(sums_stored(f"{found}#{i}", r, half) for i, (r, half) in enumerate(each)),
+        *(sums_stored(f"{made}#{i}", r, half) for i, (r, half) in enumerate(sums)),
     ]
 
 
 def _column(tokens: Tokens, stride: int, i: int, width: int, rows: range) -> list[str]:
-    """Column ``%column`` + i of the tile, times that of each row."""
+    """Multiplies column ``%column`` + i of the tile by that of each row."""
     lines = []
     for half in range(width // LANES):
         lines += [

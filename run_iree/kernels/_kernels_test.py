@@ -34,9 +34,7 @@ _KERNELS = [
     pytest.param(CpuKernels(fma=True), {"avx2-matvec", "avx2-matmul"}, True, id="fma", marks=_NO_AVX2),
     pytest.param(CpuKernels(), {"vector"}, True, id="vector"),
 ]
-_K = [each for each in ENCODINGS.values() if each.block > BLOCK]
-# Where a super-block has its f16s.
-_HALF_PLACES = {"q4_k": (0, 2), "q6_k": (208,)}
+_K = [encoding for encoding in ENCODINGS.values() if encoding.block > BLOCK]
 # (rows, outputs, columns): of several workgroups, of groups of rows that are not full, of an odd number of blocks,
 # of as many columns as a kernel for AVX2 has place for.
 _SIZES = (
@@ -81,9 +79,9 @@ def _inputs(sizes: tuple[int, int, int], dtype: str, encoding: Encoding) -> list
 
 
 def _drawn_blocks(rng: np.random.Generator, outputs: int, columns: int, encoding: Encoding) -> np.ndarray[Any, Any]:
-    """Any integers, and scales of either sign, small enough for results of f16."""
+    """Returns blocks of any integers, with scales of either sign that are small enough for results in f16."""
     blocks = rng.integers(-128, 128, (outputs, columns // encoding.block, encoding.block_bytes)).astype(np.int8)
-    for place in _HALF_PLACES[encoding.name]:
+    for place in encoding.layout.halves:
         halves = (rng.standard_normal((*blocks.shape[:2], 1)) / 256).astype(np.float16)
         blocks[..., place : place + 2] = halves.view(np.int8)
     return blocks.reshape(outputs, -1)
@@ -134,5 +132,5 @@ def test_kernels_compute_what_the_eager_op_does(
 )
 def test_one_token_gets_the_kernel_of_the_cpu_that_fits(product: str, names: tuple[str, ...]):
     sets = CpuKernels(vnni=True, fma=True), CpuKernels(fma=True), CpuKernels()
-    found = [kernels.kernel(f"packed_linear.{product}") for kernels in sets]
-    assert [each and each.name for each in found] == list(names)
+    chosen = [kernels.kernel(f"packed_linear.{product}") for kernels in sets]
+    assert [kernel and kernel.name for kernel in chosen] == list(names)

@@ -1,7 +1,7 @@
-"""Y = X W^T of several tokens with registers of eight lanes: a lane is a token, a number of W is the same on all.
+"""Y = X W^T of several tokens with registers of eight lanes: a lane is a token, a number of W is on all lanes.
 
-A part of sixteen rows of W at a time is unpacked, once for up to 128 tokens. Sums lie on the stack, those of a row
-beside each other, until all columns are done: in y they are a page apart.
+Sixteen rows of W are unpacked at a time, part by part, once for up to 128 tokens. Sums stay on the stack until all
+columns are done, those of a row beside each other, because in y they are a page apart.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,18 +19,18 @@ _SUMS: Final = f"memref<{(_SPAN * TILE + LANES) * ROWS}xf32>"
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """How a part of W is unpacked and multiplied.
+    """Lines that unpack a part of W and multiply with it.
 
     Attributes:
-        name: of the kernel.
+        name: name of the kernel.
         stored: elements of w's buffer in a part of a row.
         numbers: index constants that the lines need.
-        before: lines ahead of all loops, scratch among them.
-        unpack: lines for row ``%r`` of the sixteen, whose part begins at ``%at`` of w; the same of the next sixteen is
-            what will be wanted next.
-        rows_of: that are multiplied at once, for a tile of so many tokens.
-        lines: adds the products of a tile of so many tokens, which begins at ``%x_first``, with these rows, to their
-            sums; see ``sums_loaded`` and ``sums_stored``.
+        before: lines ahead of all loops, which allocate scratch.
+        unpack: lines that unpack row ``%r`` of the sixteen, whose part begins at ``%at`` of w, and prefetch the same
+            part of the next sixteen rows.
+        rows_of: by width of a tile, the rows that are multiplied at once.
+        lines: gives lines that add products to the sums (``sums_loaded``, ``sums_stored``), for the width of a tile
+            that begins at ``%x_first`` and a range of rows.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Products:
 
 
 def registers(width: int, rows: range) -> list[tuple[int, int]]:
-    """Row and half of each register of sums, for a tile of ``width`` tokens."""
+    """Returns row and half of each register of sums, for a tile of ``width`` tokens."""
     return [(r, half) for r in rows for half in range(width // LANES)]
 
 
 def _sum_places(width: int, rows: range) -> list[str]:
-    """Lines that make ``%sum_at<row>_<half>``, where those sums are."""
+    """Makes ``%sum_at<row>_<half>``, the places of sums."""
     lines = []
     for r, half in registers(width, rows):
         lines += [
@@ -59,17 +59,17 @@ def _sum_places(width: int, rows: range) -> list[str]:
 
 
 def sums_loaded(name: str, r: int, half: int) -> str:
-    """A line that makes a register of sums."""
+    """Returns the line that loads a register of sums."""
     return f"%{name} = vector.load %sums[%sum_at{r}_{half}] : {_SUMS}, {EIGHT}"
 
 
 def sums_stored(name: str, r: int, half: int) -> str:
-    """A line that puts it back."""
+    """Returns the line that stores a register of sums."""
     return f"vector.store {name}, %sums[%sum_at{r}_{half}] : {_SUMS}, {EIGHT}"
 
 
 def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arrangement: Arrangement) -> Kernel:
-    """The kernel of y [T, N], N a multiple of 16, of arranged tokens and w."""
+    """Builds the kernel of y [T, N], N a multiple of 16, of arranged tokens and w."""
     outputs, few = y.elements // tokens.rows, tokens.tiles <= _SPAN
     row_elements = w.elements // outputs
     spans = [
@@ -97,10 +97,10 @@ def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arran
 
 
 def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, first: str, rest: bool) -> list[str]:
-    """The rows of W, times the tiles from ``first`` to ``%last``, and with ``rest`` the tile of eight."""
+    """Multiplies the rows of W by the tiles from ``first`` to ``%last``, and with ``rest`` by the tile of eight."""
 
-    def each(of_tile: Callable[[int], list[str]]) -> list[str]:
-        """For all tiles: ``%tile``, and ``%sums_at``, where their sums begin."""
+    def for_tiles(of_tile: Callable[[int], list[str]]) -> list[str]:
+        """Loops over the tiles, with ``%tile`` and ``%sums_at``, where the sums of a tile begin."""
         lines = [
             f"scf.for %tile = {first} to %last step %c1 {{",
             f"  %of_span = arith.subi %tile, {first} : index",
@@ -130,9 +130,9 @@ def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, firs
         "    %at = arith.addi %row_at, %in_row : index",
         *within(products.unpack, 4),
         "  }",
-        *within(each(lambda width: _multiplied(tokens, products, width))),
+        *within(for_tiles(lambda width: _multiplied(tokens, products, width))),
         "}",
-        *each(lambda width: _stored(tokens, y, width)),
+        *for_tiles(lambda width: _stored(tokens, y, width)),
     ]
 
 
@@ -150,7 +150,7 @@ def _multiplied(tokens: Tokens, products: Products, width: int) -> list[str]:
 
 
 def _stored(tokens: Tokens, y: Buffer, width: int) -> list[str]:
-    """The sums of a tile, turned, to where they belong in y."""
+    """Stores the sums of a tile, transposed, to y."""
     lines = [f"%token = arith.muli %tile, %c{TILE} : index", *_sum_places(width, range(ROWS))]
     for half in range(width // LANES):
         for side in range(0, ROWS, LANES):
@@ -166,7 +166,7 @@ def _stored(tokens: Tokens, y: Buffer, width: int) -> list[str]:
 
 
 def _put(tokens: Tokens, y: Buffer, name: str, value: str, token: int, side: int) -> list[str]:
-    """Eight results of a token of the tile, from a row of the sixteen on."""
+    """Stores eight results of a token of the tile, from row ``side`` of the sixteen on."""
     kind = f"vector<{LANES}x{y.kind}>"
     lines = [
         f"%own{name} = arith.constant {token} : index",

@@ -1,4 +1,4 @@
-"""RMSNorm of rows with its result in blocks of 32: one dispatch, where there were two and the quantising."""
+"""RMSNorm of rows and the quantization of its result, in one dispatch instead of three."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -25,15 +25,15 @@ _ELEMENTS: Final = 2048  # of a workgroup, at least
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """What is asked for: x [rows, columns] of a dtype, a weight of another or none.
+    """Norm of x [rows, columns].
 
     Attributes:
-        rows: of x.
-        columns: of x.
-        dtype: of x, and of what is put in blocks.
-        weight: its dtype.
-        centred: whether it is 1 + weight, and all is rounded once; else x is rounded before it is weighted.
-        eps: added to the mean of squares.
+        rows: rows of x.
+        columns: columns of x.
+        dtype: dtype of x, and of the result before it is quantized.
+        weight: dtype of the weight; None without one.
+        centred: whether the factor is 1 + weight and the product is rounded once; else x is rounded before that.
+        eps: number that is added to the mean of squares.
     """
 
     rows: int
@@ -45,16 +45,16 @@ class Norm:
 
 
 def norm_kernel(norm: Norm) -> Kernel:
-    """x, and the weight, if any: q, scale and total, as ``quantize_kernel``."""
+    """Builds x, and the weight, if any: q, scale and total, as ``quantize_kernel``."""
     rows, columns = norm.rows, norm.columns
     x = Buffer("x", rows * columns, norm.dtype)
     weights = () if norm.weight is None else (Buffer("weight", columns, norm.weight),)
     made = block_buffers(x.elements)
-    each, workgroups = share(rows, 1, -(-x.elements // _ELEMENTS))
+    own, workgroups = share(rows, 1, -(-x.elements // _ELEMENTS))
     apart = largest_divisor(columns // LANES, _APART)
     every = range(apart)
     kinds = ", ".join([_VECTOR] * apart)
-    numbers = [1, LANES, BLOCK, columns, each, rows, *(LANES * i for i in range(apart + 1))]
+    numbers = [1, LANES, BLOCK, columns, own, rows, *(LANES * i for i in range(apart + 1))]
     body = f"""\
 {constants(numbers)}
 {indented(QUANTIZE_BEFORE, 0)}
@@ -62,7 +62,7 @@ def norm_kernel(norm: Norm) -> Kernel:
 %ones = arith.constant dense<1.0> : {_VECTOR}
 %count = arith.constant {float(columns):.17e} : f32
 %eps = arith.constant {norm.eps:.17e} : f32
-{own_rows(each, rows)}
+{own_rows(own, rows)}
 scf.for %row = %first to %end step %c1 {{
   %begin = arith.muli %row, %c{columns} : index
   {"%made" if apart == 1 else f"%made:{apart}"} = scf.for %at = %c0 to %c{columns} step %c{LANES * apart}
@@ -85,7 +85,7 @@ scf.for %row = %first to %end step %c1 {{
 
 
 def _square(i: int, x: Buffer) -> list[str]:
-    """``%next<i>``: the sum with the squares of sixteen more elements."""
+    """Makes ``%next<i>``, the sum with the squares of sixteen more elements."""
     return [
         f"%in_row{i} = arith.addi %at, %c{LANES * i} : index",
         f"%x_at{i} = arith.addi %begin, %in_row{i} : index",
@@ -95,7 +95,7 @@ def _square(i: int, x: Buffer) -> list[str]:
 
 
 def _block(norm: Norm, x: Buffer, weights: tuple[Buffer, ...], made: tuple[Buffer, ...]) -> list[str]:
-    """Lines for the block of the row's columns from ``%at`` on."""
+    """Normalizes and quantizes the block of the row's columns from ``%at`` on."""
     return [
         "%i = arith.addi %begin, %at : index",
         f"%j = arith.addi %i, %c{LANES} : index",
@@ -108,7 +108,7 @@ def _block(norm: Norm, x: Buffer, weights: tuple[Buffer, ...], made: tuple[Buffe
 
 
 def _normed(name: str, places: tuple[str, str], norm: Norm, x: Buffer, weights: tuple[Buffer, ...]) -> list[str]:
-    """``%<name>``, sixteen elements, in f32: those of x at the first place, weights at the second."""
+    """Makes ``%<name>``, sixteen normalized elements in f32: x from the first place on, weights from the second."""
     lines = loaded(f"{name}_x", places[0], x)
     scaled = f"arith.mulf %{name}_x, %by_row"
     if not weights:

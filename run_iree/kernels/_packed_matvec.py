@@ -1,27 +1,27 @@
-"""y = W x of one token with packed weights: the loop around what differs by encoding and instructions.
+"""y = W x of one token with packed weights: the loop around the steps of an instruction set.
 
-Row after row, so that a thread reads its weights from the first byte to the last. What is needed some KiB later may be
-asked for now: some cores wait for memory longer than their own prefetcher looks ahead. Four rows side by side, which
+It goes row after row, so that a thread reads its weights from the first byte to the last. What is needed some KiB later
+may be prefetched: some cores wait for memory longer than their own prefetcher looks ahead. Four rows side by side, that
 share what is loaded of x, are slower: a step of Q8_0 took 1.5 times as long on an EPYC (docs/benchmarks.md).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from run_iree.kernels._text import LINE, Buffer, Kernel, asked, constants, indented, own_rows, share, stored
+from run_iree.kernels._text import LINE, Buffer, Kernel, constants, indented, own_rows, prefetches, share, stored
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The inner loop.
+    """Body of the inner loop.
 
     Attributes:
         width: columns of a step.
-        row_bytes: of a row's part.
-        numbers: index constants that its lines need.
+        row_bytes: bytes of a row in a step.
+        numbers: index constants that the lines need.
         before: lines ahead of all loops.
         of_x: lines that load x from ``%x_at`` on.
-        of_row: lines for a row whose part begins at ``%at``: ``%next`` of ``%sum``, both vector<16xf32>.
+        of_row: lines that make ``%next`` of ``%sum``, both vector<16xf32>, with the bytes of a row from ``%at`` on.
     """
 
     width: int
@@ -33,34 +33,34 @@ class Steps:
 
 
 def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> Kernel:
-    """A kernel whose rows are whole steps.
+    """Builds a kernel whose rows are whole steps.
 
     Args:
-        name: of the kernel.
+        name: name of the kernel.
         buffers: ``packed_buffers`` of one row of x.
-        steps: along a row.
-        ahead: how many bytes ahead memory is asked; 0 where the CPU looks ahead well enough.
-        workgroups: how many are wanted.
+        steps: steps along a row.
+        ahead: prefetch distance in bytes; 0 for none.
+        workgroups: number of workgroups that is wanted.
     """
     q, _, _, w, y = buffers
     columns, outputs = q.elements, y.elements
     row_bytes = w.elements // outputs
-    each, made = share(outputs, 1, workgroups)
-    # That one line of seventeen is left out where steps do not begin with lines does not matter.
+    own, made = share(outputs, 1, workgroups)
+    # Where steps do not begin at cache lines one line of seventeen is left out, which does not matter.
     lines = [ahead + LINE * line for line in range(-(-(steps.row_bytes - 8) // LINE))] if ahead else []
-    numbers = [1, steps.width, steps.row_bytes, row_bytes, columns // steps.width, each, outputs]
+    numbers = [1, steps.width, steps.row_bytes, row_bytes, columns // steps.width, own, outputs]
     body = f"""\
 {constants([*numbers, *steps.numbers, *lines])}
 {indented(steps.before, 0)}
 %none = arith.constant dense<0.0> : vector<16xf32>
-{own_rows(each, outputs)}
+{own_rows(own, outputs)}
 scf.for %row = %first to %end step %c1 {{
   %begin = arith.muli %row, %c{row_bytes} : index
   %made = scf.for %step = %c0 to %c{columns // steps.width} step %c1 iter_args(%sum = %none) -> (vector<16xf32>) {{
     %x_at = arith.muli %step, %c{steps.width} : index
     %in_row = arith.muli %step, %c{steps.row_bytes} : index
     %at = arith.addi %begin, %in_row : index
-{indented(asked("soon", "%at", w, lines), 4)}
+{indented(prefetches("soon", "%at", w, lines), 4)}
 {indented(steps.of_x, 4)}
 {indented(steps.of_row, 4)}
     scf.yield %next : vector<16xf32>

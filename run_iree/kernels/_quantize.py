@@ -1,4 +1,4 @@
-"""x in blocks of 32, as integers, scales and sums: ``block_quantize`` of the op table, alone or after what makes x."""
+"""Quantization of x to blocks of 32 (``block_quantize`` of the op table), alone or after ``silu(gate) * up``."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ from run_iree.kernels._text import Buffer, Kernel, constants, indented, loaded, 
 
 NAME: Final = "vector"
 LANES: Final = 16
-_GATED_BLOCKS: Final = 32  # of a workgroup: an exponential for each element is worth a second thread
+_GATED_BLOCKS: Final = 32  # blocks of a workgroup; an exponential for each element is worth a second thread
 
-# What the lines of ``quantized`` need ahead of all loops.
+# Constants that the lines of ``quantized`` need.
 QUANTIZE_BEFORE: Final = (
     "%quant_none = arith.constant 0.0 : f32",
     "%quant_one = arith.constant 1.0 : f32",
@@ -20,34 +20,34 @@ QUANTIZE_BEFORE: Final = (
 
 
 def block_buffers(elements: int, prefix: str = "") -> tuple[Buffer, ...]:
-    """q, scale and total of so many elements."""
+    """Returns q, scale and total for a number of elements."""
     kinds = ("q", elements, "i8"), ("scale", elements // BLOCK, "f32"), ("total", elements // BLOCK, "i32")
     return tuple(Buffer(prefix + name, size, kind) for name, size, kind in kinds)
 
 
 def quantize_kernel(rows: int, columns: int, dtype: str) -> Kernel:
-    """x [rows, columns] to q i8 [rows, columns], scale f32 and total i32 [rows, columns / 32]; by rows."""
+    """Builds x [rows, columns]: q i8 [rows, columns], scale f32 and total i32 [rows, columns / 32]."""
     blocks, x = columns // BLOCK, Buffer("x", rows * columns, dtype)
     lines = [*loaded("low", "%i", x), *loaded("high", "%j", x)]
     return _by_blocks((x,), rows * blocks, blocks, lines)
 
 
 def silu_quantize_kernel(rows: int, columns: int, dtype: str) -> Kernel:
-    """gate and up [rows, columns]: silu(gate) * up, both products rounded to the dtype, as ``quantize_kernel``."""
+    """Builds gate and up [rows, columns]: silu(gate) * up, both products rounded to the dtype, quantized."""
     given = Buffer("gate", rows * columns, dtype), Buffer("up", rows * columns, dtype)
     lines = [*_gated("low", "%i", given), *_gated("high", "%j", given)]
     return _by_blocks(given, rows * columns // BLOCK, _GATED_BLOCKS, lines)
 
 
-def _by_blocks(given: tuple[Buffer, ...], blocks: int, each: int, lines: list[str]) -> Kernel:
-    """Workgroups of so many blocks each; the lines make ``%low`` of what lies at ``%i``, ``%high`` of ``%j``."""
+def _by_blocks(given: tuple[Buffer, ...], blocks: int, wanted: int, lines: list[str]) -> Kernel:
+    """Builds a kernel with workgroups of ``wanted`` blocks; the lines make ``%low`` of ``%i``, ``%high`` of ``%j``."""
     made = block_buffers(blocks * BLOCK)
-    each, workgroups = share(blocks, 1, -(-blocks // each))
+    own, workgroups = share(blocks, 1, -(-blocks // wanted))
     body = f"""\
-{constants([1, LANES, BLOCK, each, blocks])}
+{constants([1, LANES, BLOCK, own, blocks])}
 %ones = arith.constant dense<1.0> : vector<16xf32>
 {indented(QUANTIZE_BEFORE, 0)}
-{own_rows(each, blocks)}
+{own_rows(own, blocks)}
 scf.for %block = %first to %end step %c1 {{
   %i = arith.muli %block, %c{BLOCK} : index
   %j = arith.addi %i, %c{LANES} : index
@@ -59,7 +59,7 @@ scf.for %block = %first to %end step %c1 {{
 
 
 def _gated(name: str, place: str, given: tuple[Buffer, ...]) -> list[str]:
-    """``%<name>``, vector<16xf32> of silu(gate) * up."""
+    """Makes ``%<name>`` vector<16xf32> of silu(gate) * up."""
     gate, up = given
     kind = "vector<16xf32>"
     return [
@@ -75,7 +75,7 @@ def _gated(name: str, place: str, given: tuple[Buffer, ...]) -> list[str]:
 
 
 def quantized(made: tuple[Buffer, ...]) -> list[str]:
-    """Lines that store ``%low`` and ``%high``, vector<16xf32>, as block ``%block`` from ``%i`` and from ``%j`` on."""
+    """Stores ``%low`` and ``%high``, vector<16xf32>, as block ``%block``, integers from ``%i`` and ``%j`` on."""
     q, scale, total = made
     return f"""\
 %quant_low_size = math.absf %low : vector<16xf32>

@@ -1,4 +1,4 @@
-"""What the kernels' tests share: kernels that run on a CPU that lacks their instructions."""
+"""Compiles kernels so that they run on a CPU that lacks their instructions."""
 
 import dataclasses
 import re
@@ -18,9 +18,9 @@ _FLOATS: Final = "vector<16xf32>"
 
 
 def compile_spelled(module: Path, compiled: Path, kernels: CpuKernels) -> CompileReport:
-    """As ``compile_module``, with kernels in which the instructions of AVX-512 are spelled out: for any CPU.
+    """Compiles a module with kernels in which the instructions of AVX-512 are spelled out, for any CPU.
 
-    Everything else of a kernel is as users get it; the compiler takes long vectors apart.
+    Everything else of a kernel is as users get it; the compiler splits long vectors.
     """
     substitution = Substitution(kernels)
     spelled = module.with_suffix(".spelled.mlir")
@@ -31,7 +31,7 @@ def compile_spelled(module: Path, compiled: Path, kernels: CpuKernels) -> Compil
 
 
 def _spelled(call: re.Match[str]) -> str:
-    """Operands in words of 32 bits; products of what lies in a word are added to the sums, one after the other."""
+    """Returns the call in plain operations: products within words of 32 bits are added to the sums one by one."""
     name, total = call["name"], call["total"]
     lines = [f"{name}_{side} = vector.bitcast {call[side]} : {call['kind']} to {_WORDS}" for side in ("left", "right")]
     if call["instruction"] == "avx512.vpdpbusd.512":
@@ -49,7 +49,7 @@ def _spelled(call: re.Match[str]) -> str:
 
 
 def _bytes(name: str) -> Iterator[list[str]]:
-    """Byte after byte of each word, the left's without a sign, the right's with one."""
+    """Yields lines that take bytes from each word, those of the left without a sign, those of the right with one."""
     for i in range(4):
         yield [
             f"{name}_down{i} = arith.constant dense<{8 * i}> : {_WORDS}",
@@ -64,7 +64,7 @@ def _bytes(name: str) -> Iterator[list[str]]:
 
 
 def _halves(name: str) -> Iterator[list[str]]:
-    """Both bf16 of each word, as f32: their bits are the upper half of its."""
+    """Yields lines that take both bf16 from each word as f32, whose upper halves they are."""
     for i, (shift, mask) in enumerate(((16, -65536), (0, -65536))):
         lines = [
             f"{name}_shift{i} = arith.constant dense<{shift}> : {_WORDS}",

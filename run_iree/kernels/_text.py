@@ -1,11 +1,11 @@
-"""How kernels are written: functions over buffers, in MLIR's vector dialect, that a module calls as dispatches."""
+"""Text of kernels: functions over buffers in MLIR's vector dialect, which a module calls as dispatches."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-LINE: Final = 64  # bytes that memory gives at once
+LINE: Final = 64  # bytes of a cache line
 _EXECUTABLE: Final = """\
   stream.executable private @{symbol} {{
     stream.executable.export public @{entry} workgroups() -> (index, index, index) {{
@@ -28,12 +28,12 @@ _EXECUTABLE: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A kernel's argument or result.
+    """Argument or result of a kernel.
 
     Attributes:
-        name: of its memref in the kernel's text, without the ``%``.
-        elements: how many it has.
-        kind: of the elements.
+        name: name of its memref in the kernel's text, without the ``%``.
+        elements: number of elements.
+        kind: type of an element.
     """
 
     name: str
@@ -42,17 +42,17 @@ class Buffer:
 
     @property
     def memref(self) -> str:
-        """The type of a flat view."""
+        """Type of a flat view."""
         return f"memref<{self.elements}x{self.kind}>"
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """A dispatch ahead of a kernel, of all its arguments but the last; what it makes takes their place.
+    """Dispatch ahead of a kernel, of all the kernel's arguments but the last; its result takes their place.
 
     Attributes:
-        function: its name; products of one x share it.
-        kernel: with one result.
+        function: name; products of the same x share it.
+        kernel: kernel with one result.
     """
 
     function: str
@@ -61,14 +61,14 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A dispatch.
+    """Generated function over buffers.
 
     Attributes:
-        name: what kernel_config.json says.
-        buffers: arguments, then results.
-        workgroups: how many run; each finds its number in ``%workgroup``.
-        body: ops on memrefs that are called as the buffers are; ``%c0`` is there.
-        arrangement: what runs before, if anything; the buffers are those of what it leaves.
+        name: name in kernel_config.json.
+        buffers: arguments, then results; with an arrangement its result is the first.
+        workgroups: number of workgroups; each has its number in ``%workgroup``.
+        body: operations on memrefs that are named as the buffers; ``%c0`` is defined.
+        arrangement: dispatch that runs before, if any.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Kernel:
     arrangement: Arrangement | None = None
 
     def executable(self, function: str) -> str:
-        """The module-level text of the kernel that serves a function of this name."""
+        """Returns the module-level text of the kernel for a function of this name."""
         bindings = ", ".join(f"%b_{buffer.name}: !stream.binding" for buffer in self.buffers)
         view = "        %{name} = stream.binding.subspan %b_{name}[%c0] : !stream.binding -> {memref}"
         views = "\n".join(view.format(name=buffer.name, memref=buffer.memref) for buffer in self.buffers)
@@ -93,34 +93,34 @@ class Kernel:
 
 
 def entry_name(function: str) -> str:
-    """The name of a kernel's function in machine code; executables are linked into one library."""
+    """Returns the name of a kernel's function in machine code; executables are linked into one library."""
     return function.replace(".", "_")
 
 
 def constants(numbers: Sequence[int]) -> str:
-    """Index constants ``%c<number>``, each once."""
+    """Makes index constants ``%c<number>``, each once."""
     return "\n".join(f"%c{number} = arith.constant {number} : index" for number in sorted({*numbers} - {0}))
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """A shuffle's mask."""
+    """Returns numbers as an attribute, such as the mask of a shuffle."""
     return f"[{', '.join(map(str, numbers))}]"
 
 
 def turned(
     registers: Sequence[str], bits: Iterable[int], kind: str, prefix: str = "turn", lanes: int = 16
 ) -> tuple[list[str], list[str]]:
-    """Exchanges lanes of vectors: a round for each bit, of a lane's number and a register's.
+    """Transposes registers by exchanging lanes: a round for each bit of the numbers of lanes and registers.
 
     After the rounds of bits 1, 2, 4 and 8 lane c of register r is what lane r of register c was. With half as many
-    registers as lanes and without the last round the same is so within each half.
+    registers as lanes, and without the last round, this holds within each half.
 
     Args:
-        registers: their names.
-        bits: of each round.
-        kind: of the elements.
-        prefix: of the new names.
-        lanes: of a register.
+        registers: names of the registers.
+        bits: bit of each round.
+        kind: type of an element.
+        prefix: beginning of the new names.
+        lanes: lanes of a register.
 
     Returns:
         The new names, and the lines that make them.
@@ -144,8 +144,8 @@ def turned(
     return now, lines
 
 
-def asked(name: str, base: str, buffer: Buffer, ahead: Iterable[int], locality: int = 3) -> list[str]:
-    """Lines that have the cache read what lies so many elements after an index; with locality 2 a larger one."""
+def prefetches(name: str, base: str, buffer: Buffer, ahead: Iterable[int], locality: int = 3) -> list[str]:
+    """Prefetches what lies so many elements after an index, with locality 2 into the second level of the cache only."""
     lines = []
     for number, place in enumerate(ahead):
         lines += [
@@ -156,17 +156,17 @@ def asked(name: str, base: str, buffer: Buffer, ahead: Iterable[int], locality: 
 
 
 def within(lines: Iterable[str], by: int = 2) -> list[str]:
-    """Lines in a loop."""
+    """Returns lines with more indentation."""
     return [" " * by + line for line in lines]
 
 
 def indented(lines: Iterable[str], by: int) -> str:
-    """Lines as a text of their own indentation."""
+    """Returns lines as one text with indentation."""
     return "\n".join(within(lines, by))
 
 
 def largest_divisor(total: int, most: int) -> int:
-    """Of ``total``, not above ``most``.
+    """Returns the largest divisor of ``total`` that is at most ``most``.
 
     >>> largest_divisor(24, 7)
     6
@@ -175,23 +175,23 @@ def largest_divisor(total: int, most: int) -> int:
 
 
 def wanted_workgroups(weight_bytes: int) -> int:
-    """Enough for threads that are not equally fast, and for few of them to end at about the same time."""
+    """Returns a number of workgroups that lets threads of unequal speed end at about the same time."""
     return max(16, min(128, weight_bytes >> 16))
 
 
 def share(total: int, unit: int, wanted: int) -> tuple[int, int]:
-    """How ``total`` rows are shared out: (rows of a workgroup, a multiple of ``unit``; workgroups).
+    """Divides ``total`` rows into workgroups: (rows of each, a multiple of ``unit``; number of workgroups).
 
     >>> share(5632, 4, 16), share(10, 4, 16)
     ((352, 16), (4, 3))
     """
-    each = -(-total // wanted)
-    each = -(-each // unit) * unit
-    return each, -(-total // each)
+    rows = -(-total // wanted)
+    rows = -(-rows // unit) * unit
+    return rows, -(-total // rows)
 
 
 def stored(value: str, place: str, buffer: Buffer) -> list[str]:
-    """Lines that put an f32, without its ``%``, into a buffer of f32, or rounded into one of fewer bits."""
+    """Stores an f32, named without its ``%``, to a buffer, rounded where that has fewer bits."""
     if buffer.kind == "f32":
         return [f"memref.store %{value}, %{buffer.name}[{place}] : {buffer.memref}"]
     return [
@@ -201,19 +201,19 @@ def stored(value: str, place: str, buffer: Buffer) -> list[str]:
 
 
 def total(name: str, apart: int) -> list[str]:
-    """Lines that make ``%<name>``, f32: all elements of ``%made``, so many vector<16xf32>."""
-    found = ["%made"] if apart == 1 else [f"%made#{i}" for i in range(apart)]
+    """Makes ``%<name>`` f32, the sum of all elements of ``%made``, which is ``apart`` vectors of sixteen f32."""
+    sums = ["%made"] if apart == 1 else [f"%made#{i}" for i in range(apart)]
     lines = []
-    for i, other in enumerate(found[1:]):
-        lines.append(f"%more{i} = arith.addf {found[0] if i == 0 else f'%more{i - 1}'}, {other} : vector<16xf32>")
-    last = found[0] if apart == 1 else f"%more{apart - 2}"
+    for i, other in enumerate(sums[1:]):
+        lines.append(f"%more{i} = arith.addf {sums[0] if i == 0 else f'%more{i - 1}'}, {other} : vector<16xf32>")
+    last = sums[0] if apart == 1 else f"%more{apart - 2}"
     return [*lines, f"%{name} = vector.reduction <add>, {last} : vector<16xf32> into f32"]
 
 
 def rounded(name: str, op: str, kind: str) -> list[str]:
-    """Lines that make ``%<name>``, vector<16xf32>: what an op gives, as a kind of fewer bits has it.
+    """Makes ``%<name>`` vector<16xf32>: the result of an op, rounded to a type of fewer bits.
 
-    bf16 is widened by a shift, for the compiler drops a conversion and its return.
+    bf16 is widened by a shift, because the compiler drops a conversion followed by its inverse.
     """
     if kind == "f32":
         return [f"%{name} = {op} : vector<16xf32>"]
@@ -234,7 +234,7 @@ def rounded(name: str, op: str, kind: str) -> list[str]:
 
 
 def loaded(name: str, place: str, buffer: Buffer) -> list[str]:
-    """Lines that make ``%name`` vector<16xf32> of sixteen elements of a buffer, whatever its dtype."""
+    """Makes ``%name`` vector<16xf32> of sixteen elements of a buffer of any float type."""
     if buffer.kind == "f32":
         return [f"%{name} = vector.load %{buffer.name}[{place}] : {buffer.memref}, vector<16xf32>"]
     return [
@@ -244,14 +244,14 @@ def loaded(name: str, place: str, buffer: Buffer) -> list[str]:
 
 
 def scratch(name: str, kind: str) -> str:
-    """A line that makes ``%<name>``, a memref on the stack; registers of it lie on a line of the cache each."""
+    """Makes ``%<name>``, a memref on the stack that begins at a cache line."""
     properties = "alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>"
     return f'%{name} = "memref.alloca"() <{{{properties}}}> : () -> {kind}'
 
 
-def own_rows(each: int, total: int) -> str:
-    """``%first`` and ``%end``: those of a workgroup that has ``each`` of ``total``."""
+def own_rows(rows: int, total: int) -> str:
+    """Makes ``%first`` and ``%end`` of a workgroup that has ``rows`` of ``total`` rows."""
     return f"""\
-%first = arith.muli %workgroup, %c{each} : index
-%after = arith.addi %first, %c{each} : index
+%first = arith.muli %workgroup, %c{rows} : index
+%after = arith.addi %first, %c{rows} : index
 %end = arith.minui %after, %c{total} : index"""

@@ -1,7 +1,7 @@
-"""What a product of several tokens with AVX2 reads of its tokens: word by word, a tile of tokens beside each other.
+"""Tokens as products of several tokens with AVX2 read them: word by word, those of a tile beside each other.
 
-A tile is sixteen tokens, the last one may be eight; a token too many is a copy of the last one. What all tiles need of
-a part of the columns lies together. Several products of one x share what is made.
+A tile is sixteen tokens; the last one may be eight, padded with copies of the last token. Words of a part of columns
+lie together for all tiles. Several products of the same x share the arrangement.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ _WORDS: Final = "vector<8xi32>"
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """T and K, and what there is of a part of the columns.
+    """Sizes of arranged tokens.
 
     Attributes:
-        rows: T.
-        columns: K.
+        rows: number of tokens, T.
+        columns: number of columns, K.
         part: columns of a part.
-        depth: words that a part has for each token.
-        kind: of a word.
+        depth: words of a part for each token.
+        kind: type of a word.
     """
 
     rows: int
@@ -37,27 +37,27 @@ class Tokens:
 
     @property
     def registers(self) -> int:
-        """For all tokens of a word."""
+        """Registers of a word of all tokens."""
         return -(-self.rows // LANES)
 
     @property
     def tiles(self) -> int:
-        """Of sixteen tokens."""
+        """Number of tiles of sixteen tokens."""
         return self.registers // 2
 
     @property
     def rest(self) -> bool:
-        """Whether there is a tile of eight."""
+        """True if there is a tile of eight tokens."""
         return self.registers % 2 == 1
 
     @property
     def made(self) -> Buffer:
-        """[K / part, tiles, depth, 16], but [depth, 8] of a tile of eight."""
+        """Buffer [K / part, tiles, depth, 16], with [depth, 8] for a tile of eight."""
         return Buffer("x", self.columns // self.part * self.depth * self.registers * LANES, self.kind)
 
 
 def arranged_floats(tokens: Tokens, kind: str) -> Arrangement:
-    """Of x [T, K] of 16 bits: f32."""
+    """Arranges x [T, K] of 16 bits as f32."""
     x = Buffer("given", tokens.rows * tokens.columns, kind)
     lines = []
     for t in range(LANES):
@@ -72,7 +72,7 @@ def arranged_floats(tokens: Tokens, kind: str) -> Arrangement:
 
 
 def arranged_pairs(tokens: Tokens, *, sums: bool) -> Arrangement:
-    """Of q i8 [T, K], scale f32 and total i32 [T, K / 32].
+    """Arranges q i8 [T, K], scale f32 and total i32 [T, K / 32] as words.
 
     A part is pairs of i16, then the bits of f32: the scales of its blocks, and with ``sums`` scales times totals.
     """
@@ -123,7 +123,7 @@ def arranged_pairs(tokens: Tokens, *, sums: bool) -> Arrangement:
 
 
 def _puts(tokens: Tokens, name: str, word: str, registers: Sequence[str], kind: str) -> list[str]:
-    """Lines that put the workgroup's eight tokens of some words, from one on, to where they belong."""
+    """Stores successive words, from ``word`` on, of the workgroup's eight tokens."""
     lines = [
         f"%{name}_skip = arith.muli {word}, %width : index",
         f"%{name}_at0 = arith.addi %part_at, %{name}_skip : index",
@@ -138,7 +138,7 @@ def _puts(tokens: Tokens, name: str, word: str, registers: Sequence[str], kind: 
 def _arrangement(
     function: str, tokens: Tokens, given: tuple[Buffer, ...], step: int, lines: Sequence[str]
 ) -> Arrangement:
-    """A workgroup for eight tokens; ``lines`` put the columns from ``%column`` on, so many as a step has."""
+    """Builds an arrangement, a workgroup for eight tokens; ``lines`` store ``step`` columns from ``%column`` on."""
     rows, columns, part, depth = tokens.rows, tokens.columns, tokens.part, tokens.depth
     begins = []
     for t in range(LANES):

@@ -1,6 +1,7 @@
-"""Y = X W^T of several tokens, for CPUs with AVX-512 VNNI: panels of sixteen rows, read by eight tokens together.
+"""Y = X W^T of several tokens with packed weights, for CPUs with AVX-512 VNNI.
 
-For blocks of 32 a whole block is summed before it is scaled; super-blocks have files of their own.
+Panels of sixteen rows are read by eight tokens together. Here is the loop, and the panel of blocks of 32, where a whole
+block is summed before it is scaled; ``_vnni_super_panel.py`` has super-blocks.
 """
 
 from typing import Final
@@ -39,7 +40,7 @@ _CHUNK_BLOCKS_BESIDE_X: Final = 16
 
 
 def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> Kernel:
-    """q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y f32 [rows, outputs].
+    """Builds q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w: y f32 [rows, outputs].
 
     ``outputs`` is a multiple of 16.
     """
@@ -49,9 +50,9 @@ def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> 
     sizes = Sizes(rows, outputs, columns, whole * largest_divisor(columns // encoding.block, most))
     panel = (_block_panel if encoding.block == BLOCK else super_block_panel)(sizes, encoding)
     row_bytes = columns // encoding.block * encoding.block_bytes
-    each, workgroups = share(outputs, ROWS, wanted_workgroups(outputs * row_bytes))
+    own, workgroups = share(outputs, ROWS, wanted_workgroups(outputs * row_bytes))
     blocks = columns // BLOCK
-    numbers = [1, 4, BLOCK, row_bytes, columns, blocks, sizes.chunk, each, outputs, TOKENS, ROWS * WORDS]
+    numbers = [1, 4, BLOCK, row_bytes, columns, blocks, sizes.chunk, own, outputs, TOKENS, ROWS * WORDS]
     numbers += [*range(ROWS + 1), rows - rows % TOKENS, *(ROWS * word for word in range(WORDS))]
     numbers += [*(4 * word for word in range(WORDS)), *panel.numbers]
     body = f"""\
@@ -59,7 +60,7 @@ def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> 
 {indented(panel.before, 0)}
 %none = arith.constant dense<0.0> : vector<16xf32>
 %panel = memref.alloca() : {sizes.panel}
-{own_rows(each, outputs)}
+{own_rows(own, outputs)}
 scf.for %row = %first to %end step %c{ROWS} {{
   scf.for %chunk = %c0 to %c{blocks} step %c{sizes.chunk} {{
 {indented(panel.pack, 4)}
@@ -72,7 +73,7 @@ scf.for %row = %first to %end step %c{ROWS} {{
 
 
 def _block_panel(sizes: Sizes, encoding: Encoding) -> Panel:
-    """Of Q8_0 and Q4_0, unsigned: what they are too large by is taken out by the sums of x's integers."""
+    """Returns the panel of blocks of 32, unsigned; their offset is taken out with the sums of x's integers."""
     before = [
         "%flip = arith.constant dense<-128> : vector<32xi8>",
         "%nibble = arith.constant dense<15> : vector<16xi8>",
@@ -95,7 +96,7 @@ def _block_panel(sizes: Sizes, encoding: Encoding) -> Panel:
 
 
 def _pack(sizes: Sizes, encoding: Encoding) -> list[str]:
-    """Block ``%block`` of the chunk of sixteen rows, as eight registers of the panel and one of scales."""
+    """Stores block ``%block`` of the chunk of sixteen rows, as eight registers of the panel and one of scales."""
     row_bytes = sizes.columns // BLOCK * encoding.block_bytes
     w = f"memref<{sizes.outputs * row_bytes}xi8>"
     lines = [
@@ -137,7 +138,7 @@ def _unsigned_block(encoding: Encoding, r: int, w: str) -> list[str]:
 
 
 def _block_lines(tag: str, count: int, sizes: Sizes) -> list[str]:
-    """One block of sixteen rows times that of each token."""
+    """Multiplies a block of sixteen rows by that of each token."""
     blocks = sizes.rows * (sizes.columns // BLOCK)
     lines = [
         "%of_row = arith.addi %chunk, %block : index",

@@ -1,4 +1,4 @@
-"""What products of several tokens with VNNI share, whatever the encoding: panels, and tokens that read them together.
+"""Panels of products of several tokens with VNNI, and the tokens that read them together, for all encodings.
 
 Sixteen rows of W at a time are turned into a panel: in each register four neighbouring integers of all sixteen, so that
 ``vpdpbusd`` with four integers of a token, the same on every lane, advances sixteen products.
@@ -19,7 +19,7 @@ _WORDS_OF_ROW: Final = f"vector<{WORDS}xi32>"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of a product: tokens, rows of W, columns, and the blocks of 32 columns that a panel has."""
+    """Sizes of a product: tokens, rows of W, columns, and blocks of 32 columns of a panel."""
 
     rows: int
     outputs: int
@@ -28,24 +28,24 @@ class Sizes:
 
     @property
     def panel(self) -> str:
-        """The panel's type."""
+        """Type of the panel."""
         return f"memref<{self.chunk * WORDS * ROWS}xi32>"
 
-    def scratch(self, each: int, kind: str = "f32") -> str:
-        """The type of what there is ``each`` times for every block of the panel's rows."""
-        return f"memref<{self.chunk * each * ROWS}x{kind}>"
+    def scratch(self, count: int, kind: str = "f32") -> str:
+        """Returns the type of a memref with ``count`` elements for every block and row of the panel."""
+        return f"memref<{self.chunk * count * ROWS}x{kind}>"
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """How an encoding becomes a panel, and what is done with it.
+    """Lines that fill a panel and multiply with it.
 
     Attributes:
-        numbers: index constants that its lines need.
-        before: lines ahead of all loops; ``%panel`` and other scratch among them.
+        numbers: index constants that the lines need.
+        before: lines ahead of all loops, which allocate scratch beside ``%panel``.
         pack: lines that fill the panel from ``%chunk`` (a block of the row) and ``%row`` on.
-        of_tokens: lines ahead of the loop over blocks, for so many tokens of a tag.
-        of_block: lines in it: ``%<tag>_next<t>`` of ``%<tag>_sum<t>`` (vector<16xf32>), for block ``%block``.
+        of_tokens: gives lines ahead of the loop over blocks, for a tag of names and a number of tokens.
+        of_block: gives lines that make ``%<tag>_next<t>`` of ``%<tag>_sum<t>`` (vector<16xf32>) with block ``%block``.
     """
 
     numbers: Sequence[int]
@@ -56,7 +56,7 @@ class Panel:
 
 
 def token_lines(sizes: Sizes, panel: Panel) -> list[str]:
-    """The panel's part of all products."""
+    """Adds the panel's part to the products of all tokens."""
     whole = sizes.rows - sizes.rows % TOKENS
     lines = []
     if whole:
@@ -67,7 +67,7 @@ def token_lines(sizes: Sizes, panel: Panel) -> list[str]:
 
 
 def _tokens(first: str, count: int, sizes: Sizes, panel: Panel) -> list[str]:
-    """The panel's part of the products of ``count`` tokens."""
+    """Adds the panel's part to the products of ``count`` tokens."""
     tag, every, y = f"t{count}", range(count), f"memref<{sizes.rows * sizes.outputs}xf32>"
     lines = []
     for t in every:
@@ -88,13 +88,13 @@ def _tokens(first: str, count: int, sizes: Sizes, panel: Panel) -> list[str]:
     lines += within(panel.of_block(tag, count))
     lines += [f"  scf.yield {', '.join(f'%{tag}_next{t}' for t in every)} : {kinds}", "}"]
     for t in every:
-        found = f"%{tag}_made" if count == 1 else f"%{tag}_made#{t}"
-        lines.append(f"vector.store {found}, %y[%{tag}_y{t}] : {y}, vector<16xf32>")
+        total = f"%{tag}_made" if count == 1 else f"%{tag}_made#{t}"
+        lines.append(f"vector.store {total}, %y[%{tag}_y{t}] : {y}, vector<16xf32>")
     return lines
 
 
 def panel_word(word: int, sizes: Sizes) -> list[str]:
-    """``%p<word>`` vector<64xi8>: four integers of each row of the panel, of the block that begins at ``%panel_at``."""
+    """Makes ``%p<word>`` vector<64xi8>: four integers of each row, of the panel's block from ``%panel_at`` on."""
     return [
         f"%p_at{word} = arith.addi %panel_at, %c{ROWS * word} : index",
         f"%p32_{word} = vector.load %panel[%p_at{word}] : {sizes.panel}, vector<16xi32>",
@@ -103,7 +103,7 @@ def panel_word(word: int, sizes: Sizes) -> list[str]:
 
 
 def token_word(t: int, word: int, source: str, kind: str) -> list[str]:
-    """``%x<t>_<word>`` vector<64xi8>: four integers of a token on all lanes, of those from ``%x<t>`` of a buffer."""
+    """Makes ``%x<t>_<word>`` vector<64xi8>: four integers of a token, from ``%x<t>`` of a buffer on, on all lanes."""
     x = f"%x{t}_{word}"
     return [
         f"{x}_at = arith.addi %x{t}, %c{4 * word} : index",
@@ -116,9 +116,9 @@ def token_word(t: int, word: int, source: str, kind: str) -> list[str]:
 
 
 def transposed(rows: Sequence[str], tag: str = "") -> tuple[list[str], list[str]]:
-    """Names of eight vectors of sixteen words, word by word, of sixteen of eight; and the lines that make them.
+    """Transposes sixteen rows of eight words: returns the names of eight vectors of sixteen, and the lines.
 
-    Rows i and i + 8 share a register; each half is then an 8 x 8 matrix, turned by three rounds of exchanges.
+    Rows i and i + 8 share a register; each half is then an 8 x 8 matrix, transposed by three rounds of exchanges.
     """
     lines: list[str] = []
     now: list[str] = []
@@ -132,7 +132,7 @@ def transposed(rows: Sequence[str], tag: str = "") -> tuple[list[str], list[str]
 
 
 def panel_stores(words: Sequence[str], sizes: Sizes, tag: str = "") -> list[str]:
-    """Lines that put the words of a block into the panel, from ``%panel_at<tag>`` on."""
+    """Stores the words of a block to the panel, from ``%panel_at<tag>`` on."""
     lines = []
     for word, name in enumerate(words):
         lines += [

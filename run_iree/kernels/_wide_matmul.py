@@ -1,9 +1,9 @@
 """Y = X W^T of several tokens, W of 16 bits, for CPUs with AVX-512.
 
-Some rows of W at a time are turned into panels of sixteen: a register has one column of all sixteen in f32, or with
-AVX512_BF16 two columns in bf16. A number of a token (or two), the same on every lane, advances sixteen products. Eight
-tokens share what is loaded of two panels; their part of x is copied first, for in x itself rows are often a power of
-two apart, which a cache has no room for.
+Rows of W are transposed into panels of sixteen: a register has one column of all sixteen rows in f32, or with
+AVX512_BF16 two columns in bf16. A number of a token (or two), on all lanes, advances sixteen products. Eight tokens
+share what is loaded of two panels. Their part of x is copied first, because rows of x are often a power of two apart
+and then fall into the same set of a cache.
 """
 
 from dataclasses import dataclass
@@ -34,14 +34,14 @@ _SUMS: Final = "vector<16xf32>"
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """T, N, K, and how they are taken.
+    """Sizes of a product and its panels.
 
     Attributes:
-        rows: T.
-        outputs: N, a multiple of 16.
-        columns: K, a multiple of 32.
-        kind: of x and w.
-        pairs: whether a word is two bf16, else it is an f32.
+        rows: number of tokens, T.
+        outputs: number of outputs, N, a multiple of 16.
+        columns: number of columns, K, a multiple of 32.
+        kind: dtype of x and w.
+        pairs: whether a word is two bf16; else it is an f32.
     """
 
     rows: int
@@ -57,37 +57,37 @@ class _Plan:
 
     @property
     def words(self) -> int:
-        """Words that a panel has of each row."""
+        """Words of each row in a panel."""
         return largest_divisor(self.columns // STEP, _WORDS * self.per_word // STEP) * STEP // self.per_word
 
     @property
     def panels(self) -> int:
-        """How many are used together."""
+        """Panels that are used together."""
         return 1 if self.outputs % (2 * PANEL_ROWS) else 2
 
     @property
     def word(self) -> str:
-        """The type of a word."""
+        """Type of a word."""
         return "i32" if self.pairs else "f32"
 
     @property
     def vector(self) -> str:
-        """The type of sixteen words."""
+        """Type of sixteen words."""
         return f"vector<16x{self.word}>"
 
     @property
     def panel(self) -> str:
-        """The panels' type: by panels, then by words, then by rows."""
+        """Type of the panels: by panels, then by words, then by rows."""
         return f"memref<{self.panels * self.words * PANEL_ROWS}x{self.word}>"
 
     @property
     def copy(self) -> str:
-        """The type of the copy of x: by tokens."""
+        """Type of the copy of x: by tokens."""
         return f"memref<{_TOKENS * (self.words + _PAD)}x{self.word}>"
 
     @property
     def buffers(self) -> tuple[Buffer, Buffer, Buffer]:
-        """x, w, y."""
+        """Buffers of x, w and y."""
         return (
             Buffer("x", self.rows * self.columns, self.kind),
             Buffer("w", self.outputs * self.columns, self.kind),
@@ -96,20 +96,20 @@ class _Plan:
 
 
 def wide_matmul_kernel(rows: int, outputs: int, columns: int, kind: str, *, pairs: bool) -> Kernel:
-    """x [rows, columns], w [outputs, columns]: y f32 [rows, outputs].
+    """Builds x [rows, columns], w [outputs, columns]: y f32 [rows, outputs].
 
     Args:
-        rows: how many tokens.
-        outputs: a multiple of 16.
-        columns: a multiple of 32.
-        kind: of x and w, bf16 or f16.
-        pairs: whether there is ``vdpbf16ps``; for bf16 alone.
+        rows: number of tokens.
+        outputs: number of outputs, a multiple of 16.
+        columns: number of columns, a multiple of 32.
+        kind: dtype of x and w, bf16 or f16.
+        pairs: whether to use ``vdpbf16ps``; for bf16 only.
     """
     plan = _Plan(rows, outputs, columns, kind, pairs)
     unit, chunk = PANEL_ROWS * plan.panels, plan.words * plan.per_word
-    each, workgroups = share(outputs, unit, wanted_workgroups(2 * plan.buffers[1].elements))
+    own, workgroups = share(outputs, unit, wanted_workgroups(2 * plan.buffers[1].elements))
     whole = rows - rows % _TOKENS
-    numbers = [1, 2, unit, columns, chunk, plan.words, each, outputs, _TOKENS, whole, rows]
+    numbers = [1, 2, unit, columns, chunk, plan.words, own, outputs, _TOKENS, whole, rows]
     numbers += [PANEL_ROWS * i for i in range(16)] + [plan.words * PANEL_ROWS]
     numbers += [columns - chunk, (unit - 1) * columns + chunk]
     numbers += [row * columns for row in range(unit)] + [t * (plan.words + _PAD) for t in range(_TOKENS)]
@@ -125,7 +125,7 @@ def wide_matmul_kernel(rows: int, outputs: int, columns: int, kind: str, *, pair
 %none = arith.constant dense<0.0> : {_SUMS}
 {scratch("panel", plan.panel)}
 {scratch("copy", plan.copy)}
-{own_rows(each, outputs)}
+{own_rows(own, outputs)}
 scf.for %row = %first to %end step %c{unit} {{
   %w_row = arith.muli %row, %c{columns} : index
   scf.for %chunk = %c0 to %c{columns} step %c{chunk} {{
@@ -147,7 +147,7 @@ scf.for %row = %first to %end step %c{unit} {{
 
 
 def _words(plan: _Plan, name: str, place: str, buffer: Buffer) -> list[str]:
-    """``%<name>``: sixteen words of a row."""
+    """Makes ``%<name>``, sixteen words of a row."""
     given = f"vector<{16 * plan.per_word}x{plan.kind}>"
     change = "vector.bitcast" if plan.pairs else "arith.extf"
     return [
@@ -157,7 +157,7 @@ def _words(plan: _Plan, name: str, place: str, buffer: Buffer) -> list[str]:
 
 
 def _pack(plan: _Plan, panel: int) -> list[str]:
-    """Sixteen words from ``%word`` on of sixteen rows, as sixteen registers of a panel."""
+    """Stores sixteen words from ``%word`` on of sixteen rows, as sixteen registers of a panel."""
     w, p = plan.buffers[1], f"p{panel}_"
     lines = []
     for r in range(PANEL_ROWS):
@@ -178,7 +178,7 @@ def _pack(plan: _Plan, panel: int) -> list[str]:
 
 
 def _tile(plan: _Plan, count: int) -> list[str]:
-    """The chunk's part of the products of ``count`` tokens from ``%token`` on."""
+    """Adds the chunk's part to the products of ``count`` tokens from ``%token`` on."""
     y = plan.buffers[2]
     lines = [
         f"%x_row = arith.muli %token, %c{plan.columns} : index",
@@ -204,13 +204,13 @@ def _tile(plan: _Plan, count: int) -> list[str]:
     lines += within(_word(plan, count))
     lines += [f"  scf.yield {', '.join(f'%next{t}_{panel}' for t, panel in sums)} : {kinds}", "}"]
     for i, (t, panel) in enumerate(sums):
-        found = "%made" if len(sums) == 1 else f"%made#{i}"
-        lines.append(f"vector.store {found}, %y[%y_at{t}_{panel}] : {y.memref}, {_SUMS}")
+        total = "%made" if len(sums) == 1 else f"%made#{i}"
+        lines.append(f"vector.store {total}, %y[%y_at{t}_{panel}] : {y.memref}, {_SUMS}")
     return lines
 
 
 def _copied(plan: _Plan, count: int) -> list[str]:
-    """Sixteen words from ``%word`` on of each token."""
+    """Copies sixteen words from ``%word`` on of each token."""
     lines = [
         f"%columns = arith.muli %word, %c{plan.per_word} : index",
         "%x_at = arith.addi %x_chunk, %columns : index",
@@ -226,7 +226,7 @@ def _copied(plan: _Plan, count: int) -> list[str]:
 
 
 def _word(plan: _Plan, count: int) -> list[str]:
-    """One register of each panel times a word of each token."""
+    """Multiplies a register of each panel by a word of each token."""
     lines = [f"%panel_at = arith.muli %word, %c{PANEL_ROWS} : index"]
     for panel in range(plan.panels):
         lines += [

@@ -1,8 +1,8 @@
-"""y = W x of one token, W of 16 bits: at the speed of memory.
+"""y = W x of one token, W of 16 bits, at the speed of memory.
 
-Row after row, so that a thread reads its weights from the first byte to the last, and what is needed some KiB later may
-be asked for now. With AVX512_BF16 ``vdpbf16ps`` multiplies pairs of bf16 and adds them to f32 sums; elsewhere elements
-become f32 first, bf16 by a shift: the even ones and the odd ones of a register apart, x likewise.
+It goes row after row, so that a thread reads its weights from the first byte to the last, and may prefetch what is
+needed some KiB later. With AVX512_BF16 ``vdpbf16ps`` multiplies pairs of bf16 and adds them to f32 sums; elsewhere
+elements become f32 first, bf16 by a shift, even and odd elements of a register apart, those of x likewise.
 """
 
 from typing import Final
@@ -11,12 +11,12 @@ from run_iree.kernels._instruction_sets import bf16_dot
 from run_iree.kernels._text import (
     Buffer,
     Kernel,
-    asked,
     constants,
     indented,
     largest_divisor,
     listed,
     own_rows,
+    prefetches,
     share,
     stored,
     total,
@@ -29,28 +29,28 @@ _SUMS: Final = "vector<16xf32>"
 
 
 def wide_matvec_kernel(outputs: int, columns: int, kinds: tuple[str, str], *, pairs: bool, ahead: int) -> Kernel:
-    """x [columns], w [outputs, columns]: y [outputs].
+    """Builds x [columns], w [outputs, columns]: y [outputs].
 
     Args:
-        outputs: how many.
-        columns: a multiple of 32.
-        kinds: of x and w, bf16 or f16; of y, one of these or f32.
-        pairs: whether there is ``vdpbf16ps``; for bf16 alone.
-        ahead: how many bytes ahead memory is asked; 0 where the CPU looks ahead well enough.
+        outputs: number of outputs.
+        columns: number of columns, a multiple of 32.
+        kinds: dtype of x and w, bf16 or f16; dtype of y, one of these or f32.
+        pairs: whether to use ``vdpbf16ps``; for bf16 only.
+        ahead: prefetch distance in bytes; 0 for none.
     """
     kind, made = kinds
     buffers = (Buffer("x", columns, kind), Buffer("w", outputs * columns, kind), Buffer("y", outputs, made))
     apart = largest_divisor(columns // STEP, _APART)
-    each, workgroups = share(outputs, 1, wanted_workgroups(2 * buffers[1].elements))
+    own, workgroups = share(outputs, 1, wanted_workgroups(2 * buffers[1].elements))
     every = range(apart)
     sums, kinds_of = ", ".join(f"%sum{i} = %none" for i in every), ", ".join([_SUMS] * apart)
-    numbers = [1, columns, each, outputs, ahead // 2, STEP * apart, *(STEP * i for i in every)]
+    numbers = [1, columns, own, outputs, ahead // 2, STEP * apart, *(STEP * i for i in every)]
     body = f"""\
 {constants(numbers)}
 %none = arith.constant dense<0.0> : {_SUMS}
 %sixteen = arith.constant dense<16> : vector<16xi32>
 %upper = arith.constant dense<-65536> : vector<16xi32>
-{own_rows(each, outputs)}
+{own_rows(own, outputs)}
 scf.for %row = %first to %end step %c1 {{
   %begin = arith.muli %row, %c{columns} : index
   {"%made" if apart == 1 else f"%made:{apart}"} = scf.for %at = %c0 to %c{columns} step %c{STEP * apart}
@@ -66,12 +66,12 @@ scf.for %row = %first to %end step %c1 {{
 
 
 def _part(i: int, buffers: tuple[Buffer, ...], pairs: bool, ahead: int) -> list[str]:
-    """``%next<i>``: the sum with 32 more products."""
+    """Makes ``%next<i>``, the sum with 32 more products."""
     x, w, _ = buffers
     lines = [
         f"%x_at{i} = arith.addi %at, %c{STEP * i} : index",
         f"%w_at{i} = arith.addi %begin, %x_at{i} : index",
-        *asked(f"soon{i}_", f"%w_at{i}", w, [ahead] if ahead else []),
+        *prefetches(f"soon{i}_", f"%w_at{i}", w, [ahead] if ahead else []),
         *_loaded(f"x{i}", f"%x_at{i}", x, pairs),
         *_loaded(f"w{i}", f"%w_at{i}", w, pairs),
     ]
@@ -85,7 +85,7 @@ def _part(i: int, buffers: tuple[Buffer, ...], pairs: bool, ahead: int) -> list[
 
 
 def _loaded(name: str, place: str, buffer: Buffer, pairs: bool) -> list[str]:
-    """``%<name>`` vector<32x...> as it lies, or ``%<name>_a`` and ``%<name>_b`` of sixteen f32 each."""
+    """Makes ``%<name>`` vector<32x...> as stored, or ``%<name>_a`` and ``%<name>_b`` of sixteen f32 each."""
     kind = f"vector<{STEP}x{buffer.kind}>"
     lines = [f"%{name} = vector.load %{buffer.name}[{place}] : {buffer.memref}, {kind}"]
     if pairs:

@@ -70,9 +70,9 @@ def test_kernels_compute_what_the_eager_op_does(kernels: CpuKernels, has: bool, 
         for point, (sizes, dtype, result) in zip(points, cases, strict=True):
             inputs = _inputs(sizes, dtype)
             wanted = point(ctx := EagerExecutionContext(), *map(ctx.constant, inputs))["y"]
-            (found,) = session.function(point.name)(*inputs)
-            assert found.dtype is wanted.dtype
-            a, b = found.numpy().astype(np.float32), wanted.numpy().astype(np.float32)
+            (y,) = session.function(point.name)(*inputs)
+            assert y.dtype is wanted.dtype
+            a, b = y.numpy().astype(np.float32), wanted.numpy().astype(np.float32)
             near = _TOLERANCE[result] * np.abs(b).max()
             np.testing.assert_allclose(a, b, rtol=0, atol=near, err_msg=f"{sizes}, {dtype}, {result}")
 
@@ -81,8 +81,18 @@ def test_memory_is_asked_ahead_but_where_the_cpu_does_so_itself():
     features = _SETS["avx512_bf16"]
     assert CpuKernels.of(features, "AMD EPYC 9654 96-Core Processor").ahead == 0
     assert CpuKernels.of(features, "Intel(R) Xeon(R) Platinum 8488C").ahead == CpuKernels().ahead > 0
-    text = _text(CpuKernels.of(features, "AMD EPYC")), _text(CpuKernels.of(features))
-    assert ["memref.prefetch" in each for each in text] == [False, True]
+    texts = _text(CpuKernels.of(features, "AMD EPYC")), _text(CpuKernels.of(features))
+    assert ["memref.prefetch" in text for text in texts] == [False, True]
+
+
+def test_candidates_are_kernels_that_the_same_cpu_runs():
+    kernels = CpuKernels.of(_SETS["avx512_bf16"], "AMD EPYC 9654 96-Core Processor")
+    first, *others = kernels.candidates()
+    assert first == kernels
+    assert [other.ahead for other in others] == [3456, 6912, 10368, 0]
+    assert [other.bf16 for other in others] == [True, True, True, False]
+    assert {other.avx512 and other.fma and not other.vnni for other in others} == {True}
+    assert [_text(other) != _text(kernels) for other in others] == [True] * 4
 
 
 def _text(kernels: CpuKernels) -> str:

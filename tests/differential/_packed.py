@@ -14,8 +14,6 @@ from tests.differential._trial import Array, Draw, Trial, trials
 _ENCODINGS: Final = st.sampled_from(list(ENCODINGS.values()))
 _DTYPES: Final = [each for each in FLOATING if each is not f64]
 _LEAST: Final = 2.0**-100
-# Where a block has its f16s.
-_HALF_PLACES: Final = {"q4_k": (0, 2), "q6_k": (208,)}
 # Nearer to a tie than this, f32 may round otherwise than f64.
 _TIE: Final = 1e-3
 
@@ -58,7 +56,7 @@ def _block_quantize(draw: Draw, name: str) -> Trial:
 def _packed(rng: np.random.Generator, shape: tuple[int, ...], encoding: Encoding, wild: bool) -> Array:
     """i8 [.., blocks * bytes], scales of any finite f16, or of moderate size."""
     blocks = rng.integers(0, 256, (*shape, encoding.block_bytes)).astype(np.uint8)
-    for place in _HALF_PLACES.get(encoding.name, (0,)):
+    for place in encoding.layout.halves:
         halves = rng.integers(0, 0x7C00, (*shape, 1)) | rng.integers(0, 2, (*shape, 1)) << 15
         scales = halves.astype(np.uint16).view(np.float16) if wild else rng.normal(0, 1, (*shape, 1)).astype(np.float16)
         blocks[..., place : place + 2] = scales.view(np.uint8)

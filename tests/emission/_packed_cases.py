@@ -14,17 +14,13 @@ _HALVES: Final = (0, 1, 2, 3, 0x3FF, 0x400, 0x401, 0x7FF, 0x800, 0x3BFF, 0x3C00,
 _BEYOND: Final = (0x7C00, 0x7C01, 0x7E00, 0x7FFF)  # infinity and NaN
 
 
-# Where a block has its f16s; of two the second is the minima's scale.
-_HALF_PLACES: Final = {"q4_k": (0, 2), "q6_k": (208,)}
-
-
 def packed_blocks(encoding: Encoding, scales: Array, stored: int | None = None) -> Array:
     """i8 [.., bytes] of drawn integers, one block for each f16 of the last axis; all of a number where it is given."""
     rng = np.random.default_rng(_RNG_SEED)
     blocks = rng.integers(0, 256, (*scales.shape, encoding.block_bytes)).astype(np.uint8)
     if stored is not None:
         blocks[:] = stored
-    for number, place in enumerate(_HALF_PLACES.get(encoding.name, (0,))):
+    for number, place in enumerate(encoding.layout.halves):
         halves = np.ascontiguousarray(np.roll(scales, number))
         blocks[..., place : place + 2] = halves.view(np.uint8).reshape(*scales.shape, 2)
     return blocks.reshape(*scales.shape[:-1], -1).view(np.int8)
