@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     from tapeline.bundle import Bundle
     from tapeline.cli import VERSION, Progress, ProgressEvent, TerminalProgress
     from tapeline.exporting import ExportOptions, export, predict_export
-    from transformer_core.generation import SamplingConfig
+    from tapeline.running import (
+        Conversation,
+        DumpOptions,
+        GeneratedToken,
+        GenerateOptions,
+        Generation,
+        LoadedModel,
+        Scores,
+        TokenStream,
+        load,
+    )
 
 __all__ = [
     "VERSION",
@@ -37,16 +47,24 @@ __all__ = [
     "CheckpointError",
     "CompileError",
     "ConfigError",
+    "Conversation",
     "DeviceError",
+    "DumpOptions",
     "ExportOptions",
+    "GenerateOptions",
+    "GeneratedToken",
+    "Generation",
     "InputError",
+    "LoadedModel",
     "Progress",
     "ProgressEvent",
-    "SamplingConfig",
+    "Scores",
     "TapelineError",
     "TerminalProgress",
+    "TokenStream",
     "VerificationError",
     "export",
+    "load",
     "predict_export",
 ]
 
@@ -63,7 +81,17 @@ _MODULES: Final = {
     "tapeline.bundle": ("Bundle",),
     "tapeline.cli": ("VERSION", "Progress", "ProgressEvent", "TerminalProgress"),
     "tapeline.exporting": ("ExportOptions", "export", "predict_export"),
-    "transformer_core.generation": ("SamplingConfig",),
+    "tapeline.running": (
+        "Conversation",
+        "DumpOptions",
+        "GenerateOptions",
+        "GeneratedToken",
+        "Generation",
+        "LoadedModel",
+        "Scores",
+        "TokenStream",
+        "load",
+    ),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 

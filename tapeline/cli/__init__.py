@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tapeline.cli._events import Progress, ProgressEvent, no_progress
-from tapeline.cli._main import EXIT_INPUT, guarded, output_file, run, user_path
+from tapeline.cli._main import EXIT_INPUT, check_writable, guarded, output_file, run, user_path
 from tapeline.cli._say import say
 from tapeline.cli._size import parse_size, size_text
 from tapeline.cli._table import table
@@ -20,6 +20,7 @@ __all__ = [
     "Progress",
     "ProgressEvent",
     "TerminalProgress",
+    "check_writable",
     "guarded",
     "no_progress",
     "output_file",

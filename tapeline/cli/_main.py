@@ -82,7 +82,22 @@ def output_file(option: str, path: str | None) -> Path | None:
     """
     if path is None:
         return None
-    file = user_path(path)
+    check_writable(option, user_path(path), path)
+    return user_path(path)
+
+
+def check_writable(option: str, file: Path, text: str | None = None) -> None:
+    """Checks that a file can be written.
+
+    Args:
+        option: name of the option, for the message.
+        file: the file.
+        text: the file as the user wrote it, for the message.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     if file.is_dir() or not file.parent.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise InputError(f"{option}={path}: no file can be written there: choose another in a directory that exists")
-    return file
+        raise InputError(
+            f"{option}={text or file}: no file can be written there: choose another in a directory that exists"
+        )

@@ -8,12 +8,10 @@ from typing import Final
 import numpy as np
 from absl import flags
 
+import tapeline
 from lang_core import InputError
 from run_iree import DEVICES
-from tapeline import cli
-from tapeline.bundle import Bundle
-from tapeline.embedding import SentenceEmbedder
-from tapeline.text import Tokenizer
+from tapeline.cli import output_file, table, user_path
 
 FLAGS: Final = flags.FlagValues()
 
@@ -27,17 +25,15 @@ _DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The d
 
 def main() -> None:
     """Prints the cosine of each sentence with each other one."""
-    output = cli.output_file("output", _OUTPUT.value)
+    output = output_file("output", _OUTPUT.value)
     if not _TEXT.value:
-        raise InputError("give a sentence with --text, once for each")
-    bundle = Bundle(cli.user_path(_BUNDLE.value))
-    tokenizer = Tokenizer.load(bundle.path)
-    with bundle.session(_DEVICE.value) as session:
-        vectors = SentenceEmbedder(bundle, session, tokenizer)(_TEXT.value)
+        raise InputError("give a sentence with `text`, once for each")
+    with tapeline.load(user_path(_BUNDLE.value), device=_DEVICE.value) as model:
+        vectors = model.embed(_TEXT.value)
     if output:
         with output.open("wb") as file:  # given a name, NumPy would add .npy
             np.save(file, vectors)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors @ vectors.T / (lengths * lengths.T)
     rows = [[*(f"{cosine:.4f}" for cosine in row), text] for row, text in zip(cosines, _TEXT.value, strict=True)]
-    print("\n".join(cli.table(rows, indent="")))
+    print("\n".join(table(rows, indent="")))

@@ -1,29 +1,50 @@
-"""What tools:run and tools:generate do with a bundle."""
+"""Use of a bundle on a device: generation, conversations, embeddings, scores."""
 
 from tapeline.running._arrays import read_inputs, write_results
 from tapeline.running._caller import let_workers_run
-from tapeline.running._dump import dumper_of
+from tapeline.running._conversation import Conversation
+from tapeline.running._dump import DUMP_LIMITS, DumpOptions
+from tapeline.running._embedder import SentenceEmbedder
+from tapeline.running._generation import (
+    GeneratedToken,
+    GenerateKeywords,
+    GenerateOptions,
+    Generation,
+    TokenStream,
+)
+from tapeline.running._load import load
+from tapeline.running._loaded import LoadedModel
 from tapeline.running._model import BundleBatch, BundleModel, ScoringBundle, encoder_inputs, has_row_positions
-from tapeline.running._output import GenerationOutput
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
+from tapeline.running._scores import Scores
 from tapeline.running._speculating import Speculating, speculating
 from tapeline.running._stats import GenerationStats, dispatches
 
 __all__ = [
+    "DUMP_LIMITS",
     "BundleBatch",
     "BundleModel",
     "BundlePromptMemory",
-    "GenerationOutput",
+    "Conversation",
+    "DumpOptions",
+    "GenerateKeywords",
+    "GenerateOptions",
+    "GeneratedToken",
+    "Generation",
     "GenerationStats",
+    "LoadedModel",
     "PromptCacheFile",
+    "Scores",
     "ScoringBundle",
+    "SentenceEmbedder",
     "Speculating",
+    "TokenStream",
     "dispatches",
-    "dumper_of",
     "encoder_inputs",
     "has_row_positions",
     "let_workers_run",
+    "load",
     "read_inputs",
     "speculating",
     "write_results",

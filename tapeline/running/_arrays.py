@@ -1,6 +1,6 @@
 """``--input NAME=FILE.npy`` for tools:run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,22 @@ def read_inputs(entry_point: Signature, pairs: Sequence[str]) -> list[np.ndarray
     if missing:
         raise InputError(f"entry point {entry_point.name!r}: `input` is missing for {', '.join(missing)}")
     return [_argument(argument.name, argument, files[argument.name]) for argument in entry_point.arguments]
+
+
+def ordered_inputs(entry_point: Signature, inputs: Mapping[str, np.ndarray | int]) -> list[np.ndarray | int]:
+    """Returns an entry point's arguments in its order.
+
+    Raises:
+        InputError: a name is unknown, or an argument is missing.
+    """
+    known = [argument.name for argument in entry_point.arguments]
+    for name in inputs:
+        if name not in known:
+            raise InputError(f"{entry_point.name!r} has no argument {name!r}{near_names(name, known)}")
+    missing = [name for name in known if name not in inputs]
+    if missing:
+        raise InputError(f"entry point {entry_point.name!r}: `input` is missing for {', '.join(missing)}")
+    return [inputs[name] for name in known]
 
 
 def _argument(name: str, argument: LoweredArgument, path: Path) -> np.ndarray | int:

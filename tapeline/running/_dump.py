@@ -1,50 +1,49 @@
-"""What ``--dump``, ``--dump_level`` and ``--dump_limit`` of tools:run and tools:generate ask for."""
+"""Dump of the tensors that a bundle's calls take, give and make on the way."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from lang_core import InputError
-from run_iree.dump import LEVELS, Dumper, DumpLimits
-from tapeline import cli
+from run_iree.dump import Dumper, DumpLimits
 from tapeline.bundle import Bundle, dumping
+from tapeline.cli import Progress, ProgressEvent
 
-_NO_LIMIT: Final = "none"
+DUMP_LIMITS: Final = DumpLimits(256 * 2**20, 16 * 2**30)
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """Options of a dump; docs/dump.md describes what it holds.
+
+    Attributes:
+        directory: new or empty directory.
+        level: 1 tagged tensors, 2 also arguments and results, 3 figures of all of them.
+        limits: largest tensor that is written, and bytes in all.
+    """
+
+    directory: Path
+    level: int = 1
+    limits: DumpLimits = DUMP_LIMITS
 
 
 @contextmanager
-def dumper_of(
-    bundle: Bundle, device: str, directory: str | None, level: int | None, limit: str
-) -> Iterator[Dumper | None]:
-    """What a session of the bundle is to be opened with; None where nothing is to be dumped.
-
-    Says at the end what was dumped, and what was dropped.
+def dumper_of(bundle: Bundle, device: str, dump: DumpOptions | None, progress: Progress) -> Iterator[Dumper | None]:
+    """Opens the dumper of a session; None where nothing is to be dumped.
 
     Args:
-        bundle: what is run.
-        device: where.
-        directory: of the dump, as the user wrote it; None where there is to be none.
-        level: of the dump; 1 where None, and 0 is none.
-        limit: ``TENSOR`` or ``TENSOR,TOTAL``.
+        bundle: bundle that is run.
+        device: name of the device.
+        dump: options; None for no dump.
+        progress: receives a summary of what was dumped at the end.
 
     Raises:
-        InputError: the flags contradict each other or the bundle, or the directory cannot be written.
+        InputError: the level is unknown or needs a debug module, or the directory cannot be written.
     """
-    if directory is None and level:
-        raise InputError(f"dump_level={level}: name the directory of the dump with `dump`")
-    limits = _limits(limit)
-    if directory is None or level == 0:
+    if dump is None:
         yield None
         return
-    path = cli.user_path(directory)
-    with dumping(bundle, path, device=device, level=LEVELS[0] if level is None else level, limits=limits) as dumper:
+    with dumping(bundle, dump.directory, device=device, level=dump.level, limits=dump.limits) as dumper:
         yield dumper
-    cli.say(f"dump: {dumper.totals.text()} in {path}")
-
-
-def _limits(text: str) -> DumpLimits:
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) > 2 or not all(parts):
-        raise InputError(f"dump_limit={text}: expected TENSOR or TENSOR,TOTAL, such as 64MiB,4GiB; none is no limit")
-    sizes = [None if part == _NO_LIMIT else cli.parse_size("dump_limit", part) for part in parts]
-    return DumpLimits(*sizes)
+    progress(ProgressEvent(f"dump: {dumper.totals.text()} in {dump.directory}"))

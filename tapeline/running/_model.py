@@ -21,21 +21,26 @@ _TOKENS: Final = "token_ids"
 _SCALARS: Final = ("position", "last")
 
 
-def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> Given:
-    """What a bundle's encoder takes, from ``--input NAME=FILE.npy``; nothing of a bundle that has none.
+def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray | int] | None:
+    """Reads the arguments of a bundle's encoder from files; None of a bundle that has no encoder.
+
+    Args:
+        bundle: the bundle.
+        pairs: ``NAME=FILE.npy`` for each argument.
 
     Raises:
-        InputError: something is given and there is no encoder, or what is given is not what it takes.
+        InputError: a file is given and there is no encoder, or the arrays are not what it takes.
     """
-    present = [each.name for each in bundle.config.entry_points]
-    if ENCODE in present:
-        return read_inputs(bundle.entry_point(ENCODE), pairs)
+    names = [entry_point.name for entry_point in bundle.config.entry_points]
+    if ENCODE in names:
+        point = bundle.entry_point(ENCODE)
+        return dict(zip([argument.name for argument in point.arguments], read_inputs(point, pairs), strict=True))
     if pairs:
         raise InputError(
-            f"input={pairs[0]}: {bundle.path} has the entry points {', '.join(present)}, and no {ENCODE} that would "
+            f"input={pairs[0]}: {bundle.path} has the entry points {', '.join(names)}, and no {ENCODE} that would "
             "take it: leave it out"
         )
-    return ()
+    return None
 
 
 def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor, ...]:

@@ -8,8 +8,7 @@ from typing import Any
 
 from run_iree import Counters, target_of_device
 from tapeline.bundle import Bundle
-from tapeline.running._prompt_memory import BundlePromptMemory
-from transformer_core.generation import Speculation
+from tapeline.running._generation import TokenStream
 
 
 @dataclass(slots=True)
@@ -40,11 +39,9 @@ class GenerationStats:
         self.token_bytes.append(token_bytes)
         self.calls.append(counters.calls)
 
-    def as_json(
-        self, load_seconds: float, device: str, memory: BundlePromptMemory | None, speculation: Speculation | None
-    ) -> dict[str, Any]:
-        """For ``--stats``; what the prompt found in the caches, and what became of drafts, are the last answer's."""
-        reused = 0 if memory is None else memory.reused
+    def as_json(self, load_seconds: float, device: str, stream: TokenStream) -> dict[str, Any]:
+        """Returns the figures as JSON values; tokens reused, drafted and accepted are those of a stream."""
+        reused = stream.reused
         first, last = self.token_times[0], self.token_times[-1]
         tokens, steps = len(self.token_times) - 1, self.calls[-1] - self.calls[0]
         return {
@@ -59,8 +56,8 @@ class GenerationStats:
             "bytes_copied_per_step": _per_step(self.bytes_copied, steps),
             "token_bytes_per_step": _per_step(self.token_bytes, steps),
             "tokens_per_call": tokens / steps if steps else None,
-            "drafted": 0 if speculation is None else speculation.drafted,
-            "accepted": 0 if speculation is None else speculation.accepted,
+            "drafted": stream.drafted,
+            "accepted": stream.accepted,
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
 

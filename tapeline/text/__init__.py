@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapeline.text._gguf_bpe import UnreadTokenizerError
 from tapeline.text._gguf_tokenizer import gguf_tokenizer, write_gguf_tokenizer
-from tapeline.text._ids import IdStream, parse_token_ids
+from tapeline.text._ids import IdStream, check_ids, parse_token_ids
 from tapeline.text._stream import TextStream
 from tapeline.text._tokenizer import TOKENIZER_FILES, Tokenizer, find_tokenizer
 
@@ -22,6 +22,7 @@ __all__ = [
     "TextStream",
     "Tokenizer",
     "UnreadTokenizerError",
+    "check_ids",
     "find_tokenizer",
     "gguf_tokenizer",
     "parse_token_ids",

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tapeline.bundle import Bundle
-from tapeline.embedding import SentenceEmbedder
+import tapeline
 from tapeline.text import Tokenizer
 from tests.product._bundles import export
 
@@ -41,10 +40,9 @@ def test_token_ids(golden: dict[str, np.ndarray]) -> None:
 
 def test_embeddings(golden: dict[str, np.ndarray], tmp_path: Path) -> None:
     """In batches of two, the last of one sentence; the export verifies itself against the eager context."""
-    bundle = Bundle(export(_MODEL, tmp_path / "bundle", batch=2, sequence=64, verify="auto"))
-    with bundle.session(_DEVICE) as session:
-        embed = SentenceEmbedder(bundle, session, Tokenizer.load(bundle.path))
-        found = embed([str(text) for text in golden["texts"]])
+    bundle = export(_MODEL, tmp_path / "bundle", batch=2, sequence=64, verify="auto")
+    with tapeline.load(bundle, device=_DEVICE) as model:
+        found = model.embed([str(text) for text in golden["texts"]])
     expected = golden["embeddings"]
     cosines = (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
     print(f"smallest cosine {cosines.min():.8f}, largest difference {np.abs(found - expected).max():.2g}")

@@ -14,7 +14,7 @@ from compile_hlo.emit import is_helper
 from lang_core import InputError
 from run_iree.dump import Dump, Dumper, DumpWriter, eager_call, read_dump, tags_by_entry_point
 from tapeline.bundle import DEBUG_MODULE, MARK, MODULE, Bundle, KernelConfig, debug_executable_name
-from tapeline.exporting import dump_tags
+from tapeline.exporting import ExportOptions
 from tests.goldens.cases import CASES
 from tests.product._bundles import Finished, export, export_case, invoke, refused
 from transformer_core.checkpoints import SafetensorsCheckpoint
@@ -156,7 +156,7 @@ def test_level_two_of_a_plain_bundle_shows_arguments_and_results(
         (["--dump_level=1"], "--dump_level=1: name the directory of the dump with --dump"),
         (
             ["--dump=dump", "--dump_level=2", "--dump_limit=1,2,3"],
-            "--dump_limit=1,2,3: TENSOR or TENSOR,TOTAL is",
+            "--dump_limit=1,2,3: expected TENSOR or TENSOR,TOTAL",
         ),
         (["--dump=dump", "--dump_level=2", "--dump_limit=much"], "--dump_limit=much: expected a size such as"),
         (["--dump=full", "--dump_level=2"], "full: the directory is not empty: choose another, or empty it"),
@@ -210,11 +210,25 @@ def test_a_glob_that_matches_nothing_writes_nothing(bundle: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("text", [",", "*.q,", "*.q,*.q"])
-def test_globs_that_are_no_list(text: str) -> None:
-    with pytest.raises(InputError, match=r"dump_tags=.*: expected names or globs, each once"):
-        dump_tags(text)
-    assert dump_tags(" *.q , logits") == ("*.q", "logits")
-    assert dump_tags("") == ()
+def test_globs_that_are_no_list(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = invoke("export", capsys, f"--dump_tags={text}", f"--output={tmp_path / 'out'}")
+    refused(done, f"--dump_tags={text}: expected names or globs, each once")
+    assert not (tmp_path / "out").exists()
+
+
+def test_globs_of_the_command_are_those_of_the_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[ExportOptions] = []
+
+    def dry_run(options: ExportOptions, *_: object) -> dict[str, object]:
+        chosen.append(options)
+        raise InputError("enough")
+
+    monkeypatch.setattr("tapeline.exporting._api.dry_run", dry_run)
+    for text in (" *.q , logits", ""):
+        invoke("export", capsys, "--dry_run", f"--dump_tags={text}", f"--output={tmp_path / 'out'}")
+    assert [tuple(options.dump_tags) for options in chosen] == [("*.q", "logits"), ()]
 
 
 def test_the_debug_module_is_predicted_and_resumed(bundle: Path, tmp_path: Path) -> None:

@@ -191,4 +191,4 @@ def test_several_prompts_are_not_kept(generating: Generate, tmp_path: Path) -> N
     several = export("demo", tmp_path / "several", **options)
     done = generating(several, "--prompt=a", "--prompt=b", "--prompt_cache=p", "--max_new_tokens=1")
     assert (done.code, done.out) == (2, "")
-    assert "--prompt_cache goes with one prompt and a bundle that was exported without --positions=per_row" in done.err
+    assert "--prompt_cache goes with one prompt and a bundle exported without --positions=per_row" in done.err

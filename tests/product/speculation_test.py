@@ -144,7 +144,7 @@ def test_what_the_user_got_wrong(flags: list[str], message: str, demo: Path, gen
 
 def test_a_bundle_that_cannot_verify(other: Path, demo: Path, generating: Generate, tmp_path: Path) -> None:
     flags = ["--token_ids=1,2", "--max_new_tokens=3", "--speculate=prompt_lookup"]
-    refused(generating(other, *flags), "export with --entry_points=prefill,decode,score --score_tokens=8")
+    refused(generating(other, *flags), "export with --entry_points=prefill,decode,score and --score_tokens=8")
     scaling = {"type": "dynamic", "factor": 2.0, "trained": 16}
     dynamic = _edited(demo, tmp_path / "dynamic", lambda c: c["model"]["rope"].update(scaling=scaling))
     refused(generating(dynamic, *flags), "RoPE (dynamic) depends on how many there are, and a draft that is verified")

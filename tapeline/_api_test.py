@@ -1,0 +1,25 @@
+import subprocess
+import sys
+
+import pytest
+
+import tapeline
+
+
+@pytest.mark.parametrize("name", tapeline.__all__)
+def test_a_public_name_is_there_and_documented(name: str) -> None:
+    value = getattr(tapeline, name)
+    assert name in ("Progress", "VERSION") or value.__doc__
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'tapeline' has no attribute 'exprot'"):
+        _ = tapeline.exprot  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_import_loads_no_engine() -> None:
+    code = "import sys, tapeline; print([m for m in ('jax', 'iree', 'numpy', 'tokenizers') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], text=True, capture_output=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,70 @@
+"""Flags of dumps, which several commands have."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from absl import flags
+
+from lang_core import InputError
+from run_iree.dump import DumpLimits
+from tapeline.cli import parse_size, user_path
+from tapeline.running import DumpOptions
+
+_NO_LIMIT: Final = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFlags:
+    """Holders of the flags of a dump.
+
+    Attributes:
+        directory: ``--dump``.
+        level: ``--dump_level``.
+        limit: ``--dump_limit``.
+    """
+
+    directory: flags.FlagHolder[str | None]
+    level: flags.FlagHolder[int | None]
+    limit: flags.FlagHolder[str]
+
+    def options(self) -> DumpOptions | None:
+        """Returns the options of the dump; None where none is asked for.
+
+        Raises:
+            InputError: flags contradict each other, or a limit is no size.
+        """
+        if self.directory.value is None and self.level.value:
+            raise InputError(f"dump_level={self.level.value}: name the directory of the dump with `dump`")
+        limits = _limits(self.limit.value)
+        if self.directory.value is None or self.level.value == 0:
+            return None
+        level = 1 if self.level.value is None else self.level.value
+        return DumpOptions(user_path(self.directory.value), level, limits)
+
+
+def define_dump_flags(values: flags.FlagValues) -> DumpFlags:
+    """Defines the flags of dumps in a command's flags."""
+    return DumpFlags(
+        flags.DEFINE_string(
+            "dump", None, "Dump tensors into this directory, new or empty (docs/dump.md).", flag_values=values
+        ),
+        flags.DEFINE_integer(
+            "dump_level",
+            None,
+            "0 nothing, 1 tags (the default), 2 also arguments and results, 3 figures of all of them.",
+            flag_values=values,
+        ),
+        flags.DEFINE_string(
+            "dump_limit",
+            "256MiB,16GiB",
+            "Largest tensor that is written, and bytes in all; none is no limit.",
+            flag_values=values,
+        ),
+    )
+
+
+def _limits(text: str) -> DumpLimits:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 2 or not all(parts):
+        raise InputError(f"dump_limit={text}: expected TENSOR or TENSOR,TOTAL, such as 64MiB,4GiB; none is no limit")
+    return DumpLimits(*(None if part == _NO_LIMIT else parse_size("dump_limit", part) for part in parts))

@@ -1,0 +1,66 @@
+"""A conversation with a model on a device."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Unpack
+
+from tapeline.running._generation import (
+    GeneratedToken,
+    GenerateKeywords,
+    GenerateOptions,
+    Generation,
+    TokenStream,
+    generate_options,
+)
+
+if TYPE_CHECKING:
+    from tapeline.text import Chat
+
+
+class Conversation:
+    """Turns of a user and answers of a model; ``LoadedModel.chat`` makes it.
+
+    Only what is new in a turn runs through the model, where the bundle's caches allow it.
+    """
+
+    def __init__(self, chat: "Chat", stream: Callable[[str, GenerateOptions], TokenStream]) -> None:
+        """Begins without turns.
+
+        Args:
+            chat: messages so far, rendered by the model's template.
+            stream: answers a user's turn.
+        """
+        self._chat: Final = chat
+        self._stream: Final = stream
+        self._last: TokenStream | None = None
+
+    def ask(
+        self,
+        text: str,
+        *,
+        on_token: Callable[[GeneratedToken], object] | None = None,
+        **options: Unpack[GenerateKeywords],
+    ) -> Generation:
+        """Answers a user's turn.
+
+        Args:
+            text: the turn.
+            on_token: receives each new token as it comes.
+            **options: fields of ``GenerateOptions``.
+
+        Raises:
+            InputError: the template refuses the messages, or the conversation does not fit into the caches.
+        """
+        stream = self.stream(text, **options)
+        for token in stream:
+            if on_token is not None:
+                on_token(token)
+        return stream.answers[0]
+
+    def stream(self, text: str, **options: Unpack[GenerateKeywords]) -> TokenStream:
+        """Answers a user's turn and returns an iterator of tokens; arguments and errors as for ``ask``."""
+        chosen = generate_options(options)
+        if self._last is not None:
+            self._chat.answered(self._last.answers[0].text)
+            self._last = None
+        self._last = self._stream(text, chosen)
+        return self._last

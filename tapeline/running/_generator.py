@@ -1,0 +1,184 @@
+"""The model of a loaded bundle that generates: caches, memory of prompts, prompt cache, speculation."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from lang_core import InputError
+from run_iree import Session
+from tapeline.bundle import Bundle
+from tapeline.cli import check_writable
+from tapeline.running._arrays import ordered_inputs
+from tapeline.running._generation import GenerateOptions, TokenStream
+from tapeline.running._model import ENCODE, BundleBatch, BundleModel, ScoringBundle, has_row_positions
+from tapeline.running._prompt_cache import PromptCacheFile
+from tapeline.running._prompt_memory import BundlePromptMemory
+from tapeline.running._speculating import Speculating
+from tapeline.text import Tokenizer
+from transformer_core.generation import Sampler, Speculation, Step, StopRule, generate, generate_batch
+
+
+class Generator:
+    """Makes streams of tokens, one at a time: they write into the same caches."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        device: str,
+        session: Session,
+        *,
+        encoder_inputs: Mapping[str, np.ndarray | int] | None,
+        prompt_cache: Path | None,
+        speculate: Speculating | None,
+    ) -> None:
+        """Allocates nothing yet.
+
+        Args:
+            bundle: the bundle.
+            device: name of the device.
+            session: the bundle's, on the device.
+            encoder_inputs: arguments of the bundle's encoder by name.
+            prompt_cache: file that keeps what a prompt left in the caches.
+            speculate: begins the speculation of an answer; None for none.
+        """
+        self._bundle: Final = bundle
+        self._device: Final = device
+        self._session: Final = session
+        self._encoder_inputs: Final = encoder_inputs
+        self._prompt_cache_path: Final = prompt_cache
+        self._speculate: Final = speculate
+        self._model: BundleModel | BundleBatch | None = None
+        self._memory: BundlePromptMemory | None = None
+        self._prompt_cache: PromptCacheFile | None = None
+        self._used_up = False
+        self._streams = 0
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of token ids and their positions that were moved so far."""
+        return 0 if self._model is None else self._model.token_bytes
+
+    def model(self, *, several: bool = False) -> BundleModel | BundleBatch:
+        """Returns the model, which has empty caches or a memory of what they hold.
+
+        Args:
+            several: True for several prompts at once.
+
+        Raises:
+            InputError: the bundle does not generate, or does not go with speculation or a prompt cache.
+        """
+        if self._model is not None and not self._used_up and (isinstance(self._model, BundleBatch) or not several):
+            return self._model
+        if several or has_row_positions(self._bundle):
+            return self._batch()
+        return self._single()
+
+    def emptied(self) -> BundleModel:
+        """Returns the model of one sequence with caches that may be written from the start.
+
+        Raises:
+            InputError: the bundle is for several sequences.
+        """
+        model = self.model()
+        if not isinstance(model, BundleModel) or self._memory is None:
+            raise InputError(f"{self._bundle.path}: scores need a bundle exported without positions=per_row")
+        self._streams += 1
+        self._memory.restore(())
+        return model
+
+    def stream(
+        self,
+        prompts: Sequence[Sequence[int]],
+        options: GenerateOptions,
+        ends: frozenset[int],
+        tokenizer: Tokenizer | None,
+    ) -> TokenStream:
+        """Continues prompts.
+
+        Args:
+            prompts: tokens of each.
+            options: of the generation.
+            ends: tokens that end an answer.
+            tokenizer: turns tokens into text.
+
+        Raises:
+            InputError: options are out of range, or the bundle does not take these prompts.
+        """
+        stop = StopRule(ends, options.max_new_tokens, options.ignore_eos)
+        model = self.model(several=len(prompts) > 1)
+        speculation = self._speculate(model) if self._speculate and isinstance(model, ScoringBundle) else None
+        self._streams += 1
+        return TokenStream(
+            self._alone(self._steps(model, prompts, options, stop, speculation), self._streams),
+            prompts,
+            tokenizer,
+            memory=self._memory,
+            speculation=speculation,
+            on_end=self._save_prompt_cache,
+        )
+
+    def _batch(self) -> BundleBatch:
+        if self._speculate is not None:
+            raise InputError(
+                "`speculate` and `draft` go with one prompt and a bundle exported without positions=per_row"
+            )
+        self._model, self._used_up = BundleBatch(self._bundle, self._session, self._encoder_arguments), False
+        if self._prompt_cache_path is not None:
+            raise InputError("`prompt_cache` goes with one prompt and a bundle exported without positions=per_row")
+        return self._model
+
+    def _single(self) -> BundleModel:
+        names = [entry_point.name for entry_point in self._bundle.config.entry_points]
+        kind = ScoringBundle if self._speculate is not None or "score" in names else BundleModel
+        model = kind(self._bundle, self._session, self._encoder_arguments)
+        self._model, self._memory = model, BundlePromptMemory(model)
+        if self._prompt_cache_path is not None:
+            check_writable("prompt_cache", self._prompt_cache_path)
+            self._prompt_cache = PromptCacheFile(
+                self._prompt_cache_path, self._bundle, self._device, model, self._memory
+            )
+            self._prompt_cache.load()
+        return model
+
+    @cached_property
+    def _encoder_arguments(self) -> Sequence[np.ndarray | int]:
+        """Arguments of the bundle's encoder in its order; none where it has no encoder."""
+        names = [entry_point.name for entry_point in self._bundle.config.entry_points]
+        if ENCODE in names or self._encoder_inputs:
+            return ordered_inputs(self._bundle.entry_point(ENCODE), self._encoder_inputs or {})
+        return ()
+
+    def _steps(
+        self,
+        model: BundleModel | BundleBatch,
+        prompts: Sequence[Sequence[int]],
+        options: GenerateOptions,
+        stop: StopRule,
+        speculation: Speculation | None,
+    ) -> Iterator[tuple[int, Step]]:
+        """Returns the next tokens, each with the number of its prompt."""
+        samplers = [Sampler(options, model.vocabulary) for _ in prompts]
+        if isinstance(model, BundleBatch):
+            self._used_up = True
+            return generate_batch(model, prompts, samplers, stop)
+        steps = generate(model, prompts[0], samplers[0], stop, memory=self._memory, speculation=speculation)
+        return ((0, step) for step in steps)
+
+    def _alone(self, steps: Iterator[tuple[int, Step]], number: int) -> Iterator[tuple[int, Step]]:
+        """Passes steps on for as long as no other stream has begun."""
+        while True:
+            if self._streams != number:
+                raise InputError(
+                    f"this stream ended when another began on the same model: load {self._bundle.path} twice to run two"
+                )
+            step = next(steps, None)
+            if step is None:
+                return
+            yield step
+
+    def _save_prompt_cache(self) -> None:
+        if self._prompt_cache is not None:
+            self._prompt_cache.save()

@@ -1,0 +1,264 @@
+"""A bundle on a device, as one object that generates, chats, embeds and scores."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+import numpy as np
+
+import tapeline.text
+from lang_core import InputError
+from run_iree import Counters, Session
+from tapeline.bundle import Bundle
+from tapeline.running._arrays import ordered_inputs
+from tapeline.running._conversation import Conversation
+from tapeline.running._embedder import SentenceEmbedder
+from tapeline.running._generation import (
+    GeneratedToken,
+    GenerateKeywords,
+    GenerateOptions,
+    Generation,
+    TokenStream,
+    generate_options,
+)
+from tapeline.running._generator import Generator
+from tapeline.running._scores import Scores, cached_logits, forward_logits, scores
+from tapeline.text import Tokenizer, check_ids, find_tokenizer
+from transformer_core.generation import load_eos_ids
+
+
+class LoadedModel:
+    """A bundle on a device; a context manager that closes the session at its end. ``load`` makes it.
+
+    One stream of tokens runs at a time: a second one ends the first. Not for several threads at once.
+
+    Attributes:
+        bundle: the bundle.
+        device: name of the device.
+
+    Example::
+
+        with tapeline.load("tapeline-demo") as model:
+            answer = model.generate("It was the best of times,", max_new_tokens=60)
+            print(answer.text)
+            for token in model.stream("It was", temperature=0.8, seed=7):
+                print(token.text, end="", flush=True)
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        device: str,
+        session: Session,
+        stack: contextlib.ExitStack,
+        generator: Generator,
+    ) -> None:
+        """Takes over what ``load`` has opened; ``stack`` closes it."""
+        self.bundle: Final = bundle
+        self.device: Final = device
+        self._session: Final = session
+        self._stack: Final = stack
+        self._generator: Final = generator
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """Tokenizer of the bundle; None where it has none."""
+        return find_tokenizer(self.bundle.path)
+
+    @property
+    def vocabulary(self) -> int:
+        """Size of the vocabulary, V, of a bundle that generates."""
+        return self._generator.model().vocabulary
+
+    @property
+    def counters(self) -> Counters:
+        """Calls and bytes copied so far, of all entry points."""
+        return self._session.counters
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of token ids and their positions that were moved so far."""
+        return self._generator.token_bytes
+
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        token_ids: Sequence[int] | None = None,
+        on_token: Callable[[GeneratedToken], object] | None = None,
+        **options: Unpack[GenerateKeywords],
+    ) -> Generation:
+        """Continues a prompt and returns the whole answer.
+
+        Args:
+            prompt: text; or else ``token_ids``.
+            token_ids: the prompt as tokens.
+            on_token: receives each new token as it comes.
+            **options: fields of ``GenerateOptions``, such as ``max_new_tokens`` and ``temperature``.
+
+        Raises:
+            InputError: prompt or options are wrong, or do not fit into the bundle's caches.
+        """
+        return _finished(self.stream(prompt, token_ids=token_ids, **options), on_token)[0]
+
+    def generate_batch(
+        self,
+        prompts: Sequence[str] | None = None,
+        *,
+        token_ids: Sequence[Sequence[int]] | None = None,
+        on_token: Callable[[GeneratedToken], object] | None = None,
+        **options: Unpack[GenerateKeywords],
+    ) -> list[Generation]:
+        """Continues several prompts at once, with a bundle exported with ``positions="per_row"``.
+
+        Args:
+            prompts: texts; or else ``token_ids``.
+            token_ids: the prompts as tokens.
+            on_token: receives each new token as it comes.
+            **options: fields of ``GenerateOptions``.
+
+        Raises:
+            InputError: as for ``generate``; or the bundle takes fewer prompts at once.
+        """
+        return _finished(self.stream_batch(prompts, token_ids=token_ids, **options), on_token)
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        token_ids: Sequence[int] | None = None,
+        **options: Unpack[GenerateKeywords],
+    ) -> TokenStream:
+        """Continues a prompt and returns an iterator of tokens; arguments and errors as for ``generate``."""
+        return self.stream_batch(
+            None if prompt is None else [prompt], token_ids=None if token_ids is None else [token_ids], **options
+        )
+
+    def stream_batch(
+        self,
+        prompts: Sequence[str] | None = None,
+        *,
+        token_ids: Sequence[Sequence[int]] | None = None,
+        **options: Unpack[GenerateKeywords],
+    ) -> TokenStream:
+        """Continues several prompts and returns an iterator of tokens; as for ``generate_batch``."""
+        chosen = generate_options(options)
+        ends = load_eos_ids(self.bundle.path)
+        if (prompts is None) == (token_ids is None):
+            raise InputError("give either `prompt` or `token_ids`")
+        if token_ids is None:
+            return self._generator.stream([self.encode(text) for text in prompts or ()], chosen, ends, self.tokenizer)
+        for ids in token_ids:
+            check_ids(ids, self.vocabulary, "`token_ids`")
+        return self._generator.stream(token_ids, chosen, ends, self.tokenizer)
+
+    def chat(self, system: str | None = None) -> Conversation:
+        """Begins a conversation in the model's own chat template.
+
+        Args:
+            system: instruction before everything else; None for none.
+
+        Raises:
+            InputError: the bundle has no tokenizer or no chat template, or one that is damaged.
+
+        Example::
+
+            conversation = model.chat(system="Answer briefly.")
+            print(conversation.ask("Why is the sky blue?").text)
+            print(conversation.ask("And at night?").text)
+        """
+        chat = tapeline.text.Chat.of(self.bundle.path, self.tokenizer, system)
+        ends = load_eos_ids(self.bundle.path) | chat.end_ids()
+
+        def stream(text: str, options: GenerateOptions) -> TokenStream:
+            return self._generator.stream([chat.ask(text, self.vocabulary)], options, ends, self.tokenizer)
+
+        return Conversation(chat, stream)
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Returns one vector f32 [texts, D] for each text, with a bundle of a sentence embedder.
+
+        Raises:
+            InputError: the bundle embeds no sentences, or a text has more tokens than it takes.
+        """
+        return self._embedder(texts)
+
+    def score(self, text: str | None = None, *, token_ids: Sequence[int] | None = None) -> Scores:
+        """Returns the log-probability of each token of a text, given those before it.
+
+        Args:
+            text: the text; or else ``token_ids``.
+            token_ids: the text as tokens, two or more.
+
+        Raises:
+            InputError: the text has fewer than two tokens or more than fit, or the bundle gives no logits.
+        """
+        if (text is None) == (token_ids is None):
+            raise InputError("give either `text` or `token_ids`")
+        names = [entry_point.name for entry_point in self.bundle.config.entry_points]
+        if "prefill" not in names and "forward" in names:
+            vocabulary = int(self.bundle.config.model.get("vocabulary", 0))
+            ids = self._checked(text, token_ids, vocabulary)
+            return scores(ids, forward_logits(self.bundle, self._session, ids))
+        model = self._generator.emptied()
+        ids = self._checked(text, token_ids, model.vocabulary)
+        return scores(ids, cached_logits(model, ids))
+
+    def run(self, entry_point: str, inputs: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
+        """Runs one entry point on arrays and returns its results by name.
+
+        Args:
+            entry_point: name, such as ``forward``.
+            inputs: arguments by name.
+
+        Raises:
+            InputError: the entry point does not exist, or an argument is missing, unknown or does not fit.
+        """
+        point = self.bundle.entry_point(entry_point)
+        tensors = self._session.function(point.name)(*ordered_inputs(point, inputs))
+        names = [result.name for result in point.results]
+        return {name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)}
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the tokens of a text.
+
+        Raises:
+            InputError: the bundle has no tokenizer, or the text has no token.
+        """
+        return self._encode(text, self.vocabulary)
+
+    def close(self) -> None:
+        """Closes the session; what is called afterwards fails."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @cached_property
+    def _embedder(self) -> SentenceEmbedder:
+        return SentenceEmbedder(self.bundle, self._session, Tokenizer.load(self.bundle.path))
+
+    def _encode(self, text: str, vocabulary: int) -> list[int]:
+        if self.tokenizer is None:
+            raise InputError(f"`prompt`: {self.bundle.path} has no tokenizer: give `token_ids`")
+        return self.tokenizer.encode(text, vocabulary)
+
+    def _checked(self, text: str | None, token_ids: Sequence[int] | None, vocabulary: int) -> list[int]:
+        if token_ids is None:
+            return self._encode(text or "", vocabulary)
+        check_ids(token_ids, vocabulary, "`token_ids`")
+        return list(token_ids)
+
+
+def _finished(stream: TokenStream, on_token: Callable[[GeneratedToken], object] | None) -> list[Generation]:
+    for token in stream:
+        if on_token is not None:
+            on_token(token)
+    return stream.answers

@@ -1,0 +1,105 @@
+"""Log-probabilities of the tokens of a text."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lang_core import InputError
+from run_iree import Session
+from tapeline.bundle import Bundle
+from tapeline.running._model import BundleModel, ScoringBundle
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Log-probabilities of a sequence of T tokens.
+
+    Attributes:
+        token_ids: the tokens.
+        log_probabilities: natural logarithms f64 [T - 1]; entry i is of token i + 1, given those before it.
+    """
+
+    token_ids: tuple[int, ...]
+    log_probabilities: np.ndarray
+
+    @property
+    def total(self) -> float:
+        """Log-probability of all tokens after the first."""
+        return float(self.log_probabilities.sum())
+
+    @property
+    def perplexity(self) -> float:
+        """Exponential of the mean negative log-probability."""
+        return math.exp(-float(self.log_probabilities.mean()))
+
+
+def scores(token_ids: Sequence[int], logits: Iterator[np.ndarray]) -> Scores:
+    """Returns the scores of tokens.
+
+    Args:
+        token_ids: T tokens.
+        logits: f32 [V] after each token; the last one is not needed.
+
+    Raises:
+        InputError: there are fewer than two tokens.
+    """
+    if len(token_ids) < 2:
+        raise InputError(f"scores need 2 tokens or more, found {len(token_ids)}: each is scored given those before it")
+    values = [_log_probability(row, token) for row, token in zip(logits, token_ids[1:], strict=False)]
+    return Scores(tuple(token_ids), np.array(values))
+
+
+def cached_logits(model: BundleModel, token_ids: Sequence[int]) -> Iterator[np.ndarray]:
+    """Yields the logits after each token from a model with caches, in as few calls as the bundle allows.
+
+    Raises:
+        InputError: the caches hold fewer positions.
+    """
+    if len(token_ids) > model.capacity:
+        raise InputError(
+            f"{len(token_ids)} tokens, and the bundle's caches hold {model.capacity} positions: shorten the text, or "
+            f"export with max_sequence={len(token_ids)} or more"
+        )
+    width = model.score_tokens if isinstance(model, ScoringBundle) else 0
+    start = 0
+    while start < len(token_ids):
+        if isinstance(model, ScoringBundle) and start + width <= model.capacity:
+            piece = token_ids[start : start + width]
+            padded = np.zeros((1, width), np.int32)
+            padded[0, : len(piece)] = piece
+            rows = model.score(padded, start, len(piece) - 1)
+            yield from (row.logits() for row in rows[: len(piece)])
+            start += len(piece)
+        else:
+            yield model.decode(token_ids[start], start).logits()
+            start += 1
+
+
+def forward_logits(bundle: Bundle, session: Session, token_ids: Sequence[int]) -> Iterator[np.ndarray]:
+    """Yields the logits after each token from a bundle that takes whole sequences.
+
+    Raises:
+        InputError: the bundle gives no logits, or takes fewer tokens.
+    """
+    forward = bundle.entry_point("forward")
+    results = [result.name for result in forward.results]
+    if [argument.name for argument in forward.arguments] != ["token_ids"] or "logits" not in results:
+        raise InputError(f"{bundle.path} gives {', '.join(results)}: scores need the logits of a causal language model")
+    batch, length = forward.arguments[0].spec.shape
+    if len(token_ids) > length:
+        raise InputError(
+            f"{len(token_ids)} tokens, and the bundle takes {length}: shorten the text, or export with "
+            f"sequence={len(token_ids)} or more"
+        )
+    padded = np.zeros((batch, length), np.int32)
+    padded[0, : len(token_ids)] = token_ids
+    logits = session.function("forward")(padded)[results.index("logits")].numpy()
+    yield from logits[0, : len(token_ids)]
+
+
+def _log_probability(logits: np.ndarray, token: int) -> float:
+    shifted = logits.astype(np.float64)
+    shifted -= shifted.max()
+    return float(shifted[token] - np.log(np.exp(shifted).sum()))
