@@ -165,7 +165,7 @@ class Attention(Module):
     def _attended(
         self, ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, step: StepInputs
     ) -> Tensor:
-        """q [B, K, G, T, H], k and v [B, K, S, H], gate [B, T, K, G, H]: [B, T, D]."""
+        """Attends with q [B, K, G, T, H], k and v [B, K, S, H] and gate [B, T, K, G, H]: [B, T, D]."""
         ops, scores = ctx.ops, self.config.scores
         bias = step.biases[self.config.window]
         if step.places and scores.softcap is None and bias is not None and not ctx.shows("scores", detail=True):

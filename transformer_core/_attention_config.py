@@ -27,7 +27,7 @@ class LayerRope:
 
     Attributes:
         mode: layout of the rotated pairs.
-        kind: which of the step's RoPEs the layer has.
+        kind: RoPE of the layer, of those that the step has.
     """
 
     mode: RopeMode = RopeMode.SPLIT_HALF

@@ -1,4 +1,4 @@
-"""What a layer keeps between calls, whatever its kind."""
+"""Caches and states that layers keep between calls."""
 
 import functools
 from abc import ABC, abstractmethod
@@ -10,11 +10,11 @@ from lang_core import Module, Tensor, TensorSpec
 
 
 class Cache(Protocol):
-    """A layer's cache or state: ``KVCache``, ``DeltaState``."""
+    """Cache or state of a layer, such as ``KVCache`` and ``DeltaState``."""
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Its tensors, in the order of ``CacheLayout.specs``."""
+        """The tensors, in the order of ``CacheLayout.specs``."""
         ...
 
 
@@ -37,17 +37,17 @@ class CacheLayout:
 
     @property
     def recurrent(self) -> bool:
-        """Whether there is a state that every token changes for good."""
+        """True if there is a state, which every token changes for good."""
         return any(name.endswith("_state") for name in self.specs)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedCache:
-    """What stands for a cache where a layer reads that of another one.
+    """Placeholder for the cache of a layer that reads another layer's cache.
 
     Attributes:
-        owner: the number of that layer.
-        tensors: none.
+        owner: number of the other layer.
+        tensors: always empty.
     """
 
     owner: int
@@ -55,19 +55,19 @@ class SharedCache:
 
 
 def shared_layout(owner: int) -> CacheLayout:
-    """Of a layer that reads the cache of layer ``owner``."""
+    """Returns the layout of a layer that reads the cache of layer ``owner``."""
     return CacheLayout(functools.partial(SharedCache, owner), {}, owner)
 
 
 class CachedLayer(Module, ABC):
-    """A layer of a decoder: ``forward(ctx, x, step, cache)`` gives the new x and the updated cache.
+    """Layer of a decoder: ``forward(ctx, x, step, cache)`` returns the new x and the updated cache.
 
     Attributes:
-        cache_owner: the number of the layer whose cache it reads; it is called with that one then. None: its own.
+        cache_owner: number of the layer whose cache it is called with; None: its own.
     """
 
     cache_owner: int | None = None
 
     @abstractmethod
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Of the layer's cache, for B sequences of up to S tokens."""
+        """Returns the layout of the layer's cache, for B sequences of up to S tokens."""

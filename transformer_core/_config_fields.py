@@ -20,7 +20,7 @@ class ConfigFields:
         self.where: Final = where
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Returns whether the field is present and not null."""
         return self.values.get(name) is not None
 
     def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int:

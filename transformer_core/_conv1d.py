@@ -25,7 +25,7 @@ class Conv1d(Module):
         self.stride, self.padding = stride, padding
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [B, T, in]: [B, T', out] with ``T' = (T + 2 padding - width) // stride + 1``."""
+        """Maps x [B, T, in] to [B, T', out] with ``T' = (T + 2 padding - width) // stride + 1``."""
         ops = ctx.ops
         kernel = ops.transpose(ctx.parameter(self.weight), (2, 1, 0))  # [width, in, out]
         y = ops.conv(x, kernel, (self.stride,), ((self.padding, self.padding),))

@@ -7,7 +7,7 @@ from transformer_core._linear import Linear
 
 
 class Activation(enum.Enum):
-    """What is applied inside of a feed-forward layer; the values are names of ops."""
+    """Activation inside of a feed-forward layer; the values are names of ops."""
 
     SILU = "silu"
     GELU = "gelu"
@@ -15,7 +15,7 @@ class Activation(enum.Enum):
     RELU = "relu"
 
     def __call__(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [..]: [..]."""
+        """Maps x [..] to [..]."""
         return getattr(ctx.ops, self.value)(x)
 
 
@@ -25,9 +25,9 @@ class SwiGLU(Module):
     Args:
         size: D.
         inner: F.
-        activation: in place of silu.
+        activation: activation of the gate; silu by default.
         bias: whether the projections have biases.
-        dtype: of the parameters.
+        dtype: dtype of the parameters.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SwiGLU(Module):
         self.down_proj = Linear(inner, size, bias=bias, dtype=dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [.., D]: [.., D]; inside, [.., F]."""
+        """Maps x [.., D] to [.., D]; inside, [.., F]."""
         gate = self.activation(ctx, self.gate_proj(ctx, x))
         return self.down_proj(ctx, ctx.ops.mul(gate, self.up_proj(ctx, x)))
 
@@ -67,5 +67,5 @@ class FeedForward(Module):
         self.down_proj = Linear(inner, size, bias=bias, dtype=dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [.., D]: [.., D]; inside, [.., F]."""
+        """Maps x [.., D] to [.., D]; inside, [.., F]."""
         return self.down_proj(ctx, self.activation(ctx, self.up_proj(ctx, x)))

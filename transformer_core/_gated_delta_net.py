@@ -20,7 +20,7 @@ class HeadOrder(Enum):
 
 
 def repeat_heads(ctx: ExecutionContext, x: Tensor, heads: int, order: HeadOrder = HeadOrder.CONSECUTIVE) -> Tensor:
-    """Each of N ``heads`` its own copy of the head that serves it: x [B, T, K, H] as [B, T, N, H]."""
+    """Copies shared heads for each of N ``heads``: x [B, T, K, H] as [B, T, N, H]."""
     *lead, shared, size = x.shape
     group = heads // shared
     if group == 1:
@@ -33,7 +33,7 @@ def repeat_heads(ctx: ExecutionContext, x: Tensor, heads: int, order: HeadOrder 
 
 @dataclass(frozen=True, slots=True)
 class DeltaState:
-    """What a Gated DeltaNet remembers of the tokens before: its size does not depend on their number.
+    """State of a Gated DeltaNet after the tokens so far; its size does not depend on their number.
 
     Attributes:
         conv: [B, W - 1, C], the convolution's last inputs, of C = 2 K Hk + N Hv channels.
@@ -63,11 +63,11 @@ class GatedDeltaNet(Module):
         key_size: Hk.
         value_size: Hv.
         taps: W, the width of the convolution.
-        norm_eps: of the gated norm.
+        norm_eps: eps of the gated norm.
         grouped: whether one projection has q, k, v and z of key head after key head and another one b and a
             (Qwen3-Next), or each has its own, but for q, k and v, which lie one after the other (Qwen3.5).
-        order: which key head serves a value head; with ``grouped``, consecutive.
-        dtype: of the parameters, but for A_log and dt_bias, which are f32 or wider.
+        order: assignment of key heads to value heads; consecutive with ``grouped``.
+        dtype: dtype of the parameters except A_log and dt_bias, which are f32 or wider.
 
     Raises:
         ConfigError: K does not divide N, or ``grouped`` contradicts ``order``.
@@ -116,14 +116,14 @@ class GatedDeltaNet(Module):
     def forward(
         self, ctx: ExecutionContext, x: Tensor, state: DeltaState | None = None, count: Tensor | None = None
     ) -> tuple[Tensor, DeltaState | None]:
-        """Runs over the tokens of x, after those that ``state`` remembers.
+        """Runs over the tokens of x, which follow those in ``state``.
 
         Args:
-            ctx: where to compute.
+            ctx: context that computes.
             x: [B, T, D].
-            state: of this layer, or None.
-            count: i32 of rank 0 or [B], how many of the T tokens count: those after them leave no trace in the state.
-                T where None.
+            state: state of this layer, or None.
+            count: i32 of rank 0 or [B], number of real tokens; padding after them does not change the state. T where
+                None.
 
         Returns:
             [B, T, D], and the new state (None without one).
@@ -144,9 +144,9 @@ class GatedDeltaNet(Module):
         g = ops.negate(ops.mul(ops.exp(ctx.parameter(self.A_log)), rate))
         beta = ops.logistic(ops.cast(b, self.wide))
         if count is not None:
-            each = ops.reshape(count, (batch, 1, 1)) if count.ndim else count
-            counts = ops.less(ops.iota((tokens, 1)), each)
-            g, beta = ops.select(counts, g, 0.0), ops.select(counts, beta, 0.0)
+            rows = ops.reshape(count, (batch, 1, 1)) if count.ndim else count
+            is_real = ops.less(ops.iota((tokens, 1)), rows)
+            g, beta = ops.select(is_real, g, 0.0), ops.select(is_real, beta, 0.0)
         g, beta = ctx.tag(g, "g"), ctx.tag(beta, "beta")
         o, delta = ops.gated_delta_rule(q, k, v, g, beta, None if state is None else state.delta)
         o, delta = ctx.tag(o, "heads"), ctx.tag(delta, "state")
@@ -160,7 +160,7 @@ class GatedDeltaNet(Module):
         return self.value_heads, self.order
 
     def _grouped(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """q, k and v side by side [B, T, C], z [B, T, N Hv], b and a [B, T, N], of two projections."""
+        """Projects x by two matrices to q, k and v side by side [B, T, C], z [B, T, N Hv], b and a [B, T, N]."""
         ops = ctx.ops
         lead, group = x.shape[:2], self.value_heads // self.key_heads
         qkvz = ops.reshape(self.in_proj_qkvz(ctx, x), (*lead, self.key_heads, -1))
@@ -172,11 +172,11 @@ class GatedDeltaNet(Module):
         return mixed, ops.reshape(z, (*lead, -1)), b, a
 
     def _separate(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The same of four projections."""
+        """Projects x by four matrices; results as of ``_grouped``."""
         return self.in_proj_qkv(ctx, x), self.in_proj_z(ctx, x), self.in_proj_b(ctx, x), self.in_proj_a(ctx, x)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Of the state, which any number of tokens fits into."""
+        """Returns the layout of the state, whose size does not depend on the capacity."""
         del capacity
         conv = TensorSpec((batch, self.conv1d.taps - 1, self.conv1d.channels), self.dtype)
         delta = TensorSpec((batch, self.value_heads, self.key_size, self.value_size), self.wide)

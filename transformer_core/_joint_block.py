@@ -13,10 +13,10 @@ class Modulation(Module):
     """Shifts, scales and gates of a condition: ``linear(silu(c))`` (Peebles, Xie 2022, arXiv:2212.09748).
 
     Args:
-        condition: the size of c.
+        condition: size of c.
         size: D.
-        parts: how many there are.
-        dtype: of the parameters.
+        parts: number of shifts, scales and gates together.
+        dtype: dtype of the parameters.
     """
 
     def __init__(self, condition: int, size: int, parts: int, *, dtype: DType | str = "f32") -> None:
@@ -24,14 +24,14 @@ class Modulation(Module):
         self.size, self.parts = size, parts
 
     def forward(self, ctx: ExecutionContext, condition: Tensor) -> tuple[Tensor, ...]:
-        """condition [B, C]: each [B, 1, D], shift before scale before gate."""
+        """Maps condition [B, C] to ``parts`` tensors [B, 1, D]: shift, scale, gate, and again."""
         made = self.linear(ctx, ctx.ops.silu(condition))
         apart = ctx.ops.reshape(made, (condition.shape[0], 1, self.parts * self.size))
         return tuple(ctx.ops.split(apart, (self.size,) * self.parts, 2))
 
 
 class JointStream(Module):
-    """What one stream has of its own: projections, feed-forward and modulation; norms without weights."""
+    """Modules of one stream: projections, feed-forward and modulation; norms without weights."""
 
     def __init__(
         self,
@@ -55,50 +55,51 @@ class JointStream(Module):
         self.mlp = None if ends else FeedForward(size, inner, activation=Activation.GELU_TANH, dtype=dtype)
 
     def projected(self, ctx: ExecutionContext, x: Tensor, shift: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys and values [B, N, T, H] of x [B, T, D]."""
+        """Computes queries, keys and values [B, N, T, H] of x [B, T, D]."""
         normed = self._modulated(ctx, x, shift, scale)
-        q, k, v = (self._heads(ctx, each(ctx, normed)) for each in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (self._heads(ctx, project(ctx, normed)) for project in (self.q_proj, self.k_proj, self.v_proj))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(ctx, q), self.k_norm(ctx, k)
         return q, k, v
 
     def finished(self, ctx: ExecutionContext, x: Tensor, heads: Tensor, modulation: Sequence[Tensor]) -> Tensor:
-        """The stream after attention and feed-forward: x [B, T, D], what its heads saw [B, N, T, H], six parts."""
+        """Adds attention's result, heads [B, N, T, H], and the feed-forward to x [B, T, D]; six modulations."""
         if self.o_proj is None or self.mlp is None:
             return x
         ops = ctx.ops
         _, _, gate, shift, scale, mlp_gate = modulation
-        seen = self.o_proj(ctx, ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), x.shape))
-        x = ops.add(x, ops.mul(gate, seen))
+        attended = self.o_proj(ctx, ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), x.shape))
+        x = ops.add(x, ops.mul(gate, attended))
         return ops.add(x, ops.mul(mlp_gate, self.mlp(ctx, self._modulated(ctx, x, shift, scale))))
 
     def _modulated(self, ctx: ExecutionContext, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-        """``norm(x) * (1 + scale) + shift``, the norm without weights."""
+        """Computes ``norm(x) * (1 + scale) + shift``; the norm has no weights."""
         normed = ctx.ops.layer_norm(x, eps=self.norm_eps)
         return ctx.ops.add(ctx.ops.mul(normed, ctx.ops.add(scale, 1.0)), shift)
 
     def _heads(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [B, T, D]: [B, N, T, H]."""
+        """Maps x [B, T, D] to [B, N, T, H]."""
         apart = ctx.ops.reshape(x, (*x.shape[:2], self.heads, self.head_size))
         return ctx.ops.transpose(apart, (0, 2, 1, 3))
 
 
 class JointBlock(Module):
-    """Every token of N streams sees those of all, and each stream has weights of its own: ``MM-DiT``.
+    """Block in which every token of several streams attends to those of all streams (MM-DiT).
 
-    Two streams, of a picture and of a text, are Figure 2b of Esser et al. 2024, arXiv:2403.03206 (Stable Diffusion 3).
+    Each stream has its own weights. Two streams, of an image and of a text, are Figure 2b of Esser et al. 2024,
+    arXiv:2403.03206 (Stable Diffusion 3).
     As a stage of a flow: ``streams=("img", "txt"), reads=("condition",)``.
 
     Args:
         size: D of every stream.
         heads: N, a divisor of D.
         inner: F.
-        condition: the size of what modulates: of the time step and whatever else.
-        streams: their names, which stand in the paths of their weights.
-        ends: those that are read for the last time: they come out as they came in.
-        norm_eps: of the norms without weights.
-        qk_norm_eps: where given, each head of q and k goes through an RMSNorm with this eps.
-        dtype: of the parameters.
+        condition: C, size of the condition that modulates (time step, pooled text).
+        streams: names of the streams; they are part of the weights' paths.
+        ends: streams that later blocks do not read: they are returned unchanged.
+        norm_eps: eps of the norms without weights.
+        qk_norm_eps: eps of an RMSNorm over each head of q and k; no norm where None.
+        dtype: dtype of the parameters.
 
     Raises:
         ConfigError: N does not divide D, or the names are no names or not distinct.
@@ -122,7 +123,9 @@ class JointBlock(Module):
         self.names = tuple(streams)
         for name in self.names:
             if not name.isidentifier() or hasattr(self, name):
-                raise ConfigError(f"joint block: the streams {', '.join(streams)}: {name!r} is no name, or taken")
+                raise ConfigError(
+                    f"joint block: the streams {', '.join(streams)}: {name!r} is not a valid name, or taken"
+                )
             part = JointStream(
                 size,
                 heads,
@@ -141,15 +144,15 @@ class JointBlock(Module):
         """Runs the block.
 
         Args:
-            ctx: where to compute.
-            *values: of each stream, in the order of their names, its tokens [B, T, D], T of its own; then the condition
+            ctx: context that computes.
+            *values: tokens [B, T, D] of each stream, in the order of the names, T may differ; then the condition
                 [B, C].
 
         Returns:
             The streams, [B, T, D] each.
 
         Raises:
-            OpError: there is not one value per stream, and the condition.
+            OpError: the number of values is not that of the streams plus one.
         """
         if len(values) != len(self.names) + 1:
             raise OpError(
@@ -163,11 +166,11 @@ class JointBlock(Module):
             part.projected(ctx, x, *modulation[:2])
             for part, x, modulation in zip(parts, streams, modulations, strict=True)
         ]
-        q, k, v = (ops.concat([each[place] for each in projected], 2) for place in range(3))
+        q, k, v = (ops.concat(tensors, 2) for tensors in zip(*projected, strict=True))
         batch, heads, tokens, size = q.shape
-        seen = grouped_attention(ctx, ops.reshape(q, (batch, heads, 1, tokens, size)), k, v)
-        apart = ops.split(ops.reshape(seen, q.shape), [x.shape[1] for x in streams], 2)
+        attended = grouped_attention(ctx, ops.reshape(q, (batch, heads, 1, tokens, size)), k, v)
+        apart = ops.split(ops.reshape(attended, q.shape), [x.shape[1] for x in streams], 2)
         return tuple(
-            part.finished(ctx, x, each, modulation)
-            for part, x, each, modulation in zip(parts, streams, apart, modulations, strict=True)
+            part.finished(ctx, x, heads_of_stream, modulation)
+            for part, x, heads_of_stream, modulation in zip(parts, streams, apart, modulations, strict=True)
         )

@@ -11,7 +11,7 @@ from transformer_core._places import Places
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
-    """Keys and values at fixed capacity S. The entry of a position lies at that place.
+    """Keys and values at fixed capacity S; the entry of a position lies at that place.
 
     Attributes:
         key: [B, K, S, H].
@@ -32,13 +32,13 @@ class KVCache:
         return self.key.shape[2]
 
     def updated(self, ctx: ExecutionContext, key: Tensor, value: Tensor, places: Places) -> Self:
-        """The cache with T new entries.
+        """Returns the cache with T new entries.
 
         Args:
-            ctx: where to compute.
+            ctx: context that computes.
             key: [B, K, T, H].
             value: [B, K, T, H].
-            places: where they go, from ``cache_starts`` or ``row_places``.
+            places: places of the entries, from ``cache_starts`` or ``row_places``.
 
         Raises:
             OpError: there are more new entries than the cache can hold.
@@ -88,5 +88,5 @@ def ring_layout(layout: CacheLayout, tokens: int) -> CacheLayout:
 
 
 def cache_spec(batch: int, kv_heads: int, capacity: int, head_size: int, dtype: DType | str) -> TensorSpec:
-    """Of the keys and of the values of one layer: [B, K, S, H]."""
+    """Returns the spec of a layer's keys, or values: [B, K, S, H]."""
     return TensorSpec((batch, kv_heads, capacity, head_size), dtype)

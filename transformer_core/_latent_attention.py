@@ -22,16 +22,16 @@ class LatentAttention(Module):
     Args:
         size: D.
         heads: N.
-        plain_size: dims of a head's queries and keys that are not rotated.
-        rotated_size: R, those that are.
+        plain_size: dims of a head's queries and keys without RoPE.
+        rotated_size: R, dims with RoPE.
         value_size: dims of a head's values.
-        rank: of the compressed keys and values.
-        query_rank: of the compressed queries; None where they are not compressed.
+        rank: size of the compressed keys and values.
+        query_rank: size of the compressed queries; None where they are not compressed.
         rope_mode: the layout of the rotated pairs.
         bias: whether the projections into the compressed vectors have biases.
         output_bias: whether the output projection has one.
-        scale: of the scores.
-        dtype: of the parameters.
+        scale: factor of the scores.
+        dtype: dtype of the parameters.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class LatentAttention(Module):
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
-        """Attends over the tokens of x, or over the cache once they are in it.
+        """Attends over the tokens of x, or over the cache with them in it.
 
         Args:
-            ctx: where to compute.
+            ctx: context that computes.
             x: [B, T, D].
-            step: what the layers share; with ``places`` where there is a cache.
-            cache: of this layer, or None: as key the rotated part [B, 1, S, R], as value the compressed one
+            step: inputs that the layers share; with ``places`` where there is a cache.
+            cache: cache of this layer, or None: as key the rotated part [B, 1, S, R], as value the compressed one
                 [B, 1, S, rank].
 
         Returns:
@@ -95,13 +95,13 @@ class LatentAttention(Module):
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """As keys the rotated part [B, 1, S, R], as values the compressed vectors [B, 1, S, rank]."""
+        """Returns the layout: as keys the rotated part [B, 1, S, R], as values compressed vectors [B, 1, S, rank]."""
         dtype = self.kv_b_proj.weight.spec.dtype
         key, value = (cache_spec(batch, 1, capacity, size, dtype) for size in (self.rotated_size, self.rank))
         return kv_layout(key, value)
 
     def _queries(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [B, T, D]: [B, T, N (plain + R)]."""
+        """Maps x [B, T, D] to [B, T, N (plain + R)]."""
         if self.q_a_proj is None or self.q_a_layernorm is None or self.q_b_proj is None:
             return x if self.q_proj is None else self.q_proj(ctx, x)
         return self.q_b_proj(ctx, self.q_a_layernorm(ctx, self.q_a_proj(ctx, x)))
@@ -109,7 +109,11 @@ class LatentAttention(Module):
     def _attended(
         self, ctx: ExecutionContext, q_plain: Tensor, q_rotated: Tensor, k: Tensor, v: Tensor, bias: Tensor
     ) -> Tensor:
-        """q_plain [B, T, N, plain], q_rotated [B, N, T, R], k [B, 1, S, R], v [B, 1, S, rank]: [B, T, N, value]."""
+        """Attends with q_plain [B, T, N, plain], q_rotated [B, N, T, R], k [B, 1, S, R], v [B, 1, S, rank].
+
+        Returns:
+            [B, T, N, value].
+        """
         ops = ctx.ops
         batch, _, keys, _ = k.shape
         k, v = ops.reshape(k, (batch, keys, -1)), ops.reshape(v, (batch, keys, -1))

@@ -7,11 +7,11 @@ class Linear(Module):
     """``x [.., in] @ weight [out, in].T + bias [out]``. The weight lies output-major, as checkpoints have it.
 
     Args:
-        inputs: how many.
-        outputs: how many.
-        bias: whether there is one.
-        dtype: of the parameters.
-        packable: whether the weight may be packed: not where others than this module compute with it.
+        inputs: number of inputs.
+        outputs: number of outputs.
+        bias: whether there is a bias.
+        dtype: dtype of the parameters.
+        packable: whether the weight may be packed; not if code outside of this module computes with it.
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class Linear(Module):
         self.bias = Parameter((outputs,), dtype) if bias else None
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [.., in]: [.., out]."""
+        """Maps x [.., in] to [.., out]."""
         bias = None if self.bias is None else ctx.parameter(self.bias)
         weight, encoding = ctx.parameter(self.weight), self.weight.encoding
         if encoding is None:

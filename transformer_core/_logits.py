@@ -1,4 +1,4 @@
-"""From the residual stream to logits, and from them to the likeliest token."""
+"""Logits of the residual stream, and the ids of the largest ones."""
 
 import math
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 from lang_core import ExecutionContext, Parameter, Tensor, f32
 from transformer_core._attention import soft_capped
 
-# The result of entry points that says the likeliest next tokens.
 NEXT_IDS: Final = "next_ids"
+"""Name of the result with the ids of the largest logits."""
 
 
 def logits_of(
@@ -19,14 +19,14 @@ def logits_of(
     scale: float = 1.0,
     softcap: float | None = None,
 ) -> Tensor:
-    """``x weight^T + bias``, times ``scale``, capped; tagged ``logits``.
+    """Computes logits ``x weight^T + bias``, times ``scale``, capped; tagged ``logits``.
 
     Args:
-        ctx: where to compute.
+        ctx: context that computes.
         x: [.., D], normed.
-        weight: [V, D], a head's or, where they are tied, the embedding's.
+        weight: [V, D], the head's or a tied embedding's.
         bias: [V].
-        scale: of the logits (Granite, Cohere).
+        scale: factor of the logits (Granite, Cohere).
         softcap: c in ``c * tanh(logit / c)`` (Gemma 2, arXiv:2408.00118).
 
     Returns:
@@ -49,10 +49,10 @@ def logits_of(
 
 
 def next_ids_of(ctx: ExecutionContext, logits: Tensor) -> Tensor:
-    """The likeliest next token of each row, so that a greedy choice need not read the logits.
+    """Returns the likeliest next token of each row; a greedy choice then needs no logits on the host.
 
     Args:
-        ctx: where to compute.
+        ctx: context that computes.
         logits: [.., V].
 
     Returns:
@@ -60,5 +60,5 @@ def next_ids_of(ctx: ExecutionContext, logits: Tensor) -> Tensor:
         (as it is where any is) or infinite: nothing can be chosen there.
     """
     ops = ctx.ops
-    found = ops.less(ops.abs(ops.max(logits, -1)), math.inf)
-    return ops.select(found, ops.argmax(logits, -1), -1)
+    finite = ops.less(ops.abs(ops.max(logits, -1)), math.inf)
+    return ops.select(finite, ops.argmax(logits, -1), -1)

@@ -1,4 +1,4 @@
-"""Which keys a query may see."""
+"""Masks: the keys that a query may see."""
 
 from typing import Final
 
@@ -17,15 +17,15 @@ def causal_mask(
     window: int | None = None,
     ring: bool = False,
 ) -> Tensor:
-    """True where a query may look at a key: at itself and before, within the window.
+    """Returns a mask, true where a query may see a key: itself and those before it, within the window.
 
     Args:
-        ctx: where the mask is computed.
+        ctx: context that computes.
         queries: T.
         keys: S.
-        position: of the first query among the keys, an int, a rank-0 i32 tensor, or i32 [B] for sequences of different
+        position: place of the first query among the keys, an int, a rank-0 i32 tensor, or i32 [B] for different
             lengths; ``S - T`` where None, so that the last query stands at the last key.
-        window: a query sees this many keys at most, itself included; all that came before where None.
+        window: number of keys that a query sees, itself included; all before it where None.
         ring: whether a key lies at its position mod S, and S keys up to the last query's are there.
 
     Returns:
@@ -38,7 +38,7 @@ def causal_mask(
     if position is None and queries > keys:
         raise OpError(f"causal_mask: {queries} queries for {keys} keys: pass position=, or as many keys as queries")
     if window is not None and window < 1:
-        raise OpError(f"causal_mask: a window holds 1 key or more, the query itself; found {window}")
+        raise OpError(f"causal_mask: a window has 1 key or more; found {window}")
     rows = ops.iota((queries, 1), 0)
     first = keys - queries if position is None else position
     if isinstance(first, Tensor) and first.ndim:
@@ -57,29 +57,29 @@ def causal_mask(
 
 
 def _ring_positions(ctx: ExecutionContext, places: Tensor, last: Tensor, capacity: int) -> Tensor:
-    """The positions of the keys in places [1, S]: the greatest p <= last with ``p mod S = place``; below 0 if none."""
+    """Returns positions of the keys in places [1, S]: the greatest p <= last with ``p mod S = place``, else below 0."""
     ops = ctx.ops
     return ops.sub(last, ops.rem(ops.add(ops.sub(last, places), capacity), capacity))
 
 
 def mask_bias(ctx: ExecutionContext, mask: Tensor) -> Tensor:
-    """What a mask adds to scores: f32 of its shape, 0 where it holds and -1e30 elsewhere.
+    """Returns the bias that a mask adds to scores: f32 of its shape, 0 where it is true and -1e30 elsewhere.
 
-    One addition per layer takes the place of two selections. A row that holds nowhere must not occur: its softmax is
+    One addition per layer takes the place of two selections. A row without any true must not occur: its softmax is
     spread evenly. ``ctx.ops.attention`` with the mask itself gives zeros there.
     """
     return ctx.ops.select(mask, ctx.ops.constant(0.0, "f32"), ctx.ops.constant(_HIDDEN, "f32"))
 
 
 def padding_bias(ctx: ExecutionContext, mask: Tensor) -> Tensor:
-    """What keys that are padding add to scores.
+    """Returns the bias that hides keys that are padding.
 
     Args:
-        ctx: where to compute.
-        mask: integers [B, S], 0 where a key is padding. In every row some key must count.
+        ctx: context that computes.
+        mask: integers [B, S], 0 where a key is padding; every row has a key that is not.
 
     Returns:
         f32 [B, 1, 1, 1, S], for ``grouped_attention``.
     """
-    counts = ctx.ops.not_equal(mask, 0)
-    return mask_bias(ctx, ctx.ops.reshape(counts, (mask.shape[0], 1, 1, 1, mask.shape[1])))
+    is_real = ctx.ops.not_equal(mask, 0)
+    return mask_bias(ctx, ctx.ops.reshape(is_real, (mask.shape[0], 1, 1, 1, mask.shape[1])))

@@ -20,30 +20,30 @@ _MOST_ROWS: Final = 128
 
 
 class Scoring(enum.Enum):
-    """How a router's logits become scores."""
+    """Function from a router's logits to scores."""
 
     SOFTMAX = "softmax"
-    """Over all experts (Mixtral, arXiv:2401.04088; Qwen3-MoE)."""
+    """Softmax over all experts (Mixtral, arXiv:2401.04088; Qwen3-MoE)."""
     SIGMOID = "sigmoid"
-    """Each by itself (DeepSeek-V3, arXiv:2412.19437, section 2.1.2)."""
+    """Logistic function of each logit (DeepSeek-V3, arXiv:2412.19437, section 2.1.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """How tokens choose experts.
+    """Choice of experts for each token.
 
     Attributes:
         experts: E.
-        chosen: C, per token.
-        scoring: of the logits.
+        chosen: C, experts per token.
+        scoring: function from logits to scores.
         normalized: whether the chosen experts' scores are divided by their sum.
-        scale: what the weights are multiplied by at last.
-        corrected: whether a bias is added to the scores for the choice, though not for the weights.
-        groups: into how many groups of equal size the experts are divided; 1 is no division.
-        chosen_groups: a token chooses only from so many groups: those whose two best scores have the greatest sums.
+        scale: factor of the final weights.
+        corrected: whether a bias is added to the scores that choose, but not to the weights.
+        groups: number of groups of equal size into which the experts are divided.
+        chosen_groups: number of groups that a token chooses from: those with the greatest sums of two best scores.
 
     Raises:
-        ConfigError: the numbers contradict each other.
+        ConfigError: the numbers contradict one another.
     """
 
     experts: int
@@ -74,7 +74,7 @@ class Router(Module):
         self.routing = routing
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x [M, D]: the chosen experts i32 [M, C], best first, and their weights [M, C], f32 or wider."""
+        """Chooses experts for x [M, D]: experts i32 [M, C], best first, and their weights [M, C], f32 or wider."""
         ops, routing = ctx.ops, self.routing
         wide = as_dtype(x.dtype).accumulation
         logits = ops.dot_general(x, ctx.parameter(self.weight), ((1,), (1,)), dtype=wide)  # [M, E]
@@ -91,13 +91,13 @@ class Router(Module):
         return chosen, weights if routing.scale == 1.0 else ops.mul(weights, routing.scale)
 
     def _scores_of(self, ctx: ExecutionContext, scores: Tensor, chosen: Tensor) -> Tensor:
-        """scores [M, E] at chosen [M, C]; not by ``ops.gather``, whose batching StableHLO 1.0.0 does not know."""
+        """Takes scores [M, E] at chosen [M, C]; not by ``ops.gather``, whose batching StableHLO 1.0.0 lacks."""
         ops = ctx.ops
         places = ops.add(chosen, ops.mul(ops.iota(chosen.shape, 0), self.routing.experts))
         return ops.take(ops.reshape(scores, (-1,)), places)
 
     def _within_groups(self, ctx: ExecutionContext, choice: Tensor) -> Tensor:
-        """choice [M, E], with minus infinity in the groups that are not chosen."""
+        """Returns choice [M, E] with minus infinity in the groups that are not chosen."""
         ops, routing = ctx.ops, self.routing
         tokens, groups = choice.shape[0], routing.groups
         grouped = ops.reshape(choice, (tokens, groups, routing.experts // groups))
@@ -133,10 +133,10 @@ class Experts(Module):
         self.down_proj = Parameter((experts, size, inner), dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """The weighted sum of what each token's experts make of it.
+        """Computes the weighted sum of the results of each token's experts.
 
         Args:
-            ctx: where to compute.
+            ctx: context that computes.
             x: [M, D].
             chosen: i32 [M, C].
             weights: f32 or wider [M, C].
@@ -152,23 +152,22 @@ class Experts(Module):
         of_pair = ops.pad(ordered, (0,), (rows,), -1)  # a round may begin near the end, and -1 is no expert
         of_place = ops.reshape(ops.iota((tokens, count), 0), (pairs,))
         token = ops.pad(ops.take(of_place, order), (0,), (rows,))
-        stacked = [ctx.parameter(each) for each in (self.gate_proj, self.up_proj, self.down_proj)]
+        stacked = [ctx.parameter(weight) for weight in (self.gate_proj, self.up_proj, self.down_proj)]
 
-        def one_round(first: Tensor, made: Tensor) -> Sequence[Tensor]:
+        def one_round(first: Tensor, results: Tensor) -> Sequence[Tensor]:
             expert = ops.dynamic_slice(of_pair, (first,), (1,))
             taken = ops.sum(ops.cast(ops.equal(ops.dynamic_slice(of_pair, (first,), (rows,)), expert), "i32"))
             gate, up, down = (_of_expert(ctx, weight, expert) for weight in stacked)
             mine = ops.take(x, ops.dynamic_slice(token, (first,), (rows,)))  # [rows, D]
             hidden = ops.mul(self.activation(ctx, ops.linear(mine, gate)), ops.linear(mine, up))
             # Rows beyond the expert's own are written too, and overwritten by the rounds of the experts they belong to.
-            return ops.add(first, taken), ops.dynamic_update_slice(made, ops.linear(hidden, down), (first, 0))
+            return ops.add(first, taken), ops.dynamic_update_slice(results, ops.linear(hidden, down), (first, 0))
 
         start = ops.constant(0, "i32"), ops.zeros((pairs + rows, size), x.dtype)
-        made = ops.while_loop(lambda first, made: ops.less(first, pairs), one_round, start)[1]
-        places = ops.scatter(
-            ops.zeros((pairs,), "i32"), order, ops.iota((pairs,)), 0
-        )  # where each pair lies among the sorted ones
-        parts = ops.cast(ops.take(made, ops.reshape(places, (tokens, count))), weights.dtype)  # [M, C, D]
+        results = ops.while_loop(lambda first, results: ops.less(first, pairs), one_round, start)[1]
+        # The place of each pair among the sorted ones.
+        places = ops.scatter(ops.zeros((pairs,), "i32"), order, ops.iota((pairs,)), 0)
+        parts = ops.cast(ops.take(results, ops.reshape(places, (tokens, count))), weights.dtype)  # [M, C, D]
         return ops.cast(ops.dot_general(weights, parts, ((1,), (1,)), ((0,), (0,))), x.dtype)
 
 
@@ -178,11 +177,11 @@ class SparseFeedForward(Module):
     Args:
         size: D.
         inner: F of one expert.
-        routing: how tokens choose.
+        routing: choice of experts.
         shared: F of the shared experts together; there are none where 0.
         shared_gate: whether there is one shared expert, multiplied by a logistic gate of the token (Qwen3-Next).
-        activation: of all experts.
-        dtype: of the parameters.
+        activation: activation of all experts.
+        dtype: dtype of the parameters.
     """
 
     def __init__(
@@ -203,23 +202,23 @@ class SparseFeedForward(Module):
         self.shared_expert_gate = Linear(size, 1, dtype=dtype) if shared_gate else None
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [.., D]: [.., D]."""
+        """Maps x [.., D] to [.., D]."""
         tokens = ctx.ops.reshape(x, (-1, x.shape[-1]))
-        made = ctx.ops.reshape(self.experts(ctx, tokens, *self.gate(ctx, tokens)), x.shape)
+        routed = ctx.ops.reshape(self.experts(ctx, tokens, *self.gate(ctx, tokens)), x.shape)
         if self.shared_expert is not None and self.shared_expert_gate is not None:
             gate = ctx.ops.logistic(self.shared_expert_gate(ctx, x))
-            return ctx.ops.add(made, ctx.ops.mul(gate, self.shared_expert(ctx, x)))
-        return made if self.shared_experts is None else ctx.ops.add(made, self.shared_experts(ctx, x))
+            return ctx.ops.add(routed, ctx.ops.mul(gate, self.shared_expert(ctx, x)))
+        return routed if self.shared_experts is None else ctx.ops.add(routed, self.shared_experts(ctx, x))
 
 
 def _rows_per_round(tokens: int, chosen: int, experts: int) -> int:
-    """About twice as many rows as an expert gets when all are as popular; a power of two, or all tokens."""
+    """Returns about twice the rows of an expert if all are equally popular; a power of two, or all tokens."""
     fair = -(-2 * tokens * chosen // experts)
     return min(tokens, max(_LEAST_ROWS, min(_MOST_ROWS, 1 << (fair - 1).bit_length())))
 
 
 def _of_expert(ctx: ExecutionContext, stacked: Tensor, expert: Tensor) -> Tensor:
-    """The weight [I, J] of ``expert`` i32 [1] out of [E, I, J]."""
+    """Returns the weight [I, J] of ``expert`` i32 [1] out of [E, I, J]."""
     inner = stacked.shape[1:]
     part = ctx.ops.dynamic_slice(stacked, (ctx.ops.reshape(expert, ()), 0, 0), (1, *inner))
     return ctx.ops.reshape(part, inner)

@@ -1,4 +1,4 @@
-"""Attention with a key/value head for each query head, over tokens of its own or of elsewhere."""
+"""Self-attention and cross-attention with a key/value head for each query head."""
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor
 from transformer_core._attention import grouped_attention
@@ -16,9 +16,9 @@ class MultiHeadAttention(Module):
         size: D.
         heads: N, a divisor of D.
         qkv_bias: whether the projections of queries, keys and values have biases.
-        key_bias: whether that of the keys has one, where that differs (Whisper).
+        key_bias: whether the projection of keys has a bias, where that differs (Whisper).
         output_bias: whether the output projection has one.
-        dtype: of the parameters.
+        dtype: dtype of the parameters.
 
     Raises:
         ConfigError: N does not divide D.
@@ -43,20 +43,20 @@ class MultiHeadAttention(Module):
         self.o_proj = Linear(size, size, bias=output_bias, dtype=dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """x [B, T, D] over itself; ``bias`` broadcast to [B, N, 1, T, T]: [B, T, D]."""
+        """Self-attention of x [B, T, D], ``bias`` broadcast to [B, N, 1, T, T]: [B, T, D]."""
         return self.attend(ctx, x, self.keys_values(ctx, x), bias)
 
     def keys_values(self, ctx: ExecutionContext, memory: Tensor) -> KVCache:
-        """Keys and values [B, N, S, H] of ``memory`` [B, S, D]."""
+        """Computes keys and values [B, N, S, H] of ``memory`` [B, S, D]."""
         return KVCache(self._heads(ctx, self.k_proj(ctx, memory)), self._heads(ctx, self.v_proj(ctx, memory)))
 
-    def attend(self, ctx: ExecutionContext, x: Tensor, seen: KVCache, bias: Tensor | None = None) -> Tensor:
-        """What the tokens x [B, T, D] see of keys and values [B, N, S, H].
+    def attend(self, ctx: ExecutionContext, x: Tensor, memory: KVCache, bias: Tensor | None = None) -> Tensor:
+        """Attends from x [B, T, D] to keys and values [B, N, S, H].
 
         Args:
-            ctx: where to compute.
+            ctx: context that computes.
             x: [B, T, D].
-            seen: of ``keys_values``.
+            memory: result of ``keys_values``.
             bias: added to the scores, broadcast to [B, N, 1, T, S]; see ``mask_bias``.
 
         Returns:
@@ -65,11 +65,11 @@ class MultiHeadAttention(Module):
         ops = ctx.ops
         batch, queries, size = x.shape
         q = ops.reshape(self._heads(ctx, self.q_proj(ctx, x)), (batch, self.heads, 1, queries, self.head_size))
-        heads = grouped_attention(ctx, q, seen.key, seen.value, bias)  # [B, N, 1, T, H]
+        heads = grouped_attention(ctx, q, memory.key, memory.value, bias)  # [B, N, 1, T, H]
         heads = ops.transpose(ops.reshape(heads, (batch, self.heads, queries, self.head_size)), (0, 2, 1, 3))
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, size)))
 
     def _heads(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [B, T, D]: [B, N, T, H]."""
+        """Maps x [B, T, D] to [B, N, T, H]."""
         apart = ctx.ops.reshape(x, (*x.shape[:2], self.heads, self.head_size))
         return ctx.ops.transpose(apart, (0, 2, 1, 3))

@@ -10,7 +10,7 @@ class RMSNorm(Module):
         size: D.
         eps: added to the mean of squares.
         zero_centred: whether 1 is added to the stored weight (Gemma, Qwen3-Next).
-        dtype: of the weight.
+        dtype: dtype of the weight.
     """
 
     def __init__(self, size: int, *, eps: float = 1e-6, zero_centred: bool = False, dtype: DType | str = "f32") -> None:
@@ -18,9 +18,10 @@ class RMSNorm(Module):
         self.eps, self.zero_centred = eps, zero_centred
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [.., D]: [.., D]. As in Hugging Face's models, where it is rounded to x's dtype depends on the kind.
+        """Norms x [.., D].
 
-        That is before it is multiplied by the weight, or, where the weight is zero-centred, after.
+        As in Hugging Face's models, the result is rounded to x's dtype before it is multiplied by the weight; after,
+        where the weight is zero-centred.
         """
         ops, weight = ctx.ops, ctx.parameter(self.weight)
         if not self.zero_centred:
@@ -38,7 +39,7 @@ class GatedRMSNorm(Module):
         self.eps = eps
 
     def forward(self, ctx: ExecutionContext, x: Tensor, gate: Tensor) -> Tensor:
-        """x [.., D] and gate [.., D]: [.., D]; the gate is applied in f32 or wider."""
+        """Norms x [.., D] and multiplies it by ``silu(gate)``, gate [.., D]; in f32 or wider."""
         wide = as_dtype(x.dtype).accumulation
         normed = ctx.ops.cast(ctx.ops.rms_norm(x, ctx.parameter(self.weight), self.eps), wide)
         return ctx.ops.cast(ctx.ops.mul(normed, ctx.ops.silu(ctx.ops.cast(gate, wide))), x.dtype)
@@ -53,6 +54,6 @@ class LayerNorm(Module):
         self.eps = eps
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [.., D]: [.., D]."""
+        """Maps x [.., D] to [.., D]."""
         bias = None if self.bias is None else ctx.parameter(self.bias)
         return ctx.ops.layer_norm(x, ctx.parameter(self.weight), bias, self.eps)

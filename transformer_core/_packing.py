@@ -1,4 +1,4 @@
-"""Which weights of a model are packed."""
+"""Chooses the weights of a model that are packed."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -7,22 +7,22 @@ from lang_core import BLOCK, ENCODINGS, QUANTIZED, ConfigError, DType, Encoding,
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
 
-# In the place of an encoding: what a checkpoint has packed stays so, each matrix as it is there.
 STORED: Final = "stored"
+"""Option in place of an encoding: each matrix keeps the encoding that the checkpoint has."""
 
 
 def pack_weights(model: Module, encoding: Encoding, dtype: DType) -> None:
-    """Lets every matrix of the model that can be be packed: those of ``Linear`` and ``Embedding``, with whole blocks.
+    """Packs every matrix of the model that can be: those of ``Linear`` and ``Embedding``, with whole blocks.
 
-    What is left as it is: norms, biases, positions, stacked experts, convolutions.
+    Norms, biases, positions, stacked experts and convolutions stay unpacked.
 
     Args:
-        model: its modules are changed, those that are made later too.
-        encoding: of the blocks.
-        dtype: of the activations.
+        model: model whose modules are changed, those that are made later too.
+        encoding: encoding of the blocks.
+        dtype: dtype of the activations.
 
     Raises:
-        ConfigError: activations of this dtype are not multiplied with packed weights, or no matrix can be packed.
+        ConfigError: packed weights do not support the dtype, or no matrix can be packed.
     """
     if not _encode(model, lambda _: encoding, encoding.name, dtype):
         raise ConfigError(
@@ -32,15 +32,15 @@ def pack_weights(model: Module, encoding: Encoding, dtype: DType) -> None:
 
 
 def keep_packed(model: Module, encodings: Mapping[str, Encoding], dtype: DType) -> None:
-    """Lets those matrices be packed that a checkpoint has packed, each as it is there; others stay as they are.
+    """Packs the matrices that a checkpoint has packed, each by the same encoding; others stay unpacked.
 
     Args:
-        model: as for ``pack_weights``, which says which matrices can be packed.
-        encodings: of the checkpoint's parameters, by the model's paths.
-        dtype: of the activations.
+        model: as for ``pack_weights``, which lists the matrices that can be packed.
+        encodings: encodings of the checkpoint's parameters, by the model's paths.
+        dtype: dtype of the activations.
 
     Raises:
-        ConfigError: activations of this dtype are not multiplied with packed weights, or no matrix stays packed.
+        ConfigError: packed weights do not support the dtype, or no matrix stays packed.
     """
     known = f"{', '.join([*ENCODINGS][:-1])} or {[*ENCODINGS][-1]}"
     if not _encode(model, encodings.get, "as stored", dtype):
@@ -51,7 +51,7 @@ def keep_packed(model: Module, encodings: Mapping[str, Encoding], dtype: DType) 
 
 
 def pack_alike(model: Module, packed: Module) -> None:
-    """Lets the matrices of a model be packed that another model of the same parameters has packed."""
+    """Packs the matrices that another model with the same parameters has packed."""
     encodings = {path: parameter.encoding for path, parameter in packed.named_parameters()}
     if any(encodings.values()):
         model.visit(lambda module: _set_encoding(module, encodings.get))

@@ -1,4 +1,4 @@
-"""Pictures as rows of tokens."""
+"""Images as rows of tokens."""
 
 import math
 
@@ -8,17 +8,17 @@ Size = tuple[int, int]
 
 
 class PatchEmbedding(Module):
-    """One token for each patch of a picture (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1).
+    """Embeds each patch of an image as a token (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1).
 
-    A convolution whose strides are its kernel's size, done as one product of matrices. Pixels at the lower and the
-    right edge that fill no patch are left out.
+    A convolution with strides of its kernel's size, computed as one matrix product. Pixels at the lower and right
+    edges that fill no patch are ignored.
 
     Args:
-        channels: C of the picture.
+        channels: C of the image.
         size: D.
         patch: height and width of a patch.
-        bias: whether there is one.
-        dtype: of the parameters.
+        bias: whether there is a bias.
+        dtype: dtype of the parameters.
     """
 
     def __init__(self, channels: int, size: int, patch: Size, *, bias: bool = True, dtype: DType | str = "f32") -> None:
@@ -27,7 +27,7 @@ class PatchEmbedding(Module):
         self.bias = Parameter((size,), dtype) if bias else None
 
     def forward(self, ctx: ExecutionContext, pixels: Tensor) -> Tensor:
-        """pixels [B, C, height, width]: [B, T, D], patches row by row."""
+        """Maps pixels [B, C, height, width] to [B, T, D], patches row by row."""
         ops = ctx.ops
         batch, channels, height, width = pixels.shape
         down, across = self.patch
@@ -42,5 +42,5 @@ class PatchEmbedding(Module):
 
 
 def patch_count(image: Size, patch: Size) -> int:
-    """How many whole patches a picture has."""
-    return math.prod(pixels // each for pixels, each in zip(image, patch, strict=True))
+    """Returns the number of whole patches of an image."""
+    return math.prod(pixels // side for pixels, side in zip(image, patch, strict=True))

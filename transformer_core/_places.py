@@ -1,4 +1,4 @@
-"""Where new entries go in caches: made once per step, for all layers whose caches are alike."""
+"""Places of new entries in caches: computed once per step, for all layers with caches of one kind."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -7,47 +7,47 @@ from lang_core import Argument, ExecutionContext, Tensor, TensorSpec
 
 
 class Places(ABC):
-    """Where the T entries of every sequence go."""
+    """Places of T new entries of every sequence."""
 
     @abstractmethod
     def written(self, ctx: ExecutionContext, cache: Tensor, new: Tensor) -> Tensor:
-        """cache [B, K, S, H] with the entries new [B, K, T, H] in it."""
+        """Returns cache [B, K, S, H] with the entries new [B, K, T, H] in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Starts(Places):
-    """One after the other, from the same place on in all sequences.
+    """Consecutive places, the same in all sequences.
 
     Attributes:
-        at: rank-0 i32, one per axis of a cache. A place from which the entries do not fit is moved down.
+        at: rank-0 i32, the start along each axis of a cache; moved down where the entries would not fit.
     """
 
     at: tuple[Tensor, Tensor, Tensor, Tensor]
 
     def written(self, ctx: ExecutionContext, cache: Tensor, new: Tensor) -> Tensor:
-        """By one update."""
+        """Writes the entries by one ``dynamic_update_slice``."""
         return ctx.ops.dynamic_update_slice(cache, new, self.at)
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlaces(Places):
-    """At places of each sequence's own.
+    """Places that differ between sequences.
 
     Attributes:
-        at: i32 [B, T], those of a sequence distinct.
-        counts: bool [B, T], which entries count: the others leave what is in their places. All where None.
+        at: i32 [B, T], distinct within a sequence.
+        is_real: bool [B, T], true where an entry is not padding; padding is not written. All true where None.
     """
 
     at: Tensor
-    counts: Tensor | None = None
+    is_real: Tensor | None = None
 
     def written(self, ctx: ExecutionContext, cache: Tensor, new: Tensor) -> Tensor:
-        """By one ``put``."""
-        return ctx.ops.put(cache, self.at, new, 2, self.counts)
+        """Writes the entries by one ``put``."""
+        return ctx.ops.put(cache, self.at, new, 2, self.is_real)
 
 
 def cache_starts(ctx: ExecutionContext, position: Tensor) -> Starts:
-    """For entries from ``position`` (rank-0 i32) on, that of all sequences."""
+    """Returns the places of entries from ``position`` (rank-0 i32) on, the same in all sequences."""
     zero = ctx.ops.constant(0, position.dtype)
     return Starts((zero, zero, position, zero))
 
@@ -55,38 +55,38 @@ def cache_starts(ctx: ExecutionContext, position: Tensor) -> Starts:
 def row_places(
     ctx: ExecutionContext, positions: Tensor, batch: int, capacity: int, count: Tensor | None = None
 ) -> RowPlaces:
-    """For entries at positions of each sequence's own, or in a ring.
+    """Returns the places of entries at positions that differ between sequences, or in a ring.
 
     Args:
-        ctx: where to compute.
-        positions: i32 [B, T], or [T] where all sequences have the same; one after the other. Those beyond the capacity
-            begin again at 0.
+        ctx: context that computes.
+        positions: i32 [B, T], or [T] where all sequences have the same, consecutive; beyond the capacity they begin
+            again at 0.
         batch: B.
-        capacity: of the caches, not below T.
-        count: i32 [B], how many of the entries count; all where None.
+        capacity: capacity of the caches, at least T.
+        count: i32 [B], number of entries that are not padding; all where None.
     """
     ops = ctx.ops
     tokens = positions.shape[-1]
     at = ops.rem(positions, capacity)
-    counts = None
+    is_real = None
     if count is not None:
-        counts = ops.less(ops.iota((1, tokens), 1), ops.reshape(count, (batch, 1)))
-    return RowPlaces(at if at.ndim == 2 else ops.broadcast(at, (batch, tokens)), counts)
+        is_real = ops.less(ops.iota((1, tokens), 1), ops.reshape(count, (batch, 1)))
+    return RowPlaces(at if at.ndim == 2 else ops.broadcast(at, (batch, tokens)), is_real)
 
 
 def position_argument(tokens: int, capacity: int, rows: int | None = None) -> Argument:
-    """``position`` of a function that appends T tokens to caches of capacity S: of all sequences, or one for each of B.
+    """Returns the argument ``position`` of a function that appends T tokens to caches of capacity S.
 
     Args:
         tokens: T.
         capacity: S.
-        rows: B where sequences have positions of their own.
+        rows: B where each sequence has its own position; None where all share one.
     """
     return _place("position", rows, (0, capacity - (tokens if rows is None else 1)))
 
 
 def last_argument(tokens: int, rows: int | None = None) -> Argument:
-    """``last``, the row of the last of T tokens that counts; -1, where each sequence has its own, is none."""
+    """Returns the argument ``last``, the row of the last real token of T; -1, with ``rows``, stands for none."""
     return _place("last", rows, (0 if rows is None else -1, tokens - 1))
 
 

@@ -16,12 +16,12 @@ Array = np.ndarray[Any, Any]
 
 
 def inverse_frequencies(config: RopeConfig, length: int | None = None) -> Array:
-    """The angle per position of each pair, f32 [R/2].
+    """Returns the angle per position of each pair, f32 [R/2].
 
     Args:
-        config: what the frequencies depend on.
-        length: of the sequence so far; ``config.trained_length`` where None. It matters to the scalings
-            ``dynamic`` and ``longrope`` only.
+        config: RoPE whose frequencies are wanted.
+        length: length of the sequence so far, for the scalings ``dynamic`` and ``longrope``; ``config.trained_length``
+            where None.
     """
     sequence = config.trained_length if length is None else length
     return config.scaling.frequencies(config.base, config.rotated, sequence).astype(np.float32)
@@ -30,14 +30,14 @@ def inverse_frequencies(config: RopeConfig, length: int | None = None) -> Array:
 def rope_tables(
     ctx: ExecutionContext, config: RopeConfig, positions: Tensor, length: Tensor | int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """cos and sin of every position's angles, laid out for ``apply_rope`` in ``config.mode``.
+    """Computes cos and sin of every position's angles, laid out for ``apply_rope`` in ``config.mode``.
 
     Args:
-        ctx: where the tables are computed; nothing is cached between calls.
-        config: what the tables depend on.
+        ctx: context that computes; nothing is cached between calls.
+        config: RoPE of the tables.
         positions: i32 [..]; [3, ..] with sections (time, height, width).
-        length: of the sequence so far, an int or an i32 tensor known at run time: of rank 0, or [B] for positions
-            [B, T]. Needed for the scalings ``dynamic`` and ``longrope``.
+        length: length of the sequence so far, an int or an i32 tensor of rank 0, or [B] for positions [B, T]; needed
+            for the scalings ``dynamic`` and ``longrope``.
 
     Returns:
         Two f32 [.., R]. Both members of a pair have their angle's cos; the first one has -sin and the second one
@@ -61,7 +61,7 @@ def rope_tables(
 
 
 def _both(config: RopeConfig, per_pair: Array) -> Array:
-    """[.., R/2] to [.., R]: a pair's value for both of its members, in the mode's layout, f32."""
+    """Expands [.., R/2] to f32 [.., R]: a pair's value for both of its members, in the mode's layout."""
     if config.mode is RopeMode.SPLIT_HALF:
         return np.concatenate([per_pair, per_pair], -1, dtype=np.float32)
     return np.repeat(per_pair, 2, -1).astype(np.float32)
@@ -76,7 +76,7 @@ def _signs(config: RopeConfig) -> Array:
 
 
 def _frequencies(ctx: ExecutionContext, config: RopeConfig, length: Tensor | int | None) -> Tensor:
-    """f32 [R]: a constant where the length is known now or does not matter, else computed from it: [B, 1, R] of [B]."""
+    """Returns f32 [R]: a constant where the length is known or unused, else computed; [B, 1, R] of length [B]."""
     ops, scaling = ctx.ops, config.scaling
     if not scaling.depends_on_length or length is None:
         return ops.constant(_both(config, inverse_frequencies(config)))
@@ -99,7 +99,7 @@ def _frequencies(ctx: ExecutionContext, config: RopeConfig, length: Tensor | int
 
 
 def _one_axis_per_frequency(ctx: ExecutionContext, config: RopeConfig, angles: Tensor) -> Tensor:
-    """[3, .., R] to [.., R]: each frequency follows its section's axis (Qwen2-VL, arXiv:2409.12191)."""
+    """Selects from [3, .., R] to [.., R]: each frequency follows its section's axis (Qwen2-VL, arXiv:2409.12191)."""
     if angles.ndim < 2 or angles.shape[0] != len(config.sections):
         raise OpError(f"rope_tables: sections need positions [3, ..]; found {list(angles.shape[:-1])}")
     if config.sections_interleaved:
@@ -119,11 +119,11 @@ def apply_rope(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode:
     Both give the same bits.
 
     Args:
-        ctx: where to compute.
+        ctx: context that computes.
         x: [.., H], rank 2 or more.
         cos: [.., R] from ``rope_tables``, broadcast to x's shape but for the last axis.
-        sin: as cos.
-        mode: the layout, the same as that of the tables.
+        sin: as ``cos``.
+        mode: layout of the pairs, the same as the tables'.
 
     Returns:
         x's shape and dtype; dims past R are x's.
@@ -162,9 +162,9 @@ def rope(
     """Rotates x [.., T, H].
 
     Args:
-        ctx: where to compute.
+        ctx: context that computes.
         x: [.., T, H].
-        config: what the tables depend on.
+        config: RoPE of the tables.
         positions: i32, broadcast to [.., T]; 0, 1, .., T-1 where None.
         length: as for ``rope_tables``; T where neither it nor positions are given.
 
@@ -187,7 +187,7 @@ def _data(value: Tensor | Array) -> Array:
 
 
 def _rotate_views(x: Array, cos: Array, sin: Array, mode: RopeMode) -> Array:
-    """Writes each half of the result through a view: nothing is gathered, swapped or concatenated."""
+    """Rotates on views: each half of the result is written in place, nothing is gathered or concatenated."""
     rotated = cos.shape[-1]
     half = rotated // 2
     if mode is RopeMode.SPLIT_HALF:
@@ -204,7 +204,7 @@ def _rotate_views(x: Array, cos: Array, sin: Array, mode: RopeMode) -> Array:
 def _rotate_by_ops(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode: RopeMode) -> Tensor:
     ops, rotated, size = ctx.ops, cos.shape[-1], x.shape[-1]
     turning = x if rotated == size else ops.slice_axis(x, -1, 0, rotated)
-    # Reversed, not cut in two and joined: IREE makes one dispatch of all this then, else two more to copy the halves.
+    # By reverse, as slices and concat would cost IREE two more dispatches, to copy the halves.
     split = mode is RopeMode.SPLIT_HALF
     pairs = ops.reshape(turning, (*x.shape[:-1], *((2, rotated // 2) if split else (rotated // 2, 2))))
     swapped = ops.reshape(ops.reverse(pairs, (-2 if split else -1,)), turning.shape)

@@ -1,4 +1,4 @@
-"""What RoPE depends on, and how Hugging Face's config.json says it."""
+"""RoPE's configuration, and its fields in Hugging Face's config.json."""
 
 import enum
 from collections.abc import Callable
@@ -23,7 +23,7 @@ DEFAULT_BASE: Final = 10000.0
 
 
 class RopeMode(enum.Enum):
-    """Which dims of a head form a pair. R is the number of rotated dims."""
+    """Pairs of dims of a head; R is the number of rotated dims."""
 
     SPLIT_HALF = "split_half"
     """``(x[i], x[i + R/2])``: Hugging Face's models, NeoX."""
@@ -32,7 +32,7 @@ class RopeMode(enum.Enum):
 
 
 class RopeKind(enum.Enum):
-    """Which RoPE a layer has."""
+    """RoPE of a layer, of those that a model has."""
 
     MODEL = "model"
     LOCAL = "local"
@@ -43,19 +43,19 @@ class RopeKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
-    """Everything that a RoPE table depends on besides positions and the sequence's length.
+    """Configuration of a RoPE table besides positions and the sequence's length.
 
     Attributes:
         rotated: R, the number of rotated dims of a head, even; the dims past R pass through.
-        base: of the frequencies (``rope_theta``), above 1.
+        base: base of the frequencies (``rope_theta``), above 1.
         trained_length: ``max_position_embeddings``.
-        scaling: how frequencies are stretched.
-        mode: the layout of the pairs.
-        sections: of multi-section RoPE: how many of the R/2 frequencies follow each axis of the positions.
-        sections_interleaved: the axes take turns (Qwen3-VL) instead of lying one after the other (Qwen2-VL).
+        scaling: scaling of the frequencies beyond the trained length.
+        mode: layout of the pairs.
+        sections: number of the R/2 frequencies that follow each axis of the positions (multi-section RoPE).
+        sections_interleaved: whether the axes take turns (Qwen3-VL), or follow one another (Qwen2-VL).
 
     Raises:
-        ConfigError: a value contradicts another or its range.
+        ConfigError: a value is out of range or contradicts another.
     """
 
     rotated: int
@@ -77,7 +77,7 @@ class RopeConfig:
 
     @property
     def attention_factor(self) -> float:
-        """What cos and sin are multiplied by."""
+        """Factor of cos and sin."""
         return self.scaling.attention_factor
 
     @property
@@ -97,8 +97,8 @@ class RopeConfig:
         Args:
             config: the fields.
             head_size: H.
-            default_base: where ``rope_theta`` is absent.
-            default_share: where ``partial_rotary_factor`` is absent.
+            default_base: base where ``rope_theta`` is absent.
+            default_share: rotated share of a head where ``partial_rotary_factor`` is absent.
 
         Raises:
             ConfigError: a field is missing, of the wrong type, contradictory, or a type is unknown.
@@ -130,7 +130,7 @@ class RopeConfig:
 
 
 def _rope_fields(config: ConfigFields) -> ConfigFields:
-    """The object with the type; empty where the file has none."""
+    """Returns the object with RoPE's type; empty where the file has none."""
     names = [name for name in ("rope_parameters", "rope_scaling") if config.has(name)]
     if not names:
         return ConfigFields({}, config.where)
@@ -148,7 +148,7 @@ def _either(rope: ConfigFields, config: ConfigFields, name: str) -> ConfigFields
 
 
 def _original_length(rope: ConfigFields, config: ConfigFields, trained: int) -> int:
-    """transformers prefers the field beside ``max_position_embeddings`` (Phi-3 has it there)."""
+    """Reads the length before scaling; like transformers, first beside ``max_position_embeddings`` (Phi-3)."""
     name = "original_max_position_embeddings"
     return (config if config.has(name) else rope).integer(name, trained, minimum=2)
 
@@ -197,5 +197,5 @@ _READERS: Final[dict[str, Callable[[ConfigFields, int, int, int], RopeScaling]]]
 
 
 def rope_config_from_hf(config: dict[str, Any], head_size: int, where: str = "config.json") -> RopeConfig:
-    """``RopeConfig.from_hf`` of a plain dictionary."""
+    """Reads a plain dictionary by ``RopeConfig.from_hf``."""
     return RopeConfig.from_hf(ConfigFields(config, where), head_size)

@@ -1,4 +1,4 @@
-"""RoPE frequencies: the plain ones, and every scaling that stretches them beyond the trained length.
+"""RoPE frequencies: unscaled ones, and the scalings that stretch them beyond the trained length.
 
 The formulas are those of transformers' ``modeling_rope_utils``, in f64. R is the number of rotated dims.
 """
@@ -14,30 +14,30 @@ Array = np.ndarray[Any, Any]
 
 
 def plain_frequencies(base: float, rotated: int) -> Array:
-    """``base ** (-2 i / R)``, f64 [R/2] (Su et al. 2021, arXiv:2104.09864)."""
+    """Computes ``base ** (-2 i / R)``, f64 [R/2] (Su et al. 2021, arXiv:2104.09864)."""
     return base ** (-np.arange(0, rotated, 2) / rotated)
 
 
 class RopeScaling(ABC):
-    """How frequencies are scaled. Subclasses are frozen, so a config that holds one can be a key."""
+    """Scaling of frequencies. Subclasses are frozen, so that a config that holds one is hashable."""
 
     @property
     def attention_factor(self) -> float:
-        """What cos and sin are multiplied by."""
+        """Factor of cos and sin."""
         return 1.0
 
     @property
     def depends_on_length(self) -> bool:
-        """Whether the frequencies change with the length of the sequence so far."""
+        """True if the frequencies change with the length of the sequence so far."""
         return False
 
     @abstractmethod
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
-        """The angle per position of each pair of dims, f64 [R/2], for a sequence of ``length`` positions."""
+        """Returns the angle per position of each pair, f64 [R/2], for a sequence of ``length`` positions."""
 
     @abstractmethod
     def reach(self, trained: int) -> int | None:
-        """The greatest number of positions, for ``max_position_embeddings`` = trained; None is no limit."""
+        """Returns the most positions for ``max_position_embeddings`` = trained; None without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class NoScaling(RopeScaling):
     """Type ``default``."""
 
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
-        """The plain ones."""
+        """Returns the unscaled frequencies."""
         return plain_frequencies(base, rotated)
 
     def reach(self, trained: int) -> int | None:
-        """The trained positions."""
+        """Returns the trained positions."""
         return trained
 
 
@@ -60,11 +60,11 @@ class LinearScaling(RopeScaling):
     factor: float
 
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
-        """The plain ones divided by the factor."""
+        """Returns the unscaled frequencies divided by the factor."""
         return plain_frequencies(base, rotated) / self.factor
 
     def reach(self, trained: int) -> int | None:
-        """Files give the length before the scaling; those that give the one after it are not held back."""
+        """Returns the trained positions times the factor, as most files give the length before scaling."""
         return math.floor(trained * self.factor)
 
 
@@ -81,20 +81,20 @@ class DynamicScaling(RopeScaling):
 
     @property
     def depends_on_length(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def exponents(self, rotated: int) -> Array:
-        """What the ratio is raised to, f64 [R/2]."""
+        """Returns the exponents of the ratio, f64 [R/2]."""
         return -np.arange(0, rotated, 2) / max(rotated - 2, 1)
 
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
-        """The plain ones up to the trained length."""
+        """Returns frequencies that fall with the length beyond the trained one."""
         ratio = 1.0 + self.factor * max(length - self.trained, 0) / self.trained
         return plain_frequencies(base, rotated) * ratio ** self.exponents(rotated)
 
     def reach(self, trained: int) -> int | None:
-        """No limit."""
+        """Returns None: there is no limit."""
         return None
 
 
@@ -108,7 +108,7 @@ class Llama3Scaling(RopeScaling):
     original_length: int
 
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
-        """Interpolated by the number of turns that a frequency makes within the original length."""
+        """Interpolates by the number of turns that a frequency makes within the original length."""
         plain = plain_frequencies(base, rotated)
         turns = self.original_length * plain / (2 * math.pi)
         band = self.high_frequency_factor - self.low_frequency_factor
@@ -116,7 +116,7 @@ class Llama3Scaling(RopeScaling):
         return (1 - smooth) * plain / self.factor + smooth * plain
 
     def reach(self, trained: int) -> int | None:
-        """The stretched original length, or what the file says where that is more."""
+        """Returns the stretched original length, or the trained one where that is more."""
         return max(trained, math.floor(self.factor * self.original_length))
 
 
@@ -137,7 +137,7 @@ class YarnScaling(RopeScaling):
         return self.factor_of_attention
 
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
-        """Between the plain ones and those divided by the factor, along a ramp over the dims."""
+        """Interpolates from unscaled frequencies to those divided by the factor, along a ramp over the dims."""
 
         def dim_of(turns: float) -> float:
             return rotated * math.log(self.original_length / (turns * 2 * math.pi)) / (2 * math.log(base))
@@ -153,19 +153,19 @@ class YarnScaling(RopeScaling):
         return plain / self.factor * ramp + plain * (1 - ramp)
 
     def reach(self, trained: int) -> int | None:
-        """The stretched original length, or what the file says where that is more."""
+        """Returns the stretched original length, or the trained one where that is more."""
         return max(trained, math.floor(self.factor * self.original_length))
 
 
 def yarn_attention_factor(factor: float, mscale: float, mscale_all_dim: float) -> float:
-    """``0.1 ln(factor) + 1``, weighted by the two scales where both are given (not 0)."""
+    """Computes ``0.1 ln(factor) + 1``, weighted by the two scales where both are given (not 0)."""
     if not mscale or not mscale_all_dim:
         return yarn_mscale(factor, 1.0)
     return yarn_mscale(factor, mscale) / yarn_mscale(factor, mscale_all_dim)
 
 
 def yarn_mscale(factor: float, weight: float) -> float:
-    """``0.1 weight ln(factor) + 1``; 1 where nothing is stretched."""
+    """Computes ``0.1 weight ln(factor) + 1``; 1 where nothing is stretched."""
     return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
@@ -180,24 +180,24 @@ class LongropeScaling(RopeScaling):
 
     @property
     def attention_factor(self) -> float:
-        """The resolved attention factor; it does not change with the length."""
+        """Resolved attention factor, for every length."""
         return self.factor_of_attention
 
     @property
     def depends_on_length(self) -> bool:
-        """Yes, unless both sets are one: the long factors hold once the length exceeds the original one."""
+        """True if the two sets differ: the long factors hold once the length exceeds the original one."""
         return self.short_factors != self.long_factors
 
     def frequencies(self, base: float, rotated: int, length: int) -> Array:
-        """The plain ones divided by the set for this length."""
+        """Returns the unscaled frequencies divided by the factors for this length."""
         factors = self.long_factors if length > self.original_length else self.short_factors
         return plain_frequencies(base, rotated) / np.array(factors)
 
     def reach(self, trained: int) -> int | None:
-        """The trained positions."""
+        """Returns the trained positions."""
         return trained
 
 
 def longrope_attention_factor(factor: float, original_length: int) -> float:
-    """``sqrt(1 + ln(factor) / ln(original length))``, 1 where nothing is stretched."""
+    """Computes ``sqrt(1 + ln(factor) / ln(original length))``, 1 where nothing is stretched."""
     return math.sqrt(1 + math.log(factor) / math.log(original_length)) if factor > 1 else 1.0

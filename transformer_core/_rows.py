@@ -7,7 +7,7 @@ def row_of(ctx: ExecutionContext, x: Tensor, last: Tensor | None = None) -> Tens
     """A row of each sequence.
 
     Args:
-        ctx: where to compute.
+        ctx: context that computes.
         x: [B, T, D].
         last: i32, the row: of rank 0, the same for all sequences, or [B]; T - 1 where None. What lies outside is
             brought inside.

@@ -1,4 +1,4 @@
-"""What all layers of one step share."""
+"""Inputs that all layers of a step share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +15,17 @@ from transformer_core._rope_config import RopeConfig
 
 @dataclass(frozen=True, slots=True)
 class StepInputs:
-    """Computed once per step, before the first layer. Where sequences have positions of their own, per sequence.
+    """Inputs computed once per step, before the first layer; per sequence [B, ..] where positions are per row.
 
     Attributes:
-        cos: f32 [T, R] or [B, T, R] from ``rope_tables``, of the model's RoPE.
-        sin: as cos.
-        positions: i32 [T] or [B, T], of the tokens.
+        cos: f32 [T, R] or [B, T, R] from ``rope_tables``, for the model's RoPE.
+        sin: as ``cos``.
+        positions: i32 [T] or [B, T], positions of the tokens.
         biases: f32 [T, S] or [B, T, S] for each window of the layers (None is no window), from ``mask_bias``.
-        places: where the new keys and values go in the caches, for each window; empty without caches.
-        count: i32 of rank 0 or [B], how many of the tokens count, where those after them are padding; else None.
-        local_cos: as cos, of the second RoPE that some models have for layers with windows.
-        local_sin: as sin.
+        places: places of new keys and values in the caches, for each window; empty without caches.
+        count: i32 of rank 0 or [B], number of tokens before padding; None without padding.
+        local_cos: ``cos`` of the second RoPE that some models have for layers with windows.
+        local_sin: as ``local_cos``.
     """
 
     cos: Tensor
@@ -52,26 +52,26 @@ def make_step(
     count: Tensor | None = None,
     local_rope: RopeConfig | None = None,
 ) -> StepInputs:
-    """Computes what the layers of a step share.
+    """Computes the inputs that the layers of a step share.
 
     Args:
-        ctx: where to compute.
-        rope: of the model.
-        windows: of the layers.
+        ctx: context that computes.
+        rope: RoPE of the model.
+        windows: windows of the layers.
         queries: T, the number of new tokens.
         keys: S, the capacity of the caches; T where None.
-        rings: the capacities of ring caches, by the window of the layers that have them.
-        batch: B; it matters to places in rings only.
-        position: i32 of rank 0 or [B], that of the first new token; without caches it is 0.
-        length: of the sequence including the new tokens that count, as position; T where None and there is no position.
-        count: of ``StepInputs``. With positions per sequence, caches stay as they are where tokens do not count.
-        local_rope: of the layers with windows, where it is not the model's.
+        rings: capacities of ring caches, by the window of their layers.
+        batch: B; used for places in rings only.
+        position: i32 of rank 0 or [B], position of the first new token; None without caches.
+        length: length of the sequence with the new real tokens, as ``position``; T where both are None.
+        count: as in ``StepInputs``. With a position per sequence, padding is not written to caches.
+        local_rope: RoPE of the layers with windows, where it is not the model's.
     """
     capacity = queries if keys is None else keys
     positions = ctx.ops.iota((queries,))
     if position is not None:
-        each = ctx.ops.reshape(position, (*position.shape, 1)) if position.ndim else position
-        positions = ctx.ops.add(positions, each)
+        first_of_row = ctx.ops.reshape(position, (*position.shape, 1)) if position.ndim else position
+        positions = ctx.ops.add(positions, first_of_row)
     elif length is None:
         length = queries
     cos, sin = rope_tables(ctx, rope, positions, length)
@@ -104,17 +104,17 @@ def extending_step(
     caches: Sequence[Cache],
     local_rope: RopeConfig | None = None,
 ) -> StepInputs:
-    """What the layers share when tokens are appended to the sequences in their caches.
+    """Computes the shared inputs of a step that appends tokens to the sequences in the caches.
 
     Args:
-        ctx: where to compute.
-        rope: of the model.
-        windows: of the layers.
+        ctx: context that computes.
+        rope: RoPE of the model.
+        windows: windows of the layers.
         queries: T.
         batch: B.
         position: as for ``make_step``.
-        last: as position, the row of the last token that counts; T - 1 where None.
-        caches: of the layers.
+        last: row of the last real token, as ``position``; T - 1 where None.
+        caches: caches of the layers.
         local_rope: as for ``make_step``.
     """
     ops, length = ctx.ops, None
@@ -149,25 +149,25 @@ def _places(
     batch: int,
     count: Tensor | None,
 ) -> dict[int | None, Places]:
-    made: dict[int | None, Places] = {}  # by the capacity of rings, None for whole caches
-    found: dict[int | None, Places] = {}
+    by_ring: dict[int | None, Places] = {}  # by the capacity of rings, None for whole caches
+    by_window: dict[int | None, Places] = {}
     for window in windows:
         ring = None if window is None else rings.get(window)
-        if ring not in made:
+        if ring not in by_ring:
             if position.ndim:
-                made[ring] = row_places(ctx, positions, batch, ring or capacity, count)
+                by_ring[ring] = row_places(ctx, positions, batch, ring or capacity, count)
             elif ring is None:
-                made[ring] = cache_starts(ctx, position)
+                by_ring[ring] = cache_starts(ctx, position)
             elif positions.shape == (1,):
-                made[ring] = cache_starts(ctx, ctx.ops.rem(position, ring))
+                by_ring[ring] = cache_starts(ctx, ctx.ops.rem(position, ring))
             else:
-                made[ring] = row_places(ctx, positions, batch, ring)
-        found[window] = made[ring]
-    return found
+                by_ring[ring] = row_places(ctx, positions, batch, ring)
+        by_window[window] = by_ring[ring]
+    return by_window
 
 
 def for_heads(ctx: ExecutionContext, x: Tensor, ndim: int) -> Tensor:
-    """[B, T, ..] as [B, 1, .., T, ..] of ``ndim`` dimensions, to be broadcast over heads; what has no B as it is."""
+    """Reshapes [B, T, ..] to [B, 1, .., T, ..] of ``ndim`` dimensions, to broadcast over heads; without B unchanged."""
     if x.ndim < 3:
         return x
     return ctx.ops.reshape(x, (x.shape[0], *[1] * (ndim - 3), *x.shape[1:]))

@@ -1,4 +1,4 @@
-"""What a decoder is made of, read from Hugging Face's config.json by the family that its architecture names."""
+"""Configurations of decoders, read from Hugging Face's config.json by the family of its architecture."""
 
 import enum
 import os
@@ -27,14 +27,14 @@ class NormKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertsConfig:
-    """The mixtures of experts of a decoder.
+    """Mixtures of experts of a decoder.
 
     Attributes:
-        routing: how tokens choose.
+        routing: choice of experts.
         inner: F of one expert.
-        layers: per layer, whether it has experts in place of a dense feed-forward.
-        shared: F of the experts that every token goes through, together; 0 where there are none.
-        shared_gate: whether these are one, with a gate.
+        layers: for each layer, whether it has experts in place of a dense feed-forward.
+        shared: F of the experts that every token goes through, together; 0 without.
+        shared_gate: whether these are one expert with a gate.
     """
 
     routing: Routing
@@ -49,11 +49,11 @@ class LatentConfig:
     """Attention over compressed keys and values (see ``LatentAttention``).
 
     Attributes:
-        rank: of the compressed keys and values.
-        query_rank: of the compressed queries; None where they are not compressed.
-        plain_size: the dims of a head that are not rotated.
-        value_size: of a head's values.
-        scale: of the scores.
+        rank: size of the compressed keys and values.
+        query_rank: size of the compressed queries; None where they are not compressed.
+        plain_size: dims of a head without RoPE.
+        value_size: dims of a head's values.
+        scale: factor of the scores.
     """
 
     rank: int
@@ -65,15 +65,15 @@ class LatentConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaConfig:
-    """The layers with a Gated DeltaNet in place of attention (see ``GatedDeltaNet``).
+    """Layers with a Gated DeltaNet in place of attention (see ``GatedDeltaNet``).
 
     Attributes:
-        layers: per layer, whether it has one.
+        layers: for each layer, whether it has one.
         key_heads: K of these layers.
         value_heads: N of these layers.
         key_size: Hk.
         value_size: Hv.
-        taps: the width of the convolution.
+        taps: width of the convolution.
     """
 
     layers: tuple[bool, ...]
@@ -86,10 +86,10 @@ class DeltaConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """A decoder: what its family's layers are made of.
+    """Configuration of a decoder of any family.
 
     Attributes:
-        architecture: that of a registered family.
+        architecture: architecture of a registered family.
         vocabulary: V.
         hidden: D.
         intermediate: F.
@@ -97,39 +97,39 @@ class DecoderConfig:
         heads: N.
         kv_heads: K.
         head_size: H.
-        norm_eps: of every RMSNorm.
-        rope: of every layer.
-        windows: per layer, how many keys a query sees, itself included; None is all.
+        norm_eps: eps of every norm.
+        rope: RoPE of the model.
+        windows: for each layer, number of keys that a query sees, itself included; all where None.
         tied: whether the embedding is also the output projection.
         qkv_bias: whether the projections of queries, keys and values have biases.
         output_bias: whether attention's output projection has one.
         mlp_bias: whether the feed-forward projections have biases.
         qk_norm: whether each head of q and k is normed before RoPE.
-        gated: whether attention's result is multiplied by a gate.
+        gated: whether each head's result is multiplied by a gate.
         zero_centred: whether norms add 1 to their weights.
-        qk_norm_whole: whether that norm goes over all heads at once.
-        norm: the kind of every norm of the residual stream.
-        activation: of the feed-forward.
+        qk_norm_whole: whether the norms of q and k go over all heads at once.
+        norm: kind of the norms of the residual stream.
+        activation: activation of the feed-forward.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
         parallel: whether attention and feed-forward read the same residual stream, side by side.
-        scale: of attention's scores; 1 / sqrt(H) where None.
-        softcap: of attention's scores; none where None.
-        embedding_scale: what embeddings are multiplied by.
-        residual_scale: what is added to the residual stream is multiplied by this.
-        logits_scale: what logits are multiplied by.
-        logits_softcap: of the logits, after the scale; none where None.
-        local_rope: a second RoPE, for some of the layers.
-        rope_kinds: per layer, which RoPE it has; the model's in every layer where empty.
-        learned_positions: how many positions have embeddings of their own, which are added to the tokens'; 0 for none.
+        scale: factor of attention's scores; 1 / sqrt(H) where None.
+        softcap: cap of attention's scores; none where None.
+        embedding_scale: factor of embeddings.
+        residual_scale: factor of everything that is added to the residual stream.
+        logits_scale: factor of logits.
+        logits_softcap: cap of logits, after the scale; none where None.
+        local_rope: second RoPE, for some layers.
+        rope_kinds: for each layer, its RoPE; the model's in every layer where empty.
+        learned_positions: number of positions with learned embeddings, which are added to the tokens'.
         head_bias: whether the output projection has a bias.
-        experts: of the layers with mixtures of experts; None where every layer is dense.
-        extra_layers: how many layers checkpoints store after the last one that are not run (multi-token prediction).
-        delta: of the layers with a Gated DeltaNet; None where every layer has attention.
-        latent: of attention over compressed keys and values; None where attention keeps them whole.
-        cache_owners: per layer, the number of the earlier layer whose keys and values it reads; None: its own. Empty
-            where every layer has its own.
-        bos_token_id: the token that begins a sequence, if there is one.
-        eos_token_ids: the tokens that end one.
+        experts: mixtures of experts; None where every layer is dense.
+        extra_layers: number of stored layers after the last that are not run (multi-token prediction).
+        delta: layers with a Gated DeltaNet; None where every layer has attention.
+        latent: attention over compressed keys and values; None where they are not compressed.
+        cache_owners: for each layer, number of the earlier layer whose keys and values it reads, None for its own;
+            empty where every layer has its own.
+        bos_token_id: token that begins a sequence, if there is one.
+        eos_token_ids: tokens that end a sequence.
     """
 
     architecture: str
@@ -191,15 +191,15 @@ class DecoderConfig:
 
     @property
     def stored_layers(self) -> int:
-        """L, and the layers after the last that are not run."""
+        """L plus the stored layers that are not run."""
         return self.layers + self.extra_layers
 
     def first_layers(self, count: int) -> "DecoderConfig":
-        """The configuration of a model of the first layers only."""
+        """Returns the configuration of a model of the first layers only."""
         return replace(self, layers=count, windows=self.windows[:count])
 
     def facts(self) -> dict[str, Any]:
-        """What the description of a bundle says of the model."""
+        """Returns the model's entries in the description of a bundle."""
         return {
             "vocabulary": self.vocabulary,
             "hidden": self.hidden,
@@ -217,16 +217,16 @@ class DecoderConfig:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kind of decoder, known by its architecture.
+    """Family of decoders, known by its architecture.
 
     Attributes:
-        architecture: as ``architectures`` in config.json says it.
-        model_type: of files without ``architectures``.
-        read: makes the configuration of a config.json; raises ConfigError.
-        layer: makes layer ``index``.
-        stored: how checkpoints of a configuration store parameters that they do not store as the model has them.
-        layer_key: what the keys of a layer's stored tensors begin with, as a glob pattern with ``{}`` for its number.
-        ignorable: glob patterns of stored keys that the model does without.
+        architecture: its name in ``architectures`` of config.json.
+        model_type: its ``model_type``, for files without ``architectures``.
+        read: function that reads the configuration of a config.json; raises ConfigError.
+        layer: function that makes layer ``index``.
+        stored: recipes of parameters that checkpoints do not store as the model has them.
+        layer_key: prefix of the keys of a layer's stored tensors, as a glob pattern with ``{}`` for its number.
+        ignorable: glob patterns of stored keys that the model does not use.
     """
 
     architecture: str
@@ -239,10 +239,10 @@ class Family:
 
 
 def family_of(config: DecoderConfig) -> Family:
-    """The family of a configuration.
+    """Returns the family of a configuration.
 
     Raises:
-        ConfigError: none is registered for its architecture.
+        ConfigError: no family of decoders is registered for its architecture.
     """
     return _decoder_family(family_named(config.architecture), "")
 
@@ -274,6 +274,6 @@ def _rope_facts(rope: RopeConfig) -> dict[str, Any]:
 
 
 def _scaling_name(scaling: RopeScaling) -> str:
-    """As ``rope_type`` in config.json."""
+    """Returns the scaling's name as in ``rope_type`` of config.json."""
     name = type(scaling).__name__.removesuffix("Scaling").lower()
     return "default" if name == "no" else name

@@ -21,16 +21,16 @@ _ACTIVATIONS: Final = {
     "gelu_pytorch_tanh": Activation.GELU_TANH,
     "relu": Activation.RELU,
 }
-_DEFAULT_WINDOW: Final = 4096  # transformers' where the field is absent
+_DEFAULT_WINDOW: Final = 4096  # transformers' default
 
 
 def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfig:
-    """The configuration of a decoder that is a Llama but for what is ``known`` of the family.
+    """Reads the configuration of a decoder that differs from a Llama in the ``known`` attributes only.
 
     Args:
-        fields: of config.json.
-        architecture: of the family.
-        **known: attributes of ``DecoderConfig`` that are read otherwise.
+        fields: fields of config.json.
+        architecture: architecture of the family.
+        **known: attributes of ``DecoderConfig`` that the family reads itself.
 
     Raises:
         ConfigError: a field is missing, of the wrong type, out of range, or contradicts another.
@@ -62,12 +62,12 @@ def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> Decoder
 def heads_of(
     fields: ConfigFields, *, kv_heads_default: bool = False, head_dim_needed: bool = False
 ) -> tuple[int, int, int]:
-    """N, K and H.
+    """Reads N, K and H.
 
     Args:
-        fields: of config.json.
-        kv_heads_default: whether an absent K is N; a null one is.
-        head_dim_needed: whether ``head_dim`` must be there, because the family's default is not D / N.
+        fields: fields of config.json.
+        kv_heads_default: whether K is N where the field is absent; where it is null, it always is.
+        head_dim_needed: whether ``head_dim`` is required, because the family's default is not D / N.
     """
     heads = fields.integer("num_attention_heads")
     absent_is_heads = kv_heads_default or "num_key_value_heads" in fields.values
@@ -85,10 +85,10 @@ def heads_of(
 def whole_rope(
     fields: ConfigFields, architecture: str, head_size: int, *, default_base: float = DEFAULT_BASE
 ) -> RopeConfig:
-    """RoPE over whole heads.
+    """Reads a RoPE over whole heads.
 
     Raises:
-        ConfigError: only a part of a head is to be rotated, or by several positions.
+        ConfigError: the file rotates a part of a head, or by several positions.
     """
     rope = RopeConfig.from_hf(fields, head_size, default_base)
     if rope.rotated != head_size or rope.sections:
@@ -100,19 +100,19 @@ def whole_rope(
 
 
 def activation_of(fields: ConfigFields, name: str = "hidden_act", default: str | None = None) -> Activation:
-    """The activation that a field names as transformers does."""
+    """Reads an activation under transformers' name."""
     return _ACTIVATIONS[fields.choice(name, _ACTIVATIONS, default)]
 
 
 def optional_number(fields: ConfigFields, name: str, default: float | None) -> float | None:
-    """A number above 0, ``default`` where it is absent, None where it is null."""
+    """Reads a number above 0; ``default`` where the field is absent, None where it is null."""
     if name in fields.values and fields.values[name] is None:
         return None
     return default if default is None and not fields.has(name) else fields.number(name, default)
 
 
 def one_window(fields: ConfigFields, *, default: int | None = _DEFAULT_WINDOW) -> tuple[int | None, ...]:
-    """``sliding_window`` for every layer, ``default`` where it is absent; none where it is null (Mistral)."""
+    """Reads ``sliding_window`` for every layer: ``default`` where it is absent, none where it is null (Mistral)."""
     layers = fields.integer("num_hidden_layers")
     absent = _WINDOW not in fields.values
     if (absent and default is None) or (not absent and fields.values[_WINDOW] is None):
@@ -121,7 +121,7 @@ def one_window(fields: ConfigFields, *, default: int | None = _DEFAULT_WINDOW) -
 
 
 def windows_of_layers(fields: ConfigFields) -> tuple[int | None, ...]:
-    """``sliding_window`` for the layers that ``layer_types``, else ``max_window_layers``, says (Qwen)."""
+    """Reads ``sliding_window`` for the layers in ``layer_types``, else by ``max_window_layers`` (Qwen)."""
     layers = fields.integer("num_hidden_layers")
     first = fields.integer("max_window_layers", 28, minimum=0)
     types = layer_types(fields, [_SLIDING if index >= first else _FULL for index in range(layers)])
@@ -133,13 +133,13 @@ def windows_of_layers(fields: ConfigFields) -> tuple[int | None, ...]:
 
 
 def windows_by_type(fields: ConfigFields, default: Sequence[str]) -> tuple[int | None, ...]:
-    """``sliding_window`` for the layers that ``layer_types`` says, or ``default`` where it is absent."""
+    """Reads ``sliding_window`` for the layers in ``layer_types``, or in ``default`` where that is absent."""
     window = fields.integer(_WINDOW, _DEFAULT_WINDOW)
     return tuple(window if kind == _SLIDING else None for kind in layer_types(fields, default))
 
 
 def layer_types(fields: ConfigFields, default: Sequence[str]) -> list[str]:
-    """``layer_types``, one for each layer; ``default`` where it is absent."""
+    """Reads ``layer_types``, one for each layer; ``default`` where it is absent."""
     layers, kinds = fields.integer("num_hidden_layers"), fields.values.get("layer_types")
     if kinds is None:
         return list(default)
@@ -149,14 +149,14 @@ def layer_types(fields: ConfigFields, default: Sequence[str]) -> list[str]:
 
 
 def token_ids_of(fields: ConfigFields) -> dict[str, Any]:
-    """``bos_token_id`` and ``eos_token_ids`` of a ``DecoderConfig``."""
+    """Reads ``bos_token_id`` and ``eos_token_ids`` of a ``DecoderConfig``."""
     first = fields.integer("bos_token_id", minimum=0) if fields.has("bos_token_id") else None
     return {"bos_token_id": first, "eos_token_ids": _eos_token_ids(fields)}
 
 
 def _eos_token_ids(fields: ConfigFields) -> tuple[int, ...]:
-    found = fields.values.get("eos_token_id")
-    ids = [] if found is None else found if isinstance(found, list) else [found]
+    value = fields.values.get("eos_token_id")
+    ids = [] if value is None else value if isinstance(value, list) else [value]
     if any(not isinstance(token, int) or isinstance(token, bool) or token < 0 for token in ids):
         fields.refuse("eos_token_id", "a token id, a list of them, or null")
     return tuple(ids)

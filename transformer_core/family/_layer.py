@@ -1,4 +1,4 @@
-"""The layer of most decoders: norms before attention and before the feed-forward."""
+"""Layers of most decoders: norms before attention and before the feed-forward."""
 
 from abc import abstractmethod
 from typing import Any
@@ -18,7 +18,7 @@ from transformer_core.family._config import DecoderConfig, DeltaConfig, NormKind
 
 
 class AttentionLayer(CachedLayer):
-    """A layer of attention and a feed-forward; how they and the norms are put together is a subclass's."""
+    """Layer of attention and a feed-forward; subclasses combine them with norms."""
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
         self.self_attn = attention(config, index, dtype)
@@ -26,14 +26,14 @@ class AttentionLayer(CachedLayer):
         self.mlp = feed_forward(config, index, dtype)
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """That of attention."""
+        """Returns attention's layout."""
         return self.self_attn.cache_layout(batch, capacity)
 
 
 class _ResidualLayer(CachedLayer):
-    """``x + mixed(norm(x))``, then ``x + mlp(norm(x))``; subclasses say how tokens are mixed.
+    """Layer ``x + mixed(norm(x))``, then ``x + mlp(norm(x))``; subclasses mix the tokens.
 
-    What is added is scaled where the model does that (Granite).
+    The summands are scaled in some families (Granite).
     """
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
@@ -44,12 +44,12 @@ class _ResidualLayer(CachedLayer):
 
     @abstractmethod
     def mixed(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Any) -> tuple[Tensor, Any]:
-        """x [B, T, D], normed: the same shape, and the updated cache."""
+        """Mixes the tokens of normed x [B, T, D]: the same shape, and the updated cache."""
 
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Cache | None = None
     ) -> tuple[Tensor, Cache | None]:
-        """x [B, T, D]: the same shape, and the updated cache."""
+        """Runs the layer on x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")
         mixed, cache = self.mixed(ctx, self.input_layernorm(ctx, x), step, cache)
         x = self._added(ctx, x, mixed)
@@ -61,7 +61,7 @@ class _ResidualLayer(CachedLayer):
 
 
 class DecoderLayer(_ResidualLayer):
-    """``x + attention(norm(x))``, then ``x + mlp(norm(x))``."""
+    """Layer ``x + attention(norm(x))``, then ``x + mlp(norm(x))``."""
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
         self.self_attn = attention(config, index, dtype)
@@ -69,17 +69,17 @@ class DecoderLayer(_ResidualLayer):
         super().__init__(config, index, dtype)
 
     def mixed(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Any) -> tuple[Tensor, Any]:
-        """By attention."""
+        """Mixes tokens with attention."""
         attended, cache = self.self_attn(ctx, x, step, cache)
         return ctx.tag(attended, "self_attn.output"), cache
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """That of attention."""
+        """Returns attention's layout."""
         return self.self_attn.cache_layout(batch, capacity)
 
 
 class DeltaLayer(_ResidualLayer):
-    """The same with a Gated DeltaNet in place of attention."""
+    """Layer with a Gated DeltaNet in place of attention."""
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType, delta: DeltaConfig) -> None:
         self.linear_attn = GatedDeltaNet(
@@ -95,31 +95,31 @@ class DeltaLayer(_ResidualLayer):
         super().__init__(config, index, dtype)
 
     def mixed(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Any) -> tuple[Tensor, Any]:
-        """By the gated delta rule."""
+        """Mixes tokens with the gated delta rule."""
         mixed, cache = self.linear_attn(ctx, x, cache, step.count)
         return ctx.tag(mixed, "linear_attn.output"), cache
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """That of the Gated DeltaNet's state."""
+        """Returns the layout of the Gated DeltaNet's state."""
         return self.linear_attn.cache_layout(batch, capacity)
 
 
 def hybrid_layer(config: DecoderConfig, index: int, dtype: DType) -> CachedLayer:
-    """Layer ``index`` of a model in which some layers have a Gated DeltaNet."""
+    """Makes layer ``index`` of a model in which some layers have a Gated DeltaNet."""
     if config.delta is not None and config.delta.layers[index]:
         return DeltaLayer(config, index, dtype, config.delta)
     return DecoderLayer(config, index, dtype)
 
 
 def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | LayerNorm:
-    """A norm over D."""
+    """Makes a norm over D."""
     if config.norm is NormKind.RMS:
         return RMSNorm(config.hidden, eps=config.norm_eps, zero_centred=config.zero_centred, dtype=dtype)
     return LayerNorm(config.hidden, eps=config.norm_eps, bias=config.norm is NormKind.LAYER, dtype=dtype)
 
 
 def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | LatentAttention:
-    """The attention of layer ``index``.
+    """Makes the attention of layer ``index``.
 
     Raises:
         ConfigError: as ``cache_owner``.
@@ -162,7 +162,7 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
 
 
 def cache_owner(config: DecoderConfig, index: int) -> int | None:
-    """The number of the layer whose keys and values layer ``index`` reads; None: its own.
+    """Returns the number of the layer whose keys and values layer ``index`` reads; None for its own.
 
     Raises:
         ConfigError: that layer comes later, has none of its own, or has another window or RoPE.
@@ -170,7 +170,9 @@ def cache_owner(config: DecoderConfig, index: int) -> int | None:
     owner = config.cache_owners[index] if config.cache_owners else None
     if owner is None:
         return None
-    kinds = [(config.windows[each], config.rope_kinds[each] if config.rope_kinds else None) for each in (index, owner)]
+    kinds = [
+        (config.windows[layer], config.rope_kinds[layer] if config.rope_kinds else None) for layer in (index, owner)
+    ]
     stateful = config.delta is not None and config.delta.layers[owner]
     if not 0 <= owner < index or config.cache_owners[owner] is not None or stateful or config.latent is not None:
         raise ConfigError(
@@ -186,7 +188,7 @@ def cache_owner(config: DecoderConfig, index: int) -> int | None:
 
 
 def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
-    """The feed-forward of layer ``index``: dense, or a mixture of experts."""
+    """Makes the feed-forward of layer ``index``: dense, or a mixture of experts."""
     experts = config.experts
     if experts is not None and experts.layers[index]:
         return SparseFeedForward(

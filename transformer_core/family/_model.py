@@ -1,4 +1,4 @@
-"""What every model is, decoder or not: parameters, and entry points at fixed sizes."""
+"""Base class of all models: parameters, and entry points at fixed sizes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ WINDOW_CACHES: Final = ("whole", "ring")
 
 
 class ModelConfig(Protocol):
-    """What a model is made of.
+    """Configuration of a model.
 
     Attributes:
-        architecture: that of a registered family.
+        architecture: architecture of a registered family.
         layers: L.
-        stored_layers: how many checkpoints store, those that are not run included.
+        stored_layers: number of layers in checkpoints, including those that are not run.
     """
 
     @property
@@ -37,11 +37,11 @@ class ModelConfig(Protocol):
     def stored_layers(self) -> int: ...
 
     def first_layers(self, count: int) -> Self:
-        """The configuration of a model of the first layers only."""
+        """Returns the configuration of a model of the first layers only."""
         ...
 
     def facts(self) -> dict[str, Any]:
-        """What the description of a bundle says of the model."""
+        """Returns the model's entries in the description of a bundle."""
         ...
 
 
@@ -49,22 +49,22 @@ ConfigT = TypeVar("ConfigT", bound=ModelConfig)
 
 
 class Model(Module, ABC, Generic[ConfigT]):
-    """A model: its parameters' paths are what its family's checkpoints are read into.
+    """Model of any family, decoder or not; its family's checkpoints are read into its parameters by path.
 
     Args:
-        config: what it is made of.
-        dtype: of parameters and activations. With f16 and bf16, norms and softmax are computed in f32.
-        num_layers: only so many of the first layers; all where None.
+        config: configuration of the model.
+        dtype: dtype of parameters and activations. With f16 and bf16, norms and softmax are computed in f32.
+        num_layers: number of first layers to run; all where None.
 
     Attributes:
-        config: of the layers that it has.
-        dtype: of parameters and activations.
-        stored_layers: of its checkpoints.
-        ENTRY_POINTS: the names of those that there are.
-        DEFAULT_ENTRY_POINTS: of those that an export has where nobody says which.
+        config: configuration with the layers that are run.
+        dtype: dtype of parameters and activations.
+        stored_layers: number of layers in its checkpoints.
+        ENTRY_POINTS: names of the entry points.
+        DEFAULT_ENTRY_POINTS: names of those that are exported by default.
 
     Raises:
-        ConfigError: there are not so many layers, or the dtype is no floating one.
+        ConfigError: ``num_layers`` is out of range, or the dtype is not floating.
     """
 
     ENTRY_POINTS: ClassVar[tuple[str, ...]] = ("forward",)
@@ -121,7 +121,7 @@ class Model(Module, ABC, Generic[ConfigT]):
         """Builds an entry point; the profile's name is one of ``ENTRY_POINTS``."""
 
     def tied(self) -> dict[str, str]:
-        """Names under which checkpoints may store a parameter once more, and its path."""
+        """Returns names under which checkpoints may store a parameter once more, each with its path."""
         return {}
 
 
@@ -136,17 +136,17 @@ def entry_points(
     window_caches: str = "whole",
     score_tokens: int | None = None,
 ) -> tuple[EntryPoint, ...]:
-    """The entry points of a model at fixed sizes; its class says which there are, and what they take and give.
+    """Builds entry points of a model at fixed sizes; the docstring of its class lists them with arguments and results.
 
     Args:
         model: the model.
-        names: of the wanted ones, each once; the model's default where None.
+        names: names of the entry points, each once; the model's default where None.
         batch: B.
         sequence: T, the tokens that one call takes; the model's default where None.
         max_sequence: S, the capacity of caches; the model's default where None.
         positions: ``shared`` by all sequences of a batch, or ``per_row``.
-        window_caches: of layers with windows, ``whole`` or ``ring``.
-        score_tokens: the tokens that one call of ``score`` takes; T where None.
+        window_caches: caches of layers with windows, ``whole`` or ``ring``.
+        score_tokens: number of tokens that one call of ``score`` takes; T where None.
 
     Raises:
         ConfigError: a name is unknown or repeated, a size is out of range, or the model has no such caches.
@@ -161,10 +161,10 @@ def entry_points(
 
 
 def check_size(name: str, size: int, most: int | None = None, why: str = "") -> None:
-    """Checks that a size is 1 or more, and ``most`` at most, which is the reason.
+    """Checks that a size is 1 or more, and at most ``most``, which ``why`` explains.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: the size is out of range.
     """
     if size < 1:
         raise ConfigError(f"{name}: expected 1 or more; found {size}")
@@ -180,18 +180,20 @@ def _check_choice(what: str, value: str, known: Sequence[str]) -> None:
 def _check_names(known: Sequence[str], names: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise ConfigError(f"entry point {name!r} is unknown: there are {', '.join(known)}{near_names(name, known)}")
+            raise ConfigError(
+                f"entry point {name!r} is unknown; available: {', '.join(known)}{near_names(name, known)}"
+            )
     if not names or len(set(names)) != len(names):
         raise ConfigError(f"entry points: expected at least one, each once; found {', '.join(names) or 'none'}")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily(Generic[ConfigT]):
-    """A kind of model with modules of its own: encoders; attributes otherwise as ``Family``, that of decoders.
+    """Family of models with modules of their own, such as encoders; attributes otherwise as of ``Family``.
 
     Attributes:
-        make: the model of a configuration, in a dtype, with so many of its layers.
-        embedding: the configuration of a model that embeds sentences so; None of a family that cannot.
+        make: function that makes the model of a configuration, in a dtype, with a number of first layers.
+        embedding: function that adds the pooling of sentence embeddings to a configuration; None without support.
     """
 
     architecture: str

@@ -1,4 +1,4 @@
-"""Layers that put norms, attention and feed-forward together otherwise than a Llama."""
+"""Layers that combine norms, attention and feed-forward otherwise than a Llama."""
 
 from lang_core import DType, ExecutionContext, Tensor
 from transformer_core._kv_cache import KVCache
@@ -8,7 +8,7 @@ from transformer_core.family._layer import AttentionLayer, norm
 
 
 class PostNormLayer(AttentionLayer):
-    """``x + norm(attention(x))``, then ``x + norm(mlp(x))`` (OLMo-2)."""
+    """Layer ``x + norm(attention(x))``, then ``x + norm(mlp(x))`` (OLMo-2)."""
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
         super().__init__(config, index, dtype)
@@ -18,7 +18,7 @@ class PostNormLayer(AttentionLayer):
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
-        """x [B, T, D]: the same shape, and the updated cache."""
+        """Runs the layer on x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")
         attended, cache = self.self_attn(ctx, x, step, cache)
         x = ctx.ops.add(x, ctx.tag(self.post_attention_layernorm(ctx, attended), "self_attn.output"))
@@ -27,7 +27,7 @@ class PostNormLayer(AttentionLayer):
 
 
 class SandwichLayer(AttentionLayer):
-    """``x + norm(attention(norm(x)))``, then ``x + norm(mlp(norm(x)))`` (Gemma 2, GLM-4)."""
+    """Layer ``x + norm(attention(norm(x)))``, then ``x + norm(mlp(norm(x)))`` (Gemma 2, GLM-4)."""
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
         super().__init__(config, index, dtype)
@@ -39,7 +39,7 @@ class SandwichLayer(AttentionLayer):
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
-        """x [B, T, D]: the same shape, and the updated cache."""
+        """Runs the layer on x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")
         attended, cache = self.self_attn(ctx, self.input_layernorm(ctx, x), step, cache)
         x = ctx.ops.add(x, ctx.tag(self.post_attention_layernorm(ctx, attended), "self_attn.output"))
@@ -49,12 +49,12 @@ class SandwichLayer(AttentionLayer):
 
 
 class ParallelLayer(AttentionLayer):
-    """``x + attention(norm(x)) + mlp(norm(x))``, with one norm for both or one for each (GPT-NeoX).
+    """Layer ``x + attention(norm(x)) + mlp(norm(x))``, with one norm for both or one for each (GPT-NeoX).
 
     Args:
-        config: of the model.
-        index: of the layer.
-        dtype: of the parameters.
+        config: configuration of the model.
+        index: number of the layer.
+        dtype: dtype of the parameters.
         one_norm: whether there is one norm for both.
     """
 
@@ -66,7 +66,7 @@ class ParallelLayer(AttentionLayer):
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
-        """x [B, T, D]: the same shape, and the updated cache."""
+        """Runs the layer on x [B, T, D]: the same shape, and the updated cache."""
         x = ctx.tag(x, "input")
         normed = self.input_layernorm(ctx, x)
         attended, cache = self.self_attn(ctx, normed, step, cache)

@@ -1,4 +1,4 @@
-"""Families of models by the architecture that config.json names."""
+"""Registry of families by the architecture in config.json."""
 
 import json
 import os
@@ -13,15 +13,15 @@ CONFIG_FILE: Final = "config.json"
 
 
 class AnyFamily(Protocol):
-    """A kind of model: ``Family`` of decoders, ``ModelFamily`` of all others.
+    """Family of models: ``Family`` of decoders, ``ModelFamily`` of all others.
 
     Attributes:
-        architecture: as ``architectures`` in config.json says it.
-        model_type: of files without ``architectures``.
-        read: makes the configuration of a config.json; raises ConfigError.
-        stored: how checkpoints of a configuration store parameters that they do not store as the model has them.
-        layer_key: what the keys of a layer's stored tensors begin with, as a glob pattern with ``{}`` for its number.
-        ignorable: glob patterns of stored keys that the model does without.
+        architecture: its name in ``architectures`` of config.json.
+        model_type: its ``model_type``, for files without ``architectures``.
+        read: function that reads the configuration of a config.json; raises ConfigError.
+        stored: recipes of parameters that checkpoints do not store as the model has them.
+        layer_key: prefix of the keys of a layer's stored tensors, as a glob pattern with ``{}`` for its number.
+        ignorable: glob patterns of stored keys that the model does not use.
     """
 
     @property
@@ -47,9 +47,9 @@ _FAMILIES: Final[dict[str, AnyFamily]] = {}
 
 
 def register(family: AnyFamily) -> None:
-    """Makes a family known. A package of one's own may register further ones.
+    """Registers a family; other packages may register further ones.
 
-    Where several architectures share a model type, files without ``architectures`` are of the first.
+    Where several architectures share a model type, files without ``architectures`` belong to the first.
 
     Raises:
         ConfigError: the architecture is taken.
@@ -64,31 +64,31 @@ def register(family: AnyFamily) -> None:
 
 
 def architectures() -> tuple[str, ...]:
-    """The architectures of all registered families."""
+    """Returns the architectures of all registered families."""
     return tuple(_FAMILIES)
 
 
 def family_named(architecture: str) -> AnyFamily:
-    """The family of an architecture.
+    """Returns the family of an architecture.
 
     Raises:
-        ConfigError: none is registered for it; lists those that are.
+        ConfigError: no family is registered for it; lists those that are.
     """
-    found = _FAMILIES.get(architecture)
-    if found is None:
+    family = _FAMILIES.get(architecture)
+    if family is None:
         raise ConfigError(_unsupported(architecture))
-    return found
+    return family
 
 
 def family_in(config: ConfigFields, *, weights: bool = True) -> AnyFamily:
-    """The family that a config.json names.
+    """Returns the family that a config.json names.
 
     Args:
-        config: its fields.
+        config: fields of config.json.
         weights: whether the checkpoint's weights are wanted: quantised ones are refused.
 
     Raises:
-        ConfigError: it names none that is supported.
+        ConfigError: the file names no supported family.
     """
     family = _named(config)
     if weights and config.has("quantization_config"):
@@ -97,7 +97,7 @@ def family_in(config: ConfigFields, *, weights: bool = True) -> AnyFamily:
 
 
 def config_values(directory: str | os.PathLike[str]) -> ConfigFields:
-    """The fields of ``config.json`` of a Hugging Face directory.
+    """Reads ``config.json`` of a Hugging Face directory.
 
     Raises:
         ConfigError: the file is missing, unreadable or no JSON object.
@@ -108,11 +108,11 @@ def config_values(directory: str | os.PathLike[str]) -> ConfigFields:
 
 
 def json_object(path: str, remedy: str) -> Mapping[str, Any]:
-    """The object in a JSON file.
+    """Reads a JSON file that holds an object.
 
     Args:
-        path: of the file.
-        remedy: what to do where there is none.
+        path: path of the file.
+        remedy: advice for the message if the file is missing.
 
     Raises:
         ConfigError: the file is missing, unreadable or no JSON object.
@@ -124,7 +124,7 @@ def json_object(path: str, remedy: str) -> Mapping[str, Any]:
 
 
 def json_array(path: str, remedy: str) -> list[Any]:
-    """The array in a JSON file; otherwise as ``json_object``."""
+    """Reads a JSON file that holds an array; otherwise as ``json_object``."""
     values = _json(path, remedy)
     if not isinstance(values, list):
         raise ConfigError(f"{path}: expected a JSON array; found {type(values).__name__}: fetch the file again")
@@ -146,14 +146,14 @@ def _json(path: str, remedy: str) -> Any:
 def _named(config: ConfigFields) -> AnyFamily:
     model_type = config.values.get("model_type")
     if not config.has("architectures") and isinstance(model_type, str):
-        found = next((family for family in _FAMILIES.values() if family.model_type == model_type), None)
-        if found is None:
+        first = next((family for family in _FAMILIES.values() if family.model_type == model_type), None)
+        if first is None:
             kinds = list(dict.fromkeys(family.model_type for family in _FAMILIES.values()))
             raise ConfigError(
                 f"{config.where}: field 'architectures' is missing, and field 'model_type': expected one of "
                 f"{', '.join(kinds)}; found {model_type!r}{near_names(model_type, kinds)}"
             )
-        return found
+        return first
     names = config.values.get("architectures")
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         config.refuse("architectures", f"a list of one of {', '.join(_FAMILIES)}")

@@ -1,4 +1,4 @@
-"""Embeddings of sentences, as the sentence-transformers library makes them of a model's last states."""
+"""Sentence embeddings: pooling of a model's last states as in the sentence-transformers library."""
 
 import enum
 import os
@@ -9,27 +9,27 @@ from lang_core import ConfigError, ExecutionContext, Tensor
 from transformer_core._config_fields import ConfigFields
 from transformer_core.family._registry import json_array, json_object
 
-#: What says so, beside config.json.
 SENTENCE_FILES: Final = ("modules.json", "1_Pooling/config.json")
+"""Files beside config.json that describe the pooling."""
 
-# Of which module in modules.json which kind is; old files say sentence_transformers.models.Pooling.
+# Kinds of modules in modules.json; old files have sentence_transformers.models.Pooling.
 _TRANSFORMER: Final = "Transformer"
 _POOLING: Final = "Pooling"
 _NORMALIZE: Final = "Normalize"
 
 
 class PoolingMode(enum.Enum):
-    """How the states of a sentence's tokens become one vector."""
+    """Pooling of the states of a sentence's tokens into one vector."""
 
     MEAN = "mean"
     CLS = "cls"
     MAX = "max"
 
 
-# Where these two lie.
+# Directories of these two.
 _PATHS: Final = {_TRANSFORMER: "", _POOLING: "1_Pooling"}
 
-# As 1_Pooling/config.json says it, one field per mode; new files have pooling_mode.
+# Fields of 1_Pooling/config.json, one per mode; new files have pooling_mode.
 _FLAGS: Final = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -47,12 +47,12 @@ _SHORTEST: Final = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """One vector of many (Reimers, Gurevych 2019, arXiv:1908.10084, section 3).
+    """Pooling of token states into one vector (Reimers, Gurevych 2019, arXiv:1908.10084, section 3).
 
     Attributes:
-        mode: which.
-        normalize: whether it is brought to length 1.
-        size: D, where the description says it.
+        mode: kind of pooling.
+        normalize: whether the vector is scaled to length 1.
+        size: D, if the files have it.
     """
 
     mode: PoolingMode
@@ -60,32 +60,32 @@ class Pooling:
     size: int | None = None
 
     def __call__(self, ctx: ExecutionContext, x: Tensor, mask: Tensor) -> Tensor:
-        """x f32 [B, T, D], mask i32 [B, T], 0 where padding: f32 [B, D]."""
+        """Pools x f32 [B, T, D] with mask i32 [B, T], 0 where padding, into f32 [B, D]."""
         ops = ctx.ops
         batch, tokens, size = x.shape
-        counts = ops.reshape(ops.not_equal(mask, 0), (batch, tokens, 1))
+        is_real = ops.reshape(ops.not_equal(mask, 0), (batch, tokens, 1))
         if self.mode is PoolingMode.CLS:
             pooled = ops.reshape(ops.slice_axis(x, 1, 0, 1), (batch, size))
         elif self.mode is PoolingMode.MAX:
-            pooled = ops.max(ops.select(counts, x, float("-inf")), 1)
+            pooled = ops.max(ops.select(is_real, x, float("-inf")), 1)
         else:
-            total = ops.sum(ops.select(counts, x, 0.0), 1)
-            pooled = ops.div(total, ops.maximum(ops.sum(ops.cast(counts, "f32"), 1), 1e-9))
+            total = ops.sum(ops.select(is_real, x, 0.0), 1)
+            pooled = ops.div(total, ops.maximum(ops.sum(ops.cast(is_real, "f32"), 1), 1e-9))
         if not self.normalize:
             return pooled
         length = ops.sqrt(ops.sum(ops.mul(pooled, pooled), -1, keepdims=True))
         return ops.div(pooled, ops.maximum(length, _SHORTEST))
 
     def facts(self) -> dict[str, Any]:
-        """For descriptions."""
+        """Returns the entries for a description."""
         return {"mode": self.mode.value, "normalize": self.normalize}
 
 
 def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
-    """How a directory of sentence-transformers embeds sentences; None of a directory without modules.json.
+    """Reads the pooling of a sentence-transformers directory; None without a modules.json.
 
     Raises:
-        ConfigError: a file is missing or damaged, or says what is not supported; names file and field.
+        ConfigError: a file is missing, damaged or not supported; names file and field.
     """
     path = os.path.join(os.fspath(directory), "modules.json")
     if not os.path.exists(path):

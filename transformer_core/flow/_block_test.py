@@ -193,7 +193,7 @@ def test_side_outputs_are_chosen_by_the_profile():
     assert list(recipe.build(one).trace().results) == ["output", "second"]
     other = CompileProfile.preset("encoder", sequence=3, outputs=["secnd"])
     with pytest.raises(
-        OpError, match="'secnd' is no side output of flow 'm': there are first, second; did you mean 'sec"
+        OpError, match="'secnd' is no side output of flow 'm'; available: first, second; did you mean 'sec"
     ):
         recipe.build(other).trace()
     with pytest.raises(OpError, match="side output 'output': the model's result has this name"):

@@ -1,4 +1,4 @@
-"""What stages get when a model is built."""
+"""Building of stages: their protocol, and the context that they get."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The stages of a recipe, built into a module."""
+"""Stages of a recipe, built into a module."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from transformer_core.flow._weights import FlowWeights
 
 @dataclass(frozen=True, slots=True)
 class FlowInputs:
-    """What comes into a run.
+    """Inputs of a run.
 
     Attributes:
-        tensors: the inputs, by name.
-        position: i32 of rank 0 or [B], that of the first token; None without caches.
-        last: as position, the row of the last token that counts; None where all do.
-        caches: what modules find of their caches, states or taps, by module path.
-        bindings: what the caller computed; None where ``rope_tables`` computes it.
+        tensors: the recipe's inputs, by name.
+        position: i32 of rank 0 or [B], position of the first token; None without caches.
+        last: row of the last real token, as ``position``; None without padding.
+        caches: caches, states or taps by the path of their module.
+        bindings: tables and masks of the caller; None where ``rope_tables`` computes them.
     """
 
     tensors: Mapping[str, Tensor]
@@ -38,11 +38,11 @@ class BuiltFlow:
     """Runs the stages of a recipe over the modules that they made.
 
     Args:
-        name: of the recipe, for messages.
-        stages: of the recipe.
-        root: the module to which those of the stages are attached.
-        profile: that they are built for.
-        weights: what ``load_param`` reads.
+        name: name of the recipe, for messages.
+        stages: stages of the recipe.
+        root: module to which the stages' modules are attached.
+        profile: profile that the stages are built for.
+        weights: source of ``load_param``.
 
     Raises:
         ConfigError: the stages contradict one another or the profile.
@@ -65,21 +65,21 @@ class BuiltFlow:
         """Runs the stages.
 
         Args:
-            ctx: where to compute.
-            inputs: what comes in.
+            ctx: context that computes.
+            inputs: inputs of the run.
 
         Returns:
-            What the last stage hands on, and the state.
+            The value that the last stage hands on, and the state.
 
         Raises:
-            OpError: an input does not fit, or a stage hands on what it should not.
+            OpError: an input does not fit, or a stage hands on a wrong value.
         """
         flow = FlowContext(ctx, self.root, self.profile, self.weights)
         state = flow.state
-        for each in self.registry.inputs.values():
-            tensor = as_tensor(ctx, f"input {each.name!r}", inputs.tensors[each.name])
-            bind(f"input {each.name!r}", each.dims, each.dtype, tensor.spec, state.sizes)
-            state.inputs[each.name] = FlowValue.of(tensor)
+        for name, spec in self.registry.inputs.items():
+            tensor = as_tensor(ctx, f"input {name!r}", inputs.tensors[name])
+            bind(f"input {name!r}", spec.dims, spec.dtype, tensor.spec, state.sizes)
+            state.inputs[name] = FlowValue.of(tensor)
         state.position, state.last, state.bindings = inputs.position, inputs.last, inputs.bindings
         state.slots = dict(inputs.caches or {})
         result = needed(self._run(flow, None), self.name)

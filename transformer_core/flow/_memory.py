@@ -1,4 +1,4 @@
-"""Caches, states, taps and bindings: what comes in and goes out besides inputs and outputs."""
+"""Caches, states, taps and bindings: arguments and results besides inputs and outputs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,28 +15,28 @@ _CACHE = "_cache"
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A module with a cache or a state."""
+    """Module with a cache or a state."""
 
     @property
     def path(self) -> str:
-        """The module's."""
+        """The module's path."""
         ...
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Returns the tensors of its cache."""
+        """Returns the layout of its cache."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """A cache that keeps nothing: it takes new keys and values, and gives them.
+    """Cache without storage: returns new keys and values, behind those of the past if there are any.
 
     Attributes:
         key: [B, K, T, H]; None before the run.
-        value: as key.
-        past_key: [B, K, P, H], of the tokens before; None where there are none.
-        past_value: as past_key.
-        tensors: the new keys and values.
+        value: as ``key``.
+        past_key: [B, K, P, H], of earlier tokens; None without.
+        past_value: as ``past_key``.
+        tensors: new keys and values.
     """
 
     key: Tensor | None = None
@@ -46,7 +46,7 @@ class Tap:
     tensors: tuple[Tensor, ...] = ()
 
     def updated(self, ctx: ExecutionContext, key: Tensor, value: Tensor, places: object) -> "Tap":
-        """New keys and values [B, K, T, H], behind those of the past."""
+        """Returns the tap with new keys and values [B, K, T, H], behind those of the past."""
         del places
         whole = key, value
         if self.past_key is not None and self.past_value is not None:
@@ -56,12 +56,12 @@ class Tap:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one module keeps.
+    """Cache or state of one module.
 
     Attributes:
-        path: of the module.
-        name: before the names of its tensors: ``layers.3``.
-        layout: its tensors.
+        path: path of the module.
+        name: prefix of the names of its tensors, such as ``layers.3``.
+        layout: layout of its tensors.
     """
 
     path: str
@@ -70,12 +70,12 @@ class Slot:
 
     @property
     def recurrent(self) -> bool:
-        """Whether it is a state."""
+        """True if it is a state."""
         return self.layout.recurrent
 
 
 def slots_of(root: Module, profile: CompileProfile) -> tuple[Slot, ...]:
-    """What the modules of a tree keep, in the order of the tree; nothing where the profile keeps nothing."""
+    """Returns the slots of the modules of a tree, in its order; none where the profile keeps nothing."""
     if profile.memory is Memory.NONE:
         return ()
     layouts = [
@@ -102,7 +102,7 @@ def _layout(module: Remembering, profile: CompileProfile) -> CacheLayout:
 
 
 def _remembering(module: Module, repeat: str, index: str) -> Iterator[tuple[str, str, Remembering]]:
-    """Each module with a cache, with the outermost repetition around it and its place there."""
+    """Yields each module with a cache, after its outermost repetition and its index in that."""
     if isinstance(module, Remembering):
         yield repeat, index, module
         return
@@ -117,7 +117,7 @@ def _remembering(module: Module, repeat: str, index: str) -> Iterator[tuple[str,
 
 
 def memory_arguments(slots: tuple[Slot, ...], profile: CompileProfile) -> tuple[Argument, ...]:
-    """The arguments that hold what was kept."""
+    """Returns the arguments that hold caches, states and past keys and values."""
     if profile.memory is Memory.TAPS:
         return ()
     arguments = []
@@ -139,7 +139,7 @@ def _kept(slot: Slot, part: str) -> str:
 def incoming(
     ctx: ExecutionContext, slots: tuple[Slot, ...], profile: CompileProfile, tensors: Iterator[Tensor]
 ) -> dict[str, Cache]:
-    """What modules find in their slots, by path; ``tensors`` are those of ``memory_arguments``."""
+    """Returns the caches at the start of a run, by module path; ``tensors`` are those of ``memory_arguments``."""
     caches: dict[str, Cache] = {}
     for slot in slots:
         specs = slot.layout.specs.values()
@@ -158,7 +158,7 @@ def incoming(
 
 
 def outgoing(slots: tuple[Slot, ...], profile: CompileProfile, caches: Mapping[str, Cache]) -> dict[str, Tensor]:
-    """The results that hold what is kept, by name."""
+    """Returns the results that hold caches, states and new keys and values, by name."""
     results: dict[str, Tensor] = {}
     for slot in slots:
         whole = profile.memory is Memory.CACHES or slot.recurrent
@@ -170,7 +170,7 @@ def outgoing(slots: tuple[Slot, ...], profile: CompileProfile, caches: Mapping[s
 def binding_arguments(
     windows: tuple[int | None, ...], rotated: int, local: int | None, profile: CompileProfile
 ) -> tuple[Argument, ...]:
-    """cos, sin and masks, where the caller computes them. ``rotated`` is R, ``local`` that of a second RoPE."""
+    """Returns the arguments cos, sin and masks; ``rotated`` is R, ``local`` the R of a second RoPE."""
     rows = (profile.batch, profile.sequence) if profile.positions is Positions.PER_ROW else (profile.sequence,)
     specs = {name: TensorSpec((*rows, rotated), "f32") for name in ("cos", "sin")}
     if local is not None:
@@ -181,5 +181,5 @@ def binding_arguments(
 
 
 def mask_name(window: int | None) -> str:
-    """Of the argument with the mask of a window."""
+    """Returns the name of the argument with the mask of a window."""
     return "mask" if window is None else f"mask_{window}"

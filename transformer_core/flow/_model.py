@@ -1,4 +1,4 @@
-"""A recipe that was built."""
+"""Recipes that were built: arguments, results and entry points."""
 
 import itertools
 from collections import Counter
@@ -42,11 +42,11 @@ from transformer_core.flow._weights import FlowWeights, LoadedParameter
 
 @dataclass(frozen=True, slots=True)
 class FlowTrace:
-    """What a run on specs showed.
+    """Result of a run on specs.
 
     Attributes:
-        results: specs by name, in order.
-        loaded: the parameters that stages loaded or synthesised.
+        results: specs of the results by name, in order.
+        loaded: parameters that stages loaded or synthesised.
     """
 
     results: Mapping[str, TensorSpec]
@@ -54,7 +54,7 @@ class FlowTrace:
 
 
 class FlowModel(Module):
-    """A flow for one profile. Called with a context and a tensor per argument, it gives its results by name."""
+    """Flow built for one profile; called with a context and a tensor per argument, it returns results by name."""
 
     def __init__(
         self, name: str, stages: Sequence[Stage], profile: CompileProfile, weights: WeightSource | None
@@ -67,34 +67,39 @@ class FlowModel(Module):
 
     @property
     def profile(self) -> CompileProfile:
-        """What it is built for."""
+        """The profile that it is built for."""
         return self._flow.profile
 
     @property
     def weights(self) -> FlowWeights | None:
-        """The weights that it was built with, and what the flow adds to them; None where there were none."""
+        """The weights that it was built with, and those that the flow adds; None where there were none."""
         return self._flow.weights
 
     def entry_point(self) -> EntryPoint:
-        """The model as a function that can be recorded, lowered and exported; its name is the profile's."""
+        """Returns the model as a function that can be recorded, lowered and exported, named as the profile."""
         return EntryPoint(self.profile.name, self.__call__, self.arguments())
 
     def arguments(self) -> tuple[Argument, ...]:
-        """Inputs; ``position`` and ``last``; cos, sin and masks where they are bound; caches, states or pasts."""
+        """Returns inputs, ``position`` and ``last``, bound cos, sin and masks, then caches, states or pasts."""
         profile = self.profile
         inputs = [
-            Argument(each.name, sized(f"input {each.name!r}", each.dims, each.dtype, profile.sizes))
-            for each in self._flow.registry.inputs.values()
+            Argument(name, sized(f"input {name!r}", spec.dims, spec.dtype, profile.sizes))
+            for name, spec in self._flow.registry.inputs.items()
         ]
-        found = (*inputs, *self._places(), *self._binding_arguments(), *memory_arguments(self._kept_slots(), profile))
-        names = Counter(argument.name for argument in found)
+        arguments = (
+            *inputs,
+            *self._places(),
+            *self._binding_arguments(),
+            *memory_arguments(self._kept_slots(), profile),
+        )
+        names = Counter(argument.name for argument in arguments)
         twice = next((name for name, count in names.items() if count > 1), None)
         if twice is not None:
             raise ConfigError(f"flow {self._flow.name!r}: two arguments are called {twice!r}: rename an input")
-        return found
+        return arguments
 
     def _places(self) -> list[Argument]:
-        """``position`` and ``last``, where there are any: of all sequences, or one for each."""
+        """Returns ``position`` and ``last``, as far as the profile has them."""
         profile, tokens, padded = self.profile, self.profile.sequence, self.profile.padded
         rows = profile.batch if profile.positions is Positions.PER_ROW else None
         position = [position_argument(tokens, profile.capacity, rows)] if profile.memory is Memory.CACHES else []
@@ -120,14 +125,14 @@ class FlowModel(Module):
         """Runs the stages.
 
         Args:
-            ctx: where to compute.
-            tensors: one per argument, in order. Sizes that are letters may be others than the profile's.
+            ctx: context that computes.
+            tensors: one per argument, in order; sizes of letters may differ from the profile's.
 
         Returns:
-            The result, the side outputs, and what is kept: by name.
+            The result, the side outputs, caches, states or taps, and ``next_ids``: by name.
 
         Raises:
-            OpError: an input does not fit, or a stage hands on what it should not.
+            OpError: an input does not fit, or a stage hands on a wrong value.
         """
         return self._run(ctx, tensors)[0]
 
@@ -144,7 +149,7 @@ class FlowModel(Module):
         return results, state
 
     def _inputs(self, ctx: ExecutionContext, tensors: Sequence[Any]) -> FlowInputs:
-        """The arguments, each in its place."""
+        """Sorts the arguments' tensors by their kind."""
         known, registry = [argument.name for argument in self.arguments()], self._flow.registry
         if len(tensors) != len(known):
             raise OpError(
@@ -169,7 +174,7 @@ class FlowModel(Module):
                 there = ", ".join(state.outputs) or "none"
                 raise OpError(
                     f"outputs of profile {self.profile.name!r}: {name!r} is no side output of flow "
-                    f"{self._flow.name!r}: there are {there}{near_names(name, state.outputs)}"
+                    f"{self._flow.name!r}; available: {there}{near_names(name, state.outputs)}"
                 )
             if name == self._flow.registry.result:
                 raise OpError(f"side output {name!r}: the model's result has this name: rename one")
@@ -180,12 +185,12 @@ class FlowModel(Module):
         if self._traced is None:
             tensors = [SpecTensor(argument.spec) for argument in self.arguments()]
             results, state = self._run(SpecContext(), tensors)
-            loaded = {each.parameter.path: each for each in state.parameters.values()} | state.synthesised
-            self._traced = FlowTrace({name: tensor.spec for name, tensor in results.items()}, tuple(loaded.values()))
+            by_path = {loaded.parameter.path: loaded for loaded in state.parameters.values()} | state.synthesised
+            self._traced = FlowTrace({name: tensor.spec for name, tensor in results.items()}, tuple(by_path.values()))
         return self._traced
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Those of the modules, then those that stages load by key, where the model was built with weights."""
+        """Yields the modules' parameters, then those that stages load by key where the model has weights."""
         yield from super().named_parameters()
         if self.weights is not None:
             yield from self._loaded()
@@ -193,21 +198,21 @@ class FlowModel(Module):
     def _loaded(self) -> Iterator[tuple[str, Parameter]]:
         loaded = self.trace().loaded
         own = {path for path, _ in super().named_parameters()} if loaded else set()
-        for each in loaded:
-            if each.parameter.path not in own:
-                yield each.parameter.path, each.parameter
+        for entry in loaded:
+            if entry.parameter.path not in own:
+                yield entry.parameter.path, entry.parameter
 
     def audit(self, *, strict: bool = True) -> Audit:
-        """Compares what the model needs with the weights that it was built with: missing, unused, of another shape.
+        """Compares the parameters with the weights that the model was built with: missing, unused, of another shape.
 
         Raises:
-            ConfigError: it was built without.
+            ConfigError: the model was built without weights.
             CheckpointError: see ``transformer_core.checkpoints.audit``.
         """
         weights = self.weights
         if weights is None:
             raise ConfigError(f"flow {self._flow.name!r}: it was built without weights: pass build(.., weights=..)")
-        keys = {each.parameter.path: each.key for each in self.trace().loaded}
+        keys = {loaded.parameter.path: loaded.key for loaded in self.trace().loaded}
         wanted: dict[str, TensorSpec] = {}
         for path, parameter in self.named_parameters():
             key = keys.get(path, path)
@@ -217,7 +222,7 @@ class FlowModel(Module):
 
 
 def entry_points(models: Sequence[FlowModel]) -> tuple[EntryPoint, ...]:
-    """The entry points of builds of one recipe, for one module and one archive.
+    """Returns the entry points of builds of one recipe, for one module and one archive.
 
     Raises:
         ConfigError: two have one name, or a parameter of one path has two specs.

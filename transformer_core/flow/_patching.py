@@ -1,4 +1,4 @@
-"""Finding and changing stages of recipes by name."""
+"""Search and replacement of stages of recipes by name."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ Change = Callable[[Stage], Stage | None]
 
 
 def addresses(stages: Sequence[Stage], above: str = "") -> Iterator[str]:
-    """The full name of each stage that has one, inner ones after the one that holds them."""
+    """Yields the full name of each stage that has one, outer stages before inner ones."""
     for stage in stages:
         here = _joined(above, stage.name)
         if stage.name:
@@ -22,26 +22,26 @@ def addresses(stages: Sequence[Stage], above: str = "") -> Iterator[str]:
 
 
 def changed(stages: Sequence[Stage], name: str, change: Change, flow: str) -> tuple[Stage, ...]:
-    """The stages, with what has a name changed.
+    """Returns the stages with the one of a name changed.
 
     Args:
-        stages: of a recipe.
-        name: a full name, or the end of just one.
-        change: makes the new stage; None takes it away.
-        flow: the recipe's name, for messages.
+        stages: stages of a recipe.
+        name: a full name, or the end of exactly one.
+        change: function that makes the new stage; None removes it.
+        flow: name of the recipe, for messages.
 
     Raises:
         ConfigError: no stage has the name, or several end in it.
     """
     known = list(dict.fromkeys(addresses(stages)))
-    found = [name] if name in known else [each for each in known if each.endswith(f".{name}")]
-    if not found:
+    matches = [name] if name in known else [full for full in known if full.endswith(f".{name}")]
+    if not matches:
         there = ", ".join(known) or "none"
-        near = near_names(name, [*known, *(each.rpartition(".")[2] for each in known)])
-        raise ConfigError(f"flow {flow!r}: there is no stage {name!r}{near}; its stages are {there}")
-    if len(found) > 1:
-        raise ConfigError(f"flow {flow!r}: {name!r} may be {' or '.join(found)}: give the full name")
-    return _changed(stages, found[0], change, "")
+        near = near_names(name, [*known, *(full.rpartition(".")[2] for full in known)])
+        raise ConfigError(f"flow {flow!r}: stage {name!r} not found{near}; available: {there}")
+    if len(matches) > 1:
+        raise ConfigError(f"flow {flow!r}: {name!r} may be {' or '.join(matches)}: give the full name")
+    return _changed(stages, matches[0], change, "")
 
 
 def _changed(stages: Sequence[Stage], wanted: str, change: Change, above: str) -> tuple[Stage, ...]:

@@ -9,7 +9,7 @@ from lang_core import ConfigError, DType, OpError, as_dtype, f32, near_names
 
 
 class Memory(enum.Enum):
-    """What becomes of keys, values and states."""
+    """Treatment of keys, values and states."""
 
     NONE = "none"
     """Whole sequences; nothing is kept."""
@@ -47,7 +47,7 @@ class CompileProfile:
         batch: B.
         max_sequence: S, the capacity of caches and the length of the past in bindings; ``sequence`` where None.
         dtype: dtype of parameters, activations and caches, or its name.
-        memory: what becomes of keys, values and states.
+        memory: treatment of keys, values and states.
         rows: rows that ``last_token`` lets through.
         positions: whether the sequences of a batch share their positions.
         causal: whether a token sees only itself and those before it.

@@ -1,4 +1,4 @@
-"""Profiles in TOML."""
+"""Files of profiles, in TOML."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def load_profiles(path: str | os.PathLike[str]) -> tuple[CompileProfile, ...]:
         sequence = 64
 
     Raises:
-        ConfigError: the file is missing or no TOML, or a table has an unknown key or a value that does not fit; names
+        ConfigError: the file is missing or not TOML, or a table has an unknown key or a value that does not fit; names
             the file and the line.
     """
     name = os.fspath(path)
@@ -65,13 +65,13 @@ def _profile(path: str, text: str, title: str, values: Any) -> CompileProfile:
 
 
 def _line(text: str, table: str, key: str) -> int:
-    """The line of a table's key, or of the table."""
-    here, found = "", 1
+    """Returns the line of a table's key, or of the table."""
+    here, line_of_table = "", 1
     for number, line in enumerate(text.splitlines(), 1):
         head = re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line)
         if head:
             here = head[1].strip("\"'")
-            found = number if here == table else found
+            line_of_table = number if here == table else line_of_table
         elif here == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
             return number
-    return found
+    return line_of_table

@@ -1,4 +1,4 @@
-"""Recipes: models that are not built yet."""
+"""Recipes of models."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -40,15 +40,15 @@ from transformer_core.flow._value import Dim, FlowValue
 
 @dataclass(frozen=True, slots=True)
 class ModelFlow:
-    """A model as a chain of stages. Each method gives a new recipe; no recipe ever changes.
+    """Immutable recipe of a model: a chain of stages. Each method returns a new recipe.
 
     Names are places in the module tree: a stage ``model.norm`` with an ``RMSNorm`` has the parameter
     ``model.norm.weight``. Functions that make modules take a ``BuildContext``, which knows dtype, D and the layer's
     index.
 
     Attributes:
-        name: for messages.
-        stages: in order.
+        name: name of the recipe, for messages.
+        stages: stages in order.
     """
 
     name: str
@@ -58,8 +58,8 @@ class ModelFlow:
         """Makes the modules for a profile.
 
         Args:
-            profile: what the model is for.
-            weights: what ``load_param`` reads, lazily; specs are looked at while tracing.
+            profile: sizes and kind of the entry point.
+            weights: source of ``load_param``; read lazily, only its specs while tracing.
 
         Raises:
             ConfigError: the stages contradict one another or the profile.
@@ -67,24 +67,24 @@ class ModelFlow:
         return FlowModel(self.name, self.stages, profile, weights)
 
     def names(self) -> tuple[str, ...]:
-        """The full names of the stages that have one: what ``patch`` takes."""
+        """Returns the full names of the stages, for ``patch``."""
         return tuple(dict.fromkeys(addresses(self.stages)))
 
     # Composition.
 
     def then(self, *parts: "ModelFlow | Stage") -> "ModelFlow":
-        """The stages of other recipes, or stages, after this recipe's."""
+        """Appends stages, or the stages of other recipes."""
         added: list[Stage] = []
         for part in parts:
             added.extend(part.stages if isinstance(part, ModelFlow) else (part,))
         return replace(self, stages=(*self.stages, *added))
 
     def include(self, name: str, recipe: "ModelFlow") -> "ModelFlow":
-        """Another recipe below a name."""
+        """Appends another recipe below a name."""
         return self.then(GroupStage(name, recipe.stages))
 
     def when(self, condition: Condition, then: "ModelFlow", otherwise: "ModelFlow | None" = None) -> "ModelFlow":
-        """Another recipe's stages where the condition holds: a bool, or a function of the profile."""
+        """Appends another recipe's stages where the condition holds: a bool, or a function of the profile."""
         return self.then(WhenStage(condition, then.stages, () if otherwise is None else otherwise.stages))
 
     def patch(
@@ -94,13 +94,12 @@ class ModelFlow:
         *,
         wrap: Callable[[Maker], Maker] | None = None,
     ) -> "ModelFlow":
-        """This recipe with one stage replaced or wrapped, at the same place.
+        """Replaces or wraps one stage at its place.
 
         Args:
-            name: the stage's full name, or the end of it where that is unique. A stage of a repeated recipe is named
-                without the layer's index.
-            replacement: makes another module (of each layer, for ``repeat_layers``), or is a recipe in its place.
-            wrap: takes what makes the module, and gives what makes the new one.
+            name: full name of the stage, or its unique end; without the layer's index in a repeated recipe.
+            replacement: function that makes another module (of each layer, for ``repeat_layers``), or a recipe.
+            wrap: function from the maker of the module to the maker of the new one.
 
         Raises:
             ConfigError: no stage or several have the name, or it has no module.
@@ -122,18 +121,18 @@ class ModelFlow:
         return replace(self, stages=changed(self.stages, name, change, self.name))
 
     def without(self, name: str) -> "ModelFlow":
-        """This recipe without one stage. Raises ConfigError as ``patch``."""
+        """Removes one stage. Raises ConfigError as ``patch``."""
         return replace(self, stages=changed(self.stages, name, lambda stage: None, self.name))
 
     # Inputs and results.
 
     def input(self, name: str, shape: Sequence[Dim] | TensorSpec, dtype: DType | str | None = None) -> "ModelFlow":
-        """An argument of the model becomes the present value.
+        """Makes an argument of the model the present value.
 
         Args:
-            name: of the argument.
-            shape: sizes, and letters: of the profile ``B``, ``T`` and ``S``. Or a spec.
-            dtype: the profile's where None.
+            name: name of the argument.
+            shape: sizes and letters, of which the profile has ``B``, ``T`` and ``S``; or a spec.
+            dtype: dtype of the argument; the profile's where None.
         """
         if isinstance(shape, TensorSpec):
             shape, dtype = shape.shape, shape.dtype
@@ -145,7 +144,7 @@ class ModelFlow:
     def side_output(
         self, name: str, shape: Sequence[Dim] | None = None, dtype: DType | str | None = None
     ) -> "ModelFlow":
-        """The present value becomes a result, too; of this shape and dtype, where they are given."""
+        """Makes the present value a further result; its shape and dtype are checked where given."""
 
         def output(flow: FlowContext, x: FlowValue) -> FlowValue:
             return flow.side_output(name, x, shape, dtype)
@@ -153,19 +152,19 @@ class ModelFlow:
         return self.then(Action(output))
 
     def result(self, name: str) -> "ModelFlow":
-        """Names the model's result; ``logits`` where there is a head, else ``output``."""
+        """Names the model's result; ``logits`` with a head and ``output`` without by default."""
         return self.then(ResultName(name))
 
     # Stages with modules.
 
     def stage(self, name: str, make: Maker, *, streams: Sequence[str] = (), reads: Sequence[str] = ()) -> "ModelFlow":
-        """A module: a ``Block``, or any of ``transformer_core``'s.
+        """Appends a module: a ``Block``, or any of ``transformer_core``'s.
 
         Args:
-            name: its place.
-            make: makes it.
-            streams: what it takes and gives, in place of the present value; that is then the first of them.
-            reads: what it takes besides: names of streams, kept values or inputs.
+            name: place in the module tree.
+            make: function that makes the module.
+            streams: names of the streams that it takes and gives; the first becomes the present value.
+            reads: names of further operands: streams, kept values or inputs.
         """
         return self.then(ModuleStage(name, make, Operands(tuple(streams), tuple(reads))))
 
@@ -178,12 +177,12 @@ class ModelFlow:
         streams: Sequence[str] = (),
         reads: Sequence[str] = (),
     ) -> "ModelFlow":
-        """Layers, each in a block of its own: a unit of lowering. They are made when they run, and not kept.
+        """Appends layers, each in a block of its own, a unit of lowering; they are made when they run, and not kept.
 
         Args:
             count: L.
-            layer: makes layer ``build.index``, or is the recipe of every layer.
-            name: of the list.
+            layer: function that makes layer ``build.index``, or the recipe of every layer.
+            name: name of the list of layers.
             streams: as for ``stage``.
             reads: as for ``stage``.
         """
@@ -195,22 +194,22 @@ class ModelFlow:
         return self.then(RepeatStage(name, count, layer, None, operands))
 
     def token_embed(self, vocabulary: int, size: int, *, scale: float = 1.0, name: str = "embed_tokens") -> "ModelFlow":
-        """Token ids [B, T] to [B, T, D], times ``scale``; tells the other stages V and D."""
+        """Embeds token ids [B, T] as [B, T, D], times ``scale``; tells the other stages V and D."""
         embedded = self.then(TokenEmbed(name, vocabulary, size))
         return embedded if scale == 1.0 else embedded.then(Action(lambda flow, x: flow.emit("mul", x, scale)))
 
     def position_embed(self, count: int, *, name: str = "embed_positions") -> "ModelFlow":
-        """Adds a learned embedding per position; after ``rope_tables``, which knows the positions."""
+        """Adds a learned embedding per position; put it after ``rope_tables``, which knows the positions."""
         return self.then(PositionEmbed(name, count))
 
     def rope_tables(
         self, rope: RopeConfig, windows: Sequence[int | None] = (None,), local_rope: RopeConfig | None = None
     ) -> "ModelFlow":
-        """What all layers share: RoPE's tables, a mask per window, where caches are written. Once, before them."""
+        """Computes the inputs that all layers share: RoPE's tables, a mask per window, places in caches."""
         return self.then(RopeTables(rope, tuple(windows), local_rope))
 
     def final_norm(self, make: Maker | None = None, *, eps: float = 1e-6, name: str = "norm") -> "ModelFlow":
-        """A norm over D, an RMSNorm where ``make`` is None; its result is tagged ``<name>.output``."""
+        """Appends a norm over D, an RMSNorm where ``make`` is None; its result is tagged ``<name>.output``."""
 
         def rms_norm(build: Any) -> Module:
             return RMSNorm(build.size, eps=eps, dtype=build.dtype)
@@ -227,25 +226,25 @@ class ModelFlow:
         vocabulary: int | None = None,
         name: str = "lm_head",
     ) -> "ModelFlow":
-        """Logits f32 [.., V]; ``tied`` to the embedding, or of a projection of its own."""
+        """Computes logits f32 [.., V] by the embedding (``tied``) or a projection of its own."""
         return self.then(Head(name, tied, bias, scale, softcap, vocabulary))
 
-    # Rows and operands.
+    # Rows and streams.
 
     def last_token(self) -> "ModelFlow":
-        """[B, T, D] to [B, D] where the profile wants the last rows only."""
+        """Takes [B, D] of [B, T, D] where the profile wants the last rows only."""
         return self.then(LastToken())
 
     def rows_at(self, rows: str) -> "ModelFlow":
-        """[B, T, D] to [B, D]: row ``rows[b]`` of sequence b, an input i32 [B]."""
+        """Takes [B, D] of [B, T, D]: row ``rows[b]`` of sequence b, an input i32 [B]."""
         return self.then(RowsAt(rows))
 
     def custom(self, name: str, function: Custom) -> "ModelFlow":
-        """A function of the ``FlowContext`` and the present value, below a name."""
+        """Calls a function of the ``FlowContext`` and the present value, below a name."""
         return self.then(CustomStage(name, function))
 
     def store_stream(self, name: str) -> "ModelFlow":
-        """Puts the present value into a stream."""
+        """Stores the present value in a stream."""
 
         def store(flow: FlowContext, x: FlowValue) -> FlowValue:
             flow.store_stream(name, x)
@@ -254,7 +253,7 @@ class ModelFlow:
         return self.then(Action(store))
 
     def load_stream(self, name: str) -> "ModelFlow":
-        """The value of a stream becomes the present one."""
+        """Makes the value of a stream the present one."""
         return self.then(Action(lambda flow, x: flow.stream(name)))
 
     def keep(self, name: str) -> "ModelFlow":
@@ -266,15 +265,15 @@ class ModelFlow:
         return self.then(Action(store_residual))
 
     def add_residual(self, scale: float = 1.0) -> "ModelFlow":
-        """What ``store_residual`` kept, plus the present value times ``scale``."""
+        """Adds the present value times ``scale`` to the value that ``store_residual`` kept."""
         return self.then(Action(lambda flow, x: add_residual(flow, x, scale)))
 
 
 def sequence(*parts: ModelFlow | Stage) -> ModelFlow:
-    """A recipe of the stages of several."""
+    """Returns a recipe of the stages of several."""
     return ModelFlow("sequence").then(*parts)
 
 
 def when(condition: Condition, then: ModelFlow, otherwise: ModelFlow | None = None) -> ModelFlow:
-    """A recipe that is there where a condition holds; see ``ModelFlow.when``."""
+    """Returns a recipe whose stages a condition chooses; see ``ModelFlow.when``."""
     return ModelFlow("when").when(condition, then, otherwise)

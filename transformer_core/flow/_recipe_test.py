@@ -144,9 +144,9 @@ def test_without_takes_a_stage_away():
     [
         (
             "model.nrom",
-            r"flow 'lm': there is no stage 'model.nrom'; did you mean 'model.norm'.*its stages are token_ids, model, ",
+            r"flow 'lm': stage 'model.nrom' not found; did you mean 'model.norm'.*available: token_ids, model, ",
         ),
-        ("lm_haed", "there is no stage 'lm_haed'; did you mean 'lm_head'"),
+        ("lm_haed", "stage 'lm_haed' not found; did you mean 'lm_head'"),
         ("norm", r"flow 'lm': 'norm' may be model\.layers\.norm or model\.norm: give the full name"),
         ("lm_head", "patch 'lm_head': the stage is no single module: patch it with a recipe"),
         ("model.embed_tokens", "the stage is no single module"),

@@ -1,4 +1,4 @@
-"""The stage that computes what all layers of a run share."""
+"""Stage that computes the inputs that all layers of a run share."""
 
 from dataclasses import dataclass, replace
 
@@ -17,13 +17,13 @@ from transformer_core.flow._value import FlowValue
 
 @dataclass(frozen=True, slots=True)
 class RopeTables:
-    """RoPE's cos and sin, the mask of each window, and where caches are written. The value stays what it is.
+    """Computes RoPE's cos and sin, the mask of each window and the places in caches; the value stays as it is.
 
     Attributes:
-        rope: of the model.
-        windows: of the layers.
-        local_rope: of the layers with a second RoPE.
-        name: of the stage.
+        rope: RoPE of the model.
+        windows: windows of the layers.
+        local_rope: RoPE of the layers with a second one.
+        name: name of the stage.
     """
 
     rope: RopeConfig
@@ -89,14 +89,14 @@ class RopeTables:
         return step
 
     def _count(self, flow: FlowContext) -> Tensor | None:
-        """How many tokens count, where a state would be changed by those that do not."""
+        """Returns the number of real tokens, where padding would change a state; else None."""
         last = flow.state.last
         if last is None or not any(isinstance(cache, DeltaState) for cache in flow.state.slots.values()):
             return None
         return flow.ctx.ops.add(last, 1)
 
     def _bound(self, flow: FlowContext, bound: DecodeBindings, queries: int) -> StepInputs:
-        """What the caller computed. He alone knows the positions; nothing may ask the step for them."""
+        """Returns the caller's tables and masks; ``positions`` are unknown here, and not to be used."""
         return StepInputs(
             bound.cos,
             bound.sin,

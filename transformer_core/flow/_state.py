@@ -1,4 +1,4 @@
-"""What the stages of one run know of one another."""
+"""State that the stages of one run share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ from transformer_core.flow._weights import LoadedParameter, ParameterKey
 
 @dataclass(frozen=True, slots=True)
 class DecodeBindings:
-    """What a caller computes who keeps positions, masks, keys and values himself.
+    """Tables, masks and past keys and values, computed by the caller.
 
     Attributes:
         cos: f32 [T, R] or [B, T, R], as ``rope_tables`` gives it for the positions of the new tokens.
-        sin: as cos.
+        sin: as ``cos``.
         masks: f32 [T, P + T] or [B, T, P + T] per window, added to scores: of the past's P keys, then of the new ones.
-        past: keys and values (or states) of the tokens before, by the path of the module that reads them.
-        local_cos: of the second RoPE, where the model has one.
-        local_sin: as local_cos.
+        past: keys and values, or states, of earlier tokens, by the path of the module that reads them.
+        local_cos: ``cos`` of the second RoPE, where the model has one.
+        local_sin: as ``local_cos``.
     """
 
     cos: Tensor
@@ -33,27 +33,27 @@ class DecodeBindings:
 
 @dataclass(slots=True)
 class FlowState:
-    """New for every run.
+    """State of one run; new for every run.
 
     Attributes:
-        sizes: of the axis letters, as the inputs have them.
-        inputs: by name.
-        position: i32 of rank 0 or [B], that of the first token; None without caches.
-        last: as position, the row of the last token that counts; None where all do.
-        bindings: what the caller computed; None where ``rope_tables`` computes it.
-        step: RoPE's cos and sin, the masks and where caches are written: from ``rope_tables``.
-        embedding: the weight [V, D] of ``token_embed``.
-        hidden: the spec of the residual stream, from ``token_embed``.
-        residual: between ``store_residual`` and ``add_residual``.
-        streams: by name.
+        sizes: sizes of the axis letters, from the inputs.
+        inputs: inputs by name.
+        position: i32 of rank 0 or [B], position of the first token; None without caches.
+        last: row of the last real token, as ``position``; None without padding.
+        bindings: tables and masks of the caller; None where ``rope_tables`` computes them.
+        step: RoPE's cos and sin, masks and places in caches, from ``rope_tables``.
+        embedding: weight [V, D] of ``token_embed``.
+        hidden: spec of the residual stream, from ``token_embed``.
+        residual: value between ``store_residual`` and ``add_residual``.
+        streams: streams by name.
         named: values kept under a name; each is written once.
-        outputs: side outputs, by full name, in order.
-        slots: caches, states and taps, by module path: those that came in, then those that go out.
-        written: the module paths of the slots that were written.
-        parameters: what was loaded.
-        loaded: the values of those that were loaded outside of a repeated layer, or in the present one. A value of one
-            layer would else become a result of that layer's block, and an argument of the next one's.
-        synthesised: what was synthesised, by name.
+        outputs: side outputs by full name, in order.
+        slots: caches, states and taps by module path; updated ones replace those at the start.
+        written: module paths of the slots that were updated.
+        parameters: loaded parameters.
+        loaded: values of parameters that were loaded outside of a repeated layer or in the present layer, not in
+            earlier ones: these would become results of that layer's block and arguments of the next.
+        synthesised: synthesised parameters by name.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Runs models on specs: contracts are checked, nothing is computed or kept."""
+"""Execution on specs: contracts are checked, nothing is computed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from lang_core import OPS, DType, ExecutionContext, Op, OpError, Parameter, Tens
 
 
 class SpecTensor(Tensor):
-    """A value of which the spec alone is known."""
+    """Tensor with a spec and no data."""
 
     __slots__ = ()
 
@@ -21,10 +21,10 @@ class SpecTensor(Tensor):
 
 
 class SpecContext(ExecutionContext):
-    """Gives ops no meaning but their shape rules."""
+    """Context that applies the shape rules of ops only."""
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
-        """The specs of the results."""
+        """Returns the specs of the results."""
         try:
             specs = op.infer(tuple([_spec(operand) for operand in inputs]), attributes)
         except OpError as error:
@@ -32,23 +32,23 @@ class SpecContext(ExecutionContext):
         return tuple(map(SpecTensor, specs))
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
-        """Of the value's spec."""
+        """Returns a tensor of the value's spec."""
         array = as_array(value, dtype)
         return SpecTensor(TensorSpec(array.shape, as_dtype(array.dtype)))
 
     def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
-        """Of this spec."""
+        """Returns a tensor of this spec."""
         del name
         return SpecTensor(spec)
 
     def parameter(self, parameter: Parameter) -> Tensor:
-        """Of the parameter's spec."""
+        """Returns a tensor of the parameter's spec."""
         return self._given_for(parameter) or SpecTensor(parameter.spec)
 
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """One round."""
+        """Checks one round of the loop."""
         values = tuple(SpecTensor(_spec(value)) for value in init)
         rounds = _Results([cond(*values)]), _Results(body(*values))
         OPS["while"].infer_afresh(tuple(value.spec for value in values), (*rounds, len(values)))
@@ -61,14 +61,14 @@ class SpecContext(ExecutionContext):
         on_false: Callable[..., Sequence[Tensor]],
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """Both branches."""
+        """Checks both branches."""
         branches = [_Results(branch(*operands)) for branch in (on_true, on_false)]
         OPS["cond"].infer_afresh(tuple(map(_spec, (pred, *operands))), tuple(branches))
         return tuple(map(SpecTensor, branches[0].result_specs))
 
 
 class _Results:
-    """The results of a region: enough of one for a shape rule."""
+    """Result specs of a region, for shape rules."""
 
     def __init__(self, values: Sequence[Tensor]) -> None:
         self.result_specs = tuple(map(_spec, values))

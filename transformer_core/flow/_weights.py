@@ -1,4 +1,4 @@
-"""Weights that a flow asks for by key, beside those of its modules."""
+"""Weights that a flow loads by key or computes, beside those of its modules."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from lang_core import CheckpointError, DType, MappingWeights, Module, Parameter,
 
 @dataclass(frozen=True, slots=True)
 class ParameterKey:
-    """What makes two loads the same."""
+    """Identity of a loaded parameter."""
 
     key: str
     transpose: bool
@@ -20,12 +20,12 @@ class ParameterKey:
 
 @dataclass(frozen=True, slots=True)
 class LoadedParameter:
-    """A weight that a stage asked for.
+    """Weight that a stage loaded or computed.
 
     Attributes:
-        name: unique: the parameter's path, and ``.transposed`` where the value is.
-        parameter: the weight as it is stored; of both orientations the same path.
-        key: of the source; None where it was synthesised.
+        name: unique name: the parameter's path, with ``.transposed`` where the value is transposed.
+        parameter: weight as stored; the same for both orientations.
+        key: key of the source; None where it was synthesised.
     """
 
     name: str
@@ -34,12 +34,12 @@ class LoadedParameter:
 
 
 class FlowWeights:
-    """A source, and what a flow adds to it: synthesised arrays, and keys that are read in a second dtype.
+    """Weight source of a flow: a source, synthesised arrays, and keys that are read in a second dtype.
 
     Implements ``lang_core.WeightSource``: contexts and exports of a flow read from it.
 
     Args:
-        source: of all else.
+        source: source of all other weights.
     """
 
     def __init__(self, source: WeightSource) -> None:
@@ -49,41 +49,41 @@ class FlowWeights:
         self._keys: Final[dict[str, str]] = {}
 
     def synthesise(self, name: str, array: np.ndarray) -> None:
-        """Adds an array; the same name again takes the old one's place."""
+        """Adds an array; replaces one of the same name."""
         self._arrays[name] = array
 
     def rename(self, name: str, key: str) -> None:
-        """Lets ``name`` read the source's ``key``."""
+        """Makes ``name`` an alias of the source's ``key``."""
         self._keys[name] = key
 
     def keys(self) -> Iterator[str]:
-        """The source's keys, then those added."""
+        """Yields the source's keys, then the added ones."""
         yield from self.source.keys()
         yield from self._keys
         yield from self._arrays
 
     def has(self, key: str) -> bool:
-        """Whether there is such a key."""
+        """Returns whether the key exists."""
         return key in self._arrays or self.source.has(self._keys.get(key, key))
 
     def spec(self, key: str) -> TensorSpec:
-        """The shape and the dtype that reading gives."""
+        """Returns the shape and dtype that reading gives."""
         return self._of(key).spec(self._keys.get(key, key))
 
     def encoding(self, key: str) -> str | None:
-        """How the tensor is packed where it lies."""
+        """Returns the name of the tensor's encoding; None where it is not packed."""
         return self._of(key).encoding(self._keys.get(key, key))
 
     def read(self, key: str) -> np.ndarray:
-        """The whole tensor."""
+        """Reads the whole tensor."""
         return self._of(key).read(self._keys.get(key, key))
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of the first axis."""
+        """Reads rows ``start`` to ``stop`` of the first axis."""
         return self._of(key).read_rows(self._keys.get(key, key), start, stop)
 
     def origin(self, key: str) -> str:
-        """Where the tensor lies."""
+        """Returns the file or place of the tensor, for messages."""
         return self._of(key).origin(self._keys.get(key, key))
 
     def _of(self, key: str) -> WeightSource:
@@ -91,11 +91,11 @@ class FlowWeights:
 
 
 class _Root(Module):
-    """Gives parameters paths of their own."""
+    """Parent of parameters with paths of their own."""
 
 
 def parameter_at(path: str, spec: TensorSpec) -> Parameter:
-    """A parameter that belongs to no module, under a path."""
+    """Makes a parameter that belongs to no module, under a path."""
     parameter = Parameter(spec.shape, spec.dtype)
     setattr(_Root(), path, parameter)
     return parameter
@@ -104,17 +104,17 @@ def parameter_at(path: str, spec: TensorSpec) -> Parameter:
 def stored_spec(
     weights: FlowWeights | None, key: str, where: str, shape: tuple[int, ...] | None, transpose: bool
 ) -> TensorSpec:
-    """The spec of a key that a stage wants to load, as it is stored.
+    """Returns the stored spec of a key that a stage loads.
 
     Args:
-        weights: of the flow.
-        key: of the source.
-        where: the module path, for messages.
-        shape: that the stage expects, of the orientation that it asked for; any where None.
-        transpose: whether it asked for the other orientation.
+        weights: weights of the flow.
+        key: key of the source.
+        where: module path, for messages.
+        shape: required shape in the orientation of the value; any where None.
+        transpose: whether the value is the transposed matrix.
 
     Raises:
-        CheckpointError: there are no weights, no such key, or the tensor has another shape.
+        CheckpointError: the flow has no weights, the key is missing, or the tensor has another shape.
     """
     asked = f"load_param({key!r}) at {where or 'the root'}"
     if weights is None:
@@ -125,10 +125,10 @@ def stored_spec(
     spec = source.spec(key)
     if transpose and spec.ndim != 2:
         raise CheckpointError(f"{asked}, transposed: expected a matrix; {source.origin(key)} has {spec!r}")
-    found = spec.shape[::-1] if transpose else spec.shape
-    if shape is not None and found != shape:
+    actual = spec.shape[::-1] if transpose else spec.shape
+    if shape is not None and actual != shape:
         raise CheckpointError(
-            f"{asked}{', transposed' if transpose else ''}: expected shape {list(shape)}, found {list(found)} "
+            f"{asked}{', transposed' if transpose else ''}: expected shape {list(shape)}, found {list(actual)} "
             f"(stored as {spec!r} in {source.origin(key)})"
         )
     return spec

@@ -1,4 +1,4 @@
-"""Models: configurations, decoders and others, and their entry points.
+"""Models of all families: configurations, modules, entry points.
 
 >>> from transformer_core.models import DecoderConfig, DecoderLM, entry_points
 >>> config = DecoderConfig.from_hf({

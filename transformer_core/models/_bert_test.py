@@ -70,7 +70,7 @@ def test_sizes():
         entry_points(model, sequence=10)
     with pytest.raises(ConfigError, match="batch: expected 1 or more; found 0"):
         entry_points(model, batch=0)
-    with pytest.raises(ConfigError, match="entry point 'prefill' is unknown: there are forward"):
+    with pytest.raises(ConfigError, match="entry point 'prefill' is unknown; available: forward"):
         entry_points(model, names=["prefill"])
 
 

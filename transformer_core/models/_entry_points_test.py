@@ -160,7 +160,10 @@ def test_results_are_the_logits_the_caches_by_name_and_the_next_ids():
             {"sequence": 9, "max_sequence": 25},
             "max_sequence: expected at most 24, the positions .*; found 25: lower it",
         ),
-        ({"sequence": 4, "names": ["prefil"]}, r"'prefil' is unknown: there are forward, .*; did you mean 'prefill'\?"),
+        (
+            {"sequence": 4, "names": ["prefil"]},
+            r"'prefil' is unknown; available: forward, .*; did you mean 'prefill'\?",
+        ),
         ({"sequence": 4, "names": []}, "entry points: expected at least one, each once; found none"),
         ({"sequence": 4, "names": ["decode", "decode"]}, "each once; found decode, decode"),
     ],

@@ -1,4 +1,4 @@
-"""Models of any family, read from their directories."""
+"""Loading of models of any family from their directories."""
 
 import os
 from typing import Any
@@ -21,16 +21,16 @@ def load_model(
     weights: bool = True,
     quantize: str | None = None,
 ) -> Model[Any]:
-    """The model that ``config.json`` of a Hugging Face directory describes; no weight is read.
+    """Makes the model that ``config.json`` of a Hugging Face directory describes; reads no weight.
 
-    One that modules.json of sentence-transformers stands beside embeds sentences.
+    With a modules.json of sentence-transformers beside it, the model embeds sentences.
 
     Args:
         directory: holds config.json.
         dtype: as for ``Model``.
         num_layers: as for ``Model``.
-        weights: whether the checkpoint's weights are wanted: quantised ones are refused.
-        quantize: the encoding of its matrices, ``"q8_0"`` or ``"q4_0"``; they are not packed where None.
+        weights: whether the checkpoint's weights will be read; quantised ones are refused then.
+        quantize: encoding of the matrices, such as ``"q8_0"``; they are not packed where None.
 
     Raises:
         ConfigError: the file is missing or damaged, or describes no model that is supported.

@@ -80,7 +80,7 @@ def test_a_model_of_another_kind(own):
 
 
 def test_entry_points_are_the_models_own(own):
-    with pytest.raises(ConfigError, match="entry point 'backwards' is unknown: there are forward, backward; did you"):
+    with pytest.raises(ConfigError, match="entry point 'backwards' is unknown; available: forward, backward; did you"):
         entry_points(load_model(own), names=("backwards",))
     with pytest.raises(ConfigError, match="num_layers: expected 1 to 3, the layers of the model; found 4"):
         load_model(own, num_layers=4)

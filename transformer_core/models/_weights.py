@@ -1,4 +1,4 @@
-"""A checkpoint as the weights of a model."""
+"""Checkpoints as the weights of models."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,11 +10,11 @@ from transformer_core.family._registry import family_named
 
 @runtime_checkable
 class OwnLayout(Protocol):
-    """A source that stores a family's parameters otherwise than Hugging Face's checkpoints of the family.
+    """Source that stores a family's parameters otherwise than Hugging Face's checkpoints do.
 
     Attributes:
-        layer_key: what the keys of a layer's stored tensors begin with, as a glob pattern with ``{}`` for its number.
-        ignorable: glob patterns of stored keys that models do without.
+        layer_key: prefix of the keys of a layer's stored tensors, as a glob pattern with ``{}`` for its number.
+        ignorable: glob patterns of stored keys that models do not use.
     """
 
     @property
@@ -24,19 +24,20 @@ class OwnLayout(Protocol):
     def ignorable(self) -> tuple[str, ...]: ...
 
     def recipe_of(self, config: Any) -> RecipeOf:
-        """Of what the parameters of a configuration are made."""
+        """Returns the recipes of the parameters of a configuration."""
         ...
 
 
 def weights_of(model: Model[Any], source: WeightSource) -> WeightSource:
-    """The checkpoint's tensors under the names of the model's parameters; packed where the model's are."""
+    """Returns the checkpoint's tensors under the names of the model's parameters, packed where the model's are."""
     weights = _composed(model, source) or source
-    encodings = {path: each.encoding for path, each in model.named_parameters() if each.encoding is not None}
+    parameters = model.named_parameters()
+    encodings = {path: parameter.encoding for path, parameter in parameters if parameter.encoding is not None}
     return PackedWeights(weights, encodings) if encodings else weights
 
 
 def stored_encodings(model: Model[Any], source: WeightSource) -> dict[str, Encoding]:
-    """How the checkpoint has the model's matrices packed, by path, where they can be left so: for ``keep_packed``."""
+    """Returns the encodings of the checkpoint's matrices that the model can keep, by path: for ``keep_packed``."""
     weights = _composed(model, source) or source
     if not isinstance(weights, PackedRows):
         return {}
@@ -45,19 +46,19 @@ def stored_encodings(model: Model[Any], source: WeightSource) -> dict[str, Encod
 
 
 def stored_specs(model: Model[Any], source: WeightSource) -> dict[str, TensorSpec]:
-    """The checkpoint's own keys that the model needs, with the specs that it needs: what ``audit`` compares."""
+    """Returns the checkpoint's keys that the model needs, with the specs that it needs: for ``audit``."""
     composed = _composed(model, source)
     return _wanted(model) if composed is None else composed.stored()
 
 
 def tied_keys(model: Model[Any], source: WeightSource) -> dict[str, str]:
-    """What checkpoints may store twice, and the key that is read: for ``audit``."""
+    """Returns keys that checkpoints may store twice, each with the key that is read: for ``audit``."""
     composed = _composed(model, source)
     return {alias: path if composed is None else composed.stored_key(path) for alias, path in model.tied().items()}
 
 
 def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
-    """Glob patterns of stored keys that the model does without, those of layers after its last: for ``audit``."""
+    """Returns glob patterns of stored keys that the model does not use, such as further layers: for ``audit``."""
     family = source if isinstance(source, OwnLayout) else family_named(model.config.architecture)
     beyond = range(model.config.layers, model.stored_layers)
     return [*IGNORABLE, *family.ignorable, *(f"{family.layer_key.format(index)}.*" for index in beyond)]

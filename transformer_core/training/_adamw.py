@@ -53,7 +53,7 @@ class AdamW:
         """One step of one parameter.
 
         Args:
-            ctx: where to compute.
+            ctx: context that computes.
             parameter: any shape.
             gradient: of the parameter's shape.
             moments: f32, of the parameter's shape.

@@ -7,7 +7,7 @@ def cross_entropy(ctx: ExecutionContext, logits: Tensor, labels: Tensor) -> Tens
     """The mean of -log(softmax(logits)) at the labels, in nats.
 
     Args:
-        ctx: where to compute.
+        ctx: context that computes.
         logits: floating [.., V].
         labels: i32 or i64 [..], each in 0 .. V - 1.
 

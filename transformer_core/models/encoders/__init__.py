@@ -1,4 +1,4 @@
-"""Models that are no decoders: encoders, one family per file, and what they share."""
+"""Encoders and other models besides decoders, one family per file, and their shared layers."""
 
 from transformer_core.models.encoders._bert import (
     BERT,

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2018, arXiv:1810.04805): embeddings of tokens in their context, both sides of it."""
+"""BERT (Devlin et al. 2018, arXiv:1810.04805): embeddings of tokens in their context on both sides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -40,15 +40,15 @@ from transformer_core.models.encoders._stack import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertConfig(EncoderConfig):
-    """A BERT; attributes as ``EncoderConfig``.
+    """Configuration of a BERT; further attributes as of ``EncoderConfig``.
 
     Attributes:
         vocabulary: V.
-        positions: how many have embeddings.
-        types: how many kinds of tokens there are (of the first sentence, of the second).
-        pooler: whether the first token's state goes through a layer of its own.
-        pooling: how sentences are embedded, of a model of sentence-transformers; else None.
-        labels: how many classes it tells apart; 0 of a model without a classifier.
+        positions: number of positions with embeddings.
+        types: number of token types (first sentence, second sentence).
+        pooler: whether a layer computes ``pooler_output`` from the first token's state.
+        pooling: pooling of a model of sentence-transformers; else None.
+        labels: number of classes; 0 without a classifier.
     """
 
     vocabulary: int
@@ -59,7 +59,7 @@ class BertConfig(EncoderConfig):
     labels: int = 0
 
     def facts(self) -> dict[str, Any]:
-        """What the description of a bundle says of the model."""
+        """Returns the model's entries in the description of a bundle."""
         pooled = {} if self.pooling is None else {"pooling": self.pooling.facts()}
         sizes = {"vocabulary": self.vocabulary, "positions": self.positions, "types": self.types}
         labels = {"labels": self.labels} if self.labels else {}
@@ -67,7 +67,7 @@ class BertConfig(EncoderConfig):
 
 
 class Embeddings(Module):
-    """The embeddings of token, position and type, added and normed."""
+    """Sum of the embeddings of token, position and type, normed."""
 
     def __init__(self, config: BertConfig, dtype: DType) -> None:
         hidden = config.stack.hidden
@@ -77,7 +77,7 @@ class Embeddings(Module):
         self.norm = layer_norm(config.stack, dtype)
 
     def forward(self, ctx: ExecutionContext, token_ids: Tensor, token_type_ids: Tensor) -> Tensor:
-        """token_ids and token_type_ids, i32 [B, T]: [B, T, D]."""
+        """Embeds token_ids and token_type_ids, i32 [B, T], as [B, T, D]."""
         ops = ctx.ops
         x = ops.add(self.tokens(ctx, token_ids), self.types(ctx, token_type_ids))
         x = ops.add(x, self.positions(ctx, ops.iota((token_ids.shape[1],))))
@@ -85,7 +85,7 @@ class Embeddings(Module):
 
 
 class Head(Module):
-    """What predicts the tokens that were masked; its last matrix is the embedding."""
+    """Head that predicts masked tokens; its last matrix is the embedding."""
 
     def __init__(self, config: BertConfig, dtype: DType) -> None:
         self.dense = Linear(config.stack.hidden, config.stack.hidden, bias=True, dtype=dtype)
@@ -94,7 +94,7 @@ class Head(Module):
         self.activation: Activation = config.stack.activation
 
     def forward(self, ctx: ExecutionContext, x: Tensor, embedding: Parameter) -> Tensor:
-        """x [B, T, D]: logits f32 [B, T, V]."""
+        """Maps x [B, T, D] to logits f32 [B, T, V]."""
         x = self.norm(ctx, self.activation(ctx, self.dense(ctx, x)))
         return logits_of(ctx, x, embedding, self.bias)
 
@@ -105,7 +105,7 @@ class BertModel(Model[BertConfig]):
     ``forward(token_ids [B,T], attention_mask [B,T], token_type_ids [B,T])``, all i32, gives ``last_hidden_state``
     [B,T,D] and, where the model has a pooler, ``pooler_output`` [B,D]; a model of sentence-transformers gives
     ``sentence_embedding`` [B,D] in the pooler's place. Results are f32. The mask is 1 for tokens and 0 for padding; a
-    row needs a token. What stands in rows of padding says nothing.
+    row needs a token. Rows of padding are undefined.
     """
 
     def __init__(self, config: BertConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
@@ -118,14 +118,14 @@ class BertModel(Model[BertConfig]):
     def forward(
         self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> Tensor:
-        """All i32 [B, T]: the last layer's states [B, T, D]."""
+        """Computes the last layer's states [B, T, D]; all arguments are i32 [B, T]."""
         x = self.embeddings(ctx, token_ids, token_type_ids)
         return self.encoder(ctx, x, padding_bias(ctx, attention_mask))
 
     def results(
         self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> Mapping[str, Tensor]:
-        """Those of the entry point ``forward``."""
+        """Computes the results of the entry point ``forward``."""
         ops, pooling = ctx.ops, self.config.pooling
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         results = {"last_hidden_state": ops.cast(x, f32)}
@@ -152,7 +152,7 @@ class BertModel(Model[BertConfig]):
 
 
 class BertForMaskedLM(BertModel):
-    """BERT with the head that it was trained with: ``forward`` as of ``BertModel``, with f32 ``logits`` [B,T,V]."""
+    """BERT with its masked-language-model head: ``forward`` as of ``BertModel``, with f32 ``logits`` [B,T,V]."""
 
     def __init__(self, config: BertConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
         super().__init__(config, dtype, num_layers)
@@ -161,20 +161,20 @@ class BertForMaskedLM(BertModel):
     def results(
         self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> Mapping[str, Tensor]:
-        """``logits``."""
+        """Computes ``logits``."""
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         return {"logits": self.head(ctx, x, self.embeddings.tokens.weight)}
 
     def tied(self) -> dict[str, str]:
-        """The last matrix of the head, and its bias, which some checkpoints store twice."""
+        """Returns the head's last matrix and its bias, which some checkpoints store twice."""
         decoder = "cls.predictions.decoder"
         return {f"{decoder}.weight": self.embeddings.tokens.weight.path, f"{decoder}.bias": self.head.bias.path}
 
 
 class BertForSequenceClassification(BertModel):
-    """BERT that tells texts, or pairs of them, apart: ``forward`` as of ``BertModel``, with f32 ``logits`` [B,labels].
+    """BERT that classifies texts or pairs of texts: ``forward`` as of ``BertModel``, with f32 ``logits`` [B,labels].
 
-    One label is a score, of cross-encoders that rank texts.
+    With one label the logit is a score: cross-encoders rank texts by it.
     """
 
     def __init__(self, config: BertConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
@@ -184,19 +184,19 @@ class BertForSequenceClassification(BertModel):
     def results(
         self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> Mapping[str, Tensor]:
-        """``logits``."""
+        """Computes ``logits``."""
         x = self(ctx, token_ids, attention_mask, token_type_ids)
         assert self.pooler is not None  # its family's configurations have one
         return {"logits": ctx.ops.cast(self.classifier(ctx, _pooled(ctx, self.pooler, x)), f32)}
 
 
 def _pooled(ctx: ExecutionContext, pooler: Linear, x: Tensor) -> Tensor:
-    """x [B, T, D]: what the pooler makes of the first token's state, [B, D]."""
+    """Applies the pooler to the first token's state of x [B, T, D]: [B, D]."""
     first = ctx.ops.reshape(ctx.ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
     return ctx.ops.tanh(pooler(ctx, first))
 
 
-# What a BERT may be that this one is not, and what it is.
+# Supported values of fields that select other variants of BERT.
 _FIXED: Final = {"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True}
 
 

@@ -1,4 +1,4 @@
-"""SigLIP (Zhai et al. 2023, arXiv:2303.15343): its vision model, alone or as the half of a pair."""
+"""SigLIP (Zhai et al. 2023, arXiv:2303.15343): its vision model, alone or as half of a pair."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -22,7 +22,7 @@ from transformer_core.models.encoders._vision import (
 
 
 class PoolingHead(Module):
-    """What one learned token sees of a picture (Lee et al. 2019, arXiv:1810.00825)."""
+    """Attention of one learned token to an image's tokens (Lee et al. 2019, arXiv:1810.00825)."""
 
     def __init__(self, config: StackConfig, dtype: DType) -> None:
         self.probe = Parameter((1, 1, config.hidden), dtype)
@@ -31,15 +31,15 @@ class PoolingHead(Module):
         self.mlp = FeedForward(config.hidden, config.intermediate, activation=config.activation, dtype=dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [B, T, D]: [B, D]."""
+        """Maps x [B, T, D] to [B, D]."""
         ops, (batch, _, size) = ctx.ops, x.shape
         probe = ops.broadcast(ctx.parameter(self.probe), (batch, 1, size))
-        seen = self.attention.attend(ctx, probe, self.attention.keys_values(ctx, x))
-        return ops.reshape(ops.add(seen, self.mlp(ctx, self.norm(ctx, seen))), (batch, size))
+        attended = self.attention.attend(ctx, probe, self.attention.keys_values(ctx, x))
+        return ops.reshape(ops.add(attended, self.mlp(ctx, self.norm(ctx, attended))), (batch, size))
 
 
 class VisionTower(Module):
-    """Patches, positions, layers, a norm, and the head if the model has it."""
+    """Vision model: patches, positions, layers, a norm, and the head if the model has one."""
 
     def __init__(self, config: VisionConfig, dtype: DType) -> None:
         hidden = config.stack.hidden
@@ -50,7 +50,7 @@ class VisionTower(Module):
         self.head = PoolingHead(config.stack, dtype) if config.pooled else None
 
     def forward(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
-        """pixel_values [B, C, height, width]: the normed states [B, T, D]."""
+        """Maps pixel_values [B, C, height, width] to normed states [B, T, D]."""
         patches = self.patches(ctx, ctx.ops.cast(pixel_values, self.patches.weight.spec.dtype))
         x = ctx.ops.add(patches, ctx.parameter(self.positions.weight))
         return self.norm(ctx, self.encoder(ctx, x))
@@ -68,7 +68,7 @@ class SiglipVisionModel(VisionModel):
         self.vision_model = VisionTower(self.config, self.dtype)
 
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
-        """Those of the entry point ``forward``."""
+        """Computes the results of the entry point ``forward``."""
         x = self.vision_model(ctx, pixel_values)
         results = {"last_hidden_state": ctx.ops.cast(x, f32)}
         if self.vision_model.head is not None:
@@ -76,24 +76,24 @@ class SiglipVisionModel(VisionModel):
         return results
 
 
-# Of a config.json in which fields that are as transformers has them may be absent: those in a pair's.
+# transformers' defaults, for the config.json of a pair, in which fields may be absent.
 _DEFAULTS: Final = StackDefaults(1e-6, "gelu_pytorch_tanh", 768, 3072, 12, 12, 224, 16)
 
 
 def read_siglip_stack(fields: ConfigFields) -> StackConfig:
-    """The layers of the vision or of the text model."""
+    """Reads the layers of the vision or the text model."""
     return read_stack(fields, _DEFAULTS)
 
 
 def read_siglip_vision(fields: ConfigFields, architecture: str) -> VisionConfig:
-    """The vision model of a config.json."""
+    """Reads the vision model of a config.json."""
     stack = read_siglip_stack(fields)
     pooled = stack.hidden if fields.boolean("vision_use_head", True) else 0
     return VisionConfig(architecture=architecture, stack=stack, pooled=pooled, **read_picture(fields, _DEFAULTS))
 
 
 def stack_names(ours: str, stored: str) -> dict[str, str]:
-    """How the layers of a stack are stored."""
+    """Returns the stored names of a stack's layers."""
     ours, stored = f"{ours}.layers.{{}}", f"{stored}.layers.{{}}"
     return {
         **{f"{ours}.self_attn.{part}_proj": f"{stored}.self_attn.{part}_proj" for part in "qkv"},
@@ -106,7 +106,7 @@ def stack_names(ours: str, stored: str) -> dict[str, str]:
 
 
 def vision_names(stored: str) -> dict[str, str]:
-    """How the vision model is stored, below a prefix."""
+    """Returns the stored names of the vision model, below a prefix."""
     ours = "vision_model"
     return {
         **stack_names(f"{ours}.encoder", f"{stored}encoder"),
@@ -128,7 +128,7 @@ _PARTS: Final = {f"vision_model.head.attention.{part}_proj": place for place, pa
 
 
 def with_fused_head(keys: RenamedModules) -> RecipeOf:
-    """Names, and the head's projections, which torch stores one after the other."""
+    """Returns recipes by name, and for the head's projections, which torch stores in one tensor."""
 
     def fused(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
         module, _, kind = name.rpartition(".")

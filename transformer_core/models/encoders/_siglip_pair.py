@@ -1,4 +1,4 @@
-"""SigLIP: pictures and texts as vectors of one space (Zhai et al. 2023, arXiv:2303.15343)."""
+"""SigLIP: images and texts as vectors of one space (Zhai et al. 2023, arXiv:2303.15343)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ from transformer_core.models.encoders._vision import VisionConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiglipConfig(EncoderConfig):
-    """A SigLIP; attributes as ``EncoderConfig``, whose ``stack`` is the text model's.
+    """Configuration of a SigLIP; further attributes as of ``EncoderConfig``, whose ``stack`` is the text model's.
 
     Attributes:
-        vision: the vision model.
+        vision: configuration of the vision model.
         vocabulary: V.
-        positions: how many tokens a text may have.
+        positions: the most tokens of a text.
     """
 
     vision: VisionConfig
@@ -39,27 +39,27 @@ class SiglipConfig(EncoderConfig):
 
     @property
     def layers(self) -> int:
-        """L of the text model or of the vision model, of which there are more."""
+        """The greater L of text model and vision model."""
         return max(self.stack.layers, self.vision.layers)
 
     @property
     def stored_layers(self) -> int:
-        """L: no layer is stored that is not run."""
+        """L, as every stored layer is run."""
         return self.layers
 
     def first_layers(self, count: int) -> Self:
-        """The configuration of a model of the first layers only, of the text model's and of the vision model's."""
+        """Returns the configuration with the first layers only, of both the text and the vision model."""
         text = replace(self.stack, layers=min(count, self.stack.layers))
         return replace(self, stack=text, vision=self.vision.first_layers(min(count, self.vision.layers)))
 
     def facts(self) -> dict[str, Any]:
-        """What the description of a bundle says of the model."""
+        """Returns the model's entries in the description of a bundle."""
         text = {"vocabulary": self.vocabulary, "positions": self.positions, **self.stack.facts()}
         return {**text, "layers": self.layers, "text_layers": self.stack.layers, "vision": self.vision.facts()}
 
 
 class TextTower(Module):
-    """Tokens, positions, layers, a norm; and what the head makes of the last token's state."""
+    """Text model: tokens, positions, layers, a norm, and the head on the last token's state."""
 
     def __init__(self, config: SiglipConfig, dtype: DType) -> None:
         hidden = config.stack.hidden
@@ -70,7 +70,7 @@ class TextTower(Module):
         self.head = Linear(hidden, config.vision.pooled, bias=True, dtype=dtype)
 
     def forward(self, ctx: ExecutionContext, token_ids: Tensor) -> Tensor:
-        """token_ids i32 [B, T]: [B, D] of the last token, padding or not."""
+        """Maps token_ids i32 [B, T] to [B, D], from the last token, padding or not."""
         ops, (batch, tokens) = ctx.ops, token_ids.shape
         x = ops.add(self.tokens(ctx, token_ids), self.positions(ctx, ops.iota((tokens,))))
         x = self.norm(ctx, self.encoder(ctx, x))
@@ -78,13 +78,13 @@ class TextTower(Module):
 
 
 class SiglipModel(Model[SiglipConfig]):
-    """SigLIP: a picture and a text that belong together have vectors that point the same way.
+    """SigLIP: vectors of images and texts, close together for pairs that match.
 
     ``encode_image(pixel_values f32 [B,C,height,width])`` gives ``image_embeds`` [B,D], ``encode_text(token_ids [B,T])``
-    gives ``text_embeds`` [B,D], all of length 1. Texts are padded to T, which the model was trained with at its most,
-    and no padding is masked.
+    gives ``text_embeds`` [B,D], all of length 1. Texts are padded to T, by default the greatest as
+    in training; padding is not masked.
 
-    ``forward(pixel_values, token_ids)`` gives both, and ``logits_per_image`` [B,B]: a row per picture. Results are f32.
+    ``forward(pixel_values, token_ids)`` gives both, and ``logits_per_image`` [B,B]: a row per image. Results are f32.
     """
 
     ENTRY_POINTS = ("forward", "encode_image", "encode_text")
@@ -97,21 +97,21 @@ class SiglipModel(Model[SiglipConfig]):
         self.logit_scale, self.logit_bias = Parameter((1,), self.dtype), Parameter((1,), self.dtype)
 
     def encode_image(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
-        """Of the entry point of this name."""
+        """Computes the results of the entry point of this name."""
         tower = self.vision_model
-        assert tower.head is not None  # read_siglip refuses a model without
+        assert tower.head is not None  # _read refuses a model without a head
         return {"image_embeds": _of_length_one(ctx, tower.head(ctx, tower(ctx, pixel_values)))}
 
     def encode_text(self, ctx: ExecutionContext, token_ids: Tensor) -> Mapping[str, Tensor]:
-        """Of the entry point of this name."""
+        """Computes the results of the entry point of this name."""
         return {"text_embeds": _of_length_one(ctx, self.text_model(ctx, token_ids))}
 
     def results(self, ctx: ExecutionContext, pixel_values: Tensor, token_ids: Tensor) -> Mapping[str, Tensor]:
-        """Those of the entry point ``forward``."""
+        """Computes the results of the entry point ``forward``."""
         ops = ctx.ops
         images, texts = self.encode_image(ctx, pixel_values), self.encode_text(ctx, token_ids)
         alike = ops.dot_general(images["image_embeds"], texts["text_embeds"], ((1,), (1,)))
-        scale, bias = (ops.cast(ctx.parameter(each), f32) for each in (self.logit_scale, self.logit_bias))
+        scale, bias = (ops.cast(ctx.parameter(scalar), f32) for scalar in (self.logit_scale, self.logit_bias))
         return {**images, **texts, "logits_per_image": ops.add(ops.mul(alike, ops.exp(scale)), bias)}
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
@@ -136,7 +136,7 @@ class SiglipModel(Model[SiglipConfig]):
 
 
 def _of_length_one(ctx: ExecutionContext, x: Tensor) -> Tensor:
-    """x [B, D]: the same, f32."""
+    """Scales the rows of x [B, D] to length 1, in f32."""
     return ctx.ops.l2_norm(ctx.ops.cast(x, f32), 0.0)
 
 
@@ -145,7 +145,7 @@ def _read(fields: ConfigFields) -> SiglipConfig:
     vision = read_siglip_vision(fields.object("vision_config"), architecture)
     stack = read_siglip_stack(text)
     if not vision.pooled:
-        fields.object("vision_config").refuse("vision_use_head", "true: without the head a picture has no vector")
+        fields.object("vision_config").refuse("vision_use_head", "true: without the head an image has no vector")
     if text.integer("projection_size", stack.hidden) != vision.stack.hidden:
         text.refuse("projection_size", f"hidden_size of vision_config ({vision.stack.hidden})")
     return SiglipConfig(

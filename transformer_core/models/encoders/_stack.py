@@ -1,4 +1,4 @@
-"""Layers in which every token sees every other."""
+"""Encoder layers, in which every token sees every other."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -13,18 +13,18 @@ from transformer_core.flow import CompileProfile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackConfig:
-    """What the layers of an encoder are made of.
+    """Configuration of the layers of an encoder.
 
     Attributes:
         hidden: D.
         intermediate: F.
         layers: L.
         heads: N.
-        norm_eps: of every norm.
-        activation: of the feed-forward.
-        post_norm: whether norms come after what is added (BERT), not before what is computed.
-        qkv_bias: whether the projections of queries, keys and values have biases; all others have.
-        key_bias: whether that of the keys has one, where that differs.
+        norm_eps: eps of every norm.
+        activation: activation of the feed-forward.
+        post_norm: whether norms follow the residual additions (BERT), or precede attention and feed-forward.
+        qkv_bias: whether the projections of queries, keys and values have biases; other projections have.
+        key_bias: whether the projection of keys has a bias, where that differs.
     """
 
     hidden: int
@@ -38,7 +38,7 @@ class StackConfig:
     key_bias: bool | None = None
 
     def facts(self) -> dict[str, Any]:
-        """What the description of a bundle says."""
+        """Returns its entries in the description of a bundle."""
         return {
             "hidden": self.hidden,
             "intermediate": self.intermediate,
@@ -50,11 +50,11 @@ class StackConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderConfig:
-    """What every encoder has.
+    """Base of encoders' configurations.
 
     Attributes:
-        architecture: that of a registered family.
-        stack: its layers.
+        architecture: architecture of a registered family.
+        stack: configuration of the layers.
     """
 
     architecture: str
@@ -67,27 +67,27 @@ class EncoderConfig:
 
     @property
     def stored_layers(self) -> int:
-        """L: no layer is stored that is not run."""
+        """L, as every stored layer is run."""
         return self.stack.layers
 
     def first_layers(self, count: int) -> Self:
-        """The configuration of a model of the first layers only."""
+        """Returns the configuration of a model of the first layers only."""
         return replace(self, stack=replace(self.stack, layers=count))
 
     def facts(self) -> dict[str, Any]:
-        """What the description of a bundle says of the model."""
+        """Returns the model's entries in the description of a bundle."""
         return self.stack.facts()
 
 
 def labels_of(fields: ConfigFields) -> int:
-    """How many classes ``id2label`` names; else ``num_labels``, 2 where absent, as transformers has it."""
+    """Reads the number of classes in ``id2label``; else ``num_labels``, 2 where absent, like transformers."""
     if fields.has("id2label"):
         return len(fields.object("id2label").values) or fields.refuse("id2label", "one name at least")
     return fields.integer("num_labels", 2)
 
 
 def layer_norm(config: StackConfig, dtype: DType) -> LayerNorm:
-    """A norm over D."""
+    """Makes a norm over D."""
     return LayerNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
 
 
@@ -97,7 +97,7 @@ def encoder_profile(batch: int, tokens: int, dtype: DType) -> CompileProfile:
 
 
 class EncoderLayer(Module):
-    """Attention and a feed-forward, each with its norm, and what they compute added to what they got."""
+    """Layer of attention and a feed-forward, each with its norm and a residual addition."""
 
     def __init__(self, config: StackConfig, dtype: DType) -> None:
         self.self_attn = MultiHeadAttention(
@@ -109,7 +109,7 @@ class EncoderLayer(Module):
         self.post_norm = config.post_norm
 
     def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """x [B, T, D], ``bias`` broadcast to [B, N, 1, T, T]: [B, T, D]."""
+        """Maps x [B, T, D] to [B, T, D]; ``bias`` is broadcast to [B, N, 1, T, T]."""
         x = ctx.tag(x, "input")
         if self.post_norm:
             attended = ctx.tag(self.self_attn(ctx, x, bias), "self_attn.output")
@@ -123,13 +123,13 @@ class EncoderLayer(Module):
 
 
 class EncoderStack(Module):
-    """The layers, one after the other, each in a block of its own."""
+    """Layers of an encoder, each in a block of its own."""
 
     def __init__(self, config: StackConfig, dtype: DType) -> None:
         self.layers = Repeated(config.layers, lambda index: EncoderLayer(config, dtype))
 
     def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """x [B, T, D], ``bias`` broadcast to [B, N, 1, T, T]: [B, T, D]."""
+        """Maps x [B, T, D] to [B, T, D]; ``bias`` is broadcast to [B, N, 1, T, T]."""
         for layer in self.layers:
             with ctx.block(layer.path):
                 x = layer(ctx, x, bias)

@@ -1,4 +1,4 @@
-"""What models that see pictures share."""
+"""Configuration and base class of vision models."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from transformer_core.models.encoders._stack import EncoderConfig, StackConfig, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisionConfig(EncoderConfig):
-    """A model that sees pictures; attributes otherwise as ``EncoderConfig``.
+    """Configuration of a vision model; further attributes as of ``EncoderConfig``.
 
     Attributes:
         image: height and width, in pixels.
-        patch: of a patch.
-        channels: of the picture.
-        first_tokens: how many tokens stand before those of the patches.
-        pooled: the size of ``pooler_output``; 0 of a model without.
-        labels: how many classes it tells apart; 0 of a model without a classifier.
+        patch: height and width of a patch.
+        channels: channels of the image.
+        first_tokens: number of tokens before those of the patches.
+        pooled: size of ``pooler_output``; 0 without a pooler.
+        labels: number of classes; 0 without a classifier.
     """
 
     image: Size
@@ -40,17 +40,17 @@ class VisionConfig(EncoderConfig):
         return self.first_tokens + patch_count(self.image, self.patch)
 
     def facts(self) -> dict[str, Any]:
-        """What the description of a bundle says of the model."""
+        """Returns the model's entries in the description of a bundle."""
         seen = {"image": list(self.image), "patch": list(self.patch), "channels": self.channels}
         return {**self.stack.facts(), **seen, "labels": self.labels}
 
 
 class VisionModel(Model[VisionConfig]):
-    """A model whose ``forward(pixel_values f32 [B,C,height,width])`` gives ``results``, in f32."""
+    """Model whose ``forward(pixel_values f32 [B,C,height,width])`` gives ``results``, in f32."""
 
     @abstractmethod
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
-        """Those of the entry point ``forward``."""
+        """Computes the results of the entry point ``forward``."""
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; T is the number of an image's tokens.
@@ -77,7 +77,7 @@ class VisionModel(Model[VisionConfig]):
 
 @dataclass(frozen=True, slots=True)
 class StackDefaults:
-    """What transformers takes for fields that are absent; None of those that always stand in config.json.
+    """transformers' defaults of absent fields; None for fields that every config.json has.
 
     Attributes:
         norm_eps: ``layer_norm_eps``.
@@ -101,7 +101,7 @@ class StackDefaults:
 
 
 def read_stack(fields: ConfigFields, default: StackDefaults, *, qkv_bias: bool = True) -> StackConfig:
-    """The layers of a model whose norms stand before what is computed."""
+    """Reads the layers of a model whose norms precede attention and feed-forward."""
     hidden = fields.integer("hidden_size", default.hidden)
     heads = fields.integer("num_attention_heads", default.heads)
     if hidden % heads:
@@ -118,10 +118,10 @@ def read_stack(fields: ConfigFields, default: StackDefaults, *, qkv_bias: bool =
 
 
 def read_picture(fields: ConfigFields, default: StackDefaults) -> dict[str, Any]:
-    """``image``, ``patch`` and ``channels`` of a ``VisionConfig``."""
+    """Reads ``image``, ``patch`` and ``channels`` of a ``VisionConfig``."""
     image = _height_and_width(fields, "image_size", default.image)
     patch = _height_and_width(fields, "patch_size", default.patch)
-    if any(each > whole for each, whole in zip(patch, image, strict=True)):
+    if any(side > whole for side, whole in zip(patch, image, strict=True)):
         fields.refuse("patch_size", f"at most image_size ({list(image)})")
     return {"image": image, "patch": patch, "channels": fields.integer("num_channels", 3)}
 
@@ -131,6 +131,6 @@ def _height_and_width(fields: ConfigFields, name: str, default: int | None) -> S
     if not isinstance(value, list):
         side = fields.integer(name, default)
         return side, side
-    if len(value) != 2 or any(not isinstance(each, int) or isinstance(each, bool) or each < 1 for each in value):
+    if len(value) != 2 or any(not isinstance(side, int) or isinstance(side, bool) or side < 1 for side in value):
         fields.refuse(name, "an integer of at least 1, or height and width as a list of two")
     return value[0], value[1]

@@ -1,4 +1,4 @@
-"""The vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929)."""
+"""Vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,7 +14,7 @@ from transformer_core.models.encoders._vision import StackDefaults, VisionConfig
 
 
 class ViTModel(VisionModel):
-    """A vision transformer without a head.
+    """Vision transformer without a head.
 
     ``forward(pixel_values [B,C,height,width])`` gives ``last_hidden_state`` [B,T,D], the class token first, and
     ``pooler_output`` [B,D'].
@@ -32,7 +32,7 @@ class ViTModel(VisionModel):
         self.classifier = Linear(hidden, config.labels, bias=True, dtype=self.dtype) if config.labels else None
 
     def forward(self, ctx: ExecutionContext, pixel_values: Tensor) -> Tensor:
-        """pixel_values [B, C, height, width]: the normed states [B, T, D]."""
+        """Maps pixel_values [B, C, height, width] to normed states [B, T, D]."""
         ops = ctx.ops
         patches = self.patches(ctx, ops.cast(pixel_values, self.dtype))
         first = ops.broadcast(ctx.parameter(self.class_token), (patches.shape[0], 1, patches.shape[2]))
@@ -40,7 +40,7 @@ class ViTModel(VisionModel):
         return self.norm(ctx, self.encoder(ctx, x))
 
     def results(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
-        """Those of the entry point ``forward``."""
+        """Computes the results of the entry point ``forward``."""
         ops = ctx.ops
         x = self(ctx, pixel_values)
         first = ops.reshape(ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
@@ -53,7 +53,7 @@ class ViTModel(VisionModel):
 
 
 class ViTForImageClassification(ViTModel):
-    """A vision transformer that tells classes apart: ``forward`` gives ``logits`` [B,labels]."""
+    """Vision transformer with a classifier: ``forward`` gives ``logits`` [B,labels]."""
 
 
 _DEFAULTS: Final = StackDefaults(norm_eps=1e-12, activation="gelu")

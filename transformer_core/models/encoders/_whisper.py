@@ -1,4 +1,4 @@
-"""Whisper (Radford et al. 2022, arXiv:2212.04356): speech to text, an encoder and a decoder that attends to it."""
+"""Whisper (Radford et al. 2022, arXiv:2212.04356): speech to text by an encoder and a decoder that attends to it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -15,11 +15,11 @@ from transformer_core.models.encoders._stack import EncoderStack, layer_norm
 from transformer_core.models.encoders._whisper_config import FRAMES_PER_POSITION, WhisperConfig, read_whisper
 from transformer_core.models.encoders._whisper_decoder import WhisperDecoder
 
-_TAPS: Final = 3  # the width of both convolutions
+_TAPS: Final = 3  # width of both convolutions
 
 
 class WhisperEncoder(Module):
-    """Two convolutions over the frames, the second of which takes every other; layers; a norm."""
+    """Encoder: two convolutions over the frames, the second with stride 2, layers, and a norm."""
 
     def __init__(self, config: WhisperConfig, dtype: DType) -> None:
         hidden = config.stack.hidden
@@ -30,7 +30,7 @@ class WhisperEncoder(Module):
         self.norm = layer_norm(config.stack, dtype)
 
     def forward(self, ctx: ExecutionContext, input_features: Tensor) -> Tensor:
-        """input_features [B, mels, frames]: [B, S', D]."""
+        """Maps input_features [B, mels, frames] to [B, S', D]."""
         ops = ctx.ops
         x = ops.transpose(ops.cast(input_features, self.conv1.weight.spec.dtype), (0, 2, 1))
         x = ops.gelu(self.conv2(ctx, ops.gelu(self.conv1(ctx, x))))
@@ -39,10 +39,10 @@ class WhisperEncoder(Module):
 
 
 class WhisperForConditionalGeneration(Model[WhisperConfig]):
-    """Whisper, whose decoder's head is its embedding.
+    """Whisper; the decoder's head is its embedding.
 
     ``encode(input_features f32 [B,mels,frames])`` gives ``last_hidden_state`` f32 [B,S',D], the encoder's states, and
-    of each layer of the decoder what it keeps of them: ``layers.i.cross_key`` and ``layers.i.cross_value`` [B,N,S',H].
+    for each layer of the decoder their keys and values: ``layers.i.cross_key`` and ``layers.i.cross_value`` [B,N,S',H].
 
     ``prefill(token_ids [B,T], position, last, layers.0.key_cache [B,N,S,H], layers.0.value_cache, .., cross keys and
     values)`` appends tokens as a decoder's does (``DecoderLM``) and gives logits [B,V] of row ``last``, and
@@ -61,13 +61,13 @@ class WhisperForConditionalGeneration(Model[WhisperConfig]):
         self.decoder = WhisperDecoder(self.config, self.dtype)
 
     def forward(self, ctx: ExecutionContext, input_features: Tensor, token_ids: Tensor) -> Tensor:
-        """input_features [B, mels, frames], token_ids i32 [B, T]: logits f32 [B, T, V]."""
+        """Maps input_features [B, mels, frames] and token_ids i32 [B, T] to logits f32 [B, T, V]."""
         crosses = self.decoder.cross_keys_values(ctx, self.encoder(ctx, input_features))
         x, _ = self.decoder(ctx, token_ids, crosses)
         return self.logits(ctx, x)
 
     def logits(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
-        """x [.., D]: f32 [.., V]."""
+        """Maps x [.., D] to logits f32 [.., V]."""
         return logits_of(ctx, x, self.decoder.embed_tokens.weight)
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
@@ -92,7 +92,7 @@ class WhisperForConditionalGeneration(Model[WhisperConfig]):
         return makers[profile.name](profile)
 
     def tied(self) -> dict[str, str]:
-        """The head, which some checkpoints store once more."""
+        """Returns the head's name, which some checkpoints store twice."""
         return {"proj_out.weight": self.decoder.embed_tokens.weight.path}
 
     def _forward(self, profile: CompileProfile) -> EntryPoint:
@@ -106,7 +106,7 @@ class WhisperForConditionalGeneration(Model[WhisperConfig]):
 
         def encode(ctx: ExecutionContext, input_features: Tensor) -> Mapping[str, Tensor]:
             states = self.encoder(ctx, input_features)
-            tensors = [tensor for each in self.decoder.cross_keys_values(ctx, states) for tensor in each.tensors]
+            tensors = [tensor for cross in self.decoder.cross_keys_values(ctx, states) for tensor in cross.tensors]
             return {"last_hidden_state": ctx.ops.cast(states, f32), **dict(zip(names, tensors, strict=True))}
 
         return EntryPoint("encode", encode, (self._features(profile),))
@@ -122,8 +122,8 @@ class WhisperForConditionalGeneration(Model[WhisperConfig]):
 
         def extend(ctx: ExecutionContext, token_ids: Tensor, *others: Tensor) -> Mapping[str, Tensor]:
             position, *last = others[: len(scalars)]
-            kept, seen = others[len(scalars) :][: len(caches)], others[len(scalars) + len(caches) :]
-            x, updated = self.decoder(ctx, token_ids, tuple(_pairs(seen)), tuple(_pairs(kept)), position)
+            kept, crossed = others[len(scalars) :][: len(caches)], others[len(scalars) + len(caches) :]
+            x, updated = self.decoder(ctx, token_ids, tuple(_pairs(crossed)), tuple(_pairs(kept)), position)
             if last:
                 x = ctx.ops.dynamic_slice(x, (0, last[0], 0), (profile.batch, 1, x.shape[2]))
             logits = self.logits(ctx, ctx.ops.reshape(x, (profile.batch, x.shape[2])))
@@ -154,7 +154,7 @@ class WhisperForConditionalGeneration(Model[WhisperConfig]):
 
 
 def _pairs(tensors: tuple[Tensor, ...]) -> Iterator[KVCache]:
-    """Keys and values, layer by layer."""
+    """Groups tensors into keys and values, layer by layer."""
     return map(KVCache, tensors[::2], tensors[1::2])
 
 

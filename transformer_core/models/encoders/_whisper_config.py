@@ -1,4 +1,4 @@
-"""What a Whisper is made of."""
+"""Configuration of a Whisper."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -7,24 +7,24 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core.family._fields import activation_of, token_ids_of
 from transformer_core.models.encoders._stack import EncoderConfig, StackConfig
 
-# Frames of sound that become one position of the encoder.
 FRAMES_PER_POSITION: Final = 2
+"""Frames of the spectrogram per position of the encoder."""
 
-_NORM_EPS: Final = 1e-5  # torch's, which config.json does not say
+_NORM_EPS: Final = 1e-5  # torch's default, which config.json lacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhisperConfig(EncoderConfig):
-    """A Whisper; attributes as ``EncoderConfig``, whose ``stack`` is the encoder's.
+    """Configuration of a Whisper; further attributes as of ``EncoderConfig``, whose ``stack`` is the encoder's.
 
     Attributes:
-        decoder: the decoder's layers.
+        decoder: configuration of the decoder's layers.
         vocabulary: V.
-        mels: the bands of the spectrogram.
-        sources: positions of the encoder, S of cross-attention.
-        targets: positions of the decoder.
-        bos_token_id: the token that begins a sequence, if there is one.
-        eos_token_ids: the tokens that end one.
+        mels: number of bands of the spectrogram.
+        sources: number of the encoder's positions, S of cross-attention.
+        targets: number of the decoder's positions.
+        bos_token_id: token that begins a sequence, if there is one.
+        eos_token_ids: tokens that end a sequence.
     """
 
     decoder: StackConfig
@@ -37,28 +37,28 @@ class WhisperConfig(EncoderConfig):
 
     @property
     def layers(self) -> int:
-        """L of the encoder or of the decoder, of which there are more."""
+        """The greater L of encoder and decoder."""
         return max(self.stack.layers, self.decoder.layers)
 
     @property
     def stored_layers(self) -> int:
-        """L: no layer is stored that is not run."""
+        """L, as every stored layer is run."""
         return self.layers
 
     @property
     def frames(self) -> int:
-        """How many frames of sound the encoder takes."""
+        """Number of frames of the spectrogram that the encoder takes."""
         return FRAMES_PER_POSITION * self.sources
 
     def first_layers(self, count: int) -> Self:
-        """The configuration of a model of the first layers only, of the encoder's and of the decoder's."""
+        """Returns the configuration with the first layers only, of both encoder and decoder."""
         stacks = {"stack": self.stack, "decoder": self.decoder}
         return replace(
             self, **{name: replace(stack, layers=min(count, stack.layers)) for name, stack in stacks.items()}
         )
 
     def facts(self) -> dict[str, Any]:
-        """What the description of a bundle says of the model."""
+        """Returns the model's entries in the description of a bundle."""
         return {
             "vocabulary": self.vocabulary,
             **self.decoder.facts(),
@@ -71,7 +71,7 @@ class WhisperConfig(EncoderConfig):
         }
 
 
-# What a Whisper may be that this one is not, and what it is.
+# Supported values of fields that select other variants of Whisper.
 _FIXED: Final = {"scale_embedding": False, "tie_word_embeddings": True, "use_weighted_layer_sum": False}
 
 
@@ -79,7 +79,7 @@ def read_whisper(fields: ConfigFields, architecture: str) -> WhisperConfig:
     """Reads a config.json.
 
     Raises:
-        ConfigError: a field is missing, of the wrong type, or asks for what is not supported.
+        ConfigError: a field is missing, of the wrong type, or not supported.
     """
     for name, value in _FIXED.items():
         if fields.boolean(name, value) is not value:

@@ -1,4 +1,4 @@
-"""Whisper's decoder: layers that see the tokens before and the encoder's states."""
+"""Whisper's decoder: layers that attend to earlier tokens and to the encoder's states."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from transformer_core.models.encoders._whisper_config import WhisperConfig
 
 
 class CrossLayer(Module):
-    """Attention to the tokens before, attention to the encoder's states, and a feed-forward; norms before each."""
+    """Layer of self-attention, attention to the encoder's states, and a feed-forward; norms before each."""
 
     def __init__(self, config: StackConfig, dtype: DType) -> None:
         size, heads = config.hidden, config.heads
@@ -34,15 +34,15 @@ class CrossLayer(Module):
         cache: KVCache | None = None,
         position: Tensor | None = None,
     ) -> tuple[Tensor, KVCache]:
-        """What a layer makes of new tokens.
+        """Runs the layer on new tokens.
 
         Args:
-            ctx: where to compute.
+            ctx: context that computes.
             x: [B, T, D].
             cross: keys and values [B, N, S', H] of the encoder's states.
             bias: f32 [T, S], 0 where a token sees another.
-            cache: of the tokens before, or None.
-            position: rank-0 i32, that of the first new token; None without a cache.
+            cache: cache of earlier tokens, or None.
+            position: rank-0 i32, position of the first new token; None without a cache.
 
         Returns:
             [B, T, D], and the keys and values of all tokens so far.
@@ -50,18 +50,18 @@ class CrossLayer(Module):
         ops = ctx.ops
         x = ctx.tag(x, "input")
         normed = self.attention_norm(ctx, x)
-        seen = self.self_attn.keys_values(ctx, normed)
+        memory = self.self_attn.keys_values(ctx, normed)
         if cache is not None and position is not None:
-            seen = cache.updated(ctx, seen.key, seen.value, cache_starts(ctx, position))
-        x = ops.add(x, ctx.tag(self.self_attn.attend(ctx, normed, seen, bias), "self_attn.output"))
+            memory = cache.updated(ctx, memory.key, memory.value, cache_starts(ctx, position))
+        x = ops.add(x, ctx.tag(self.self_attn.attend(ctx, normed, memory, bias), "self_attn.output"))
         attended = self.cross_attn.attend(ctx, self.cross_norm(ctx, x), cross)
         x = ops.add(x, ctx.tag(attended, "cross_attn.output"))
         forwarded = self.mlp(ctx, self.mlp_norm(ctx, x))
-        return ctx.tag(ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), seen
+        return ctx.tag(ops.add(x, ctx.tag(forwarded, "mlp.output")), "output"), memory
 
 
 class WhisperDecoder(Module):
-    """Embeddings of tokens and positions, the layers, and a norm."""
+    """Decoder: embeddings of tokens and positions, the layers, and a norm."""
 
     def __init__(self, config: WhisperConfig, dtype: DType) -> None:
         hidden = config.decoder.hidden
@@ -81,11 +81,11 @@ class WhisperDecoder(Module):
         """Runs the layers on new tokens.
 
         Args:
-            ctx: where to compute.
+            ctx: context that computes.
             token_ids: i32 [B, T].
-            crosses: of ``cross_keys_values``.
-            caches: one per layer, or None.
-            position: rank-0 i32, that of the first token; None without caches.
+            crosses: result of ``cross_keys_values``.
+            caches: caches of earlier tokens, one per layer, or None.
+            position: rank-0 i32, position of the first token; None without caches.
 
         Returns:
             The residual stream [B, T, D], normed, and the updated caches.
@@ -103,7 +103,7 @@ class WhisperDecoder(Module):
         return self.norm(ctx, x), tuple(updated)
 
     def cross_keys_values(self, ctx: ExecutionContext, states: Tensor) -> tuple[KVCache, ...]:
-        """Of each layer, the keys and values [B, N, S', H] of the encoder's states [B, S', D]; made once."""
+        """Computes each layer's keys and values [B, N, S', H] of the encoder's states [B, S', D]."""
         crosses: list[KVCache] = []
         for layer in self.layers:
             assert isinstance(layer, CrossLayer)

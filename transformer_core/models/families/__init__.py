@@ -1,4 +1,4 @@
-"""Families of decoders, one per file: what differs from a Llama."""
+"""Families of decoders, one per file: their differences from a Llama."""
 
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
 from transformer_core.models.families._gemma import GEMMA

@@ -43,7 +43,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 
 def _temperature(fields: ConfigFields, rope: RopeConfig) -> float:
-    """What a stretched RoPE multiplies the scores by, besides its attention factor."""
+    """Returns the factor of the scores for a stretched RoPE, besides its attention factor."""
     if not isinstance(rope.scaling, YarnScaling):
         return 1.0
     scaling = fields.object("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")

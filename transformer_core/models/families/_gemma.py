@@ -11,10 +11,10 @@ from transformer_core.family._layer import DecoderLayer
 
 
 def gemma_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfig:
-    """What all Gemmas have in common; as ``llama_kind``.
+    """Reads the fields that all Gemmas share; arguments as of ``llama_kind``.
 
     Raises:
-        ConfigError: attention is to look ahead, or as ``llama_kind``.
+        ConfigError: attention is bidirectional, or as ``llama_kind``.
     """
     if fields.boolean("use_bidirectional_attention", False):
         fields.refuse("use_bidirectional_attention", "false or null: decoders look back only")

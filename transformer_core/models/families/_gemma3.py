@@ -36,7 +36,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 
 def _rope_fields(fields: ConfigFields, kind: str) -> ConfigFields:
-    """The file's fields with the RoPE of one kind of layer alone, in the forms of transformers 4 and 5."""
+    """Returns the file's fields with the RoPE of one kind of layer only, from transformers 4's and 5's forms."""
     values: dict[str, Any] = dict(fields.values)
     if fields.has("rope_parameters"):
         values["rope_parameters"] = dict(fields.object("rope_parameters").object(kind).values)

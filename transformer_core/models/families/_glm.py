@@ -1,4 +1,4 @@
-"""GLM-4 in its first form: a Llama that rotates neighbours in half of a head, with fused projections in checkpoints."""
+"""GLM-4, first version: a Llama with interleaved RoPE in half of a head, and fused projections in checkpoints."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -12,7 +12,7 @@ from transformer_core.family._layer import DecoderLayer
 
 
 def glm_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderConfig:
-    """What all GLMs have in common; as ``llama_kind``."""
+    """Reads the fields that all GLMs share; arguments as of ``llama_kind``."""
     heads, kv_heads, head_size = heads_of(fields, head_dim_needed=True)
     return llama_kind(
         fields,
@@ -27,7 +27,7 @@ def glm_kind(fields: ConfigFields, architecture: str, **known: Any) -> DecoderCo
 
 
 def glm_keys(config: DecoderConfig) -> RecipeOf:
-    """Gate and up projections are stored in one."""
+    """Returns recipes for gate and up projections, which are stored in one tensor."""
     return FusedKeys({"mlp.gate_up_proj": [("gate_proj", config.intermediate), ("up_proj", config.intermediate)]})
 
 

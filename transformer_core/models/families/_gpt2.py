@@ -57,7 +57,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 
 def _stored(config: DecoderConfig) -> RecipeOf:
-    """Names of GPT-2, with ``transformer.`` before them in some files."""
+    """Returns recipes under GPT-2's names, which begin with ``transformer.`` in some files."""
 
     def recipe_of(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
         if name == "lm_head.weight":

@@ -51,7 +51,7 @@ def _layer(config: DecoderConfig, index: int, dtype: DType) -> AttentionLayer | 
 
 
 def _stored(config: DecoderConfig) -> RecipeOf:
-    """Of each head queries, keys and values follow each other; most modules have other names."""
+    """Returns recipes: most modules have other names, and each head's q, k and v are stored side by side."""
 
     def recipe_of(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
         if source.has(name):  # as transformers 5 may call the head

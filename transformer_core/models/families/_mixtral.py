@@ -9,7 +9,7 @@ from transformer_core.family._config import DecoderConfig, ExpertsConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, one_window, whole_rope
 from transformer_core.family._layer import DecoderLayer
 
-_ROPE_BASE: Final = 1e6  # transformers' where the field is absent
+_ROPE_BASE: Final = 1e6  # transformers' default
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:

@@ -26,12 +26,12 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 
 def qwen_experts(fields: ConfigFields, *, normalized: bool = False, shared: str | None = None) -> ExpertsConfig:
-    """The experts of Qwen's models.
+    """Reads the experts of Qwen's models.
 
     Args:
-        fields: of config.json.
-        normalized: the default of ``norm_topk_prob``.
-        shared: the field with F of the shared expert, where there is one.
+        fields: fields of config.json.
+        normalized: default of ``norm_topk_prob``.
+        shared: name of the field with F of the shared expert, if there is one.
     """
     layers = fields.integer("num_hidden_layers")
     step = fields.integer("decoder_sparse_step", 1)

@@ -1,4 +1,4 @@
-"""Qwen3-Next: three layers with a Gated DeltaNet to one with gated attention, and mixtures of experts."""
+"""Qwen3-Next: three layers with a Gated DeltaNet per layer with gated attention, and mixtures of experts."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from transformer_core.family._layer import hybrid_layer
 from transformer_core.models.families._qwen3_moe import qwen_experts
 
 _LINEAR: Final = "linear_attention"
-_ROTATED_SHARE: Final = 0.25  # transformers' where the field is absent
+_ROTATED_SHARE: Final = 0.25  # transformers' default
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
@@ -43,7 +43,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
 
 
 def _kinds(fields: ConfigFields) -> list[Any]:
-    """Of each layer: listed, or every ``full_attention_interval``-th (4th) has attention."""
+    """Reads the kind of each layer: listed, or attention in every ``full_attention_interval``-th (4th)."""
     layers = fields.integer("num_hidden_layers")
     if not fields.has("layer_types"):
         interval = fields.integer("full_attention_interval", 4)

@@ -1,4 +1,4 @@
-"""SmolLM3: a Llama some of whose layers do not rotate."""
+"""SmolLM3: a Llama with layers without RoPE."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, whole_rope, windows_by_type
 from transformer_core.family._layer import DecoderLayer
 
-_ROPE_BASE: Final = 2e6  # transformers' where the field is absent
+_ROPE_BASE: Final = 2e6  # transformers' default
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
@@ -16,7 +16,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     biased = fields.boolean("attention_bias", False)
     kinds = _rope_kinds(fields)
     slides = fields.boolean("use_sliding_window", False) and fields.has("sliding_window")
-    # Where layer_types says which layers slide, transformers does not ask use_sliding_window.
+    # Where layer_types is given, transformers ignores use_sliding_window.
     types = ["sliding_attention" if slides and kind is RopeKind.NONE else "full_attention" for kind in kinds]
     return llama_kind(
         fields,
@@ -39,9 +39,9 @@ def _rope_kinds(fields: ConfigFields) -> tuple[RopeKind, ...]:
     rotates = fields.values.get("no_rope_layers")
     if rotates is None:
         rotates = [int((index + 1) % every != 0) for index in range(layers)]
-    if not isinstance(rotates, list) or len(rotates) < layers or any(each not in (0, 1) for each in rotates):
+    if not isinstance(rotates, list) or len(rotates) < layers or any(flag not in (0, 1) for flag in rotates):
         fields.refuse("no_rope_layers", f"a list of {layers} (num_hidden_layers) of 1 (rotates) or 0")
-    return tuple(RopeKind.MODEL if each else RopeKind.NONE for each in rotates[:layers])
+    return tuple(RopeKind.MODEL if flag else RopeKind.NONE for flag in rotates[:layers])
 
 
 SMOLLM3: Final = Family("SmolLM3ForCausalLM", "smollm3", _read, DecoderLayer)
