@@ -124,7 +124,8 @@ class Node:
         attributes: in the order of ``op.attributes``.
         results: what it gives; at least one.
         stretch: part of a block that it was recorded in.
-        call: the innermost call of a composite that it was recorded in; a pass that makes a node anew leaves it out.
+        call: innermost call of a composite that it was recorded in. A pass that replaces the operands of the nodes of a
+            call renews the call too, or leaves it out.
     """
 
     __slots__ = ("attributes", "call", "inputs", "op", "results", "stretch")

@@ -21,7 +21,6 @@ from compile_hlo.emit import (
 from compile_hlo.emit._builder import Builder, SsaValue, Write
 from compile_hlo.emit._emitter import RULES, Emitter, emits
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form, InlineParameters
-from compile_hlo.emit._groups import GROUPS
 from compile_hlo.emit._helpers import is_helper
 from compile_hlo.emit._module import FunctionWriter, ModuleWriter, emit_module
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, Watcher
@@ -46,7 +45,6 @@ del (
 )
 
 __all__ = [
-    "GROUPS",
     "NO_OVERRIDES",
     "RULES",
     "ArgumentParameters",

@@ -5,11 +5,11 @@ from typing import Final, Protocol
 
 from compile_dag import ComputeGraph, Node, Stretch, Value
 from compile_hlo.emit._builder import Builder, SsaValue, Write
-from compile_hlo.emit._groups import Group
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, overridable
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import tensor_type
+from compile_hlo.passes import Group
 from lang_core import DType, GraphError, TensorSpec
 
 Rule = Callable[["Emitter", Node], None]

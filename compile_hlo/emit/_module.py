@@ -22,12 +22,12 @@ from compile_hlo.emit._blocks import BlockFunctions, CallSite
 from compile_hlo.emit._builder import Write
 from compile_hlo.emit._emitter import LEAVES, Emitter
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form
-from compile_hlo.emit._fusions import with_groups
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import Overrides
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._stretches import stretches
 from compile_hlo.emit._types import quoted, symbol, tensor_type
+from compile_hlo.passes import with_groups
 from lang_core import Argument, GraphError, TensorSpec, near_names
 
 # Other arguments get numbers, and parameters a name with a point: no two names are the same.

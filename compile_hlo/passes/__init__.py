@@ -1,12 +1,17 @@
 """Graph passes: a valid graph in, a valid graph out. One file each."""
 
 from compile_hlo.passes._cse import Subexpressions, without_common_subexpressions
+from compile_hlo.passes._fusions import with_groups
+from compile_hlo.passes._groups import GROUPS, Group
 from compile_hlo.passes._prune import needed_nodes, pruned_to_outputs, without_dead_code
 
 __all__ = [
+    "GROUPS",
+    "Group",
     "Subexpressions",
     "needed_nodes",
     "pruned_to_outputs",
+    "with_groups",
     "without_common_subexpressions",
     "without_dead_code",
 ]

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Hashable, Iterable, Mapping
 
-from compile_dag import TAG, ComputeGraph, Node, Value, regions_of
+from compile_dag import TAG, Call, ComputeGraph, Node, Value, regions_of
 
 # Constants of up to this many bytes are compared by value, larger ones by identity.
 _SMALL = 64
@@ -42,8 +42,9 @@ class Subexpressions:
         """The nodes that remain."""
         seen: dict[Hashable, Node] = {}
         nodes: list[Node] = []
+        calls: dict[Call, Call] = {}
         for node in stretch:
-            node = _with_replaced(node, self._replaced)
+            node = _with_replaced(node, self._replaced, calls)
             earlier = seen.setdefault(_key(node), node)
             if earlier is node:
                 nodes.append(node)
@@ -63,19 +64,33 @@ def _key(node: Node) -> Hashable:
     return node.op.name, tuple([value.number for value in node.inputs]), node.attributes
 
 
-def _with_replaced(node: Node, replaced: Mapping[int, Value]) -> Node:
-    """The node with its operands, and what its regions capture, replaced."""
-    if not any(value.number in replaced for value in node.inputs):
+def _with_replaced(node: Node, replaced: Mapping[int, Value], calls: dict[Call, Call]) -> Node:
+    """Returns the node with its operands, what its regions capture, and the inputs of its call replaced."""
+    call = node.call and _call_with_replaced(node.call, replaced, calls)
+    if call is node.call and not any(value.number in replaced for value in node.inputs):
         return node
     attributes = tuple(
         _region_with_replaced(attribute, replaced) if isinstance(attribute, ComputeGraph) else attribute
         for attribute in node.attributes
     )
     inputs = [replaced.get(value.number, value) for value in node.inputs]
-    return Node(node.op, tuple(inputs), attributes, node.results, node.stretch)
+    return Node(node.op, tuple(inputs), attributes, node.results, node.stretch, call)
+
+
+def _call_with_replaced(call: Call, replaced: Mapping[int, Value], calls: dict[Call, Call]) -> Call:
+    """Returns the call with its inputs replaced, the same one for all nodes of a stretch."""
+    renewed = calls.get(call)
+    if renewed is None:
+        renewed, outer = call, call.outer and _call_with_replaced(call.outer, replaced, calls)
+        inputs = [replaced.get(given.number, given) if isinstance(given, Value) else given for given in call.inputs]
+        if outer is not call.outer or any(mine is not given for mine, given in zip(inputs, call.inputs, strict=True)):
+            renewed = Call(call.name, tuple(inputs), call.attributes, outer)
+            renewed.results = call.results
+        calls[call] = renewed
+    return renewed
 
 
 def _region_with_replaced(region: ComputeGraph, replaced: Mapping[int, Value]) -> ComputeGraph:
-    nodes = tuple(_with_replaced(node, replaced) for node in region.nodes)
+    nodes = tuple(_with_replaced(node, replaced, {}) for node in region.nodes)
     outputs = {name: replaced.get(value.number, value) for name, value in region.outputs.items()}
     return ComputeGraph(region.name, region.inputs, nodes, outputs)

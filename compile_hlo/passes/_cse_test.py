@@ -196,3 +196,18 @@ def test_passes_work_in_any_order(program: Program) -> None:
     inputs = input_tensors(ctx)
     assert same(evaluate(one, ctx, inputs), evaluate(other, ctx, inputs))
     assert count(one) == count(other)
+
+
+def test_calls_of_composites_survive_with_their_inputs_replaced():
+    def fn(ctx, x, w):
+        one, other = ctx.ops.exp(x), ctx.ops.exp(x)
+        return ctx.ops.add(ctx.ops.rms_norm(one, w, 1e-5), ctx.ops.rms_norm(ctx.ops.sin(other), w, 1e-5))
+
+    graph = record(fn, TensorSpec((2, 3), "f32"), TensorSpec((3,), "f32"), name="f")
+    merged = without_common_subexpressions(graph)
+    assert sum(node.op.name == "exp" for node in merged.nodes) == 1
+    calls = {node.call for node in merged.nodes if node.call is not None}
+    assert [call.name for call in calls] == ["rms_norm"] * 2
+    made = {value.number for node in merged.nodes for value in node.results}
+    for call in calls:
+        assert {call.inputs[0].number, *(value.number for value in call.results)} <= made

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compile_dag import TAG
-from compile_hlo.emit import GROUPS, RULES
+from compile_hlo.emit import RULES
+from compile_hlo.passes import GROUPS
 from lang_core import DTYPES, OPS, DType, bool_
 from tests.emission import _cases
 from tests.emission._all_cases import ALL_CASES
