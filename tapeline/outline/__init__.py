@@ -1,10 +1,8 @@
-"""The outline of a module: its graph with repeated blocks collapsed, read from the text, as JSON, DOT or SVG."""
+"""Outlines: the graph of a module's text with repeated blocks collapsed, as JSON, DOT or SVG. It knows no bundle."""
 
 from collections.abc import Callable
 from typing import Final
 
-from tapeline.outline._dot import outline_dot
-from tapeline.outline._json import outline_json
 from tapeline.outline._outline import (
     Box,
     Edge,
@@ -18,8 +16,9 @@ from tapeline.outline._outline import (
 )
 from tapeline.outline._read import read_outline
 from tapeline.outline._svg import outline_svg
+from tapeline.outline._text_formats import outline_dot, outline_json
 
-# What `--graph` takes.
+# Functions that format an outline, by the name of the format.
 FORMATS: Final[dict[str, Callable[[Outline], str]]] = {"dot": outline_dot, "svg": outline_svg, "json": outline_json}
 
 __all__ = [

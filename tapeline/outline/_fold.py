@@ -1,33 +1,33 @@
-"""Collapses what repeats in a sequence of boxes, as it comes: work and memory do not depend on how often it repeats."""
+"""Folding of repetitions in a sequence of boxes, as it is read: memory does not grow with the number of repetitions."""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
 
 from tapeline.outline._outline import Box, Item, Repeat, boxes_of, without_numbers
 
-# The longest sequence of items that is recognised when it repeats.
+# Length of the longest sequence of items that is recognised as a repetition.
 MAX_PERIOD: Final = 64
 
 
 class Folder:
-    """A sequence of boxes.
+    """Sequence of boxes whose repetitions are folded as they are appended.
 
     Attributes:
-        items: the boxes so far, what repeats collapsed.
+        items: boxes so far, with repetitions folded.
     """
 
     def __init__(self) -> None:
         self.items: list[Item] = []
-        self._keys: list[int] = []  # of the items: equal where they read the same
+        self._keys: list[int] = []  # of the items; equal for items that look the same
         self._numbers: dict[Hashable, int] = {}
-        self._stands_for: dict[int, int] = {}
+        self._merged_into: dict[int, int] = {}
         self._uses: dict[int, dict[tuple[int, str], None]] = {}
 
     def append(self, box: Box, uses: dict[tuple[int, str], None]) -> None:
-        """Adds a box.
+        """Appends a box.
 
         Args:
-            box: the box.
+            box: box to append.
             uses: (id of another box or port, type) of the values that it uses.
         """
         self.items.append(box)
@@ -37,20 +37,20 @@ class Folder:
             pass
 
     def id(self, number: int) -> int:
-        """The id of the box that stands for a box."""
-        while number in self._stands_for:
-            number = self._stands_for[number]
+        """Returns the id of the box that a box was merged into, or its own."""
+        while number in self._merged_into:
+            number = self._merged_into[number]
         return number
 
     def uses(self, box: Box) -> dict[tuple[int, str], None]:
-        """What a box, in any repetition, uses."""
+        """Returns the values that a box uses in any repetition."""
         return {(self.id(source), kind): None for source, kind in self._uses[box.id]}
 
     def _number(self, key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _fold(self) -> bool:
-        """Collapses the end of the sequence, once; says whether it could."""
+        """Folds the end of the sequence once; returns whether there was a repetition."""
         keys, size = self._keys, len(self.items)
         for period in range(1, min(MAX_PERIOD, size - 1) + 1):
             before = self.items[-period - 1]
@@ -70,7 +70,7 @@ class Folder:
         return False
 
     def _key(self, item: Item) -> int:
-        """Equal for items that read the same but for numbers in their paths."""
+        """Returns a key that is equal for items that look the same except for numbers in paths."""
         if isinstance(item, Repeat):
             return self._number(("repeat", item.count, *map(self._key, item.items)))
         operations, parameters = tuple(item.operations.items()), tuple(item.parameters.values())
@@ -82,7 +82,7 @@ class Folder:
     def _merge(self, again: Sequence[Item], first: Sequence[Item]) -> None:
         pairs = list(zip(boxes_of(again), boxes_of(first), strict=True))
         for box, kept in pairs:
-            self._stands_for[box.id] = kept.id
+            self._merged_into[box.id] = kept.id
             if kept.calls is None:
                 kept.path = without_numbers(kept.path)
             kept.parameters = {without_numbers(path): kind for path, kind in kept.parameters.items()}

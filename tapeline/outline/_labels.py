@@ -1,4 +1,4 @@
-"""What is written on boxes and ports."""
+"""Texts of boxes, ports and functions in drawings."""
 
 from typing import Final
 
@@ -8,17 +8,17 @@ _MAX_OPERATIONS: Final = 3
 _MAX_TYPES: Final = 3
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _ARROW: Final = "\N{RIGHTWARDS ARROW}"
-# Ops that move elements about; others say more of what a box does.
+# Ops that only move elements; others describe a box better.
 _MOVES: Final = frozenset({"reshape", "broadcast_in_dim", "transpose", "convert", "slice", "optimization_barrier"})
 
 
 def box_lines(box: Box, prefix: str, made: list[str]) -> list[str]:
-    """Title, ops, weights and results.
+    """Returns the lines of a box: title, ops, weights and results.
 
     Args:
-        box: what is to be described.
-        prefix: the path of the block that the box is in.
-        made: types of the results that others use.
+        box: box to describe.
+        prefix: path of the block that the box is in.
+        made: types of the results that other boxes use.
     """
     lines = [box_title(box, prefix)]
     if box.calls is None:
@@ -32,7 +32,7 @@ def box_lines(box: Box, prefix: str, made: list[str]) -> list[str]:
 
 
 def box_title(box: Box, prefix: str) -> str:
-    """The path, inside of its block without the block's."""
+    """Returns the path of a box, relative to its block."""
     if not box.path:
         return "(root)"
     inside = prefix and box.path.startswith(f"{prefix}.")
@@ -40,31 +40,31 @@ def box_title(box: Box, prefix: str) -> str:
 
 
 def times(count: int) -> str:
-    """How often."""
+    """Returns a count as text."""
     return f"{_TIMES}{count}"
 
 
 def operations_text(operations: dict[str, int]) -> str:
-    """The ops that occur most, moves of elements last."""
-    order = sorted(operations.items(), key=lambda item: (item[0] in _MOVES, -item[1]))
+    """Returns the most frequent ops as text; ops that only move elements come last."""
+    order = sorted(operations.items(), key=lambda operation: (operation[0] in _MOVES, -operation[1]))
     shown = [name if count == 1 else f"{name} {times(count)}" for name, count in order[:_MAX_OPERATIONS]]
     rest = sum(count for _, count in order[_MAX_OPERATIONS:])
     return ", ".join([*shown, f"{rest} more"] if rest else shown)
 
 
 def port_lines(port: Port) -> list[str]:
-    """Name, how many, and type."""
+    """Returns name, count and type of a port, in lines."""
     return [f"{port.name} {times(port.count)}" if port.count > 1 else port.name, port.type]
 
 
 def function_title(function: FunctionOutline) -> str:
-    """Name, and what there is to know of the whole."""
+    """Returns a function's name, number of ops and number of calls."""
     calls = "" if function.kind == "entry_point" else f", called {times(function.call_sites)}"
     return f"{function.name} ({function.operations} ops{calls})"
 
 
 def prefix_of(function: FunctionOutline) -> str:
-    """The path of the block that a kernel is."""
+    """Returns the module path of the block of a kernel; empty for other functions."""
     if function.kind != "kernel":
         return ""
     first = next((item.path for item in function.items if isinstance(item, Box)), "")

@@ -1,4 +1,4 @@
-"""Places cells in layers, from top to bottom, and routes what connects them.
+"""Layout of cells in layers, from top to bottom, and of the lines between them.
 
 After Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical System Structures" (1981): layers by
 the longest path, order by barycentres, long connections through points of their own.
@@ -18,13 +18,13 @@ _SWEEPS: Final = 6
 
 @dataclass(slots=True)
 class Cell:
-    """A rectangle.
+    """Rectangle.
 
     Attributes:
-        width: in pixels.
-        height: in pixels.
-        x: of the centre.
-        y: of the upper edge.
+        width: width in pixels.
+        height: height in pixels.
+        x: position of the centre in pixels.
+        y: position of the upper edge in pixels.
     """
 
     width: float
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(slots=True)
 class _Place:
-    """A cell, or the place in a layer that a long connection goes through."""
+    """Cell in a layer, or a point of a long connection in a layer."""
 
     cell: Cell
     layer: int
@@ -45,14 +45,14 @@ class _Place:
 
 
 def place(cells: Sequence[Cell], edges: Iterable[tuple[int, int]]) -> dict[tuple[int, int], list[Point]]:
-    """Gives cells their places, the upper left corner of all being the origin.
+    """Sets the positions of cells, with the upper left corner as the origin, and routes the edges.
 
     Args:
-        cells: in an order in which what is used comes before its uses.
-        edges: (source, target), source before target.
+        cells: cells, each before the cells that use it.
+        edges: (source, target), indices of cells, source before target.
 
     Returns:
-        Per edge the points that its line goes through.
+        The points of each edge's line.
     """
     edges = sorted(set(edges))
     layers = _layers(len(cells), edges)
@@ -65,7 +65,7 @@ def place(cells: Sequence[Cell], edges: Iterable[tuple[int, int]]) -> dict[tuple
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest path to each; what has nothing above stands just above what needs it."""
+    """Returns the layer of each cell: its longest path; a cell without sources is just above its first target."""
     layers = [0] * count
     for source, target in sorted(edges, key=lambda edge: edge[1]):
         layers[target] = max(layers[target], layers[source] + 1)
@@ -80,7 +80,7 @@ def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _connect(places: Sequence[_Place], edges: Sequence[tuple[int, int]]) -> dict[int, list[_Place]]:
-    """Per source its chain of points downward, which all of its targets share."""
+    """Returns for each source its chain of points downward, which all of its targets share."""
     chains: dict[int, list[_Place]] = {}
     for source, target in edges:
         chain = chains.setdefault(source, [places[source]])
@@ -97,9 +97,9 @@ def _link(above: _Place, below: _Place) -> None:
 
 
 def _rows(places: Sequence[_Place]) -> list[list[_Place]]:
-    rows: list[list[_Place]] = [[] for _ in range(1 + max((place.layer for place in places), default=0))]
-    for place in places:
-        rows[place.layer].append(place)
+    rows: list[list[_Place]] = [[] for _ in range(1 + max((one.layer for one in places), default=0))]
+    for one in places:
+        rows[one.layer].append(one)
     return rows
 
 
@@ -115,15 +115,15 @@ def _order(rows: Sequence[list[_Place]]) -> None:
 
 
 def _barycentres(row: Sequence[_Place], *, up: bool) -> list[float]:
-    result = []
-    for value in row:
-        near = value.above if up else value.below
-        result.append(sum(other.cell.x for other in near) / len(near) if near else value.cell.x)
-    return result
+    centres = []
+    for one in row:
+        near = one.above if up else one.below
+        centres.append(sum(other.cell.x for other in near) / len(near) if near else one.cell.x)
+    return centres
 
 
 def _set_x(row: Sequence[_Place], wanted: Sequence[float]) -> None:
-    """As near to the wanted places as the order and the widths allow: the mean of pushing right and pushing left."""
+    """Moves cells as near to wanted positions as order and widths allow: the mean of pushing right and left."""
     if not row:
         return
     gaps = [(a.cell.width + b.cell.width) / 2 + _GAP_X for a, b in pairwise(row)]
@@ -132,32 +132,32 @@ def _set_x(row: Sequence[_Place], wanted: Sequence[float]) -> None:
         right[i + 1] = max(right[i + 1], right[i] + gap)
     for i, gap in reversed(list(enumerate(gaps))):
         left[i] = min(left[i], left[i + 1] - gap)
-    for value, a, b in zip(row, right, left, strict=True):
-        value.cell.x = (a + b) / 2
+    for one, a, b in zip(row, right, left, strict=True):
+        one.cell.x = (a + b) / 2
 
 
 def _set_places(rows: Sequence[list[_Place]]) -> None:
     for sweep in range(_SWEEPS):
         for row in rows if sweep % 2 == 0 else reversed(rows):
             _set_x(row, _barycentres(row, up=sweep % 2 == 0))
-    least = min((value.cell.x - value.cell.width / 2 for row in rows for value in row), default=0.0)
+    least = min((one.cell.x - one.cell.width / 2 for row in rows for one in row), default=0.0)
     y = 0.0
     for row in rows:
-        height = max((value.cell.height for value in row), default=0.0)
-        for value in row:
-            value.cell.x -= least
-            value.cell.y = y
-            if value.passes:
-                value.cell.height = height
+        height = max((one.cell.height for one in row), default=0.0)
+        for one in row:
+            one.cell.x -= least
+            one.cell.y = y
+            if one.passes:
+                one.cell.height = height
         y += height + _GAP_Y
 
 
 def _route(chain: Sequence[_Place], target: _Place) -> list[Point]:
-    """From the source's lower edge to its part of the target's upper edge."""
-    passed = [value.cell for value in chain[1 : target.layer - chain[0].layer]]
+    """Returns the points from the source's lower edge to its part of the target's upper edge."""
+    passed = [one.cell for one in chain[1 : target.layer - chain[0].layer]]
     points = [(cell.x, y) for cell in passed for y in dict.fromkeys((cell.y, cell.y + cell.height))]
     first, cell = chain[0].cell, target.cell
-    entries = sorted(target.above, key=lambda item: item.cell.x)
+    entries = sorted(target.above, key=lambda one: one.cell.x)
     at = entries.index(chain[target.layer - 1 - chain[0].layer])
     spread = min(cell.width - 16.0, 26.0 * (len(entries) - 1))
     x = cell.x + (spread * (at / (len(entries) - 1) - 0.5) if len(entries) > 1 else 0.0)

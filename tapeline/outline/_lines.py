@@ -1,4 +1,4 @@
-"""One line of a module's text, as emission writes it."""
+"""Parser of the lines of a module's text, in the form that emission writes."""
 
 import re
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ _SYMBOL: Final = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$]+))')
 _ESCAPE: Final = re.compile(rb"\\([0-9A-F]{2})")
 _ARGUMENT: Final = re.compile(r"(%[\w.]+): (tensor<[^>]*>|\w+)")
 _HEAD: Final = re.compile(r"  func\.func (public|private) ")
-# Of a constant with more text than this only the beginning is read: weights may stand in the text.
+# Longest part of a constant that is read: weights may be in the text.
 _PIECE: Final = 1 << 16
 _CONSTANT: Final = ' = stablehlo.constant dense<"0x'
 
 
 class Head(NamedTuple):
-    """The head of a function: arguments as (name, type), and the types of the results."""
+    """Head of a function: arguments as (name, type), and the types of the results."""
 
     name: str
     public: bool
@@ -27,14 +27,14 @@ class Head(NamedTuple):
 
 
 class Line(NamedTuple):
-    """An op.
+    """Line with an op.
 
     Attributes:
-        names: of its results.
-        op: without its dialect.
-        operands: values that occur in it.
-        types: of the results; empty where a later line says them.
-        opens: whether its regions follow.
+        names: names of the results.
+        op: name of the op, without its dialect.
+        operands: names of values in the line.
+        types: types of the results; empty if a later line has them.
+        opens: whether regions of the op follow.
     """
 
     names: list[str]
@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file; of a long constant the beginning."""
+    """Yields the lines of a file; of a long constant only the beginning."""
     with path.open(errors="replace") as file:
         while piece := file.readline(_PIECE):
             if not piece.endswith("\n"):
@@ -58,7 +58,7 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def head(text: str) -> Head | None:
-    """The head of a function, if the line is one."""
+    """Returns the head of a function, or None if the line is none."""
     match = _HEAD.match(text)
     if match is None:
         return None
@@ -68,7 +68,7 @@ def head(text: str) -> Head | None:
 
 
 def line(text: str) -> Line | None:
-    """The op of a line, if there is one."""
+    """Returns the op of a line, or None if it has none."""
     match = _LINE.match(text)
     if match is None:
         return None
@@ -83,28 +83,28 @@ def line(text: str) -> Line | None:
 
 
 def symbol(text: str) -> str:
-    """The first symbol of a line."""
+    """Returns the first symbol of a line."""
     match = _SYMBOL.search(text)
     if match is None:
         return ""
     if match[2] is not None:
         return match[2]
-    return _ESCAPE.sub(lambda item: bytes.fromhex(item[1].decode()), match[1].encode()).decode(errors="replace")
+    return _ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode()), match[1].encode()).decode(errors="replace")
 
 
 def types(text: str) -> list[str]:
-    """The types of tensors in a text, in order."""
+    """Returns the types of tensors in a text, in order."""
     return [_written(*parts) for parts in _TYPE.findall(text)]
 
 
 def type_of(text: str) -> str:
-    """A type as specs write it.
+    """Returns a type in the notation of specs.
 
     >>> type_of("tensor<2x3xbf16>"), type_of("tensor<i1>"), type_of("i32")
     ('bf16[2,3]', 'bool[]', 'i32')
     """
-    result = types(text)
-    return result[0] if result else text
+    tensors = types(text)
+    return tensors[0] if tensors else text
 
 
 def _written(shape: str, element: str) -> str:

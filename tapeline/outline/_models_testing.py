@@ -1,4 +1,4 @@
-"""A small model of blocks, for the tests of this folder."""
+"""A small model of blocks, for the tests of this room."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ SPEC: Final = TensorSpec((2, 3), "f32")
 
 
 class Layer(Module):
-    """Scales; of kind ``b`` with a loop behind it."""
+    """Layer that scales; kind ``b`` has a loop after it."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -32,7 +32,7 @@ class Layer(Module):
 
 
 class Stack(Module):
-    """Layers, each with a cache."""
+    """Stack of layers, each with a cache."""
 
     def __init__(self, kinds: str) -> None:
         self.layers = [Layer(kind) for kind in kinds]
@@ -48,14 +48,14 @@ class Stack(Module):
 
 
 def entry_point(kinds: str, name: str = "forward") -> EntryPoint:
-    """The function of a stack of such layers."""
+    """Returns the entry point of a stack of layers of these kinds."""
     caches = [f"layers.{i}.cache" for i in range(len(kinds))]
     arguments = [Argument("x", SPEC), *(Argument(name, SPEC, alias_result=name) for name in caches)]
     return EntryPoint(name, Stack(kinds), tuple(arguments))
 
 
 def write_module(path: Path, kinds: str, *, block_functions: bool = True, inline: bool = False) -> Path:
-    """Writes the module's text."""
+    """Writes the module's text, and returns its path."""
     form: Form = ExternalParameters()
     if inline:
         form = InlineParameters(lambda _, spec: [np.arange(spec.size, dtype=np.float32).reshape(spec.shape)])
@@ -65,7 +65,7 @@ def write_module(path: Path, kinds: str, *, block_functions: bool = True, inline
 
 
 def outline_of(path: Path, kinds: str, **options: Any) -> Outline:
-    """Writes and reads a module, with the names that kernel_config.json has."""
+    """Writes and reads a module, with the names of arguments and results."""
     point = entry_point(kinds)
     names = [argument.name for argument in point.arguments]
     return read_outline(write_module(path, kinds, **options), {"forward": (names, ["y", *names[1:]])})

@@ -1,4 +1,4 @@
-"""What an outline consists of."""
+"""The parts of an outline."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ _NUMBER: Final = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 def without_numbers(path: str) -> str:
-    """A module path with N for its numbers.
+    """Returns a module path with N for its numbers.
 
     >>> without_numbers("model.layers.3.norm1.weight")
     'model.layers.N.norm1.weight'
@@ -19,13 +19,13 @@ def without_numbers(path: str) -> str:
 
 @dataclass(slots=True)
 class Port:
-    """Arguments or results that differ in the numbers of their names only.
+    """Arguments or results whose names differ in numbers only.
 
     Attributes:
-        id: its number in the function.
-        name: with N for numbers where there are several.
-        type: such as ``f32[1,64]``.
-        count: how many there are.
+        id: number in the function.
+        name: name, with N for numbers if there are several.
+        type: dtype and shape, such as ``f32[1,64]``.
+        count: number of arguments or results.
     """
 
     id: int
@@ -36,14 +36,14 @@ class Port:
 
 @dataclass(slots=True)
 class Box:
-    """Consecutive ops of one module, or the call of a block function.
+    """Consecutive ops of one module, or a call of a block function.
 
     Attributes:
-        id: its number in the function.
-        path: of the module; empty at the root.
-        calls: the block function, where this is a call.
-        operations: how often each op occurs; constants and loads of parameters do not count.
-        parameters: type by path of the weights that are read.
+        id: number in the function.
+        path: module path; empty at the root.
+        calls: called block function; None if this is not a call.
+        operations: number of occurrences by op, without constants and loads of parameters.
+        parameters: types of the weights that are read, by path.
     """
 
     id: int
@@ -55,7 +55,7 @@ class Box:
 
 @dataclass(slots=True)
 class Repeat:
-    """Items that occur so many times in a row."""
+    """Items that occur ``count`` times in a row."""
 
     count: int
     items: "list[Item]"
@@ -65,7 +65,7 @@ Item = Box | Repeat
 
 
 def boxes_of(items: Iterable[Item]) -> Iterator[Box]:
-    """The boxes of items, in order."""
+    """Yields the boxes of items, in order."""
     for item in items:
         if isinstance(item, Box):
             yield item
@@ -75,13 +75,13 @@ def boxes_of(items: Iterable[Item]) -> Iterator[Box]:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value of one box, or argument, is used by another box, or is a result.
+    """Value that goes from a box or an argument to another box or a result.
 
     Attributes:
-        source: the id of the box or port that has it.
-        target: the id of the box or port that takes it.
-        type: of the value.
-        carried: it goes from one repetition to the next.
+        source: id of the box or port that has the value.
+        target: id of the box or port that uses it.
+        type: dtype and shape of the value.
+        carried: whether it goes from one repetition to the next.
     """
 
     source: int
@@ -92,17 +92,17 @@ class Edge:
 
 @dataclass(slots=True)
 class FunctionOutline:
-    """A function of the module.
+    """Function of a module.
 
     Attributes:
-        name: its symbol.
-        kind: ``entry_point``; ``kernel``, which is a block function; or ``helper``, what emission rules share.
-        arguments: what it takes.
-        results: what it gives.
-        items: what it does, in order.
-        edges: what goes where: of repeated items the union over all repetitions.
-        operations: how many ops its text has, repeated ones included, constants and loads not.
-        call_sites: how often the function is called.
+        name: symbol.
+        kind: ``entry_point``, ``kernel`` (a block function) or ``helper`` (shared by emission rules).
+        arguments: arguments.
+        results: results.
+        items: boxes and repetitions, in order.
+        edges: values between parts; for repeated items the union over all repetitions.
+        operations: number of ops in the text, without constants and loads.
+        call_sites: number of calls of the function.
     """
 
     name: str
@@ -117,11 +117,11 @@ class FunctionOutline:
 
 @dataclass(slots=True)
 class Outline:
-    """A module.
+    """Outline of a module.
 
     Attributes:
         functions: entry points, then kernels.
-        omitted: how many kernels there are beyond those.
+        omitted: number of further kernels.
     """
 
     functions: list[FunctionOutline] = field(default_factory=list)

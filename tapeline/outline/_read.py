@@ -1,4 +1,4 @@
-"""Reads the outline of a module from its text, in one pass."""
+"""The reader of outlines: one pass over a module's text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from tapeline.outline._fold import Folder
 from tapeline.outline._lines import Head, Line, head, line, lines, symbol, types
 from tapeline.outline._outline import Box, Edge, FunctionOutline, Outline, Port, boxes_of, without_numbers
 
-# Names of an entry point's arguments and of its results, which the text does not keep all.
+# Names of arguments and results by entry point; the text does not have all of them.
 Names = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 
 _PARAMETER: Final = "%parameter"
@@ -21,17 +21,17 @@ _ROOT: Final = "the root"
 
 
 def read_outline(path: Path, names: Names) -> Outline:
-    """Reads ``module.mlir``.
+    """Reads the outline of ``module.mlir``.
 
-    Comments say which module an op belongs to; private functions are blocks. Time is linear in the text. Memory is some
-    bytes per value of one function; the outline itself is bounded.
+    Comments name the module of an op; private functions are blocks. Time is linear in the text. Memory is some bytes
+    per value of one function; the outline itself is bounded.
 
     Args:
-        path: of the text.
-        names: of the arguments and results of entry points; others are numbered.
+        path: path of the text.
+        names: names of the arguments and results of entry points; those of other functions are numbered.
 
     Raises:
-        InputError: there is no such file, or it has no function.
+        InputError: the file cannot be read, or it has no function.
     """
     reader = _Reader(names)
     try:
@@ -41,7 +41,7 @@ def read_outline(path: Path, names: Names) -> Outline:
         raise InputError(f"{path}: cannot be read ({error.strerror}): export the bundle again") from None
     outline = reader.outline()
     if not outline.functions:
-        raise InputError(f"{path}: no function is in it: the file is damaged: export the bundle again")
+        raise InputError(f"{path}: contains no function: the file is damaged: export the bundle again")
     return outline
 
 
@@ -52,7 +52,7 @@ def _kind(name: str, public: bool) -> str:
 
 
 class _Known(NamedTuple):
-    """A value: who has it (None for parameters), its type, and the name of an argument or a parameter."""
+    """Value: id of the box that has it (None for parameters), type, and path of an argument or a parameter."""
 
     owner: int | None
     type: str
@@ -63,15 +63,15 @@ class _Reader:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._functions: list[FunctionOutline] = []
-        self._given: dict[str, list[str]] = {}  # to a kernel in its first call: names of arguments, paths of parameters
+        self._given: dict[str, list[str]] = {}  # names of a kernel's arguments in its first call
         self._calls: dict[str, int] = {}
         self._body: _Body | None = None
 
     def line(self, text: str) -> None:
-        """The next line."""
-        result = head(text) if text.startswith("  func.func ") else None
-        if result is not None:
-            self._body = _Body(result, self._names.get(result.name), self._given, self._calls)
+        """Reads the next line."""
+        function = head(text) if text.startswith("  func.func ") else None
+        if function is not None:
+            self._body = _Body(function, self._names.get(function.name), self._given, self._calls)
         elif self._body is not None and text.startswith("  }"):
             self._functions.append(self._body.end())
             self._body = None
@@ -79,23 +79,23 @@ class _Reader:
             self._body.line(text)
 
     def outline(self) -> Outline:
-        """Everything, not more than a person can look at."""
+        """Returns the outline, limited in size."""
         for function in self._functions:
             function.call_sites = self._calls.get(function.name, 0)
-        return bounded(Outline(sorted(self._functions, key=lambda item: item.kind)))
+        return bounded(Outline(sorted(self._functions, key=lambda function: function.kind)))
 
 
 class _Body:
-    """Reads the body of one function."""
+    """Reader of the body of one function."""
 
     def __init__(
         self,
-        found: Head,
+        function: Head,
         names: tuple[Sequence[str], Sequence[str]] | None,
         given: dict[str, list[str]],
         calls: dict[str, int],
     ) -> None:
-        self._function = FunctionOutline(found.name, _kind(found.name, found.public))
+        self._function = FunctionOutline(function.name, _kind(function.name, function.public))
         self._values: dict[str, _Known] = {}
         self._folder = Folder()
         self._given, self._calls = given, calls
@@ -105,26 +105,26 @@ class _Body:
         self._open: list[Line] = []
         self._count = 0
         own, made = names or ((), ())
-        self._arguments(found, own)
-        self._results = self._ports(self._function.results, found.results, made, "result")
+        self._arguments(function, own)
+        self._results = self._ports(self._function.results, function.results, made, "result")
 
-    def _arguments(self, found: Head, names: Sequence[str]) -> None:
-        weights = self._given.get(found.name, [])
-        own = [pair for pair in found.arguments if not pair[0].startswith(_PARAMETER)]
+    def _arguments(self, function: Head, names: Sequence[str]) -> None:
+        weights = self._given.get(function.name, [])
+        own = [pair for pair in function.arguments if not pair[0].startswith(_PARAMETER)]
         names = names or [name or "value" for name in weights[: len(own)]]
         ids = self._ports(self._function.arguments, [kind for _, kind in own], names, "argument")
         ports = {port.id: port.name for port in self._function.arguments}
         self._values = {name: _Known(id, kind, ports[id]) for (name, kind), id in zip(own, ids, strict=True)}
-        for at, (name, kind) in enumerate(found.arguments):
+        for at, (name, kind) in enumerate(function.arguments):
             if name.startswith(_PARAMETER):
                 path = weights[at] if at < len(weights) and weights[at] else name.lstrip("%")
                 self._values[name] = _Known(None, kind, path)
 
     def _ports(self, ports: list[Port], kinds: Sequence[str], names: Sequence[str], word: str) -> list[int]:
-        """Makes ports, alike ones the same; the port of each."""
+        """Appends ports, one for names that differ in numbers only; returns the id of each name's port."""
         names = names if len(names) == len(kinds) else [word] * len(kinds)
         known: dict[tuple[str, str], Port] = {}
-        result = []
+        ids = []
         for name, kind in zip(names, kinds, strict=True):
             plain = without_numbers(name)
             port = known.get((plain, kind))
@@ -134,15 +134,15 @@ class _Body:
             else:
                 port.name = plain
             port.count += 1
-            result.append(port.id)
-        return result
+            ids.append(port.id)
+        return ids
 
     def _fresh(self) -> int:
         self._count += 1
         return self._count - 1
 
     def line(self, text: str) -> None:
-        """A line of the body."""
+        """Reads a line of the body."""
         if text.startswith(_COMMENT):
             path = text[len(_COMMENT) : -1]
             if path != self._path:
@@ -152,49 +152,49 @@ class _Body:
         if text.lstrip().startswith("})"):
             self._end_regions(text)
             return
-        result = line(text)
-        if result is None or result.op in ("cond", "bb0"):
+        operation = line(text)
+        if operation is None or operation.op in ("cond", "bb0"):
             return
         outside = text.startswith(_BODY) and text[len(_BODY)] != " "
-        if result.op == "return" and outside:
-            self._return(result)
-        elif result.op != "return":
-            self._operation(text, result)
+        if operation.op == "return" and outside:
+            self._return(operation)
+        elif operation.op != "return":
+            self._operation(text, operation)
 
-    def _return(self, found: Line) -> None:
+    def _return(self, operation: Line) -> None:
         self._close()
-        for name, port in zip(found.operands, self._results, strict=False):
+        for name, port in zip(operation.operands, self._results, strict=False):
             known = self._values.get(name)
             if known is not None and known.owner is not None:
                 self._function.edges.append(Edge(known.owner, port, known.type))
 
-    def _operation(self, text: str, result: Line) -> None:
-        if result.op == "constant":
+    def _operation(self, text: str, operation: Line) -> None:
+        if operation.op == "constant":
             return
-        if result.op == "util.global.load":
-            self._values[result.names[0]] = _Known(None, result.types[0], symbol(text))
+        if operation.op == "util.global.load":
+            self._values[operation.names[0]] = _Known(None, operation.types[0], symbol(text))
             return
-        called = symbol(text) if result.op == "call" else None
+        called = symbol(text) if operation.op == "call" else None
         if called is not None:
             self._close()
-            self._called(called, result)
+            self._called(called, operation)
         box = self._box
         if box is None:
             box = self._box = Box(self._fresh(), _path(called.removeprefix("block.") if called else self._path), called)
-        box.operations[result.op] = box.operations.get(result.op, 0) + 1
+        box.operations[operation.op] = box.operations.get(operation.op, 0) + 1
         self._function.operations += 1
-        for name in result.operands:
+        for name in operation.operands:
             self._use(box, name)
-        self._define(result, result.types)
-        if result.opens:
-            self._open.append(result)
+        self._define(operation, operation.types)
+        if operation.opens:
+            self._open.append(operation)
         if called is not None:
             self._close()
 
-    def _called(self, name: str, found: Line) -> None:
+    def _called(self, name: str, operation: Line) -> None:
         self._calls[name] = self._calls.get(name, 0) + 1
         if name not in self._given:
-            known = [self._values.get(operand) for operand in found.operands]
+            known = [self._values.get(operand) for operand in operation.operands]
             self._given[name] = [without_numbers(value.path) if value else "" for value in known]
 
     def _use(self, box: Box, name: str) -> None:
@@ -206,9 +206,9 @@ class _Body:
         elif known.owner != box.id:
             self._uses[known.owner, known.type] = None
 
-    def _define(self, found: Line, kinds: Sequence[str]) -> None:
+    def _define(self, operation: Line, kinds: Sequence[str]) -> None:
         if self._box is not None:
-            for name, kind in zip(found.names, kinds, strict=False):
+            for name, kind in zip(operation.names, kinds, strict=False):
                 self._values[name] = _Known(self._box.id, kind)
 
     def _end_regions(self, text: str) -> None:
@@ -222,7 +222,7 @@ class _Body:
             self._box, self._uses = None, {}
 
     def end(self) -> FunctionOutline:
-        """The whole function."""
+        """Returns the outline of the function."""
         self._close()
         function, folder = self._function, self._folder
         function.items = folder.items

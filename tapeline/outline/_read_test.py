@@ -28,7 +28,7 @@ def _shape(items: Sequence[Item]) -> list[object]:
 
 
 def _check(function: FunctionOutline) -> None:
-    """What holds of every function."""
+    """Checks what holds for every function."""
     ids = [value.id for value in (*function.arguments, *function.results, *boxes_of(function.items))]
     assert len(ids) == len(set(ids))
     assert all(edge.source in ids and edge.target in ids for edge in function.edges)
@@ -155,5 +155,5 @@ def test_what_is_no_module(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nothing.mlir: cannot be read \(No such file or directory\): export the"):
         read_outline(tmp_path / "nothing.mlir", {})
     (tmp_path / "m").write_bytes(bytes(range(256)) * 9)
-    with pytest.raises(InputError, match=r"m: no function is in it: the file is damaged: export the bundle again"):
+    with pytest.raises(InputError, match=r"m: contains no function: the file is damaged: export the bundle again"):
         read_outline(tmp_path / "m", {})

@@ -1,4 +1,4 @@
-"""Outlines as pictures, in SVG."""
+"""Outlines as SVG."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from tapeline.outline._labels import box_lines, box_title, function_title, port_
 from tapeline.outline._layout import Cell, Point, place
 from tapeline.outline._outline import Box, Edge, FunctionOutline, Item, Outline, Port, Repeat, boxes_of
 
-_CHARACTER: Final = 6.7  # pixels, of the font below
+_CHARACTER: Final = 6.7  # width in pixels, in the font below
 _LINE: Final = 15.0
 _PADDING: Final = 7.0
 _MARGIN: Final = 26.0
-_COLUMN: Final = 1400.0  # pixels that a column of functions is filled to
+_COLUMN: Final = 1400.0  # height in pixels of a full column of functions
 _STYLE: Final = (
     "text{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:11px;fill:#1b1f24}"
     ".function{font-size:14px;font-weight:bold}.title{font-weight:bold}.detail{fill:#57606a}"
@@ -32,7 +32,7 @@ _PORT, _PLAIN, _WEIGHTS = "#dafbe1", "#ffffff", "#ddf4ff"
 
 @dataclass(slots=True)
 class _Shape:
-    """What is drawn in a cell: lines of text, or the picture of repeated items."""
+    """Content of a cell: lines of text, or the picture of repeated items."""
 
     cell: Cell
     lines: Sequence[str]
@@ -48,11 +48,11 @@ class _Picture:
     """Shapes and lines of one level.
 
     Attributes:
-        width: in pixels.
-        height: in pixels.
-        shapes: from top to bottom.
-        lines: what connects them.
-        carried: shapes that values go back to from a shape: (from, to).
+        width: width in pixels.
+        height: height in pixels.
+        shapes: shapes, from top to bottom.
+        lines: lines between shapes.
+        carried: (source, target) of values that go back to an earlier shape.
     """
 
     width: float = 0.0
@@ -63,7 +63,7 @@ class _Picture:
 
 
 def outline_svg(outline: Outline) -> str:
-    """The whole outline: functions side by side, entry points first; a call has the colour of what it calls."""
+    """Returns the outline in SVG: functions side by side, entry points first; a call has its function's colour."""
     rows: list[str] = []
     x, y, width, height = _MARGIN, 2 * _MARGIN, 0.0, 0.0
     for function in outline.functions:
@@ -101,7 +101,7 @@ def _function(function: FunctionOutline) -> _Picture:
 
 
 def _picture(parts: Sequence[Port | Item], edges: Sequence[Edge], prefix: str, made: dict[int, list[str]]) -> _Picture:
-    """Lays out one level; edges of which one end lies elsewhere are left to that level."""
+    """Lays out one level; edges to other levels are left to those."""
     owner: dict[int, int] = {}
     for index, part in enumerate(parts):
         inside = [part.id] if isinstance(part, Port) else [box.id for box in boxes_of([part])]
@@ -128,7 +128,7 @@ def _picture(parts: Sequence[Port | Item], edges: Sequence[Edge], prefix: str, m
 
 
 def _is_box(part: Port | Item) -> bool:
-    """Whether a part is drawn as one box, though it may repeat."""
+    """Returns whether a part is drawn as one box, even if it repeats."""
     return not isinstance(part, Repeat) or (len(part.items) == 1 and isinstance(part.items[0], Box))
 
 
@@ -197,7 +197,7 @@ def _rectangle(
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """Through all points, vertical at each."""
+    """Returns a path through all points, vertical at each."""
     pieces = [f"M{points[0][0]:.1f},{points[0][1]:.1f}"]
     for (x0, y0), (x1, y1) in pairwise(points):
         middle = (y0 + y1) / 2
@@ -206,7 +206,7 @@ def _curve(points: Sequence[Point]) -> str:
 
 
 def _back(source: Cell, target: Cell, x: float, y: float) -> str:
-    """From one repetition to the next: from the source's right side up to the target's."""
+    """Returns the path of a carried value, from the source's right side up to the target's."""
     x0, y0 = x + source.x + source.width / 2, y + source.y + source.height - 5
     x1, y1 = x + target.x + target.width / 2, y + target.y + source.height / 2
     out = max(x0, x1) + 24
@@ -216,5 +216,5 @@ def _back(source: Cell, target: Cell, x: float, y: float) -> str:
 
 
 def _colour(name: str) -> str:
-    """A light colour, the same for the same name."""
+    """Returns a light colour, the same for the same name."""
     return f"hsl({zlib.crc32(name.encode()) * 47 % 360},70%,85%)"

@@ -1,13 +1,43 @@
-"""Outlines in Graphviz's language."""
+"""Outlines as JSON, whose schema is in docs/bundle.md, and as DOT, the language of Graphviz."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
 
 from tapeline.outline._labels import box_lines, function_title, port_lines, prefix_of, times
-from tapeline.outline._outline import FunctionOutline, Item, Outline, Repeat, boxes_of
+from tapeline.outline._outline import Box, FunctionOutline, Item, Outline, Repeat, boxes_of
+
+SCHEMA: Final = 1
+
+
+def outline_json(outline: Outline) -> str:
+    """Returns the outline as JSON text."""
+    functions = [_function_fields(function) for function in outline.functions]
+    return json.dumps({"schema": SCHEMA, "functions": functions, "omitted": outline.omitted}, indent=1) + "\n"
+
+
+def _function_fields(function: FunctionOutline) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "kind": function.kind,
+        "call_sites": function.call_sites,
+        "operations": function.operations,
+        "arguments": [asdict(argument) for argument in function.arguments],
+        "results": [asdict(result) for result in function.results],
+        "items": [_item_fields(item) for item in function.items],
+        "edges": [asdict(edge) for edge in function.edges],
+    }
+
+
+def _item_fields(item: Item) -> dict[str, Any]:
+    if isinstance(item, Box):
+        return asdict(item)
+    return {"count": item.count, "items": [_item_fields(one) for one in item.items]}
 
 
 def outline_dot(outline: Outline) -> str:
-    """The whole outline: a cluster per function, and one in it per repetition."""
+    """Returns the outline in DOT: a cluster per function, with a cluster per repetition in it."""
     return "\n".join(_lines(outline)) + "\n"
 
 

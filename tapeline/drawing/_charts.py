@@ -1,0 +1,144 @@
+"""Charts: candidates of kernels and measured systems as bars, the loss of a training as a curve."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+_DARK: Final = "#08519c"
+_LIGHT: Final = "#9ecae1"
+_PEERS: Final = "#bdbdbd"
+_BAD: Final = "#cb181d"
+_MEAN_OVER: Final = 20
+
+
+class Candidate(NamedTuple):
+    """Bar of a candidate.
+
+    Attributes:
+        name: configuration.
+        seconds: time of a call; None if it was not timed.
+        chosen: whether it is the chosen one.
+        note: reason why it was not timed.
+    """
+
+    name: str
+    seconds: float | None
+    chosen: bool = False
+    note: str = ""
+
+
+def write_candidate_bars(calls: Sequence[tuple[str, Sequence[Candidate]]], path: Path) -> None:
+    """Draws the candidates of each call, the chosen one dark; equal input gives equal bytes.
+
+    Args:
+        calls: (title, candidates) of each call.
+        path: file to write, ``.png`` or ``.svg``.
+    """
+    heights = [len(candidates) for _, candidates in calls]
+    figure = Figure(figsize=(8, 0.6 * len(calls) + 0.24 * sum(heights) + 0.4), layout="constrained")
+    grid = figure.subplots(len(calls), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
+    for axes, (title, candidates) in zip(grid[:, 0], calls, strict=True):
+        rows = range(len(candidates))
+        lengths = [(candidate.seconds or 0.0) * 1e6 for candidate in candidates]
+        axes.barh(rows, lengths, color=[_DARK if candidate.chosen else _LIGHT for candidate in candidates], height=0.7)
+        for row, candidate in zip(rows, candidates, strict=True):
+            if candidate.seconds is None:
+                axes.annotate(f" {candidate.note}", (0, row), va="center", fontsize=6, color=_BAD)
+        axes.set_yticks(rows, [candidate.name for candidate in candidates], fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xlim(left=0)
+        _finish(axes, title)
+    grid[-1, 0].set_xlabel("microseconds per call", fontsize=8)
+    _save(figure, path, dpi=150)
+
+
+class Bar(NamedTuple):
+    """Bar of a system.
+
+    Attributes:
+        name: name of the system.
+        median: median over rounds.
+        least: minimum over rounds.
+        most: maximum over rounds.
+        peer: whether it is another system than Tapeline.
+    """
+
+    name: str
+    median: float
+    least: float
+    most: float
+    peer: bool = False
+
+
+def write_measured_bars(panels: Sequence[tuple[str, str, Sequence[Bar]]], path: Path) -> None:
+    """Draws panels below each other: Tapeline dark, peers light, with a line from minimum to maximum.
+
+    Equal input gives equal bytes.
+
+    Args:
+        panels: (title, unit, bars) of each panel.
+        path: file to write, ``.png`` or ``.svg``.
+    """
+    heights = [max(len(bars), 1) for _, _, bars in panels]
+    figure = Figure(figsize=(8, 0.75 * len(panels) + 0.26 * sum(heights) + 0.2), layout="constrained")
+    grid = figure.subplots(len(panels), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
+    for axes, (title, unit, bars) in zip(grid[:, 0], panels, strict=True):
+        rows = range(len(bars))
+        spread = [[bar.median - bar.least for bar in bars], [bar.most - bar.median for bar in bars]]
+        axes.barh(
+            rows,
+            [bar.median for bar in bars],
+            xerr=spread,
+            color=[_PEERS if bar.peer else _DARK for bar in bars],
+            height=0.7,
+            error_kw={"ecolor": "#636363", "elinewidth": 1, "capsize": 2},
+        )
+        for row, bar in zip(rows, bars, strict=True):
+            axes.annotate(
+                f"{bar.median:,.1f}", (bar.most, row), (4, 0), textcoords="offset points", va="center", fontsize=7
+            )
+        axes.set_yticks(rows, [bar.name for bar in bars], fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xlim(left=0)
+        axes.margins(x=0.1)
+        _finish(axes, f"{title}: {unit}")
+    _save(figure, path, dpi=150)
+
+
+def write_loss_curve(losses: Sequence[float], path: Path, title: str) -> None:
+    """Draws the loss of each step, and its mean over the last twenty; equal input gives equal bytes."""
+    steps = np.arange(1, len(losses) + 1)
+    sums = np.cumsum([0.0, *losses])
+    first = np.maximum(steps - _MEAN_OVER, 0)
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(steps, losses, color=_LIGHT, linewidth=0.8, label="of a step")
+    axes.plot(steps, (sums[steps] - sums[first]) / (steps - first), color=_DARK, label=f"mean of {_MEAN_OVER}")
+    axes.set_yscale("log")
+    axes.set_xlabel("step")
+    axes.set_ylabel("cross entropy, nats")
+    axes.set_title(title, loc="left", fontsize=9)
+    axes.grid(color="#d0d7de", linewidth=0.5)
+    axes.legend(frameon=False, fontsize=8)
+    _save(figure, path)
+
+
+def _finish(axes: Axes, title: str) -> None:
+    """Sets title, grid and frame of a panel of horizontal bars."""
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_title(title, loc="left", fontsize=8)
+    axes.grid(axis="x", color="#d0d7de", linewidth=0.5)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _save(figure: Figure, path: Path, **options: float) -> None:
+    """Writes a figure without the date and random names that SVG files would have."""
+    with mpl.rc_context({"svg.hashsalt": "tapeline"}):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, **options)
