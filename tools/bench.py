@@ -61,7 +61,7 @@ _BITS: Final = flags.DEFINE_list("bits", "all", "What of the suite decode: a com
 
 
 def _some(flag: str, given: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-    """What a flag names."""
+    """Returns the names in a flag's value."""
     if list(given) == ["all"]:
         return known
     for name in given:

@@ -36,7 +36,7 @@ def _attention(node: Node) -> list[Tensor | None]:
 
 
 def _masks(node: Node, q: Tensor, k: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Where queries may look, of all that says so; and what is added to the scores."""
+    """Combines masks and biases; returns where queries may look, and what is added to the scores."""
     ops, queries, keys = node.ops, q.shape[2], k.shape[2]
     masks, bias = [], None
     if node.has(3):

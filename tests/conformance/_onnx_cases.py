@@ -70,7 +70,7 @@ class Case:
 
     @functools.cached_property
     def reason(self) -> str | None:
-        """Why the op table cannot say what the model computes; None where it can."""
+        """Returns why the op table cannot express what the model computes; None where it can."""
         try:
             _ = self.known
         except NotExpressible as error:
@@ -88,7 +88,7 @@ class Case:
         return run_model(ctx, self.model, dict(zip(self.arguments, tensors, strict=True)), known)
 
     def eager(self) -> list[Array]:
-        """What the eager context gives."""
+        """Returns the results of the eager context."""
         ctx = EagerExecutionContext()
         return [tensor.numpy() for tensor in self(ctx, *map(ctx.constant, self.arguments.values()))]
 

@@ -8,7 +8,7 @@ from tests.conformance._onnx_node import Node, NotExpressible, Results, Value, a
 
 @adapts("If")
 def _if(node: Node) -> Results:
-    """Where the condition is known, one branch; else both, whose results must be alike."""
+    """Takes one branch where the condition is known, else both, whose results must have the same specs."""
     branches = node.graph_attribute("then_branch"), node.graph_attribute("else_branch")
     known = node.value(0).known
     if known is not None:

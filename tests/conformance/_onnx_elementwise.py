@@ -75,7 +75,7 @@ def _div(node: Node) -> Tensor:
 
 @adapts("Mod")
 def _mod(node: Node) -> Tensor:
-    """With fmod the sign is x's, without it y's."""
+    """Returns the remainder: with fmod it has the sign of x, else that of y."""
     ops, x, y = node.ops, node.tensor(0), node.tensor(1)
     rest = ops.rem(x, y)
     if node.attribute("fmod", 0) or x.dtype is u8:
@@ -151,7 +151,7 @@ def _tan(node: Node) -> Tensor:
 
 @adapts("Sinh", "Cosh", "Asinh", "Acosh", "Atanh")
 def _hyperbolic(node: Node) -> Tensor:
-    """By exp and log, near 0 by expm1 and log1p."""
+    """Computes the function by exp and log, near 0 by expm1 and log1p."""
     ops = node.ops
     x = ops.cast(node.tensor(0), node.tensor(0).dtype.accumulation)
     if node.kind in ("Sinh", "Cosh"):
@@ -204,7 +204,7 @@ def _identity(node: Node) -> Tensor | Array:
 
 @adapts("Dropout")
 def _dropout(node: Node) -> list[Tensor | Array | None]:
-    """At inference nothing is dropped."""
+    """Returns the input: at inference nothing is dropped."""
     training = node.has(2) and bool(node.known(2))
     ratio = float(node.known(1)) if training and node.has(1) else 0.5 if training else 0.0
     if ratio:

@@ -24,7 +24,7 @@ def _gather(node: Node) -> Tensor:
 
 
 def _flat_places(ops: Ops, indices: Tensor, shape: Sequence[int], axis: int) -> Tensor:
-    """Where element (.., indices[.., i, ..], ..) of a tensor of this shape lies in its flat form."""
+    """Returns the flat positions of elements (.., indices[.., i, ..], ..) in a tensor of this shape."""
     places = ops.zeros(indices.shape, i64)
     for i in range(len(shape)):
         along = ops.cast(indices, i64) if i == axis else ops.iota(indices.shape, i, i64)

@@ -33,7 +33,7 @@ MODES: Final[dict[str, Run]] = {"eager": run_eagerly, "recorded": run_recorded, 
 
 
 def failures(cases: Iterable[Case], run: Run) -> list[str]:
-    """What went wrong, a line per case."""
+    """Runs cases and returns a line per failed one."""
     found = []
     for case in cases:
         try:

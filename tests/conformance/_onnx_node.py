@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 class NotExpressible(Exception):
-    """What the op table cannot say; the message is the reason that the documentation gives."""
+    """Model that the op table cannot express; the message is the reason that the documentation gives."""
 
 
 class KnownValueNeeded(Exception):
@@ -94,11 +94,11 @@ class Node:
         return len(self._inputs)
 
     def has(self, index: int) -> bool:
-        """Whether the optional operand is given."""
+        """Returns whether the optional operand is given."""
         return index < len(self._inputs) and self._inputs[index] is not None
 
     def wants(self, index: int) -> bool:
-        """Whether the optional result is used."""
+        """Returns whether the optional result is used."""
         return index < len(self.proto.output) and bool(self.proto.output[index])
 
     def value(self, index: int) -> Value:
@@ -185,7 +185,7 @@ class Node:
         return onnx.numpy_helper.to_array(found)
 
     def ints_of(self, name: str, index: int) -> list[int] | None:
-        """What is an attribute in older operator sets and an operand in newer ones; None where it is neither."""
+        """Returns an attribute of older operator sets or the operand of newer ones; None where it is neither."""
         if name in self._attributes:
             return [int(item) for item in self._attributes[name]]
         return self.ints(index) if self.has(index) else None

@@ -68,7 +68,7 @@ def _per_channel(node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
 
 @adapts("BatchNormalization")
 def _batch_norm(node: Node) -> list[Tensor]:
-    """With running statistics, or in training with the batch's own, which move the running ones."""
+    """Normalises with running statistics, or in training with the batch's own, which move the running ones."""
     ops, (x, dtype) = node.ops, floating_operand(node)
     mean, variance = (ops.cast(node.tensor(i), x.dtype) for i in (3, 4))
     after = []

@@ -1,4 +1,4 @@
-"""Why ONNX ops have no adapter."""
+"""Reasons why ONNX ops have no adapter."""
 
 from typing import Final
 

@@ -205,7 +205,7 @@ def _trilu(node: Node) -> Tensor:
 
 @adapts("Range")
 def _range(node: Node) -> Tensor:
-    """How many there are must be known."""
+    """Returns the number of results, which must be known at compile time."""
     ops = node.ops
     start, limit, delta = (node.known(i).reshape(()) for i in range(3))
     count = max(int(np.ceil((limit - start) / delta)), 0)

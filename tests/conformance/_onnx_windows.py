@@ -55,7 +55,7 @@ def _taps(kernel: Sequence[int]) -> Iterator[tuple[int, ...]]:
 def _tap(
     node: Node, x: Tensor, at: Sequence[int], out: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Tensor:
-    """What one position of the window sees, for every position of the result: [B, C, out..]."""
+    """Returns what one position of the window sees, for every position of the result: [B, C, out..]."""
     first = [i * d for i, d in zip(at, dilations, strict=True)]
     last = [a + (n - 1) * s + 1 for a, n, s in zip(first, out, strides, strict=True)]
     return node.ops.slice(x, [0, 0, *first], [*x.shape[:2], *last], [1, 1, *strides])

@@ -125,7 +125,7 @@ def _mask(draw: Draw, rng: np.random.Generator, sizes: tuple[int, ...]) -> Array
 
 
 def _bias(draw: Draw, rng: np.random.Generator, sizes: tuple[int, ...], dtype: DType) -> Array | None:
-    """Of any shape that broadcasts, with -inf here and there."""
+    """Draws a mask of any shape that broadcasts, with -inf here and there."""
     if draw(st.booleans()):
         return None
     shape = tuple(draw(st.sampled_from((1, dim))) for dim in sizes)[draw(st.integers(0, 4)) :]

@@ -35,7 +35,7 @@ def _relu(draw: Draw, name: str) -> Trial:
 
 @trials(*_ACTIVATIONS)
 def _activation(draw: Draw, name: str) -> Trial:
-    """Of x near 0 an error relative to x is allowed, for gelu's 1 + erf cancels far below it."""
+    """Allows an error relative to x near 0, as gelu's 1 + erf cancels far below it."""
     dtype = dtype_of(draw, "floating")
     x = tame(generator(draw), shape_of(draw), dtype, unusual=True)
     x = (x * x.dtype.type(draw(st.sampled_from((1.0, 0.01, 5.0))))).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""What strategies draw from: dtypes, shapes, axes, and arrays with the values at which ops go wrong."""
+"""Draws for strategies: dtypes, shapes, axes, and arrays with the values at which ops go wrong."""
 
 import math
 from typing import Any, Final
@@ -98,7 +98,7 @@ def _mixed(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, subno
 
 
 def _unusual(rng: np.random.Generator, found: Array, dtype: DType) -> Array:
-    """With a NaN, an infinity and a zero in it, as a rule."""
+    """Draws an array, as a rule with a NaN, an infinity and a zero in it."""
     if dtype.is_floating and found.size and rng.random() < 0.8:
         for value in (np.nan, rng.choice([np.inf, -np.inf]), rng.choice([0.0, -0.0])):
             found[rng.integers(found.size)] = value

@@ -78,14 +78,14 @@ _JAX_F64: Final = {"div": 1.0, "log1p": 128.0}
 
 
 def _ulps(name: str, dtype: DType, steps: float) -> float:
-    """How far a result may be off: 16 bits are computed in 32, so one rounding is all there is."""
+    """Returns how far a result may be off: 16 bits are computed in 32, so they are rounded once."""
     if dtype.name == "f64":
         return _JAX_F64.get(name, steps)
     return min(steps, 1.0) if dtype.itemsize == 2 else steps
 
 
 def common(*dtypes: DType) -> DType | None:
-    """What NumPy says that dtypes promote to, if it is in the table."""
+    """Returns NumPy's promotion of dtypes, if it is in the table."""
     try:
         found = np.result_type(*(t.numpy for t in dtypes))
     except TypeError:  # there is no such thing

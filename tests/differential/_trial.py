@@ -52,7 +52,7 @@ class Trial:
 
     @property
     def specs(self) -> tuple[TensorSpec, ...]:
-        """Of the tensors that ``call`` takes."""
+        """Returns the specs of the tensors that ``call`` takes."""
         return () if self.named else tuple(TensorSpec(x.shape, as_dtype(x.dtype)) for x in self.inputs)
 
     def __str__(self) -> str:

@@ -19,7 +19,7 @@ _LARGEST: Final = {"f16": 65504.0, "bf16": 2.0**128 - 2.0**120, "f32": 2.0**128 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Truth:
-    """What jax says of a trial: results, and the sizes relative to which they may be wrong."""
+    """Computes with jax the results of trials, and the sizes relative to which results may be wrong."""
 
     results: tuple[Array, ...]
     magnitudes: tuple[Array, ...] | None
@@ -50,7 +50,7 @@ def _given(trial: Trial, array: Array) -> Array:
 
 
 def eagerly(trial: Trial) -> list[Array]:
-    """What the eager context gives."""
+    """Returns the results of the eager context."""
     ctx = EagerExecutionContext(inputs={f"x{i}": x for i, x in enumerate(trial.inputs)})
     found = _tuple(trial.call(ctx, *([] if trial.named else map(ctx.constant, trial.inputs))))
     for tensor in found:
@@ -60,7 +60,7 @@ def eagerly(trial: Trial) -> list[Array]:
 
 
 def difference(trial: Trial, truth: Truth, found: Sequence[Array], steps: float = 0.0) -> str | None:
-    """What is wrong with results, None if nothing is; ``steps`` are added to the units in the last place."""
+    """Describes what is wrong with results, None if nothing is; ``steps`` are added to the units in the last place."""
     if len(found) != len(trial.dtypes) or len(found) != len(truth.results):
         return f"{trial}: {len(found)} results, wanted {len(trial.dtypes)}"
     for i, (array, name, wanted) in enumerate(zip(found, trial.dtypes, truth.results, strict=True)):
@@ -77,7 +77,7 @@ def difference(trial: Trial, truth: Truth, found: Sequence[Array], steps: float 
 
 
 def _agrees(trial: Trial, dtype: DType, found: Array, wanted: Array, size: Array | None, ulps: float) -> Any:
-    """Whether each element is right."""
+    """Returns for each element whether it is right."""
     if not dtype.is_floating:
         return found == wanted
     if trial.exact:

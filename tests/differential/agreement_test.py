@@ -79,6 +79,6 @@ def _compilable(name: str) -> list[Checked]:
 
 
 def _refused(trial: Trial) -> bool:
-    """Whether IREE 3.13 refuses it: three functions of f64, and strides along a padded axis of one element."""
+    """True if IREE 3.13 refuses it: three functions of f64, and strides along a padded axis of one element."""
     unlinked = trial.name in _UNLINKED and trial.dtypes == ("f64",)
     return unlinked or (trial.name == "conv" and 1 in trial.inputs[0].shape[1:-1])

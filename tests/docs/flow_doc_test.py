@@ -1,4 +1,4 @@
-"""What docs/flow.md shows is what happens: its Python is run in order, and its output compared."""
+"""Runs the Python of docs/flow.md in order and compares its output with the page's."""
 
 import contextlib
 import io

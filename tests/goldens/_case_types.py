@@ -1,4 +1,4 @@
-"""What a golden case is: plain data, no torch, no NumPy."""
+"""Golden cases as plain data: no torch, no NumPy."""
 
 import hashlib
 import json

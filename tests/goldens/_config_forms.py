@@ -29,7 +29,7 @@ def _sizes(*, D: int, F: int, V: int, L: int, N: int) -> Config:
 
 
 def common5(family: str, architecture: str, K: int, sizes: Config) -> Config:
-    """What all families have in transformers 5."""
+    """Returns the fields that all families have in transformers 5."""
     return {
         **_sizes(**sizes),
         "architectures": [architecture],

@@ -7,7 +7,7 @@ from tests.goldens._config_forms import common5, llama_4_35
 
 
 def _form5(family: str, architecture: str, K: int, sizes: Config, *without: str, **fields: Any) -> Config:
-    """What all families have but for the fields ``without``, and fields of its own."""
+    """Returns the fields that all families have, but for ``without``, and the family's own fields."""
     common = common5(family, architecture, K, sizes)
     return {key: value for key, value in common.items() if key not in without} | fields
 

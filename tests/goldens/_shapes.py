@@ -46,7 +46,7 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
 
 
 def is_zero_centred(config: Config, key: str) -> bool:
-    """Whether the model adds 1 to a norm's weight."""
+    """Returns whether the model adds 1 to a norm's weight."""
     family = config["model_type"]
     return family.startswith("gemma") or (family == "qwen3_next" and not key.endswith("linear_attn.norm.weight"))
 

@@ -12,7 +12,7 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True)
 class Golden:
-    """What transformers computed for a ``GoldenCase``, in f32 with eager attention.
+    """Results of transformers for a ``GoldenCase``, in f32 with eager attention.
 
     Attributes:
         prompt: ``[B, T]`` i64.
@@ -32,7 +32,7 @@ class Golden:
 
 @dataclass(frozen=True)
 class RopeGolden:
-    """What transformers computed for a ``RopeCase``; R is the number of rotated dims of a head.
+    """Results of transformers for a ``RopeCase``; R is the number of rotated dims of a head.
 
     Attributes:
         inv_freq: ``[R/2]`` f32, the frequencies after scaling (of the table for this sequence's length).
@@ -50,7 +50,7 @@ class RopeGolden:
 
 @dataclass(frozen=True)
 class GatedDeltaGolden:
-    """What transformers' Gated DeltaNet computed for ``gated_delta_sizes.CASES[name]``, in f32.
+    """Results of transformers' Gated DeltaNet for ``gated_delta_sizes.CASES[name]``, in f32.
 
     Attributes:
         weights: by their names in the checkpoint.

@@ -34,7 +34,7 @@ CASES: Final = {
 
 @dataclass(frozen=True)
 class JointBlockGolden:
-    """What torch computed for ``CASES[name]``, in f32.
+    """Results of torch for ``CASES[name]``, in f32.
 
     Attributes:
         x: ``[B, T, D]`` by stream.

@@ -1,4 +1,4 @@
-"""What transformers renders of chat templates: data/chat.json.
+"""Renders chat templates with transformers: data/chat.json.
 
 Run outside of Bazel, with transformers installed:
 

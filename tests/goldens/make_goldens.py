@@ -99,7 +99,7 @@ def _prompt_forward(model: Any, prompt: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _tensor(output: Any) -> torch.Tensor:
-    """What a layer gives: the residual stream, in some families with other things after it."""
+    """Returns the residual stream of a layer's result, which in some families has other things after it."""
     return output[0] if isinstance(output, tuple) else output
 
 

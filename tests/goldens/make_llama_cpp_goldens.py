@@ -1,4 +1,4 @@
-"""What llama.cpp itself computes from our GGUF files, and the ids that it gives texts: data/llama_cpp.json.
+"""Runs llama.cpp on our GGUF files, for logits and the ids of texts: data/llama_cpp.json.
 
 Run outside of Bazel, with xllamacpp (llama.cpp with a Python door), gguf, ml_dtypes, numpy and safetensors installed:
 

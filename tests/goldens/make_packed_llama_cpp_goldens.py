@@ -1,4 +1,4 @@
-"""How far llama.cpp's logits with packed weights are from those without: data/packed_llama_cpp.json.
+"""Measures how far llama.cpp's logits with packed weights are from those without: data/packed_llama_cpp.json.
 
 Run outside of Bazel, with llama-cpp-python (docs/benchmarks.md says how it is built), gguf, ml_dtypes, numpy,
 safetensors and tokenizers installed:
@@ -34,7 +34,7 @@ _TOKENS: Final = 64
 
 
 def _texts(directory: Path) -> list[list[int]]:
-    """What the demo model knows and what it does not, after its first token."""
+    """Returns texts that the demo model knows and texts that it does not, after its first token."""
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     sources = [(_DEMO / name).read_text() for name in ("corpus.txt", "passages.txt")]
     ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in sources]

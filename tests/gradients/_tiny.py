@@ -48,7 +48,7 @@ def model(**changes: Any) -> DecoderLM:
 
 
 def specs_of(made: DecoderLM) -> dict[str, TensorSpec]:
-    """Of the parameters."""
+    """Returns the gradients of the parameters."""
     return {path: parameter.spec for path, parameter in made.named_parameters()}
 
 
@@ -82,6 +82,6 @@ def jax_loss(arrays: Arrays, ids: Array) -> Any:
 
 
 def jax_value_and_gradients(arrays: Arrays, ids: Array) -> tuple[float, Arrays]:
-    """By jax.value_and_grad."""
+    """Computes loss and gradients by jax.value_and_grad."""
     found, slopes = jax.jit(jax.value_and_grad(jax_loss))(arrays, ids)
     return float(found), {path: np.asarray(slope) for path, slope in slopes.items()}

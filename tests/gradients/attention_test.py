@@ -23,7 +23,7 @@ def of_rows(scale: float | None, weights: np.ndarray):
 
 @pytest.mark.parametrize(("biased", "scale"), [(False, None), (True, 0.4)])
 def test_grouped_attention(biased: bool, scale: float | None) -> None:
-    """By its rule, by its ops, and by jax; a learned bias too."""
+    """Compares gradients by the rule, by its ops, and by jax; a learned bias too."""
     rng = np.random.default_rng(3)
     shapes = [(2, 2, 3, 4, 6), (2, 2, 5, 6), (2, 2, 5, 6), (3, 4, 5)][: 3 + biased]
     operands = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]

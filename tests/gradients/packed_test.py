@@ -52,7 +52,7 @@ def test_packed_weights_themselves() -> None:
 
 
 def test_what_comes_after_packed_products_has_its_gradient() -> None:
-    """Of the logits themselves, where packed products are not on the way."""
+    """Compares gradients of the logits themselves, where packed products are not on the way."""
     made = _packed()
 
     def fn(ctx: ExecutionContext, ids: Tensor, scale: Tensor) -> dict[str, Tensor]:

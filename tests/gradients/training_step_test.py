@@ -45,7 +45,7 @@ def test_alike_backward_blocks_are_one_function() -> None:
 
 
 def test_scores_of_attention_are_no_value_that_crosses_blocks() -> None:
-    """What the backward block takes of the forward one are inputs and results of composites, none of [T, S]."""
+    """Checks that the backward block takes inputs and results of composites from the forward one, none of [T, S]."""
     graph = record_entry_point(step_of())
     made_in = {id(value): node.block for node in graph.nodes for value in node.results}
     crossing = {

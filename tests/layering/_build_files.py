@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
     @property
     def is_test(self) -> bool:
-        """Whether `bazel test` runs it."""
+        """True if `bazel test` runs it."""
         return self.rule not in ("py_library", "py_binary", "py_tool")
 
 

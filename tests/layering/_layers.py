@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 
 class Layer(NamedTuple):
-    """What one top-level package may import besides itself and the standard library.
+    """Imports that one top-level package may have besides itself and the standard library.
 
     Attributes:
         packages: of this repository.

@@ -50,7 +50,7 @@ def workspace_root() -> Path:
 
 
 def runs_outside_bazel(name: str) -> bool:
-    """Whether a file makes goldens: with other people's models, whose packages are too large for the lock."""
+    """True if a file makes goldens: with other people's models, whose packages are too large for the lock."""
     return name.startswith("make_") and name.endswith("goldens.py")
 
 

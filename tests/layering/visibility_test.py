@@ -1,4 +1,4 @@
-"""What Bazel itself says of the layers, by the queries beside this file."""
+"""Checks the layers as Bazel itself reads them, by the queries beside this file."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the real model is to embed."""
+"""Texts that the real model embeds."""
 
 TEXTS = (
     "A cat sits on the mat.",

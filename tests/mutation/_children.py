@@ -80,7 +80,7 @@ class _Child:
         self._lines.put(None)
 
     def lines(self, seconds: float) -> Iterator[str]:
-        """What it prints, until it ends or prints nothing for so long; then it is killed."""
+        """Yields what a child prints, until it ends, or prints nothing for so long and is killed."""
         while True:
             try:
                 line = self._lines.get(timeout=seconds)

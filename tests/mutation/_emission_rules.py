@@ -160,7 +160,7 @@ def opcode_of(text: str) -> str:
 
 
 def _written(cases: Iterable[Case], op: str) -> Iterator[tuple[str, int, str, Case]]:
-    """What the op's rule writes for its cases: opcode, ordinal within one call of the rule, line."""
+    """Lists what the op's rule writes for its cases: opcode, ordinal within one call of the rule, line."""
     lines: list[tuple[str, int, str]] = []
     rule = RULES[op]
 

@@ -29,5 +29,5 @@ EQUIVALENT: Final[tuple[tuple[str, str], ...]] = (
 
 
 def reason(name: str) -> str | None:
-    """Why nothing can notice a mutant; None if something can."""
+    """Returns why nothing can notice a mutant; None if something can."""
     return next((why for pattern, why in EQUIVALENT if re.fullmatch(pattern, name)), None)

@@ -1,4 +1,4 @@
-"""What a mutant is."""
+"""Mutants: one change to one rule."""
 
 import dataclasses
 from collections.abc import Callable, Iterable

@@ -67,7 +67,7 @@ class Runner:
         self._failed = self._failed or report.failed
 
     def passes_unbroken(self, test: str) -> bool:
-        """Whether a test passes if nothing is broken; asked once."""
+        """Returns whether a test passes if nothing is broken; run once."""
         if test not in self._right:
             self._right[test] = self.passes(test)
         return self._right[test]

@@ -57,7 +57,7 @@ class Check:
             self._survives(name)
 
     def _counted(self, mutant: Mutant) -> bool:
-        """Whether it can be noticed at all."""
+        """Returns whether a mutant can be noticed at all."""
         self.total += 1
         if reason(mutant.name) is None:
             return True
@@ -81,7 +81,7 @@ class Check:
             return not self._runner.passes(test)
 
     def _killed_on_device(self, mutant: Mutant) -> bool:
-        """Whether the tests on a device notice, of which only the op's cases are compiled."""
+        """Returns whether the tests on a device notice a mutant; only the op's cases are compiled."""
         _, op, _ = mutant.name.split("/", 2)
         holder: Any = sys.modules["tests.emission.devices_test"]
         for device, dtype in itertools.product(_DEVICES, _DEVICE_DTYPES):
@@ -136,7 +136,7 @@ def _chosen(only: str, runner: Runner) -> list[Mutant]:
 
 
 def _processor_seconds() -> float:
-    """Of this process and its children."""
+    """Returns the processor seconds of this process and its children."""
     return sum(os.times()[:4])
 
 

@@ -1,4 +1,4 @@
-"""What is recorded of arguments is enough to keep what a caller owns, on every device."""
+"""Recorded directions of arguments keep what a caller owns, on every device."""
 
 import json
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def points(programs: dict[str, Any], **x: Any) -> list[EntryPoint]:
 
 
 def like_x(body: Body) -> Body:
-    """With the result y in the shape of x, as one that takes over must be."""
+    """Program whose result y has the shape of x, as a result that takes over a buffer must."""
 
     def reshaped(ctx: Any, *values: Any) -> dict[str, Any]:
         found = body(ctx, *values)
@@ -67,7 +67,7 @@ def like_x(body: Body) -> Body:
 
 
 def test_a_loader_without_our_code_reads_the_directions(tmp_path: Path) -> None:
-    """With json and IREE's runtime alone."""
+    """Runs a module with json and IREE's runtime alone."""
     made = [entry_point(UPDATED["directly"], "kept"), entry_point(UPDATED["directly"], "donated", alias_result="y")]
     opened(made, "local-sync", tmp_path).close()
     instance = runtime.VmInstance()

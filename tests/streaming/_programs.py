@@ -97,7 +97,7 @@ def _split(ctx: Any, x: Any, y: Any, number: int) -> list[Any]:
 
 
 def _update(ctx: Any, x: Any, y: Any, number: int) -> list[Any]:
-    """What may write into its operand: an update, of a reshaped value, in a loop, or a sort."""
+    """Draws an op that may write into its operand: an update, of a reshaped value, in a loop, or a sort."""
     ops = ctx.ops
     row = ops.slice(y, (0, 0), (1, 3))
     kinds: list[Callable[[], Any]] = [

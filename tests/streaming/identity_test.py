@@ -170,7 +170,7 @@ def test_parameters_as_arguments_are_streamed_once_they_are_known() -> None:
 
 
 def test_nothing_of_a_block_lives_on() -> None:
-    """Of forty blocks only the present one's values are alive, in both passes."""
+    """Checks that of forty blocks only the present one's values are alive, in both passes."""
     alive: list[int] = []
 
     def fn(ctx: Any, x: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_a_wheel_holds_the_library_sources_of_its_package(package: str) -> None:
 
 @pytest.mark.parametrize("package", sorted(LAYERS))
 def test_a_wheel_requires_its_layer(package: str) -> None:
-    """Of our own packages exactly its version, of others what the layer table lists, none too many."""
+    """Checks that a wheel requires its own version of our packages, and of others what the layer table lists."""
     metadata = metadata_of(package)
     requires = metadata.get_all("Requires-Dist", [])
     names = {re.split(r"[^\w.-]", requirement)[0].replace("-", "_") for requirement in requires}

@@ -18,7 +18,7 @@ _PICKY = ("query", "key", "q_proj", "k_proj", "in_proj")
 
 @dataclass(frozen=True)
 class EncoderGolden:
-    """What transformers computed for an ``EncoderCase``, in f32 with eager attention.
+    """Results of transformers for an ``EncoderCase``, in f32 with eager attention.
 
     Attributes:
         inputs: by the names of our entry points' arguments.

@@ -159,7 +159,7 @@ def _transcribed(case: EncoderCase, model: Any, features: torch.Tensor, ids: tor
 
 
 def _states_of_layers(model: Any) -> list[torch.Tensor]:
-    """What the layers of the next call make."""
+    """Collects the results of the layers of the next call."""
     stacks = [each for each in model.modules() if type(each).__name__.endswith(_LAYERS)]
     states: list[torch.Tensor] = []
     for layer in stacks:

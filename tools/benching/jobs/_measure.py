@@ -1,4 +1,4 @@
-"""For the measured processes: time, processor time and memory of a block of code; results as JSON.
+"""Measures time, processor time and memory of a block of code in a measured process; results are JSON.
 
 A measured module is a program: its one argument is JSON, its last line of output is JSON. It imports only what it
 measures, and this. One that stays answers line by line instead (``serve_requests``).
@@ -38,7 +38,7 @@ def memory_now() -> Memory:
 
 @dataclass(slots=True)
 class Cost:
-    """What a block cost.
+    """Time and memory that a block took.
 
     Attributes:
         seconds: by the clock.

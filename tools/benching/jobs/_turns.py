@@ -1,4 +1,4 @@
-"""For the measured processes: functions that take turns within a process."""
+"""Lets functions take turns within a measured process."""
 
 import random
 import time

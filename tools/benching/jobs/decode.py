@@ -36,7 +36,7 @@ class _Served:
         self._models: Final[dict[str, BundleModel]] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What was asked, done."""
+        """Answers one request."""
         match request.pop("do"):
             case "prompt":
                 return self._prompt(**request)

@@ -33,7 +33,7 @@ class _Model:
         self._contexts: dict[str, Any] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What was asked, done."""
+        """Answers one request."""
         return {"prompt": self._prompt, "steps": self._steps, "logits": self._write_logits}[request.pop("do")](
             **request
         )
@@ -100,7 +100,7 @@ def context_parameters(lib: Any, threads: int, tokens: int) -> Any:
 
 
 def settings(lib: Any, version: str) -> dict[str, Any]:
-    """What a reader has to know of the peer."""
+    """Returns what a reader has to know of the peer."""
     parameters = context_parameters(lib, 1, 1)
     features = lib.llama_print_system_info().decode()
     return {

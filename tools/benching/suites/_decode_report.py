@@ -39,7 +39,7 @@ _SHARED: Final = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was measured of a group.
+    """Measurements of a group.
 
     Attributes:
         group: which.

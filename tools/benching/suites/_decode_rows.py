@@ -1,4 +1,4 @@
-"""What the suite ``decode`` measures: exports of one model, by the bits of their weights, each beside the peer's."""
+"""Rows of the suite ``decode``: exports of one model, by the bits of their weights, each beside the peer's."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -31,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What takes turns.
+    """Rows and peers that take turns.
 
     Attributes:
         bits: of the weights, for titles.

@@ -45,7 +45,7 @@ class System:
 
     @property
     def whole(self) -> bool:
-        """Whether everything is measured of it: not of peers, nor of bundles compiled otherwise than users get them."""
+        """True if everything is measured of it: not of peers, nor of bundles compiled otherwise than users get them."""
         return self.row is not None and not self.row.own_code
 
 
@@ -81,7 +81,7 @@ def start_all(runner: Runner, plan: Plan, systems: list[System], stack: contextl
 
 
 def cache_bytes(bundle: Bundle) -> int:
-    """What the caches of one sequence take."""
+    """Returns the bytes of the caches of one sequence."""
     return sum(argument.spec.nbytes for argument in bundle.entry_point("prefill").arguments if argument.donated)
 
 
@@ -131,5 +131,5 @@ def _gguf(runner: Runner, kind: str, checkpoint: Path, folder: Path) -> System:
 
 
 def weights_bytes(system: System) -> int:
-    """What the weights take on the disk: those of the embedding, too."""
+    """Returns the bytes of the weights on the disk, those of the embedding too."""
     return (system.weights / ARCHIVE if system.kind is None else system.weights).stat().st_size

@@ -1,4 +1,4 @@
-"""What the suite ``decode`` asks its systems, in turns and once."""
+"""Requests of the suite ``decode`` to its systems, in turns and once."""
 
 import contextlib
 import subprocess
@@ -122,7 +122,7 @@ def _installed(runner: Runner) -> dict[str, str]:
 
 
 def _first_token(runner: Runner, plan: Plan, system: System, worker: Worker) -> Result:
-    """From the start of tools:generate to the first byte of its text; what a warm prompt takes is measured after it."""
+    """Measures from the start of tools:generate to the first byte of its text, and then a warm prompt."""
     ids = token_ids(plan, plan.first_prompt)
     places = [f"--bundle={system.weights}", f"--token_ids={','.join(map(str, ids))}"]
     command = [sys.executable, "-m", "tools.generate", *places, "--max_new_tokens=1"]

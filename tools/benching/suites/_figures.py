@@ -1,4 +1,4 @@
-"""What a suite found: tables of cases, and what was wanted."""
+"""Results of a suite: tables of cases, and goals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether the median is on the right side."""
+        """True if the median is on the right side."""
         return self.found.median <= self.limit if self.sign == "<=" else self.found.median >= self.limit
 
 
@@ -61,7 +61,7 @@ class Panel:
 
 @dataclass(slots=True)
 class SuiteResult:
-    """What a suite found.
+    """Results of a suite.
 
     Attributes:
         suite: its name.

@@ -1,4 +1,4 @@
-"""What the suite ``kernels`` says of figures that are given."""
+"""Report of the suite ``kernels`` on given figures."""
 
 from typing import Any
 

@@ -57,10 +57,10 @@ def row(name: str, results: Sequence[Result], peer: bool = False) -> Case:
 
 
 def growth(more: Sequence[Result], less: Sequence[Result], key: str) -> Summary:
-    """By how many MiB the peak of one is higher than that of the other, round by round."""
+    """Returns by how many MiB the peak of one is higher than that of the other, round by round."""
     return Summary.of_pairs(more, less, lambda one, other: (one[key] - other[key]) / MIB)
 
 
 def same_text(one: Sequence[Result], other: Sequence[Result]) -> bool:
-    """Whether all texts are the same, byte for byte."""
+    """True if all texts are the same, byte for byte."""
     return len({result["sha256"] for result in (*one, *other)}) == 1

@@ -31,11 +31,11 @@ class Peer:
     settings: dict[str, Any] | None
 
     def command(self, **arguments: Any) -> Sequence[str]:
-        """What starts its program."""
+        """Returns the command that starts its program."""
         return [self.python, str(_PROGRAM), json.dumps(arguments)]
 
     def about(self) -> str:
-        """What a reader has to know of it."""
+        """Returns what a reader has to know of it."""
         if self.settings is None:
             return "llama.cpp: not installed where `--peer_python` points: nothing of it was measured."
         return (

@@ -1,4 +1,4 @@
-"""What is measured: the sizes of the models, whole or tiny."""
+"""Sizes of the measured models, whole or tiny."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ _LLAMA_31_ROPE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the suites measure.
+    """Sizes and cases that the suites measure.
 
     Attributes:
         model: whose forward is lowered.

@@ -1,4 +1,4 @@
-"""What another process holds in memory, as Linux tells it."""
+"""Reads what another process holds in memory, as Linux counts it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ def peak_rss(pid: int) -> int:
 
 
 def mapped(pid: int, path: Path) -> Mapped:
-    """How much of a file a process has mapped and in memory."""
+    """Returns how much of a file a process has mapped and in memory."""
     return mapped_of(Path(f"/proc/{pid}/smaps").read_text(), path.stat().st_ino)
 
 

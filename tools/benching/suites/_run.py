@@ -105,7 +105,7 @@ def environment() -> dict[str, str]:
 
 
 def failure(command: Sequence[str], code: int, stderr: str) -> BenchError:
-    """What is said of a measured process that failed."""
+    """Returns the error about a measured process that failed."""
     last = "\n".join(stderr.splitlines()[-_LAST_LINES:])
     name = " ".join(part for part in command[1:3] if part != "-m") or command[0]
     return BenchError(f"{name}: the measured process ended with code {code}: {last}")

@@ -1,4 +1,4 @@
-"""What repeated measurements come to."""
+"""Summaries of repeated measurements."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
