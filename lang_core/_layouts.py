@@ -129,8 +129,8 @@ Q6_K: Final = BlockLayout(
 def unpacked_blocks(layout: BlockLayout, blocks: _Array) -> _Array:
     """Returns the weights, f32 [n, size], of blocks u8 [n, bytes].
 
-    >>> unpacked_blocks(Q4_0, np.uint8([[0, 0x3C, *range(16)]]))[0, 7:18]  # d = 1; low bits come first
-    array([-1.,  0.,  1.,  2.,  3.,  4.,  5.,  6.,  7., -8., -8.], dtype=float32)
+    >>> unpacked_blocks(Q4_0, np.uint8([[0, 0x3C, *range(16)]]))[0, 7:18].tolist()  # d = 1; low bits first
+    [-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -8.0, -8.0]
     """
     integers = _integers(layout, blocks).astype(np.float32)
     if layout.offset:

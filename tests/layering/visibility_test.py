@@ -10,8 +10,8 @@ HERE = Path(__file__).parent
 
 
 def answer(query: str) -> list[str]:
-    """The labels in the output of a genquery of this package."""
-    return (HERE / query).read_text().split()
+    """Returns the labels in the output of a genquery of this package, those of package groups left out."""
+    return [label for label in (HERE / query).read_text().split() if not label.endswith("_clients")]
 
 
 @pytest.mark.parametrize(("package", "below"), forbidden_edges())
