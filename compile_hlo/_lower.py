@@ -50,7 +50,7 @@ class LoweredFunction:
 
 @dataclass(slots=True)
 class LoweredModule:
-    """A module whose text was written.
+    """Module whose text was written.
 
     Attributes:
         functions: its entry points, in order.
@@ -61,11 +61,11 @@ class LoweredModule:
     kernels: list[KernelSignature] = field(default_factory=list)
 
     def parameters(self) -> ParameterTable:
-        """All weights that the module reads."""
-        found = ParameterTable()
+        """Returns the weights that the module reads."""
+        table = ParameterTable()
         for function in self.functions:
-            found.update(function.parameters)
-        return found
+            table.update(function.parameters)
+        return table
 
 
 def record_entry_point(entry_point: EntryPoint, tags: TagSelection | None = None) -> ComputeGraph:
@@ -88,21 +88,22 @@ def lower_module(
     """Records, prunes, merges and emits entry points, one after the other.
 
     Args:
-        entry_points: what the module offers.
-        write: takes the text, piece by piece.
-        form: how parameters come in.
-        streaming: record twice and keep nothing, instead of once and keep the graph. The text is the same.
-        block_functions: write blocks as private functions, alike ones once (docs/design/0005-block-functions.md).
-        tags: which of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); none where
-            None, and then the text is that of a model without tags.
-        overrides: what avoids faults of compilers; with ``NO_OVERRIDES`` the text is plain StableHLO.
+        entry_points: public functions of the module.
+        write: function that takes the text, piece by piece.
+        form: way in which parameters come in.
+        streaming: True to record twice and keep nothing, instead of once and keep the graph. The text is the same.
+        block_functions: True to write blocks as private functions, alike ones once
+            (docs/design/0005-block-functions.md).
+        tags: selection of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); where
+            None, the text is that of a model without tags.
+        overrides: emission rules that avoid faults of compilers; with ``NO_OVERRIDES`` the text is plain StableHLO.
 
     Returns:
-        What was lowered.
+        The functions and kernels that were written.
 
     Raises:
-        GraphError: streaming was asked for parameters that are arguments, which a head names before its body, of a
-            form that does not know them.
+        GraphError: parameters are to be arguments, which a function's head names before its body, and with streaming
+            the form does not know them.
         InputError: a glob of ``tags`` matches no tag of any entry point.
     """
     if streaming and isinstance(form, ArgumentParameters) and form.known is None:

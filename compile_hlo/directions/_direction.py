@@ -1,4 +1,4 @@
-"""IN, OUT, INOUT, and what is known of an argument."""
+"""Directions IN, OUT and INOUT, and records of the arguments and results that have one."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ Direction = Literal["IN", "OUT", "INOUT"]
 
 
 def joined(one: Direction, other: Direction) -> Direction:
-    """What holds where both do: reading and writing add up.
+    """Returns the direction of an argument that is used in two ways: reading and writing add up.
 
     >>> joined("IN", "OUT"), joined("IN", "IN")
     ('INOUT', 'IN')
@@ -19,14 +19,14 @@ def joined(one: Direction, other: Direction) -> Direction:
 
 @dataclass(frozen=True, slots=True)
 class WrittenAt:
-    """Where an argument is written.
+    """Place in the program where an argument is written.
 
     Attributes:
-        op: what writes.
-        path: the module that ran.
-        line: the Python source line, as ``file:line``.
-        certain: whether the program says so. If not, the compiler may make it so: it can find that a computed value
-            is the argument after all (``x * 1``), or sort an operand in its own place.
+        op: name of the op that writes.
+        path: path of the module that ran.
+        line: Python source line, as ``file:line``.
+        certain: True if the program itself writes. If not, the compiler may make it so: it can find that a computed
+            value is the argument after all (``x * 1``), or sort an operand in its own place.
     """
 
     op: str
@@ -40,10 +40,10 @@ class WrittenAt:
 
 @dataclass(frozen=True, slots=True)
 class KernelArgument:
-    """An argument of a kernel, over all its call sites.
+    """Argument of a kernel, over all its call sites.
 
     Attributes:
-        spec: the tensor's; rank 0 is a scalar.
+        spec: shape and dtype; rank 0 is a scalar.
         declared: INOUT where a call site passes what the entry point may write: a donated argument; else IN.
         effective: INOUT where the kernel updates it in place, else IN: a kernel gets no argument that it does not read.
     """
@@ -54,17 +54,17 @@ class KernelArgument:
 
     @property
     def kind(self) -> Literal["tensor", "scalar"]:
-        """Rank 0 is a scalar."""
+        """Kind of the argument: a scalar has rank 0."""
         return "tensor" if self.spec.shape else "scalar"
 
 
 @dataclass(frozen=True, slots=True)
 class KernelResult:
-    """A result of a kernel.
+    """Result of a kernel.
 
     Attributes:
-        spec: the tensor's.
-        alias_arg: the place of the argument that it is the update of; None where it has a buffer of its own.
+        spec: shape and dtype.
+        alias_arg: index of the argument that it is an update of; None where it has a buffer of its own.
     """
 
     spec: TensorSpec
@@ -72,5 +72,5 @@ class KernelResult:
 
     @property
     def direction(self) -> Direction:
-        """INOUT where it takes over an argument."""
+        """INOUT where the result takes over an argument, else OUT."""
         return "OUT" if self.alias_arg is None else "INOUT"

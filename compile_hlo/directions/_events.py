@@ -8,7 +8,7 @@ from compile_hlo.directions._direction import WrittenAt
 
 
 class Origin(IntFlag):
-    """How a value may be a buffer. A flag holds along a path through the program if it holds in each part of it.
+    """Relation of a value to a buffer that was given. A flag holds along a path if it holds in each step of the path.
 
     Attributes:
         POSSIBLE: the compiler may find that the value is the buffer.
@@ -31,7 +31,7 @@ NONE: Final[Origins] = {}
 
 
 class EventKind(Enum):
-    """What an op does with a given buffer, or with what became of it by updates and renaming.
+    """Kind of use of a given buffer, or of what became of it by updates and renaming.
 
     Attributes:
         WRITTEN: writes into the buffer.

@@ -21,13 +21,13 @@ from lang_core import Argument, GraphError
 
 
 class StretchFlow:
-    """What a stretch, a unit of lowering, does with the values it is given. Values are named by their numbers.
+    """Uses that a stretch, a unit of lowering, makes of the values it is given. Values are named by their numbers.
 
     Args:
         nodes: nodes of the stretch.
 
     Attributes:
-        events: what the stretch does with the given values.
+        events: uses of the given values.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:

@@ -37,50 +37,50 @@ def lowered(body: Body, streaming: bool = False, **x: Any) -> LoweredModule:
 def direction(body: Body, **x: Any) -> LoweredArgument:
     buffered, streamed = (lowered(body, streaming, **x).functions[0].directions for streaming in (False, True))
     assert buffered == streamed
-    assert [each.name for each in buffered] == ["x", "row"]
+    assert [argument.name for argument in buffered] == ["x", "row"]
     assert (buffered[1].effective, buffered[1].guarded) == ("IN", False)
     return buffered[0]
 
 
 @pytest.mark.parametrize("name", UPDATED)
 def test_an_argument_that_is_updated(name: str) -> None:
-    found = direction(UPDATED[name])
-    assert (found.declared, found.effective, found.guarded) == ("IN", "INOUT", True)
-    assert found.written is not None
-    assert found.written.certain
-    assert found.written.op == (name if name in ("put", "scatter") else "dynamic_update_slice")
-    assert "_programs_testing.py:" in found.written.line
+    argument = direction(UPDATED[name])
+    assert (argument.declared, argument.effective, argument.guarded) == ("IN", "INOUT", True)
+    assert argument.written is not None
+    assert argument.written.certain
+    assert argument.written.op == (name if name in ("put", "scatter") else "dynamic_update_slice")
+    assert "_programs_testing.py:" in argument.written.line
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_an_argument_that_is_kept(name: str) -> None:
-    found = direction(KEPT[name])
-    assert (found.declared, found.effective, found.guarded, found.written) == ("IN", "IN", False, None)
+    argument = direction(KEPT[name])
+    assert (argument.declared, argument.effective, argument.guarded, argument.written) == ("IN", "IN", False, None)
 
 
 @pytest.mark.parametrize("name", MAYBE)
 def test_an_argument_that_the_compiler_may_write(name: str) -> None:
-    found = direction(MAYBE[name])
-    assert (found.declared, found.effective, found.guarded) == ("IN", "IN", True)
+    argument = direction(MAYBE[name])
+    assert (argument.declared, argument.effective, argument.guarded) == ("IN", "IN", True)
 
 
 def test_a_donated_argument_is_inout_and_out_where_it_is_not_read() -> None:
-    found = direction(update, alias_result="y")
-    assert (found.declared, found.effective, found.guarded) == ("INOUT", "INOUT", False)
-    found = direction(lambda c, x, r, p: c.ops.broadcast(c.ops.exp(r), (4, 6)), alias_result="y")
-    assert (found.declared, found.effective, found.guarded) == ("INOUT", "OUT", False)
-    found = direction(lambda c, x, r, p: x, alias_result="y")
-    assert found.effective == "INOUT"
+    argument = direction(update, alias_result="y")
+    assert (argument.declared, argument.effective, argument.guarded) == ("INOUT", "INOUT", False)
+    argument = direction(lambda c, x, r, p: c.ops.broadcast(c.ops.exp(r), (4, 6)), alias_result="y")
+    assert (argument.declared, argument.effective, argument.guarded) == ("INOUT", "OUT", False)
+    argument = direction(lambda c, x, r, p: x, alias_result="y")
+    assert argument.effective == "INOUT"
 
 
 def test_an_argument_that_is_neither_donated_nor_copied_must_not_be_updated() -> None:
-    found = lowered(update).functions[0]
+    function = lowered(update).functions[0]
     message = (
         r"entry point 'main': argument 'x' is declared IN and is not donated, but dynamic_update_slice \(at the root, "
         r".*_programs_testing.py:\d+\) updates it in place: .*alias_result=.*copied=True"
     )
     with pytest.raises(GraphError, match=message):
-        check_declared("main", found.directions)
+        check_declared("main", function.directions)
     for allowed in (lowered(update, alias_result="y"), lowered(update, copied=True), lowered(MAYBE["sorted"])):
         check_declared("main", allowed.functions[0].directions)
 
@@ -91,23 +91,23 @@ def test_a_kernel_is_joined_over_all_its_call_sites() -> None:
     def body(ctx: Any, x: Any, row: Any, position: Any) -> Any:
         weight = Parameter(ROW.shape)
         weight._name = "w"
-        found = []
+        updated = []
         for index, value in enumerate((ctx.ops.exp(x), x)):
             with ctx.block(f"layers.{index}"):
-                found.append(update(ctx, value, ctx.ops.add(row, ctx.parameter(weight)), position))
-        return {"other": found[0], "y": found[1]}
+                updated.append(update(ctx, value, ctx.ops.add(row, ctx.parameter(weight)), position))
+        return {"other": updated[0], "y": updated[1]}
 
     for streaming in (False, True):
         (kernel,) = lowered(body, streaming, alias_result="y").kernels
         assert (kernel.name, kernel.call_sites) == ("block.layers.N", 2)
-        assert [(each.spec, each.declared, each.effective) for each in kernel.arguments] == [
+        assert [(argument.spec, argument.declared, argument.effective) for argument in kernel.arguments] == [
             (ROW, "IN", "IN"),
             (X, "INOUT", "INOUT"),
             (ROW, "IN", "IN"),
             (TensorSpec((), i32), "IN", "IN"),
         ]
         assert kernel.signature == ("IN", "INOUT", "IN")
-        assert [(each.direction, each.alias_arg) for each in kernel.results] == [("INOUT", 1)]
+        assert [(result.direction, result.alias_arg) for result in kernel.results] == [("INOUT", 1)]
 
 
 def test_call_sites_of_one_kernel_pass_the_same_tensors() -> None:
@@ -116,7 +116,7 @@ def test_call_sites_of_one_kernel_pass_the_same_tensors() -> None:
     )
     kernel.join((KernelArgument(X, "IN", "INOUT"), KernelArgument(ROW, "IN", "IN")), "block 'layers.1'")
     assert kernel.signature == ("INOUT", "IN")
-    assert [each.declared for each in kernel.arguments] == ["IN", "INOUT"]
+    assert [argument.declared for argument in kernel.arguments] == ["IN", "INOUT"]
     assert kernel.call_sites == 2
     message = (
         r"kernel 'k' is called at block 'layers.2' with 1 tensors \(f32\[4,6\]\), and at 2 call sites before with 2 "
@@ -144,14 +144,14 @@ def test_only_an_update_comes_back_in_the_buffer(name: str, in_place: bool) -> N
 
 @pytest.mark.parametrize("name", STATES)
 def test_what_is_computed_anew_has_a_buffer_of_its_own(name: str) -> None:
-    found = direction(STATES[name], alias_result="y")
-    assert (found.declared, found.in_place) == ("INOUT", False)
+    argument = direction(STATES[name], alias_result="y")
+    assert (argument.declared, argument.in_place) == ("INOUT", False)
 
 
 @pytest.mark.parametrize("name", READ_BESIDE)
 def test_an_argument_that_is_read_beside_its_update_is_not_updated_in_place(name: str) -> None:
-    found = direction(READ_BESIDE[name], alias_result="y")
-    assert (found.declared, found.effective, found.in_place) == ("INOUT", "INOUT", False)
+    argument = direction(READ_BESIDE[name], alias_result="y")
+    assert (argument.declared, argument.effective, argument.in_place) == ("INOUT", "INOUT", False)
 
 
 def test_an_update_that_is_written_twice_tells_no_alias() -> None:
@@ -202,12 +202,12 @@ def test_the_number_of_tensors_has_no_limit(count: int) -> None:
 
     def fn(ctx: Any, *values: Any) -> dict[str, Any]:
         with ctx.block("all"):
-            found = [update(ctx, x, values[0], 1) if i % 3 == 1 else ctx.ops.exp(x) for i, x in enumerate(values)]
-        return {f"y{i}": value for i, value in enumerate(found)}
+            results = [update(ctx, x, values[0], 1) if i % 3 == 1 else ctx.ops.exp(x) for i, x in enumerate(values)]
+        return {f"y{i}": value for i, value in enumerate(results)}
 
     arguments = [Argument("x0", ROW)]
     arguments += [Argument(f"x{i}", X, alias_result=f"y{i}" if i % 3 == 1 else None) for i in range(1, count)]
     module = lower_module([EntryPoint("main", fn, tuple(arguments))], lambda _: None, ExternalParameters())
     expected = ["INOUT" if i % 3 == 1 else "IN" for i in range(count)]
-    assert [each.effective for each in module.functions[0].directions] == expected
+    assert [argument.effective for argument in module.functions[0].directions] == expected
     assert sorted(module.kernels[0].signature) == sorted(expected)

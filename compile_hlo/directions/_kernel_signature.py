@@ -12,10 +12,10 @@ class KernelSignature:
     """Private function of the module, with what its call sites have in common so far.
 
     Attributes:
-        name: its symbol.
-        arguments: in the order of the text, tensors before scalars.
-        results: in order.
-        call_sites: how often it is called.
+        name: symbol of the function.
+        arguments: arguments in the order of the text, tensors before scalars.
+        results: results in order.
+        call_sites: number of calls.
     """
 
     name: str
@@ -27,13 +27,13 @@ class KernelSignature:
         """Adds a call site: one may read what another updates.
 
         Args:
-            arguments: as this site sees them.
-            where: the site, for messages.
+            arguments: arguments as this site passes them.
+            where: name of the site, for messages.
 
         Raises:
             GraphError: the site passes other arguments than those before.
         """
-        if [each.spec for each in arguments] != [each.spec for each in self.arguments]:
+        if [argument.spec for argument in arguments] != [argument.spec for argument in self.arguments]:
             raise GraphError(
                 f"kernel {self.name!r} is called at {where} with {_listed(arguments)}, and at {self.call_sites} call "
                 f"sites before with {_listed(self.arguments)}: a kernel's tensors are the same at all call sites; give "
@@ -44,8 +44,8 @@ class KernelSignature:
 
     @property
     def signature(self) -> tuple[Direction, ...]:
-        """The effective directions of the tensors among the arguments, in order: scalars come after them."""
-        return tuple(each.effective for each in self.arguments if each.kind == "tensor")
+        """Effective directions of the tensors among the arguments, in order: scalars come after them."""
+        return tuple(argument.effective for argument in self.arguments if argument.kind == "tensor")
 
 
 def _joined(one: KernelArgument, other: KernelArgument) -> KernelArgument:
@@ -56,5 +56,5 @@ def _joined(one: KernelArgument, other: KernelArgument) -> KernelArgument:
 
 
 def _listed(arguments: Sequence[KernelArgument]) -> str:
-    count = sum(each.kind == "tensor" for each in arguments)
-    return f"{count} tensors ({', '.join(repr(each.spec) for each in arguments)})"
+    count = sum(argument.kind == "tensor" for argument in arguments)
+    return f"{count} tensors ({', '.join(repr(argument.spec) for argument in arguments)})"

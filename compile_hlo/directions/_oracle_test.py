@@ -40,7 +40,7 @@ _PROGRAMS: Final = st.builds(
 
 
 def _emitted(program: Program) -> tuple[LoweredModule, ComputeGraph]:
-    """What the lowering says, the same in both forms, and the graph that it says it of."""
+    """Lowers a program, buffered and streamed with the same result; returns that and the graph that was emitted."""
     point = program.entry_point()
     buffered, streamed = (
         lower_module([point], lambda _: None, ExternalParameters(), streaming=streaming) for streaming in (False, True)
@@ -51,18 +51,20 @@ def _emitted(program: Program) -> tuple[LoweredModule, ComputeGraph]:
 
 
 def _graph(point: EntryPoint) -> ComputeGraph:
-    names, specs = zip(*[(each.name, each.spec) for each in point.arguments], strict=True)
+    names, specs = zip(*[(argument.name, argument.spec) for argument in point.arguments], strict=True)
     return without_common_subexpressions(
         without_dead_code(record(point.fn, *specs, input_names=names, name=point.name))
     )
 
 
 def _of_kernel(kernel: KernelSignature) -> Any:
-    return kernel.call_sites, tuple((each.spec, each.declared, each.effective) for each in kernel.arguments)
+    return kernel.call_sites, tuple(
+        (argument.spec, argument.declared, argument.effective) for argument in kernel.arguments
+    )
 
 
 class _Call(NamedTuple):
-    """A stretch of a block: the tensors that it is given, and what it does with each."""
+    """Stretch of a block: the tensors that it is given, and which of them it writes."""
 
     text: str
     specs: list[TensorSpec]
@@ -71,7 +73,7 @@ class _Call(NamedTuple):
 
 
 def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
-    """Every stretch that is lowered as a call, as the machine sees it."""
+    """Returns every stretch that is lowered as a call, as the machine sees it."""
     pieces = [list(nodes) for _, nodes in groupby(graph.nodes, key=lambda node: node.stretch)]
     stretches = [
         [node for node in nodes if node.op.name != "constant"]
@@ -91,16 +93,16 @@ def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
             number = first.get(node)
             if number is not None:
                 for place, value in enumerate(passed[number]):
-                    if any(one_buffer(values[value.number], each) for each in taken):
+                    if any(one_buffer(values[value.number], array) for array in taken):
                         may_be_donated[number][place] = True
             machine.step(node, values)
 
     ways(run, _WAYS)
-    found = []
+    calls = []
     for number, (nodes, values) in enumerate(zip(stretches, passed, strict=True)):
         everything = given_to(nodes)
         written = dict(zip(everything, written_by(nodes, everything, _WAYS), strict=True))
-        found.append(
+        calls.append(
             _Call(
                 _text(graph, nodes),
                 [value.spec for value in values],
@@ -108,21 +110,21 @@ def _calls(graph: ComputeGraph, donated: Sequence[bool]) -> list[_Call]:
                 [written[value] for value in values],
             )
         )
-    return found
+    return calls
 
 
 def _text(graph: ComputeGraph, nodes: Sequence[Node]) -> str:
-    """What makes two stretches one function: the ops, how they hang together, and which results are used later."""
+    """Returns a text that is equal for stretches that become one function: same ops, wiring and results used later."""
     inside = set(nodes)
     later = {value.number for node in graph.nodes if node not in inside for value in node.inputs}
     later |= {value.number for value in graph.outputs.values()}
     numbers: dict[int, int] = {}
     lines = []
 
-    def of(each: Any) -> str:
-        if isinstance(each, ComputeGraph):
-            return _region(each)
-        return repr(each.array.tolist()) if hasattr(each, "array") else repr(each)
+    def of(attribute: Any) -> str:
+        if isinstance(attribute, ComputeGraph):
+            return _region(attribute)
+        return repr(attribute.array.tolist()) if hasattr(attribute, "array") else repr(attribute)
 
     def _region(region: ComputeGraph) -> str:
         inner = [line(node) for node in region.nodes]
@@ -135,7 +137,8 @@ def _text(graph: ComputeGraph, nodes: Sequence[Node]) -> str:
 
     def line(node: Node) -> str:
         operands = [constants.get(value.number) or f"{number(value)}:{value.spec!r}" for value in node.inputs]
-        return f"{node.op.name} {operands} {[of(each) for each in node.attributes]} {[number(v) for v in node.results]}"
+        attributes = [of(attribute) for attribute in node.attributes]
+        return f"{node.op.name} {operands} {attributes} {[number(value) for value in node.results]}"
 
     for node in nodes:
         same = renamed(node)
@@ -148,8 +151,8 @@ def _text(graph: ComputeGraph, nodes: Sequence[Node]) -> str:
 
 
 def _joined(calls: Sequence[_Call]) -> list[Any]:
-    """By function, the call sites and what holds at any of them; scalars after tensors."""
-    found = []
+    """Joins call sites by function: for each their number, and the arguments as used at any of them, scalars last."""
+    signatures = []
     for _, alike in groupby(sorted(calls, key=lambda call: call.text), key=lambda call: call.text):
         sites = list(alike)
         arguments = [
@@ -161,8 +164,8 @@ def _joined(calls: Sequence[_Call]) -> list[Any]:
                 strict=True,
             )
         ]
-        found.append((len(sites), tuple(sorted(arguments, key=repr))))
-    return sorted(found, key=repr)
+        signatures.append((len(sites), tuple(sorted(arguments, key=repr))))
+    return sorted(signatures, key=repr)
 
 
 @DRAWN
@@ -180,32 +183,32 @@ def test_what_is_written_is_what_a_machine_writes(program: Program) -> None:
         return
     directions = lowered.functions[0].directions
     assert len(directions) == len(tensors)
-    for each, taken, wrote in zip(directions, donated, written, strict=False):
-        assert each.declared == ("INOUT" if taken else "IN")
-        assert (each.written is not None and each.written.certain) == wrote, each
-        assert (each.effective != "IN") == (taken or wrote), each
-        assert each.guarded or taken or not wrote
+    for argument, taken, wrote in zip(directions, donated, written, strict=False):
+        assert argument.declared == ("INOUT" if taken else "IN")
+        assert (argument.written is not None and argument.written.certain) == wrote, argument
+        assert (argument.effective != "IN") == (taken or wrote), argument
+        assert argument.guarded or taken or not wrote
     expected = _joined(calls)
-    found = sorted(
+    actual = sorted(
         ((kernel.call_sites, tuple(sorted(_of_kernel(kernel)[1], key=repr))) for kernel in lowered.kernels), key=repr
     )
-    assert found == expected
+    assert actual == expected
 
 
 @DRAWN
 @given(_PROGRAMS, st.integers(0, 2))
 def test_what_a_result_depends_on_is_read(program: Program, number: int) -> None:
-    """By other data: an argument that results depend on is IN or INOUT, never OUT."""
+    """Runs with other data: an argument that results depend on is IN or INOUT, never OUT."""
     lowered, graph = _emitted(program)
     name = TENSORS[number]
     rng = np.random.default_rng(3)
-    data = {each: rng.standard_normal(X.shape).astype(np.float32) for each in TENSORS}
+    data = {tensor: rng.standard_normal(X.shape).astype(np.float32) for tensor in TENSORS}
     other = data | {name: data[name] + 1}
     if any(
         not np.array_equal(_results(program, data, at), _results(program, other, at), equal_nan=True) for at in range(4)
     ):
-        (found,) = (each for each in lowered.functions[0].directions if each.name == name)
-        assert found.effective != "OUT"
+        (argument,) = (argument for argument in lowered.functions[0].directions if argument.name == name)
+        assert argument.effective != "OUT"
         assert name in graph.inputs
 
 
@@ -213,8 +216,8 @@ def _results(program: Program, data: dict[str, Array], at: int) -> list[Array]:
     ctx = EagerExecutionContext()
     row = ctx.constant(np.linspace(5, 6, 6, dtype=np.float32).reshape(1, 6))
     x, y, z = map(ctx.constant, data.values())
-    found = program.fn(ctx, x, y, z, row, ctx.constant(np.int32(at)))
-    return [tensor.numpy() for tensor in found.values()]
+    results = program.fn(ctx, x, y, z, row, ctx.constant(np.int32(at)))
+    return [tensor.numpy() for tensor in results.values()]
 
 
 # Few programs that are drawn have an alias and what forbids it: two updates of x, of which the other result reads one;
@@ -235,18 +238,18 @@ def test_an_alias_is_told_of_a_chain_that_nothing_else_uses(program: Program) ->
     """IREE does not know that an argument and the buffer of the alias are one."""
     lowered, graph = _emitted(program)
     taken_by = {argument.name: argument.alias_result for argument in program.entry_point().arguments}
-    for each in lowered.functions[0].directions:
-        if each.in_place:
-            assert each.name in graph.inputs
-            before, after = _chain(graph, graph.inputs[each.name], graph.outputs[taken_by[each.name] or ""])
+    for argument in lowered.functions[0].directions:
+        if argument.in_place:
+            assert argument.name in graph.inputs
+            before, after = _chain(graph, graph.inputs[argument.name], graph.outputs[taken_by[argument.name] or ""])
             for value in before:
-                assert _uses(graph, value) == 1, each
+                assert _uses(graph, value) == 1, argument
             for value in after:
-                assert not _updates(graph, value), each
+                assert not _updates(graph, value), argument
 
 
 def _chain(graph: ComputeGraph, x: Value, result: Value) -> tuple[list[Value], list[Value]]:
-    """What leads from an argument to its last update, that not included; and the result with what renames it."""
+    """Returns the values from an argument to its last update, that not included, and the result with its renamings."""
     maker = {value.number: node for node in graph.nodes for value in node.results}
     values, last = [result], 0
     while values[-1] is not x:
@@ -264,9 +267,9 @@ def _chain(graph: ComputeGraph, x: Value, result: Value) -> tuple[list[Value], l
 
 
 def _uses(graph: ComputeGraph, value: Value) -> int:
-    """By nodes, regions included, and as a result."""
-    given = [each for node in graph.nodes for each in node.inputs]
-    return sum(each is value for each in (*given, *graph.outputs.values()))
+    """Counts the uses of a value by nodes, regions included, and as a result."""
+    given = [operand for node in graph.nodes for operand in node.inputs]
+    return sum(operand is value for operand in (*given, *graph.outputs.values()))
 
 
 def _updates(graph: ComputeGraph, value: Value) -> bool:

@@ -27,20 +27,20 @@ class TooManyWays(Exception):
 
 
 def fresh(spec: TensorSpec) -> Array:
-    """A buffer of its own."""
+    """Returns a new buffer of this shape and dtype."""
     return np.arange(spec.size, dtype=np.float64).reshape(spec.shape).astype(spec.dtype.numpy)
 
 
 def one_buffer(x: Array, y: Array) -> bool:
-    """Whether two arrays have a byte in common."""
+    """Returns whether two arrays have a byte in common."""
     return bool(np.shares_memory(x, y))
 
 
 class Machine:
-    """One way through a program.
+    """Runs one way through a program.
 
     Attributes:
-        written: the arrays that updates were made in.
+        written: arrays that updates were made in.
     """
 
     def __init__(self, choose: Callable[[int], int]) -> None:
@@ -73,11 +73,11 @@ class Machine:
             return now
         if name in _UPDATES:
             return [self._updated(node, inputs)]
-        found = node.op.eager_rule(*inputs, *node.attributes)
-        found = [np.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
+        results = node.op.eager_rule(*inputs, *node.attributes)
+        results = [np.asarray(x) for x in (results if isinstance(results, tuple) else (results,))]
         if _renames(node):
-            return [inputs[0].reshape(found[0].shape)]
-        return [np.array(x, order="C") for x in found]
+            return [inputs[0].reshape(results[0].shape)]
+        return [np.array(x, order="C") for x in results]
 
     def _region(self, graph: ComputeGraph, given: Sequence[Array], values: dict[int, Array]) -> list[Array]:
         inner = dict(values)
@@ -95,7 +95,7 @@ class Machine:
 
 
 def _renames(node: Node) -> bool:
-    """Whether the result has the operand's elements in the operand's order, whatever they are."""
+    """Returns whether the result has the operand's elements in the operand's order, whatever they are."""
     if node.op.name not in _MOVES or len(node.inputs) != 1:
         return False
     x, result = node.inputs[0].spec, node.results[0].spec
@@ -132,8 +132,8 @@ def ways(run: Callable[[Callable[[int], int]], None], most: int) -> None:
 
 
 def written_by(nodes: Sequence[Node], given: Sequence[Value], most: int) -> list[bool]:
-    """Of values that nodes are given, each in a buffer of its own: whether some way through writes it."""
-    found = [False] * len(given)
+    """Returns, for each value that nodes are given in a buffer of its own, whether some way through writes it."""
+    written = [False] * len(given)
     unused = {value.number: fresh(value.spec) for node in nodes for value in node.inputs}
 
     def run(choose: Callable[[int], int]) -> None:
@@ -141,20 +141,20 @@ def written_by(nodes: Sequence[Node], given: Sequence[Value], most: int) -> list
         arrays = [fresh(value.spec) for value in given]
         machine.run(nodes, unused | {value.number: array for value, array in zip(given, arrays, strict=True)})
         for place, array in enumerate(arrays):
-            found[place] = found[place] or any(one_buffer(array, each) for each in machine.written)
+            written[place] = written[place] or any(one_buffer(array, target) for target in machine.written)
 
     ways(run, most)
-    return found
+    return written
 
 
 def given_to(nodes: Sequence[Node]) -> list[Value]:
-    """The values that nodes use and do not make, in the order in which they are used first."""
+    """Returns the values that nodes use and do not make, in the order of first use."""
     made = {value.number for node in nodes for value in node.results}
-    found: dict[int, Value] = {}
+    values: dict[int, Value] = {}
     for value in _used(nodes):
         if value.number not in made:
-            found.setdefault(value.number, value)
-    return list(found.values())
+            values.setdefault(value.number, value)
+    return list(values.values())
 
 
 def _used(nodes: Iterable[Node]) -> Iterator[Value]:
@@ -164,7 +164,7 @@ def _used(nodes: Iterable[Node]) -> Iterator[Value]:
 
 
 def renamed(node: Node) -> Value | None:
-    """The operand that is written in place of a node's result, as it is; None for most nodes."""
+    """Returns the operand whose name is emitted in place of a node's result; None for most nodes."""
     if node.op.name == "dynamic_update_slice" and node.inputs[1].spec == node.inputs[0].spec:
         return node.inputs[1]
     if node.op.name in ("broadcast", "reshape") and node.inputs[0].spec == node.results[0].spec:

@@ -13,11 +13,11 @@ Body = Callable[[Any, Any, Any, Any], Any]
 
 
 def entry_point(body: Body, name: str = "main", **x: Any) -> EntryPoint:
-    """An entry point; ``x`` is declared with the arguments given."""
+    """Returns an entry point; ``x`` is declared with the given options of ``Argument``."""
 
     def fn(ctx: Any, *values: Any) -> dict[str, Any]:
-        found = body(ctx, *values)
-        return found if isinstance(found, dict) else {"y": found}
+        results = body(ctx, *values)
+        return results if isinstance(results, dict) else {"y": results}
 
     arguments = (Argument("x", X, **x), Argument("row", ROW), Argument("position", TensorSpec((), i32), "scalar"))
     return EntryPoint(name, fn, arguments)

@@ -72,14 +72,14 @@ STEPS: Final[tuple[Callable[..., Any], ...]] = (
 
 
 class Program(NamedTuple):
-    """Steps of (what, operand, operand, block); bits of the steps that are no output, and of what is donated."""
+    """Steps of (kind, operand, operand, block), and as bits the steps that are no output and the donated arguments."""
 
     steps: tuple[tuple[int, int, int, int], ...]
     dropped: int
     donated: int
 
     def fn(self, ctx: Any, x: Any, y: Any, z: Any, row: Any, at: Any) -> dict[str, Any]:
-        """Runs it; a block is one of a few kinds, each of which is called often."""
+        """Runs the steps; a block is one of a few kinds, each of which is called often."""
         pool = [x, y, z]
         for number, (what, a, b, block) in enumerate(self.steps):
             one, other = pool[a % len(pool)], pool[b % len(pool)]
@@ -91,11 +91,11 @@ class Program(NamedTuple):
         return {f"out{i}": pool[3 + step] for i, step in enumerate(self._outputs())}
 
     def _outputs(self) -> list[int]:
-        """The steps whose results are outputs: the last one always."""
+        """Returns the steps whose results are outputs: always the last one."""
         return [i for i in range(len(self.steps)) if i == len(self.steps) - 1 or not self.dropped >> i & 1]
 
     def entry_point(self, name: str = "main") -> EntryPoint:
-        """With as many donated arguments as there are results for them."""
+        """Returns the program as an entry point with as many donated arguments as there are results for them."""
         names = [f"out{i}" if i < len(self._outputs()) and self.donated >> i & 1 else None for i in range(3)]
         tensors = [Argument(tensor, X, alias_result=taken) for tensor, taken in zip(TENSORS, names, strict=True)]
         rest = (Argument("row", ROW), Argument("at", TensorSpec((), "i32"), "scalar"))

@@ -73,15 +73,21 @@ class Signature:
 
     @property
     def taken_over(self) -> dict[str, str]:
-        """The donated argument behind each result that takes one over, by name."""
-        return {each.alias_result: each.name for each in self.arguments if each.alias_result is not None}
+        """Names of the donated arguments by the name of the result that takes each over."""
+        return {
+            argument.alias_result: argument.name for argument in self.arguments if argument.alias_result is not None
+        }
 
     @property
     def aliases(self) -> dict[int, int]:
-        """The number of the donated argument in whose buffer a result lies, by the number of the result."""
+        """Index of the donated argument in whose buffer a result lies, by the index of the result."""
         names = [result.name for result in self.results]
         arguments = enumerate(self.arguments)
-        return {names.index(each.alias_result): i for i, each in arguments if each.alias_result and each.in_place}
+        return {
+            names.index(argument.alias_result): i
+            for i, argument in arguments
+            if argument.alias_result and argument.in_place
+        }
 
 
 def signature_of(
@@ -91,7 +97,7 @@ def signature_of(
     directions: Sequence[LoweredArgument],
 ) -> Signature:
     """Builds the signature of a function from its declared arguments and the lowered ones among them, the tensors."""
-    known = {each.name: each for each in directions}
+    known = {argument.name: argument for argument in directions}
     return Signature(
         name,
         tuple(

@@ -1,4 +1,4 @@
-"""Graph passes: a valid graph in, a valid graph out. One file each."""
+"""Graph passes: each takes a valid graph and returns a valid graph. One file each."""
 
 from compile_hlo.passes._cse import Subexpressions, without_common_subexpressions
 from compile_hlo.passes._fusions import with_groups

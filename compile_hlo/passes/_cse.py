@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from compile_dag import TAG, Call, ComputeGraph, Node, Value, regions_of
 
-# Constants of up to this many bytes are compared by value, larger ones by identity.
+# Constants of up to this many bytes are compared by value; larger ones are all different.
 _SMALL = 64
 
 
@@ -30,7 +30,7 @@ class Subexpressions:
         self._replaced: dict[int, Value] = {}
 
     def first(self, value: Value) -> Value:
-        """The value that stands for this one; itself if none does."""
+        """Returns the value that stands for this one; itself if none does."""
         return self._replaced.get(value.number, value)
 
     def forget(self, values: Iterable[Value]) -> None:
@@ -39,7 +39,7 @@ class Subexpressions:
             self._replaced.pop(value.number, None)
 
     def merged(self, stretch: Iterable[Node]) -> list[Node]:
-        """The nodes that remain."""
+        """Returns the nodes of a stretch that remain."""
         seen: dict[Hashable, Node] = {}
         nodes: list[Node] = []
         calls: dict[Call, Call] = {}

@@ -129,11 +129,11 @@ def test_a_parameter_is_read_once() -> None:
 
 def test_the_stretches_between_the_ends_of_blocks_stay_apart() -> None:
     def blocks(ctx: ExecutionContext, x: Tensor) -> list[Tensor]:
-        found = [ctx.ops.exp(x)]
+        results = [ctx.ops.exp(x)]
         for name in ("layers.0", "layers.1"):
             with ctx.block(name):
-                found += [ctx.ops.exp(x), ctx.ops.exp(x)]
-        return [*found, ctx.ops.exp(x)]
+                results += [ctx.ops.exp(x), ctx.ops.exp(x)]
+        return [*results, ctx.ops.exp(x)]
 
     graph = merged(blocks)
     assert [node.block for node in graph.nodes] == ["", "layers.0", "layers.1", ""]

@@ -1,4 +1,4 @@
-"""Pruning: what neither the wanted outputs nor a tag needs goes."""
+"""Pruning: removes the nodes that neither the wanted outputs nor a tag needs."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ def pruned_to_outputs(graph: ComputeGraph, outputs: Sequence[str]) -> ComputeGra
     """Keeps the nodes that the named outputs need, and the tags with what they need.
 
     Args:
-        graph: a valid graph.
+        graph: valid graph.
         outputs: names of its outputs, in the order that the new graph has.
 
     Returns:
@@ -29,7 +29,7 @@ def without_dead_code(graph: ComputeGraph) -> ComputeGraph:
 
 
 def needed_nodes(nodes: Sequence[Node], live: set[int]) -> list[Node]:
-    """The nodes, in order, that tags and the values of ``live`` (by number) need; ``live`` gets what they use."""
+    """Returns the nodes, in order, that tags and the values of ``live`` (by number) need; adds their operands to it."""
     kept: list[Node] = []
     for node in reversed(nodes):
         for value in node.results:

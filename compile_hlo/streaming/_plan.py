@@ -41,7 +41,7 @@ _WRITE: Final = -2
 
 @dataclass(frozen=True, slots=True)
 class StretchPlan:
-    """What pass 2 has to know of a stretch.
+    """Part of a plan that pass 2 needs for one stretch.
 
     Attributes:
         first: number of the first result.
@@ -123,12 +123,12 @@ def fingerprint(nodes: Sequence[Node]) -> int:
 
 _DIFFERS: Final = (
     "streaming records a model twice, and the second recording was not like the first: a model must record the same "
-    "ops each time (no randomness, no state that a call changes); --lowering=buffered records it once"
+    "ops each time (no randomness, no state that a call changes); buffered lowering (streaming=False) records it once"
 )
 
 
 class _Mark(NamedTuple):
-    """What a value carries while pass 1 runs.
+    """Note that a value carries while pass 1 runs.
 
     Attributes:
         stretch: index of the stretch that made the value.
@@ -142,7 +142,7 @@ class _Mark(NamedTuple):
 
 
 class _Writes(NamedTuple):
-    """What one node does with arguments.
+    """Uses that one node makes of arguments.
 
     Attributes:
         serial: unique number where a first update is among the events, for two of those are not the same as one;
@@ -275,7 +275,7 @@ def _origins(value: Value) -> Origins:
 
 
 class _Sweep:
-    """From the last stretch to the first: what is needed of each.
+    """Backward sweep over the stretches, which finds what is needed of each.
 
     Attributes:
         read: numbers of the inputs that are needed.
