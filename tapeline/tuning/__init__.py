@@ -1,4 +1,4 @@
-"""What ``tools:tune`` does: lists, explains, pins, forgets, carries and tunes configurations of kernels."""
+"""Configurations of kernels for a person: listed, explained, pinned, removed, and tuned from records of calls."""
 
 from tapeline.tuning._bundle_calls import bundle_calls, bundle_text
 from tapeline.tuning._entries import clear_entries, find_entry, pin_entry

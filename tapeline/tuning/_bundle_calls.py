@@ -1,4 +1,4 @@
-"""Where the kernels of a bundle have their configurations from."""
+"""Kernel calls of a bundle, and the origin of their configurations."""
 
 from typing import Any
 
@@ -9,29 +9,29 @@ from tapeline.tuning._explain import cfg_text, gain, seconds_text, to_text
 
 
 def bundle_calls(bundle: Bundle, cache: PersistentCache[Any], op: str | None = None) -> list[dict[str, Any]]:
-    """The calls of a bundle that was exported with ``--kernels=tuned``.
+    """Returns the calls of a bundle that was exported with tuned kernels.
 
     Args:
-        bundle: that was opened.
-        cache: what is remembered now.
-        op: only calls of this one, with its version or without.
+        bundle: opened bundle.
+        cache: cache with the configurations that are remembered now.
+        op: op, with or without its version, whose calls are returned; all ops if None.
 
     Returns:
-        What ``kernel_config.json`` has of each, and ``now``: the configuration that another export would take, which is
-        None where nothing is remembered and the heuristic would decide.
+        The fields of each call in ``kernel_config.json``, and ``now``: the configuration that another export would
+        take, which is None if nothing is remembered and the heuristic would decide.
     """
-    result = []
+    calls = []
     for call in bundle.config.kernel_calls:
         if op in (None, call["op_id"], call["key"][1]):
             entry = cache.find(Key(*call["key"]))
-            result.append({**call, "now": None if entry is None else to_json(entry.cfg)})
-    return result
+            calls.append({**call, "now": None if entry is None else to_json(entry.cfg)})
+    return calls
 
 
 def bundle_text(bundle: Bundle, calls: list[dict[str, Any]], cache: PersistentCache[Any]) -> str:
-    """A line per call: what it has, where that is from, and what another export would do."""
+    """Returns a line per call: its configuration, the origin, and what another export would take."""
     if not calls:
-        return f"{bundle.path}: no kernels were chosen for it: export it with --kernels=tuned\n"
+        return f"{bundle.path}: no kernels were chosen for it: export it with kernels=tuned\n"
     rows = [("op", "call", "from", "configuration", "time", "gain", "another export")]
     for call in calls:
         entry = cache.find(Key(*call["key"]))

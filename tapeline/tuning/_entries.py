@@ -1,4 +1,4 @@
-"""Entries of the persistent cache, as a person names them."""
+"""Entries of a persistent cache, found by op and the first digits of a call key."""
 
 import json
 from dataclasses import replace
@@ -9,28 +9,28 @@ from lang_core import InputError, near_names
 
 
 def find_entry(cache: PersistentCache[Any], op: str | None, call: str | None) -> CacheEntry[Any]:
-    """The only entry of an op and a call.
+    """Returns the only entry of an op and a call.
 
     Args:
-        cache: where to look.
-        op: with its version or without.
-        call: the beginning of its key.
+        cache: cache to search.
+        op: op, with or without its version; any if None.
+        call: first digits of the call key; any if None.
 
     Raises:
-        InputError: there is none, or several.
+        InputError: no entry matches, or several do.
     """
     entries = cache.entries()
     ops = sorted({entry.key.op for entry in entries})
     if op is not None and not any(_is_of(entry, op) for entry in entries):
         known = ", ".join(ops) or "nothing"
-        raise InputError(f"--op={op}: {cache.path} has nothing of it; it has {known}{_near(op, ops)}")
-    result = [e for e in entries if (op is None or _is_of(e, op)) and e.key.call.startswith(call or "")]
-    if not result:
-        raise InputError(f"--call={call}: {cache.path} has no such call; `list` shows those that it has")
-    if len(result) > 1:
-        calls = ", ".join(f"{entry.key.op} {entry.key.call} ({entry.key.device})" for entry in result[:8])
-        raise InputError(f"{len(result)} entries fit: say more with --op and --call: {calls}")
-    return result[0]
+        raise InputError(f"op={op}: not in {cache.path}; available: {known}{_near(op, ops)}")
+    matching = [e for e in entries if (op is None or _is_of(e, op)) and e.key.call.startswith(call or "")]
+    if not matching:
+        raise InputError(f"call={call}: not in {cache.path}; a list of all entries shows the calls")
+    if len(matching) > 1:
+        calls = ", ".join(f"{entry.key.op} {entry.key.call} ({entry.key.device})" for entry in matching[:8])
+        raise InputError(f"{len(matching)} entries match: give more of op and call: {calls}")
+    return matching[0]
 
 
 def _is_of(entry: CacheEntry[Any], op: str) -> bool:
@@ -38,25 +38,25 @@ def _is_of(entry: CacheEntry[Any], op: str) -> bool:
 
 
 def _near(op: str, ops: list[str]) -> str:
-    return near_names(op, [*ops, *(op.rpartition("@v")[0] for op in ops)])
+    return near_names(op, [*ops, *(known.rpartition("@v")[0] for known in ops)])
 
 
 def pin_entry(cache: PersistentCache[Any], entry: CacheEntry[Any], cfg: str | None) -> CacheEntry[Any]:
-    """Makes a configuration the one that no tuning replaces.
+    """Pins a configuration, so that no tuning replaces it; returns the pinned entry.
 
     Args:
-        cache: where the entry is.
-        entry: of the call.
-        cfg: the fields as JSON, such as ``{"chunk": 16}``; the entry's own configuration if None.
+        cache: cache with the entry.
+        entry: entry of the call.
+        cfg: fields of the configuration as JSON, such as ``{"chunk": 16}``; the entry's own configuration if None.
 
     Raises:
-        InputError: this is no configuration of the kernel.
+        InputError: the kernel is not loaded, or the text is not a configuration of it.
     """
     kernel = KERNEL_CLASSES.get(entry.kernel)
     if kernel is None:
-        noted = entry.kernel or "that nobody noted"
+        noted = entry.kernel or "of an unknown class"
         raise InputError(
-            f"{entry.key.op} is of the kernel {noted}, which is not loaded: name its module with --kernels"
+            f"{entry.key.op} is of the kernel {noted}, which is not loaded: name its module among the kernels to load"
         )
     chosen = entry.cfg if cfg is None else _configuration(cfg, kernel.cfg_type, entry)
     pinned = replace(entry, cfg=chosen, provenance=PINNED)
@@ -69,13 +69,15 @@ def _configuration(text: str, kind: type | None, entry: CacheEntry[Any]) -> Any:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise InputError(f"--cfg={text}: no JSON ({error}): write it as {_fields_text(entry.cfg)}") from None
+        raise InputError(f"cfg={text}: not JSON ({error}): write it as {_fields_text(entry.cfg)}") from None
     if kind is None or not isinstance(value, dict):
         return from_json(value)
     try:
         return kind(**value)
     except TypeError as error:
-        raise InputError(f"--cfg={text}: no {kind.__name__} ({error}): such as {_fields_text(entry.cfg)}") from None
+        raise InputError(
+            f"cfg={text}: not a {kind.__name__} ({error}): write it as {_fields_text(entry.cfg)}"
+        ) from None
 
 
 def _fields_text(cfg: Any) -> str:
@@ -84,10 +86,10 @@ def _fields_text(cfg: Any) -> str:
 
 
 def clear_entries(cache: PersistentCache[Any], op: str | None, call: str | None) -> int:
-    """Forgets everything, an op, or a call; how many entries.
+    """Removes all entries, those of an op, or that of a call; returns the number of removed entries.
 
     Raises:
-        InputError: a call is named that is not there.
+        InputError: the call is not in the cache.
     """
     if call is None:
         return cache.clear(op)

@@ -1,4 +1,4 @@
-"""Entries in words, and why each is what it is."""
+"""Entries as tables, as explanations and as JSON values."""
 
 import json
 import time
@@ -20,14 +20,14 @@ from tapeline import cli
 
 
 def cfg_text(cfg: Any) -> str:
-    """A configuration in brief: its fields."""
+    """Returns the fields of a configuration in one line."""
     encoded = to_json(cfg)
     fields = encoded.get("fields") or encoded.get("__dict__") if isinstance(encoded, dict) else None
     return " ".join(f"{name}={value}" for name, value in fields.items()) if fields else json.dumps(encoded)
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration with three digits."""
+    """Returns a duration with three digits and a unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -35,7 +35,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def specs_text(specs: Any) -> str:
-    """The arguments of a call as JSON has them, in brief: ``float32[2,3]``."""
+    """Returns the arguments of a call, given as JSON values, in one line, such as ``float32[2,3]``."""
     if isinstance(specs, dict) and set(specs) == {"array"}:
         shape, dtype = specs["array"]
         return f"{dtype}[{','.join(map(str, shape))}]"
@@ -50,23 +50,23 @@ def specs_text(specs: Any) -> str:
 
 
 def gain(entry: CacheEntry[Any]) -> float | None:
-    """How many times faster than the reference, which is measured first; None where that is not known."""
+    """Returns the speed relative to the reference, which is measured first; None if it is not known."""
     good = {to_text(m.cfg): m.seconds for m in entry.measurements if m.status == "ok" and m.seconds == m.seconds}
     ours, first = good.get(to_text(entry.cfg)), next(iter(good.values()), None)
     return None if ours is None or first is None or not ours else first / ours
 
 
 def to_text(cfg: Any) -> str:
-    """Equal for equal configurations."""
+    """Returns a text that is equal for equal configurations."""
     return json.dumps(to_json(cfg), sort_keys=True)
 
 
 def entries_text(entries: Sequence[CacheEntry[Any]]) -> str:
-    """A line per entry."""
+    """Returns a table with a line per entry."""
     if not entries:
         return "nothing is remembered\n"
     rows = [("op", "call", "on", "from", "configuration", "time", "gain", "arguments")]
-    for entry in sorted(entries, key=lambda item: (item.key.op, item.key.device, item.key.call)):
+    for entry in sorted(entries, key=lambda entry: (entry.key.op, entry.key.device, entry.key.call)):
         times = {to_text(m.cfg): m.seconds for m in entry.measurements if m.status == "ok"}
         seconds, won = times.get(to_text(entry.cfg)), gain(entry)
         rows.append(
@@ -85,7 +85,7 @@ def entries_text(entries: Sequence[CacheEntry[Any]]) -> str:
 
 
 def explanation(entry: CacheEntry[Any]) -> str:
-    """Why a call has this configuration, and whether it holds here."""
+    """Returns why a call has its configuration, and whether that applies to this process."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created))
     rows = [
         ("op", entry.key.op),
@@ -117,7 +117,7 @@ def _measured(measurement: Measurement, entry: CacheEntry[Any]) -> tuple[str, st
 
 
 def _holds(entry: CacheEntry[Any]) -> str:
-    """Whether the persistent tier would give it to a call of this process, and else what differs."""
+    """Returns whether a call of this process would get the entry, or what differs, as text."""
     here = _environment_here(entry)
     if here is None:
         return f"not known: calls of {entry.key.device.partition('|')[0]} say themselves where they run"
@@ -127,15 +127,15 @@ def _holds(entry: CacheEntry[Any]) -> str:
         return f"no: {', '.join(differs) or 'the environment'} differ here, and the call is chosen anew"
     kernel = KERNEL_CLASSES.get(entry.kernel)
     if kernel is None:
-        return "yes, if the kernel's source is the same: it is not loaded (--kernels)"
+        return "yes, if the kernel's source is the same: the kernel is not loaded"
     if entry.key.source and kernel.class_source() != entry.key.source:
         return "no: the kernel's source changed since, and the call is chosen anew"
     return "yes: the persistent tier gives it, where no cfg= or overlay stands before it"
 
 
 def _differs(theirs: dict[str, Any], here: Environment, name: str) -> bool:
-    result, ours = theirs.get(name), getattr(here, name)
-    return (tuple(result) if isinstance(result, list) else result) != ours
+    recorded, ours = theirs.get(name), getattr(here, name)
+    return (tuple(recorded) if isinstance(recorded, list) else recorded) != ours
 
 
 def _environment_here(entry: CacheEntry[Any]) -> Environment | None:
@@ -145,15 +145,15 @@ def _environment_here(entry: CacheEntry[Any]) -> Environment | None:
     try:
         if runtime == "iree":
             return IreeCompiler(rest.split("|")[1]).environment()
-        if runtime == "jax":  # loaded where an entry asks for it alone: it takes a second
+        if runtime == "jax":  # JAX is loaded only if an entry needs it
             return compiler_named("jax").environment([])
-    except TapelineError:  # no such device or compiler here
+    except TapelineError:  # the device or the compiler is not available
         return None
     return None
 
 
 def as_json(entry: CacheEntry[Any]) -> dict[str, Any]:
-    """An entry for a program."""
+    """Returns an entry as JSON values."""
     return {
         "op": entry.key.op,
         "call": entry.key.call,

@@ -1,4 +1,4 @@
-"""Tunes the calls that a run recorded."""
+"""Tuning of the calls in a record, with progress, and the table of the results."""
 
 import importlib
 import sys
@@ -23,30 +23,30 @@ from lang_core import InputError
 from tapeline import cli
 from tapeline.tuning._explain import cfg_text, gain, seconds_text, specs_text, to_text
 
-# Modules whose kernels are known without being named.
+# Modules whose kernels are always loaded.
 _BUILT_IN: Final = ("autotune.supplied",)
 
 
 def load_kernels(modules: Sequence[str]) -> None:
-    """Imports modules, so that the kernels in them are known.
+    """Imports modules with kernels.
 
     Raises:
-        InputError: one is not there.
+        InputError: a module cannot be imported.
     """
     for name in (*_BUILT_IN, *modules):
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise InputError(f"--kernels={name}: cannot be imported ({error}): name a module on PYTHONPATH") from None
+            raise InputError(f"kernels={name}: cannot be imported ({error}): name a module on PYTHONPATH") from None
 
 
 @dataclass(frozen=True)
 class TunedCall:
-    """A call that was tuned.
+    """Tuned call.
 
     Attributes:
         title: op and arguments.
-        entry: what is remembered of it now.
+        entry: entry that is remembered now.
     """
 
     title: str
@@ -54,14 +54,14 @@ class TunedCall:
 
 
 class _Progress:
-    """A bar over candidates on a terminal, a line per call elsewhere."""
+    """Progress of a tuning: a bar over calls on a terminal, else a line per call."""
 
     def __init__(self) -> None:
         self._bar: Any = None
         self._call = ""
 
     def call(self, done: int, total: int, name: str) -> None:
-        """The next call begins."""
+        """Shows that a call begins."""
         self._call = name
         if not name:
             return
@@ -74,7 +74,7 @@ class _Progress:
             cli.say(f"tuning {done + 1} of {total}: {name}")
 
     def candidate(self, done: int, total: int, measurement: Measurement) -> None:
-        """A candidate is through."""
+        """Shows that a candidate is finished."""
         if self._bar is not None:
             self._bar.set_postfix_str(f"{self._call[:40]} {done}/{total} {cfg_text(measurement.cfg)}")
 
@@ -91,24 +91,24 @@ class _Progress:
 def tune_recorded(
     cache: PersistentCache[Any], record: Path, compiler: str | None, rounds: int, op: str | None = None
 ) -> tuple[list[TunedCall], list[tuple[str, str]]]:
-    """Tunes the calls of a record and remembers what it finds.
+    """Tunes the calls of a record and stores the results.
 
     Args:
-        cache: that remembers it.
-        record: file of calls.
-        compiler: ``iree`` or ``jax``: candidates are timed compiled; as they ran if None.
+        cache: cache that stores the results.
+        record: file of recorded calls.
+        compiler: ``iree`` or ``jax``, with which candidates are timed; in the way that they were recorded if None.
         rounds: samples of each candidate.
-        op: only calls of this one.
+        op: op whose calls are tuned; all ops if None.
 
     Returns:
-        What was tuned; and the calls that were not, with the reason.
+        The tuned calls, and (call, reason) of those that were not tuned.
 
     Raises:
-        InputError: there is no such file, or nothing of the op in it.
+        InputError: the file does not exist, or has no calls of the op.
     """
     calls = [call for call in read_record(record) if op is None or op in (call.key.op, call.op_id)]
     if not calls:
-        raise InputError(f"--record={record}: has no calls" + (f" of {op}" if op else ""))
+        raise InputError(f"{record}: has no calls" + (f" of {op}" if op else ""))
     with _Progress() as progress:
         chain: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(
             tuner=Tuner(rounds=rounds, on_measured=progress.candidate), persistent=cache
@@ -123,7 +123,7 @@ def tune_recorded(
 
 
 def tuned_text(tuned: Sequence[TunedCall], skipped: Sequence[tuple[str, str]]) -> str:
-    """A table: what each call had by heuristics, and what it has now."""
+    """Returns a table with the heuristic and the best time of each call, and its configuration."""
     rows = [("call", "heuristic", "best", "gain", "configuration")]
     for call in tuned:
         good = [m for m in call.entry.measurements if m.status == "ok"]

@@ -132,15 +132,15 @@ def test_entries_are_carried(tune: Tune, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("explain", "--op=softmx"), r"--op=softmx: .* has nothing of it; it has softmax@v0; did you mean 'softmax"),
-        (("explain", "--call=x"), "--call=x: .* has no such call; `list` shows those"),
-        (("pin", '--cfg={"from": "log"}'), r'no SoftmaxConfig \(.*\): such as \{"form": "'),
-        (("pin", "--cfg={"), r'--cfg=\{: no JSON \(.*\): write it as \{"form"'),
+        (("explain", "--op=softmx"), r"op=softmx: not in .*; available: softmax@v0; did you mean 'softmax"),
+        (("explain", "--call=x"), "call=x: not in .*; a list of all entries shows the calls"),
+        (("pin", '--cfg={"from": "log"}'), r'not a SoftmaxConfig \(.*\): write it as \{"form": "'),
+        (("pin", "--cfg={"), r'cfg=\{: not JSON \(.*\): write it as \{"form"'),
         (("export",), "export: name the file that is carried with --file"),
         (("import", "--file=nowhere.json"), "nowhere.json: no such file"),
         (("recorded", "--op=rope"), r"invocations.jsonl: has no calls of rope"),
         (("recorded", "--record=nowhere"), "nowhere: no calls were recorded there: run a model with"),
-        (("list", "--kernels=no.such.module"), r"--kernels=no.such.module: cannot be imported \(.*\): name a module"),
+        (("list", "--kernels=no.such.module"), r"kernels=no.such.module: cannot be imported \(.*\): name a module"),
         (("recorded", "--picture=bars.txt"), r"bars.txt: unknown format of a picture '.txt'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -155,7 +155,7 @@ def test_what_is_wrong_is_said(tune: Tune, cache: PersistentCache[Any], flags: t
 def test_several_entries_are_not_guessed_among(tune: Tune) -> None:
     tune("recorded", "--rounds=1")
     finished = tune("explain")
-    assert (finished.code, "2 entries fit: say more with --op and --call: " in finished.err) == (2, True)
+    assert (finished.code, "2 entries match: give more of op and call: " in finished.err) == (2, True)
 
 
 def test_compiled_calls_are_tuned_for_iree(tune: Tune, cache: PersistentCache[Any]) -> None:
