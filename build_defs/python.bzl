@@ -79,13 +79,14 @@ def py_tool(name, **kwargs):
     """
     py_binary(name = name, env = VULKAN_ENV, **kwargs)
 
-def package_wheel(name, package, summary_file = None, deps = [], requires = []):
+def package_wheel(name, package, summary_file = None, commands = {}, deps = [], requires = []):
     """The wheel of one top-level package: its library sources with those of its subpackages, no tests.
 
     Args:
       name: of the target.
       package: the top-level package, which is also the distribution's name.
       summary_file: a Markdown file for the long description.
+      commands: console scripts: the name of each, and `module:function`.
       deps: the public targets of the package and of its subpackages.
       requires: the distributions it needs; those that name a package of this repository are pinned
         to this very version.
@@ -99,6 +100,7 @@ def package_wheel(name, package, summary_file = None, deps = [], requires = []):
         name = name,
         description_file = summary_file,
         distribution = package,
+        entry_points = {"console_scripts": ["%s = %s" % c for c in sorted(commands.items())]} if commands else {},
         python_requires = ">=3.11",
         python_tag = "py3",
         requires = [

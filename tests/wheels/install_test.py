@@ -1,4 +1,4 @@
-"""A team that wants only the models installs two wheels into an empty environment, and they work."""
+"""Wheels in an empty environment without Bazel: two for a team that wants the models, all of them for the product."""
 
 import importlib.metadata
 import os
@@ -6,13 +6,17 @@ import re
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pip
 import pytest
 
-from tests.wheels._wheels import wheel_path
+from tests.layering._layers import LAYERS
+from tests.wheels._wheels import metadata_of, wheel_path
+
+OWN_PACKAGES = list(LAYERS)
 
 # Runs the doctests of every module of the packages named in argv, which also imports all of them.
 _RUN_DOCTESTS = """
@@ -27,10 +31,10 @@ for name in sys.argv[1:]:
 """
 
 
-def run(*command: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(*command: str | Path, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
     """Runs a program with nothing of Bazel's in its environment."""
     env = {"PATH": os.environ["PATH"], "HOME": os.environ["TEST_TMPDIR"], **environ}
-    return subprocess.run([str(c) for c in command], env=env, text=True, capture_output=True, check=False)
+    return subprocess.run([str(c) for c in command], env=env, cwd=cwd, text=True, capture_output=True, check=False)
 
 
 def site_of(package: ModuleType) -> str:
@@ -40,32 +44,47 @@ def site_of(package: ModuleType) -> str:
 
 def sites_of(*names: str) -> set[str]:
     """The folders of distributions of the lock, and of all that they require everywhere."""
-    found: dict[str, str] = {}
+    sites: dict[str, str] = {}
     left = list(names)
     while left:
         name = left.pop()
-        if name not in found:
+        if name not in sites:
             distribution = importlib.metadata.distribution(name)
-            found[name] = str(distribution.locate_file(""))
-            left += [re.split(r"[^\w.-]", each)[0] for each in distribution.requires or [] if ";" not in each]
-    return set(found.values())
+            sites[name] = str(distribution.locate_file(""))
+            left += [re.split(r"[^\w.-]", line)[0] for line in distribution.requires or [] if ";" not in line]
+    return set(sites.values())
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a new environment: lang_core, transformer_core, and what these require."""
-    folder = tmp_path_factory.mktemp("venv")
+def environment(folder: Path, packages: Sequence[str]) -> Path:
+    """Makes an environment with the wheels of packages and what these require; returns its interpreter."""
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin/python"
     (site,) = (folder / "lib").glob("python3.*/site-packages")
-    (site / "third_party.pth").write_text("".join(f"{site}\n" for site in sites_of("numpy", "ml_dtypes", "gguf")))
-    wheels = [wheel_path("lang_core"), wheel_path("transformer_core")]
+    required = {
+        re.split(r"[^\w.-]", requirement)[0]
+        for package in packages
+        for requirement in metadata_of(package).get_all("Requires-Dist", [])
+    }
+    (site / "third_party.pth").write_text("".join(f"{site}\n" for site in sites_of(*required - set(OWN_PACKAGES))))
     run_pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    wheels = [wheel_path(package) for package in packages]
     done = run(*run_pip, "install", "--no-index", "--no-deps", *wheels, PYTHONPATH=site_of(pip))
     assert done.returncode == 0, done.stdout + done.stderr
     done = run(*run_pip, "check", PYTHONPATH=site_of(pip))
     assert done.returncode == 0, done.stdout + done.stderr
     return python
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a new environment: lang_core, transformer_core, and what these require."""
+    return environment(tmp_path_factory.mktemp("models"), ["lang_core", "transformer_core"])
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of a new environment with every wheel."""
+    return environment(tmp_path_factory.mktemp("product"), OWN_PACKAGES).parent
 
 
 @pytest.mark.parametrize("package", ["lang_core", "transformer_core"])
@@ -83,3 +102,45 @@ def test_there_is_no_compiler(python: Path, package: str) -> None:
     done = run(python, "-I", "-c", f"import {package}")
     assert done.returncode == 1
     assert "ModuleNotFoundError" in done.stderr
+
+
+def test_the_command_exports_and_the_command_and_python_generate(product: Path, tmp_path: Path) -> None:
+    sizes = ("--sequence=8", "--max_sequence=40")
+    done = run(product / "tapeline", "export", *sizes, "--output=demo", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "demo\n"), done.stderr
+    prompt = "It was the best of times,"
+    flags = ("--bundle=demo", f"--prompt={prompt}", "--max_new_tokens=12")
+    done = run(product / "tapeline", "generate", *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(" it was the worst")
+    code = (
+        "import tapeline, sys\n"
+        "with tapeline.load('demo') as model:\n"
+        "    print(model.generate(sys.argv[1], max_new_tokens=12).text)\n"
+    )
+    called = run(product / "python", "-I", "-c", code, prompt, cwd=tmp_path)
+    assert (called.returncode, called.stdout) == (0, done.stdout), called.stderr
+    code = "import tapeline; print(tapeline.export('demo', 'again', sequence=8, max_sequence=40, verify='none').path)"
+    called = run(product / "python", "-I", "-c", code, cwd=tmp_path)
+    assert (called.returncode, called.stdout) == (0, "again\n"), called.stderr
+    assert (tmp_path / "again/module.mlir").read_bytes() == (tmp_path / "demo/module.mlir").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        (["--version"], 0, "tapeline {version}\n", ""),
+        (["generate", "--bundle=nowhere", "--prompt=a"], 2, "", "is no bundle"),
+        (["exprot"], 2, "", "did you mean 'export'?"),
+    ],
+)
+def test_the_command_answers(product: Path, arguments: list[str], code: int, out: str, err: str) -> None:
+    done = run(product / "tapeline", *arguments)
+    assert (done.returncode, done.stdout) == (code, out.format(version=metadata_of("tapeline")["Version"]))
+    assert err in done.stderr
+
+
+def test_the_long_description_is_the_readme() -> None:
+    metadata = metadata_of("tapeline")
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert "tapeline.load(bundle)" in str(metadata.get_payload())
