@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors, single or sharded, read as mapped views, audited, written in a stream; recipes for others.
+"""Checkpoints: safetensors files read as mapped views, audited and written in a stream; recipes for other layouts.
 
 >>> import numpy as np, os, tempfile
 >>> from lang_core import TensorSpec

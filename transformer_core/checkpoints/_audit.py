@@ -1,4 +1,4 @@
-"""Does a checkpoint hold exactly what a model needs?"""
+"""Checks that a checkpoint holds exactly what a model needs."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -16,20 +16,20 @@ IGNORABLE: Final = (
     "*.attention.bias",
     "*.attention.masked_bias",
 )
-"""Buffers that old checkpoints store although a model computes them, and heads that predict further tokens."""
+"""Patterns of buffers that old checkpoints store although models compute them, and of multi-token prediction heads."""
 
 _SHOWN: Final = 8
 
 
 class Audit(NamedTuple):
-    """Every key of the model and of the checkpoint, each in one list.
+    """Keys of the model and of the checkpoint, each in one list.
 
     Attributes:
-        used: wanted and stored, in the model's order.
-        tied: the model's names for what it reads under another key, stored or not.
-        ignored: stored, and known to be of no use.
-        missing: wanted, not stored (empty where strict).
-        unexpected: stored, not wanted (empty where strict).
+        used: keys that are wanted and stored, in the model's order.
+        tied: names of parameters that are read under another key, stored or not.
+        ignored: stored keys that are known to be of no use.
+        missing: wanted keys that are not stored (empty if strict).
+        unexpected: stored keys that are not wanted (empty if strict).
     """
 
     used: tuple[str, ...]
@@ -50,17 +50,17 @@ def audit(
     """Compares what a model needs with what a checkpoint stores.
 
     Args:
-        source: the checkpoint.
-        wanted: the spec of each parameter by its key. Shapes must be equal; a floating dtype may differ (it is
-            converted), any other must be equal.
-        tied: from a name that the model gives a parameter to the wanted key that holds it, e.g.
+        source: checkpoint.
+        wanted: spec of each parameter by key. Shapes must be equal; a floating dtype may differ, since it is converted,
+            any other must be equal.
+        tied: wanted key by the name of a parameter that shares it, e.g.
             ``{"lm_head.weight": "model.embed_tokens.weight"}``. Such a name may be stored or not.
-        ignorable: glob patterns of stored keys that are not wanted and do no harm.
-        strict: missing and unexpected keys are errors.
+        ignorable: glob patterns of stored keys that may be left unused.
+        strict: whether missing and unexpected keys are errors.
 
     Raises:
-        CheckpointError: a tensor has another shape or dtype, or (where strict) a key is missing or unexpected;
-            names keys, files, near names, expected and found shapes.
+        CheckpointError: a tensor has another shape or dtype, or (if strict) a key is missing or unexpected; names keys,
+            files, near names, expected and found shapes.
     """
     aliases = dict(tied or {})
     for alias, key in aliases.items():
@@ -97,16 +97,16 @@ def audit(
 
 
 def _mismatch(source: WeightSource, key: str, wanted: TensorSpec) -> str:
-    found = source.spec(key)
-    if found.shape != wanted.shape:
-        return f"{key!r} in {source.origin(key)} has shape {list(found.shape)}, the model needs {list(wanted.shape)}"
-    if not _convertible(found.dtype, wanted.dtype):
-        return f"{key!r} in {source.origin(key)} is {found.dtype.name}, the model needs {wanted.dtype.name}"
+    spec = source.spec(key)
+    if spec.shape != wanted.shape:
+        return f"{key!r} in {source.origin(key)} has shape {list(spec.shape)}, the model needs {list(wanted.shape)}"
+    if not _convertible(spec.dtype, wanted.dtype):
+        return f"{key!r} in {source.origin(key)} is {spec.dtype.name}, the model needs {wanted.dtype.name}"
     return ""
 
 
-def _convertible(found: DType, wanted: DType) -> bool:
-    return found is wanted or (found.is_floating and wanted.is_floating)
+def _convertible(stored: DType, wanted: DType) -> bool:
+    return stored is wanted or (stored.is_floating and wanted.is_floating)
 
 
 def _listed(shown: list[str], count: int) -> list[str]:

@@ -26,8 +26,8 @@ def test_complete_checkpoint(tmp_path: Path) -> None:
 
 def test_tied_and_ignored_keys_are_no_error(tmp_path: Path) -> None:
     source = checkpoint(tmp_path, **{HEAD: (7, 4), FREQUENCIES: (2,)})
-    found = audit(source, WANTED, tied={HEAD: EMBED})
-    assert found == Audit((EMBED, NORM), (HEAD,), (FREQUENCIES,), (), ())
+    result = audit(source, WANTED, tied={HEAD: EMBED})
+    assert result == Audit((EMBED, NORM), (HEAD,), (FREQUENCIES,), (), ())
     with pytest.raises(CheckpointError, match=r"'lm_head.weight' in .*model.safetensors is not the model's"):
         audit(source, WANTED)
     with pytest.raises(CheckpointError, match=r"rotary_emb.inv_freq' in"):
@@ -50,8 +50,8 @@ def test_missing_key_names_the_stored_near_miss(tmp_path: Path) -> None:
     )
     with pytest.raises(CheckpointError, match=message):
         audit(source, WANTED)
-    found = audit(source, WANTED, strict=False)
-    assert (found.missing, found.unexpected) == ((NORM,), ("model.nrom.weight",))
+    result = audit(source, WANTED, strict=False)
+    assert (result.missing, result.unexpected) == ((NORM,), ("model.nrom.weight",))
 
 
 def test_wrong_shape_is_an_error_even_where_not_strict(tmp_path: Path) -> None:

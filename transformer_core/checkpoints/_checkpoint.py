@@ -1,4 +1,4 @@
-"""A directory of safetensors files: one file, or shards and their index."""
+"""Directories of safetensors files: one file, or shards and their index."""
 
 import os
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
-    """The weights of a Hugging Face directory: ``model.safetensors``, else the shards that the index names.
+    """Weights of a Hugging Face directory: ``model.safetensors``, or the shards that the index names.
 
-    All headers are checked on opening; no tensor is read before it is asked for.
+    All headers are checked on opening; tensors are read on demand.
 
     Raises:
         CheckpointError: the directory holds no safetensors, a file is damaged, or the index and the shards disagree.
@@ -29,7 +29,7 @@ class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
 
 
 def _files(directory: str) -> list[SafetensorsFile]:
-    """The single file, else the shards in the order of their names."""
+    """Returns the single file, or the shards in the order of their names."""
     names = _listing(directory)
     if SINGLE_FILE in names:
         return [SafetensorsFile(os.path.join(directory, SINGLE_FILE))]
@@ -71,10 +71,10 @@ def _nothing_found(directory: str, names: set[str]) -> str:
         return f"{wanted}, but {', '.join(others[:4])}: rename the single file, or fetch the index of the shards"
     pickles = sorted(name for name in names if name.endswith(_PICKLES))
     if pickles:
-        found = ", ".join(pickles[:4])
-        return f"{wanted}, only {found}: a pickle can run code and is never loaded: convert it to safetensors"
-    found = ", ".join(sorted(names)[:6]) or "an empty directory"
-    return f"{wanted}: found {found}; name a directory with safetensors files"
+        listing = ", ".join(pickles[:4])
+        return f"{wanted}, only {listing}: a pickle can run code and is never loaded: convert it to safetensors"
+    listing = ", ".join(sorted(names)[:6]) or "an empty directory"
+    return f"{wanted}: found {listing}; name a directory with safetensors files"
 
 
 def _read_index(path: str) -> Mapping[str, list[str]]:

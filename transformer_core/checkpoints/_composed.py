@@ -1,4 +1,4 @@
-"""A checkpoint under a model's names: tensors renamed, stacked and cut as they are read."""
+"""A checkpoint under a model's names: tensors are renamed, stacked and cut as they are read."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -9,16 +9,16 @@ from lang_core import PackedRows, TensorSpec, WeightSource, matrix_rows_by, matr
 from transformer_core.checkpoints._recipes import Recipe, Stored, common_dtype
 
 RecipeOf = Callable[[str, tuple[int, ...], WeightSource], Recipe | None]
-"""Says of what a parameter (its name and its shape) is made in this checkpoint; None: it is stored as it is."""
+"""Gives the recipe of a parameter, by name and shape, in a checkpoint; None if it is stored as it is."""
 
 
 class ComposedWeights:
-    """Implements ``lang_core.WeightSource`` for the names of a model; nothing is read before it is asked for.
+    """Weights of a model made from those of a checkpoint, read on demand. Implements ``lang_core.WeightSource``.
 
     Args:
-        source: the checkpoint.
-        wanted: the spec of each of the model's parameters.
-        recipe_of: how the model's parameters are made.
+        source: checkpoint.
+        wanted: spec of each parameter of the model.
+        recipe_of: gives the recipe of a parameter.
     """
 
     def __init__(self, source: WeightSource, wanted: Mapping[str, TensorSpec], recipe_of: RecipeOf) -> None:
@@ -27,7 +27,7 @@ class ComposedWeights:
         self._recipe_of: Final = recipe_of
 
     def stored(self) -> dict[str, TensorSpec]:
-        """The checkpoint's own keys that the model needs, with the specs that it needs: what ``audit`` compares."""
+        """Returns the stored keys that the model needs with the specs it needs, which ``audit`` compares."""
         specs: dict[str, TensorSpec] = {}
         for name, spec in self._wanted.items():
             made: dict[tuple[int, ...], TensorSpec] = {}
@@ -36,19 +36,19 @@ class ComposedWeights:
         return specs
 
     def stored_key(self, name: str) -> str:
-        """The first of the stored tensors that a parameter is made of."""
+        """Returns the first of the stored keys that a parameter is made of."""
         return next(iter(self._recipe(name).stored()))
 
     def keys(self) -> Iterator[str]:
-        """The model's parameters of which everything is stored."""
+        """Yields the parameters whose stored tensors are all there."""
         return (name for name in self._wanted if self.has(name))
 
     def has(self, key: str) -> bool:
-        """Whether everything that this parameter is made of is stored."""
+        """Returns whether all stored tensors of a parameter are there."""
         return all(map(self._source.has, self._recipe(key).stored()))
 
     def spec(self, key: str) -> TensorSpec:
-        """The parameter's shape, in the stored dtype.
+        """Returns the parameter's shape in the stored dtype.
 
         Raises:
             CheckpointError: a stored tensor is missing or has another shape; names it and its file.
@@ -58,24 +58,24 @@ class ComposedWeights:
         return TensorSpec(self._wanted[key].shape, common_dtype(self._source, self._recipe(key)))
 
     def encoding(self, key: str) -> str | None:
-        """How the first of the stored tensors that it is made of and that are packed is packed."""
+        """Returns the encoding of the first packed tensor of the parameter's recipe; None if none is packed."""
         encodings = map(self._source.encoding, self._recipe(key).stored())
         return next(filter(None, encodings), None)
 
     def read(self, key: str) -> np.ndarray:
-        """The whole parameter."""
+        """Reads the whole parameter."""
         shape = self.spec(key).shape
         return self.read_rows(key, 0, shape[0]) if shape else self._source.read(key)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the parameter; just what they are made of is read."""
+        """Reads rows of the parameter, and of the stored tensors only what these need."""
         return self._recipe(key).rows(self._source, start, stop)
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the parameter seen as a matrix, [product of all dims but the last, last dim].
+        """Reads rows of the parameter as a matrix, [product of all dims but the last, last dim].
 
-        Of a parameter that is stored as it is, just these are read, where the source can do that; of others the rows of
-        the first axis that they are of.
+        Where the parameter is stored as it is, and the source can, only these rows are read; otherwise the rows of the
+        first axis that contain them.
         """
         recipe = self._recipe(key)
         if type(recipe) is Stored:
@@ -83,7 +83,7 @@ class ComposedWeights:
         return matrix_rows_by(self.read_rows, key, self.spec(key).shape, start, stop)
 
     def packed_as(self, key: str) -> str | None:
-        """The encoding in which the parameter's rows lie in the source; None where rows are not kept as they are."""
+        """Returns the encoding of the stored rows; None where the parameter's rows differ from them."""
         recipe, source = self._recipe(key), self._source
         if not recipe.keeps_rows or not isinstance(source, PackedRows):
             return None
@@ -91,12 +91,12 @@ class ComposedWeights:
         return source.packed_as(stored)
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the parameter, packed as the source has them: see ``PackedRows``."""
+        """Reads rows of the parameter, packed as the source has them; see ``PackedRows``."""
         packed: Any = _AsPacked(self._source)  # recipes that keep rows ask for nothing but rows
         return self._recipe(key).rows(packed, start, stop)
 
     def origin(self, key: str) -> str:
-        """The file, and the stored tensors where they are called otherwise."""
+        """Returns the file, and the stored keys where they differ from the parameter's name."""
         first, *others = self._recipe(key).stored()
         file = self._source.origin(first)
         if first == key:
@@ -110,7 +110,7 @@ class ComposedWeights:
 
 
 class _AsPacked:
-    """A source whose rows are packed ones, for recipes that keep rows."""
+    """A source whose rows are packed, for recipes that keep rows."""
 
     def __init__(self, source: Any) -> None:
         self._source: Final = source
@@ -119,5 +119,5 @@ class _AsPacked:
         return getattr(self._source, name)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows as they are stored."""
+        """Reads rows as they are stored."""
         return self._source.read_packed_rows(key, start, stop)

@@ -185,7 +185,7 @@ def test_a_name_that_is_not_the_models_is_looked_up_as_it_is():
 
 
 def test_wrappers_are_transparent():
-    """What a source says of a tensor comes through renaming and through a cache."""
+    """The source's description of a tensor passes through renaming and through a cache."""
 
     class Packed(Memory):
         def encoding(self, key: str) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]

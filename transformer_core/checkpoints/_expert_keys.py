@@ -1,4 +1,4 @@
-"""Under which keys checkpoints store experts."""
+"""Keys under which checkpoints store experts."""
 
 import re
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ _LAYER: Final = re.compile(r"(.*\.)?mlp\.(experts\.(?P<projection>gate_proj|up_p
 
 @dataclass(frozen=True, slots=True)
 class ExpertKeys:
-    """How a family's checkpoints call what the model has as ``mlp.experts.gate_proj`` [E, F, D] and so on.
+    """Stored keys of a family's experts, which the model has as ``mlp.experts.gate_proj`` [E, F, D] and so on.
 
     Two forms are known: one tensor per expert (``mlp.experts.3.gate_proj.weight`` [F, D]), which is what is published,
-    and all in one (``mlp.experts.gate_up_proj`` [E, 2 F, D] and ``mlp.experts.down_proj`` [E, D, F]), which is how
-    transformers 5 holds them.
+    and one tensor for all (``mlp.experts.gate_up_proj`` [E, 2 F, D] and ``mlp.experts.down_proj`` [E, D, F]), which is
+    how transformers 5 holds them.
 
     Attributes:
-        layer: what stands for ``mlp`` in the keys of the form with one tensor per expert.
-        gate: the gate projection's name there.
-        up: the up projection's.
-        down: the down projection's.
+        layer: module that stands for ``mlp`` in the keys of the form with one tensor per expert.
+        gate: name of the gate projection in that form.
+        up: name of the up projection.
+        down: name of the down projection.
     """
 
     layer: str = "mlp"
@@ -31,11 +31,11 @@ class ExpertKeys:
     down: str = "down_proj"
 
     def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
-        """The recipe of a router's or the experts' parameter; None for all others."""
-        found = _LAYER.fullmatch(name)
-        if found is None:
+        """Returns the recipe of a parameter of the router or the experts; None for all others."""
+        match = _LAYER.fullmatch(name)
+        if match is None:
             return None
-        prefix, projection = found[1] or "", found["projection"]
+        prefix, projection = match[1] or "", match["projection"]
         if projection is None:
             return None if source.has(name) else Stored(f"{prefix}{self.layer}.{name[len(prefix) + 4 :]}", shape)
         if source.has(f"{prefix}mlp.experts.down_proj"):

@@ -1,4 +1,4 @@
-"""One safetensors file as a source of weights: views onto a lazily made map of the file."""
+"""A safetensors file as a source of weights: views onto a map of the file, which is made at the first read."""
 
 import os
 from typing import Final
@@ -12,7 +12,7 @@ from transformer_core.checkpoints._tensor_file import TensorFile
 
 
 class SafetensorsFile(TensorFile[HeaderEntry]):
-    """A safetensors file. The header is checked on opening; the file is mapped at the first read.
+    """Safetensors file. The header is checked on opening; the file is mapped at the first read.
 
     Arrays are read-only views onto the map: nothing is copied, and they stay valid after ``close()``.
 
@@ -33,33 +33,33 @@ class SafetensorsFile(TensorFile[HeaderEntry]):
         return dict(self._metadata)
 
     def spec(self, key: str) -> TensorSpec:
-        """The stored shape and dtype.
+        """Returns the stored shape and dtype.
 
         Raises:
-            CheckpointError: no such key, or a dtype that cannot be read.
+            CheckpointError: the key is unknown, or its dtype cannot be read.
         """
         entry = self._entry(key)
         return TensorSpec(entry.shape, DTYPES[entry.dtype])
 
     def encoding(self, key: str) -> None:
-        """None: the format packs nothing."""
+        """Returns None: the format has no packed tensors."""
         self._found(key)
 
     def read(self, key: str) -> np.ndarray:
-        """The whole tensor, as a read-only view onto the map.
+        """Reads the whole tensor as a read-only view onto the map.
 
         Raises:
-            CheckpointError: no such key, a dtype that cannot be read, a closed or changed file.
+            CheckpointError: the key is unknown, its dtype cannot be read, or the file is closed or changed.
         """
         entry = self._entry(key)
         dtype = DTYPES[entry.dtype]
         return self._bytes(entry.begin, entry.nbytes).view(dtype.numpy).reshape(entry.shape)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of the first axis (a rank-0 tensor is its own only row), as a read-only view.
+        """Reads rows ``start`` to ``stop`` of the first axis as a view; a rank-0 tensor is its own only row.
 
         Raises:
-            CheckpointError: as ``read``, or the tensor has no such rows.
+            CheckpointError: as for ``read``, or the tensor has no such rows.
         """
         rows = rows_of(self.read(key), start, stop, key, self.path)
         self._will_read(key, start, rows.nbytes)
@@ -75,7 +75,7 @@ class SafetensorsFile(TensorFile[HeaderEntry]):
         return entry
 
     def _will_read(self, key: str, start: int, nbytes: int) -> None:
-        """Starts reading these rows from the disk."""
+        """Starts reading these rows from disk."""
         entry = self._entries[key]
         rows = entry.shape[0] if entry.shape else 1
         begin = entry.begin + (entry.nbytes // rows * start if rows else 0)

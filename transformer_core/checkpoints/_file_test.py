@@ -200,9 +200,9 @@ def test_every_bit_equals_what_the_library_wrote(tmp_path_factory: pytest.TempPa
     with SafetensorsFile(path) as file:
         assert set(file.keys()) == set(arrays)
         for key, array in arrays.items():
-            spec, found = file.spec(key), file.read(key)
+            spec, value = file.spec(key), file.read(key)
             assert (spec.shape, spec.dtype.numpy) == (array.shape, array.dtype)
-            assert (found.shape, found.dtype, found.tobytes()) == (array.shape, array.dtype, array.tobytes())
+            assert (value.shape, value.dtype, value.tobytes()) == (array.shape, array.dtype, array.tobytes())
             rows = array.shape[0] if array.ndim else 1
             middle = rows // 2
             parts = file.read_rows(key, 0, middle).tobytes(), file.read_rows(key, middle, rows).tobytes()
@@ -244,11 +244,11 @@ def test_mutated_files_are_read_or_refused(tmp_path_factory: pytest.TempPathFact
     path.write_bytes(content)
     try:
         with SafetensorsFile(path) as file:
-            found = {key: file.read(key) for key in list(file.keys())}
+            value = {key: file.read(key) for key in list(file.keys())}
     except CheckpointError:
         return
     # What we accept, the reference reader accepts too, and it finds the same bytes.
     expected = dict(safetensors.deserialize(bytes(content)))
-    assert {key: array.tobytes() for key, array in found.items()} == {
+    assert {key: array.tobytes() for key, array in value.items()} == {
         key: bytes(fields["data"]) for key, fields in expected.items()
     }

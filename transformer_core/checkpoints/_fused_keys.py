@@ -1,4 +1,4 @@
-"""Projections that checkpoints store in one tensor, one below the other."""
+"""Projections that checkpoints store in one tensor, one after another."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,9 +11,9 @@ class FusedKeys:
     """Recipes of projections that are stored fused, weights and biases alike.
 
     Args:
-        fused: from the stored module to its parts and their numbers of rows, in order, e.g.
-            ``{"mlp.gate_up_proj": [("gate_proj", F), ("up_proj", F)]}``. Parts lie in the model where the whole lies
-            in the checkpoint: ``mlp.gate_proj``.
+        fused: parts of each stored module and their numbers of rows, in order, e.g.
+            ``{"mlp.gate_up_proj": [("gate_proj", F), ("up_proj", F)]}``. In the model the parts are where the fused
+            module is in the checkpoint: ``mlp.gate_proj``.
     """
 
     def __init__(self, fused: Mapping[str, Sequence[tuple[str, int]]]) -> None:
@@ -25,7 +25,7 @@ class FusedKeys:
                 start += size
 
     def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
-        """The recipe of a part; None for all other parameters."""
+        """Returns the recipe of a part; None for all other parameters."""
         *above, module, part, kind = ("", "", *name.split("."))
         place = self._places.get(f"{module}.{part}")
         if place is None:

@@ -1,4 +1,4 @@
-"""The header of a safetensors file: parsed and proved consistent before a single byte of a tensor is trusted.
+"""Headers of safetensors files, parsed and proved consistent before any byte of a tensor is trusted.
 
 The format: 8 bytes of little-endian header length, that many bytes of JSON, then the data. The JSON maps each
 key to ``{"dtype", "shape", "data_offsets"}``, offsets counted from the start of the data; the tensors tile the
@@ -32,13 +32,13 @@ _REDO: Final = "download or convert the file again"
 
 
 class HeaderEntry(NamedTuple):
-    """One tensor of a file.
+    """Tensor of a file.
 
     Attributes:
-        dtype: the name in the format, e.g. ``"BF16"``.
-        shape: the dimensions.
-        begin: the first byte, counted from the start of the file.
-        nbytes: the number of bytes.
+        dtype: name of the dtype in the format, e.g. ``"BF16"``.
+        shape: dimensions.
+        begin: first byte, counted from the start of the file.
+        nbytes: number of bytes.
     """
 
     dtype: str
@@ -48,20 +48,20 @@ class HeaderEntry(NamedTuple):
 
 
 class Header(NamedTuple):
-    """The tensors of a file in the order of their data, and the file's metadata."""
+    """Tensors of a file in the order of their data, and the file's metadata."""
 
     entries: dict[str, HeaderEntry]
     metadata: dict[str, str]
 
 
 class DuplicateKeyError(ValueError):
-    """A JSON object has a key twice."""
+    """A JSON object has the same key twice."""
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
+    values = dict(pairs)
+    if len(values) == len(pairs):
+        return values
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
@@ -74,35 +74,35 @@ def parse_json(text: bytes, path: str, what: str) -> dict[str, object]:
     """Parses a JSON object.
 
     Args:
-        text: UTF-8.
-        path: the file, for messages.
-        what: what the text is, for messages, e.g. ``"header"``.
+        text: UTF-8 bytes.
+        path: path of the file, for messages.
+        what: name of the text in messages, e.g. ``"header"``.
 
     Raises:
-        CheckpointError: it is not JSON, not an object, or has a key twice.
+        CheckpointError: the text is not JSON, not an object, or has a key twice.
     """
     try:
-        found = json.loads(text.decode("utf-8"), object_pairs_hook=_no_duplicates)
+        value = json.loads(text.decode("utf-8"), object_pairs_hook=_no_duplicates)
     except DuplicateKeyError as error:
         raise CheckpointError(f"{path}: the {what} has the key {error.args[0]!r} twice: {_REDO}") from None
     except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, or a number of too many digits
         raise CheckpointError(f"{path}: the {what} is not JSON ({type(error).__name__}: {error}): {_REDO}") from None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path}: the {what} is a JSON {type(found).__name__}, expected an object: {_REDO}")
-    return found
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path}: the {what} is a JSON {type(value).__name__}, expected an object: {_REDO}")
+    return value
 
 
 def read_header(descriptor: int, path: str) -> Header:
     """Reads and validates the header of an open file.
 
     Args:
-        descriptor: the open file.
-        path: its path, for messages.
+        descriptor: descriptor of the open file.
+        path: path of the file, for messages.
 
     Raises:
         CheckpointError: the file is not a consistent safetensors file; names the file, the key, what was found
             and what was expected.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     size = os.fstat(descriptor).st_size
     if size == 0:
@@ -126,15 +126,15 @@ def read_header(descriptor: int, path: str) -> Header:
     return Header(_tiled(entries, data, size, path), metadata)
 
 
-def _metadata(found: object, path: str) -> dict[str, str]:
-    if not isinstance(found, dict):
+def _metadata(field: object, path: str) -> dict[str, str]:
+    if not isinstance(field, dict):
         raise CheckpointError(
-            f"{path}: __metadata__ is a {type(found).__name__}, expected an object of strings: {_REDO}"
+            f"{path}: __metadata__ is a {type(field).__name__}, expected an object of strings: {_REDO}"
         )
-    for key, value in found.items():
+    for key, value in field.items():
         if not isinstance(value, str):
             raise CheckpointError(f"{path}: __metadata__[{key!r}] is {value!r:.80}, expected a string: {_REDO}")
-    return found
+    return field
 
 
 def _is_int(value: object) -> bool:
@@ -178,7 +178,7 @@ def _shape(shape: object, bits: int, where: str) -> tuple[int, ...]:
 
 
 def _tiled(entries: dict[str, HeaderEntry], data: int, size: int, path: str) -> dict[str, HeaderEntry]:
-    """Returns the entries in the order of their data, having proved that they tile it."""
+    """Returns the entries in the order of their data, after checking that they tile it."""
     ordered = sorted(entries.items(), key=lambda item: (item[1].begin, item[1].nbytes))
     stop, before = data, ""
     for key, entry in ordered:

@@ -1,4 +1,4 @@
-"""A file that is mapped at the first read, and checked to be the one whose header was read."""
+"""Files that are mapped at the first read, and checked to be those whose headers were read."""
 
 import contextlib
 import mmap
@@ -11,7 +11,7 @@ from lang_core import CheckpointError
 
 
 class _Identity(tuple[int, int, int, int]):
-    """Device, inode, size and time of change: a file that was replaced or rewritten differs in one of them."""
+    """Device, inode, size and time of change, which tell whether a file was replaced or rewritten."""
 
     @classmethod
     def of(cls, descriptor: int) -> Self:
@@ -20,11 +20,11 @@ class _Identity(tuple[int, int, int, int]):
 
 
 class MappedFile:
-    """A regular file, read-only.
+    """Regular file, read-only.
 
     Args:
-        path: of the file.
-        kind: what the file should be, for messages, e.g. ``"safetensors file"``.
+        path: path of the file.
+        kind: kind of file that is expected, for messages, e.g. ``"safetensors file"``.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
@@ -36,17 +36,17 @@ class MappedFile:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """A descriptor of the file, which is to be the same at each call.
+        """Opens a descriptor of the file, which must be the same file at each call.
 
         Raises:
-            CheckpointError: the file is absent, no regular file, unreadable, or changed.
+            CheckpointError: the file is absent, not a regular file, unreadable, or changed.
         """
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO must not block us
             try:
                 if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
-                    found = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
-                    raise CheckpointError(f"{self.path}: is {found}, expected a {self._kind}")
+                    kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+                    raise CheckpointError(f"{self.path}: is {kind}, expected a {self._kind}")
                 if self._identity is None:
                     self._identity = _Identity.of(descriptor)
                 elif _Identity.of(descriptor) != self._identity:
@@ -60,10 +60,10 @@ class MappedFile:
             raise CheckpointError(f"{self.path}: cannot read the {self._kind}: {error}") from None
 
     def mapped(self) -> mmap.mmap:
-        """The whole file.
+        """Returns the map of the whole file.
 
         Raises:
-            CheckpointError: it was closed, or as ``opened``.
+            CheckpointError: the file was closed, or as for ``opened``.
         """
         if self._closed:
             raise CheckpointError(f"{self.path}: a tensor was asked of a closed checkpoint: open it again")
@@ -73,13 +73,13 @@ class MappedFile:
         return self._map
 
     def will_read(self, begin: int, nbytes: int) -> None:
-        """Starts reading these bytes from the disk, if the file is mapped."""
+        """Starts reading these bytes from disk, if the file is mapped."""
         page = begin - begin % mmap.PAGESIZE
         if nbytes and self._map is not None and hasattr(mmap, "MADV_WILLNEED"):
             self._map.madvise(mmap.MADV_WILLNEED, page, begin + nbytes - page)
 
     def close(self) -> None:
-        """Lets go of the map. Live views keep it, and it goes with the last of them. Closing twice is harmless."""
+        """Releases the map, which goes with the last live view of it. Closing twice is harmless."""
         self._closed = True
         mapped, self._map = self._map, None
         if mapped is not None:

@@ -1,4 +1,4 @@
-"""A model's weights, some of them packed in blocks: as the checkpoint has them, or quantised as they are read."""
+"""Weights of a model, some of them packed in blocks: as the checkpoint has them, or quantized as they are read."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -17,17 +17,17 @@ from lang_core import (
     matrix_rows_of,
 )
 
-_ELEMENTS_AT_ONCE: Final = 1 << 20  # of a weight, that are held in f32 while it is quantised
+_ELEMENTS_AT_ONCE: Final = 1 << 20  # of a weight that is being quantized, held in f32
 
 
 class PackedWeights:
-    """Implements ``lang_core.WeightSource``: rows of packed parameters are i8 [rows, bytes of a row].
+    """Weights whose packed parameters are i8 [rows, bytes of a row]. Implements ``lang_core.WeightSource``.
 
-    What the source has packed in the same encoding is given byte for byte; all else is quantised, a few rows at a time.
+    Rows that the source has packed in the same encoding are given byte for byte; others are quantized, a few at a time.
 
     Args:
-        source: the model's weights, under the model's names.
-        encodings: of the parameters that are packed, by name.
+        source: weights of the model, under the model's names.
+        encodings: encoding of each packed parameter, by name.
     """
 
     def __init__(self, source: WeightSource, encodings: Mapping[str, Encoding]) -> None:
@@ -35,49 +35,49 @@ class PackedWeights:
         self._encodings: Final = encodings
 
     def keys(self) -> Iterator[str]:
-        """The source's keys."""
+        """Yields the keys of the source."""
         return self._source.keys()
 
     def has(self, key: str) -> bool:
-        """Whether the source has this key."""
+        """Returns whether the source has a key."""
         return self._source.has(key)
 
     def spec(self, key: str) -> TensorSpec:
-        """That of the packed array, or the source's."""
+        """Returns the spec of the packed array, or the source's spec."""
         spec, encoding = self._source.spec(key), self._encodings.get(key)
         return spec if encoding is None else encoding.packed(spec)
 
     def unpacked_spec(self, key: str) -> TensorSpec:
-        """That of the weight once it is unpacked: f32 where it is packed, else the source's."""
+        """Returns the spec of the unpacked weight: f32 where it is packed, else the source's spec."""
         spec = self._source.spec(key)
         return TensorSpec(spec.shape, f32) if key in self._encodings else spec
 
     def encoding(self, key: str) -> str | None:
-        """The source's; None of what is packed here, for that is what reading gives."""
+        """Returns the source's encoding; None for parameters that are packed here, whose bytes are what is read."""
         return None if key in self._encodings else self._source.encoding(key)
 
     def stored_encoding(self, key: str) -> str | None:
-        """How the source has a tensor packed; None where it does not."""
+        """Returns the encoding that the source stores a tensor in; None where it is not packed."""
         return self._source.encoding(key)
 
     def packing(self, key: str) -> Encoding | None:
-        """How a parameter is packed; None where it is not."""
+        """Returns the encoding that a parameter is packed in; None where it is not."""
         return self._encodings.get(key)
 
     def kept(self, key: str) -> bool:
-        """Whether a parameter's bytes are those of the source."""
+        """Returns whether a parameter has the source's bytes."""
         encoding = self._encodings.get(key)
         return encoding is not None and self._packed_in_source(key, encoding) is not None
 
     def read(self, key: str) -> np.ndarray:
-        """The whole tensor."""
+        """Reads the whole tensor."""
         return self.read_rows(key, 0, self.spec(key).shape[0]) if key in self._encodings else self._source.read(key)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the first axis.
+        """Reads rows of the first axis.
 
         Raises:
-            InputError: a weight cannot be quantised: it is not finite, or too large for the scales, which are f16.
+            InputError: a weight cannot be quantized, because it is not finite or too large for f16 scales.
         """
         encoding = self._encodings.get(key)
         if encoding is None:
@@ -89,17 +89,17 @@ class PackedWeights:
         return self._quantised(key, encoding, start, stop)
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """As ``MatrixRows``: packed parameters are matrices."""
+        """Reads rows of a tensor as a matrix, as ``MatrixRows``; packed parameters are matrices."""
         if key in self._encodings:
             return self.read_rows(key, start, stop)
         return matrix_rows_of(self._source, key, start, stop)
 
     def origin(self, key: str) -> str:
-        """The source's."""
+        """Returns the source's origin of a key."""
         return self._source.origin(key)
 
     def _quantised(self, key: str, encoding: Encoding, start: int, stop: int) -> np.ndarray:
-        """Rows that are quantised now; of their f32 form just some are held at a time."""
+        """Reads and quantizes rows, holding only some of them in f32 at a time."""
         quantizer = encoding.quantizer
         if quantizer is None:
             stored = self.stored_encoding(key)
@@ -119,17 +119,17 @@ class PackedWeights:
         return made
 
     def _floats(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows in f32; an f64 that becomes infinite is named by those who ask."""
+        """Reads rows in f32; an f64 that becomes infinite is reported by ``_check_range``."""
         with np.errstate(over="ignore"):
             return self._source.read_rows(key, start, stop).astype(np.float32, copy=False)
 
     def _check_range(self, key: str, encoding: Encoding, largest: float, first: int, rows: np.ndarray) -> None:
-        if rows.max() <= largest and rows.min() >= -largest:  # neither is true of NaN
+        if rows.max() <= largest and rows.min() >= -largest:  # both are false for NaN
             return
         row, column = (int(place) for place in np.argwhere(~(np.abs(rows) <= largest))[0])
         raise InputError(
             f"parameter {key!r}: element [{first + row}, {column}] in {self.origin(key)} is {rows[row, column]:g}, "
-            f"which {encoding.name} has no block for (the largest is {largest:g}): export without --quantize"
+            f"which {encoding.name} has no block for (the largest is {largest:g}): export without `quantize`"
         )
 
     def _packed_in_source(self, key: str, encoding: Encoding) -> PackedRows | None:
@@ -138,42 +138,42 @@ class PackedWeights:
 
 
 class DequantizedWeights:
-    """The same weights with packed ones unpacked, exactly, to f32: what packed arithmetic is held to.
+    """The same weights with packed ones unpacked to f32 exactly: the reference of packed arithmetic.
 
     Args:
-        source: the weights.
+        source: weights, some of them packed.
     """
 
     def __init__(self, source: PackedWeights) -> None:
         self._source: Final = source
 
     def keys(self) -> Iterator[str]:
-        """The source's keys."""
+        """Yields the keys of the source."""
         return self._source.keys()
 
     def has(self, key: str) -> bool:
-        """Whether the source has this key."""
+        """Returns whether the source has a key."""
         return self._source.has(key)
 
     def spec(self, key: str) -> TensorSpec:
-        """The weight's: f32 where it is packed."""
+        """Returns the spec of the weight: f32 where it is packed."""
         return self._source.unpacked_spec(key)
 
     def encoding(self, key: str) -> str | None:
-        """That of what is packed."""
-        found = self._source.packing(key)
-        return self._source.encoding(key) if found is None else found.name
+        """Returns the encoding that a parameter is packed in, here or in the source."""
+        encoding = self._source.packing(key)
+        return self._source.encoding(key) if encoding is None else encoding.name
 
     def read(self, key: str) -> np.ndarray:
-        """The whole tensor."""
+        """Reads the whole tensor."""
         encoding, stored = self._source.packing(key), self._source.read(key)
         return stored if encoding is None else encoding.unpacked(stored)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the first axis."""
+        """Reads rows of the first axis."""
         encoding, rows = self._source.packing(key), self._source.read_rows(key, start, stop)
         return rows if encoding is None else encoding.unpacked(rows)
 
     def origin(self, key: str) -> str:
-        """The source's."""
+        """Returns the source's origin of a key."""
         return self._source.origin(key)

@@ -1,4 +1,4 @@
-"""A checkpoint of one file or of several: what is the same whatever their format."""
+"""Checkpoints of one file or several, of any format."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Generic, Self, TypeVar
@@ -12,14 +12,14 @@ File = TypeVar("File", bound=TensorFile[Any])
 
 
 class CheckpointInParts(Generic[File]):
-    """The tensors of files, each in one of them. Implements ``lang_core.WeightSource``.
+    """Tensors of several files, each in one of them. Implements ``lang_core.WeightSource``.
 
     Args:
-        path: of the checkpoint, as the user gave it.
-        files: its files, in order.
+        path: path of the checkpoint, as the user gave it.
+        files: files of the checkpoint, in order.
 
     Attributes:
-        path: of the checkpoint.
+        path: path of the checkpoint.
 
     Raises:
         CheckpointError: two files have a tensor of the same name.
@@ -38,39 +38,39 @@ class CheckpointInParts(Generic[File]):
 
     @property
     def paths(self) -> list[str]:
-        """The files, in order."""
+        """Paths of the files, in order."""
         return [file.path for file in self._files]
 
     def keys(self) -> Iterator[str]:
-        """The keys: file by file, in the order of the data."""
+        """Yields the keys, file by file, in the order of the data."""
         return iter(self._owner)
 
     def has(self, key: str) -> bool:
-        """Whether a file of the checkpoint has this key."""
+        """Returns whether a file of the checkpoint has a key."""
         return key in self._owner
 
     def spec(self, key: str) -> TensorSpec:
-        """As the file's ``spec``. Raises CheckpointError: no such key."""
+        """Returns the file's spec of a key. Raises CheckpointError for an unknown key."""
         return self._file(key).spec(key)
 
     def encoding(self, key: str) -> str | None:
-        """As the file's ``encoding``. Raises CheckpointError: no such key."""
+        """Returns the file's encoding of a key. Raises CheckpointError for an unknown key."""
         return self._file(key).encoding(key)
 
     def read(self, key: str) -> np.ndarray:
-        """As the file's ``read``. Raises CheckpointError: no such key."""
+        """Reads a tensor from its file. Raises CheckpointError for an unknown key."""
         return self._file(key).read(key)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """As the file's ``read_rows``. Raises CheckpointError: no such key."""
+        """Reads rows of a tensor from its file. Raises CheckpointError for an unknown key."""
         return self._file(key).read_rows(key, start, stop)
 
     def origin(self, key: str) -> str:
-        """The path of the file that holds the key. Raises CheckpointError: no such key."""
+        """Returns the path of the file that holds a key. Raises CheckpointError for an unknown key."""
         return self._file(key).path
 
     def close(self) -> None:
-        """Closes every file: see ``TensorFile.close``."""
+        """Closes every file; see ``TensorFile.close``."""
         for file in self._files:
             file.close()
 

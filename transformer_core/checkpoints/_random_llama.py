@@ -1,4 +1,4 @@
-"""Hugging Face directories of the Llama family with random weights: for measurements, where no download is wanted."""
+"""Hugging Face directories of the Llama family with random weights, for measurements without a download."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _TORCH_NAMES: Final = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 class LlamaSizes(NamedTuple):
-    """The sizes of a Llama: L layers, D, F, N query heads, K key/value heads, V, and the longest sequence."""
+    """Sizes of a Llama: L layers, D, F, N query heads, K key/value heads, V, and the longest sequence."""
 
     layers: int
     hidden: int
@@ -35,7 +35,7 @@ LLAMA_PRESETS: Final = {
 
 
 def llama_specs(sizes: LlamaSizes, dtype: DType) -> dict[str, TensorSpec]:
-    """The tensors of an untied Llama under their Hugging Face names: linear weights are ``[output, input]``."""
+    """Returns the specs of an untied Llama by Hugging Face names; linear weights are ``[output, input]``."""
     hidden, inner = sizes.hidden, sizes.intermediate
     head = hidden // sizes.heads
     kv = sizes.kv_heads * head
@@ -58,7 +58,7 @@ def llama_specs(sizes: LlamaSizes, dtype: DType) -> dict[str, TensorSpec]:
 
 
 def llama_config(sizes: LlamaSizes, dtype: DType) -> dict[str, object]:
-    """The ``config.json`` that transformers writes for such a model."""
+    """Returns the ``config.json`` that transformers writes for such a model."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "attention_bias": False,
@@ -90,7 +90,7 @@ def write_random_llama(
 ) -> list[str]:
     """Writes ``config.json`` and random weights: norms are 1, the rest normal with standard deviation 0.02.
 
-    A tensor's values depend on the seed and its key only; memory is a block's, whatever the model's size.
+    A tensor's values depend on the seed and its key only; memory does not grow with the model.
 
     Returns:
         The paths of the files.

@@ -1,4 +1,4 @@
-"""How one tensor of a model is made of those that a checkpoint stores."""
+"""Recipes that make a tensor of a model from tensors that a checkpoint stores."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -14,23 +14,23 @@ class Recipe(Protocol):
     """Makes one tensor of a model, a few rows at a time.
 
     Attributes:
-        keeps_rows: whether its rows are whole rows of one stored tensor, unchanged, so that packed ones can stay so.
+        keeps_rows: whether its rows are unchanged rows of one stored tensor, so that packed rows can stay packed.
     """
 
     @property
     def keeps_rows(self) -> bool: ...
 
     def stored(self) -> dict[str, Shape]:
-        """The keys that it reads, and the shapes that they must have."""
+        """Returns the keys that it reads, and the shapes that they must have."""
         ...
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of the first axis: a view onto the source's where that is possible."""
+        """Returns rows ``start`` to ``stop`` of the first axis, as a view onto the source's where possible."""
         ...
 
 
 class Stored:
-    """A tensor that is stored as the model has it, under the same name or another."""
+    """Tensor that is stored as the model has it, under the same name or another."""
 
     keeps_rows: bool = True
 
@@ -39,20 +39,20 @@ class Stored:
         self._shape: Final = shape
 
     def stored(self) -> dict[str, Shape]:
-        """The key and its shape."""
+        """Returns the key and its shape."""
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """The source's own rows."""
+        """Returns the source's own rows."""
         return source.read_rows(self._key, start, stop)
 
 
 class Stacked:
-    """Tensors that are stored one by one and lie one behind the other along a new first axis.
+    """Tensors that are stored one by one and are stacked along a new first axis.
 
     Args:
-        keys: in the order of that axis.
-        shape: of each.
+        keys: keys in the order of that axis.
+        shape: shape of each tensor.
     """
 
     keeps_rows: bool = False
@@ -62,11 +62,11 @@ class Stacked:
         self._shape: Final = shape
 
     def stored(self) -> dict[str, Shape]:
-        """Every key."""
+        """Returns every key and the shape of each."""
         return dict.fromkeys(self._keys, self._shape)
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """One row is a view of one stored tensor; of more a copy is made, of these and no others."""
+        """Returns a view of one stored tensor, or a stacked copy of several."""
         if start == stop:
             return np.empty((0, *self._shape), source.spec(self._keys[0]).dtype.numpy)
         parts = [source.read_rows(key, 0, self._shape[0]) for key in self._keys[start:stop]]
@@ -74,14 +74,14 @@ class Stacked:
 
 
 class Cut:
-    """A part of a stored tensor.
+    """Part of a stored tensor.
 
     Args:
-        key: of the whole.
-        shape: of the whole.
-        axis: that is cut.
-        start: of the part.
-        stop: of the part.
+        key: key of the whole tensor.
+        shape: shape of the whole tensor.
+        axis: axis that is cut.
+        start: first index of the part.
+        stop: index after the last of the part.
     """
 
     def __init__(self, key: str, shape: Shape, axis: int, start: int, stop: int) -> None:
@@ -93,15 +93,15 @@ class Cut:
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether it is rows that are cut."""
+        """True if rows are cut."""
         return self._axis == 0
 
     def stored(self) -> dict[str, Shape]:
-        """The whole's key and shape."""
+        """Returns the key and shape of the whole tensor."""
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """A view."""
+        """Returns a view of these rows."""
         if self._axis == 0:
             return source.read_rows(self._key, self._start + start, self._start + stop)
         before = (slice(None),) * self._axis
@@ -109,14 +109,14 @@ class Cut:
 
 
 class Interleaved:
-    """Every so many groups of rows of a stored tensor: of each head its queries, say, where its keys and values follow.
+    """Every n-th group of rows of a stored tensor, such as each head's queries where its keys and values follow.
 
     Args:
-        key: of the whole.
-        shape: of the whole: [groups * parts * rows, ..].
-        groups: how many times all parts follow each other.
-        parts: how many there are in a group.
-        part: which of them this is.
+        key: key of the whole tensor.
+        shape: shape of the whole tensor, [groups * parts * rows, ..].
+        groups: number of repetitions of all parts.
+        parts: number of parts in a group.
+        part: index of this part in a group.
     """
 
     keeps_rows: bool = True
@@ -129,11 +129,11 @@ class Interleaved:
         self._part: Final = part
 
     def stored(self) -> dict[str, Shape]:
-        """The whole's key and shape."""
+        """Returns the key and shape of the whole tensor."""
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """A copy, of these rows only."""
+        """Returns a copy of these rows only."""
         first, last, group = start // self._rows, -(-stop // self._rows), self._parts * self._rows
         read = source.read_rows(self._key, first * group, last * group)
         mine = read.reshape(last - first, self._parts, self._rows, *read.shape[1:])[:, self._part]
@@ -145,10 +145,10 @@ class Transposed:
     """Columns of a stored matrix, as rows.
 
     Args:
-        key: of the whole.
-        shape: of the whole: [inputs, outputs].
-        start: of the columns.
-        stop: of the columns.
+        key: key of the whole matrix.
+        shape: shape of the whole matrix, [inputs, outputs].
+        start: first column.
+        stop: column after the last.
     """
 
     keeps_rows: bool = False
@@ -160,31 +160,31 @@ class Transposed:
         self._stop: Final = stop
 
     def stored(self) -> dict[str, Shape]:
-        """The whole's key and shape."""
+        """Returns the key and shape of the whole matrix."""
         return {self._key: self._shape}
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """A view."""
+        """Returns a view of these rows."""
         return source.read_rows(self._key, 0, self._shape[0])[:, self._start + start : self._start + stop].T
 
 
 def common_dtype(source: WeightSource, recipe: Recipe) -> DType:
-    """The dtype of all the tensors that a recipe reads.
+    """Returns the dtype that all tensors of a recipe have.
 
     Raises:
         CheckpointError: a tensor has another shape than the recipe wants, or two have different dtypes.
     """
     first: tuple[str, TensorSpec] | None = None
     for key, shape in recipe.stored().items():
-        found = source.spec(key)
-        if found.shape != shape:
+        spec = source.spec(key)
+        if spec.shape != shape:
             raise CheckpointError(
-                f"{source.origin(key)}: {key!r} has shape {list(found.shape)}, the model needs {list(shape)}"
+                f"{source.origin(key)}: {key!r} has shape {list(spec.shape)}, the model needs {list(shape)}"
             )
-        first = first or (key, found)
-        if found.dtype is not first[1].dtype:
+        first = first or (key, spec)
+        if spec.dtype is not first[1].dtype:
             raise CheckpointError(
-                f"{source.origin(key)}: {key!r} is {found.dtype.name}, but {first[0]!r}, which becomes a part of the "
+                f"{source.origin(key)}: {key!r} is {spec.dtype.name}, but {first[0]!r}, which becomes a part of the "
                 f"same parameter, is {first[1].dtype.name}: store both in one dtype"
             )
     if first is None:

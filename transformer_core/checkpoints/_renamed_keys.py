@@ -12,23 +12,23 @@ class RenamedKeys:
     """Recipes of modules that are stored under other names.
 
     Args:
-        renamed: from the last part of a module's path in the model to that in the checkpoint.
+        renamed: last part of a module's path in the checkpoint, by that in the model.
     """
 
     def __init__(self, renamed: Mapping[str, str]) -> None:
         self._renamed: Final = renamed
 
     def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
-        """The recipe of a parameter of such a module; None for all others."""
+        """Returns the recipe of a parameter of such a module; None for all others."""
         *above, module, kind = ("", *name.split("."))
         stored = self._renamed.get(module)
         return None if stored is None else Stored(".".join([*filter(None, above), stored, kind]), shape)
 
 
 def first_of(*recipes: RecipeOf) -> RecipeOf:
-    """The recipe of the first that has one."""
+    """Returns a ``RecipeOf`` that asks several in turn, and gives the first recipe."""
 
     def recipe_of(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
-        return next((found for each in recipes if (found := each(name, shape, source)) is not None), None)
+        return next((recipe for ask in recipes if (recipe := ask(name, shape, source)) is not None), None)
 
     return recipe_of

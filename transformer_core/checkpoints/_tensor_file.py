@@ -1,4 +1,4 @@
-"""A file of named tensors: what is the same whatever its format."""
+"""Files of named tensors, of any format."""
 
 import abc
 from collections.abc import Iterator, Mapping
@@ -13,17 +13,17 @@ Entry = TypeVar("Entry")
 
 
 class TensorFile(abc.ABC, Generic[Entry]):
-    """A file whose header was read and checked. Implements ``lang_core.WeightSource``.
+    """File whose header was read and checked. Implements ``lang_core.WeightSource``.
 
-    The file is mapped at the first read, and must not be truncated while it is read: no process survives reading a map
-    beyond the end of its file.
+    The file is mapped at the first read, and must not be truncated while it is read: a process that reads a map beyond
+    the end of its file is killed.
 
     Args:
-        file: the file, not mapped yet.
-        entries: what the header says of each tensor, by key, in the order of the data.
+        file: file, not mapped yet.
+        entries: header entry of each tensor by key, in the order of the data.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
     """
 
     def __init__(self, file: MappedFile, entries: Mapping[str, Entry]) -> None:
@@ -32,36 +32,36 @@ class TensorFile(abc.ABC, Generic[Entry]):
         self._entries: Final = entries
 
     def keys(self) -> Iterator[str]:
-        """The keys, in the order of the data."""
+        """Yields the keys, in the order of the data."""
         return iter(self._entries)
 
     def has(self, key: str) -> bool:
-        """Whether the file has this key."""
+        """Returns whether the file has a key."""
         return key in self._entries
 
     @abc.abstractmethod
     def spec(self, key: str) -> TensorSpec:
-        """The shape and the dtype that reading gives."""
+        """Returns the shape and the dtype that reading gives."""
 
     @abc.abstractmethod
     def encoding(self, key: str) -> str | None:
-        """How the tensor is packed; None where it is not."""
+        """Returns the encoding of a tensor; None where it is not packed."""
 
     @abc.abstractmethod
     def read(self, key: str) -> np.ndarray:
-        """The whole tensor."""
+        """Reads the whole tensor."""
 
     @abc.abstractmethod
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of the first axis."""
+        """Reads rows ``start`` to ``stop`` of the first axis."""
 
     def origin(self, key: str) -> str:
-        """The file's path. Raises CheckpointError: no such key."""
+        """Returns the path of the file. Raises CheckpointError for an unknown key."""
         self._found(key)
         return self.path
 
     def close(self) -> None:
-        """Lets go of the map. Live views keep it, and it goes with the last of them. Closing twice is harmless."""
+        """Releases the map, which goes with the last live view of it. Closing twice is harmless."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -77,5 +77,5 @@ class TensorFile(abc.ABC, Generic[Entry]):
         return entry
 
     def _bytes(self, begin: int, count: int) -> np.ndarray:
-        """Bytes of the file, u8 [count], a read-only view."""
+        """Returns bytes of the file, u8 [count], as a read-only view."""
         return np.frombuffer(self._file.mapped(), np.uint8, count, begin)

@@ -1,4 +1,4 @@
-"""Writes safetensors in a stream: a chunk at a time, the header first."""
+"""Writes safetensors in a stream: the header first, then a chunk at a time."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from transformer_core.checkpoints._checkpoint import INDEX_FILE, SINGLE_FILE
 from transformer_core.checkpoints._header import DTYPES
 
 Chunks = Callable[[str, TensorSpec], Iterable[np.ndarray]]
-"""Makes a tensor's data: arrays of its dtype whose elements, one after the other, are the tensor's in C order."""
+"""Gives the data of a tensor as arrays of its dtype, whose elements follow each other in row-major order."""
 
 _NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 
@@ -27,19 +27,19 @@ def write_safetensors(
 ) -> int:
     """Writes one file, atomically: it appears complete or not at all.
 
-    Tensors are laid out by falling size of their elements, else in the order of ``specs``, so that each is aligned.
+    Tensors are ordered by falling element size, then as in ``specs``, so that each is aligned.
 
     Args:
-        path: the file.
-        specs: the shape and dtype of each tensor.
-        chunks: called once per tensor, in the order of the file.
-        metadata: the file's ``__metadata__``.
+        path: path of the file.
+        specs: shape and dtype of each tensor.
+        chunks: gives the data of a tensor; called once per tensor, in the order of the file.
+        metadata: ``__metadata__`` of the file.
 
     Returns:
         The number of bytes of the file.
 
     Raises:
-        InputError: the file cannot be written, or the chunks are not what the specs say.
+        InputError: the file cannot be written, or the chunks do not match the specs.
     """
     target = os.fspath(path)
     ordered = sorted(specs.items(), key=lambda item: -item[1].dtype.itemsize)
@@ -61,7 +61,7 @@ def write_safetensors(
 
 
 def write_sparse_safetensors(path: str | os.PathLike[str], specs: Mapping[str, TensorSpec]) -> int:
-    """Writes one file whose tensors are zeros that take no room on the disk: a hole. For trials and measurements.
+    """Writes one file whose tensors are zeros that take no room on disk (a hole), for trials and measurements.
 
     Returns:
         The number of bytes of the file.
@@ -89,9 +89,9 @@ def write_sharded_safetensors(
         The paths of the files, the index last.
 
     Raises:
-        InputError: as ``write_safetensors``, or there are fewer tensors than shards.
+        InputError: as for ``write_safetensors``, or there are fewer tensors than shards.
     """
-    metadata = {"format": "pt"}  # what transformers looks for
+    metadata = {"format": "pt"}  # transformers requires it
     if shards == 1:
         path = os.path.join(directory, SINGLE_FILE)
         write_safetensors(path, specs, chunks, metadata=metadata)
@@ -114,7 +114,7 @@ def write_sharded_safetensors(
 
 
 def _split(specs: Mapping[str, TensorSpec], shards: int) -> list[list[str]]:
-    """Cuts the keys, in their order, into ``shards`` runs of about equal bytes, none of them empty."""
+    """Cuts the keys, in their order, into ``shards`` non-empty runs of about equal bytes."""
     runs: list[list[str]] = [[]]
     total, done = sum(spec.nbytes for spec in specs.values()), 0
     for left, (key, spec) in zip(range(len(specs), 0, -1), specs.items(), strict=True):

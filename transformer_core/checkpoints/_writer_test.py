@@ -46,9 +46,9 @@ def test_the_library_reads_what_was_written(
     loaded = dict(safetensors.deserialize(path.read_bytes()))
     assert set(loaded) == set(specs)
     for key, spec in specs.items():
-        found = loaded[key]
-        assert (tuple(found["shape"]), found["dtype"]) == (spec.shape, spec.dtype.name.upper())
-        assert bytes(found["data"]) == values(key, spec).tobytes()
+        value = loaded[key]
+        assert (tuple(value["shape"]), value["dtype"]) == (spec.shape, spec.dtype.name.upper())
+        assert bytes(value["data"]) == values(key, spec).tobytes()
 
 
 def test_tensors_are_aligned(tmp_path: Path) -> None:

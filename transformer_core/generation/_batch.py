@@ -1,4 +1,4 @@
-"""Several prompts at once: every row of a batch has a position of its own, and stops by itself."""
+"""Generation for several prompts at once: every row of a batch has its own position, and stops by itself."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -14,12 +14,12 @@ from transformer_core.generation._stop import StopRule
 
 
 class CachedBatch(Protocol):
-    """A causal language model that keeps keys and values of B sequences of different lengths.
+    """Causal language model that keeps keys and values of B sequences of different lengths.
 
     Attributes:
-        batch: B.
-        chunk: how many tokens of each sequence one call of ``prefill`` takes.
-        capacity: how many positions the caches hold.
+        batch: number of sequences, B.
+        chunk: number of tokens of each sequence that one call of ``prefill`` takes.
+        capacity: number of positions in the caches.
     """
 
     batch: int
@@ -32,30 +32,30 @@ class CachedBatch(Protocol):
         A sequence whose ``last`` is -1 stays as it is.
 
         Returns:
-            B, of what comes after rows ``last``.
+            B predictions of the tokens after rows ``last``.
         """
         ...
 
     def decode(self, token_ids: np.ndarray, position: np.ndarray) -> Sequence[Prediction]:
-        """Appends a token i32 [B] to each sequence at ``position`` i32 [B]; B, of what comes after."""
+        """Appends a token i32 [B] to each sequence at ``position`` i32 [B], and returns B predictions."""
         ...
 
 
 def generate_batch(
     model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stop: StopRule
 ) -> Iterator[tuple[int, Step]]:
-    """Yields new tokens of all prompts until the rule has said stop of each.
+    """Yields new tokens of all prompts until the rule has ended each.
 
-    What a prompt gives does not depend on the others.
+    The tokens of a prompt do not depend on the other prompts.
 
     Args:
-        model: with empty caches; its caches are filled. Sequences without a prompt rest.
-        prompts: up to B of them, each of at least one token.
-        samplers: one per prompt.
-        stop: ends each by itself.
+        model: model with empty caches, which are filled. Sequences without a prompt are not used.
+        prompts: up to B prompts, each of at least one token.
+        samplers: one sampler per prompt.
+        stop: rule that ends each prompt's tokens.
 
     Yields:
-        The number of the prompt, and its next token.
+        The index of the prompt, and its next token.
 
     Raises:
         InputError: there is no prompt or there are more than B, or one of them is empty or does not fit into the
@@ -64,7 +64,7 @@ def generate_batch(
     if not 0 < len(prompts) <= model.batch:
         raise InputError(
             f"{len(prompts)} prompts, and the bundle takes 1 to {model.batch} at once: give as many, or export with "
-            f"--batch={max(1, len(prompts))}"
+            f"batch={max(1, len(prompts))}"
         )
     for number, prompt in enumerate(prompts):
         which = f"prompt (number {number + 1})" if len(prompts) > 1 else "prompt"
@@ -87,9 +87,9 @@ def generate_batch(
 
 
 def _run_prompts(model: CachedBatch, prompts: Sequence[Sequence[int]]) -> list[Prediction]:
-    """Fills the caches, piece by piece, shorter prompts resting; what comes after every prompt's last token."""
+    """Fills the caches piece by piece, and returns predictions after each prompt; rows of shorter prompts wait."""
     chunk, longest = model.chunk, max(map(len, prompts))
-    found: dict[int, Prediction] = {}
+    predictions: dict[int, Prediction] = {}
     for start in range(0, longest, chunk):
         token_ids = np.zeros((model.batch, chunk), np.int32)
         position, last = np.zeros(model.batch, np.int32), np.full(model.batch, -1, np.int32)
@@ -99,12 +99,12 @@ def _run_prompts(model: CachedBatch, prompts: Sequence[Sequence[int]]) -> list[P
                 token_ids[row, : len(piece)] = piece
                 position[row], last[row] = start, len(piece) - 1
         after = model.prefill(token_ids, position, last)
-        found |= {row: after[row] for row in range(len(prompts)) if last[row] >= 0}
-    return [found[row] for row in range(len(prompts))]
+        predictions |= {row: after[row] for row in range(len(prompts)) if last[row] >= 0}
+    return [predictions[row] for row in range(len(prompts))]
 
 
 def _step(model: CachedBatch, histories: Sequence[Sequence[int]]) -> Sequence[Prediction]:
-    """Feeds the last token of every row. Those that have ended are fed too, and nobody looks at what comes of it."""
+    """Feeds the last token of every row, and returns predictions; those of rows that have ended are not used."""
     token_ids, position = np.zeros(model.batch, np.int32), np.zeros(model.batch, np.int32)
     for row, history in enumerate(histories):
         token_ids[row], position[row] = history[-1], len(history) - 1

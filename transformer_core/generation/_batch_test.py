@@ -50,7 +50,7 @@ class _Batch:
 
     def _append(self, row: int, token_ids: Any, position: int, count: int) -> KnownLogits:
         assert 0 <= position <= self.capacity - count
-        self.caches[row][position : position + count] = [int(each) for each in token_ids[:count]]
+        self.caches[row][position : position + count] = [int(token) for token in token_ids[:count]]
         return KnownLogits(_logits(self.caches[row][: position + count]))
 
 
@@ -59,10 +59,10 @@ def _sampler(seed: int = 0, temperature: float = 0.0, vocabulary: int = _VOCABUL
 
 
 def _by_row(events: Any, rows: int) -> list[list[Step]]:
-    found: list[list[Step]] = [[] for _ in range(rows)]
+    steps: list[list[Step]] = [[] for _ in range(rows)]
     for row, step in events:
-        found[row].append(step)
-    return found
+        steps[row].append(step)
+    return steps
 
 
 _PROMPT = st.lists(st.integers(0, _VOCABULARY - 1), min_size=1, max_size=13)
@@ -83,10 +83,10 @@ def test_every_row_gives_what_it_gives_alone(
     capacity = max(map(len, prompts)) + steps - 1
     batch = _Batch(len(prompts) + spare, chunk, capacity)
     events = generate_batch(batch, prompts, [_sampler(3, temperature) for _ in prompts], stop)
-    for prompt, found in zip(prompts, _by_row(events, len(prompts)), strict=True):
+    for prompt, steps in zip(prompts, _by_row(events, len(prompts)), strict=True):
         alone = list(generate(_Model(chunk, max(capacity, chunk)), prompt, _sampler(3, temperature), stop))
-        assert [(s.token_id, s.ended) for s in found] == [(s.token_id, s.ended) for s in alone]
-        for mine, theirs in zip(found, alone, strict=True):
+        assert [(s.token_id, s.ended) for s in steps] == [(s.token_id, s.ended) for s in alone]
+        for mine, theirs in zip(steps, alone, strict=True):
             np.testing.assert_array_equal(mine.logits, theirs.logits)
     assert batch.calls.count("prefill") == -(-max(map(len, prompts)) // chunk)
 
@@ -100,9 +100,9 @@ def test_no_call_is_made_once_all_have_ended() -> None:
 @pytest.mark.parametrize(
     ("prompts", "message"),
     [
-        ([], r"0 prompts, and the bundle takes 1 to 2 at once: give as many, or export with --batch=1"),
-        ([[1]] * 3, r"3 prompts, and the bundle takes 1 to 2 at once: give as many, or export with --batch=3"),
-        ([[1], []], r"the prompt \(number 2\) has no token: give --prompt or --token_ids at least one"),
+        ([], r"0 prompts, and the bundle takes 1 to 2 at once: give as many, or export with batch=1"),
+        ([[1]] * 3, r"3 prompts, and the bundle takes 1 to 2 at once: give as many, or export with batch=3"),
+        ([[1], []], r"the prompt \(number 2\) has no token: give `prompt` or `token_ids` at least one"),
         ([[1] * 8, [1]], r"a prompt \(number 1\) of 8 tokens and 3 new ones need 10 positions, .* hold 9: .*=10"),
         (
             [[1] * 8],
@@ -130,7 +130,7 @@ class _Eager:
         ]
 
     def _run(self, point: int, *arrays: Any) -> Sequence[Prediction]:
-        given_ = [self.ctx.constant(np.asarray(each, np.int32)) for each in arrays]
+        given_ = [self.ctx.constant(np.asarray(array, np.int32)) for array in arrays]
         logits, *self._caches, _ = self._points[point](self.ctx, *given_, *self._caches).values()
         return rows_of(logits.numpy())
 
@@ -152,9 +152,9 @@ def test_prompts_of_different_lengths_give_the_tokens_that_each_gives_alone(name
     events = generate_batch(
         _Eager(model, 4, 5, 21, "per_row"), prompts, [_sampler(vocabulary=31) for _ in prompts], stop
     )
-    for prompt, found in zip(prompts, _by_row(events, 3), strict=True):
+    for prompt, steps in zip(prompts, _by_row(events, 3), strict=True):
         single: Any = _Eager(model, 1, 5, 21, "shared")
         alone = list(generate(single, prompt, _sampler(vocabulary=31), stop))
-        assert [step.token_id for step in found] == [step.token_id for step in alone]
-        for mine, theirs in zip(found, alone, strict=True):
+        assert [step.token_id for step in steps] == [step.token_id for step in alone]
+        for mine, theirs in zip(steps, alone, strict=True):
             np.testing.assert_allclose(mine.logits, theirs.logits, rtol=1e-4, atol=1e-4)

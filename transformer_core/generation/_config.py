@@ -1,4 +1,4 @@
-"""The settings of sampling, under the names of the command line's flags."""
+"""Settings of sampling, named as the command line's flags."""
 
 import math
 from dataclasses import dataclass
@@ -8,19 +8,18 @@ from lang_core import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingConfig:
-    """How the next token is chosen. The defaults choose greedily.
+    """Settings of how the next token is chosen. The defaults choose greedily.
 
     Attributes:
-        temperature: logits are divided by it; 0 takes the most likely token.
-        top_k: keep the k most likely tokens and those tied with the last of them; 0 is off.
-        top_p: keep the most likely tokens until their probabilities sum to it; 1 is off.
-        min_p: keep the tokens at least this many times as likely as the most likely one; 0 is off.
-        repetition_penalty: tokens seen before have their logit divided by it where positive and multiplied by it
-            where negative; 1 is off.
-        seed: of the random bits; the same seed gives the same tokens.
+        temperature: divisor of the logits; 0 takes the most likely token.
+        top_k: number of most likely tokens to keep, with those tied with the last of them; 0 is off.
+        top_p: probability that the kept, most likely tokens must sum to; 1 is off.
+        min_p: least probability of a kept token, relative to the most likely one; 0 is off.
+        repetition_penalty: divisor of positive and factor of negative logits of tokens seen before; 1 is off.
+        seed: random seed; the same seed gives the same tokens.
 
     Raises:
-        ConfigError: a value is of the wrong type or out of its range. The message names the flag.
+        ConfigError: a value is of the wrong type or out of its range. The message names the setting.
     """
 
     temperature: float = 0.0
@@ -43,15 +42,15 @@ class SamplingConfig:
         _require_count("seed", self.seed, "an integer of at least 0")
 
 
-def _require(flag: str, value: object, holds: bool, needed: str) -> None:
+def _require(name: str, value: object, holds: bool, needed: str) -> None:
     if not holds:
-        raise ConfigError(f"--{flag}={value!r} is out of range: give a value that is {needed}")
+        raise ConfigError(f"{name}={value!r} is out of range: give a value that is {needed}")
 
 
-def _require_number(flag: str, value: object) -> None:
+def _require_number(name: str, value: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    _require(flag, value, number, "a finite number")
+    _require(name, value, number, "a finite number")
 
 
-def _require_count(flag: str, value: object, needed: str) -> None:
-    _require(flag, value, isinstance(value, int) and not isinstance(value, bool) and value >= 0, needed)
+def _require_count(name: str, value: object, needed: str) -> None:
+    _require(name, value, isinstance(value, int) and not isinstance(value, bool) and value >= 0, needed)

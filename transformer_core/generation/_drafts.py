@@ -1,4 +1,4 @@
-"""Where drafts come from: tokens that may follow, guessed cheaply."""
+"""Drafters: cheap guesses of the tokens that may follow."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -9,18 +9,18 @@ from transformer_core.generation._prompt import CachedModel, PromptMemory, commo
 
 
 class Drafter(Protocol):
-    """Guesses what follows. It may be wrong: the model that is generated with has the last word."""
+    """Proposes tokens that may follow. It may be wrong: the model verifies them."""
 
     def propose(self, history: Sequence[int], count: int) -> Sequence[int]:
-        """Up to ``count`` tokens, 1 or more, that may follow ``history``; none where there is no guess."""
+        """Returns up to ``count`` (at least 1) tokens that may follow ``history``; none without a guess."""
         ...
 
 
 class PromptLookup:
     """Finds the last tokens earlier in the text, and proposes what followed there. For one answer.
 
-    The longest run of tokens is tried first, and of its places the latest one. Where what followed reaches the end of
-    the text it goes on with itself: a text that repeats is expected to go on repeating.
+    The longest run of tokens is tried first, and of its places the latest one. Where the continuation reaches the end
+    of the text it continues with itself: a text that repeats is expected to go on repeating.
 
     >>> PromptLookup(2).propose([7, 1, 2, 3, 4, 1, 2], 3)
     [3, 4, 1]
@@ -41,7 +41,7 @@ class PromptLookup:
         self._known = 0  # runs that end before this place are in _follows
 
     def propose(self, history: Sequence[int], count: int) -> list[int]:
-        """What followed; ``history`` is that of the last call and more."""
+        """Returns what followed the last tokens earlier; ``history`` must extend that of the last call."""
         for end in range(max(self._known, 1), len(history)):
             for size in self._sizes:
                 if size <= end:
@@ -55,25 +55,25 @@ class PromptLookup:
 
 
 def _read_on(history: Sequence[int], place: int, count: int) -> list[int]:
-    found: list[int] = []
+    tokens: list[int] = []
     for at in range(place, place + count):
-        found.append(history[at] if at < len(history) else found[at - len(history)])
-    return found
+        tokens.append(history[at] if at < len(history) else tokens[at - len(history)])
+    return tokens
 
 
 class DraftModel:
-    """Proposes what a smaller model of the same vocabulary finds likeliest. For one answer."""
+    """Proposes the likeliest tokens of a smaller model with the same vocabulary. For one answer."""
 
     def __init__(self, model: CachedModel, memory: PromptMemory | None = None) -> None:
         """Drafts with a model.
 
         Args:
-            model: its caches are filled. Tokens that were turned down are taken back by going on from an earlier
+            model: smaller model, whose caches are filled. Rejected tokens are undone by going on from an earlier
                 position.
-            memory: of what its caches hold of earlier prompts; None where they are empty.
+            memory: record of what its caches hold of earlier prompts; None where they are empty.
 
         Raises:
-            ConfigError: the model has a state, from which no token can be taken back.
+            ConfigError: the model has a recurrent state, in which tokens cannot be undone.
         """
         if model.recurrent:
             raise ConfigError("a draft model with a state cannot take tokens back that were turned down: take another")
@@ -82,22 +82,22 @@ class DraftModel:
         self._seen: list[int] = []
 
     def propose(self, history: Sequence[int], count: int) -> list[int]:
-        """The likeliest tokens; as many as the caches have room for."""
+        """Returns the likeliest tokens, as many as the caches have room for."""
         count = min(count, self._model.capacity - len(history) + 1)  # the last one is not fed
         if count < 1:
             return []
-        found: list[int] = []
+        tokens: list[int] = []
         prediction = self._read(history)
-        while (likeliest := prediction.likeliest()) >= 0:  # else its logits are not finite: it has no guess
-            found.append(likeliest)
-            if len(found) == count:
+        while (likeliest := prediction.likeliest()) >= 0:  # -1 if its logits are not finite: there is no guess
+            tokens.append(likeliest)
+            if len(tokens) == count:
                 break
             prediction = self._model.decode(likeliest, len(self._seen))
             self._seen.append(likeliest)
-        return found
+        return tokens
 
     def _read(self, history: Sequence[int]) -> Prediction:
-        """Feeds what the caches lack; what comes after the last token."""
+        """Feeds the tokens that the caches lack, and returns the prediction after the last one."""
         if not self._seen:
             self._seen = list(history)
             return run_prompt(self._model, history, self._memory)

@@ -1,7 +1,7 @@
-"""The steps from logits to candidates, as transformers 5.23 does them (`generation/logits_process.py`).
+"""Steps from logits to candidates, as in transformers 5.23 (`generation/logits_process.py`).
 
-Each filter takes the scores ``[C]`` float32 of the candidates and gives a mask ``[C]`` of those to keep. A removed
-token is a score of -inf to transformers, that is, of probability 0: leaving it out of C is the same, and less work.
+Each filter takes the scores ``[C]`` float32 of the candidates and gives a mask ``[C]`` of those to keep. transformers
+gives a removed token the score -inf, that is, probability 0; leaving it out of C is the same, and less work.
 Arithmetic is float32 with thresholds rounded to float32, as there, so that the edges of the kept sets agree.
 """
 
@@ -16,8 +16,8 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 def penalized(logits: Scores, history: Sequence[int] | np.ndarray, penalty: float) -> Scores:
     """Returns logits ``[V]`` with those of tokens in the history made less likely (more, where penalty < 1).
 
-    A token counts once however often it stands in the history. Ids at or above V, which a tokenizer larger than the
-    model can hand in, cannot be generated and have no logit: they are passed over.
+    A token counts once, however often it is in the history. Ids of V or more, which a tokenizer larger than the model
+    can produce, cannot be generated and have no logit: they are skipped.
     """
     seen = np.unique(np.asarray(history, np.int64))
     seen = seen[seen < logits.shape[0]]
@@ -42,8 +42,8 @@ def keep_top_k(scores: Scores, k: int) -> Mask:
 def keep_top_p(scores: Scores, p: float) -> Mask:
     """Keeps the smallest set of most likely tokens whose probabilities sum to p, and always one token.
 
-    Of equal scores at the edge those of the lowest ids stay, as in a greedy choice; to PyTorch, whose sort is not
-    stable, any of them may.
+    Of equal scores at the edge those of the lowest ids are kept, as in a greedy choice; PyTorch, whose sort is not
+    stable, may keep any of them.
     """
     probabilities = softmax(scores)
     # Tokens below this share sum to less than 1 - p: none of them stays, so they need no sorting.

@@ -1,4 +1,4 @@
-"""The loop of generation: a prompt in, tokens out, on whatever runs the model."""
+"""The loop of generation: a prompt in, tokens out, with any model."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -45,15 +45,15 @@ def generate(
     memory: PromptMemory | None = None,
     speculation: Speculation | None = None,
 ) -> Iterator[Step]:
-    """Yields new tokens until the rule says stop.
+    """Yields new tokens until the rule ends generation.
 
     Args:
-        model: with empty caches, or those that the memory knows; its caches are filled.
+        model: model with empty caches, or with those that the memory knows; its caches are filled.
         prompt: at least one token.
-        sampler: chooses.
-        stop: ends.
-        memory: of what the caches hold of earlier prompts; None where they are empty.
-        speculation: with this model, to get several tokens from a call; the tokens are the same.
+        sampler: chooses the tokens.
+        stop: rule that ends generation.
+        memory: record of what the caches hold of earlier prompts; None where they are empty.
+        speculation: speculation with this model, for several tokens per call; the tokens are the same.
 
     Raises:
         InputError: the prompt is empty, or it and the new tokens do not fit into the caches.

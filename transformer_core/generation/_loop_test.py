@@ -142,7 +142,7 @@ def test_the_caches_can_be_filled_to_the_last_position_and_not_beyond() -> None:
     with pytest.raises(
         InputError,
         match=r"a prompt of 4 tokens and 4 new ones need 7 positions, the bundle's caches hold 6: ask for fewer, or "
-        r"export with --max_sequence=7 or more",
+        r"export with max_sequence=7 or more",
     ):
         _tokens(model, prompt, StopRule(frozenset(), 4))
     assert model.calls == []
@@ -150,6 +150,6 @@ def test_the_caches_can_be_filled_to_the_last_position_and_not_beyond() -> None:
 
 def test_an_empty_prompt_is_refused() -> None:
     model = _Model(4, 6)
-    with pytest.raises(InputError, match=r"the prompt has no token: give --prompt or --token_ids at least one"):
+    with pytest.raises(InputError, match=r"the prompt has no token: give `prompt` or `token_ids` at least one"):
         _tokens(model, [], StopRule(frozenset(), 4))
     assert model.calls == []

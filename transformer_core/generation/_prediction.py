@@ -1,4 +1,4 @@
-"""What a model says of the token that comes next."""
+"""A model's predictions of the next token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ import numpy as np
 
 
 class Prediction(Protocol):
-    """Of one sequence. A model may have both on a device still: what is not asked for is not read."""
+    """Prediction for one sequence. Values may still be on a device; they are read on demand."""
 
     def logits(self) -> np.ndarray:
-        """The logits f32 [V]."""
+        """Returns the logits f32 [V]."""
         ...
 
     def likeliest(self) -> int:
-        """The index of the largest logit, the lowest of equal ones; -1 where the largest is NaN or infinite."""
+        """Returns the index of the largest logit, the lowest of equal ones; -1 where it is NaN or infinite."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLogits:
-    """A prediction whose logits are on the host.
+    """Prediction whose logits are on the host.
 
     Attributes:
-        array: f32 [V].
+        array: logits f32 [V].
 
     >>> KnownLogits(np.array([0.5, 2.0, 2.0], np.float32)).likeliest()
     1
@@ -33,24 +33,24 @@ class KnownLogits:
     array: np.ndarray
 
     def logits(self) -> np.ndarray:
-        """The logits f32 [V]."""
+        """Returns the logits f32 [V]."""
         return self.array
 
     def likeliest(self) -> int:
-        """As of ``Prediction``."""
+        """Returns the index of the largest logit; see ``Prediction.likeliest``."""
         return int(likeliest_ids(self.array))
 
 
 def likeliest_ids(logits: np.ndarray) -> np.ndarray:
-    """As the module's ``next_ids``, by NumPy: i32 [..] of logits [.., V].
+    """Returns the likeliest tokens i32 [..] of logits [.., V], as the module's ``next_ids`` does.
 
     >>> likeliest_ids(np.array([[0, 7, 7], [1, np.nan, 3]], np.float32)).tolist()
     [1, -1]
     """
-    found = np.isfinite(logits.max(-1))
-    return np.where(found, logits.argmax(-1), -1).astype(np.int32)
+    finite = np.isfinite(logits.max(-1))
+    return np.where(finite, logits.argmax(-1), -1).astype(np.int32)
 
 
 def rows_of(logits: np.ndarray) -> Sequence[Prediction]:
-    """The predictions of B sequences, of their logits f32 [B, V]."""
+    """Returns the predictions of B sequences from their logits f32 [B, V]."""
     return [KnownLogits(row) for row in logits]

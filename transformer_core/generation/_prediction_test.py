@@ -61,7 +61,7 @@ def test_an_id_beyond_the_vocabulary_is_no_choice() -> None:
 def test_known_logits() -> None:
     assert KnownLogits(_LOGITS).likeliest() == 1
     rows = np.array([[1, 2, 3], [np.inf, 2, 3], [7, 7, 3]], np.float32)
-    assert likeliest_ids(rows).tolist() == [each.likeliest() for each in rows_of(rows)] == [2, -1, 0]
+    assert likeliest_ids(rows).tolist() == [prediction.likeliest() for prediction in rows_of(rows)] == [2, -1, 0]
 
 
 def test_doctests() -> None:

@@ -1,4 +1,4 @@
-"""A prompt into the caches, piece by piece; pieces that an earlier prompt has left there are not run again."""
+"""Feeds a prompt to the caches piece by piece; pieces that an earlier prompt left there are not run again."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,12 +10,12 @@ from transformer_core.generation._prediction import Prediction
 
 
 class CachedModel(Protocol):
-    """A causal language model that keeps keys and values of what it has seen. Batch 1.
+    """Causal language model that keeps keys and values of what it has seen. Batch 1.
 
     Attributes:
-        chunk: how many tokens one call of ``prefill`` takes.
-        capacity: how many positions the caches hold.
-        recurrent: whether some layer has a state that every token changes for good: no token is given twice then.
+        chunk: number of tokens that one call of ``prefill`` takes.
+        capacity: number of positions in the caches.
+        recurrent: whether a layer has a state that every token changes for good, so that no token may be fed twice.
     """
 
     chunk: int
@@ -23,67 +23,67 @@ class CachedModel(Protocol):
     recurrent: bool
 
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Prediction:
-        """Appends ``token_ids`` i32 [1, chunk] at ``position``; what comes after row ``last``."""
+        """Appends ``token_ids`` i32 [1, chunk] at ``position``, and returns the prediction after row ``last``."""
         ...
 
     def decode(self, token_id: int, position: int) -> Prediction:
-        """Appends one token at ``position``; what comes after it."""
+        """Appends one token at ``position``, and returns the prediction after it."""
         ...
 
 
 class PromptMemory(Protocol):
-    """Knows what a model's caches hold of earlier prompts: of pieces of ``chunk`` tokens that were run whole."""
+    """Record of what a model's caches hold of earlier prompts, in pieces of ``chunk`` tokens that were run whole."""
 
     def restore(self, token_ids: Sequence[int]) -> int:
-        """Makes the caches those of the first of these tokens, of as many as can be.
+        """Restores the caches for as many of the first of these tokens as possible.
 
         Returns:
-            Of how many: a multiple of ``chunk``; 0 where nothing fits, and states are empty then.
+            Their number, a multiple of ``chunk``; 0 where nothing fits, with empty states.
         """
         ...
 
     def keep(self, token_ids: Sequence[int]) -> None:
-        """Notes that the caches hold just these tokens now, a multiple of ``chunk``."""
+        """Records that the caches now hold exactly these tokens, a multiple of ``chunk``."""
         ...
 
 
 def common_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two sequences have in common at their beginnings."""
+    """Returns how many tokens two sequences have in common at their beginnings."""
     pairs = zip(a, b, strict=False)
     return next((i for i, (one, other) in enumerate(pairs) if one != other), min(len(a), len(b)))
 
 
 def check_room(prompt: Sequence[int], new_tokens: int, capacity: int, which: str = "prompt") -> None:
-    """Checks that a prompt and what follows fit into caches of so many positions.
+    """Checks that a prompt and what follows fit into caches with ``capacity`` positions.
 
     Raises:
-        InputError: they do not, or the prompt is empty; ``which`` says which one.
+        InputError: they do not fit, or the prompt is empty; ``which`` names the prompt.
     """
     wanted = len(prompt) + new_tokens - 1  # the last new token is never fed back
     if not prompt:
-        raise InputError(f"the {which} has no token: give --prompt or --token_ids at least one")
+        raise InputError(f"the {which} has no token: give `prompt` or `token_ids` at least one")
     if wanted > capacity:
         raise InputError(
             f"a {which} of {len(prompt)} tokens and {new_tokens} new ones need {wanted} positions, the bundle's caches "
-            f"hold {capacity}: ask for fewer, or export with --max_sequence={wanted} or more"
+            f"hold {capacity}: ask for fewer, or export with max_sequence={wanted} or more"
         )
 
 
 def run_prompt(model: CachedModel, prompt: Sequence[int], memory: PromptMemory | None = None) -> Prediction:
-    """Fills the caches with a prompt, piece by piece; what comes after it.
+    """Fills the caches with a prompt, piece by piece, and returns the prediction after it.
 
     Pieces begin at multiples of ``chunk``, whatever the prompt's length, and the last one is padded on the right.
-    Where its padding would not fit into the caches, it begins so early that it does: the tokens that it repeats give
-    the caches what they have already. A recurrent model decodes its tokens one by one instead.
+    Where its padding would not fit into the caches, it begins early enough that it does: the tokens that it repeats
+    write what the caches already hold. A recurrent model decodes its tokens one by one instead.
 
-    What is taken from the memory was made by the same calls, so that every bit is as without it. The last piece is
-    always run, for what comes after it. (If it is one that begins early, it repeats tokens before itself; it writes
-    over them what it would have written without the memory, for all before these is untouched.)
+    What is taken from the memory was made by the same calls, so every bit is as without it. The last piece is always
+    run, for the prediction. (If it begins early, it repeats tokens before itself; it overwrites them with what it would
+    have written without the memory, because everything before these is unchanged.)
 
     Args:
-        model: the model.
+        model: model.
         prompt: at least one token.
-        memory: of what the caches hold; None where that is nothing.
+        memory: record of what the caches hold; None where they are empty.
     """
     last = (len(prompt) - 1) // model.chunk * model.chunk
     kept = memory.restore(prompt[:last]) if memory else 0

@@ -1,4 +1,4 @@
-"""Prompts that begin as earlier ones did: what is kept is what would be made anew, to the last bit."""
+"""Prompts that begin as earlier ones did: the caches are those of a run without the memory, to the last bit."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ class _Model:
 
 
 class _Memory:
-    """Of one model. States are copied at the one place that is kept; whole caches can be cut anywhere."""
+    """Record for one model. States are copied at the one place that is kept; whole caches can be cut anywhere."""
 
     def __init__(self, model: _Model) -> None:
         self.model = model
@@ -85,9 +85,9 @@ def test_prompts_one_after_the_other_are_as_each_alone(
     for prompt in prompts:
         kept = memory.restore(prompt[: (len(prompt) - 1) // chunk * chunk])
         model.calls.clear()
-        found = run_prompt(model, prompt, memory)
+        prediction = run_prompt(model, prompt, memory)
         alone = _Model(chunk, capacity, recurrent)
-        np.testing.assert_array_equal(found.logits(), run_prompt(alone, prompt).logits())
+        np.testing.assert_array_equal(prediction.logits(), run_prompt(alone, prompt).logits())
         assert model.cache[: len(prompt)] == alone.cache[: len(prompt)]
         assert model.state == alone.state
         assert model.calls == alone.calls[kept // chunk :]

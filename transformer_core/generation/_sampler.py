@@ -1,4 +1,4 @@
-"""From one row of logits to one token."""
+"""Chooses a token from one row of logits."""
 
 from collections.abc import Sequence
 
@@ -26,15 +26,15 @@ class Sampler:
         """Makes a sampler for logits of shape ``[vocabulary_size]``."""
         self._config = config
         self._vocabulary_size = vocabulary_size
-        # Raw bits, not a Generator: NumPy keeps the stream of bits stable over versions, that of numbers not.
+        # Raw bits, not a Generator: between versions NumPy keeps the stream of bits, but not that of numbers.
         self._bits = np.random.PCG64(config.seed)
 
     def choose(self, prediction: Prediction, history: History) -> int:
-        """Returns the next token's id, and reads no logits where the likeliest token is wanted and known.
+        """Returns the next token's id, without reading logits where the likeliest token is enough and known.
 
         Args:
-            prediction: a model's.
-            history: as for a call. Errors too.
+            prediction: prediction of a model.
+            history: ids so far, as for a call; errors are those of a call.
         """
         if self._config.temperature == 0 and self._config.repetition_penalty == 1:
             token_id = prediction.likeliest()
@@ -47,7 +47,7 @@ class Sampler:
 
         Args:
             logits: ``[V]`` float32.
-            history: the ids so far, prompt and generated ones.
+            history: ids so far, of the prompt and of generated tokens.
 
         Raises:
             VerificationError: logits are not ``[V]`` float32, or one of them is NaN or infinite.
@@ -91,13 +91,13 @@ class Sampler:
         if not np.isfinite(scores).all():
             token = int(np.flatnonzero(~np.isfinite(scores))[0])
             raise ConfigError(
-                f"--repetition_penalty={penalty!r} takes the logit {logits[token]!s} of token {token} out of the range "
+                f"repetition_penalty={penalty!r} takes the logit {logits[token]!s} of token {token} out of the range "
                 "of f32: give a value nearer to 1"
             )
         return scores
 
     def _candidates(self, scores: Scores) -> tuple[Ids, Scores]:
-        """The ids ``[C]``, ascending, and the scores ``[C]`` of the tokens that can be drawn."""
+        """Returns the ids ``[C]``, ascending, and the scores ``[C]`` of the tokens that can be drawn."""
         config = self._config
         scores = _divided(scores, config.temperature)
         ids = np.arange(scores.shape[0])
@@ -116,7 +116,7 @@ class Sampler:
         """Draws an index of scores ``[C]`` by inversion: the first whose cumulative probability exceeds a number."""
         cumulative = np.exp((scores - scores.max()).astype(np.float64)).cumsum()
         number = (int(self._bits.random_raw()) >> 11) * _UNIT  # in [0, 1)
-        # The product can round up to the total: then it is the last token that has any probability.
+        # The product can round up to the total; then the last token with any probability is drawn.
         index = np.searchsorted(cumulative, number * cumulative[-1], side="right")
         return int(min(index, np.searchsorted(cumulative, cumulative[-1])))
 
@@ -143,5 +143,5 @@ def _check_logits(logits: np.ndarray, vocabulary_size: int) -> None:
         bad = np.flatnonzero(~finite)
         raise VerificationError(
             f"{bad.size} of {vocabulary_size} logits are not finite, the first is {logits[bad[0]]!s} for token {bad[0]}"
-            ": look for NaN or infinite weights in the checkpoint, or export with a wider --dtype"
+            ": look for NaN or infinite weights in the checkpoint, or export with a wider `dtype`"
         )

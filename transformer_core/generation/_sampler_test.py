@@ -34,11 +34,11 @@ def test_scores_equal_transformers() -> None:
         config = SamplingConfig(
             temperature=temperature, top_k=int(top_k), top_p=top_p, min_p=min_p, repetition_penalty=penalty
         )
-        found = Sampler(config, logits.size).scores(logits, history)
+        scores = Sampler(config, logits.size).scores(logits, history)
         if np.unique(logits).size < logits.size:  # which of equal scores top_p keeps is chance with PyTorch
-            found, expected = np.sort(found), np.sort(expected)
-        np.testing.assert_array_equal(np.isneginf(found), np.isneginf(expected), err_msg=str(config))
-        np.testing.assert_allclose(found, expected, rtol=2e-7, err_msg=str(config))
+            scores, expected = np.sort(scores), np.sort(expected)
+        np.testing.assert_array_equal(np.isneginf(scores), np.isneginf(expected), err_msg=str(config))
+        np.testing.assert_allclose(scores, expected, rtol=2e-7, err_msg=str(config))
 
 
 @settings(deadline=None)
@@ -122,15 +122,15 @@ def test_greedy_uses_the_penalty() -> None:
 
 def test_penalty_counts_a_token_once_and_leaves_the_logits_alone() -> None:
     logits = np.array([3.0, -1.0, 2.0], np.float32)
-    found = Sampler(SamplingConfig(repetition_penalty=2.0), 3).scores(logits, [0, 1, 0, 1, 0])
-    np.testing.assert_array_equal(found, np.array([1.5, -2.0, 2.0], np.float32))
+    scores = Sampler(SamplingConfig(repetition_penalty=2.0), 3).scores(logits, [0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(scores, np.array([1.5, -2.0, 2.0], np.float32))
     np.testing.assert_array_equal(logits, np.array([3.0, -1.0, 2.0], np.float32))
 
 
 def test_history_may_hold_ids_above_the_vocabulary() -> None:
     logits = np.array([3.0, 2.0], np.float32)
-    found = Sampler(SamplingConfig(repetition_penalty=2.0), 2).scores(logits, [7, 0])
-    np.testing.assert_array_equal(found, np.array([1.5, 2.0], np.float32))
+    scores = Sampler(SamplingConfig(repetition_penalty=2.0), 2).scores(logits, [7, 0])
+    np.testing.assert_array_equal(scores, np.array([1.5, 2.0], np.float32))
 
 
 def _drawn(seed: int, count: int = 200) -> list[int]:
@@ -177,12 +177,12 @@ def test_logits_that_are_not_finite(value: float, shown: str, temperature: float
 
 
 @pytest.mark.parametrize(
-    ("logits", "found"),
+    ("logits", "described"),
     [(np.zeros(4, np.float32), r"float32\[4\]"), (np.zeros((1, 5), np.float32), r"float32\[1, 5\]"),
      (np.zeros(5), r"float64\[5\]")],
 )  # fmt: skip
-def test_logits_of_another_vocabulary(logits: np.ndarray, found: str) -> None:
-    with pytest.raises(VerificationError, match=found + r", expected float32\[5\]: the model's output is not"):
+def test_logits_of_another_vocabulary(logits: np.ndarray, described: str) -> None:
+    with pytest.raises(VerificationError, match=described + r", expected float32\[5\]: the model's output is not"):
         Sampler(SamplingConfig(), 5)(logits, [])
 
 
@@ -193,7 +193,7 @@ def test_negative_id_in_history() -> None:
 
 def test_penalty_that_overflows() -> None:
     sampler = Sampler(SamplingConfig(repetition_penalty=1e-39), 3)
-    with pytest.raises(ConfigError, match=r"--repetition_penalty=1e-39 takes the logit 2\.0 of token 1 out of .* f32"):
+    with pytest.raises(ConfigError, match=r"repetition_penalty=1e-39 takes the logit 2\.0 of token 1 out of .* f32"):
         sampler(np.array([0, 2, 1], np.float32), [1, 2])
 
 
@@ -215,8 +215,8 @@ def test_penalty_that_overflows() -> None:
         ("seed", False, "an integer of at least 0"),
     ],
 )
-def test_config_names_the_flag(field: str, value: object, needed: str) -> None:
-    with pytest.raises(ConfigError, match=rf"--{field}={value!r} is out of range: give a value that is {needed}"):
+def test_config_names_the_setting(field: str, value: object, needed: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{field}={value!r} is out of range: give a value that is {needed}"):
         SamplingConfig(**{field: value})  # pyright: ignore[reportArgumentType]
 
 

@@ -1,4 +1,4 @@
-"""Several tokens from one call: drafts that the model verifies."""
+"""Speculative generation: drafts that the model verifies give several tokens per call."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -12,47 +12,46 @@ from transformer_core.generation._prompt import CachedModel
 
 
 class ScoringModel(CachedModel, Protocol):
-    """A model that can verify drafts.
+    """Model that can verify drafts.
 
     Attributes:
-        score_tokens: how many tokens one call of ``score`` takes, T'.
+        score_tokens: number of tokens that one call of ``score`` takes, T'.
     """
 
     score_tokens: int
 
     def score(self, token_ids: np.ndarray, position: int, last: int) -> Sequence[Prediction]:
-        """Appends ``token_ids`` i32 [1, T'] at ``position``, of which those to row ``last`` count.
+        """Appends ``token_ids`` i32 [1, T'] at ``position``, of which those up to row ``last`` count.
 
         Returns:
-            T', of what comes after every row.
+            T' predictions, after every row.
         """
         ...
 
 
 class Speculation:
-    """How many drafts there were, and what became of them.
+    """Verifies drafts, and counts them.
 
-    A draft is fed together with the token before it, and the model's logits say of every one of its tokens whether it
-    is what would have been chosen. Whatever the sampler, the tokens are those without drafts: each is chosen from the
-    model's own logits after the tokens before it, with the number of the random stream that is its turn. (``score`` may
-    round otherwise than ``decode``: docs/speculation.md.) Tokens that are turned down are taken back by going on from
-    an earlier position.
+    A draft is fed together with the token before it, and the model's logits tell for each of its tokens whether it is
+    the one that would have been chosen. With any sampler the tokens are those without drafts: each is chosen from the
+    model's own logits after the tokens before it, with its own number of the random stream. (``score`` may round
+    differently from ``decode``: docs/speculation.md.) Rejected tokens are undone by going on from an earlier position.
 
     Attributes:
-        drafted: how many tokens were proposed.
-        accepted: how many of them were right.
+        drafted: number of proposed tokens.
+        accepted: number of accepted tokens.
     """
 
     def __init__(self, model: ScoringModel, drafter: Drafter, most: int | None = None) -> None:
         """Speculates with a model.
 
         Args:
-            model: verifies.
-            drafter: proposes.
-            most: how many tokens at once, at most; as many as a call takes where None.
+            model: model that verifies.
+            drafter: proposes tokens.
+            most: largest number of tokens of a draft; as many as a call takes if None.
 
         Raises:
-            ConfigError: the model has a state, from which no token can be taken back; or ``most`` is out of range.
+            ConfigError: the model has a recurrent state, in which tokens cannot be undone; or ``most`` is out of range.
         """
         if model.recurrent:
             raise ConfigError(
@@ -63,10 +62,10 @@ class Speculation:
         if most is not None and not 1 <= most <= takes:
             raise ConfigError(
                 f"drafts of up to {most} tokens: expected 1 to {takes}, for a call of score takes {model.score_tokens} "
-                f"tokens and the first one is no draft: ask for fewer, or export with --score_tokens={max(most, 1) + 1}"
+                f"tokens and the first one is no draft: ask for fewer, or export with score_tokens={max(most, 1) + 1}"
             )
         if takes < 1:
-            raise ConfigError("score takes 1 token a call, which leaves none for a draft: export with --score_tokens=8")
+            raise ConfigError("score takes 1 token a call, which leaves none for a draft: export with score_tokens=8")
         self._model: Final = model
         self._drafter: Final = drafter
         self._most: Final = takes if most is None else most
@@ -74,14 +73,14 @@ class Speculation:
         self.accepted = 0
 
     def advance(self, history: Sequence[int], remaining: int) -> tuple[list[Prediction], list[int]]:
-        """Feeds the last token, and a draft behind it where there is one.
+        """Feeds the last token, and a draft after it where there is one.
 
         Args:
             history: all tokens; all but the last one are in the caches.
-            remaining: how many tokens are still wanted, 1 or more.
+            remaining: number of tokens that are still wanted, at least 1.
 
         Returns:
-            What comes after the last token and after each of the draft's, and the draft.
+            Predictions after the last token and after each token of the draft, and the draft.
         """
         model, position = self._model, len(history) - 1
         wanted = min(self._most, remaining - 1)

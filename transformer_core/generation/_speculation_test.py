@@ -52,12 +52,12 @@ class _Scripted:
         self.all_tokens, self.errs_at, self.calls = all_tokens, errs_at, 0
 
     def propose(self, history: Sequence[int], count: int) -> list[int]:
-        found = list(self.all_tokens[len(history) : len(history) + count])
+        tokens = list(self.all_tokens[len(history) : len(history) + count])
         at = self.errs_at[self.calls % len(self.errs_at)]
         self.calls += 1
-        if at < len(found):
-            found[at] = (found[at] + 1) % _VOCABULARY
-        return found
+        if at < len(tokens):
+            tokens[at] = (tokens[at] + 1) % _VOCABULARY
+        return tokens
 
 
 class _Fixed:
@@ -104,7 +104,7 @@ def test_whatever_is_proposed_the_same_is_said(
 ) -> None:
     """Drafts wrong at every place, at the end of the caches, with an end token in the midst of a right one."""
     capacity = max(len(prompt) + new - 1, 3, score_tokens) + room
-    free = [each[0] for each in _said(_Model(3, capacity), prompt, StopRule(frozenset(), new), config, None)]
+    free = [token for token, *_ in _said(_Model(3, capacity), prompt, StopRule(frozenset(), new), config, None)]
     stop = StopRule(frozenset(free[eos : eos + 1]), new)
     expected = _said(_Model(3, capacity), prompt, stop, config, None)
     model = _Scoring(3, capacity, score_tokens)
@@ -134,7 +134,7 @@ def test_proposals_are_cut_to_what_was_asked_for() -> None:
     speculation = Speculation(model, _Fixed([1, 2, 3, 4, 5]))
     prompt = [3, 1, 2]
     said = _said(model, prompt, StopRule(frozenset(), 9), SamplingConfig(), speculation)
-    assert [each[0] for each in said] == _expected(prompt, 9)
+    assert [token for token, *_ in said] == _expected(prompt, 9)
     assert speculation.drafted <= 2 * 8
 
 
@@ -153,7 +153,7 @@ def test_a_draft_model_of_any_capacity(prompt: list[int], new: int, short: int, 
     model = _Scoring(3, capacity, 4)
     speculation = Speculation(model, DraftModel(Other(3, max(3, capacity - short))))
     said = _said(model, prompt, StopRule(frozenset(), new), SamplingConfig(), speculation)
-    assert [each[0] for each in said] == _expected(prompt, new)
+    assert [token for token, *_ in said] == _expected(prompt, new)
     if same:
         assert speculation.accepted == speculation.drafted
     if same and not short and new > 5:
@@ -167,10 +167,10 @@ def test_lookup_finds_the_latest_place_of_the_longest_run(history: list[int], lo
         for size in range(longest, min(longest, 2) - 1, -1):
             for end in range(len(history) - 1, size - 1, -1):
                 if history[end - size : end] == history[-size:]:
-                    found = list(history)
+                    tokens = list(history)
                     for _ in range(count):
-                        found.append(found[end + len(found) - len(history)])
-                    return found[len(history) :]
+                        tokens.append(tokens[end + len(tokens) - len(history)])
+                    return tokens[len(history) :]
         return []
 
     lookup = PromptLookup(longest)
@@ -191,7 +191,7 @@ def test_a_text_that_repeats_needs_few_calls() -> None:
     model = Cycle(4, 99, 8)
     speculation = Speculation(model, PromptLookup())
     said = _said(model, [0, 1, 2, 3, 4], StopRule(frozenset(), 60), SamplingConfig(), speculation)
-    assert [each[0] for each in said] == [(5 + i) % 7 for i in range(60)]
+    assert [token for token, *_ in said] == [(5 + i) % 7 for i in range(60)]
     assert len(model.calls) < 18
     assert speculation.accepted == speculation.drafted
 
@@ -209,9 +209,9 @@ _NEVER: Drafter = _Fixed([])
     ("model", "most", "message"),
     [
         (_Scoring(4, 9, 4, recurrent=True), None, r"a model with a state .* cannot take tokens back .*: generate with"),
-        (_Scoring(4, 9, 4), 4, r"drafts of up to 4 tokens: expected 1 to 3, .*: ask for fewer, or .*--score_tokens=5"),
+        (_Scoring(4, 9, 4), 4, r"drafts of up to 4 tokens: expected 1 to 3, .*: ask for fewer, or .*score_tokens=5"),
         (_Scoring(4, 9, 4), 0, r"drafts of up to 0 tokens: expected 1 to 3"),
-        (_Scoring(4, 9, 1), None, r"score takes 1 token a call, .*: export with --score_tokens=8"),
+        (_Scoring(4, 9, 1), None, r"score takes 1 token a call, .*: export with score_tokens=8"),
     ],
 )
 def test_what_cannot_speculate(model: _Scoring, most: int | None, message: str) -> None:

@@ -1,4 +1,4 @@
-"""When generation ends."""
+"""Rules that end generation."""
 
 import json
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ _CONFIG = "config.json"
 
 @dataclass(frozen=True)
 class StopRule:
-    """Generation ends with an end-of-sequence token or after so many tokens, whichever comes first.
+    """Ends generation with an end-of-sequence token or after a number of tokens, whichever comes first.
 
     Attributes:
-        eos_ids: the ids that end a sequence; may be empty.
-        max_new_tokens: how many tokens are generated at most.
-        ignore_eos: go on after an end-of-sequence token.
+        eos_ids: ids that end a sequence; may be empty.
+        max_new_tokens: largest number of generated tokens.
+        ignore_eos: whether to go on after an end-of-sequence token.
 
     Raises:
         ConfigError: max_new_tokens is below 1.
@@ -31,10 +31,10 @@ class StopRule:
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
-            raise ConfigError(f"--max_new_tokens={self.max_new_tokens} is out of range: give an integer of at least 1")
+            raise ConfigError(f"max_new_tokens={self.max_new_tokens} is out of range: give an integer of at least 1")
 
     def reason(self, token_id: int, count: int) -> Literal["eos", "length"] | None:
-        """Says why generation ends after ``token_id``, the ``count``-th new token (from 1); None where it goes on."""
+        """Returns why generation ends after ``token_id``, the ``count``-th new token (from 1); None if it goes on."""
         if token_id in self.eos_ids and not self.ignore_eos:
             return "eos"
         return "length" if count >= self.max_new_tokens else None

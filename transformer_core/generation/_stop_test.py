@@ -1,4 +1,4 @@
-"""When generation ends."""
+"""Rules that end generation."""
 
 import doctest
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_stop_rule_ignoring_eos() -> None:
 
 
 def test_stop_rule_of_no_tokens() -> None:
-    with pytest.raises(ConfigError, match="--max_new_tokens=0 is out of range: give an integer of at least 1"):
+    with pytest.raises(ConfigError, match="max_new_tokens=0 is out of range: give an integer of at least 1"):
         StopRule(frozenset(), max_new_tokens=0)
 
 

@@ -1,6 +1,6 @@
-"""What a training step is made of: the loss and the optimiser, as functions of a context.
+"""Parts of a training step: the loss and the optimizer, as functions of a context.
 
-Gradients come from elsewhere: these are written in ops alone.
+They are written in ops alone; gradients come from elsewhere.
 """
 
 from transformer_core.training._adamw import AdamW, Moments

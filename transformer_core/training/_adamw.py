@@ -1,4 +1,4 @@
-"""The optimiser AdamW."""
+"""The optimizer AdamW."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AdamW:
-    """Adam with weight decay that is no part of the gradient (Loshchilov, Hutter 2017, arXiv:1711.05101, algorithm 2).
+    """Adam with weight decay apart from the gradient (Loshchilov, Hutter 2017, arXiv:1711.05101, algorithm 2).
 
     Attributes:
-        beta1: how much of the first moment stays in a step.
-        beta2: the same of the second moment.
-        eps: added to the root of the second moment.
-        weight_decay: how much of a weight goes, times the learning rate; of vectors (norms, biases) nothing does.
-        largest_norm: gradients are scaled down so that the norm of all of them together is at most this.
+        beta1: decay factor of the first moment.
+        beta2: decay factor of the second moment.
+        eps: number that is added to the root of the second moment.
+        weight_decay: decay of a weight per step, relative to the learning rate; vectors (norms, biases) do not decay.
+        largest_norm: bound of the norm of all gradients together, to which they are scaled down.
     """
 
     beta1: float = 0.9
@@ -33,7 +33,7 @@ class AdamW:
     largest_norm: float = 1.0
 
     def scale(self, ctx: ExecutionContext, gradients: Mapping[str, Tensor]) -> Tensor:
-        """What gradients are to be multiplied with: rank 0, at most 1."""
+        """Returns the factor of all gradients, rank 0, at most 1."""
         ops = ctx.ops
         total = ops.constant(0.0, "f32")
         for gradient in gradients.values():
@@ -50,15 +50,15 @@ class AdamW:
         learning_rate: Tensor,
         step: Tensor,
     ) -> tuple[Tensor, Moments]:
-        """One step of one parameter.
+        """Updates one parameter by one step.
 
         Args:
             ctx: context that computes.
-            parameter: any shape.
-            gradient: of the parameter's shape.
-            moments: f32, of the parameter's shape.
+            parameter: tensor of any shape.
+            gradient: gradient, of the parameter's shape.
+            moments: moments f32, of the parameter's shape.
             learning_rate: rank-0 f32.
-            step: rank-0 i32: 1 in the first step.
+            step: rank-0 i32, 1 in the first step.
 
         Returns:
             The new parameter, in its dtype, and the new moments.

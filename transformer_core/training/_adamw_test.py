@@ -47,8 +47,8 @@ def test_cross_entropy_is_the_mean_of_negative_logarithms() -> None:
     labels = np.array([[0, 4, 2], [1, 1, 3]], np.int32)
     shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     wanted = -np.log(np.take_along_axis(shares, labels[..., None], -1)).mean()
-    found = cross_entropy(CTX, CTX.constant(logits), CTX.constant(labels))
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-6)
+    loss = cross_entropy(CTX, CTX.constant(logits), CTX.constant(labels))
+    np.testing.assert_allclose(loss.numpy(), wanted, rtol=1e-6)
 
 
 def test_labels_of_another_shape_are_refused() -> None:

@@ -4,7 +4,7 @@ from lang_core import ExecutionContext, OpError, Tensor
 
 
 def cross_entropy(ctx: ExecutionContext, logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean of -log(softmax(logits)) at the labels, in nats.
+    """Computes the mean of -log(softmax(logits)) at the labels, in nats.
 
     Args:
         ctx: context that computes.
@@ -12,10 +12,10 @@ def cross_entropy(ctx: ExecutionContext, logits: Tensor, labels: Tensor) -> Tens
         labels: i32 or i64 [..], each in 0 .. V - 1.
 
     Returns:
-        Rank 0, in the logits' dtype.
+        The mean, rank 0, in the logits' dtype.
 
     Raises:
-        OpError: the labels are not of the logits' shape.
+        OpError: the labels do not have the logits' leading shape.
     """
     if labels.shape != logits.shape[:-1]:
         raise OpError(

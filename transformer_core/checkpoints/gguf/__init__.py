@@ -1,6 +1,6 @@
 """GGUF files as sources of weights; docs/gguf.md has what is read and what is refused.
 
-A package of its own, because it imports the ``gguf`` package, which nothing else of ``transformer_core`` needs.
+This is a package of its own because it imports the ``gguf`` package, which nothing else in ``transformer_core`` needs.
 """
 
 from transformer_core.checkpoints.gguf._checkpoint import GgufCheckpoint

@@ -1,4 +1,4 @@
-"""A model's GGUF file, or the files that it was split into."""
+"""GGUF checkpoints: one file, or the files that a model was split into."""
 
 import os
 import re
@@ -20,17 +20,16 @@ _MOST_PARTS: Final = 99_999
 
 
 class GgufCheckpoint(CheckpointInParts[GgufFile]):
-    """The tensors and the metadata of a model.
+    """Tensors and metadata of a model.
 
-    Of a model in several files (``llama-gguf-split``) any part may be given; the others are looked for beside it, by
-    their names.
+    For a model in several files (``llama-gguf-split``) any part may be given; the others are found beside it by name.
 
     Args:
-        path: of the file, or of a part.
+        path: path of the file, or of a part.
 
     Attributes:
-        path: as given.
-        metadata: of the file, or of the first part.
+        path: path as given.
+        metadata: metadata of the file, or of the first part.
 
     Raises:
         CheckpointError: a file is absent or damaged, or the parts do not belong together.
@@ -43,19 +42,19 @@ class GgufCheckpoint(CheckpointInParts[GgufFile]):
         self._check_count()
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """As ``GgufFile.read_matrix_rows``."""
+        """Reads rows of a tensor as a matrix; see ``GgufFile.read_matrix_rows``."""
         return self._file(key).read_matrix_rows(key, start, stop)
 
     def read_packed(self, key: str) -> np.ndarray:
-        """As ``GgufFile.read_packed``."""
+        """Reads the bytes of a tensor; see ``GgufFile.read_packed``."""
         return self._file(key).read_packed(key)
 
     def packed_as(self, key: str) -> str | None:
-        """As ``GgufFile.packed_as``."""
+        """Returns the encoding of a packed matrix; see ``GgufFile.packed_as``."""
         return self._file(key).packed_as(key)
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """As ``GgufFile.read_packed_rows``."""
+        """Reads the bytes of rows; see ``GgufFile.read_packed_rows``."""
         return self._file(key).read_packed_rows(key, start, stop)
 
     def _check_count(self) -> None:
@@ -68,22 +67,22 @@ class GgufCheckpoint(CheckpointInParts[GgufFile]):
 
 
 def _parts(given: GgufFile) -> list[GgufFile]:
-    """All files of the model."""
+    """Returns all files of the model."""
     count = given.metadata.get(_COUNT, 0)
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_PARTS:
         raise CheckpointError(f"{given.path}: {_COUNT} is {count!r:.80}, expected a number of files")
     if count <= 1:
         return [given]
     folder, name = os.path.split(given.path)
-    found = _PART.fullmatch(name)
-    if found is None or int(found["count"]) != count or not 1 <= int(found["number"]) <= count:
+    match = _PART.fullmatch(name)
+    if match is None or int(match["count"]) != count or not 1 <= int(match["number"]) <= count:
         raise CheckpointError(
             f"{given.path}: is one of {count} files of a model, which are called name-00001-of-{count:05d}.gguf and so "
             "on: give it its own name again, or join them with llama-gguf-split --merge"
         )
     files: list[GgufFile] = []
     for number in range(1, count + 1):
-        path = os.path.join(folder, f"{found['stem']}-{number:05d}-of-{count:05d}.gguf")
+        path = os.path.join(folder, f"{match['stem']}-{number:05d}-of-{count:05d}.gguf")
         if not os.path.exists(path):
             raise CheckpointError(f"{given.path}: part {number} of {count} is missing, expected {path}: fetch it")
         files.append(_checked_part(given if path == given.path else GgufFile(path), number, count))
@@ -92,7 +91,7 @@ def _parts(given: GgufFile) -> list[GgufFile]:
 
 def _checked_part(file: GgufFile, number: int, count: int) -> GgufFile:
     for key, expected in {_NUMBER: number - 1, _COUNT: count}.items():
-        found = file.metadata.get(key)
-        if found != expected:
-            raise CheckpointError(f"{file.path}: {key} is {found!r:.80}, expected {expected}: fetch the file again")
+        value = file.metadata.get(key)
+        if value != expected:
+            raise CheckpointError(f"{file.path}: {key} is {value!r:.80}, expected {expected}: fetch the file again")
     return file

@@ -1,4 +1,4 @@
-"""Reads the primitives of a GGUF header, never more than the file has."""
+"""Reads the primitives of a GGUF header, never beyond the file."""
 
 import struct
 from typing import BinaryIO, Final
@@ -8,16 +8,16 @@ from lang_core import CheckpointError
 REDO: Final = "download or convert the file again"
 
 MAX_HEADER_BYTES: Final = 1 << 28
-"""More than ten times the header of the largest vocabulary in use: what a header may make us hold."""
+"""Largest header that is read: more than ten times that of the largest vocabulary in use."""
 
 
 class Cursor:
-    """A place in the header of an open file.
+    """Position in the header of an open file.
 
     Args:
-        file: read from its start.
-        size: of the file, in bytes.
-        path: for messages.
+        file: open file, read from its start.
+        size: size of the file in bytes.
+        path: path of the file, for messages.
     """
 
     def __init__(self, file: BinaryIO, size: int, path: str) -> None:
@@ -28,24 +28,24 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """How many bytes the header can still have."""
+        """Number of bytes that the header can still have."""
         return min(self._size, MAX_HEADER_BYTES) - self.position
 
     def take(self, count: int, what: str) -> bytes:
-        """The next ``count`` bytes.
+        """Reads the next ``count`` bytes.
 
         Raises:
-            CheckpointError: there are not so many.
+            CheckpointError: fewer are left.
         """
         self.need(count, 1, what)
-        found = self._file.read(count)
-        if len(found) != count:
+        taken = self._file.read(count)
+        if len(taken) != count:
             raise CheckpointError(f"{self.path}: the file changed while {what} was read: open it again")
         self.position += count
-        return found
+        return taken
 
     def need(self, count: int, least: int, what: str) -> None:
-        """Checks that ``count`` things of ``least`` bytes or more can follow.
+        """Checks that ``count`` things of at least ``least`` bytes can follow.
 
         Raises:
             CheckpointError: they cannot.
@@ -60,14 +60,14 @@ class Cursor:
             )
 
     def number(self, form: str, what: str) -> int:
-        """An integer of a format character of ``struct``, little-endian."""
+        """Reads a little-endian integer of a format character of ``struct``."""
         return struct.unpack(f"<{form}", self.take(struct.calcsize(form), what))[0]
 
     def text(self, what: str) -> str:
-        """A string: its length in 8 bytes, then UTF-8.
+        """Reads a string: its length in 8 bytes, then UTF-8.
 
         Raises:
-            CheckpointError: it is longer than the header, or no UTF-8.
+            CheckpointError: it is longer than the header, or not UTF-8.
         """
         length = self.number("Q", f"the length of {what}")
         try:

@@ -19,19 +19,19 @@ _Type = GGMLQuantizationType
 PLAIN: Final[dict[GGMLQuantizationType, DType]] = {
     _Type.F32: f32, _Type.F16: f16, _Type.BF16: bf16, _Type.F64: f64, _Type.I8: i8, _Type.I32: i32, _Type.I64: i64,
 }  # fmt: skip
-"""The types that are read as they are stored."""
+"""Types that are read as they are stored."""
 
 PACKED: Final = (
     _Type.Q4_0, _Type.Q4_1, _Type.Q5_0, _Type.Q5_1, _Type.Q8_0, _Type.Q4_K, _Type.Q5_K, _Type.Q6_K,
 )  # fmt: skip
-"""The types that are unpacked to f32, by the gguf package's reference."""
+"""Types that the reference of the gguf package unpacks to f32."""
 
 
 class GgufFile(TensorFile[GgufTensor]):
-    """A GGUF file. The header is checked on opening; the file is mapped at the first read.
+    """GGUF file. The header is checked on opening; the file is mapped at the first read.
 
-    Tensors of plain types are read-only views, which stay valid after ``close()``; of packed ones just the rows that
-    are asked for are unpacked.
+    Tensors of plain types are read-only views, which stay valid after ``close()``; of packed tensors only the rows that
+    are read are unpacked.
 
     Raises:
         CheckpointError: the file is absent, unreadable, or not a consistent GGUF file.
@@ -45,31 +45,31 @@ class GgufFile(TensorFile[GgufTensor]):
         self.metadata: Final[Mapping[str, Value]] = header.metadata
 
     def spec(self, key: str) -> TensorSpec:
-        """The shape, and the dtype that reading gives: f32 for packed tensors.
+        """Returns the shape, and the dtype that reading gives: f32 for packed tensors.
 
         Raises:
-            CheckpointError: no such tensor, or a type that is not read.
+            CheckpointError: the key is unknown, or its type cannot be read.
         """
         tensor = self._readable(key)
         return TensorSpec(tensor.shape, PLAIN.get(tensor.type, f32))
 
     def encoding(self, key: str) -> str | None:
-        """The packed type, e.g. ``"q8_0"``; None for plain ones."""
+        """Returns the packed type, e.g. ``"q8_0"``; None for plain types."""
         tensor = self._found(key)
         return None if tensor.type in PLAIN else tensor.type.name.lower()
 
     def read(self, key: str) -> np.ndarray:
-        """The whole tensor. Raises CheckpointError as ``spec``, or for a closed or changed file."""
+        """Reads the whole tensor. Raises CheckpointError as ``spec``, or for a closed or changed file."""
         tensor = self._readable(key)
         if not tensor.shape:
             return self._plain(tensor)
         return self.read_rows(key, 0, tensor.shape[0])
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of the first axis; of a packed tensor these and no others are unpacked.
+        """Reads rows ``start`` to ``stop`` of the first axis; of a packed tensor only these are unpacked.
 
         Raises:
-            CheckpointError: as ``read``, or the tensor has no such rows.
+            CheckpointError: as for ``read``, or the tensor has no such rows.
         """
         tensor = self._readable(key)
         check_rows(tensor.shape, start, stop, key, self.path)
@@ -78,16 +78,16 @@ class GgufFile(TensorFile[GgufTensor]):
             return whole if stop > start else whole.reshape(1)[:0]
         if tensor.type in PLAIN:
             rows = self._plain(tensor)[start:stop]
-            each = tensor.nbytes // tensor.shape[0] if tensor.shape[0] else 0
-            self._file.will_read(tensor.begin + each * start, rows.nbytes)
+            row_bytes = tensor.nbytes // tensor.shape[0] if tensor.shape[0] else 0
+            self._file.will_read(tensor.begin + row_bytes * start, rows.nbytes)
             return rows
         return self._unpacked(tensor, tensor.shape, start, stop)
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the tensor seen as a matrix, [product of all dims but the last, last dim]; else as ``read_rows``.
+        """Reads rows of a tensor as a matrix, [product of all dims but the last, last dim]; else as ``read_rows``.
 
         Raises:
-            CheckpointError: as ``read_rows``, or the tensor is no matrix.
+            CheckpointError: as for ``read_rows``, or the tensor has fewer than two dimensions.
         """
         tensor = self._readable(key)
         if len(tensor.shape) < 2:
@@ -99,10 +99,10 @@ class GgufFile(TensorFile[GgufTensor]):
         return self._unpacked(tensor, shape, start, stop)
 
     def read_packed(self, key: str) -> np.ndarray:
-        """The bytes of a tensor as they are stored, u8 [.., bytes of a row], a read-only view.
+        """Reads the bytes of a tensor as stored, u8 [.., bytes of a row], as a read-only view.
 
         Raises:
-            CheckpointError: as ``read``.
+            CheckpointError: as for ``read``.
         """
         tensor = self._readable(key)
         flat = self._bytes(tensor.begin, tensor.nbytes)
@@ -111,11 +111,11 @@ class GgufFile(TensorFile[GgufTensor]):
         return flat.reshape(*tensor.shape[:-1], tensor.nbytes // max(1, int(np.prod(tensor.shape[:-1]))))
 
     def packed_as(self, key: str) -> str | None:
-        """As ``encoding``: packed matrices are given as they are stored."""
+        """Returns the encoding of a packed matrix, which can be read as stored; None for other tensors."""
         return self.encoding(key) if len(self._found(key).shape) == 2 else None
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of ``read_packed``, of a matrix; else as ``read_rows``."""
+        """Reads rows of ``read_packed`` of a matrix; else as ``read_rows``."""
         tensor = self._readable(key)
         check_rows(tensor.shape, start, stop, key, self.path)
         rows = self.read_packed(key)[start:stop]
@@ -137,7 +137,7 @@ class GgufFile(TensorFile[GgufTensor]):
         return flat.view(PLAIN[tensor.type].numpy).reshape(tensor.shape)
 
     def _unpacked(self, tensor: GgufTensor, shape: tuple[int, ...], start: int, stop: int) -> np.ndarray:
-        """Rows of a packed tensor, seen in this shape, f32."""
+        """Unpacks rows of a packed tensor, seen in this shape, to f32."""
         block, block_bytes = GGML_QUANT_SIZES[tensor.type]
         row = int(np.prod(shape[1:]))
         # Rows of a matrix are whole blocks; those of a vector, its elements, are not.
@@ -148,7 +148,7 @@ class GgufFile(TensorFile[GgufTensor]):
         if not packed.size:
             return np.zeros((stop - start, *shape[1:]), np.float32)
         inner = shape[-1] // block * block_bytes if len(shape) > 1 else nbytes
-        with np.errstate(all="ignore"):  # a scale may be infinite or NaN: what comes of it is counted and told
+        with np.errstate(all="ignore"):  # a scale may be infinite or NaN; such weights are counted and reported
             flat = quants.dequantize(packed.reshape(-1, inner), tensor.type).reshape(-1)
         skipped = start * row - first * block
         return flat[skipped : skipped + (stop - start) * row].reshape(stop - start, *shape[1:])

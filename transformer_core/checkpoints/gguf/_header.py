@@ -1,10 +1,10 @@
-"""The header of a GGUF file: parsed and proved consistent before a byte of a tensor is trusted.
+"""Headers of GGUF files, parsed and proved consistent before any byte of a tensor is trusted.
 
 The format (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), little-endian: the magic ``GGUF``, a version,
-the numbers of tensors and of metadata fields, the metadata, of each tensor name, dimensions (the fastest first), type
-and offset, padding; then the data, each tensor at the next multiple of ``general.alignment``.
+the numbers of tensors and of metadata fields, the metadata, for each tensor its name, dimensions (the fastest first),
+type and offset, padding; then the data, each tensor at the next multiple of ``general.alignment``.
 
-The ``gguf`` package has a reader, too. It trusts the file's counts, offsets and lengths; it serves here as the
+The ``gguf`` package has a reader, too. It trusts the file's counts, offsets and lengths, so it serves here only as the
 reference of the tests.
 """
 
@@ -30,13 +30,13 @@ _LEAST_TENSOR: Final = 8 + 4 + 4 + 8
 
 
 class GgufTensor(NamedTuple):
-    """One tensor of a file.
+    """Tensor of a file.
 
     Attributes:
-        type: how it is packed.
-        shape: the dimensions, the slowest first, as NumPy has them.
-        begin: the first byte, counted from the start of the file.
-        nbytes: the number of bytes.
+        type: type of the elements, plain or packed.
+        shape: dimensions, the slowest first, as in NumPy.
+        begin: first byte, counted from the start of the file.
+        nbytes: number of bytes.
     """
 
     type: GGMLQuantizationType
@@ -46,11 +46,11 @@ class GgufTensor(NamedTuple):
 
 
 class GgufHeader(NamedTuple):
-    """What stands before the data.
+    """Header of a file.
 
     Attributes:
-        metadata: by name, in the file's order.
-        tensors: by name, in the order of their data.
+        metadata: metadata by name, in the file's order.
+        tensors: tensors by name, in the order of their data.
     """
 
     metadata: dict[str, Value]
@@ -61,13 +61,13 @@ def read_header(descriptor: int, path: str) -> GgufHeader:
     """Reads and validates the header of an open file.
 
     Args:
-        descriptor: the open file.
-        path: its path, for messages.
+        descriptor: descriptor of the open file.
+        path: path of the file, for messages.
 
     Raises:
         CheckpointError: the file is not a consistent GGUF file; names the file, the field or tensor, what was found
             and what was expected.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     size = os.fstat(descriptor).st_size
     with os.fdopen(os.dup(descriptor), "rb") as file:
@@ -97,10 +97,10 @@ def _counts(cursor: Cursor) -> tuple[int, int]:
 
 
 def _alignment(metadata: Mapping[str, Value], path: str) -> int:
-    found = metadata.get(ALIGNMENT, GGUF_DEFAULT_ALIGNMENT)
-    if not isinstance(found, int) or not 1 <= found <= _MAX_ALIGNMENT or found & (found - 1):
-        raise CheckpointError(f"{path}: {ALIGNMENT} is {found!r:.80}, expected a power of two: {REDO}")
-    return found
+    alignment = metadata.get(ALIGNMENT, GGUF_DEFAULT_ALIGNMENT)
+    if not isinstance(alignment, int) or not 1 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise CheckpointError(f"{path}: {ALIGNMENT} is {alignment!r:.80}, expected a power of two: {REDO}")
+    return alignment
 
 
 def _aligned(position: int, alignment: int) -> int:
@@ -109,13 +109,13 @@ def _aligned(position: int, alignment: int) -> int:
 
 def _tensors(cursor: Cursor, count: int) -> dict[str, GgufTensor]:
     cursor.need(count, _LEAST_TENSOR, f"the list of {count} tensors")
-    found: dict[str, GgufTensor] = {}
+    tensors: dict[str, GgufTensor] = {}
     for index in range(count):
         name = cursor.text(f"the name of tensor {index}")
-        if name in found:
+        if name in tensors:
             raise CheckpointError(f"{cursor.path}: tensor {name!r} is listed twice: {REDO}")
-        found[name] = _tensor(cursor, f"tensor {name!r}")
-    return found
+        tensors[name] = _tensor(cursor, f"tensor {name!r}")
+    return tensors
 
 
 def _tensor(cursor: Cursor, what: str) -> GgufTensor:
@@ -146,7 +146,7 @@ def _tensor(cursor: Cursor, what: str) -> GgufTensor:
 
 
 def _in_order(tensors: dict[str, GgufTensor], data: int, alignment: int, size: int, path: str) -> dict[str, GgufTensor]:
-    """The tensors in the order of their data, having proved that they lie one behind the other, in the file."""
+    """Returns the tensors in the order of their data, after checking that they follow each other within the file."""
     ordered = sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].nbytes))
     stop, before = data, "the start of the data"
     for name, tensor in ordered:

@@ -1,4 +1,4 @@
-"""The metadata of a GGUF file: typed values by name."""
+"""Metadata of GGUF files: typed values by name."""
 
 from typing import Final
 
@@ -34,17 +34,17 @@ def read_metadata(cursor: Cursor, count: int) -> dict[str, Value]:
     """Reads ``count`` fields.
 
     Raises:
-        CheckpointError: a name comes twice, a type is unknown, or more is announced than the file has.
+        CheckpointError: a name occurs twice, a type is unknown, or the file is too short for what is announced.
     """
     cursor.need(count, _LEAST_FIELD, f"the metadata's {count} fields")
-    found: dict[str, Value] = {}
+    metadata: dict[str, Value] = {}
     for index in range(count):
         key = cursor.text(f"the name of metadata field {index}")
-        if key in found:
+        if key in metadata:
             raise CheckpointError(f"{cursor.path}: the metadata has the field {key!r} twice: {REDO}")
         what = f"metadata field {key!r}"
-        found[key] = _value(cursor, _type(cursor, what), what, _DEPTH)
-    return found
+        metadata[key] = _value(cursor, _type(cursor, what), what, _DEPTH)
+    return metadata
 
 
 def _type(cursor: Cursor, what: str) -> GGUFValueType:

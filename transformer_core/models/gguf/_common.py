@@ -1,4 +1,4 @@
-"""What the configurations of nearly all models in GGUF files have in common."""
+"""Configuration fields that nearly all models in GGUF files share."""
 
 from typing import Any, Final, NamedTuple
 
@@ -13,11 +13,11 @@ Values = dict[str, Any]
 
 
 class Source(NamedTuple):
-    """A file, and its fields of the model.
+    """File and the fields that describe its model.
 
     Attributes:
-        file: has the tensors.
-        fields: without the architecture's name before them.
+        file: checkpoint with the tensors.
+        fields: metadata fields, without the architecture's name before them.
     """
 
     file: GgufCheckpoint
@@ -25,22 +25,22 @@ class Source(NamedTuple):
 
 
 def vocabulary(source: Source) -> int:
-    """V."""
+    """Returns V."""
     return source.file.spec(_EMBEDDING).shape[0]
 
 
 def tied(source: Source) -> bool:
-    """Whether the embedding is the head, too."""
+    """Returns whether the embedding is also the head."""
     return not source.file.has(_HEAD)
 
 
 def common(source: Source, architecture: str, model_type: str, *, layer_norm: bool = False, **more: Any) -> Values:
-    """The fields of config.json that nearly all architectures have.
+    """Returns the fields of config.json that nearly all architectures have.
 
     Args:
-        source: the file.
-        architecture: in Hugging Face's words.
-        model_type: the same.
+        source: file and its fields.
+        architecture: Hugging Face's name of the architecture.
+        model_type: Hugging Face's model type.
         layer_norm: whether norms are layer norms.
         **more: further fields.
 
@@ -76,5 +76,5 @@ def common(source: Source, architecture: str, model_type: str, *, layer_norm: bo
 
 
 def biased(source: Source, part: str) -> bool:
-    """Whether a projection has a bias."""
+    """Returns whether a projection has a bias."""
     return source.file.has(f"blk.0.{part}.bias")

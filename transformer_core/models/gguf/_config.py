@@ -1,6 +1,6 @@
-"""The config.json of a model in a GGUF file: its metadata in Hugging Face's words.
+"""The config.json of a model in a GGUF file, from its metadata.
 
-What the metadata mean is defined by llama.cpp, by what convert_hf_to_gguf.py writes and llama-model.cpp makes of it.
+llama.cpp defines what the metadata mean: convert_hf_to_gguf.py writes them, and llama-model.cpp reads them.
 """
 
 import re
@@ -25,16 +25,16 @@ _MORE: Final = (
     "expert_shared_count", "expert_weights_scale", "final_logit_softcapping", "leading_dense_block_count",
     "logit_scale", "nextn_predict_layers", "residual_scale", "use_parallel_residual", _WINDOW,
 )  # fmt: skip
-"""Fields that change what a model computes; one that an architecture does not read must not be there."""
+"""Fields that change what a model computes; a file must not have those that its architecture does not read."""
 
 
 class _Architecture(NamedTuple):
-    """How the models of one ``general.architecture`` are described.
+    """Description of the models of one ``general.architecture``.
 
     Attributes:
-        read: the fields of config.json.
-        reads: those of ``_MORE`` that it takes into account.
-        permuted: whether rows of queries and keys are stored as INTERLEAVED RoPE wants them.
+        read: returns the fields of config.json.
+        reads: fields of ``_MORE`` that it takes into account.
+        permuted: whether rows of queries and keys are stored for INTERLEAVED RoPE.
     """
 
     read: Callable[[Source], Values]
@@ -43,7 +43,7 @@ class _Architecture(NamedTuple):
 
 
 def config_values_of(file: GgufCheckpoint) -> Values:
-    """What config.json would say of the model.
+    """Returns the values of the model's config.json.
 
     Raises:
         ConfigError: the architecture is not supported, or a field is missing, of the wrong type or out of range;
@@ -60,31 +60,31 @@ def config_values_of(file: GgufCheckpoint) -> Values:
 
 
 def is_permuted(file: GgufCheckpoint) -> bool:
-    """Whether rows of queries and keys are stored as INTERLEAVED RoPE wants them.
+    """Returns whether rows of queries and keys are stored for INTERLEAVED RoPE.
 
     Raises:
-        ConfigError: as ``config_values_of``.
+        ConfigError: as for ``config_values_of``.
     """
     return _known(file, architecture_of(file)).permuted
 
 
 def _check_layers(file: GgufCheckpoint, fields: ConfigFields) -> None:
-    """A model of layers that are not there would be made before their weights are missed."""
-    found = [int(key.split(".", 2)[1]) for key in file.keys() if _LAYER.match(key)]  # noqa: SIM118
-    stored = max(found, default=-1) + 1
+    """Refuses more layers than are stored, before a model is made of them."""
+    layers = [int(key.split(".", 2)[1]) for key in file.keys() if _LAYER.match(key)]  # noqa: SIM118
+    stored = max(layers, default=-1) + 1
     if fields.integer("block_count") > stored:
         fields.refuse("block_count", f"at most {stored}, the layers that the file has tensors of")
 
 
 def _known(file: GgufCheckpoint, name: str) -> _Architecture:
-    found = _ARCHITECTURES.get(name)
-    if found is None:
+    architecture = _ARCHITECTURES.get(name)
+    if architecture is None:
         raise ConfigError(
             f"{file.path}: general.architecture: expected one of {', '.join(_ARCHITECTURES)}; "
             f"found {name!r}{near_names(name, _ARCHITECTURES)}: take the model's safetensors, if its family is one of "
             "those in README.md"
         )
-    return found
+    return architecture
 
 
 def _tokens(file: GgufCheckpoint) -> Values:
@@ -103,7 +103,7 @@ def _biases(source: Source) -> Values:
 
 
 def _llama(source: Source) -> Values:
-    """Llama, and what llama.cpp calls so: Mistral, Mixtral."""
+    """Returns the fields of Llama, or of what llama.cpp calls so: Mistral and Mixtral."""
     fields = source.fields
     if fields.values.get("expert_count"):
         experts = {
@@ -143,7 +143,7 @@ def _qwen3_moe(source: Source) -> Values:
         moe_intermediate_size=inner,
         num_experts=fields.integer("expert_count"),
         num_experts_per_tok=fields.integer("expert_used_count"),
-        norm_topk_prob=fields.boolean("expert_weights_norm", True),  # llama.cpp does it without asking
+        norm_topk_prob=fields.boolean("expert_weights_norm", True),  # llama.cpp always does
         decoder_sparse_step=1,
         mlp_only_layers=[],
     )
@@ -154,7 +154,7 @@ def _gemma(source: Source) -> Values:
 
 
 def _query_scalar(source: Source, largest: int) -> float:
-    """What scores are divided by the root of: H, but D / N in the model of that many layers (27B)."""
+    """Returns the square of what scores are divided by: H, but D / N in the model with that many layers (27B)."""
     fields = source.fields
     heads, hidden = fields.integer("attention.head_count"), fields.integer("embedding_length")
     if fields.integer("block_count") == largest:
@@ -195,16 +195,16 @@ def _gemma3(source: Source) -> Values:
 
 
 def _layer_types(fields: ConfigFields, every: int) -> Values:
-    """Which layers have windows: all but every so manieth, or as the file lists them."""
-    layers, found = fields.integer("block_count"), fields.values.get(_PATTERN, every)
-    if isinstance(found, list):
-        if len(found) != layers or not all(isinstance(each, bool) for each in found):
+    """Returns which layers have windows: all but every n-th, or as the file lists them."""
+    layers, pattern = fields.integer("block_count"), fields.values.get(_PATTERN, every)
+    if isinstance(pattern, list):
+        if len(pattern) != layers or not all(isinstance(slides, bool) for slides in pattern):
             fields.refuse(_PATTERN, f"a number, or {layers} (block_count) of true and false")
-        slides = found
+        slides = pattern
     else:
         every = fields.integer(_PATTERN, every)
         slides = [bool((index + 1) % every) for index in range(layers)]
-    return {"layer_types": ["sliding_attention" if each else "full_attention" for each in slides]}
+    return {"layer_types": ["sliding_attention" if windowed else "full_attention" for windowed in slides]}
 
 
 def _phi3(source: Source) -> Values:
@@ -250,7 +250,7 @@ _ARCHITECTURES: Final = {
 }
 
 ARCHITECTURES: Final = tuple(_ARCHITECTURES)
-"""What ``general.architecture`` may be."""
+"""Values of ``general.architecture`` that are supported."""
 
 IGNORABLE: Final = (*FREQUENCIES, "blk.*.attn_rot_embd.weight", "blk.*.rope_freqs.weight", "blk.*.attn.bias")
-"""Tensors that the model does without: what the configuration already has of them."""
+"""Tensors that are not read, because the configuration has what they hold."""

@@ -166,9 +166,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("architecture", "fields", "message"), REFUSED, ids=[message[:40] for *_, message in REFUSED])
 def test_refusals(architecture: str, fields: dict[str, Any], message: str, made: Callable[..., GgufModel]) -> None:
-    with pytest.raises(ConfigError, match=message) as found:
+    with pytest.raises(ConfigError, match=message) as error:
         made(architecture, fields)
-    assert "some.gguf: " in str(found.value)
+    assert "some.gguf: " in str(error.value)
 
 
 def test_layers_that_are_not_there(made: Callable[..., GgufModel], tmp_path: Path) -> None:

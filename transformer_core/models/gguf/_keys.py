@@ -1,4 +1,4 @@
-"""Which tensors of a GGUF file a decoder's parameters are made of."""
+"""Tensors of a GGUF file that a decoder's parameters are made of."""
 
 import re
 from typing import Final
@@ -46,12 +46,12 @@ _LAYER: Final = re.compile(r"model\.layers\.(\d+)\.(.+)")
 
 
 class GgufKeys:
-    """The recipes of a decoder's parameters; a ``RecipeOf``.
+    """Recipes of a decoder's parameters; a ``RecipeOf``.
 
     Args:
-        config: the decoder's.
-        permuted: whether rows of queries and keys are stored for INTERLEAVED RoPE; they become what the
-            configuration's layout wants.
+        config: configuration of the decoder.
+        permuted: whether rows of queries and keys are stored for INTERLEAVED RoPE; they are brought into the layout of
+            the configuration.
     """
 
     def __init__(self, config: DecoderConfig, permuted: bool) -> None:
@@ -67,12 +67,12 @@ class GgufKeys:
         self._parts: Final = parts
 
     def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
-        """The recipe of a parameter."""
-        found = _LAYER.fullmatch(name)
-        if found is None:
+        """Returns the recipe of a parameter."""
+        match = _LAYER.fullmatch(name)
+        if match is None:
             module, _, kind = name.rpartition(".")
             return self._stored(f"{_WHOLE.get(module, module)}.{kind}", shape, name)
-        layer, path = found[1], found[2]
+        layer, path = match[1], match[2]
         if path in _EXPERTS:
             return _experts(f"blk.{layer}.{_EXPERTS[path]}", shape, source)
         module, _, kind = path.rpartition(".")
@@ -91,7 +91,7 @@ class GgufKeys:
 
 
 def _experts(key: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
-    """All experts of a projection: in one tensor, or in one each, as files of early 2024 have them."""
+    """Returns the recipe of all experts of a projection: one tensor, or one each, as in files of early 2024."""
     alone = key.removesuffix("_exps")
     if source.has(f"{alone}.0.weight") and not source.has(f"{key}.weight"):
         return Stacked([f"{alone}.{expert}.weight" for expert in range(shape[0])], shape[1:])
@@ -101,7 +101,7 @@ def _experts(key: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
 def _cut(
     layer: str, fused: tuple[str, tuple[int, ...], int], kind: str, shape: tuple[int, ...], source: WeightSource
 ) -> Recipe | None:
-    """The part of a fused projection, where the file has it fused."""
+    """Returns the recipe of a part of a projection that the file has fused; None where it has not."""
     whole, sizes, index = fused
     alone = {"attn_qkv": "attn_q", "ffn_up": "ffn_gate"}[whole]
     if source.has(f"{layer}.{alone}.weight") or not source.has(f"{layer}.{whole}.weight"):

@@ -4,7 +4,7 @@ from transformer_core.models.gguf._common import Source, Values, biased, common,
 
 
 def gpt2(source: Source) -> Values:
-    """GPT-2."""
+    """Returns the fields of GPT-2."""
     fields = source.fields
     return {
         "architectures": ["GPT2LMHeadModel"],
@@ -22,7 +22,7 @@ def gpt2(source: Source) -> Values:
 
 
 def gpt_neox(source: Source) -> Values:
-    """GPT-NeoX and Pythia."""
+    """Returns the fields of GPT-NeoX and Pythia."""
     return common(
         source,
         "GPTNeoXForCausalLM",
@@ -35,7 +35,7 @@ def gpt_neox(source: Source) -> Values:
 
 
 def stablelm(source: Source) -> Values:
-    """StableLM without norms of heads; side by side, attention and feed-forward share one norm."""
+    """Returns the fields of StableLM without norms of heads; parallel attention and feed-forward share one norm."""
     return common(
         source,
         "StableLmForCausalLM",
@@ -49,7 +49,7 @@ def stablelm(source: Source) -> Values:
 
 
 def _rotated_share(source: Source) -> float:
-    """Said even where it is 1: both families have another default."""
+    """Returns the rotated share of a head, also where it is 1: both families have another default."""
     fields = source.fields
     head_size = fields.integer("embedding_length") // fields.integer("attention.head_count")
     return fields.integer("rope.dimension_count", head_size) / head_size

@@ -1,4 +1,4 @@
-"""What a GGUF file says of its model, as checked fields."""
+"""Metadata of a GGUF file about its model, as checked fields."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ TOKENIZER: Final = "tokenizer.ggml."
 
 
 def architecture_of(file: GgufCheckpoint) -> str:
-    """llama.cpp's name of the kind of model.
+    """Returns llama.cpp's name of the model's architecture.
 
     Raises:
         ConfigError: the file has no model.
@@ -21,16 +21,16 @@ def architecture_of(file: GgufCheckpoint) -> str:
     kind = file.metadata.get("general.type", "model")
     if kind != "model":
         raise ConfigError(f"{file.path}: general.type is {kind!r}, expected 'model': give the file of the model itself")
-    found = file.metadata.get(ARCHITECTURE)
-    if not isinstance(found, str):
-        raise ConfigError(f"{file.path}: {ARCHITECTURE}: expected a name; found {found!r:.80}: convert the model again")
-    return found
+    name = file.metadata.get(ARCHITECTURE)
+    if not isinstance(name, str):
+        raise ConfigError(f"{file.path}: {ARCHITECTURE}: expected a name; found {name!r:.80}: convert the model again")
+    return name
 
 
 def model_fields(file: GgufCheckpoint, architecture: str) -> ConfigFields:
-    """The fields ``<architecture>.*``, under their names without that.
+    """Returns the fields ``<architecture>.*``, named without that prefix.
 
-    A number that is stored in f32 is the shortest decimal that it stands for: 1e-05, not 9.999999747378752e-06.
+    A number that is stored in f32 becomes the shortest decimal with that value: 1e-05, not 9.999999747378752e-06.
     """
     prefix = f"{architecture}."
     values = {key[len(prefix) :]: _plain(value) for key, value in file.metadata.items() if key.startswith(prefix)}
@@ -38,13 +38,13 @@ def model_fields(file: GgufCheckpoint, architecture: str) -> ConfigFields:
 
 
 def tokenizer_fields(file: GgufCheckpoint) -> ConfigFields:
-    """The fields ``tokenizer.ggml.*``, under their names without that."""
+    """Returns the fields ``tokenizer.ggml.*``, named without that prefix."""
     values = {key[len(TOKENIZER) :]: value for key, value in file.metadata.items() if key.startswith(TOKENIZER)}
     return ConfigFields(values, f"{file.path}: metadata {TOKENIZER}*")
 
 
 def vector(file: GgufCheckpoint, key: str) -> list[float]:
-    """A stored vector of f32, as the shortest decimals."""
+    """Returns a stored vector of f32, as the shortest decimals."""
     return [_decimal(value) for value in file.read(key).reshape(-1).tolist()]
 
 

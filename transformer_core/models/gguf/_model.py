@@ -1,4 +1,4 @@
-"""A GGUF file as a model's checkpoint."""
+"""GGUF files as checkpoints of models."""
 
 import dataclasses
 import os
@@ -15,14 +15,14 @@ from transformer_core.models.gguf._metadata_fields import architecture_of
 
 
 class GgufModel(GgufCheckpoint):
-    """A GGUF file, or the parts of one, that says of which model it has the weights.
+    """GGUF file, or the parts of one, with the description of its model.
 
     Weights become those of the Hugging Face checkpoint that the file was made from: names, fused and permuted rows and
-    norms are undone as they are read. ``weights_of`` and its kin take it as any other source.
+    norms are undone as they are read. ``weights_of`` and related functions take it as any other source.
 
     Raises:
         CheckpointError: the file is absent, unreadable, or not a consistent GGUF file.
-        ConfigError: the architecture is not supported, or the metadata lack something.
+        ConfigError: the architecture is not supported, or the metadata are incomplete.
     """
 
     layer_key: Final = "blk.{}"
@@ -34,11 +34,11 @@ class GgufModel(GgufCheckpoint):
         self.permuted: Final = is_permuted(self)
 
     def config(self, mode: RopeMode = RopeMode.SPLIT_HALF) -> DecoderConfig:
-        """The decoder's configuration.
+        """Returns the decoder's configuration.
 
         Args:
-            mode: the layout of RoPE's pairs. With INTERLEAVED, rows of queries and keys stay as they are stored, where
-                they are stored for it; SPLIT_HALF is that of Hugging Face's models.
+            mode: layout of RoPE's pairs. With INTERLEAVED, rows of queries and keys stay as they are stored, which must
+                be for that layout; SPLIT_HALF is that of Hugging Face's models.
 
         Raises:
             ConfigError: a value contradicts another, or the file's rows are not stored for this layout.
@@ -53,10 +53,10 @@ class GgufModel(GgufCheckpoint):
         return dataclasses.replace(config, rope=dataclasses.replace(config.rope, mode=mode))
 
     def facts(self) -> dict[str, Any]:
-        """What the description of a bundle says of the file: its format, and the layout in which rows were stored."""
+        """Returns what a bundle's description says of the file: its format, and the layout of the stored rows."""
         layout = RopeMode.INTERLEAVED if self.permuted else RopeMode.SPLIT_HALF
         return {"format": "gguf", "architecture": architecture_of(self), "rope_layout": layout.value}
 
     def recipe_of(self, config: DecoderConfig) -> RecipeOf:
-        """Of what the parameters of a configuration are made in this file."""
+        """Returns the recipes of a configuration's parameters in this file."""
         return GgufKeys(config, self.permuted)

@@ -1,4 +1,4 @@
-"""What llama.cpp does to tensors when it converts a model, undone as they are read."""
+"""Recipes that undo what llama.cpp does to tensors when it converts a model."""
 
 from typing import Final
 
@@ -17,8 +17,8 @@ class SplitHalves(Stored):
     ``2 i + part`` in the file is row ``part H/2 + i`` of the model.
 
     Args:
-        key: of the stored tensor.
-        shape: [heads * H, ..], stored and made.
+        key: key of the stored tensor.
+        shape: shape [heads * H, ..], stored and made.
         heads: N or K.
     """
 
@@ -27,7 +27,7 @@ class SplitHalves(Stored):
         self._size: Final = shape[0] // heads
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """A copy of these rows; the heads that they are of are read."""
+        """Returns a copy of these rows; the heads that contain them are read."""
         size = self._size
         first, last = start // size, -(-stop // size)
         read = super().rows(source, first * size, last * size)
@@ -37,14 +37,14 @@ class SplitHalves(Stored):
 
 
 class LessOne(Stored):
-    """The weight of a norm that adds 1 to it; what is stored is the sum (Gemma).
+    """Weight of a norm that adds 1 to it; what is stored is the sum (Gemma).
 
-    The difference is exact for sums of 1/2 and more, so that the norm finds the very sum again.
+    The difference is exact for sums of at least 1/2, so that the norm computes the stored sum again.
     """
 
     keeps_rows = False
 
     def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """A copy, in the stored dtype."""
+        """Returns a copy, in the stored dtype."""
         stored = super().rows(source, start, stop)
         return (stored.astype(np.float32) - np.float32(1)).astype(stored.dtype)

@@ -1,4 +1,4 @@
-"""RoPE in GGUF's metadata and tensors."""
+"""RoPE in the metadata and tensors of GGUF files."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,10 +21,10 @@ Values = dict[str, Any]
 
 
 def rope_values(file: GgufCheckpoint, fields: ConfigFields, head_size: int) -> Values:
-    """RoPE's fields of config.json.
+    """Returns RoPE's fields of config.json.
 
     Raises:
-        ConfigError: a field is missing, of the wrong type, or a scaling that is not supported.
+        ConfigError: a field is missing, of the wrong type, or names a scaling that is not supported.
     """
     trained = fields.integer("context_length")
     values: Values = {
@@ -37,7 +37,7 @@ def rope_values(file: GgufCheckpoint, fields: ConfigFields, head_size: int) -> V
     if file.has(_LONG) or file.has(_SHORT):
         return values | _longrope(file, fields, trained)
     if file.has(_DIVISORS):
-        # Llama 3's scaling, worked out: one divisor per frequency, whatever the length.
+        # Llama 3's scaling, precomputed: one divisor per frequency for all lengths.
         divisors = vector(file, _DIVISORS)
         scaling = {"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": 1.0}
         return values | {"rope_scaling": scaling}
@@ -57,7 +57,7 @@ def _longrope(file: GgufCheckpoint, fields: ConfigFields, trained: int) -> Value
 
 
 def _none(fields: ConfigFields, trained: int) -> Values:
-    factor = "rope.scale_linear"  # its place in early files
+    factor = "rope.scale_linear"  # its name in early files
     return _scaled("linear", fields.number(factor)) if fields.values.get(factor, 1.0) != 1.0 else {}
 
 
