@@ -1,4 +1,4 @@
-"""What the device tests share: which devices to test, and modules compiled for them."""
+"""Devices to test, and modules compiled for them once per process: helpers of device tests."""
 
 import os
 from pathlib import Path
@@ -12,22 +12,22 @@ from run_iree.compiler import compile_module, target_of_device
 from run_iree.devices import DEVICES, available
 
 _SHARED: Final = {"local-task": ("local-task", "local-sync")}
-# Executables, by text, target and name.
+# Compiled modules by text, target and name.
 _MADE: Final[dict[tuple[str, str, str], bytes]] = {}
 
 
 def sharing(device: str) -> tuple[str, ...]:
-    """The devices that one test tries with what it has compiled for ``device``, if compiling is what takes its time."""
+    """Returns the devices on which one test runs a module compiled for ``device``: those with the same target."""
     return _SHARED.get(device, (device,))
 
 
 def device_params(*, shared: bool = False) -> list[object]:
-    """Returns a pytest parameter per device: that of TAPELINE_DEVICE and those that share with it, or all.
+    """Returns a pytest parameter per device: that of TAPELINE_DEVICE and those with its target, or all.
 
-    Absent ones skip and say why. So what ``compiled`` made for one device is there for those that share with it.
+    Absent devices are skipped with the reason. Devices of one target run in one process and share compiled modules.
 
     Args:
-        shared: leave those out that ``sharing`` has beside another one.
+        shared: leave out devices that ``sharing`` lists beside another one.
     """
     asked = os.environ.get("TAPELINE_DEVICE")
     beside = {other for device in DEVICES for other in sharing(device)[1:]} if shared else set[str]()
@@ -62,7 +62,7 @@ def archive(folder: Path, arrays: dict[str, np.ndarray], name: str = "w.irpa") -
 
 
 def chain(count: int) -> str:
-    """A module that adds so many tensors; IREE fuses it into one op, whose result is one tensor more."""
+    """Returns a module that adds ``count`` tensors; IREE fuses it into one op of ``count + 1`` tensors."""
     kind = "tensor<7x5xf32>"
     heads = ", ".join(f"%a{i}: {kind}" for i in range(count))
     lines = [f"    %s{i} = stablehlo.add %{'a0' if i == 1 else f's{i - 1}'}, %a{i} : {kind}" for i in range(1, count)]
@@ -70,7 +70,7 @@ def chain(count: int) -> str:
     return f"module {{\n  func.func public @main({heads}) -> {kind} {{\n{body}\n  }}\n}}\n"
 
 
-# A weight, a cache row written at a position given as a scalar: what a decode step is made of.
+# A small decode step: a weight, and a cache row that is written at a position given as a scalar.
 STEP = """module @m {
   "util.global"() {sym_name = "w", sym_visibility = "private", type = tensor<4x3xf32>, \
 initial_value = #flow.parameter.named<"model"::"w"> : tensor<4x3xf32>} : () -> ()

@@ -1,4 +1,4 @@
-"""The SHA-256 of a file that is still being written, made by a thread that reads behind the writer."""
+"""SHA-256 of a file that is still being written, computed by a thread that reads behind the writer."""
 
 import hashlib
 import os
@@ -15,19 +15,20 @@ _NICE: Final = 5
 
 
 class FollowingHash:
-    """Hashes the first ``advance``d bytes of a file, as they are in the file, on a second core.
+    """Running hash of a file's first bytes, as far as ``advance`` has said that they are written.
 
-    One SHA-256 stream is slower than copying, and it cannot be split: so nobody waits for it before they need it.
+    One SHA-256 stream is slower than copying and cannot be split, so it runs on a second core and is waited for only
+    where its result is needed.
     """
 
     def __init__(self, descriptor: int, name: str, done: int = 0, digest: Any = None) -> None:
         """Starts.
 
         Args:
-            descriptor: can be read; it is taken over (the file may be renamed).
-            name: what messages call the file.
-            done: the number of bytes that are hashed already.
-            digest: their hash; it goes on from there.
+            descriptor: readable descriptor of the file, which is closed at the end; the file may be renamed.
+            name: name of the file in messages.
+            done: number of bytes that are hashed already.
+            digest: hash of these, which is continued.
         """
         self._name: Final = name
         self._done = done
@@ -43,17 +44,17 @@ class FollowingHash:
         self._thread.start()
 
     def advance(self, written: int) -> None:
-        """So many bytes, from the start, are in the file."""
+        """Says that the first ``written`` bytes are in the file."""
         with self._changed:
             self._written = written
             self._changed.notify()
 
     def mark(self, offset: int, note: Callable[[str], None]) -> None:
-        """Asks to be told the SHA-256 of the first ``offset`` bytes, more than at the mark before, in that thread."""
+        """Has the thread call ``note`` with the SHA-256 of the first ``offset`` bytes; offsets must increase."""
         self._marks.append((offset, note))
 
     def finish(self, wait: bool = False) -> None:
-        """Nothing more will be written; ``wait`` until all is hashed."""
+        """Says that nothing more will be written; with ``wait`` returns when all is hashed."""
         with self._changed:
             self._complete = True
             self._changed.notify()
@@ -61,18 +62,22 @@ class FollowingHash:
             self._thread.join()
 
     def cancel(self) -> None:
-        """The file is given up: stops the thread."""
+        """Stops the thread: the file is given up."""
         with self._changed:
             self._cancelled = True
             self._changed.notify()
         self._thread.join()
 
     def hexdigest(self) -> str:
-        """Waits for the end. Raises InputError where the file could not be read back."""
+        """Waits for the hash of the whole file and returns it.
+
+        Raises:
+            InputError: the file could not be read back.
+        """
         self._thread.join()
         if self._error is not None:
             raise InputError(
-                f"{self._name}: cannot read back what was written, or note how far it is: {self._error.strerror}"
+                f"{self._name}: cannot read back what was written, or record the progress: {self._error.strerror}"
             ) from self._error
         return self._hash.hexdigest()
 
@@ -97,7 +102,7 @@ class FollowingHash:
             os.close(self._descriptor)
 
     def _upto(self, done: int, stop: int) -> int:
-        """Answers the mark at ``done``; returns where the next block has to end."""
+        """Answers the mark at ``done``; returns the offset at which the next block must end."""
         while self._marks and self._marks[0][0] <= done:
             offset, note = self._marks.popleft()
             if offset == done:
@@ -105,7 +110,7 @@ class FollowingHash:
         return min(stop, done + _BLOCK, *(offset for offset, _ in list(self._marks)[:1]))
 
     def _wait(self, done: int) -> int:
-        """Waits for more bytes than ``done``; returns how many there are, ``done`` for the end."""
+        """Waits for more than ``done`` bytes; returns the number written, or ``done`` at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._cancelled or self._complete or self._written > done)
             return done if self._cancelled else self._written

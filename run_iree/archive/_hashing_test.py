@@ -23,7 +23,7 @@ def test_the_thread_is_nicer_than_the_writer_but_never_less_nice_than_before(
     """The system refuses a user's process to become less nice; root's tests would not notice."""
     if os.getpriority(os.PRIO_PROCESS, 0) > before:
         after = max(after, os.getpriority(os.PRIO_PROCESS, 0))
-    path, found, asked = tmp_path / "file", list[str](), list[int]()
+    path, digests, asked = tmp_path / "file", list[str](), list[int]()
     path.write_bytes(b"seven" * 77)
     real = os.setpriority
 
@@ -37,9 +37,9 @@ def test_the_thread_is_nicer_than_the_writer_but_never_less_nice_than_before(
         mine = threading.get_native_id()
         real(os.PRIO_PROCESS, mine, max(before, os.getpriority(os.PRIO_PROCESS, mine)))
         monkeypatch.setattr(os, "setpriority", refusing)
-        found.append(_hash_of(path))
+        digests.append(_hash_of(path))
 
     writer = threading.Thread(target=write)  # what it starts is as nice as it is
     writer.start()
     writer.join()
-    assert (found, asked) == ([hashlib.sha256(b"seven" * 77).hexdigest()], [after])
+    assert (digests, asked) == ([hashlib.sha256(b"seven" * 77).hexdigest()], [after])

@@ -1,4 +1,4 @@
-"""What is known of an archive that is being written, so that another process can go on with it."""
+"""Journal of an archive that is being written, from which another process can resume."""
 
 import hashlib
 import json
@@ -10,23 +10,23 @@ from typing import Any, Final
 
 from run_iree.archive._values import NonFinite
 
-MARK_BYTES: Final = 64 << 20  # how much is written, at most about, between two marks
+MARK_BYTES: Final = 64 << 20  # between two marks, about
 _BLOCK: Final = 1 << 20
 
 
 def partial_name(name: str) -> str:
-    """What an archive with a journal is called until it is complete."""
+    """Returns the file name of an archive until it is complete."""
     return f".{name}.partial"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an archive is.
+    """Progress of writing an archive.
 
     Attributes:
-        offset: so many bytes, from the file's start, are in it.
-        digest: their SHA-256, as an object that takes the bytes that follow.
-        nonfinite: NaNs and infinities so far, by the entry's name.
+        offset: number of bytes, from the file's start, that are in it.
+        digest: SHA-256 object of these, to be updated with the bytes that follow.
+        nonfinite: counts of NaNs and infinities so far, by the entry's name.
     """
 
     offset: int = 0
@@ -35,13 +35,13 @@ class Progress:
 
 
 class Journal:
-    """A file beside an archive: a line that says what the archive is to be, then a line per mark.
+    """File beside an archive: a line with the archive's key, then a line per mark.
 
-    A mark holds the SHA-256 of what stands before it: what a crash of the machine lost is noticed.
+    A mark holds the SHA-256 of the bytes before it, so that bytes lost in a crash of the machine are noticed.
 
     Args:
-        path: of the journal.
-        key: what decides about the archive's bytes. A journal of another key is of no use.
+        path: path of the journal.
+        key: text that identifies the archive's contents. A journal with another key is ignored.
     """
 
     def __init__(self, path: Path, key: str) -> None:
@@ -49,7 +49,7 @@ class Journal:
         self._key = key
 
     def progress(self, archive: Path) -> Progress:
-        """How far the archive is, by the last mark; none where the archive's bytes are not the mark's."""
+        """Returns the progress at the last mark; none where the archive's bytes are not those of the mark."""
         mark = self._last_mark()
         if mark is None or not archive.is_file():
             return Progress()
@@ -61,7 +61,7 @@ class Journal:
                 left -= len(block)
         if left or digest.hexdigest() != wanted:
             return Progress()
-        return Progress(offset, digest, {name: NonFinite(*found) for name, found in counts.items()})
+        return Progress(offset, digest, {name: NonFinite(*count) for name, count in counts.items()})
 
     def _last_mark(self) -> tuple[int, str, dict[str, list[int]]] | None:
         try:
@@ -75,11 +75,11 @@ class Journal:
                 mark = json.loads(line)
                 return mark["offset"], mark["sha256"], mark["nonfinite"]
             except (ValueError, KeyError, TypeError):
-                continue  # the process was killed while it wrote this line: the one before holds
+                continue  # the process was killed while it wrote this line: the previous one counts
         return None
 
     def begin(self, progress: Progress) -> None:
-        """Starts the file anew with what holds."""
+        """Starts the journal anew from this progress."""
         beside = self._path.with_name(f"{self._path.name}.new")
         beside.write_text(json.dumps({"key": self._key}) + "\n")
         os.replace(beside, self._path)
@@ -87,8 +87,8 @@ class Journal:
             self.marker(progress.offset, progress.nonfinite)(progress.digest.hexdigest())
 
     def marker(self, offset: int, nonfinite: Mapping[str, NonFinite]) -> Callable[[str], None]:
-        """What to call with the SHA-256 of the first ``offset`` bytes once they are in the file."""
-        mark = {"offset": offset, "nonfinite": {name: list(found) for name, found in nonfinite.items()}}
+        """Returns a function that writes a mark, to be called with the SHA-256 of the first ``offset`` bytes."""
+        mark = {"offset": offset, "nonfinite": {name: list(count) for name, count in nonfinite.items()}}
 
         def note(sha256: str) -> None:
             with self._path.open("a") as file:

@@ -119,12 +119,12 @@ def test_a_resumed_write_ends_the_unit_that_it_begins_in(tmp_path: Path, monkeyp
 def test_a_mark_counts_what_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not what waits for the rest of its unit: a kill would lose that."""
     journal = Journal(tmp_path / "journal", "one")
-    real, found = journal.marker, list[tuple[int, int]]()
+    real, marks = journal.marker, list[tuple[int, int]]()
 
     def marker(offset: int, nonfinite: Mapping[str, NonFinite]) -> Callable[[str], None]:
         def note(sha256: str) -> None:
             (partial,) = tmp_path.glob("*.irpa*")
-            found.append((offset, partial.stat().st_size))
+            marks.append((offset, partial.stat().st_size))
             real(offset, nonfinite)(sha256)
 
         return note
@@ -139,8 +139,8 @@ def test_a_mark_counts_what_is_in_the_file(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(journal, "marker", marker)
     written = write_archive(tmp_path / "w.irpa", _ENTRIES, Source(), chunk_bytes=24, journal=journal, progress=waiting)
     assert written.sha256
-    assert len(found) > 3
-    assert all(offset <= size for offset, size in found)
+    assert len(marks) > 3
+    assert all(offset <= size for offset, size in marks)
 
 
 def test_only_what_is_missing_is_read_again(tmp_path: Path) -> None:
@@ -213,5 +213,5 @@ def test_a_journal_that_cannot_be_written_is_no_archive(tmp_path: Path, monkeypa
     journal = Journal(tmp_path / "journal", "one")
     monkeypatch.setattr(journal, "marker", full)
     written = write_archive(tmp_path / "w.irpa", _ENTRIES, Source(), chunk_bytes=24, journal=journal)
-    with pytest.raises(InputError, match="note how far it is: No space left"):
+    with pytest.raises(InputError, match="record the progress: No space left"):
         assert written.sha256

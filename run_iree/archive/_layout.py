@@ -1,9 +1,9 @@
-"""Where each parameter lies in an IREE parameter archive (.irpa, version 0), and the bytes before the first of them.
+"""Layout of an IREE parameter archive (.irpa, version 0): offsets of parameters, and the bytes before the first one.
 
 The format is that of IREE's ``runtime/src/iree/schemas/parameter_archive.h``: a header of 88 bytes, a table with an
 entry of 76 bytes per parameter (each at a multiple of 16), the names and metadata, then the data. Several entries may
-name the same data. Here the data begins at a page, each parameter at a multiple of 64 bytes: what a mapped archive
-needs to be used without a copy.
+name the same data. Here the data begins at a page and each parameter at a multiple of 64 bytes, so that a mapped
+archive is used without a copy.
 """
 
 import struct
@@ -15,7 +15,7 @@ from lang_core import InputError, TensorSpec
 MAGIC: Final = 0x41505249  # "IRPA"
 HEADER: Final = struct.Struct("<IHHQQQQQQQQQQ")
 ENTRY: Final = struct.Struct("<QIQQQQQQQQ")
-DATA_ENTRY: Final = 2  # the type of an entry whose data lies in the file
+DATA_ENTRY: Final = 2  # type of an entry whose data lies in the file
 DATA_ALIGNMENT: Final = 64
 PAGE: Final = 4096
 _ENTRY_STEP: Final = 80
@@ -23,12 +23,12 @@ _TABLE: Final = 96
 
 
 class ArchiveEntry(NamedTuple):
-    """A parameter to write.
+    """Parameter to write.
 
     Attributes:
-        name: its name in the archive.
-        key: the source's key.
-        spec: its shape, and the dtype to store.
+        name: name in the archive.
+        key: key in the source.
+        spec: shape, and the dtype to store.
     """
 
     name: str
@@ -37,13 +37,13 @@ class ArchiveEntry(NamedTuple):
 
 
 class Storage(NamedTuple):
-    """A run of data that one or more entries name.
+    """Contiguous data that one or more entries name.
 
     Attributes:
-        key: the source's key.
-        spec: the stored shape and dtype.
-        names: the entries that name it.
-        offset: its first byte, counted from the start of the file.
+        key: key in the source.
+        spec: stored shape and dtype.
+        names: names of the entries.
+        offset: first byte, from the start of the file.
     """
 
     key: str
@@ -53,12 +53,12 @@ class Storage(NamedTuple):
 
 
 class ArchiveLayout(NamedTuple):
-    """All of an archive but its data.
+    """Archive without its data.
 
     Attributes:
-        head: the bytes before the data.
-        storages: the data's runs, in the order of the file.
-        total_bytes: the size of the file.
+        head: bytes before the data.
+        storages: contiguous data, in the order of the file.
+        total_bytes: size of the file.
     """
 
     head: bytes
@@ -67,7 +67,7 @@ class ArchiveLayout(NamedTuple):
 
 
 def aligned(offset: int, alignment: int) -> int:
-    """The next multiple of ``alignment`` that is not below ``offset``."""
+    """Returns the least multiple of ``alignment`` that is not below ``offset``."""
     return -(-offset // alignment) * alignment
 
 
@@ -84,7 +84,9 @@ def archive_layout(entries: Sequence[ArchiveEntry]) -> ArchiveLayout:
     if len({entry.name for entry in entries}) != len(entries):
         seen: set[str] = set()
         twice = next(entry.name for entry in entries if entry.name in seen or seen.add(entry.name))
-        raise InputError(f"parameter {twice!r} is to be written to the archive twice: give each entry its own name")
+        raise InputError(
+            f"parameter {twice!r} appears twice among the entries of the archive: give each entry its own name"
+        )
     sharers: dict[tuple[str, TensorSpec], list[str]] = {}
     for entry in entries:
         sharers.setdefault((entry.key, entry.spec), []).append(entry.name)
@@ -105,7 +107,7 @@ def archive_layout(entries: Sequence[ArchiveEntry]) -> ArchiveLayout:
 
 
 def _text(entry: ArchiveEntry) -> tuple[bytes, bytes]:
-    """The entry's name, and its metadata: the spec's text."""
+    """Returns the entry's name and its metadata, which is the spec as text."""
     try:
         name = entry.name.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A file that appears complete or not at all, hashed while it is written."""
+"""File that appears complete or not at all, hashed while it is written."""
 
 import contextlib
 import ctypes
@@ -15,16 +15,16 @@ from run_iree.archive._hashing import FollowingHash
 from run_iree.archive._journal import Journal, Progress, partial_name
 from run_iree.archive._units import Units
 
-_ANNOUNCE_BYTES: Final = 8 << 20  # how far the hash is told of what was written: seldom, for it takes the writer's turn
+_ANNOUNCE_BYTES: Final = 8 << 20  # between two calls of the hash's advance, each of which costs the writer its turn
 _KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: the file's length says how much is written
 
 
 class Output:
-    """The file being written, from its start to its end; every failure of it is an InputError.
+    """File being written from start to end; every failure is an InputError.
 
     Attributes:
-        digest: the hash of what is written.
-        written: the number of bytes so far, those that wait for the rest of their unit among them.
+        digest: hash of the bytes in the file.
+        written: number of bytes so far, including those that wait for the rest of their unit.
     """
 
     def __init__(self, temporary: str, target: str, total_bytes: int, progress: Progress) -> None:
@@ -48,7 +48,7 @@ class Output:
                 raise
 
     def write(self, data: bytes | memoryview) -> None:
-        """Appends: what does not end a unit waits for what follows, or for the end."""
+        """Appends bytes; those that do not complete a unit wait for the following ones, or for the end."""
         self.written += len(data)
         for unit in self._units.add(data):
             self._put(unit)
@@ -64,11 +64,11 @@ class Output:
             self.digest.advance(self._stored)
 
     def pad_to(self, offset: int) -> None:
-        """Appends zeros up to an offset, which may be behind already."""
+        """Appends zeros up to an offset; does nothing beyond it."""
         self.write(bytes(max(0, offset - self.written)))
 
     def close(self) -> None:
-        """Puts what waits into the file (nothing does after a failed write), and closes it; the hash goes on."""
+        """Writes what waits (nothing after a failed write) and closes the file; the hash continues."""
         try:
             self._put(self._units.rest())
         finally:
@@ -87,7 +87,7 @@ class Output:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Gives the file its room at once, where the file system can: writing is then twice as fast, and never ENOSPC.
+    """Allocates the whole file at once where the file system can: writing is then twice as fast and never ENOSPC.
 
     posix_fallocate would write every block on a file system that cannot.
     """
@@ -101,19 +101,19 @@ def _reserve(descriptor: int, size: int) -> None:
 
 @contextlib.contextmanager
 def replacing(target: str, total_bytes: int, journal: Journal | None = None) -> Iterator[tuple[Output, Progress]]:
-    """A file beside the target that becomes the target, or is removed where the block raises.
+    """Yields a file beside the target that replaces the target, or is removed where the block raises.
 
-    With a journal it stays where the block raises, always has the same name, and goes on where the journal says.
+    With a journal the file has a fixed name, stays where the block raises, and is resumed at the journal's last mark.
 
     Raises:
         InputError: the place cannot be written, or has fewer than ``total_bytes`` free bytes.
     """
     if os.path.isdir(target):
-        raise InputError(f"{target}: is a directory, expected a place for a file of parameters: name another")
+        raise InputError(f"{target}: is a directory, expected the path of a parameter archive: choose another path")
     directory, name = os.path.split(target)
     unique = f"{name}.{secrets.token_hex(4)}" if journal is None else name
     temporary = os.path.join(directory, partial_name(unique))
-    progress = Progress() if journal is None else _taken_up(journal, Path(temporary), Path(target))
+    progress = Progress() if journal is None else _resumed(journal, Path(temporary), Path(target))
     _check_space(target, directory, total_bytes - progress.offset)
     output = Output(temporary, target, total_bytes, progress)
     try:
@@ -126,16 +126,16 @@ def replacing(target: str, total_bytes: int, journal: Journal | None = None) -> 
         output.digest.finish()
     except BaseException:
         if journal is not None:
-            output.digest.finish(wait=True)  # notes how far the file is
+            output.digest.finish(wait=True)  # writes the marks that are due
             raise
         output.digest.cancel()
-        with contextlib.suppress(OSError):  # what is being raised says more
+        with contextlib.suppress(OSError):  # the error being raised says more
             os.unlink(temporary)
         raise
 
 
-def _taken_up(journal: Journal, temporary: Path, target: Path) -> Progress:
-    """What another process left; the file that it concerns is then called ``temporary``, or is not there."""
+def _resumed(journal: Journal, temporary: Path, target: Path) -> Progress:
+    """Returns the progress of an interrupted run, whose file is then called ``temporary``; removes a useless file."""
     if target.is_file() and target.stat().st_nlink == 1 and not temporary.exists():
         target.rename(temporary)  # it was complete, and its hash was not
     progress = journal.progress(temporary)
@@ -150,7 +150,7 @@ def _check_space(target: str, directory: str, total_bytes: int) -> None:
         free = _free_bytes(target)
     except OSError as error:
         raise InputError(
-            f"{target}: cannot write the parameters: {error.strerror}: {directory!r}; name another place"
+            f"{target}: cannot write the parameters: {error.strerror}: {directory!r}; choose another directory"
         ) from error
     if free < total_bytes:
         raise InputError(f"{target}: no space for the parameters: {_space(target, total_bytes)}")
@@ -165,4 +165,4 @@ def _space(target: str, total_bytes: int) -> str:
         free = str(_free_bytes(target))
     except OSError:
         free = "an unknown number"
-    return f"{total_bytes} bytes are needed, {free} are free there: free some, or name another place"
+    return f"{total_bytes} bytes are needed, {free} are free there: free some, or choose another directory"

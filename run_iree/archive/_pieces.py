@@ -1,4 +1,4 @@
-"""A checkpoint's tensors in the dtype in which they are stored, a piece at a time."""
+"""Tensors of a checkpoint in the dtype in which they are stored, one piece at a time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,15 +9,15 @@ from lang_core import CheckpointError, InputError, MatrixRows, WeightSource
 from run_iree.archive._layout import ArchiveEntry
 from run_iree.archive._values import LossError, NonFinite, check_lossless_range, convert, count_nonfinite
 
-_PIECE_BYTES: Final = 1 << 20  # what is counted, converted and written while it is in a core's cache
+_PIECE_BYTES: Final = 1 << 20  # counted, converted and written while it is in a core's cache
 
 
 class Pieces:
-    """Reads, counts and converts through buffers that are made once.
+    """Reader that counts and converts through buffers allocated once.
 
     Args:
-        source: where the data comes from.
-        chunk_bytes: how many bytes of rows to ask of the source at a time.
+        source: source of the data.
+        chunk_bytes: bytes of rows to read from the source at a time.
     """
 
     def __init__(self, source: WeightSource, chunk_bytes: int = 8 << 20) -> None:
@@ -27,9 +27,9 @@ class Pieces:
         self._converted: Final = np.empty(_PIECE_BYTES, np.uint8)
 
     def read(self, entry: ArchiveEntry, begin: int = 0) -> Iterator[tuple[np.ndarray, NonFinite]]:
-        """Yields ``[n]`` elements at a time, in row-major order and the entry's dtype, and counts what is not finite.
+        """Yields ``[n]`` elements at a time, in row-major order and the entry's dtype, with counts of non-finite ones.
 
-        An array is good until the next one is asked for. The first element is number ``begin``.
+        An array is valid until the next one is taken. The first element is number ``begin``.
 
         Raises:
             CheckpointError: the source gives another number of elements than its shape has.
@@ -38,8 +38,8 @@ class Pieces:
         dtype = self._source.spec(entry.key).dtype
         done = begin
         for piece in self._pieces(entry, begin):
-            found = count_nonfinite(piece, dtype, self._scratch)
-            yield self._stored(piece, entry, done), found
+            count = count_nonfinite(piece, dtype, self._scratch)
+            yield self._stored(piece, entry, done), count
             done += piece.size
         if done != entry.spec.size:
             raise CheckpointError(
@@ -48,7 +48,7 @@ class Pieces:
             )
 
     def _pieces(self, entry: ArchiveEntry, first: int) -> Iterator[np.ndarray]:
-        """The elements from number ``first`` on, ``[n]`` at a time in the source's dtype."""
+        """Yields the elements from number ``first`` on, ``[n]`` at a time, in the source's dtype."""
         spec = self._source.spec(entry.key)
         if not spec.size:
             return
@@ -60,13 +60,13 @@ class Pieces:
         rows = max(1, self._chunk_bytes // (row * itemsize))
         step = _PIECE_BYTES // itemsize
         for start in range(first // row, count, rows):
-            # A row may be larger than a chunk: of a mapped source this is a view, so it is cut without being copied.
+            # A row may be larger than a chunk; in a mapped source it is a view, which is cut without a copy.
             flat = read_rows(entry.key, start, min(count, start + rows)).reshape(-1)
             for begin in range(max(0, first - start * row), flat.size, step):
                 yield np.ascontiguousarray(flat[begin : begin + step])
 
     def _stored(self, piece: np.ndarray, entry: ArchiveEntry, done: int) -> np.ndarray:
-        """The piece in the entry's dtype, ``[n]``."""
+        """Returns the piece ``[n]`` in the entry's dtype."""
         dtype = entry.spec.dtype
         if piece.dtype == dtype.numpy:
             return piece

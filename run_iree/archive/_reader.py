@@ -1,4 +1,4 @@
-"""Reads the index of a parameter archive (.irpa, version 0): what is where."""
+"""Reads the index of a parameter archive (.irpa, version 0): names, offsets and sizes."""
 
 import os
 import re
@@ -15,14 +15,14 @@ _NAMES: Final = {dtype.name for dtype in DTYPES}
 
 
 class ArchiveRecord(NamedTuple):
-    """One parameter of an archive.
+    """Parameter of an archive.
 
     Attributes:
-        name: its name.
-        offset: the first byte of its data, counted from the start of the file.
-        nbytes: the number of bytes.
-        metadata: what the writer noted.
-        spec: the shape and dtype, where the metadata tells them (``write_archive`` notes them), else None.
+        name: name.
+        offset: first byte of the data, from the start of the file.
+        nbytes: number of bytes.
+        metadata: bytes that the writer attached.
+        spec: shape and dtype from the metadata, where ``write_archive`` puts them; else None.
     """
 
     name: str
@@ -36,8 +36,8 @@ def read_archive_index(path: str | os.PathLike[str]) -> Mapping[str, ArchiveReco
     """Returns the records of an archive by name, in the order of its table.
 
     Raises:
-        InputError: the file cannot be read, is not an archive of version 0, is damaged, or uses what
-            ``write_archive`` never writes (linked archives, splats, external files).
+        InputError: the file cannot be read, is not an archive of version 0, is damaged, or has features that
+            ``write_archive`` never uses (linked archives, splats, external files).
     """
     name = os.fspath(path)
     try:
@@ -81,7 +81,7 @@ def _header(head: bytes, size: int, path: str) -> tuple[int, ...]:
 
 
 def _segment(file: BinaryIO, offset: int, length: int) -> bytes:
-    if not length:  # the offset may then be anything
+    if not length:  # the offset is then arbitrary
         return b""
     file.seek(offset)
     return file.read(length)
@@ -90,7 +90,7 @@ def _segment(file: BinaryIO, offset: int, length: int) -> bytes:
 def _entry(
     entries: bytes, at: int, texts: bytes, data: tuple[int, int], where: str
 ) -> tuple[int, ArchiveRecord | None]:
-    """Returns the entry's step in the table, and its record (None for an entry that is to be skipped)."""
+    """Returns the entry's size in the table and its record, None for an entry to skip."""
     size, kind = int.from_bytes(entries[at : at + 8], "little"), int.from_bytes(entries[at + 8 : at + 12], "little")
     if size < _MIN_ENTRY or at + size > len(entries):
         raise InputError(f"{where} has {size} bytes, the table ends at {len(entries)}: write the archive again")

@@ -45,9 +45,9 @@ def test_whole_units_of_a_piece_are_not_copied() -> None:
     assert (unit.obj is piece, len(unit)) == (True, 4 + 3 * _UNIT)
     units = Units(0)
     assert not list(units.add(b"head"))
-    found = units.add(piece)
-    assert bytes(next(found)) == b"head" + piece[: _UNIT - 4]
-    (unit,) = found
+    complete = units.add(piece)
+    assert bytes(next(complete)) == b"head" + piece[: _UNIT - 4]
+    (unit,) = complete
     assert (unit.obj is piece, bytes(unit)) == (True, piece[_UNIT - 4 : 3 * _UNIT - 4])
     assert bytes(units.rest()) == piece[3 * _UNIT - 4 :]
 

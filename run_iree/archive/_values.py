@@ -1,4 +1,4 @@
-"""Converts pieces of weights between floating dtypes, and counts what is not finite in them."""
+"""Converts pieces of weights between floating dtypes, and counts NaNs and infinities."""
 
 from typing import Final, NamedTuple
 
@@ -11,14 +11,14 @@ _EXPONENTS: Final = {bf16: ("u2", 0x7F80), f16: ("u2", 0x7C00), f32: ("u4", 0x7F
 
 
 class NonFinite(NamedTuple):
-    """How many elements are NaN, and how many are infinite."""
+    """Counts of elements that are NaN and of elements that are infinite."""
 
     nan: int = 0
     inf: int = 0
 
 
 class LossError(Exception):
-    """A finite element became infinite: ``index`` is its place in the piece, ``value`` what it was."""
+    """Finite element that became infinite: ``index`` in the piece, original ``value``."""
 
     def __init__(self, index: int, value: float) -> None:
         super().__init__(index, value)
@@ -27,7 +27,7 @@ class LossError(Exception):
 
 
 def convertible(source: DType, target: DType) -> bool:
-    """Whether values of one dtype can be stored as another: equal dtypes, or floating ones."""
+    """Returns whether values of one dtype can be stored as another: equal dtypes, or floating ones."""
     return source is target or (source.is_floating and target.is_floating)
 
 
@@ -36,21 +36,21 @@ def count_nonfinite(piece: np.ndarray, dtype: DType, scratch: np.ndarray) -> Non
 
     Args:
         piece: ``[n]`` of ``dtype``.
-        dtype: any dtype; one that is not floating has none.
-        scratch: bytes, at least as many as the piece's.
+        dtype: any dtype; the counts of one that is not floating are 0.
+        scratch: buffer of bytes, at least as large as the piece.
     """
     if dtype not in _EXPONENTS or not piece.size:
         return NonFinite()
     code, exponent = _EXPONENTS[dtype]
     bits = scratch[: piece.nbytes].view(code)
-    np.left_shift(piece.view(code), 1, out=bits)  # the sign falls out
+    np.left_shift(piece.view(code), 1, out=bits)  # drops the sign
     if bits.max() < exponent << 1:
         return NonFinite()
     return NonFinite(int(np.count_nonzero(bits > exponent << 1)), int(np.count_nonzero(bits == exponent << 1)))
 
 
 def convert(piece: np.ndarray, out: np.ndarray) -> None:
-    """Rounds to nearest even into ``out``; widening is exact, bit by bit (a NaN keeps its payload from bf16 to f32).
+    """Converts into ``out``, rounding to nearest even; widening is exact (a NaN keeps its payload from bf16 to f32).
 
     Args:
         piece: ``[n]`` of a floating dtype.
@@ -75,7 +75,7 @@ def check_lossless_range(piece: np.ndarray, out: np.ndarray) -> None:
 
 
 def _bf16_to_f16(piece: np.ndarray, out: np.ndarray) -> None:
-    """Shifts what is normal in both, without rounding as f16 has the longer mantissa; converts only the rest."""
+    """Shifts the bits of numbers that are normal in both, exact as f16 has the longer mantissa; converts the rest."""
     source, bits = piece.view(np.uint16), out.view(np.uint16)
     magnitude = source & np.uint16(0x7FFF)
     np.subtract(magnitude, np.uint16(112 << 7), out=bits)  # the biases of the exponents, 127 and 15, differ by 112
@@ -87,7 +87,7 @@ def _bf16_to_f16(piece: np.ndarray, out: np.ndarray) -> None:
 
 
 def _rounded_to_odd(piece: np.ndarray) -> np.ndarray:
-    """f64 to f32 such that rounding again, to fewer bits, equals rounding once (Boldo and Melquiond, 2008)."""
+    """Rounds f64 to f32 such that rounding again, to fewer bits, equals rounding once (Boldo and Melquiond, 2008)."""
     near = piece.astype(np.float32)
     wide = near.astype(np.float64)
     bits = near.view(np.uint32)

@@ -43,12 +43,12 @@ def test_every_bf16_narrows_to_f16_as_ml_dtypes_does() -> None:
     np.testing.assert_array_equal(converted(values, "f16").view(np.uint16), expected.view(np.uint16))
 
 
-def is_nearest_even(value: float, found: np.ndarray) -> bool:
-    """By exact rational arithmetic: no neighbour is nearer; of two as near, found is the even one."""
-    if not np.isfinite(found):
+def is_nearest_even(value: float, rounded: np.ndarray) -> bool:
+    """Checks by exact rational arithmetic that no neighbour is nearer, and that a tie goes to the even one."""
+    if not np.isfinite(rounded):
         return True
-    exact, distance = Fraction(value), abs(Fraction(float(found)) - Fraction(value))
-    bits = int(found.view(np.uint16))
+    exact, distance = Fraction(value), abs(Fraction(float(rounded)) - Fraction(value))
+    bits = int(rounded.view(np.uint16))
     for other in {max((bits & 0x7FFF) - 1, 0), (bits & 0x7FFF) + 1}:
         near = np.uint16(other | (bits & 0x8000)).view(BF16)
         if np.isfinite(near):

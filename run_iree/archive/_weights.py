@@ -1,4 +1,4 @@
-"""A parameter archive as a source of weights: the eager context reads what the device maps."""
+"""Parameter archive as a source of weights: the eager context reads what the device maps."""
 
 import mmap
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from run_iree.archive._reader import ArchiveRecord, read_archive_index
 
 
 class ArchiveWeights:
-    """The tensors of an archive that ``write_archive`` wrote, by name, as read-only views; nothing is copied.
+    """Tensors of an archive made by ``write_archive``, by name, as read-only views without a copy.
 
-    Views stay valid after ``close``, which gives up the file where no view is left.
+    Views stay valid after ``close``, which unmaps the file where no view is left.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,41 +29,41 @@ class ArchiveWeights:
             self._map: Final = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def keys(self) -> Iterator[str]:
-        """The names, in the order of the archive."""
+        """Yields the names, in the order of the archive."""
         return iter(self._records)
 
     def has(self, key: str) -> bool:
-        """Whether the archive has this name."""
+        """Returns whether the archive has this name."""
         return key in self._records
 
     def spec(self, key: str) -> TensorSpec:
-        """Shape and dtype.
+        """Returns the shape and dtype.
 
         Raises:
-            CheckpointError: there is no such name, or its shape was not noted.
+            CheckpointError: the name is not found, or the archive does not tell its shape.
         """
-        return self._found(key)[1]
+        return self._record(key)[1]
 
     def encoding(self, key: str) -> None:
-        """None: tensors lie in the archive in their spec's dtype."""
-        self._found(key)
+        """Returns None: tensors lie in the archive in their spec's dtype."""
+        self._record(key)
 
     def read(self, key: str) -> np.ndarray:
-        """The whole tensor."""
-        record, spec = self._found(key)
+        """Returns the whole tensor."""
+        record, spec = self._record(key)
         flat = np.frombuffer(self._map, spec.dtype.numpy, spec.size, record.offset)
         return flat.reshape(spec.shape)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the first axis; a rank-0 tensor is its own only row."""
+        """Returns rows of the first axis; a rank-0 tensor is its own only row."""
         return rows_of(self.read(key), start, stop, key, str(self._path))
 
     def origin(self, key: str) -> str:
-        """The archive's path."""
-        self._found(key)
+        """Returns the archive's path."""
+        self._record(key)
         return str(self._path)
 
-    def _found(self, key: str) -> tuple[ArchiveRecord, TensorSpec]:
+    def _record(self, key: str) -> tuple[ArchiveRecord, TensorSpec]:
         record = self._records.get(key)
         if record is None:
             raise CheckpointError(
@@ -71,16 +71,16 @@ class ArchiveWeights:
             )
         if record.spec is None:
             raise CheckpointError(
-                f"{self._path}: the archive does not say the shape of {key!r}: it was not written by tools:export"
+                f"{self._path}: the archive does not tell the shape of {key!r}: it was not written by an export"
             )
         return record, record.spec
 
     def close(self) -> None:
-        """Gives up the file."""
+        """Closes the file."""
         try:
             self._map.close()
         except BufferError:
-            return  # views are left; the map goes with the last of them
+            return  # views are left; the file is unmapped with the last of them
 
     def __enter__(self) -> Self:
         return self

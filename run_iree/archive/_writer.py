@@ -15,16 +15,16 @@ from run_iree.archive._pieces import Pieces
 from run_iree.archive._values import NonFinite, convertible
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes that are written, and the bytes of the whole file."""
+"""Callback that is given the number of bytes written and that of the whole file."""
 
 
 class WrittenArchive:
-    """What was written.
+    """Written archive.
 
     Attributes:
-        path: the file.
-        total_bytes: its size.
-        nonfinite: NaNs and infinities of each entry that has any, by the entry's name.
+        path: path of the file.
+        total_bytes: size of the file.
+        nonfinite: counts of NaNs and infinities of the entries that have any, by name.
     """
 
     def __init__(self, path: str, total_bytes: int, nonfinite: dict[str, NonFinite], digest: FollowingHash) -> None:
@@ -35,7 +35,7 @@ class WrittenArchive:
 
     @property
     def sha256(self) -> str:
-        """The file's SHA-256, in hexadecimal; waits for the thread that makes it.
+        """Waits for the file's SHA-256, in hexadecimal.
 
         Raises:
             InputError: the file could not be read back.
@@ -59,12 +59,12 @@ def write_archive(
     is complete for every process, but a loss of power soon after may take it.
 
     Args:
-        path: the file. An earlier one is replaced when the new one is complete.
-        entries: the parameters in the order of the file.
-        source: where their data comes from.
-        chunk_bytes: how many bytes of rows to ask of the source at a time.
-        progress: called after every piece.
-        journal: notes how far the file is, and says how far another process came with it.
+        path: path of the file. An earlier one is replaced when the new one is complete.
+        entries: parameters in the order of the file.
+        source: source of their data.
+        chunk_bytes: bytes of rows to read from the source at a time.
+        progress: callback after every piece.
+        journal: record of the progress, from which an interrupted run is resumed.
 
     Raises:
         CheckpointError: the source lacks a key, or has it in another shape.
@@ -86,10 +86,10 @@ def write_archive(
             if output.written >= storage.offset + storage.spec.nbytes:
                 continue  # another process wrote it; one without bytes has nothing to write
             output.pad_to(storage.offset)
-            for found in _written(storage, pieces, output):
-                if any(found):
+            for count in _written(storage, pieces, output):
+                if any(count):
                     before = nonfinite.get(storage.names[0], NonFinite(0, 0))
-                    total = NonFinite(before.nan + found.nan, before.inf + found.inf)
+                    total = NonFinite(before.nan + count.nan, before.inf + count.inf)
                     nonfinite.update(dict.fromkeys(storage.names, total))
                 report(output.written, layout.total_bytes)
                 if journal is not None and output.written - marked >= MARK_BYTES:
@@ -101,11 +101,11 @@ def write_archive(
 
 
 def _written(storage: Storage, pieces: Pieces, output: Output) -> Iterator[NonFinite]:
-    """Writes what is missing of a run of data; yields what was counted after each piece."""
+    """Writes the missing part of contiguous data; yields the counts of each piece."""
     begin = (output.written - storage.offset) // storage.spec.dtype.itemsize
-    for piece, found in pieces.read(ArchiveEntry(storage.names[0], storage.key, storage.spec), begin):
+    for piece, count in pieces.read(ArchiveEntry(storage.names[0], storage.key, storage.spec), begin):
         output.write(piece.view(np.uint8).data)
-        yield found
+        yield count
 
 
 def _silent(done: int, total: int) -> None:
@@ -113,14 +113,14 @@ def _silent(done: int, total: int) -> None:
 
 
 def _check(entry: ArchiveEntry, source: WeightSource) -> None:
-    found = source.spec(entry.key)
-    if found.shape != entry.spec.shape:
+    spec = source.spec(entry.key)
+    if spec.shape != entry.spec.shape:
         raise CheckpointError(
-            f"parameter {entry.name!r}: {entry.key!r} in {source.origin(entry.key)} has shape {list(found.shape)}, "
+            f"parameter {entry.name!r}: {entry.key!r} in {source.origin(entry.key)} has shape {list(spec.shape)}, "
             f"expected {list(entry.spec.shape)}"
         )
-    if not convertible(found.dtype, entry.spec.dtype):
+    if not convertible(spec.dtype, entry.spec.dtype):
         raise InputError(
-            f"parameter {entry.name!r}: {entry.key!r} in {source.origin(entry.key)} is {found.dtype.name}, "
-            f"asked is {entry.spec.dtype.name}: only floating dtypes are converted"
+            f"parameter {entry.name!r}: {entry.key!r} in {source.origin(entry.key)} is {spec.dtype.name}, "
+            f"requested is {entry.spec.dtype.name}: only floating dtypes are converted"
         )

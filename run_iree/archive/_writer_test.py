@@ -46,13 +46,13 @@ def same(arrays: Mapping[str, np.ndarray]) -> list[ArchiveEntry]:
 
 
 def loaded_by_iree(path: str | os.PathLike[str]) -> dict[str, bytes]:
-    """The bytes of each parameter; nothing of IREE's is alive afterwards."""
+    """Returns the bytes of each parameter; no object of IREE is alive afterwards."""
     index = rt.ParameterIndex()
     index.load(os.fspath(path))
-    found = {key: bytes(memoryview(entry.file_view)) for key, entry in index.items()}
+    data = {key: bytes(memoryview(entry.file_view)) for key, entry in index.items()}
     del index
     gc.collect()
-    return found
+    return data
 
 
 def open_below(directory: Path) -> list[str]:
@@ -135,8 +135,8 @@ def test_tied_weights_are_stored_once(tmp_path: Path) -> None:
     records = read_archive_index(tmp_path / "w.irpa")
     assert records["embed"].offset == records["head"].offset
     assert written.total_bytes == 2 * 4096
-    found = loaded_by_iree(tmp_path / "w.irpa")
-    assert found["embed"] == found["head"] == ARRAYS["w"].tobytes()
+    loaded = loaded_by_iree(tmp_path / "w.irpa")
+    assert loaded["embed"] == loaded["head"] == ARRAYS["w"].tobytes()
 
 
 def test_nan_weights_are_reported_under_every_name(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_source_must_have_what_is_asked(tmp_path: Path) -> None:
         CheckpointError, match=r"parameter 'p': 'w' in arrays.safetensors has shape \[5, 7\], expected \[7, 5\]"
     ):
         write_archive(tmp_path / "w.irpa", [ArchiveEntry("p", "w", TensorSpec((7, 5), "f32"))], Arrays(ARRAYS))
-    with pytest.raises(InputError, match="is i64, asked is f32: only floating dtypes are converted"):
+    with pytest.raises(InputError, match="is i64, requested is f32: only floating dtypes are converted"):
         write_archive(tmp_path / "w.irpa", [ArchiveEntry("p", "scalar", TensorSpec((), "f32"))], Arrays(ARRAYS))
 
     class Short(Arrays):
@@ -197,10 +197,10 @@ def test_rows_are_asked_in_chunks(tmp_path: Path) -> None:
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a directory, expected a place for a file"):
+    with pytest.raises(InputError, match="is a directory, expected the path of a parameter archive"):
         write_archive(tmp_path, same(ARRAYS), Arrays(ARRAYS))
     with pytest.raises(
-        InputError, match=r"absent/w.irpa: cannot write the parameters: No such file .*name another place"
+        InputError, match=r"absent/w.irpa: cannot write the parameters: No such file .*choose another directory"
     ):
         write_archive(tmp_path / "absent" / "w.irpa", same(ARRAYS), Arrays(ARRAYS))
     with pytest.raises(
@@ -315,7 +315,7 @@ def test_memory_is_a_few_pieces(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_larger_than_a_chunk_come_in_parts(tmp_path: Path) -> None:
-    """Experts, of which each is a matrix, from a source that can give parts of them."""
+    """Stacked expert matrices, from a source that can read parts of them."""
 
     class Matrices(Arrays):
         def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:

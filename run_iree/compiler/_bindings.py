@@ -1,4 +1,4 @@
-"""How many tensors the ops of a compiled module take, which a device limits and the compiler does not look at."""
+"""Checks how many tensors the fused ops of a module take, which devices limit and the compiler does not check."""
 
 import re
 import subprocess
@@ -16,16 +16,16 @@ _EXPORT: Final = re.compile(r"hal\.executable\.export public @(\S+)")
 
 
 def check_bindings(source: Path, target: Target) -> None:
-    """Refuses a module that no device of the target would load. The compiler runs once more, without its last half.
+    """Refuses a module that no device of the target would load, by a run of the first half of the compiler.
 
-    A module that is loaded anyway, to verify it, needs no check.
+    A module that is loaded to be verified needs no such check.
 
     Args:
         source: StableHLO text that compiles for the target.
-        target: what it was compiled for.
+        target: target that it was compiled for.
 
     Raises:
-        CompileError: a fused op takes more tensors than devices pass; names it.
+        CompileError: a fused op, which is named, takes more tensors than devices pass.
     """
     flags = (*target.flags, *target.unchecked, "--compile-to=executable-sources")
     command = [compiler_path(), source.name, *flags, "-o", "-"]
@@ -34,11 +34,10 @@ def check_bindings(source: Path, target: Target) -> None:
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=source.parent, text=True) as process,
     ):
         assert process.stdout is not None
-        found = max(map(_bindings, process.stdout), default=(0, ""))
+        count, name = max(map(_bindings, process.stdout), default=(0, ""))
         if process.wait() != 0:
             errors.seek(0)
             raise CompileError(f"cannot count the tensors of {source}: {errors.read().decode(errors='replace')[-300:]}")
-    count, name = found
     if count > MOST_BINDINGS:
         raise CompileError(
             f"{str(source)!r} compiles for {target.name}, but no device would load it: "
@@ -47,7 +46,7 @@ def check_bindings(source: Path, target: Target) -> None:
 
 
 def _bindings(line: str) -> tuple[int, str]:
-    """The number of tensors in a line that exports a fused op, and its name."""
+    """Returns the number of tensors and the name of the fused op that a line exports; 0 for other lines."""
     layout, export = _LAYOUT.search(line), _EXPORT.search(line)
     if layout is None or export is None:
         return 0, ""

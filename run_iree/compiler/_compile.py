@@ -28,15 +28,15 @@ _TAIL_LINES: Final = 5
 
 @dataclasses.dataclass(frozen=True)
 class CompileReport:
-    """What one compilation cost.
+    """Cost and outcome of one compilation.
 
     Attributes:
-        seconds: of wall time.
-        peak_rss_bytes: the compiler process's highest resident memory.
-        vmfb_bytes: the size of the module written.
-        flags: of the compiler, but for those that name passing files: the target's tuning spec, the schedule.
-        schedules: what a call of each entry point hands to the device.
-        kernels: what took the place of helper functions, by function.
+        seconds: wall time in seconds.
+        peak_rss_bytes: highest resident memory of the compiler process, in bytes.
+        vmfb_bytes: size of the compiled module, in bytes.
+        flags: compiler flags, without those that name temporary files (tuning spec, schedule).
+        schedules: work that a call hands to the device, by entry point.
+        kernels: kernels that replaced helper functions, by function.
     """
 
     seconds: float
@@ -56,25 +56,25 @@ def compile_module(
 ) -> CompileReport:
     """Compiles a module's text for one target.
 
-    The result appears at once and whole: it is written beside ``output_path`` and renamed, so that a session that has
-    the previous file mapped keeps its pages. The compiler runs in its own process, without a memory limit; it
-    is killed when this call is interrupted.
+    The result appears whole: it is written beside ``output_path`` and renamed, so that a session that has the previous
+    file mapped keeps its pages. The compiler runs in its own process, without a memory limit, and is killed when this
+    call is interrupted.
 
     Args:
-        mlir_path: StableHLO text.
-        output_path: the ``.vmfb`` to write; its folder exists.
-        target: or its name, see ``target_named``.
-        extra_flags: go after the target's.
+        mlir_path: path of the StableHLO text.
+        output_path: path of the ``.vmfb`` to write, in an existing directory.
+        target: target, or its name (see ``target_named``).
+        extra_flags: compiler flags after those of the target.
 
     Raises:
-        CompileError: the compiler refused the module or crashed: with its first error, the op and the module path.
+        CompileError: the compiler refused the module or crashed; has its first error with op and module path.
     """
     source, output = Path(mlir_path), Path(output_path)
     chosen = target_named(target) if isinstance(target, str) else target
     if not source.is_file():
-        raise CompileError(f"cannot compile {str(source)!r}: there is no such file; export writes it as module.mlir")
+        raise CompileError(f"cannot compile {str(source)!r}: file not found; export writes it as module.mlir")
     if not output.parent.is_dir():
-        raise CompileError(f"cannot write {str(output)!r}: there is no folder {str(output.parent)!r}; make it first")
+        raise CompileError(f"cannot write {str(output)!r}: directory {str(output.parent)!r} not found; create it first")
     flags = (*chosen.flags, *extra_flags)
     handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.", suffix=".tmp")
     os.close(handle)
@@ -88,23 +88,23 @@ def compile_module(
         ):
             command = [compiler_path(), text.name, "-o", str(partial.absolute()), *flags, *tuning, *schedule.flags]
             status, peak, messages = _checked_if_it_fails(command, chosen.unchecked, text.parent)
-            found = schedule.read()
+            schedules = schedule.read()
             if status != 0:
                 raise CompileError(_message(source, text, chosen.name, status, messages))
-        partial.chmod(0o644)  # mkstemp's file is its owner's alone
+        partial.chmod(0o644)  # mkstemp makes it readable by its owner alone
         partial.replace(output)
-        return CompileReport(time.perf_counter() - started, peak, output.stat().st_size, flags, found, kernels)
+        return CompileReport(time.perf_counter() - started, peak, output.stat().st_size, flags, schedules, kernels)
     finally:
         partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def _tuning_flags(target: Target, flags: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The flags that go with the target's tuning spec, while there is a file with it.
+    """Yields the flags for the target's tuning spec, while a temporary file with it exists.
 
-    IREE 3.13 loads the file under a lock, and a thread that waits for the loading to be verified takes up another
-    executable meanwhile, which waits for the lock: on several threads it may wait for ever. One thread is hardly
-    slower, as alike dispatches are compiled once.
+    IREE 3.13 loads the file under a lock; a thread that waits for the loaded spec to be verified meanwhile starts on
+    another executable, which waits for the lock: several threads may deadlock. One thread is hardly slower, as equal
+    dispatches are compiled once.
     """
     tiles = target.tiles_beside(flags)
     if tiles is None:
@@ -118,37 +118,39 @@ def _tuning_flags(target: Target, flags: Sequence[str]) -> Iterator[tuple[str, .
 
 @contextlib.contextmanager
 def _with_kernels(source: Path, target: Target) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """The text to compile, of the same name, while there is one; and the kernels in it, by function."""
+    """Yields the text to compile, with the target's kernels in a temporary file of the same name, and the kernels."""
     if target.kernels is None:
         yield source, {}
         return
     with tempfile.TemporaryDirectory(prefix="tapeline-kernels-") as folder:
         text, substitution = Path(folder, source.name), Substitution(target.kernels)
-        with source.open() as given, text.open("w") as made:
-            made.writelines(substitution.lines(given))
+        with source.open() as original, text.open("w") as substituted:
+            substituted.writelines(substitution.lines(original))
         yield (text if substitution.used else source), substitution.used
 
 
 def compiler_path() -> str:
-    """Returns the compiler's path. Its Python package is not imported: that alone would cost 60 MB."""
-    found = importlib.util.find_spec("iree.compiler")
-    for folder in (found.submodule_search_locations or ()) if found else ():
+    """Returns the compiler's path, without importing its Python package, which would cost 60 MB of memory."""
+    spec = importlib.util.find_spec("iree.compiler")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "_mlir_libs" / "iree-compile"
         if path.is_file():
             return str(path)
-    raise CompileError("the IREE compiler is not installed: install iree-base-compiler, or export with --target=none")
+    raise CompileError("the IREE compiler is not installed: install iree-base-compiler, or export with target=none")
 
 
 def _checked_if_it_fails(command: list[str], unchecked: Sequence[str], folder: Path) -> tuple[int, int, str]:
-    """As ``_run``, without the compiler's checks; again with them where it fails, as they name the first fault."""
-    found = _run([*command, *unchecked], folder)
-    return _run(command, folder) if unchecked and found[0] not in (0, -signal.SIGKILL) else found
+    """Runs the compiler without its internal checks; where it fails, again with them, as they name the first fault."""
+    status, peak, messages = _run([*command, *unchecked], folder)
+    if unchecked and status not in (0, -signal.SIGKILL):
+        return _run(command, folder)
+    return status, peak, messages
 
 
 def _run(command: list[str], folder: Path) -> tuple[int, int, str]:
-    """Returns the exit status (minus the signal's number if one ended it), the peak RSS in bytes, and stderr.
+    """Runs a command; returns its exit status (negative for a signal), its peak RSS in bytes, and its stderr.
 
-    It runs in the module's folder, for the compiler writes the path it was given into its result.
+    It runs in the module's directory, as the compiler writes the path that it was given into its result.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd=folder)
@@ -173,8 +175,8 @@ def _message(source: Path, text: Path, target: str, status: int, messages: str) 
     located = _ERROR.search(messages)
     plain = _PLAIN_ERROR.search(messages)
     if located is None or (plain is not None and plain.start() < located.start()):
-        found = plain[0].strip() if plain else f"exit status {status}"
-        return f"{asked}: {found}{'' if plain else _quoted_tail(messages)}"
+        failure = plain[0].strip() if plain else f"exit status {status}"
+        return f"{asked}: {failure}{'' if plain else _quoted_tail(messages)}"
     line = int(located["line"])
     where = f"{located['file']}:{line}"
     if Path(located["file"]).name == source.name:
@@ -185,4 +187,4 @@ def _message(source: Path, text: Path, target: str, status: int, messages: str) 
 
 def _quoted_tail(messages: str) -> str:
     tail = messages.strip().splitlines()[-_TAIL_LINES:]
-    return f"; its last words: {' | '.join(line.strip() for line in tail)}" if tail else ""
+    return f"; its last messages: {' | '.join(line.strip() for line in tail)}" if tail else ""

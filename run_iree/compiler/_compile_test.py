@@ -76,14 +76,14 @@ def test_a_syntax_error(source: Path, tmp_path: Path) -> None:
 
 
 def test_a_flag_that_the_compiler_does_not_know(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match=r"exit status 1; its last words: .*--no-such-flag"):
+    with pytest.raises(CompileError, match=r"exit status 1; its last messages: .*--no-such-flag"):
         compile_module(source, tmp_path / "m.vmfb", "vmvx", extra_flags=["--no-such-flag"])
 
 
 def test_missing_files(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match=r"cannot compile '.*no\.mlir': there is no such file"):
+    with pytest.raises(CompileError, match=r"cannot compile '.*no\.mlir': file not found"):
         compile_module(tmp_path / "no.mlir", tmp_path / "m.vmfb", "vmvx")
-    with pytest.raises(CompileError, match=r"cannot write '.*m\.vmfb': there is no folder '.*none'; make it first"):
+    with pytest.raises(CompileError, match=r"cannot write '.*m\.vmfb': directory '.*none' not found; create it first"):
         compile_module(source, tmp_path / "none" / "m.vmfb", "vmvx")
 
 
@@ -94,7 +94,7 @@ def _script(folder: Path, body: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("SEGV", "its last words: about to die"), ("KILL", "out of memory")])
+@pytest.mark.parametrize(("name", "hint"), [("SEGV", "its last messages: about to die"), ("KILL", "out of memory")])
 def test_a_compiler_that_crashes(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
 ) -> None:
@@ -108,8 +108,8 @@ def test_a_compiler_that_crashes(
 @pytest.mark.parametrize(
     ("ending", "runs", "message"),
     [
-        ("exit 1", ["false", "true"], "its last words: run 2"),
-        ("kill -SEGV $$", ["false", "true"], "ended by SIGSEGV; its last words: run 2"),
+        ("exit 1", ["false", "true"], "its last messages: run 2"),
+        ("kill -SEGV $$", ["false", "true"], "ended by SIGSEGV; its last messages: run 2"),
         ("kill -KILL $$", ["false"], "ended by SIGKILL; .*run 1"),
     ],
 )
@@ -126,12 +126,12 @@ def test_a_compiler_that_fails_is_asked_again_with_its_checks(
 
 def test_checks_change_nothing_of_what_is_made(source: Path, tmp_path: Path) -> None:
     made, target = tmp_path / "m.vmfb", target_named("llvm-cpu")
-    found = []
+    modules = []
     for unchecked in ((), target.unchecked):
         compile_module(source, made, dataclasses.replace(target, unchecked=unchecked))
-        found.append(made.read_bytes())
+        modules.append(made.read_bytes())
     assert target.unchecked
-    assert found[0] == found[1]
+    assert modules[0] == modules[1]
 
 
 def test_an_interrupt_ends_the_compiler(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Finds what a line of a module's text is about, for error messages."""
+"""Locates a line of a module's text in the model, for error messages."""
 
 import os
 import re
@@ -8,11 +8,11 @@ _OP = re.compile(r'^\s*(?:%[\w$.:#]+(?:\s*,\s*%[\w$.:#]+)*\s*=\s*)?"?([A-Za-z_][
 
 
 class Place(NamedTuple):
-    """What stands at a line; None where it cannot be told.
+    """Op and module of a line; None where they are unknown.
 
     Attributes:
-        op: the op's name, for example ``stablehlo.add``.
-        module_path: the module that the op belongs to, for example ``model.layers.3.mlp``.
+        op: name of the op, for example ``stablehlo.add``.
+        module_path: path of the module that the op belongs to, for example ``model.layers.3.mlp``.
     """
 
     op: str | None
@@ -20,15 +20,15 @@ class Place(NamedTuple):
 
 
 def locate(text_path: str | os.PathLike[str], line: int) -> Place:
-    """Tells which op stands at a line of a module's text, and to which module it belongs.
+    """Finds the op at a line of a module's text, and the module of the model to which it belongs.
 
     The emitter writes the module path as a comment line (``    // model.layers.3``) before the ops of that module,
-    at their indentation; the comment that counts is the nearest above that is no deeper than the line and
-    in the same function. The file is read line by line up to the line asked for.
+    at their indentation; the one that applies is the nearest above in the same function that is not indented
+    more than the line. The file is read up to the line.
 
     Args:
-        text_path: the module's text.
-        line: counted from 1.
+        text_path: path of the module's text.
+        line: line number, from 1.
     """
     comments: list[tuple[int, str]] = []  # indentation and path, each deeper than the one before
     with open(text_path, encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""Which products get tiles, and that those compute the same."""
+"""Selection of products that get tiles, and their results."""
 
 from pathlib import Path
 
@@ -64,8 +64,8 @@ def test_tiled_products_are_those_of_numpy(dtype: str, tolerance: float, tmp_pat
             x = random.standard_normal((1, k)).astype(as_dtype(dtype).numpy)
             w = random.standard_normal((n, k)).astype(as_dtype(dtype).numpy)
             wanted = x.astype(np.float64) @ w.astype(np.float64).T
-            (found,) = session.function(f"f{n}x{k}")(x, w)
-            assert np.abs(found.numpy() - wanted).max() < tolerance * np.abs(wanted).max()
+            (result,) = session.function(f"f{n}x{k}")(x, w)
+            assert np.abs(result.numpy() - wanted).max() < tolerance * np.abs(wanted).max()
 
 
 def test_a_generic_cpu_gets_tiles_too(tmp_path: Path) -> None:

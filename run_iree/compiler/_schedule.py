@@ -1,4 +1,4 @@
-"""What a compiled module hands to a device, counted: each dispatch has its price, whatever it computes."""
+"""Counts the work that a compiled module hands to a device: every dispatch has a cost, whatever it computes."""
 
 import contextlib
 import csv
@@ -17,13 +17,13 @@ _KINDS: Final = {"dispatch": "dispatches", "copy": "copies", "fill": "fills"}
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """What one call of an entry point does, as compiled. What a loop repeats counts once.
+    """Work of one call of an entry point, as compiled; the body of a loop counts once.
 
     Attributes:
-        submissions: pieces of work that are handed over one after the other; the host waits between two.
-        dispatches: kernels.
-        copies: of buffers, by the device.
-        fills: of buffers.
+        submissions: number of command buffers; the host waits between two.
+        dispatches: number of kernels started.
+        copies: number of copies between buffers.
+        fills: number of fills of buffers.
     """
 
     submissions: int = 0
@@ -33,10 +33,10 @@ class Schedule:
 
 
 class ScheduleFile:
-    """A file in which the compiler says it.
+    """File into which the compiler writes its schedule.
 
     Attributes:
-        flags: of the compiler.
+        flags: compiler flags that ask for it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,13 +47,13 @@ class ScheduleFile:
         )
 
     def read(self) -> dict[str, Schedule]:
-        """By function; those that hand nothing over are absent."""
+        """Reads the schedules by function, without those that hand nothing over."""
         return schedules(self._path.read_text())
 
 
 @contextlib.contextmanager
 def schedule_file() -> Iterator[ScheduleFile]:
-    """A file for one compilation."""
+    """Yields a file for one compilation."""
     with tempfile.NamedTemporaryFile("r", prefix="tapeline-schedule-", suffix=".csv") as file:
         yield ScheduleFile(Path(file.name))
 
@@ -72,9 +72,9 @@ def schedules(text: str) -> dict[str, Schedule]:
     function, column = "", -1
     for line in text.splitlines():
         if line.startswith(";") or not line.strip():
-            found = _EXECUTION.match(line)
-            function, column = (found["function"] if found else ""), -1
-            if found:
+            execution = _EXECUTION.match(line)
+            function, column = (execution["function"] if execution else ""), -1
+            if execution:
                 _add(counts, function, "submissions")
         elif function:
             row = next(csv.reader([line]))
@@ -82,7 +82,7 @@ def schedules(text: str) -> dict[str, Schedule]:
                 column = row.index(_COMMAND)
             elif row[column] in _KINDS:
                 _add(counts, function, _KINDS[row[column]])
-    return {name: Schedule(**found) for name, found in counts.items()}
+    return {name: Schedule(**kinds) for name, kinds in counts.items()}
 
 
 def _add(counts: dict[str, dict[str, int]], function: str, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""What IREE says it hands over, of modules whose dispatches are known."""
+"""Schedules of modules whose dispatches are known."""
 
 import doctest
 import itertools
@@ -8,7 +8,7 @@ import pytest
 
 from run_iree.compiler import Schedule, _schedule, compile_module
 
-# A product cannot be fused with another, so each is a dispatch.
+# Products are not fused with one another: every one is a dispatch.
 _MODULE = """\
 module @m {{
   func.func public @one(%x: tensor<3x5xf32>, %w: tensor<5x7xf32>) -> tensor<3x7xf32> {{
@@ -40,19 +40,19 @@ def _text(products: int) -> str:
 @pytest.mark.parametrize("products", [1, 4])
 def test_dispatches_are_counted_per_entry_point(products: int, tmp_path: Path) -> None:
     (tmp_path / "m.mlir").write_text(_text(products))
-    found = compile_module(tmp_path / "m.mlir", tmp_path / "m.vmfb", "llvm-cpu").schedules
-    assert set(found) <= {"one", "several", "nothing"}
-    assert found["one"] == Schedule(submissions=1, dispatches=1)
-    assert found["several"] == Schedule(submissions=1, dispatches=products)
-    assert found.get("nothing", Schedule()).dispatches == 0
+    schedules = compile_module(tmp_path / "m.mlir", tmp_path / "m.vmfb", "llvm-cpu").schedules
+    assert set(schedules) <= {"one", "several", "nothing"}
+    assert schedules["one"] == Schedule(submissions=1, dispatches=1)
+    assert schedules["several"] == Schedule(submissions=1, dispatches=products)
+    assert schedules.get("nothing", Schedule()).dispatches == 0
 
 
 def test_a_barrier_parts_the_work_in_two(tmp_path: Path) -> None:
     """The host waits in between."""
     text = _text(2).replace("%1 = ", "%k = stablehlo.optimization_barrier %0 : tensor<5x5xf32>\n    %1 = ")
     (tmp_path / "m.mlir").write_text(text.replace("dot_general %0, %0", "dot_general %k, %k"))
-    found = compile_module(tmp_path / "m.mlir", tmp_path / "m.vmfb", "llvm-cpu").schedules
-    assert found["several"] == Schedule(submissions=2, dispatches=2)
+    schedules = compile_module(tmp_path / "m.mlir", tmp_path / "m.vmfb", "llvm-cpu").schedules
+    assert schedules["several"] == Schedule(submissions=2, dispatches=2)
 
 
 def test_doctests() -> None:

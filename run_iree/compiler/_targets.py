@@ -1,4 +1,4 @@
-"""The one table of compile targets: their flags, and the devices that run what comes out."""
+"""Table of compile targets: compiler flags, and the devices that run the result."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from run_iree.compiler._matvec_tiles import MatvecTiles
 from run_iree.devices import LAVAPIPE, vulkan_device_name
 from run_iree.kernels import CpuKernels
 
-# Weights are laid out anew when the module is loaded, in tiles. Products of matrices are faster; they are held twice.
+# Lays out weights in tiles when the module is loaded: products of matrices are faster, and weights are held twice.
 DATA_TILING: Final = "--iree-opt-data-tiling=true"
 
 _LOCAL: Final = ("--iree-hal-target-device=local",)
@@ -23,13 +23,12 @@ _INPUT: Final = ("--iree-input-type=stablehlo", "--iree-input-demote-f64-to-f32=
 # Without the last flag a 128-token RMSNorm exceeds the stack limit of a CPU dispatch at O2.
 _OPTIMISED: Final = ("--iree-opt-level=O2", "--iree-dispatch-creation-enable-aggressive-fusion=false")
 
-# The compiler verifies the module after each of its passes: a fifth to a quarter of the time, for the same result.
-# What it is given is verified in any case. Not for vmvx and vulkan-spirv, where these checks refuse what the device
-# cannot compute with: arithmetic in f16, vectors of bf16.
+# Skips the verification after every pass, a fifth to a quarter of the time; the input is verified in any case. Not for
+# vmvx and vulkan-spirv, where these checks refuse what the device cannot compute: arithmetic in f16, vectors of bf16.
 _UNCHECKED: Final = ("--verify=false",)
 
-# The words in a Vulkan device's name that tell which of the compiler's Vulkan targets fits it. The compiler's own
-# default target is left out on purpose: with it 16-bit and 8-bit weights are silently wrong.
+# Compiler's Vulkan target by a word in the device's name. The compiler's default is left out on purpose: with it
+# 16-bit and 8-bit weights are silently wrong.
 _VULKAN_TARGETS: Final[Mapping[str, str]] = MappingProxyType(
     {LAVAPIPE: "llvmpipe", "nvidia": "ampere", "geforce": "turing", "radeon": "rdna2"}
 )
@@ -37,12 +36,12 @@ _VULKAN_TARGETS: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclasses.dataclass(frozen=True)
 class CpuRecord:
-    """The CPU that a module was compiled for, as a bundle records it.
+    """CPU that a module was compiled for, as a bundle records it.
 
     Attributes:
-        target: what the compiler was told, for example ``host`` or ``generic``.
-        name: the model name of this machine's CPU where the target is ``host``, else the target.
-        features: the instruction-set flags of this machine's CPU where the target is ``host``, else empty: not known.
+        target: name given to the compiler, for example ``host`` or ``generic``.
+        name: model name of the compiling machine's CPU where the target is ``host``, else the target.
+        features: instruction-set flags of that CPU where the target is ``host``, else empty (unknown).
     """
 
     target: str
@@ -57,16 +56,16 @@ class CpuRecord:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What one module is compiled for.
+    """Compile target: compiler flags, tiles and kernels for a kind of device.
 
     Attributes:
         name: ``llvm-cpu``, ``vmvx``, ``vulkan-spirv`` or ``cuda``.
-        flags: of the compiler.
+        flags: compiler flags.
         devices: names of the devices that run the result.
-        cpu: the CPU it is for; None where that is of no matter.
-        matvec_tiles: of matrix-vector products; None where the compiler's own are taken.
-        kernels: that take the place of helper functions; None where the StableHLO is compiled.
-        unchecked: flags that spare the compiler its checks of itself, and change nothing of what it makes.
+        cpu: CPU that the result is for; None where it does not matter.
+        matvec_tiles: tiles of matrix-vector products; None for the compiler's own.
+        kernels: kernels that replace helper functions; None where their StableHLO is compiled.
+        unchecked: flags that skip the compiler's checks of itself and do not change the result.
     """
 
     name: str
@@ -78,9 +77,9 @@ class Target:
     unchecked: tuple[str, ...] = ()
 
     def tiles_beside(self, flags: Sequence[str]) -> MatvecTiles | None:
-        """The matvec tiles to give beside more flags: none with data tiling, which lays such products out itself.
+        """Returns the tiles to use with these flags: none with data tiling, which lays out such products itself.
 
-        IREE 3.13 fails where it is given both (``failed to build pass pipeline``).
+        IREE 3.13 fails where it gets both (``failed to build pass pipeline``).
         """
         return None if DATA_TILING in flags else self.matvec_tiles
 
@@ -104,13 +103,13 @@ def target_named(
 
     Args:
         name: one of ``TARGETS``.
-        cpu: for llvm-cpu: ``host`` (the module runs on CPUs like this one only), ``generic``, or a CPU that the
+        cpu: CPU of llvm-cpu: ``host`` (the module runs on CPUs like this one only), ``generic``, or a CPU that the
             compiler knows.
-        vulkan_target: for vulkan-spirv; None chooses by the device of this machine, and llvmpipe where it has none.
-        cuda_target: for cuda; newer GPUs compile the PTX of an older target when the module is loaded.
+        vulkan_target: the compiler's target of vulkan-spirv; None chooses by this machine's device, llvmpipe if none.
+        cuda_target: GPU architecture of cuda; newer GPUs compile the PTX of an older one when the module is loaded.
 
     Raises:
-        CompileError: there is no such target, or none is known for the Vulkan device of this machine.
+        CompileError: the target is unknown, or none is known for the Vulkan device of this machine.
     """
     if name == "llvm-cpu":
         flags = (*_LOCAL, "--iree-hal-local-target-device-backends=llvm-cpu", f"--iree-llvmcpu-target-cpu={cpu}")
@@ -127,14 +126,14 @@ def target_named(
     if name == "cuda":
         flags = ("--iree-hal-target-device=cuda", f"--iree-cuda-target={cuda_target}")
         return Target(name, (*_INPUT, *flags, *_OPTIMISED), _DEVICES_OF[name])
-    raise CompileError(f"unknown target {name!r}: known are {', '.join(TARGETS)}{near_names(name, TARGETS)}")
+    raise CompileError(f"target {name!r} not found; available: {', '.join(TARGETS)}{near_names(name, TARGETS)}")
 
 
 def target_of_device(device: str) -> str:
     """Returns the name of the target whose modules a device runs.
 
     Raises:
-        CompileError: there is no such device.
+        CompileError: the device is unknown.
 
     >>> target_of_device("local-task")
     'llvm-cpu'
@@ -143,7 +142,7 @@ def target_of_device(device: str) -> str:
         if device in devices:
             return target
     known = [name for names in _DEVICES_OF.values() for name in names]
-    raise CompileError(f"no target is for device {device!r}: known are {', '.join(known)}{near_names(device, known)}")
+    raise CompileError(f"device {device!r} not found; available: {', '.join(known)}{near_names(device, known)}")
 
 
 def _vulkan_target_of(device_name: str | None) -> str:
@@ -154,13 +153,13 @@ def _vulkan_target_of(device_name: str | None) -> str:
             return target
     raise CompileError(
         f"no Vulkan target is known for the device {device_name!r}: name one (vulkan_target=...); "
-        f"the compiler's default target computes 16-bit and 8-bit values wrongly without saying so"
+        f"the compiler's default target silently computes wrong 16-bit and 8-bit values"
     )
 
 
 @functools.cache
 def host_cpu() -> CpuRecord:
-    """Returns this machine's CPU; its name and features are empty where /proc/cpuinfo does not tell."""
+    """Returns this machine's CPU; name and features are empty where /proc/cpuinfo lacks them."""
     fields: dict[str, str] = {}
     path = Path("/proc/cpuinfo")
     for line in path.read_text(errors="replace").splitlines() if path.exists() else ():

@@ -42,7 +42,7 @@ def upload(device: HalDevice, array: np.ndarray, spec: TensorSpec) -> HalBufferV
     """Copies an array of the spec's shape and dtype to the device."""
     if spec.nbytes == 0:
         buffer = _allocate(device, 0)
-    else:  # as bytes: IREE does not know the dtypes of ml_dtypes
+    else:  # as bytes, as IREE does not know the dtypes of ml_dtypes
         data = np.ascontiguousarray(array).reshape(-1).view(_BYTE)
         buffer = device.allocator.allocate_buffer_copy(
             memory_type=MemoryType.DEVICE_LOCAL, allowed_usage=BufferUsage.DEFAULT, device=device, buffer=data
@@ -52,7 +52,7 @@ def upload(device: HalDevice, array: np.ndarray, spec: TensorSpec) -> HalBufferV
 
 
 def writable(device: HalDevice, spec: TensorSpec) -> tuple[HalBufferView, np.ndarray]:
-    """A buffer of zeros on a device that works in the host's memory, and that memory, good for as long as it is."""
+    """Allocates zeros on a device that works in host memory; returns the buffer and its memory, valid as long as it."""
     view = upload(device, np.zeros(spec.shape, spec.dtype.numpy), spec)
     return view, peek(device, view, spec)
 
@@ -70,12 +70,12 @@ def read_back(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.nd
 
 
 def peek(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.ndarray:
-    """Returns a buffer's contents where they lie, if the host can reach them; good for as long as the buffer is."""
+    """Returns a buffer's contents, without a copy where the host can reach them; valid as long as the buffer."""
     if spec.nbytes == 0:
         return np.empty(spec.shape, spec.dtype.numpy)
     buffer = view.get_buffer()
     if not is_mappable(buffer):
-        # Not by importing host memory, as IREE's own DeviceArray does: that fails on alignment on Vulkan.
+        # IREE's own DeviceArray imports host memory instead, which fails on alignment on Vulkan.
         staging = device.allocator.allocate_buffer(
             memory_type=int(MemoryType.HOST_LOCAL | MemoryType.DEVICE_VISIBLE),
             allowed_usage=int(BufferUsage.TRANSFER_TARGET | BufferUsage.MAPPING_SCOPED),
@@ -87,7 +87,7 @@ def peek(device: HalDevice, view: HalBufferView, spec: TensorSpec) -> np.ndarray
 
 
 def address(view: HalBufferView) -> int | None:
-    """Returns where in host memory the buffer lies, or None where the host cannot reach it."""
+    """Returns the buffer's address in host memory, or None where the host cannot reach it."""
     buffer = view.get_buffer()
     if not is_mappable(buffer) or view.byte_length == 0:
         return None
@@ -95,7 +95,7 @@ def address(view: HalBufferView) -> int | None:
 
 
 def is_mappable(buffer: HalBuffer) -> bool:
-    """Tells whether the host can read the buffer where it lies."""
+    """Returns whether the host can read the buffer without a copy."""
     usage = int(BufferUsage.MAPPING_SCOPED)
     return bool(buffer.memory_type() & int(MemoryType.HOST_VISIBLE) and int(buffer.allowed_usage()) & usage)
 

@@ -1,4 +1,4 @@
-"""The devices that a compiled module can run on."""
+"""Devices that a compiled module can run on."""
 
 import functools
 import re
@@ -8,7 +8,7 @@ from iree import runtime
 
 from lang_core import DeviceError, near_names
 
-# Each device and the driver that runs it. vmvx is the local-task driver with modules of the vmvx target.
+# Driver of each device. vmvx is the local-task driver with modules of the vmvx target.
 _DRIVERS: Final = {
     "local-task": "local-task",
     "local-sync": "local-sync",
@@ -19,7 +19,7 @@ _DRIVERS: Final = {
 
 DEVICES: Final = tuple(_DRIVERS)
 
-# What the runtime's binding raises, by the status code of the failure.
+# Errors of the runtime's binding, by the status code of the failure.
 IREE_ERRORS: Final = (RuntimeError, ValueError, IndexError, KeyError, OSError, MemoryError, TypeError)
 
 # Tensors that a fused op may take on any device of IREE 3.13.
@@ -27,34 +27,35 @@ MOST_BINDINGS: Final = 32
 
 _LONGEST_REASON: Final = 300  # characters; IREE spells out whole target descriptions
 
-LAVAPIPE: Final = "llvmpipe"  # what Mesa's CPU driver for Vulkan calls its device
+LAVAPIPE: Final = "llvmpipe"  # device name of Mesa's CPU driver for Vulkan
 
 
 class Device:
-    """An opened device; sessions may share one.
+    """Open device, which sessions may share.
 
     ``local-task`` uses as many worker threads as the machine has physical cores; ``local-sync`` computes on the
-    calling thread. Both read and write host memory: nothing is copied but what NumPy arrays bring in and take out.
+    calling thread. Both work in host memory: only NumPy arrays are copied in and out.
 
     Attributes:
         name: one of ``DEVICES``.
+        hal: IREE's object.
     """
 
     def __init__(self, name: str) -> None:
         """Opens the device.
 
         Raises:
-            DeviceError: the name is unknown, or the device is not to be had on this machine.
+            DeviceError: the name is unknown, or the device is not available on this machine.
         """
         present, reason = available(name)
         if not present:
-            raise DeviceError(f"device {name!r} is not available: {reason}; available are {', '.join(_present())}")
+            raise DeviceError(f"device {name!r} is not available: {reason}; available: {', '.join(_present())}")
         self.name: Final = name
         self.hal: Final = runtime.get_driver(_DRIVERS[name]).create_default_device()
 
     @property
     def is_local(self) -> bool:
-        """Whether it computes in the host's memory."""
+        """True if it computes in host memory."""
         return _DRIVERS[self.name].startswith("local-")
 
     def __repr__(self) -> str:
@@ -63,26 +64,26 @@ class Device:
 
 @functools.cache
 def available(name: str) -> tuple[bool, str]:
-    """Tells whether a device can be opened on this machine, and why not or by which driver.
+    """Returns whether a device can be opened on this machine, and its driver or the reason why not.
 
     Raises:
-        DeviceError: there is no device of that name.
+        DeviceError: the device is unknown.
 
     >>> available("local-sync")
     (True, "driver 'local-sync': default")
     """
     if name not in _DRIVERS:
-        raise DeviceError(f"unknown device {name!r}: known are {', '.join(DEVICES)}{near_names(name, DEVICES)}")
+        raise DeviceError(f"device {name!r} not found; available: {', '.join(DEVICES)}{near_names(name, DEVICES)}")
     driver = _DRIVERS[name]
     if driver not in runtime.query_available_drivers():
         return False, f"the installed IREE runtime has no driver {driver!r}"
     try:
-        found = runtime.get_driver(driver).query_available_devices()
+        devices = runtime.get_driver(driver).query_available_devices()
     except (RuntimeError, ValueError) as error:
         return False, f"driver {driver!r}: {reason(error)}"
-    if not found:
+    if not devices:
         return False, f"driver {driver!r} finds no device"
-    return True, f"driver {driver!r}: {found[0]['name']}"
+    return True, f"driver {driver!r}: {devices[0]['name']}"
 
 
 def vulkan_device_name() -> str | None:
@@ -106,7 +107,7 @@ def _present() -> list[str]:
 
 
 def reason(error: BaseException) -> str:
-    """Cuts IREE's message to what it says: without the positions in its own code, one line, not too long."""
+    """Returns the first line of IREE's message, shortened and without positions in IREE's own code."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
     text = re.sub(r"^.*?\w+\.(?:c|cc|h|cpp):\d+: ", "", line).strip().rstrip(";")
     return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."

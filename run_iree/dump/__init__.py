@@ -1,4 +1,4 @@
-"""Tensor dumps: what an entry point took, gave and made on the way, from any context. docs/dump.md has the schema.
+"""Tensor dumps: arguments, results and tagged intermediates of calls, from any context. docs/dump.md has the schema.
 
 >>> import tempfile
 >>> from pathlib import Path

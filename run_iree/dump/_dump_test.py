@@ -44,10 +44,10 @@ def test_payloads_of_every_dtype_come_back_bit_by_bit(directory: Path, dtype: DT
     written(directory, array)
     dump = read_dump(directory)
     (record,) = dump.records
-    found = dump.load(record)
-    assert (record.spec, found.dtype) == (TensorSpec(shape, dtype), dtype.numpy)
+    loaded = dump.load(record)
+    assert (record.spec, loaded.dtype) == (TensorSpec(shape, dtype), dtype.numpy)
     np.testing.assert_array_equal(
-        found.view(np.uint8) if shape else found.tobytes(), array.view(np.uint8) if shape else array.tobytes()
+        loaded.view(np.uint8) if shape else loaded.tobytes(), array.view(np.uint8) if shape else array.tobytes()
     )
     assert record.file is not None
     plain = np.load(directory / record.file)  # without our code
@@ -57,13 +57,13 @@ def test_payloads_of_every_dtype_come_back_bit_by_bit(directory: Path, dtype: DT
 
 def test_a_record_has_all_that_was_said_of_the_tensor(directory: Path) -> None:
     with DumpWriter(directory, level=3, source={"context": "device", "device": "vmvx"}, tags=["layers.*"]) as writer:
-        found = writer.add(
+        added = writer.add(
             tag("layers.2.mlp/out", step=7, iteration=4, module_path="layers.2.mlp", op="add", line="a/b.py:3"),
             np.array([[1, np.nan, -3]], np.float32),
             payload=True,
         )
     dump = read_dump(directory)
-    assert dump.records == [found]
+    assert dump.records == [added]
     assert dump.source == {"context": "device", "device": "vmvx"}
     assert (dump.level, dump.tags, dump.complete, dump.error) == (3, ["layers.*"], True, None)
     assert json.loads((directory / MANIFEST).read_text())["records"] == [
@@ -77,8 +77,8 @@ def test_a_record_has_all_that_was_said_of_the_tensor(directory: Path) -> None:
 
 
 def test_the_example() -> None:
-    found = doctest.testmod(package)
-    assert (bool(found.attempted), found.failed) == (True, 0)
+    result = doctest.testmod(package)
+    assert (bool(result.attempted), result.failed) == (True, 0)
 
 
 def test_an_array_of_any_strides(directory: Path) -> None:
@@ -110,7 +110,7 @@ def test_limits_drop_payloads_and_count_them(directory: Path) -> None:
         "dropped": {"tensor_limit": {"count": 1, "bytes": 50}, "total_limit": {"count": 1, "bytes": 21}},
     }
     assert dump.limits == {"tensor_bytes": 40, "total_bytes": 60}
-    with pytest.raises(InputError, match=r"record 1 .* dropped by the tensor_limit: dump with a higher --dump_limit"):
+    with pytest.raises(InputError, match=r"record 1 .* dropped by the tensor_limit: dump with a higher `dump_limit`"):
         dump.load(dump.records[1])
 
 
@@ -156,10 +156,10 @@ def test_memory_does_not_grow_with_the_tensor(directory: Path) -> None:
 def test_a_directory_that_holds_something_is_refused(directory: Path) -> None:
     directory.mkdir()
     (directory / "notes.txt").touch()
-    with pytest.raises(InputError, match=r"--dump .*dump: the directory is not empty: choose another, or empty it"):
+    with pytest.raises(InputError, match=r"dump=.*dump: the directory is not empty: choose another, or empty it"):
         DumpWriter(directory, level=1, source={})
     file = directory / "notes.txt"
-    with pytest.raises(InputError, match=r"--dump .*notes.txt: cannot be written: File exists: choose another"):
+    with pytest.raises(InputError, match=r"dump=.*notes.txt: cannot be written: File exists: choose another"):
         DumpWriter(file, level=1, source={})
 
 
@@ -169,7 +169,7 @@ def test_a_full_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writer_module, "write_payload", full)
-    with pytest.raises(InputError, match=r"--dump .*: cannot be written: No space left on device: choose another"):
+    with pytest.raises(InputError, match=r"dump=.*: cannot be written: No space left on device: choose another"):
         written(directory, np.zeros(3))
     assert not directory.exists()
 
@@ -196,7 +196,7 @@ def edit_record(directory: Path, **changes: Any) -> None:
         ({"schema": 2}, "schema 2, this version reads schema 1"),
         ({"level": "2"}, "level is '2': the manifest is damaged; dump again"),
         ({"records": None}, "records is None: the manifest is damaged"),
-        ({"records": [5]}, "record 0: an object is wanted, found int: the manifest is damaged"),
+        ({"records": [5]}, "record 0: expected an object, found int: the manifest is damaged"),
         ({"records": []}, "0 records, its totals say 1: the manifest is damaged"),
         ({"totals": {}}, "1 records, its totals say None"),
     ],
@@ -214,7 +214,7 @@ def test_a_damaged_manifest(dumped: Path, changes: dict[str, Any], message: str)
         ({"colour": 1}, "record 0: unknown 'colour'"),
         ({"nan": "1"}, "record 0: nan is '1'"),
         ({"step": True}, "record 0: step is True"),
-        ({"direction": "UP"}, "record 0: direction is 'UP', known are"),
+        ({"direction": "UP"}, "record 0: direction is 'UP', expected one of"),
         ({"dtype": "f33"}, "record 0: dtype and shape: unknown dtype 'f33'"),
         ({"shape": [2, None]}, "record 0: dtype and shape: "),
         ({"shape": [2, 4]}, r"record 0: f32\[2,4\] has 32 bytes, found 24"),
@@ -244,7 +244,7 @@ def test_no_manifest_half_of_one_and_an_unfinished_dump(dumped: Path) -> None:
     with pytest.raises(InputError, match="the dump was never finished: its program was killed; dump again"):
         read_dump(dumped)
     (dumped / PARTIAL).unlink()
-    with pytest.raises(InputError, match=r"is no dump: it has no manifest\.json: make one with --dump"):
+    with pytest.raises(InputError, match=r"is not a dump: it has no manifest\.json: make one with `dump`"):
         read_dump(dumped)
 
 

@@ -1,4 +1,4 @@
-"""Which tensors of a call go into a dump, by its level."""
+"""Chooses the tensors of a call that go into a dump, by its level."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -18,21 +18,21 @@ LEVELS: Final = (TAGS_ONLY, ALL, FIGURES_OF_ALL)
 
 
 class Dumper:
-    """Numbers the calls of a dump.
+    """Counter of a dump's calls.
 
     Args:
-        writer: takes the tensors.
-        tags: by entry point, those that it shows.
+        writer: receiver of the tensors.
+        tags: tags that are dumped, by entry point.
     """
 
     def __init__(self, writer: DumpWriter, tags: Mapping[str, Sequence[TagInfo]]) -> None:
         self._writer: Final = writer
-        self._tags: Final = {name: {tag.name: tag for tag in found} for name, found in tags.items()}
+        self._tags: Final = {entry_point: {tag.name: tag for tag in infos} for entry_point, infos in tags.items()}
         self._step = 0
 
     @property
     def totals(self) -> DumpTotals:
-        """What was dumped so far."""
+        """Totals so far."""
         return self._writer.totals
 
     def call(self, entry_point: str) -> "DumpedCall":
@@ -43,11 +43,11 @@ class Dumper:
 
 
 class DumpedCall:
-    """One call of an entry point. Hand it the arguments, then the tags as they come, then the results.
+    """Dump of one call of an entry point: of its arguments, then its tags as they come, then its results.
 
     Attributes:
-        wants_arguments: whether arguments and results are wanted at all.
-        tags: those of the entry point, by name.
+        wants_arguments: True if the level has arguments and results.
+        tags: tags of the entry point, by name.
     """
 
     def __init__(self, writer: DumpWriter, step: int, entry_point: str, tags: Mapping[str, TagInfo]) -> None:
@@ -59,12 +59,12 @@ class DumpedCall:
         self.wants_arguments: Final = writer.level != TAGS_ONLY
 
     def argument(self, name: str, array: Array, *, donated: bool) -> None:
-        """An argument before the call; INOUT where it is donated."""
+        """Adds an argument, before the call; INOUT where it is donated."""
         if self.wants_arguments:
             self._add(name, array, "INOUT" if donated else "IN", "before")
 
     def result(self, name: str, array: Array, *, aliased: bool) -> None:
-        """A result after the call; INOUT where it lies in a donated argument."""
+        """Adds a result, after the call; INOUT where it lies in the buffer of a donated argument."""
         if self.wants_arguments:
             self._add(name, array, "INOUT" if aliased else "OUT", "after")
 
@@ -80,7 +80,7 @@ class DumpedCall:
         self._writer.add(label, array, payload=self._writer.level == ALL)
 
     def tag(self, name: str, array: Array) -> None:
-        """A tensor that the call made; ``name`` is one of ``tags``. In a loop it comes once a round."""
+        """Adds a tagged tensor, whose name is one of ``tags``; in a loop it comes once per iteration."""
         info = self.tags[name]
         iteration = self._met.get(name, 0)
         self._met[name] = iteration + 1

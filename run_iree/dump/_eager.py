@@ -12,15 +12,15 @@ from run_iree.dump._dumper import Dumper
 
 
 def tags_by_entry_point(entry_points: Sequence[EntryPoint], globs: Sequence[str]) -> dict[str, list[TagInfo]]:
-    """The tags that globs choose of each entry point, found by recording it; no weight is read.
+    """Returns the tags that globs select in each entry point, by recording it; no weight is read.
 
     Raises:
-        InputError: a glob chooses no tag of any entry point.
+        InputError: a glob selects no tag of any entry point.
     """
     selection = TagSelection(globs)
-    found = {each.name: list(tags_of(record_entry_point(each, selection).nodes)) for each in entry_points}
+    tags = {point.name: list(tags_of(record_entry_point(point, selection).nodes)) for point in entry_points}
     selection.check()
-    return found
+    return tags
 
 
 def eager_call(
@@ -32,10 +32,10 @@ def eager_call(
     """Runs an entry point in the eager context, and dumps the call as a session does.
 
     Args:
-        dumper: made with ``tags_by_entry_point``.
-        entry_point: what to run.
-        weights: of its model.
-        inputs: by argument.
+        dumper: dumper with the tags of ``tags_by_entry_point``.
+        entry_point: entry point to run.
+        weights: weights of its model.
+        inputs: arrays by the argument's name.
 
     Returns:
         The results by name.

@@ -45,8 +45,8 @@ _INPUTS = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "state": np.ones((
 
 
 def names(globs: list[str]) -> dict[str, list[str]]:
-    found = tags_by_entry_point([_MAIN, _OTHER], globs)
-    return {entry_point: [tag.name for tag in tags] for entry_point, tags in found.items()}
+    chosen = tags_by_entry_point([_MAIN, _OTHER], globs)
+    return {entry_point: [tag.name for tag in tags] for entry_point, tags in chosen.items()}
 
 
 def test_tags_by_entry_point() -> None:
@@ -66,7 +66,7 @@ def test_calls_are_steps_and_levels_choose(tmp_path: Path, level: int) -> None:
             results = eager_call(dumper, entry_point, Weights(), _INPUTS)  # pyright: ignore[reportArgumentType]
     np.testing.assert_array_equal(results["new"], 1 - _INPUTS["x"])
     dump = read_dump(tmp_path / "dump")
-    found = [(r.step, r.entry_point, r.name, r.direction, r.when, r.file is not None) for r in dump.records]
+    records = [(r.step, r.entry_point, r.name, r.direction, r.when, r.file is not None) for r in dump.records]
     payload = level == 2
     steps = []
     for step in range(3):
@@ -75,8 +75,8 @@ def test_calls_are_steps_and_levels_choose(tmp_path: Path, level: int) -> None:
         tags = [("layers.1.scaled", "TAG", "during", True)] if step < 2 else []
         outs = [("y", "OUT", "after", payload)] if step < 2 else []
         shown = [*arguments, *tags, *outs, ("new", "INOUT", "after", payload)] if level > 1 else tags
-        steps += [(step, name, *each) for each in shown]
-    assert found == steps
+        steps += [(step, name, *row) for row in shown]
+    assert records == steps
     tagged = next(record for record in dump.records if record.direction == "TAG")
     np.testing.assert_array_equal(dump.load(tagged), _INPUTS["x"] * np.array([1, 4, 9], np.float32))
     assert (tagged.module_path, tagged.op, tagged.iteration) == ("layers.1", "mul", 0)

@@ -1,4 +1,4 @@
-"""Payloads: a tensor's elements as a ``.npy`` file (NumPy's format 1.0)."""
+"""Payloads: elements of a tensor as a ``.npy`` file (NumPy's format 1.0)."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ _LOST: Final = "the dump is damaged; dump again"
 
 
 def write_payload(path: Path, array: Array) -> Statistics:
-    """Writes an array, row-major, and gathers its figures on the way. bf16 is written as the u16 of the same bits.
+    """Writes an array in row-major order and computes its statistics; bf16 is written as the u16 of the same bits.
 
     Raises:
         OSError: the file cannot be written.
@@ -43,8 +43,10 @@ def read_payload(directory: Path, record: DumpRecord) -> Array:
     """
     what = f"{directory}: record {record.index} ({record.name!r}, step {record.step})"
     if record.file is None:
-        limit = f"; it was dropped by the {record.dropped}: dump with a higher --dump_limit" if record.dropped else ""
-        raise InputError(f"{what} has figures only, no elements{limit or ': dump it with --dump_level 1 or 2'}")
+        limit = f"; it was dropped by the {record.dropped}: dump with a higher `dump_limit`" if record.dropped else ""
+        raise InputError(
+            f"{what} has figures only, no elements{limit or ': dump it with `dump_level=1` or `dump_level=2`'}"
+        )
     path = directory / record.file
     try:
         with path.open("rb") as file:
@@ -53,8 +55,8 @@ def read_payload(directory: Path, record: DumpRecord) -> Array:
             begin, size = file.tell(), os.fstat(file.fileno()).st_size
             wanted = stored(np.empty(0, record.spec.dtype.numpy)).dtype
             if (shape, fortran, dtype) != (record.shape, False, wanted):
-                found = f"{dtype}{list(shape)}"
-                raise InputError(f"{what}: {record.file} holds {found}, the manifest says {record.spec!r}: {_LOST}")
+                actual = f"{dtype}{list(shape)}"
+                raise InputError(f"{what}: {record.file} holds {actual}, the manifest says {record.spec!r}: {_LOST}")
             if size - begin != record.bytes:
                 raise InputError(
                     f"{what}: {record.file} holds {size - begin} bytes of elements, {record.spec!r} has "

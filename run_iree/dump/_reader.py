@@ -28,19 +28,19 @@ _HEAD: Final[Mapping[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """A dump, as its manifest describes it.
+    """Dump, as its manifest describes it.
 
     Attributes:
-        directory: of the dump.
-        source: what computed: ``context`` (``eager`` or ``device``), and what else was noted.
-        level: 1 tags alone, 2 all, 3 figures of all and elements of tags.
-        tags: the globs that chose the tags; None where there were none to choose from.
-        order: the tags' names by entry point, in the order in which the model makes them.
+        directory: directory of the dump.
+        source: producer: ``context`` (``eager`` or ``device``), and further fields.
+        level: 1 for tags only, 2 for all tensors, 3 for statistics of all and elements of tags.
+        tags: globs that selected the tags; None where the module has none.
+        order: names of the tags by entry point, in the order in which the model computes them.
         limits: ``tensor_bytes`` and ``total_bytes`` of payloads; None is no limit.
-        records: the tensors, in the order in which they were met.
+        records: tensors, in the order in which they were dumped.
         totals: ``records``, ``payloads``, ``payload_bytes``, and ``dropped``: per reason ``count`` and ``bytes``.
-        complete: whether the program ended well.
-        error: what ended it before its time.
+        complete: True if the program ended well.
+        error: error that ended it early; None where it ended well.
     """
 
     directory: Path
@@ -55,10 +55,10 @@ class Dump:
     error: str | None
 
     def load(self, record: DumpRecord) -> np.ndarray[Any, Any]:
-        """The elements of one of the records.
+        """Returns the elements of a record.
 
         Raises:
-            InputError: it has no payload, or that is missing or damaged.
+            InputError: the record has no payload, or that is missing or damaged.
         """
         return read_payload(self.directory, record)
 
@@ -67,7 +67,7 @@ def read_dump(directory: Path) -> Dump:
     """Reads a manifest; payloads are read, and checked, when they are asked for.
 
     Raises:
-        InputError: there is no manifest, or it is damaged.
+        InputError: the manifest is missing or damaged.
     """
     path = directory / MANIFEST
     fields = _fields(path)
@@ -88,12 +88,12 @@ def _fields(path: Path) -> dict[str, Any]:
             raise InputError(
                 f"{path.parent}: the dump was never finished: its program was killed; dump again"
             ) from None
-        raise InputError(f"{path.parent} is no dump: it has no {MANIFEST}: make one with --dump") from None
+        raise InputError(f"{path.parent} is not a dump: it has no {MANIFEST}: make one with `dump`") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error}): the manifest is damaged; dump again") from None
     if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
-        found = fields.get("schema") if isinstance(fields, dict) else type(fields).__name__
-        raise InputError(f"{path}: schema {found!r}, this version reads schema {SCHEMA}: dump again")
+        actual = fields.get("schema") if isinstance(fields, dict) else type(fields).__name__
+        raise InputError(f"{path}: schema {actual!r}, this version reads schema {SCHEMA}: dump again")
     return fields
 
 

@@ -1,4 +1,4 @@
-"""One line of a manifest: what is known of one tensor at one moment. docs/dump.md has the schema."""
+"""Records of a manifest: one tensor at one moment each. docs/dump.md has the schema."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ _DROPS: Final = (None, "tensor_limit", "total_limit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorLabel:
-    """Which tensor, and when.
+    """Name of a tensor, and the moment of the dump.
 
     Attributes:
-        step: which call of the dump, from 0, whatever its entry point.
-        entry_point: that was called.
-        name: of the argument or result, or of the tag: its module path and its own name.
-        direction: of an argument or result; TAG for a tag.
-        when: arguments before the call, results after it, tags during it.
-        iteration: of a tag: how often it was met before in the same call, which counts the rounds of loops; 0 outside.
-            None for arguments and results.
-        module_path: of the module that tagged it; None for arguments and results.
-        op: that made it; ``placeholder`` for an argument, None where it is not known.
-        line: where in the Python source the op was called, ``package/file.py:line``; None where it is not known.
+        step: number of the call in the dump, from 0, of any entry point.
+        entry_point: entry point that was called.
+        name: name of the argument or result; module path and name of a tag.
+        direction: direction of an argument or result; TAG for a tag.
+        when: ``before`` the call for arguments, ``after`` for results, ``during`` for tags.
+        iteration: number of earlier occurrences of a tag in the call, which counts the iterations of loops. None for
+            arguments and results.
+        module_path: path of the module that tagged it; None for arguments and results.
+        op: op that computed it; ``placeholder`` for an argument, None where it is unknown.
+        line: Python source line that called the op, ``package/file.py:line``; None where it is unknown.
     """
 
     step: int
@@ -45,20 +45,20 @@ class TensorLabel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpRecord(TensorLabel):
-    """A tensor of a dump.
+    """Tensor of a dump.
 
     Attributes:
-        index: from 0, in the order in which the tensors were met.
-        dtype: a name of the table's.
+        index: number in the dump, from 0.
+        dtype: name of the dtype.
         shape: dimensions.
-        bytes: of the elements.
-        min: the least finite element; None where there is none.
-        max: the largest.
-        mean: of the finite elements.
-        nan: how many elements are NaN.
-        inf: how many are infinite.
-        file: the payload, relative to the dump's directory; None where none was written.
-        dropped: why a payload that was asked for was not written: ``tensor_limit``, ``total_limit``; else None.
+        bytes: size of the elements.
+        min: least finite element; None where there is none.
+        max: greatest finite element; None where there is none.
+        mean: mean of the finite elements; None where there is none.
+        nan: number of elements that are NaN.
+        inf: number of elements that are infinite.
+        file: path of the payload in the dump's directory; None where none was written.
+        dropped: reason why a payload was not written: ``tensor_limit``, ``total_limit``; else None.
     """
 
     index: int
@@ -80,27 +80,27 @@ class DumpRecord(TensorLabel):
 
     @property
     def key(self) -> tuple[int, str, str, str, int | None]:
-        """What is the same for the same tensor in another dump of the same calls, and unique in one dump."""
+        """Identity of the tensor: unique in a dump, and the same in other dumps of the same calls."""
         return self.step, self.entry_point, self.name, self.when, self.iteration
 
     def as_json(self) -> dict[str, Any]:
-        """The fields, for the manifest."""
+        """Returns the fields, for the manifest."""
         return fields_of(self) | {"shape": list(self.shape)}
 
     @classmethod
     def from_json(cls, fields: Any, where: str) -> "DumpRecord":
-        """Reads what ``as_json`` wrote.
+        """Reads the fields that ``as_json`` returned.
 
         Raises:
-            InputError: a field is missing, unknown, or of another kind.
+            InputError: a field is missing, unknown, or of the wrong type.
         """
         if not isinstance(fields, Mapping):
-            raise InputError(f"{where}: an object is wanted, found {type(fields).__name__}: {_AGAIN}")
+            raise InputError(f"{where}: expected an object, found {type(fields).__name__}: {_AGAIN}")
         missing = [name for name in _KINDS if name not in fields]
         unknown = [name for name in fields if name not in _KINDS]
         if missing or unknown:
-            found = f"{', '.join(missing)} missing" if missing else f"unknown {', '.join(map(repr, unknown))}"
-            raise InputError(f"{where}: {found}: {_AGAIN}")
+            problem = f"{', '.join(missing)} missing" if missing else f"unknown {', '.join(map(repr, unknown))}"
+            raise InputError(f"{where}: {problem}: {_AGAIN}")
         for name, kinds in _KINDS.items():
             if type(fields[name]) not in kinds:
                 raise InputError(f"{where}: {name} is {fields[name]!r}: {_AGAIN}")
@@ -109,7 +109,7 @@ class DumpRecord(TensorLabel):
             raise InputError(f"{where}: file is {file!r}, which is outside of the dump: {_AGAIN}")
         for name, known in (("direction", _DIRECTIONS), ("when", _WHENS), ("dropped", _DROPS)):
             if fields[name] not in known:
-                raise InputError(f"{where}: {name} is {fields[name]!r}, known are {known}: {_AGAIN}")
+                raise InputError(f"{where}: {name} is {fields[name]!r}, expected one of {known}: {_AGAIN}")
         record = cls(**{**fields, "shape": tuple(fields["shape"])})
         try:
             nbytes = record.spec.nbytes
@@ -121,7 +121,7 @@ class DumpRecord(TensorLabel):
 
 
 def fields_of(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, as they are: ``dataclasses.asdict`` takes copies, and 20 times as long."""
+    """Returns the fields of a dataclass by name, without copies: ``dataclasses.asdict`` takes 20 times as long."""
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 

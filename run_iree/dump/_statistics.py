@@ -1,4 +1,4 @@
-"""Figures of a tensor, gathered chunk by chunk."""
+"""Statistics of a tensor, computed chunk by chunk."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ _F16: Final = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.flo
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Figures of one tensor; min, max and mean are over its finite elements, and None where it has none.
+    """Statistics of one tensor; min, max and mean are over its finite elements, and None where it has none.
 
     Attributes:
-        min: the least element; an integer for integers and booleans (False is 0).
-        max: the largest.
-        mean: the arithmetic mean, summed in f64.
-        nan: how many elements are NaN.
-        inf: how many are infinite.
+        min: least element; an integer for integers and booleans (False is 0).
+        max: greatest element.
+        mean: arithmetic mean, summed in f64.
+        nan: number of elements that are NaN.
+        inf: number of elements that are infinite.
     """
 
     min: float | int | None
@@ -37,7 +37,7 @@ class Statistics:
 
 
 def statistics(array: Array) -> Statistics:
-    """The figures of an array of a table dtype, whatever its strides.
+    """Returns the statistics of an array of any dtype of the table and any strides.
 
     >>> statistics(np.array([1, np.nan, 3, -np.inf], np.float32))
     Statistics(min=1.0, max=3.0, mean=2.0, nan=1, inf=1)
@@ -49,12 +49,12 @@ def statistics(array: Array) -> Statistics:
 
 
 def stored(array: Array) -> Array:
-    """The array as NumPy's files can hold it: bf16, of which NumPy knows nothing, as the u16 of the same bits."""
+    """Returns the array in a dtype that NumPy's files can hold: bf16 as the u16 of the same bits."""
     return array.view(np.uint16) if array.dtype == bf16.numpy else array
 
 
 def chunks(array: Array) -> Iterator[Array]:
-    """The elements in row-major order, in contiguous pieces of up to ``CHUNK``; no copy of the whole is made."""
+    """Yields the elements in row-major order, in contiguous pieces of up to ``CHUNK``, without a copy of the whole."""
     if array.flags.c_contiguous:
         flat = array.reshape(-1)
         for begin in range(0, flat.size, CHUNK):
@@ -64,7 +64,7 @@ def chunks(array: Array) -> Iterator[Array]:
 
 
 class RunningStatistics:
-    """Takes the chunks of a tensor one after the other, as ``stored`` has them."""
+    """Statistics of a tensor whose chunks, as ``stored`` has them, are added one after the other."""
 
     def __init__(self, dtype: DType) -> None:
         self._dtype = dtype
@@ -92,7 +92,7 @@ class RunningStatistics:
         self._mean = self._mean * (1 - chunk.size / self._count) + mean * (chunk.size / self._count)
 
     def _widened(self, chunk: Array) -> Array:
-        """16-bit floats as f32, in a buffer that is used again: NumPy's own arithmetic on them is slow."""
+        """Returns 16-bit floats as f32, in a reused buffer: NumPy's own arithmetic on them is slow."""
         wide = self._wide[: chunk.size]
         if self._dtype is bf16:
             np.left_shift(chunk, np.uint32(16), out=wide.view(np.uint32), dtype=np.uint32)
@@ -110,7 +110,7 @@ class RunningStatistics:
         return chunk[finite]
 
     def result(self) -> Statistics:
-        """The figures of all chunks so far."""
+        """Returns the statistics of all chunks so far."""
         number = float if self._dtype.is_floating else int
         if self._min is None:
             return Statistics(None, None, None, self._nan, self._inf)

@@ -15,11 +15,11 @@ from run_iree.dump._statistics import CHUNK, Statistics, chunks, statistics
 def test_every_dtype_against_numpy(dtype: DType) -> None:
     values = np.random.default_rng(0).integers(-5 if dtype.name not in ("u8", "bool") else 0, 90, (3, 7))
     array = values.astype(dtype.numpy)
-    found = statistics(array)
+    figures = statistics(array)
     wide = array.astype(np.float64)
-    assert found.mean == pytest.approx(wide.mean(), rel=1e-14)
-    assert found == Statistics(wide.min(), wide.max(), found.mean, 0, 0)
-    assert type(found.min) is (float if dtype.is_floating else int)
+    assert figures.mean == pytest.approx(wide.mean(), rel=1e-14)
+    assert figures == Statistics(wide.min(), wide.max(), figures.mean, 0, 0)
+    assert type(figures.min) is (float if dtype.is_floating else int)
 
 
 @settings(max_examples=200, deadline=None)
@@ -34,16 +34,16 @@ def test_every_dtype_against_numpy(dtype: DType) -> None:
 def test_special_values_in_chunks_of_any_size(array: np.ndarray, chunk: int) -> None:
     before, _statistics.CHUNK = CHUNK, chunk
     try:
-        found = statistics(array)
+        figures = statistics(array)
     finally:
         _statistics.CHUNK = before
     finite = array[np.isfinite(array)].astype(np.float64)
-    assert (found.nan, found.inf) == (np.isnan(array).sum(), np.isinf(array).sum())
+    assert (figures.nan, figures.inf) == (np.isnan(array).sum(), np.isinf(array).sum())
     if not finite.size:
-        assert (found.min, found.max, found.mean) == (None, None, None)
+        assert (figures.min, figures.max, figures.mean) == (None, None, None)
         return
-    assert (found.min, found.max) == (finite.min(), finite.max())
-    assert found.mean == pytest.approx(finite.mean(), rel=1e-12, abs=1e-12)
+    assert (figures.min, figures.max) == (finite.min(), finite.max())
+    assert figures.mean == pytest.approx(finite.mean(), rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [bf16, f16, f32])
@@ -52,9 +52,9 @@ def test_many_chunks_and_a_rest(dtype: DType) -> None:
     array[CHUNK + 5], array[7] = np.inf, np.nan
     wide = array.astype(np.float64)
     finite = wide[np.isfinite(wide)]
-    found = statistics(array)
-    assert (found.min, found.max, found.nan, found.inf) == (finite.min(), finite.max(), 1, 1)
-    assert found.mean == pytest.approx(finite.mean(), rel=1e-10)
+    figures = statistics(array)
+    assert (figures.min, figures.max, figures.nan, figures.inf) == (finite.min(), finite.max(), 1, 1)
+    assert figures.mean == pytest.approx(finite.mean(), rel=1e-10)
 
 
 def test_the_largest_numbers_do_not_overflow_the_mean() -> None:
@@ -73,5 +73,5 @@ def test_any_strides_in_row_major_order_and_in_pieces(dtype: DType) -> None:
 
 
 def test_the_example() -> None:
-    found = doctest.testmod(_statistics)
-    assert (bool(found.attempted), found.failed) == (True, 0)
+    result = doctest.testmod(_statistics)
+    assert (bool(result.attempted), result.failed) == (True, 0)

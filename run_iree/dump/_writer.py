@@ -19,16 +19,16 @@ from run_iree.dump._statistics import Statistics, statistics
 MANIFEST: Final = "manifest.json"
 PARTIAL: Final = f".{MANIFEST}.partial"
 SCHEMA: Final = 1
-_LONGEST_NAME: Final = 150  # characters of a tensor's name in the name of its file
+_LONGEST_NAME: Final = 150  # characters of a tensor's name in its file name
 
 
 @dataclass(frozen=True, slots=True)
 class DumpLimits:
-    """How much of payloads is written.
+    """Limits of payloads; those beyond a limit are dropped.
 
     Attributes:
-        tensor_bytes: a larger tensor's payload is dropped; None is no limit.
-        total_bytes: what would go beyond this is dropped; None is no limit.
+        tensor_bytes: largest payload; None is no limit.
+        total_bytes: sum of all payloads; None is no limit.
     """
 
     tensor_bytes: int | None = None
@@ -37,7 +37,7 @@ class DumpLimits:
 
 @dataclass(slots=True)
 class Dropped:
-    """Payloads that were asked for and not written: how many, and how large they are."""
+    """Number and size of payloads that were requested and not written."""
 
     count: int = 0
     bytes: int = 0
@@ -45,7 +45,7 @@ class Dropped:
 
 @dataclass(slots=True)
 class DumpTotals:
-    """What a dump came to."""
+    """Totals of a dump."""
 
     records: int
     payloads: int
@@ -53,7 +53,7 @@ class DumpTotals:
     dropped: dict[str, Dropped]
 
     def text(self) -> str:
-        """One line for a person; drops are named."""
+        """Returns one line for the user, which names what was dropped."""
         line = f"{self.records} tensors, {self.payloads} payloads of {self.payload_bytes} bytes"
         for reason, dropped in self.dropped.items():
             if dropped.count:
@@ -62,15 +62,15 @@ class DumpTotals:
 
 
 class DumpWriter:
-    """A dump that is being written; use it in a ``with`` block.
+    """Dump that is being written; use it in a ``with`` block.
 
-    The manifest grows beside its place and takes it when the block ends; it says ``complete: false`` and why where that
-    is by an exception. Nothing is kept in memory but the totals.
+    The manifest is written to a temporary file, which is renamed when the block ends; after an exception it says
+    ``complete: false`` and the error. Only the totals are kept in memory.
 
     Attributes:
-        directory: of the dump.
-        level: of the dump.
-        totals: so far.
+        directory: directory of the dump.
+        level: level of the dump.
+        totals: totals so far.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class DumpWriter:
         """Makes the directory.
 
         Args:
-            directory: new, or empty.
-            level: of the dump, for the reader.
-            source: what computed: ``context`` (``eager`` or ``device``), and what else is known of it, as JSON.
-            tags: the globs that chose the tags; None where there were none to choose from.
-            order: the tags' names by entry point, in the order in which the model makes them; a device may deliver
-                them in another.
-            limits: of payloads.
+            directory: new or empty directory.
+            level: level of the dump, for the reader.
+            source: producer: ``context`` (``eager`` or ``device``), and further fields, as JSON.
+            tags: globs that selected the tags; None where the module has none.
+            order: names of the tags by entry point, in the order in which the model computes them; a device may
+                deliver them in another order.
+            limits: limits of payloads.
 
         Raises:
-            InputError: the directory holds something, or cannot be written.
+            InputError: the directory is not empty, or cannot be written.
         """
         self.directory: Final = directory
         self.level: Final = level
@@ -104,7 +104,7 @@ class DumpWriter:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             if any(directory.iterdir()):
-                raise InputError(f"--dump {directory}: the directory is not empty: choose another, or empty it")
+                raise InputError(f"dump={directory}: the directory is not empty: choose another, or empty it")
             self._manifest: Final[IO[str]] = (directory / PARTIAL).open("x", encoding="utf-8")
         except OSError as error:
             raise self._refused(error) from None
@@ -122,15 +122,15 @@ class DumpWriter:
         """Adds a tensor.
 
         Args:
-            label: which, and when.
-            array: its elements, of a table dtype; read before this returns, and not kept.
-            payload: whether to write the elements too.
+            label: name of the tensor, and the moment.
+            array: elements, of a dtype of the table; read before this returns, and not kept.
+            payload: True to write the elements too.
 
         Returns:
-            The record as it is in the manifest.
+            The record in the manifest.
 
         Raises:
-            InputError: the disk is full, or the directory is gone.
+            InputError: the disk is full, or the directory was removed.
         """
         index = self.totals.records
         dropped = self._drop(array.nbytes) if payload else None
@@ -185,16 +185,16 @@ class DumpWriter:
             raise self._refused(error) from None
 
     def _refused(self, error: OSError) -> InputError:
-        return InputError(f"--dump {self.directory}: cannot be written: {error.strerror}: choose another directory")
+        return InputError(f"dump={self.directory}: cannot be written: {error.strerror}: choose another directory")
 
     def close(self, error: BaseException | None = None) -> None:
-        """Ends the manifest and puts it in its place; a dump that failed before its first tensor goes.
+        """Completes the manifest and renames it; a dump that failed before its first tensor is removed.
 
         Args:
-            error: what ended the dump before its time.
+            error: error that ended the dump early.
 
         Raises:
-            InputError: it cannot be written.
+            InputError: the manifest cannot be written.
         """
         tail = {
             "totals": asdict(self.totals),
@@ -212,7 +212,7 @@ class DumpWriter:
             raise self._refused(refused) from error
 
     def _undo(self) -> None:
-        """Removes what was made, and nothing that somebody else put beside it."""
+        """Removes the dump's own files and directories, and nothing else."""
         self._manifest.close()
         (self.directory / PARTIAL).unlink()
         for directory in (*self.directory.glob("step*"), self.directory):

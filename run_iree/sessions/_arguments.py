@@ -108,6 +108,6 @@ class ArgumentChecks:
         if not fits:
             raise self._mismatch(argument, f"{value!r}" if isinstance(value, int | float) else type(value).__name__)
 
-    def _mismatch(self, argument: LoweredArgument, found: str) -> DeviceError:
+    def _mismatch(self, argument: LoweredArgument, actual: str) -> DeviceError:
         expected = f"a number of dtype {argument.spec.dtype}" if argument.kind == "scalar" else f"{argument.spec}"
-        return DeviceError(f"{self._name!r}: argument {argument.name!r} is {expected}, found {found}")
+        return DeviceError(f"{self._name!r}: argument {argument.name!r} is {expected}, found {actual}")

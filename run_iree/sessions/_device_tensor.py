@@ -1,4 +1,4 @@
-"""Handles of arrays on a device."""
+"""Handles of tensors on a device."""
 
 import numpy as np
 
@@ -10,19 +10,19 @@ _NO_KEY = -1
 
 
 class DeviceTensor:
-    """A tensor in a device's memory, of one session.
+    """Handle of a tensor in a device's memory, of one session.
 
     It dies with its session, and when it is donated to a call: any use then raises DeviceError.
 
     Attributes:
-        program: the owner of its buffer, for the session.
-        key: names the buffer there.
+        program: owner of its buffer, for the session.
+        key: name of the buffer there.
     """
 
     __slots__ = ("__weakref__", "_donated_to", "_spec", "key", "program")
 
     def __init__(self, program: Program, key: int, spec: TensorSpec) -> None:
-        """Names a buffer; sessions make these."""
+        """Names a buffer; only sessions make handles."""
         self.program = program
         self.key = key
         self._spec = spec
@@ -30,26 +30,26 @@ class DeviceTensor:
 
     @property
     def spec(self) -> TensorSpec:
-        """The shape and dtype, known even when the tensor is dead."""
+        """Shape and dtype, also of a dead tensor."""
         return self._spec
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape."""
+        """Shape."""
         return self._spec.shape
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
+        """Element type."""
         return self._spec.dtype
 
     @property
     def alive(self) -> bool:
-        """Tells whether the tensor can be used."""
+        """True if the tensor can be used."""
         return self._donated_to is None and not self.program.closed
 
     def numpy(self) -> np.ndarray:
-        """Copies the contents to the host; the array is the caller's own.
+        """Copies the contents to an array, which belongs to the caller.
 
         Raises:
             DeviceError: the session is closed, or the tensor was donated to a call.
@@ -62,7 +62,7 @@ class DeviceTensor:
         return array
 
     def address(self) -> int | None:
-        """Returns where in host memory the contents lie; None on a device with memory of its own.
+        """Returns the address of the contents in host memory; None on a device with memory of its own.
 
         Raises:
             DeviceError: the session is closed, or the tensor was donated to a call.
@@ -86,17 +86,17 @@ class DeviceTensor:
             raise DeviceError(f"cannot {action} this {self._spec}: its session on {self.program.origin!r} is closed")
 
     def donate(self, to: str) -> None:
-        """Marks the tensor as dead: the session calls this when a call took its buffer over."""
+        """Marks the tensor as dead and drops its buffer, which a call took over."""
         self._donated_to = to
         self.program.views.pop(self.key, None)
 
     def pass_on(self, to: str) -> int:
-        """Marks the tensor as dead and keeps its buffer, which is a result's now; its key."""
+        """Marks the tensor as dead; returns the key of its buffer, which now belongs to a result."""
         key, self.key, self._donated_to = self.key, _NO_KEY, to
         return key
 
     def usable_as(self, spec: TensorSpec, program: Program) -> bool:
-        """Tells whether it is alive, of the program and of the spec; the lock is held and the program open."""
+        """Returns whether it is alive, of the program and of the spec; the lock is held and the program open."""
         return self._donated_to is None and self.program is program and (self._spec is spec or self._spec == spec)
 
     def __del__(self) -> None:

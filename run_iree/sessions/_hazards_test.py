@@ -1,4 +1,4 @@
-"""The ways in which IREE's runtime corrupts data or ends the process, each shown to be closed."""
+"""Ways in which IREE's runtime corrupts data or ends the process, shown to be closed."""
 
 import os
 import subprocess
@@ -59,7 +59,7 @@ def test_an_argument_that_is_not_donated_is_never_written(device: str, text: str
 
 
 def test_iree_does_write_an_argument_that_is_not_flagged(tmp_path: Path) -> None:
-    """If this fails IREE has changed: copying flagged arguments may have become needless."""
+    """Shows the fault of IREE that guards exist for: if this fails, they may have become needless."""
     spec, row = TensorSpec((7, 3), f32), TensorSpec((1, 3), f32)
     with Session(compiled(_UPDATE, "local-sync", tmp_path), "local-sync") as session:
         read = session.function("main").signature.arguments[0]

@@ -42,12 +42,12 @@ def test_arrays_come_out_and_stay_what_they_are(device: str, tmp_path: Path) -> 
             c = random.standard_normal((3, 7)).astype(bf16.numpy).T  # lies otherwise in memory
             r = random.standard_normal((2, 6)).astype(bf16.numpy)[1:, ::2]
             before = c.copy()
-            found = function(c, r, np.array(position, np.int32))
+            results = function(c, r, np.array(position, np.int32))
             wanted = np.concatenate([before[:position], r, before[position + 1 :]])
             np.testing.assert_array_equal(c, before)
-            assert [type(each) for each in found] == [np.ndarray] * 3
-            assert (found[2].shape, found[2].dtype, int(found[2])) == ((), np.int32, 2 * position)
-            seen += [(found[0], wanted), (found[1], r)]
+            assert [type(result) for result in results] == [np.ndarray] * 3
+            assert (results[2].shape, results[2].dtype, int(results[2])) == ((), np.int32, 2 * position)
+            seen += [(results[0], wanted), (results[1], r)]
         for got, wanted in seen:  # later calls have not touched earlier results
             assert (got.dtype, got.tobytes()) == (wanted.dtype, wanted.tobytes())
             assert got.flags.writeable
@@ -154,7 +154,7 @@ import numpy as np
 from run_iree.sessions._session import Session
 x, no = np.ones(2, np.float32), np.array(0, np.int8)
 opened = [Session(sys.argv[1], "local-task") for _ in range(3)]
-functions = [each.host_function("main") for each in opened]
+functions = [session.host_function("main") for session in opened]
 kept = []
 for function in functions:
     try:

@@ -11,7 +11,7 @@ from iree import runtime
 from lang_core import InputError
 from run_iree.devices import IREE_ERRORS, reason
 
-# None where the system has no such advice.
+# None where the system does not have this advice.
 _LARGE_PAGES: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
@@ -19,10 +19,10 @@ def load_index(path: Path) -> runtime.ParameterIndex:
     """Maps an archive: pages are read when they are first used, and none is copied.
 
     Raises:
-        InputError: the file is missing, cut off, or no archive.
+        InputError: the file is missing, truncated, or not an archive.
     """
     if not path.is_file():
-        raise InputError(f"cannot load the parameters {str(path)!r}: there is no such file; export writes weights.irpa")
+        raise InputError(f"cannot load the parameters {str(path)!r}: file not found; export writes weights.irpa")
     index = runtime.ParameterIndex()
     failure = ""
     try:
@@ -30,16 +30,18 @@ def load_index(path: Path) -> runtime.ParameterIndex:
     except IREE_ERRORS as error:
         failure = reason(error)
     if failure:
-        raise InputError(f"cannot load the parameters {str(path)!r}: cut off or no archive ({failure}); export again")
+        raise InputError(
+            f"cannot load the parameters {str(path)!r}: truncated, or not an archive ({failure}); export again"
+        )
     ask_for_large_pages(index)
     return index
 
 
 def ask_for_large_pages(index: runtime.ParameterIndex) -> None:
-    """Says of what an archive maps that it is better read and mapped in large pages; a system may take no notice.
+    """Advises Linux to read and map an archive in large pages, which it may ignore.
 
-    Without it Linux reads what is not in its cache in pieces of the disk's ``read_ahead_kb``, usually 128 KiB, into
-    pages that are no larger.
+    Otherwise Linux reads uncached data in pieces of the disk's ``read_ahead_kb``, usually 128 KiB, into pages of at
+    most that size.
     """
     if _LARGE_PAGES is None:
         return

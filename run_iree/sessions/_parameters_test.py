@@ -12,10 +12,10 @@ from run_iree.sessions._session import Session
 
 
 def _advised(path: Path) -> list[bool]:
-    """Of each part of this process's memory that the file is mapped to: whether large pages were asked for."""
+    """Returns, per mapping of the file in this process, whether large pages were asked for."""
     maps = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE)
-    flags = (re.search(r"^VmFlags:(.*)$", each, re.MULTILINE) for each in maps if str(path) in each)
-    return [bool(found and "hg" in found[1].split()) for found in flags]
+    flags = (re.search(r"^VmFlags:(.*)$", mapping, re.MULTILINE) for mapping in maps if str(path) in mapping)
+    return [bool(match and "hg" in match[1].split()) for match in flags]
 
 
 def _loaded(path: Path) -> runtime.ParameterIndex:

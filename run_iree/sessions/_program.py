@@ -1,4 +1,4 @@
-"""A loaded module with all that IREE needs kept alive, torn down in the one order that does not crash."""
+"""Loaded module with everything that IREE needs kept alive, released in the one order that does not crash."""
 
 import atexit
 import dataclasses
@@ -20,7 +20,7 @@ from run_iree.devices import IREE_ERRORS, Device, reason, too_many_buffers
 from run_iree.sessions._parameters import load_index
 
 _ZIP_END: Final = b"PK\x05\x06"  # begins the last record of a ZIP file
-_ZIP_END_BYTES: Final = 22  # of that record, without a comment
+_ZIP_END_BYTES: Final = 22  # size of that record, without a comment
 _TOO_MANY_BUFFERS: Final = re.compile(
     r"binding count (\d+) > (\d+)|declares (\d+) storage buffers, exceeding device limit (\d+)"
 )
@@ -30,14 +30,14 @@ _MANY: Final = 256
 
 @dataclasses.dataclass(slots=True)
 class Counters:
-    """Running totals of a session; a caller that wants one step's cost takes the difference.
+    """Running totals of a session; the cost of one step is a difference of two.
 
     Attributes:
-        calls: of functions.
-        bytes_in: copied from the host to the device.
-        bytes_out: copied from the device to the host.
-        bytes_guarded: copied on the device, to keep a caller's tensor from being written, or apart from another.
-        module_seconds: inside of IREE's calls of functions; what a step takes beyond that is our own.
+        calls: calls of entry points.
+        bytes_in: bytes copied from the host to the device.
+        bytes_out: bytes copied from the device to the host.
+        bytes_guarded: bytes copied on the device, so that a caller's tensor is not written or has a buffer of its own.
+        module_seconds: seconds inside of IREE's calls of functions.
     """
 
     calls: int = 0
@@ -48,7 +48,7 @@ class Counters:
 
     @property
     def bytes_copied(self) -> int:
-        """All bytes that were copied, wherever to."""
+        """All bytes that were copied, in any direction."""
         return self.bytes_in + self.bytes_out + self.bytes_guarded
 
 
@@ -56,26 +56,26 @@ Tracer = Callable[[str, Sequence[runtime.HalBufferView]], None]
 
 
 class Releasable(Protocol):
-    """Has an object of IREE's."""
+    """Holder of an object of IREE."""
 
     def release(self) -> None:
-        """Lets go of it."""
+        """Lets go of the object."""
         ...
 
 
 class Program:
-    """Owner of a context and of every buffer that a session handed out.
+    """Owner of a context and of every buffer that a session hands out.
 
-    Handles name their buffer by a key into ``views``; none holds an object of IREE itself. A buffer, a function or
-    a reflection that outlives its context or its device ends the interpreter with SIGSEGV.
+    Handles name their buffer by a key into ``views`` and hold no object of IREE: a buffer, a function or a reflection
+    that outlives its context or its device ends the interpreter with SIGSEGV.
 
     Attributes:
-        views: the live buffers.
+        views: live buffers, by the keys of handles.
         prepared: prepared calls by key.
         counters: calls and bytes copied so far.
-        held: references to buffers that stay where they are from call to call.
-        lock: held while IREE works on the context.
-        tracer: is given the name and the buffers of each trace of the module, during a call; it must not raise.
+        held: references to the buffers of held tensors.
+        lock: lock held while IREE works on the context.
+        tracer: callback with the name and the buffers of each trace, during a call; it must not raise.
         device: None once closed.
     """
 
@@ -104,7 +104,7 @@ class Program:
         self._instance: runtime.VmInstance | None = runtime.VmInstance()
         self._index: runtime.ParameterIndex | None = None
         self.tracer: Tracer | None = None
-        # It must not lead back here: IREE's objects are not seen by the garbage collector.
+        # A weak reference: the garbage collector does not see cycles through IREE's objects.
         self._sink = runtime.HalModuleDebugSink(_Traces(weakref.ref(self))) if traces else None
         try:
             self._load(vmfb_path, device, parameters, scope)
@@ -134,7 +134,7 @@ class Program:
 
     @property
     def closed(self) -> bool:
-        """Tells whether ``close`` was called."""
+        """True once ``close`` was called."""
         return self.device is None
 
     def function_names(self) -> tuple[str, ...]:
@@ -142,15 +142,15 @@ class Program:
         return tuple(name for name in self._modules[-1].function_names if not name.startswith("__"))
 
     def reflection(self, name: str) -> dict[str, str]:
-        """Returns a copy of what the compiled module says of a function that it has."""
+        """Returns a copy of the reflection of a function in the module."""
         return dict(self._function(name).reflection)
 
     def _function(self, name: str) -> runtime.VmFunction:
         if name not in self._functions:
-            found = self._modules[-1].lookup_function(name)
-            if found is None:
+            function = self._modules[-1].lookup_function(name)
+            if function is None:
                 raise DeviceError(f"{self.origin!r} has no function {name!r}")
-            self._functions[name] = found
+            self._functions[name] = function
         return self._functions[name]
 
     def invoke(self, name: str, inputs: runtime.VmVariantList, outputs: runtime.VmVariantList) -> None:
@@ -159,12 +159,12 @@ class Program:
         self._context.invoke(self._function(name), inputs, outputs)
 
     def invoker(self, name: str) -> Callable[[runtime.VmVariantList, runtime.VmVariantList], None]:
-        """What calls a function and waits for its results; to be kept in ``prepared`` alone. The program is open."""
+        """Returns a callable for calls of a function, which only ``prepared`` may keep; the program is open."""
         assert self._context is not None
         return functools.partial(self._context.invoke, self._function(name))
 
     def remember(self, holder: Releasable) -> None:
-        """Will have someone release what it has of IREE's, if it is there when the program closes; the lock is held."""
+        """Calls a holder's ``release`` when the program closes, if the holder still exists; the lock is held."""
         if len(self._releasable) >= self._prune_at:
             self._releasable[:] = [reference for reference in self._releasable if reference() is not None]
             self._prune_at = 2 * len(self._releasable) + _MANY
@@ -193,7 +193,7 @@ class Program:
 
 
 class _Traces:
-    """What IREE calls with a trace."""
+    """Receiver of IREE's traces."""
 
     def __init__(self, program: "weakref.ref[Program]") -> None:
         self._program = program
@@ -205,21 +205,21 @@ class _Traces:
 
 
 def check_module_file(path: Path) -> None:
-    """Checks a ``.vmfb`` by the checksums it carries, for it is a ZIP file.
+    """Checks a ``.vmfb`` by its checksums: it is a ZIP file.
 
-    IREE verifies the bytecode but neither the checksums nor the machine code: a damaged module may load, and then
-    end the process when called.
+    IREE verifies the bytecode but neither the checksums nor the machine code: a damaged module may load, and end the
+    process when it is called.
 
     Raises:
-        InputError: the file is missing, cut off or damaged.
+        InputError: the file is missing, truncated or damaged.
     """
     if not path.is_file():
-        raise InputError(f"cannot load the module {str(path)!r}: there is no such file; export writes it")
+        raise InputError(f"cannot load the module {str(path)!r}: file not found; export writes it")
     try:
         damaged = _damaged_part(path)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError) as error:
         raise InputError(
-            f"cannot load the module {str(path)!r}: it is cut off or no .vmfb ({error}); export again"
+            f"cannot load the module {str(path)!r}: truncated, or not a .vmfb ({error}); export again"
         ) from error
     if damaged is not None:
         raise InputError(f"cannot load the module {str(path)!r}: its part {damaged!r} is damaged; export again")
@@ -228,7 +228,7 @@ def check_module_file(path: Path) -> None:
 def _damaged_part(path: Path) -> str | None:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        # zipfile would search backward, and find the directory of a ZIP file that is a part of this one.
+        # zipfile searches backward, and would find the directory of a ZIP file inside of this one.
         file.seek(max(size - _ZIP_END_BYTES, 0))
         if file.read(len(_ZIP_END)) != _ZIP_END:
             raise zipfile.BadZipFile("it does not end as a .vmfb does")
@@ -244,13 +244,13 @@ _OPEN: Final[weakref.WeakSet[Program]] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """At the interpreter's exit modules are torn down in any order, and a device may go before its buffers."""
+    """Closes all programs at the interpreter's exit, where a device might go before its buffers."""
     for program in list(_OPEN):
         program.close()
 
 
 def _hint(failure: str) -> str:
-    """What to do about a limit of a device, which the compiler does not know."""
+    """Returns what to do about a limit of a device that the compiler does not know; empty for other failures."""
     match = _TOO_MANY_BUFFERS.search(failure)
     if match is None:
         return ""

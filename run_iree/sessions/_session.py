@@ -21,12 +21,12 @@ from run_iree.sessions._updating import Updating
 
 
 class Session:
-    """A module on a device, with its parameters.
+    """Compiled module on a device, with its parameters.
 
-    Parameters are mapped from the archive, not read: on local devices weights are used where they lie in the page
-    cache. Neither file may be changed in place while the session is open; replacing it by a rename is fine.
-    One call runs at a time; calls from several threads take turns. ``close`` frees everything, and so does the end
-    of a ``with`` block; what is used afterwards raises DeviceError.
+    Parameters are mapped from the archive, not read: local devices use weights directly in the page cache. Neither
+    file may be changed in place while the session is open; replacing it by a rename is fine. One call runs at a time;
+    calls from several threads take turns. ``close`` frees everything, as does the end of a ``with`` block; any use
+    afterwards raises DeviceError.
 
     Attributes:
         counters: calls and bytes copied so far.
@@ -45,12 +45,12 @@ class Session:
         """Loads the module.
 
         Args:
-            vmfb_path: the module, compiled for the device's target.
-            device: or its name, one of ``DEVICES``.
-            parameters: the archive (``.irpa``); None where the module names no parameter.
-            scope: the archive's name in the module.
+            vmfb_path: path of the module, compiled for the device's target.
+            device: device, or its name, one of ``DEVICES``.
+            parameters: path of the archive (``.irpa``); None where the module has no external parameters.
+            scope: name of the archive in the module.
             signatures: signatures of entry points, as a bundle records them; an absent one is read from the module.
-            dumper: is given the tensors of every call; tags are those of a debug module (docs/dump.md).
+            dumper: receiver of the tensors of every call; a debug module has tags too (docs/dump.md).
 
         Raises:
             InputError: a file is missing or damaged, or the archive lacks a parameter.
@@ -73,32 +73,32 @@ class Session:
 
     @property
     def device(self) -> str:
-        """The device's name."""
+        """Name of the device."""
         return self._device
 
     @property
     def entry_points(self) -> tuple[str, ...]:
-        """The names of the functions that can be called."""
+        """Names of the functions that can be called."""
         return self._entry_points
 
     @property
     def closed(self) -> bool:
-        """Tells whether ``close`` was called."""
+        """True once ``close`` was called."""
         return self._program.closed
 
     def function(self, name: str) -> Function:
         """Returns an entry point to call.
 
         Raises:
-            DeviceError: there is none of that name, its recorded signature is not the module's, or the
-                session is closed.
+            DeviceError: the entry point is not found, its recorded signature is not the module's, or the session is
+                closed.
         """
         with self._program.lock:
             self._check_open(f"look up {name!r}")
             if name not in self._entry_points:
                 known = ", ".join(self._entry_points)
                 raise DeviceError(
-                    f"{self._program.origin!r} has no entry point {name!r}: it has {known}"
+                    f"{self._program.origin!r} has no entry point {name!r}; available: {known}"
                     f"{near_names(name, self._entry_points)}"
                 )
             if name not in self._functions:
@@ -106,28 +106,31 @@ class Session:
             return self._functions[name]
 
     def host_function(self, name: str) -> HostFunction:
-        """Returns an entry point that takes and gives NumPy arrays, at less cost than handles.
+        """Returns an entry point that takes and returns NumPy arrays, at less cost than handles.
 
         Raises:
-            DeviceError: as ``function``.
+            DeviceError: see ``function``.
         """
         return HostFunction(self.function(name), self._program)
 
     def updating(self, name: str, first: int | None = None) -> Updating:
-        """Returns an entry point to call on held tensors. Errors as of ``function``.
+        """Returns an entry point to call on held tensors.
 
         Args:
-            name: of the entry point.
-            first: the result that takes the place of the first donated argument; the next one's that of the next. None
-                where all come back in the buffers of such.
+            name: name of the entry point.
+            first: index of the result that replaces the first donated argument; the following ones replace the
+                following arguments. None where each comes back in the buffer of its argument.
+
+        Raises:
+            DeviceError: see ``function``.
         """
         return Updating(self._program, self.function(name), first)
 
     def hold(self, tensors: Sequence[DeviceTensor]) -> HeldTensors:
-        """Makes tensors such that calls take and leave in their place; the handles are dead afterwards.
+        """Returns tensors that calls take and leave in their place; the handles are dead afterwards.
 
         Raises:
-            DeviceError: the session is closed; a tensor is dead, or of another session, or there twice.
+            DeviceError: the session is closed; a tensor is dead, of another session, or passed twice.
         """
         with self._program.lock:
             self._check_open("hold tensors")
@@ -143,7 +146,7 @@ class Session:
         """Copies an array to the device.
 
         Raises:
-            DeviceError: the session is closed, or the array's dtype is not one of ours.
+            DeviceError: the session is closed, or the array's dtype is not supported.
         """
         with self._program.lock:
             self._check_open("upload an array")
@@ -158,7 +161,7 @@ class Session:
         return DeviceTensor(self._program, key, spec)
 
     def zeros(self, spec: TensorSpec) -> DeviceTensor:
-        """Makes a tensor of zeros on the device, for example an empty KV cache.
+        """Allocates a tensor of zeros on the device, for example an empty key/value cache.
 
         Raises:
             DeviceError: the session is closed.
@@ -198,7 +201,7 @@ class Session:
 
 
 def _outline(signature: Signature) -> Any:
-    """Returns what a compiled module tells of a signature."""
+    """Returns the part of a signature that a compiled module has too."""
     arguments = [(argument.spec, argument.kind) for argument in signature.arguments]
     return arguments, signature.aliases, [result.spec for result in signature.results]
 

@@ -152,7 +152,7 @@ def test_a_tensor_of_another_shape_or_session_is_refused(session: Session, step:
 
 def test_an_unknown_entry_point_names_its_neighbours(session: Session) -> None:
     assert session.entry_points == ("main",)
-    with pytest.raises(DeviceError, match=r"no entry point 'mian': it has main; did you mean 'main'\?"):
+    with pytest.raises(DeviceError, match=r"no entry point 'mian'; available: main; did you mean 'main'\?"):
         session.function("mian")
 
 

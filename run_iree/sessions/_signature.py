@@ -1,4 +1,4 @@
-"""What an entry point takes and returns."""
+"""Signatures in compiled modules, and checks of signatures."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ _DECLARATION: Final = re.compile(r"^\w+ func @[^(]*\((?P<arguments>.*)\) -> \((?
 _VALUE: Final = re.compile(r"%(?P<name>\w+): (?P<type>tensor<[^>]*>|[\w.]+)(?: \{(?P<attributes>[^}]*)\})?")
 _ENCODING: Final = re.compile(r"iree\.abi\.encoding = (tensor<[^>]*>)")
 _ALIAS: Final = re.compile(r"iree\.abi\.output = (\d+)")
-_NAMES: Final = {"ui8": "u8", "i1": "bool"}  # MLIR's name of a dtype where it is not ours
+_NAMES: Final = {"ui8": "u8", "i1": "bool"}  # our dtypes by MLIR's name, where that differs
 
 
 def check_aliases(signature: Signature) -> None:
@@ -43,23 +43,23 @@ def check_aliases(signature: Signature) -> None:
 
 
 def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> Signature:
-    """Reads a signature from what IREE keeps in the compiled module.
+    """Reads a signature from the reflection of a compiled function.
 
     It does not tell which arguments are written in place, so every tensor that is not donated is guarded.
 
     Args:
-        entry_point: for messages.
-        reflection: of the module's function.
+        entry_point: name of the function.
+        reflection: reflection of the function.
 
     Raises:
-        DeviceError: there is none, or a type in it is not static or not one of ours.
+        DeviceError: the reflection has no declaration, or a type in it is not static or not supported.
     """
     declaration = reflection.get("iree.abi.declaration", "")
     parts = _DECLARATION.match(declaration)
     if parts is None:
         raise DeviceError(
             f"entry point {entry_point!r} has no declaration in its reflection, found {declaration!r}; "
-            f"hand its signature to the session"
+            f"pass its signature to the session"
         )
     matches = _VALUE.finditer(parts["results"])
     results = tuple(LoweredResult(match["name"], _spec(entry_point, match)[0]) for match in matches)
@@ -94,5 +94,5 @@ def _spec(entry_point: str, match: re.Match[str]) -> tuple[TensorSpec, bool]:
     except (OpError, ValueError) as error:
         raise DeviceError(
             f"entry point {entry_point!r}: value {match['name']!r} has type {text!r}, "
-            f"which a session cannot pass; static shapes of our dtypes are supported"
+            f"which is not supported; static shapes of our dtypes are"
         ) from error

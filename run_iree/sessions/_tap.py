@@ -1,4 +1,4 @@
-"""Hands the tensors of a call to a dump."""
+"""Dumps the tensors of a session's call."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,9 +15,9 @@ from run_iree.sessions._program import Program
 
 
 class Tap:
-    """One call's arguments, traces and results, read where they lie while the call holds the program's lock.
+    """Reader of one call's arguments, traces and results, without a copy, while the call holds the program's lock.
 
-    No error that passes here keeps a frame: a frame may hold a buffer, and must not outlive the device.
+    Errors are stored without their frames: a frame may hold a buffer, and must not outlive the device.
     """
 
     def __init__(self, program: Program, signature: Signature, call: DumpedCall) -> None:
@@ -27,7 +27,7 @@ class Tap:
         self._error: BaseException | None = None
 
     def arguments(self, values: Sequence[Any]) -> None:
-        """Dumps what the call is given, before it.
+        """Dumps the arguments, before the call.
 
         Raises:
             InputError: the dump cannot be written.
@@ -38,12 +38,12 @@ class Tap:
         self.check()
 
     def traced(self, key: str, views: Sequence[HalBufferView]) -> None:
-        """Dumps a trace, during the call. IREE calls this, and no error may pass through it: see ``check``."""
+        """Dumps a trace, during the call; IREE calls this, so errors are stored for ``check``."""
         for view in views:
             self._guarded(self._tag, key, view)
 
     def results(self, keys: Sequence[int]) -> None:
-        """Dumps what the call gave, after it.
+        """Dumps the results, after the call.
 
         Raises:
             InputError: the dump cannot be written.
@@ -55,7 +55,7 @@ class Tap:
         self.check()
 
     def check(self) -> None:
-        """Raises what went wrong so far.
+        """Raises the first stored error.
 
         Raises:
             InputError: the dump cannot be written, or the module's traces are not those of its description.
@@ -81,10 +81,10 @@ class Tap:
     def _tag(self, key: str, view: HalBufferView) -> None:
         info = self._call.tags.get(key)
         if info is None or view.byte_length != info.spec.nbytes:
-            known = "no such tag" if info is None else f"{info.spec!r} there"
+            recorded = "no such tag" if info is None else f"{info.spec!r} there"
             raise InputError(
                 f"{self._program.origin!r} traced {key!r} ({view.byte_length} bytes), and the bundle's description has "
-                f"{known}: export again with --dump_tags"
+                f"{recorded}: export again with `dump_tags`"
             )
         self._call.tag(key, self._peek(view, info.spec))
 

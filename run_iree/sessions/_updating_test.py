@@ -70,7 +70,7 @@ def session(module: Path, device: str) -> Iterator[Session]:
 
 
 def _caches(ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """What the caches hold after these, from the first position on."""
+    """Returns the contents of the caches after these ids, from the first position on."""
     k = np.zeros(_CACHE.shape, np.float32)
     k[:, : len(ids)] = ids
     return k, k * _BY
@@ -105,7 +105,7 @@ def test_the_second_call_is_a_prepared_one_where_the_host_reaches_the_memory(ses
 
 def test_what_comes_back_in_another_buffer_is_held_from_then_on(module: Path, device: str) -> None:
     arguments = list(_SIGNATURE.arguments)
-    arguments[2:4] = [dataclasses.replace(each, name=f"{each.name}_state") for each in arguments[2:4]]
+    arguments[2:4] = [dataclasses.replace(argument, name=f"{argument.name}_state") for argument in arguments[2:4]]
     text = _STEP.replace(" {tf.aliasing_output = 1 : i32}", "").replace(" {tf.aliasing_output = 2 : i32}", "")
     plain = [dataclasses.replace(argument, in_place=False) for argument in arguments]
     signatures = [dataclasses.replace(_SIGNATURE, arguments=tuple(plain))]
@@ -224,9 +224,9 @@ def test_nothing_is_reached_after_the_session(module: Path, device: str) -> None
     step, held = session.updating("step"), session.hold([session.zeros(_CACHE), session.zeros(_CACHE)])
     results = [step(held, 1, pos, _BY) for pos in range(3)]
     session.close()
-    for each in results:
+    for result in results:
         with pytest.raises(DeviceError, match=r"session on .* is closed"):
-            each.number(3)
+            result.number(3)
     with pytest.raises(DeviceError, match=r"cannot update by 'step' held tensors: the session on .* is closed"):
         step(held, 1, 3, _BY)
     with pytest.raises(DeviceError, match=r"cannot pass held tensors: the session on .* is closed"):

@@ -1,4 +1,4 @@
-"""An exported bundle, opened."""
+"""Bundle that is open for reading and running."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,48 +15,48 @@ from tapeline.bundle._kernel_config import KernelConfig
 
 
 class Bundle:
-    """A bundle's directory.
+    """Directory of an exported bundle.
 
     Attributes:
-        path: the directory.
-        config: its kernel_config.json.
+        path: path of the directory.
+        config: contents of its kernel_config.json.
     """
 
     def __init__(self, path: Path) -> None:
         """Reads the description.
 
         Raises:
-            InputError: the directory is no bundle, or is damaged.
+            InputError: the directory is not a bundle, or is damaged.
         """
         self.path: Final = path
         self.config: Final = KernelConfig.read(path / MARK)
 
     def entry_point(self, name: str) -> Signature:
-        """An entry point's description.
+        """Returns the signature of an entry point.
 
         Raises:
-            InputError: there is none of that name.
+            InputError: the entry point is not found.
         """
-        known = [each.name for each in self.config.entry_points]
+        known = [point.name for point in self.config.entry_points]
         if name not in known:
             raise InputError(
-                f"{self.path} has no entry point {name!r}: it has {', '.join(known)}{near_names(name, known)}"
+                f"{self.path} has no entry point {name!r}; available: {', '.join(known)}{near_names(name, known)}"
             )
         return self.config.entry_points[known.index(name)]
 
     def session(self, device: str, dumper: Dumper | None = None) -> Session:
-        """Opens the bundle on a device. Close the session when done.
+        """Opens the bundle on a device; the caller closes the session.
 
-        With ``TAPELINE_OPS_RECORD=1`` the calls of kernels in the bundle are noted, to be tuned (docs/kernels.md).
+        With ``TAPELINE_OPS_RECORD=1`` the bundle's calls of kernels are recorded, to be tuned (docs/kernels.md).
 
         Args:
-            device: its name.
-            dumper: is given the tensors of every call (see ``dumping``); the session then runs the debug module, where
-                there is one.
+            device: name of the device.
+            dumper: receiver of the tensors of every call (see ``dumping``); the session then runs the debug module, if
+                the bundle has one.
 
         Raises:
-            InputError: the bundle was not compiled for the device, or for a CPU that is not this one.
-            DeviceError: the device is not there, or a file is damaged.
+            InputError: the bundle was not compiled for the device, or for another CPU.
+            DeviceError: the device is not available, or a file is damaged.
         """
         target = target_of_device(device)
         debug = dumper is not None and self.config.debug is not None
@@ -66,7 +66,7 @@ class Bundle:
             compiled = ", ".join(self.config.targets) or "no target"
             raise InputError(
                 f"device {device!r} runs modules of target {target}; {self.path} was compiled for {compiled}: export "
-                f"it with --target={target}"
+                f"it with target={target}"
             )
         self._check_cpu(target)
         if is_recording_calls():
@@ -89,16 +89,16 @@ class Bundle:
                 raise InputError(f"{self.path} has lost {name}, which {MARK} lists: export the bundle again")
 
     def _check_archive(self, archive: Path) -> None:
-        """Compares the sizes of the parameters: IREE would take the first bytes of one that is too large."""
-        found = read_archive_index(archive)
+        """Compares the sizes of parameters: IREE would use the first bytes of one that is too large."""
+        records = read_archive_index(archive)
         for name, fields in self.config.parameters.items():
             wanted = TensorSpec(tuple(fields["shape"]), fields["dtype"])
-            record = found.get(name)
+            record = records.get(name)
             if record is None or record.nbytes != wanted.nbytes:
-                has = f"has {record.nbytes} bytes" if record else "is not there"
+                has = f"has {record.nbytes} bytes" if record else "is missing"
                 raise InputError(
-                    f"{archive}: parameter {name!r} {has}, the module wants {wanted!r} ({wanted.nbytes} bytes): the "
-                    f"archive belongs to another bundle: export again"
+                    f"{archive}: parameter {name!r} {has}, expected {wanted!r} ({wanted.nbytes} bytes): the archive "
+                    f"belongs to another bundle: export again"
                 )
 
     def _check_cpu(self, target: str) -> None:
@@ -114,9 +114,9 @@ class Bundle:
 
 
 def _guarding_all(signature: Signature) -> Signature:
-    """Guards every tensor that is not donated.
+    """Returns the signature with a guard for every tensor that is not donated.
 
-    A debug module needs that: the directions are those of the plain module, which lacks what only tags use.
+    A debug module needs that: directions are those of the plain module, which lacks the nodes that only tags use.
     """
     return replace(
         signature,

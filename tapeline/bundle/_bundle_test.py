@@ -1,4 +1,4 @@
-"""What a bundle refuses before a device sees it."""
+"""Bundles that are refused before they are loaded onto a device."""
 
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ def make(directory: Path, **fields: Any) -> Bundle:
 @pytest.mark.parametrize(
     ("described", "message"),
     [
-        ({"w": {"dtype": "f32", "shape": [2, 4]}}, r"'w' has 24 bytes, the module wants f32\[2,4\] \(32 bytes\)"),
-        ({"v": {"dtype": "f32", "shape": [2, 3]}}, "'v' is not there"),
+        ({"w": {"dtype": "f32", "shape": [2, 4]}}, r"'w' has 24 bytes, expected f32\[2,4\] \(32 bytes\)"),
+        ({"v": {"dtype": "f32", "shape": [2, 3]}}, "'v' is missing"),
     ],
 )
 def test_an_archive_of_another_bundle_is_refused(tmp_path: Path, described: Any, message: str) -> None:
@@ -51,7 +51,7 @@ def test_a_device_without_a_module_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_entry_point_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no entry point 'mian': it has main; did you mean 'main'"):
+    with pytest.raises(InputError, match="no entry point 'mian'; available: main; did you mean 'main'"):
         make(tmp_path).entry_point("mian")
 
 
@@ -72,7 +72,7 @@ def test_a_damaged_description_is_refused(tmp_path: Path, text: str, message: st
 
 
 def test_a_directory_without_a_description_is_no_bundle(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is no bundle: it has no kernel_config\.json: run tools:export first"):
+    with pytest.raises(InputError, match=r"is not a bundle: it has no kernel_config\.json: export one first"):
         Bundle(tmp_path)
 
 

@@ -11,7 +11,7 @@ from tapeline.bundle._files import DEBUG_MODULE, debug_executable_name
 
 @dataclass(frozen=True, slots=True)
 class TagConfig:
-    """A tagged tensor of an entry point; see ``TagInfo``."""
+    """Tagged tensor of an entry point; see ``TagInfo``."""
 
     name: str
     dtype: str
@@ -22,19 +22,19 @@ class TagConfig:
 
     @property
     def info(self) -> TagInfo:
-        """The same, as a dump wants it."""
+        """The same for a dump."""
         return TagInfo(self.name, TensorSpec(tuple(self.shape), self.dtype), self.module_path, self.op, self.line)
 
 
 @dataclass(frozen=True, slots=True)
 class DebugConfig:
-    """What kernel_config.json says of the debug module.
+    """Description of the debug module in kernel_config.json.
 
     Attributes:
-        tags: the globs that chose the tags.
-        module: the file of its text.
-        targets: the file of each target's compiled module.
-        entry_points: the tags of each.
+        tags: globs that selected the tags.
+        module: file of its text.
+        targets: file of the compiled module, by target.
+        entry_points: tags by entry point.
     """
 
     tags: list[str]
@@ -44,19 +44,25 @@ class DebugConfig:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "DebugConfig":
-        """Reads what ``asdict`` made; what is damaged raises TypeError, KeyError or TapelineError."""
-        rows = {name: [TagConfig(**each) for each in tags] for name, tags in fields["entry_points"].items()}
-        _ = [each.info for tags in rows.values() for each in tags]
+        """Reads the fields that ``asdict`` returned; damaged ones raise TypeError, KeyError or TapelineError."""
+        rows = {name: [TagConfig(**tag) for tag in tags] for name, tags in fields["entry_points"].items()}
+        _ = [tag.info for tags in rows.values() for tag in tags]
         return cls(list(fields["tags"]), fields["module"], dict(fields["targets"]), rows)
 
 
 def debug_config(globs: Sequence[str], targets: Sequence[str], tags: Mapping[str, Sequence[TagInfo]]) -> DebugConfig:
-    """Describes a debug module with these tags by entry point."""
+    """Describes a debug module.
+
+    Args:
+        globs: globs that selected the tags.
+        targets: targets that it is compiled for.
+        tags: tags by entry point.
+    """
     rows = {
         name: [
             TagConfig(tag.name, tag.spec.dtype.name, list(tag.spec.shape), tag.module_path, tag.op, tag.line)
-            for tag in found
+            for tag in infos
         ]
-        for name, found in tags.items()
+        for name, infos in tags.items()
     }
     return DebugConfig(list(globs), DEBUG_MODULE, {target: debug_executable_name(target) for target in targets}, rows)

@@ -17,27 +17,26 @@ _NEEDS_NO_TAGS: Final = 2
 def dumping(
     bundle: Bundle, directory: Path, *, device: str, level: int, limits: DumpLimits | None = None
 ) -> Iterator[Dumper]:
-    """Begins a dump of what a bundle does; open the session with the dumper.
+    """Yields a dumper, with which the caller opens a session of the bundle.
 
     Args:
-        bundle: what is run.
-        directory: of the dump: new, or empty.
-        device: where it runs, for the manifest.
-        level: 1 tags alone; 2 tags and every argument and result; 3 figures of all, elements of tags alone.
-        limits: of payloads.
+        bundle: bundle that is run.
+        directory: new or empty directory of the dump.
+        device: name of the device, for the manifest.
+        level: 1 for tags only; 2 for tags, arguments and results; 3 for statistics of all and elements of tags.
+        limits: limits of payloads.
 
     Raises:
-        InputError: the level is unknown, or needs a debug module that the bundle does not have; or the directory cannot
-            be written, or holds something.
+        InputError: the level is unknown, or needs a debug module that the bundle does not have; or the directory is not
+            empty, or cannot be written.
     """
     debug = bundle.config.debug
     if level not in LEVELS:
-        raise InputError(f"--dump_level={level}: there are 0 (off), {', '.join(map(str, LEVELS))}")
+        raise InputError(f"dump_level={level}: expected 0 (off), {', '.join(map(str, LEVELS))}")
     if debug is None and level != _NEEDS_NO_TAGS:
         raise InputError(
-            f"--dump_level={level} shows tagged tensors, and {bundle.path} has no debug module: export with "
-            f"--dump_tags='*' (or the names that you want), or take --dump_level=2, which here shows arguments and "
-            f"results alone"
+            f"dump_level={level} dumps tagged tensors, and {bundle.path} has no debug module: export with "
+            f"dump_tags='*' (or the names of some), or use dump_level=2, which dumps arguments and results"
         )
     source = {
         "context": "device",
@@ -48,6 +47,6 @@ def dumping(
     }
     globs = None if debug is None else debug.tags
     tags = {} if debug is None else debug.entry_points
-    order = {name: [each.name for each in found] for name, found in tags.items()}
+    order = {name: [tag.name for tag in infos] for name, infos in tags.items()}
     with DumpWriter(directory, level=level, source=source, tags=globs, order=order, limits=limits) as writer:
-        yield Dumper(writer, {name: [each.info for each in found] for name, found in tags.items()})
+        yield Dumper(writer, {name: [tag.info for tag in infos] for name, infos in tags.items()})

@@ -1,4 +1,4 @@
-"""``kernel_config.json``: what a bundle offers, readable without our code. The schema is in docs/bundle.md."""
+"""``kernel_config.json``, the description of a bundle, readable without our code. docs/bundle.md has the schema."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,17 @@ _NOT_RECORDED: Final = "the version that wrote this bundle did not record it"
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """A private block function.
+    """Private block function.
 
     Attributes:
-        name: its symbol in module.mlir.
-        call_sites: how often it is called.
-        signature: the effective directions of its tensor arguments, in the order of the text; scalars, which come
-            after them, are left out. None where it was not recorded.
+        name: symbol in module.mlir.
+        call_sites: number of calls in the text.
+        signature: effective directions of its tensor arguments, in the order of the text, without the scalars after
+            them. None where it was not recorded.
         reason: why there is no signature; None where there is one.
-        arguments: in the order of the text: ``kind``, ``dtype``, ``shape``, ``direction`` (as declared: INOUT where a
-            call site passes a donated argument), ``effective``.
-        results: ``direction``, ``dtype``, ``shape``, ``alias_arg`` (the place of the argument that it takes over).
+        arguments: arguments in the order of the text: ``kind``, ``dtype``, ``shape``, ``direction`` (as declared: INOUT
+            where a call site passes a donated argument), ``effective``.
+        results: ``direction``, ``dtype``, ``shape``, ``alias_arg`` (number of the argument that it takes over).
     """
 
     name: str
@@ -41,19 +41,19 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
-    """The whole file.
+    """Contents of the file.
 
     Attributes:
-        entry_points: the functions.
-        kernels: the private block functions.
-        parameters: the weights by path: dtype and shape, in the order in which ``module.vhlo`` takes them.
-        targets: per target its file, flags and CPU.
+        entry_points: signatures of the public functions.
+        kernels: private block functions.
+        parameters: dtype and shape of the weights by path, in the order in which ``module.vhlo`` takes them.
+        targets: file, flags and CPU by target.
         model: family, sizes, RoPE layout and scaling, tied weights.
-        producer: versions of what made the bundle.
-        sha256: of every other file but the report.
-        debug: the debug module; None where the bundle was exported without ``--dump_tags``.
-        kernel_calls: which configuration each call of a kernel has, and why; empty without ``--kernels``.
-        schema: the version of this file's form.
+        producer: versions of the software that made the bundle.
+        sha256: hashes of all other files but the report.
+        debug: debug module; None where the bundle was exported without the option ``dump_tags``.
+        kernel_calls: configuration of each call of a kernel and where it comes from; empty without ``kernels``.
+        schema: version of the file's schema.
     """
 
     entry_points: list[Signature]
@@ -82,23 +82,23 @@ class KernelConfig:
         """Reads the file.
 
         Raises:
-            InputError: it is missing, damaged or of another schema.
+            InputError: the file is missing, damaged or of another schema.
         """
         try:
             fields = json.loads(path.read_text())
         except FileNotFoundError:
-            raise InputError(f"{path.parent} is no bundle: it has no {path.name}: run tools:export first") from None
+            raise InputError(f"{path.parent} is not a bundle: it has no {path.name}: export one first") from None
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: cannot be read ({error}): export the bundle again") from None
         if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
-            found = fields.get("schema") if isinstance(fields, dict) else type(fields).__name__
-            raise InputError(f"{path}: schema {found!r}, this version reads schema {SCHEMA}: export the bundle again")
+            actual = fields.get("schema") if isinstance(fields, dict) else type(fields).__name__
+            raise InputError(f"{path}: schema {actual!r}, this version reads schema {SCHEMA}: export the bundle again")
         try:
-            entry_points = [_signature(each) for each in fields.pop("entry_points")]
-            kernels = [_kernel(each) for each in fields.pop("kernels", [])]
+            entry_points = [_signature(entry) for entry in fields.pop("entry_points")]
+            kernels = [_kernel(entry) for entry in fields.pop("kernels", [])]
             for name in ("parameters", "targets", "model", "producer", "sha256"):
                 if not isinstance(fields.get(name), dict):
-                    raise TypeError(f"{name} is no object")
+                    raise TypeError(f"{name} is not an object")
             _check_parts(fields)
             debug = fields.pop("debug", None)
             debug = None if debug is None else DebugConfig.from_json(debug)
@@ -108,17 +108,17 @@ class KernelConfig:
 
 
 def _check_parts(fields: Mapping[str, Any]) -> None:
-    """Raises where parameters or targets are not of the schema's form."""
-    for each in fields["parameters"].values():
-        _ = TensorSpec(tuple(each["shape"]), each["dtype"])
-    for each in fields["targets"].values():
-        _ = each.items()
-    for each in fields.get("kernel_calls", []):
-        _ = Key(*each["key"]), each["provenance"]
+    """Raises an error where parameters, targets or calls of kernels do not follow the schema."""
+    for parameter in fields["parameters"].values():
+        _ = TensorSpec(tuple(parameter["shape"]), parameter["dtype"])
+    for target in fields["targets"].values():
+        _ = target.items()
+    for call in fields.get("kernel_calls", []):
+        _ = Key(*call["key"]), call["provenance"]
 
 
 def signature_fields(signature: Signature) -> dict[str, Any]:
-    """Returns an entry point as the file has it."""
+    """Returns the fields of an entry point in the file."""
     taken_over = signature.taken_over
     return {
         "name": signature.name,
@@ -218,11 +218,16 @@ def kernel_record(kernel: KernelSignature) -> KernelRecord:
         kernel.call_sites,
         list(kernel.signature),
         arguments=[
-            {"kind": each.kind, **_spec_fields(each.spec), "direction": each.declared, "effective": each.effective}
-            for each in kernel.arguments
+            {
+                "kind": argument.kind,
+                **_spec_fields(argument.spec),
+                "direction": argument.declared,
+                "effective": argument.effective,
+            }
+            for argument in kernel.arguments
         ],
         results=[
-            {**_spec_fields(each.spec), "direction": each.direction, "alias_arg": each.alias_arg}
-            for each in kernel.results
+            {**_spec_fields(result.spec), "direction": result.direction, "alias_arg": result.alias_arg}
+            for result in kernel.results
         ],
     )

@@ -1,4 +1,4 @@
-"""What the phases of an export cost: time, and memory of this process alone."""
+"""Measures the phases of an export: time, and memory of this process."""
 
 import resource
 import threading
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Final
 
 _PAGE: Final = resource.getpagesize()
-# A peak that lasts shorter than this may go unseen.
+# Shorter peaks may be missed.
 _INTERVAL_S: Final = 0.002
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Resident bytes: all, and those that no file backs."""
+    """Resident bytes: all of them, and those that are not backed by a file."""
 
     rss: int
     anonymous: int
 
 
 def memory_now() -> Memory:
-    """Reads this process's memory from Linux' ``/proc/self/statm``."""
+    """Reads this process's memory from ``/proc/self/statm`` of Linux."""
     with open("/proc/self/statm", "rb") as statm:
         _, resident, shared, *_ = map(int, statm.read().split())
     return Memory(resident * _PAGE, (resident - shared) * _PAGE)
@@ -30,7 +30,7 @@ def memory_now() -> Memory:
 
 @dataclass(slots=True)
 class PhaseCost:
-    """Seconds, and the peak of memory in the phase minus the level after imports, in bytes."""
+    """Seconds of a phase, and its peak of memory minus the level after imports, in bytes."""
 
     seconds: float = 0.0
     rss_delta_bytes: int = 0
@@ -38,7 +38,7 @@ class PhaseCost:
 
 
 class PhaseMeter:
-    """Measures phases against the level at which it was made, which should be when imports are done."""
+    """Meter of phases against the level of memory at its construction, which should follow the imports."""
 
     def __init__(self) -> None:
         self.base = memory_now()
@@ -46,7 +46,7 @@ class PhaseMeter:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measures the block; a phase entered again adds its time and keeps the higher peak."""
+        """Measures the block; a phase that is entered again adds up times and keeps the highest peak."""
         cost = self.phases.setdefault(name, PhaseCost())
         done = threading.Event()
         sampler = threading.Thread(target=self._sample, args=(cost, done), daemon=True)

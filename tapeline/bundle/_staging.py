@@ -1,4 +1,4 @@
-"""A bundle's directory appears whole or not at all."""
+"""Writes a bundle's directory such that it appears whole or not at all."""
 
 import contextlib
 import ctypes
@@ -31,19 +31,18 @@ _REFUSED: Final = (
 
 @contextlib.contextmanager
 def staged(output: Path, *, resume: bool = False) -> Iterator[Path]:
-    """Yields a directory beside ``output`` that takes its place when the block ends without an error.
+    """Yields a directory beside ``output`` that replaces it when the block ends without an error.
 
-    An earlier bundle stays untouched until then. Whatever goes wrong, the directory goes, unless the export is
-    interrupted, or killed: then it can be resumed.
+    An earlier bundle stays untouched until then. After an error the directory is removed, unless the export was
+    interrupted or killed: then it can be resumed.
 
     Args:
-        output: where the bundle is to be.
-        resume: leave in the directory what an earlier export put there, also where this one fails. It is empty
-            otherwise.
+        output: path of the bundle.
+        resume: True to keep the files of an earlier export in the directory, also where this one fails; otherwise the
+            directory begins empty.
 
     Raises:
-        InputError: ``output`` is something else than a bundle, another export writes there, or the file
-            system refuses.
+        InputError: ``output`` is not a bundle, another export writes there, or the file system refuses.
     """
     output = Path(os.path.abspath(output))
     check_output(output)
@@ -64,7 +63,7 @@ def check_output(output: Path) -> None:
     """Checks, before any work, that a bundle may be written here.
 
     Raises:
-        InputError: it may not.
+        InputError: it may not be written; names the reason.
     """
     with _refusals(output, output):
         _check(output)
@@ -72,22 +71,22 @@ def check_output(output: Path) -> None:
 
 def _check(output: Path) -> None:
     if output.is_symlink() or (output.exists() and not output.is_dir()):
-        raise InputError(f"--output {output}: there is a file of that name: choose another directory")
+        raise InputError(f"output={output}: a file of that name exists: choose another directory")
     if output.is_dir() and any(output.iterdir()) and not (output / MARK).is_file():
         raise InputError(
-            f"--output {output}: the directory holds other things than a bundle (it has no {MARK}), which an export "
+            f"output={output}: the directory holds files that are not a bundle (it has no {MARK}), which an export "
             f"would replace: choose another directory, or empty this one"
         )
     _check_strangers(output)
     above = next(parent for parent in output.parents if parent.exists())
     if not above.is_dir():
-        raise InputError(f"--output {output}: {above} is no directory: choose another directory")
+        raise InputError(f"output={output}: {above} is not a directory: choose another directory")
     if not os.access(above, os.W_OK | os.X_OK):
-        raise InputError(f"--output {output}: no permission to write in {above}: choose another directory")
+        raise InputError(f"output={output}: no permission to write in {above}: choose another directory")
 
 
 def _check_strangers(output: Path) -> None:
-    """Refuses to replace a bundle's directory in which somebody put files of his own."""
+    """Refuses to replace a bundle's directory that holds other files too."""
     try:
         own = {Path(name).parts[0] for name in (MARK, REPORT, *KernelConfig.read(output / MARK).sha256)}
     except InputError:
@@ -95,14 +94,14 @@ def _check_strangers(output: Path) -> None:
     strangers = sorted(path.name for path in output.iterdir() if path.name not in own)
     if strangers:
         raise InputError(
-            f"--output {output}: beside the bundle the directory holds {', '.join(strangers[:5])}, which an export "
-            f"would remove: move that, or choose another directory"
+            f"output={output}: beside the bundle the directory holds {', '.join(strangers[:5])}, which an export "
+            f"would remove: move them, or choose another directory"
         )
 
 
 @contextlib.contextmanager
 def _refusals(output: Path, staging: Path) -> Iterator[None]:
-    """Turns what the file system refuses while a bundle is written into an error of the user's world."""
+    """Turns errors of the file system while a bundle is written into an InputError."""
     try:
         yield
     except OSError as error:
@@ -111,19 +110,19 @@ def _refusals(output: Path, staging: Path) -> Iterator[None]:
         if error.errno in _FULL:
             free = shutil.disk_usage(next(parent for parent in output.parents if parent.exists())).free
             raise InputError(
-                f"--output {output}: the disk is full while writing {error.filename or 'the bundle'} ({free} bytes are "
+                f"output={output}: the disk is full while writing {error.filename or 'the bundle'} ({free} bytes are "
                 f"free): make room or choose another directory"
             ) from error
         if error.errno in _REFUSED:
             raise InputError(
-                f"--output {output}: cannot write {error.filename or 'the bundle'}: {error.strerror}: choose another "
+                f"output={output}: cannot write {error.filename or 'the bundle'}: {error.strerror}: choose another "
                 f"directory"
             ) from error
         raise
 
 
 def _concerns(name: object, output: Path, staging: Path) -> bool:
-    """Whether an error's file is the bundle's, or a directory on the way to it; writing alone names no file."""
+    """Returns whether an error's file is the bundle's or a directory above it; errors of writing name no file."""
     if not isinstance(name, str):
         return name is None
     path = Path(name)
@@ -132,12 +131,12 @@ def _concerns(name: object, output: Path, staging: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(staging: Path, output: Path) -> Iterator[None]:
-    """Makes the directory where it is missing, and holds it against other exports."""
+    """Creates the directory where it is missing, and locks it against other exports."""
     output.parent.mkdir(parents=True, exist_ok=True)
     staging.mkdir(exist_ok=True)
     with _opened(staging) as lock:
         _lock(lock, output)
-        # Since it was opened, another export may have finished, and with it the name that we opened.
+        # Another export may have finished since it was opened, and renamed the directory.
         if not staging.exists() or not os.path.samestat(os.fstat(lock), os.stat(staging)):
             raise _busy(output)
         yield
@@ -160,11 +159,11 @@ def _lock(descriptor: int, output: Path) -> None:
 
 
 def _busy(output: Path) -> InputError:
-    return InputError(f"--output {output}: another export is writing there: wait for it, or choose another directory")
+    return InputError(f"output={output}: another export is writing there: wait for it, or choose another directory")
 
 
 def _empty(directory: Path) -> None:
-    """Removes what a killed export left."""
+    """Removes the files that a killed export left."""
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -173,21 +172,21 @@ def _empty(directory: Path) -> None:
 
 
 def _publish(staging: Path, output: Path) -> None:
-    """Puts the directory in place at once; an earlier bundle ends up where the staging directory was, and goes."""
+    """Moves the directory into place at once; an earlier bundle takes the staging directory's name, and is removed."""
     if not output.exists():
         os.rename(staging, output)
         return
     with _opened(output) as previous:
-        _lock(previous, output)  # once it is called as the staging directory, no other export may work in it
+        _lock(previous, output)  # once it has the staging directory's name, no other export may work in it
         if not _exchanged(staging, output):
             _swap(staging, output)
         shutil.rmtree(staging, ignore_errors=True)
 
 
 def _swap(staging: Path, output: Path) -> None:
-    """Exchanges two names where the file system cannot do so at once."""
+    """Exchanges two names in steps, where the file system cannot do so at once."""
     away = output.with_name(f".{output.name}.previous")
-    shutil.rmtree(away, ignore_errors=True)  # of an export that was killed in here
+    shutil.rmtree(away, ignore_errors=True)  # of an export that was killed here
     os.rename(output, away)
     try:
         os.rename(staging, output)
@@ -198,7 +197,7 @@ def _swap(staging: Path, output: Path) -> None:
 
 
 def _exchanged(a: Path, b: Path) -> bool:
-    """Exchanges two names at once; False where the file system cannot."""
+    """Exchanges two names at once; returns False where the file system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.renameat2(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0:
         return True

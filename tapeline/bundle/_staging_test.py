@@ -147,7 +147,7 @@ def test_what_can_be_resumed_stays(tmp_path: Path, error: BaseException, resume:
 def test_a_full_disk(tmp_path: Path, code: int, named: bool) -> None:
     _bundle(tmp_path / "b")
     with (
-        pytest.raises(InputError, match=r"--output .*/b: the disk is full while writing .* are free\): make room"),
+        pytest.raises(InputError, match=r"output=.*/b: the disk is full while writing .* are free\): make room"),
         staged(tmp_path / "b") as staging,
     ):
         raise OSError(code, os.strerror(code), *([str(staging / "weights.irpa")] if named else []))
@@ -183,7 +183,7 @@ def test_what_a_killed_export_left_is_cleared(tmp_path: Path) -> None:
 
 def test_two_exports_into_one_directory_exclude_each_other(tmp_path: Path) -> None:
     process = _hold(tmp_path / "b")
-    with pytest.raises(InputError, match=r"--output .*/b: another export is writing there: wait for it"):
+    with pytest.raises(InputError, match=r"output=.*/b: another export is writing there: wait for it"):
         _write(tmp_path / "b", "second")
     assert (tmp_path / ".b.partial" / "half").is_file()  # the first one's work is untouched
     process.communicate("")
@@ -256,13 +256,13 @@ def test_check_output_refuses_what_is_no_bundle(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("")
     for name in ("file", "link"):
-        with pytest.raises(InputError, match=f"--output .*/{name}: there is a file of that name: choose another"):
+        with pytest.raises(InputError, match=f"output=.*/{name}: a file of that name exists: choose another"):
             check_output(tmp_path / name)
-    with pytest.raises(InputError, match=r"holds other things than a bundle \(it has no kernel_config.json\)"):
+    with pytest.raises(InputError, match=r"holds files that are not a bundle \(it has no kernel_config.json\)"):
         check_output(tmp_path / "home")
-    with pytest.raises(InputError, match=r"other things than a bundle"):
+    with pytest.raises(InputError, match=r"files that are not a bundle"):
         check_output(Path("/"))
-    with pytest.raises(InputError, match=r"/file is no directory: choose another"):
+    with pytest.raises(InputError, match=r"/file is not a directory: choose another"):
         check_output(tmp_path / "file" / "b")
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(InputError, match=r"no permission to write in .*: choose another directory"):
@@ -272,5 +272,5 @@ def test_check_output_refuses_what_is_no_bundle(tmp_path: Path, monkeypatch: pyt
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot write .*: File name too long"):
         _write(tmp_path / ("x" * 300), "new")
-    with pytest.raises(InputError, match=r"--output /proc/tapeline: (cannot write|no permission)"):
+    with pytest.raises(InputError, match=r"output=/proc/tapeline: (cannot write|no permission)"):
         _write(Path("/proc/tapeline"), "new")

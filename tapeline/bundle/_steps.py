@@ -1,4 +1,4 @@
-"""What is done of an export, and what decided about it: so that another run need not do it again."""
+"""Finished steps of an export with the keys that they depend on, such that another run can reuse them."""
 
 import contextlib
 import hashlib
@@ -15,13 +15,13 @@ from tapeline.bundle._files import REPORT, sha256_of
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of an export that is done.
+    """Finished step of an export.
 
     Attributes:
-        key: SHA-256 of all that decides about it.
-        files: SHA-256 of what it made, by name.
-        result: what it found out, as JSON.
-        reused: whether an earlier run did it.
+        key: SHA-256 of everything that the step depends on.
+        files: SHA-256 of the files that it wrote, by name.
+        result: its result, as JSON.
+        reused: True if an earlier run did it.
     """
 
     key: str
@@ -31,16 +31,16 @@ class Step:
 
 
 class Steps:
-    """The steps of an export: done in this run, and by earlier ones.
+    """Steps of an export, of this run and earlier ones.
 
-    A step of an earlier run counts where its key is the same and its files are what they were, bit for bit.
+    A step of an earlier run is reused where its key is the same and its files are unchanged, bit for bit.
 
     Args:
-        directory: where files are made.
+        directory: directory of the files.
         earlier: directories of earlier runs, the likeliest first; ``directory`` may be one of them.
 
     Attributes:
-        done: the steps of this run, by name.
+        done: steps of this run, by name.
     """
 
     FILE: Final = "steps.json"
@@ -54,24 +54,24 @@ class Steps:
         self.done: dict[str, Step] = {}
 
     def run(self, name: str, key: Any, files: Iterable[str], make: Callable[[], dict[str, Any] | None]) -> Any:
-        """Does a step, unless it is done.
+        """Runs a step, unless an earlier run did it; returns its result.
 
         Args:
-            name: of the step.
-            key: all that decides about it, as JSON.
-            files: what it makes, in the directory.
-            make: does it; its result as JSON.
+            name: name of the step.
+            key: everything that it depends on, as JSON.
+            files: names of the files that it writes.
+            make: function that runs it and returns its result, as JSON.
         """
         known = self.result(name, key)
         if known is not None:
             return known
         for file in files:
-            # It may be a link to an earlier bundle's: never write into it.
+            # It may be a link to a file of an earlier bundle, which must not be written.
             (self._directory / file).unlink(missing_ok=True)
         return self.finish(name, key, dict.fromkeys(files), make() or {})
 
     def result(self, name: str, key: Any) -> dict[str, Any] | None:
-        """What the step found out in an earlier run, its files being in place; None where it is to be done."""
+        """Returns the result of an earlier run, with its files in place; None where the step is still to be run."""
         wanted = _digest(key)
         for place, steps in self._earlier:
             step = steps.get(name)
@@ -83,8 +83,8 @@ class Steps:
         return None
 
     def finish(self, name: str, key: Any, files: Mapping[str, str | None], result: dict[str, Any]) -> dict[str, Any]:
-        """Notes that a step is done; ``files`` with their SHA-256 where it is known."""
-        known = {file: found or sha256_of(self._directory / file) for file, found in files.items()}
+        """Records a finished step and its files, with their SHA-256 where it is known."""
+        known = {file: sha256 or sha256_of(self._directory / file) for file, sha256 in files.items()}
         self._note(name, Step(_digest(key), known, result))
         return result
 
@@ -96,19 +96,19 @@ class Steps:
 
     @property
     def sha256(self) -> dict[str, str]:
-        """Of every file that a step of this run made, or took over."""
-        return {file: found for step in self.done.values() for file, found in step.files.items()}
+        """SHA-256 of every file that a step of this run wrote or reused."""
+        return {file: sha256 for step in self.done.values() for file, sha256 in step.files.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """For the report, which later runs read."""
+        """Returns the steps of this run for the report, which later runs read."""
         return _json(self.done)
 
     def begin(self, keep: Iterable[str]) -> None:
-        """Removes what an earlier run left that is of no step and not to be kept."""
+        """Removes files of an earlier run that belong to no step, except some."""
         self._remove_but({*keep, *(file for step in self._noted.values() for file in step.files)})
 
     def end(self, keep: Iterable[str]) -> None:
-        """Removes what is of no step of this run and not to be kept."""
+        """Removes files that belong to no step of this run, except some."""
         self._remove_but({*keep, *self.sha256})
 
     def _remove_but(self, files: set[str]) -> None:
@@ -127,13 +127,13 @@ def _json(steps: Mapping[str, Step]) -> dict[str, Any]:
 
 
 def _read(directory: Path) -> dict[str, Step]:
-    """The steps that a directory knows of: none where nobody noted any, or the notes are damaged."""
+    """Reads the steps that are recorded in a directory; none where the record is missing or damaged."""
     for name, path in ((Steps.FILE, ()), (REPORT, ("steps",))):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            found = json.loads((directory / name).read_text())
+            steps = json.loads((directory / name).read_text())
             for part in path:
-                found = found[part]
-            return {step: Step(**fields) for step, fields in found.items()}
+                steps = steps[part]
+            return {step: Step(**fields) for step, fields in steps.items()}
     return {}
 
 

@@ -181,8 +181,8 @@ def test_wrong_input(comparing: Compare, bundle: Path, tmp_path: Path) -> None:
     for flags, message in (
         ([f"--found={dump}"], "is a dump: give another dump as --reference"),
         ([f"--found={bundle}", f"--reference={dump}"], "a dump: give two alike"),
-        ([f"--found={dump}", f"--reference={bundle}"], "is no dump: it has no manifest.json: make one with --dump"),
-        ([f"--found={text}"], f"is no bundle: it has no {MARK}: run tools:export first"),
+        ([f"--found={dump}", f"--reference={bundle}"], "is not a dump: it has no manifest.json: make one with"),
+        ([f"--found={text}"], f"is not a bundle: it has no {MARK}: export one first"),
         ([f"--found={dump}", f"--reference={damaged}"], "the manifest is damaged; dump again"),
         ([f"--found={bare}"], "has no weights.irpa with weights for the eager context: give the model's checkpoint"),
         ([f"--found={bundle}", "--entry_point=decod"], "has no entry point 'decod'"),

@@ -150,9 +150,9 @@ def test_level_two_of_a_plain_bundle_shows_arguments_and_results(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--dump=dump"], "--dump_level=1 shows tagged tensors, and "),
+        (["--dump=dump"], "--dump_level=1 dumps tagged tensors, and "),
         (["--dump=dump", "--dump_level=3"], "has no debug module: export with --dump_tags='*'"),
-        (["--dump=dump", "--dump_level=4"], "--dump_level=4: there are 0 (off), 1, 2, 3"),
+        (["--dump=dump", "--dump_level=4"], "--dump_level=4: expected 0 (off), 1, 2, 3"),
         (["--dump_level=1"], "--dump_level=1: name the directory of the dump with --dump"),
         (
             ["--dump=dump", "--dump_level=2", "--dump_limit=1,2,3"],

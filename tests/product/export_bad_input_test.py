@@ -223,7 +223,7 @@ def test_a_full_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
         signal.signal(signal.SIGXFSZ, handler)
     assert (done.code, done.out) == (2, "")
     assert "weights.irpa: cannot write the parameters: File too large; 192512 bytes are needed" in done.err
-    assert "free some, or name another place" in done.err
+    assert "free some, or choose another directory" in done.err
     assert tree(place) == before
 
 

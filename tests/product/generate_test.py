@@ -164,7 +164,7 @@ def test_one_token_has_no_steps_to_speak_of(golden_bundle: Path, generating: Gen
         (["--token_ids=1", "--device=gpu"], "--device=gpu: value should be one of"),
         (["--token_ids=1", "--stats=no/s.json"], "--stats=no/s.json: no file can be written there"),
         (["--token_ids=1", "--logits=."], "--logits=.: no file can be written there"),
-        (["--bundle=."], "is no bundle: it has no kernel_config.json"),
+        (["--bundle=."], "is not a bundle: it has no kernel_config.json"),
         (["--token_ids=1", "stray"], "unexpected arguments stray"),
     ],
 )
@@ -185,7 +185,7 @@ def _cut(path: Path, share: float) -> None:
 
 _MARK, _VMFB = "kernel_config.json", "module.llvm-cpu.vmfb"
 _DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no_description": (lambda b: (b / _MARK).unlink(), "is no bundle: it has no kernel_config.json"),
+    "no_description": (lambda b: (b / _MARK).unlink(), "is not a bundle: it has no kernel_config.json"),
     "description_cut_off": (lambda b: _cut(b / _MARK, 0.5), "kernel_config.json: cannot be read"),
     "description_of_another_schema": (
         lambda b: _edit(b / _MARK, lambda c: c.update(schema=2)),

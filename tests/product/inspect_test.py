@@ -195,7 +195,7 @@ def test_wrong_flags(inspecting: Inspect, whole: Path, flags: list[str], message
 def test_no_bundle_and_no_module(inspecting: Inspect, bundle: Path, tmp_path: Path) -> None:
     done = inspecting(tmp_path)
     assert (done.code, done.out) == (2, "")
-    assert f"{tmp_path} is no bundle: it has no {MARK}: run tools:export first" in done.err
+    assert f"{tmp_path} is not a bundle: it has no {MARK}: export one first" in done.err
     (bundle / "module.mlir").write_text("module @m {\n}\n")
     done = inspecting(bundle, "--graph=json")
     assert (done.code, done.out) == (2, "")

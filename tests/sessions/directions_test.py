@@ -1,4 +1,4 @@
-"""Recorded directions of arguments keep what a caller owns, on every device."""
+"""Recorded directions suffice to keep a caller's tensors unchanged, on every device."""
 
 import json
 from collections.abc import Sequence
@@ -56,27 +56,27 @@ def points(programs: dict[str, Any], **x: Any) -> list[EntryPoint]:
 
 
 def like_x(body: Body) -> Body:
-    """Program whose result y has the shape of x, as a result that takes over a buffer must."""
+    """Returns the body with its result y in the shape of x, as a result that takes over must be."""
 
     def reshaped(ctx: Any, *values: Any) -> dict[str, Any]:
-        found = body(ctx, *values)
-        found = found if isinstance(found, dict) else {"y": found}
-        return found | {"y": ctx.ops.reshape(found["y"], X.shape)}
+        results = body(ctx, *values)
+        results = results if isinstance(results, dict) else {"y": results}
+        return results | {"y": ctx.ops.reshape(results["y"], X.shape)}
 
     return reshaped
 
 
 def test_a_loader_without_our_code_reads_the_directions(tmp_path: Path) -> None:
-    """Runs a module with json and IREE's runtime alone."""
+    """Reads them with json and IREE's runtime alone."""
     made = [entry_point(UPDATED["directly"], "kept"), entry_point(UPDATED["directly"], "donated", alias_result="y")]
     opened(made, "local-sync", tmp_path).close()
     instance = runtime.VmInstance()
     module = runtime.VmModule.mmap(instance, str(tmp_path / "m.local-sync.vmfb"))
-    found = {}
+    signatures = {}
     for name in ("kept", "donated"):
         function = module.lookup_function(name)
         assert function is not None
-        found[name] = json.loads(function.reflection["tapeline.signature"])
+        signatures[name] = json.loads(function.reflection["tapeline.signature"])
         del function
     del module
     del instance
@@ -84,7 +84,7 @@ def test_a_loader_without_our_code_reads_the_directions(tmp_path: Path) -> None:
     row = {"name": "row", "kind": "tensor", "direction": "IN", "effective": "IN", "guarded": False}
     others = [row, {"name": "position", "kind": "scalar"}]
     taken = {"direction": "INOUT", "guarded": False, "alias_result": "y", "in_place": True}
-    assert found == {
+    assert signatures == {
         "kept": {"args": [x, *others], "results": [{"name": "y", "direction": "OUT"}]},
         "donated": {"args": [x | taken, *others], "results": [{"name": "y", "direction": "INOUT"}]},
     }
@@ -97,11 +97,11 @@ def test_what_is_not_donated_keeps_its_bytes(device: str, tmp_path: Path) -> Non
         for name, point in zip(programs, made, strict=True):
             x, row = session.upload(_X), session.upload(_ROW)
             before = session.counters.bytes_guarded
-            found = [tensor.numpy() for tensor in session.function(point.name)(x, row, 2)]
+            results = [tensor.numpy() for tensor in session.function(point.name)(x, row, 2)]
             guarded = session.counters.bytes_guarded - before
             assert x.numpy().tobytes() == _X.tobytes(), name
             assert row.numpy().tobytes() == _ROW.tobytes(), name
-            for mine, theirs in zip(found, eager(point), strict=True):
+            for mine, theirs in zip(results, eager(point), strict=True):
                 np.testing.assert_allclose(mine, theirs, rtol=1e-5, err_msg=name)
             if name not in SHARED and name not in STATES:
                 assert guarded == (0 if name in KEPT else X.nbytes), name
@@ -159,10 +159,10 @@ def test_random_programs_keep_what_is_not_donated(device: str, tmp_path: Path) -
     ctx = EagerExecutionContext()
     with opened(made, device, tmp_path) as session:
         for point in made:
-            given = [session.upload(each) for each in data]
-            found = session.function(point.name)(*given, _ROW, 2)
+            given = [session.upload(array) for array in data]
+            results = session.function(point.name)(*given, _ROW, 2)
             wanted = point(ctx, *map(ctx.constant, (*data, _ROW)), ctx.constant(2, i32))
-            for name, mine in zip(wanted, found, strict=True):
+            for name, mine in zip(wanted, results, strict=True):
                 np.testing.assert_allclose(
                     mine.numpy(), wanted[name].numpy(), rtol=1e-4, err_msg=f"{point.name} {name}"
                 )

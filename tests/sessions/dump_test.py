@@ -1,4 +1,4 @@
-"""Dumps of sessions: traces are what a fetch gives, bit by bit, in loops too; directions, levels, errors."""
+"""Dumps of sessions: traces equal fetched results bit for bit, also in loops; directions, levels, errors."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -86,15 +86,15 @@ def dumped(debug: tuple[Path, Any], device: str, folder: Path, level: int = 2, c
 
 def test_order_names_iterations_and_directions(debug: tuple[Path, Any], device: str, tmp_path: Path) -> None:
     dump, _ = dumped(debug, device, tmp_path)
-    found = [(r.name, r.direction, r.when, r.iteration) for r in dump.records]
-    assert found[:4] == [
+    rows = [(r.name, r.direction, r.when, r.iteration) for r in dump.records]
+    assert rows[:4] == [
         ("x", "IN", "before", None),
         ("w", "IN", "before", None),
         ("position", "IN", "before", None),
         ("cache", "INOUT", "before", None),
     ]
-    assert found[-2:] == [("y", "OUT", "after", None), ("cache", "INOUT", "after", None)]
-    tags = [(name, iteration) for name, direction, _, iteration in found if direction == "TAG"]
+    assert rows[-2:] == [("y", "OUT", "after", None), ("cache", "INOUT", "after", None)]
+    tags = [(name, iteration) for name, direction, _, iteration in rows if direction == "TAG"]
     rounds = [(f"layers.4.{name}", i) for i in range(ROUNDS) for name in ("normed", "round")]
     ends = [(f"layers.4.{name}", 0) for name in ("unused", "y")]
     assert sorted(tags) == sorted([("layers.4.in", 0), ("layers.4.h", 0), *rounds, *ends])
@@ -190,8 +190,8 @@ def test_without_a_dumper_a_debug_module_computes_the_same(
 ) -> None:
     _, (y, cache) = dumped(debug, device, tmp_path)
     with Session(debug[0], device, signatures=debug[1]) as session:
-        for found, wanted in zip(session.function("main")(*INPUTS), (y, cache), strict=True):
-            np.testing.assert_array_equal(found.numpy(), wanted)
+        for result, wanted in zip(session.function("main")(*INPUTS), (y, cache), strict=True):
+            np.testing.assert_array_equal(result.numpy(), wanted)
 
 
 @pytest.mark.parametrize("where", ["argument", "tag", "result"])
