@@ -10,8 +10,9 @@ from lang_core import GraphError
 
 Override = Callable[..., Any]
 
-# Version in which all faults below were last seen; those of the interpreter in jaxlib's.
+# Version of IREE that the faults were seen in.
 IREE: Final = "3.13"
+# Name beside those of targets: StableHLO's reference interpreter.
 INTERPRETER: Final = "interpreter"
 
 
@@ -23,8 +24,8 @@ class Fault:
         name: name of the function that avoids it.
         summary: what goes wrong.
         targets: targets on which it does; ``interpreter`` is StableHLO's reference interpreter.
-        cases: pattern of the names of cases in tests/emission that show it, as a whole.
-        version: version of IREE in which it was last seen; empty for the interpreter.
+        cases: names of the cases of tests/emission each of which shows it; empty where none does.
+        version: version of IREE that it was seen in.
         overrides: what is written instead, by point of emission.
         watch: makes what follows the values of a function, where the fault needs that.
     """
@@ -32,7 +33,7 @@ class Fault:
     name: str
     summary: str
     targets: tuple[str, ...]
-    cases: str
+    cases: tuple[str, ...]
     version: str
     overrides: dict[str, Override] = field(default_factory=dict)
     watch: Callable[[], Watcher] | None = None
@@ -61,14 +62,14 @@ def fault(
     Args:
         *points: points of emission that the function overrides.
         targets: names of targets, with spaces between them.
-        cases: as of ``Fault``.
-        version: as of ``Fault``.
-        watch: as of ``Fault``.
+        cases: names of cases, with spaces between them.
+        version: version of IREE.
+        watch: factory as in ``Fault``.
     """
 
     def register(override: Override) -> Fault:
         summary = " ".join((override.__doc__ or "").split("\n\n")[0].split())
-        made = Fault(override.__name__, summary, tuple(targets.split()), cases, version, watch=watch)
+        made = Fault(override.__name__, summary, tuple(targets.split()), tuple(cases.split()), version, watch=watch)
         for point in points:
             made.at(point)(override)
         return made

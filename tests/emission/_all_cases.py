@@ -17,3 +17,4 @@ ALL_CASES: Final = (
     *ATTENTION_CASES,
     *ATTENTION_BEYOND,
 )
+CASES_BY_NAME: Final = {case.name: case for case in ALL_CASES}

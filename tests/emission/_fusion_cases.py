@@ -1,11 +1,12 @@
-"""Ops beside ops with which IREE fuses them: each alone is right, and together they were not on some device.
+"""Ops beside ops with which IREE fuses them: each alone is right, and together they are not on some device.
 
-Vulkan gets the widths of vectors wrong where a part begins at no multiple of four elements, and products whose right
-operand is computed from a conversion (compile_hlo/emit/_aligned.py, _widened.py).
+The faults are ``parts_off_vectors``, ``product_of_widened`` and ``take_before_reduction`` of compile_hlo/quirks.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+
+import numpy as np
 
 from lang_core import DType, bf16, f32, i8, i32, u8
 from tests.emission._cases import Array, Case, small
@@ -72,4 +73,11 @@ def _parts() -> Iterator[Case]:
     yield Case("cumsum", "part_summed", f32, lambda c, x: c.ops.cumsum(x, 0), (small(f32, 33, 5),), 8)
 
 
-FUSION_CASES: Final = (*_products(), *_parts())
+def _reductions() -> Iterator[Case]:
+    """Yields reductions of rows that were just looked up."""
+    rows = np.array([[3, 1, 2, 0, 5]], np.int32)
+    normed = lambda c, x, i: c.ops.rms_norm(c.ops.take(x, i, 0), None, 1e-5)  # noqa: E731
+    yield Case("take", "take_before_norm", f32, normed, (small(f32, 11, 64), rows), 64)
+
+
+FUSION_CASES: Final = (*_products(), *_parts(), *_reductions())

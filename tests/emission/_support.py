@@ -11,7 +11,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from compile_dag import ComputeGraph, record
 from compile_hlo.emit import ArgumentParameters, Form, Overrides, dense, emit_module, tensor_type
-from compile_hlo.quirks import QUIRKS
+from compile_hlo.quirks import FAULTS, QUIRKS, Fault, overrides_of
 from lang_core import Argument, EagerExecutionContext, TensorSpec, as_dtype, bf16
 from tests.emission._cases import Array, Case
 
@@ -37,6 +37,11 @@ def text_of(graphs: Iterable[ComputeGraph], form: Form | None = None, overrides:
     return out.getvalue()
 
 
+def text_without(fault: Fault, case: Case) -> str:
+    """Returns a case's module in which a fault is not avoided."""
+    return text_of([graph_of(case)], overrides=overrides_of(other for other in FAULTS if other is not fault))
+
+
 def eager_results(case: Case) -> list[Array]:
     """What the eager context gives."""
     ctx = EagerExecutionContext()
@@ -54,11 +59,13 @@ def parsed(text: str | bytes, allow_unregistered: bool = False) -> ir.Module:
         return module
 
 
-def interpret(graph: ComputeGraph, inputs: Sequence[Array], weights: Sequence[Array] = ()) -> list[Array]:
+def interpret(
+    graph: ComputeGraph, inputs: Sequence[Array], weights: Sequence[Array] = (), overrides: Overrides = QUIRKS
+) -> list[Array]:
     """Runs a graph in the interpreter; weights in the order of ``graph.parameters()``."""
     specs = [value.spec for value in (*graph.inputs.values(), *graph.parameters().values())]
     results = list(graph.result_specs)
-    text = text_of([graph]).rstrip().removesuffix("}") + _main(graph.name, specs, results) + "}\n"
+    text = text_of([graph], overrides=overrides).rstrip().removesuffix("}") + _main(graph.name, specs, results) + "}\n"
     module = parsed(text)
     with module.context:
         given = [_attribute(array) for array in (*inputs, *weights)]
