@@ -11,7 +11,7 @@ from lang_core import BLOCK
 from run_iree.kernels._quantize import QUANTIZE_BEFORE, block_buffers, quantized
 from run_iree.kernels._text import (
     Buffer,
-    Kernel,
+    CpuKernel,
     constants,
     indented,
     largest_divisor,
@@ -78,7 +78,7 @@ class AttentionSizes:
         return rows * self.value_size
 
 
-def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks: bool = False) -> Kernel:
+def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks: bool = False) -> CpuKernel:
     """Builds q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y [B, K, G, T, H'].
 
     H and H' are multiples of 16, and S is at least 16. y has the same dtype, or f32 where the sums are kept in it. With
@@ -160,7 +160,7 @@ scf.for %own = %c0 to %c{own} step %c1 {{
 {_blocks(sizes, dtype, made) if blocks else _divided(sizes, out)}
 }}
 """
-    return Kernel(NAME, (*buffers, *made), heads * (queries // tile), body)
+    return CpuKernel(NAME, (*buffers, *made), heads * (queries // tile), body)
 
 
 def _row(tile: int, queries: int, by: int) -> str:

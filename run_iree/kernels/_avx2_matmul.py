@@ -18,7 +18,7 @@ from run_iree.kernels._lanes_matmul import (
     sums_loaded,
     sums_stored,
 )
-from run_iree.kernels._text import Buffer, Kernel, scratch, within
+from run_iree.kernels._text import Buffer, CpuKernel, scratch, within
 from run_iree.kernels._tokens import LANES, TILE, Tokens, arranged_pairs
 
 NAME: Final = "avx2-matmul"
@@ -27,7 +27,7 @@ _WORDS: Final = "vector<8xi32>"
 _PAIRS: Final = "vector<16xi16>"
 
 
-def avx2_matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, kind: str) -> Kernel:
+def avx2_matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, kind: str) -> CpuKernel:
     """Builds q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs].
 
     ``outputs`` is a multiple of 16; ``kind`` is the dtype of y.

@@ -25,7 +25,7 @@ from run_iree.kernels._avx2_super_block import super_block_steps
 from run_iree.kernels._instruction_sets import byte_dot, with_sign
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
 from run_iree.kernels._packed_row import has_whole_integers, packed_buffers
-from run_iree.kernels._text import Kernel, listed, wanted_workgroups
+from run_iree.kernels._text import CpuKernel, listed, wanted_workgroups
 
 NAME: Final = "avx2-matvec"
 # x in the order of nibbles takes 9 bytes of the stack for 8 columns, and a kernel may have 32 KiB.
@@ -39,7 +39,7 @@ def fits_avx2_matvec(columns: int, encoding: Encoding) -> bool:
     return reads and columns % max(encoding.block, 2 * BLOCK) == 0 and columns <= _MOST_COLUMNS
 
 
-def avx2_matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str, *, ahead: int) -> Kernel:
+def avx2_matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str, *, ahead: int) -> CpuKernel:
     """Builds q i8 [columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs].
 
     Args:

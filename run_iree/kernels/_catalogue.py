@@ -14,7 +14,7 @@ from run_iree.kernels._instruction_sets import PREFETCH_CANDIDATES, PREFETCH_DIS
 from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from run_iree.kernels._norm import Norm, norm_kernel
 from run_iree.kernels._quantize import quantize_kernel, silu_quantize_kernel
-from run_iree.kernels._text import Kernel
+from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
 from run_iree.kernels._vnni_matmul import matmul_kernel
 from run_iree.kernels._vnni_matvec import fits_vnni_matvec, vnni_matvec_kernel
@@ -71,7 +71,7 @@ class CpuKernels:
             if getattr(self, name):
                 yield replace(self, **{name: False})
 
-    def kernel(self, function: str) -> Kernel | None:
+    def kernel(self, function: str) -> CpuKernel | None:
         """Returns the kernel for a helper function; None where the compiler's code is used."""
         for pattern, build in _FAMILIES:
             match = pattern.fullmatch(function)
@@ -80,27 +80,27 @@ class CpuKernels:
         return None
 
 
-def _quantize(kernels: CpuKernels, match: re.Match[str]) -> Kernel:
+def _quantize(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel:
     del kernels
     build = quantize_kernel if match["of"] == "block" else silu_quantize_kernel
     return build(int(match["rows"]), int(match["columns"]), match["dtype"])
 
 
-def _norm(kernels: CpuKernels, match: re.Match[str]) -> Kernel:
+def _norm(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel:
     del kernels
     weight = None if match["weight"] == "plain" else match["weight"]
     centred, eps = match["centred"] is not None, _number(match["eps"])
     return norm_kernel(Norm(int(match["rows"]), int(match["columns"]), match["dtype"], weight, centred, eps))
 
 
-def _attention(kernels: CpuKernels, match: re.Match[str]) -> Kernel | None:
+def _attention(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel | None:
     del kernels
     sizes, blocks = AttentionSizes(*map(int, match["sizes"].split("x"))), match["blocks"] is not None
     fits = sizes.fit_blocks() if blocks else sizes.fit()
     return attention_kernel(sizes, match["dtype"], _number(match["scale"]), blocks=blocks) if fits else None
 
 
-def _wide(kernels: CpuKernels, match: re.Match[str]) -> Kernel | None:
+def _wide(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel | None:
     """Returns the kernel of a product with 16-bit weights."""
     (rows, outputs, columns), dtype = _sizes(match), match["dtype"]
     dtypes, pairs = (dtype, match["result"]), kernels.bf16 and dtype == "bf16"
@@ -113,7 +113,7 @@ def _wide(kernels: CpuKernels, match: re.Match[str]) -> Kernel | None:
     return None if outputs % LANES_ROWS else fma_matmul_kernel(rows, outputs, columns, dtypes)
 
 
-def _packed(kernels: CpuKernels, match: re.Match[str]) -> Kernel:
+def _packed(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel:
     """Returns the kernel of a product with packed weights."""
     (rows, outputs, columns), encoding = _sizes(match), encoding_named(match["encoding"])
     dtype = match["dtype"] if match["dtype"] in ("bf16", "f16") else "f32"
@@ -126,7 +126,7 @@ def _packed(kernels: CpuKernels, match: re.Match[str]) -> Kernel:
     return vector_kernel(rows, outputs, columns, encoding, dtype)
 
 
-def _packed_matvec(kernels: CpuKernels, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
+def _packed_matvec(kernels: CpuKernels, outputs: int, columns: int, encoding: Encoding, dtype: str) -> CpuKernel:
     if kernels.vnni and fits_vnni_matvec(columns, encoding):
         return vnni_matvec_kernel(outputs, columns, encoding, dtype, ahead=kernels.ahead)
     if kernels.fma and fits_avx2_matvec(columns, encoding):

@@ -15,7 +15,7 @@ from run_iree.kernels._lanes_matmul import (
     sums_loaded,
     sums_stored,
 )
-from run_iree.kernels._text import Buffer, Kernel, largest_divisor, prefetches, scratch, within
+from run_iree.kernels._text import Buffer, CpuKernel, largest_divisor, prefetches, scratch, within
 from run_iree.kernels._tokens import LANES, TILE, Tokens, arranged_floats
 
 NAME: Final = "fma-matmul"
@@ -26,7 +26,7 @@ _AT_ONCE: Final = 4  # columns in the body of the inner loop
 _ROWS_OF: Final = {TILE: (6, 6, 4), LANES: (8, 8)}
 
 
-def fma_matmul_kernel(rows: int, outputs: int, columns: int, kinds: tuple[str, str]) -> Kernel:
+def fma_matmul_kernel(rows: int, outputs: int, columns: int, kinds: tuple[str, str]) -> CpuKernel:
     """Builds x [rows, columns], w [outputs, columns]: y [rows, outputs].
 
     Args:

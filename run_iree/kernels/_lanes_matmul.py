@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from run_iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented, scratch, turned, within
+from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, indented, scratch, turned, within
 from run_iree.kernels._tokens import LANES, TILE, Tokens
 
 ROWS: Final = 16  # of W at a time
@@ -68,7 +68,7 @@ def sums_stored(name: str, r: int, half: int) -> str:
     return f"vector.store {name}, %sums[%sum_at{r}_{half}] : {_SUMS}, {EIGHT}"
 
 
-def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arrangement: Arrangement) -> Kernel:
+def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arrangement: Arrangement) -> CpuKernel:
     """Builds the kernel of y [T, N], N a multiple of 16, of arranged tokens and w."""
     outputs, few = y.elements // tokens.rows, tokens.tiles <= _SPAN
     row_elements = w.elements // outputs
@@ -93,7 +93,7 @@ def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arran
 %row = arith.muli %workgroup, %c{ROWS} : index
 {indented(spans, 0)}
 """
-    return Kernel(products.name, (tokens.made, w, y), outputs // ROWS, body, arrangement)
+    return CpuKernel(products.name, (tokens.made, w, y), outputs // ROWS, body, arrangement)
 
 
 def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, first: str, rest: bool) -> list[str]:

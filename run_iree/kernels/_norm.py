@@ -7,7 +7,7 @@ from lang_core import BLOCK
 from run_iree.kernels._quantize import LANES, NAME, QUANTIZE_BEFORE, block_buffers, quantized
 from run_iree.kernels._text import (
     Buffer,
-    Kernel,
+    CpuKernel,
     constants,
     indented,
     largest_divisor,
@@ -44,7 +44,7 @@ class Norm:
     eps: float
 
 
-def norm_kernel(norm: Norm) -> Kernel:
+def norm_kernel(norm: Norm) -> CpuKernel:
     """Builds x, and the weight, if any: q, scale and total, as ``quantize_kernel``."""
     rows, columns = norm.rows, norm.columns
     x = Buffer("x", rows * columns, norm.dtype)
@@ -81,7 +81,7 @@ scf.for %row = %first to %end step %c1 {{
   }}
 }}
 """
-    return Kernel(NAME, (x, *weights, *made), workgroups, body)
+    return CpuKernel(NAME, (x, *weights, *made), workgroups, body)
 
 
 def _square(i: int, x: Buffer) -> list[str]:

@@ -8,7 +8,7 @@ share what is loaded of x, are slower: a step of Q8_0 took 1.5 times as long on 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from run_iree.kernels._text import LINE, Buffer, Kernel, constants, indented, own_rows, prefetches, share, stored
+from run_iree.kernels._text import LINE, Buffer, CpuKernel, constants, indented, own_rows, prefetches, share, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Steps:
     of_row: Sequence[str]
 
 
-def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> Kernel:
+def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> CpuKernel:
     """Builds a kernel whose rows are whole steps.
 
     Args:
@@ -69,4 +69,4 @@ scf.for %row = %first to %end step %c1 {{
 {indented(stored("y_row", "%row", y), 2)}
 }}
 """
-    return Kernel(name, buffers, made, body)
+    return CpuKernel(name, buffers, made, body)

@@ -4,7 +4,7 @@ from typing import Final
 
 from lang_core import BLOCK
 from lang_core.ops import LEAST_MAGNITUDE
-from run_iree.kernels._text import Buffer, Kernel, constants, indented, loaded, own_rows, rounded, share
+from run_iree.kernels._text import Buffer, CpuKernel, constants, indented, loaded, own_rows, rounded, share
 
 NAME: Final = "vector"
 LANES: Final = 16
@@ -25,21 +25,21 @@ def block_buffers(elements: int, prefix: str = "") -> tuple[Buffer, ...]:
     return tuple(Buffer(prefix + name, size, kind) for name, size, kind in kinds)
 
 
-def quantize_kernel(rows: int, columns: int, dtype: str) -> Kernel:
+def quantize_kernel(rows: int, columns: int, dtype: str) -> CpuKernel:
     """Builds x [rows, columns]: q i8 [rows, columns], scale f32 and total i32 [rows, columns / 32]."""
     blocks, x = columns // BLOCK, Buffer("x", rows * columns, dtype)
     lines = [*loaded("low", "%i", x), *loaded("high", "%j", x)]
     return _by_blocks((x,), rows * blocks, blocks, lines)
 
 
-def silu_quantize_kernel(rows: int, columns: int, dtype: str) -> Kernel:
+def silu_quantize_kernel(rows: int, columns: int, dtype: str) -> CpuKernel:
     """Builds gate and up [rows, columns]: silu(gate) * up, both products rounded to the dtype, quantized."""
     given = Buffer("gate", rows * columns, dtype), Buffer("up", rows * columns, dtype)
     lines = [*_gated("low", "%i", given), *_gated("high", "%j", given)]
     return _by_blocks(given, rows * columns // BLOCK, _GATED_BLOCKS, lines)
 
 
-def _by_blocks(given: tuple[Buffer, ...], blocks: int, wanted: int, lines: list[str]) -> Kernel:
+def _by_blocks(given: tuple[Buffer, ...], blocks: int, wanted: int, lines: list[str]) -> CpuKernel:
     """Builds a kernel with workgroups of ``wanted`` blocks; the lines make ``%low`` of ``%i``, ``%high`` of ``%j``."""
     made = block_buffers(blocks * BLOCK)
     own, workgroups = share(blocks, 1, -(-blocks // wanted))
@@ -55,7 +55,7 @@ scf.for %block = %first to %end step %c1 {{
 {indented(quantized(made), 2)}
 }}
 """
-    return Kernel(NAME, (*given, *made), workgroups, body)
+    return CpuKernel(NAME, (*given, *made), workgroups, body)
 
 
 def _gated(name: str, place: str, given: tuple[Buffer, ...]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from run_iree.kernels._catalogue import CpuKernels
-from run_iree.kernels._text import Arrangement, Kernel, entry_name
+from run_iree.kernels._text import Arrangement, CpuKernel, entry_name
 
 _HEAD: Final = re.compile(r"  func\.func private @(?P<name>[\w.]+)\((?P<arguments>.*)\) -> \((?P<results>.*)\) \{\n")
 _DTYPE: Final = re.compile(r"(?:bf|f|i)\d+>$")
@@ -50,7 +50,7 @@ class Substitution:
             yield arrangement.kernel.executable(arrangement.function)
 
 
-def _call(name: str, arguments: str, results: str, kernel: Kernel) -> str:
+def _call(name: str, arguments: str, results: str, kernel: CpuKernel) -> str:
     """Returns the helper function with a dispatch of the kernel as its body; results are converted to their dtypes."""
     names, kinds = zip(*(argument.split(": ", 1) for argument in arguments.split(", %")), strict=True)
     operands = [f"%{operand.removeprefix('%')}" for operand in names]

@@ -56,11 +56,11 @@ class Arrangement:
     """
 
     function: str
-    kernel: "Kernel"
+    kernel: "CpuKernel"
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class CpuKernel:
     """Generated function over buffers.
 
     Attributes:

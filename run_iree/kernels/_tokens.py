@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
-from run_iree.kernels._text import Arrangement, Buffer, Kernel, constants, indented, listed, turned
+from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, indented, listed, turned
 
 LANES: Final = 8
 TILE: Final = 2 * LANES
@@ -169,4 +169,4 @@ scf.for %column = %c0 to %c{columns} step %c{step} {{
 }}
 """
     name = f"{function}.{rows}x{columns}x{part}"
-    return Arrangement(name, Kernel("tokens", (*given, tokens.made), tokens.registers, body))
+    return Arrangement(name, CpuKernel("tokens", (*given, tokens.made), tokens.registers, body))

@@ -13,7 +13,7 @@ from run_iree.kernels._super_block import (
     super_block_numbers,
 )
 from run_iree.kernels._text import (
-    Kernel,
+    CpuKernel,
     constants,
     indented,
     listed,
@@ -27,7 +27,7 @@ NAME: Final = "vector"
 _EIGHT: Final = "vector<8xf32>"
 
 
-def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> Kernel:
+def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> CpuKernel:
     """Builds q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs]."""
     buffers = packed_buffers(rows, outputs, columns, encoding, dtype)
     supers, size, blocks = columns // encoding.block, encoding.block_bytes, columns // BLOCK
@@ -61,7 +61,7 @@ scf.for %row = %first to %end step %c1 {{
   }}
 }}
 """
-    return Kernel(NAME, buffers, workgroups, body)
+    return CpuKernel(NAME, buffers, workgroups, body)
 
 
 def _constants(encoding: Encoding) -> list[str]:

@@ -10,7 +10,7 @@ from lang_core import BLOCK, Encoding
 from run_iree.kernels._instruction_sets import vnni_dot
 from run_iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset
 from run_iree.kernels._text import (
-    Kernel,
+    CpuKernel,
     constants,
     indented,
     largest_divisor,
@@ -39,7 +39,7 @@ _CHUNK_BLOCKS: Final = 32
 _CHUNK_BLOCKS_BESIDE_X: Final = 16
 
 
-def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> Kernel:
+def matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding) -> CpuKernel:
     """Builds q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w: y f32 [rows, outputs].
 
     ``outputs`` is a multiple of 16.
@@ -69,7 +69,7 @@ scf.for %row = %first to %end step %c{ROWS} {{
   }}
 }}
 """
-    return Kernel(NAME, packed_buffers(rows, outputs, columns, encoding), workgroups, body)
+    return CpuKernel(NAME, packed_buffers(rows, outputs, columns, encoding), workgroups, body)
 
 
 def _block_panel(sizes: Sizes, encoding: Encoding) -> Panel:

@@ -18,7 +18,7 @@ from run_iree.kernels._super_block import (
     super_block_constants,
     super_block_numbers,
 )
-from run_iree.kernels._text import Kernel, listed, wanted_workgroups
+from run_iree.kernels._text import CpuKernel, listed, wanted_workgroups
 
 NAME: Final = "avx512-vnni-matvec"
 _ZEROS: Final = "%zeros = arith.constant dense<0> : vector<16xi32>"
@@ -30,7 +30,7 @@ def fits_vnni_matvec(columns: int, encoding: Encoding) -> bool:
     return reads and columns % max(encoding.block, 2 * BLOCK) == 0
 
 
-def vnni_matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str, *, ahead: int) -> Kernel:
+def vnni_matvec_kernel(outputs: int, columns: int, encoding: Encoding, dtype: str, *, ahead: int) -> CpuKernel:
     """Builds q i8 [columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs].
 
     Args:

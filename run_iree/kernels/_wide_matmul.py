@@ -12,7 +12,7 @@ from typing import Final
 from run_iree.kernels._instruction_sets import bf16_dot
 from run_iree.kernels._text import (
     Buffer,
-    Kernel,
+    CpuKernel,
     constants,
     indented,
     largest_divisor,
@@ -95,7 +95,7 @@ class _Plan:
         )
 
 
-def wide_matmul_kernel(rows: int, outputs: int, columns: int, kind: str, *, pairs: bool) -> Kernel:
+def wide_matmul_kernel(rows: int, outputs: int, columns: int, kind: str, *, pairs: bool) -> CpuKernel:
     """Builds x [rows, columns], w [outputs, columns]: y f32 [rows, outputs].
 
     Args:
@@ -143,7 +143,7 @@ scf.for %row = %first to %end step %c{unit} {{
   }}
 }}
 """
-    return Kernel("avx512-bf16-matmul" if pairs else "avx512-matmul", plan.buffers, workgroups, body)
+    return CpuKernel("avx512-bf16-matmul" if pairs else "avx512-matmul", plan.buffers, workgroups, body)
 
 
 def _words(plan: _Plan, name: str, place: str, buffer: Buffer) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Final
 from run_iree.kernels._instruction_sets import bf16_dot
 from run_iree.kernels._text import (
     Buffer,
-    Kernel,
+    CpuKernel,
     constants,
     indented,
     largest_divisor,
@@ -28,7 +28,7 @@ _APART: Final = 4  # sums of a row that do not wait for each other
 _SUMS: Final = "vector<16xf32>"
 
 
-def wide_matvec_kernel(outputs: int, columns: int, kinds: tuple[str, str], *, pairs: bool, ahead: int) -> Kernel:
+def wide_matvec_kernel(outputs: int, columns: int, kinds: tuple[str, str], *, pairs: bool, ahead: int) -> CpuKernel:
     """Builds x [columns], w [outputs, columns]: y [outputs].
 
     Args:
@@ -62,7 +62,7 @@ scf.for %row = %first to %end step %c1 {{
 {indented(stored("total", "%row", buffers[2]), 2)}
 }}
 """
-    return Kernel("avx512-bf16-matvec" if pairs else "fma-matvec", buffers, workgroups, body)
+    return CpuKernel("avx512-bf16-matvec" if pairs else "fma-matvec", buffers, workgroups, body)
 
 
 def _part(i: int, buffers: tuple[Buffer, ...], pairs: bool, ahead: int) -> list[str]:
