@@ -20,11 +20,11 @@ SPEC = TensorSpec((2, 3), "f32")
 
 
 def names(call: Call | None) -> list[str]:
-    found = []
+    names_inside_out = []
     while call is not None:
-        found.append(call.name)
+        names_inside_out.append(call.name)
         call = call.outer
-    return found
+    return names_inside_out
 
 
 def twice(ctx: ExecutionContext, x: Tensor, factor: float) -> Tensor:
@@ -119,8 +119,8 @@ def test_parameters_are_given_by_path_while_it_lasts() -> None:
 
     def fn(ctx: ExecutionContext, x: Tensor) -> Tensor:
         with ctx.parameters_from({"weight": x}):
-            found = ctx.ops.mul(ctx.parameter(weight), ctx.parameter(other))
-        return ctx.ops.add(found, ctx.parameter(weight))
+            product = ctx.ops.mul(ctx.parameter(weight), ctx.parameter(other))
+        return ctx.ops.add(product, ctx.parameter(weight))
 
     graph = record(fn, TensorSpec((2,), "f32"), input_names=["x"])
     assert [node.op.name for node in graph.nodes] == ["parameter", "mul", "parameter", "add"]

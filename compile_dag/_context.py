@@ -44,7 +44,7 @@ class GraphExecutionContext(ExecutionContext):
     or branch do is part of that op, and reaches no recording around it.
 
     Args:
-        tags: which tags to record; of the others, and where None of all, nothing is recorded.
+        tags: selection of the tags to record; none where None.
 
     >>> from compile_dag import GraphExecutionContext
     >>> ctx = GraphExecutionContext()
@@ -73,7 +73,7 @@ class GraphExecutionContext(ExecutionContext):
 
     @property
     def isRecording(self) -> bool:
-        """Whether a recording is open."""
+        """True while a recording is open."""
         return self._tape is not None
 
     @contextmanager
@@ -81,8 +81,8 @@ class GraphExecutionContext(ExecutionContext):
         """Opens a recording.
 
         Args:
-            sink: takes the nodes instead of the tape.
-            include_nested: whether ops of recordings inside this one are recorded here too.
+            sink: receiver of the nodes instead of the tape.
+            include_nested: True to record the ops of recordings inside this one here too.
         """
         with self._recorded_on(Tape(sink, include_nested, around=self._tape)) as tape:
             yield tape
@@ -106,7 +106,7 @@ class GraphExecutionContext(ExecutionContext):
             self._settle()
 
     def _settle(self) -> None:
-        """Works out who gets the next op: the innermost tape, and those around that asked for it."""
+        """Determines who gets the next op: the innermost tape, and those around that asked for it."""
         self._tape = self._tapes[-1] if self._tapes else None
         also: list[Tape] = []
         for inner, outer in zip(self._tapes[:0:-1], self._tapes[-2::-1], strict=True):
@@ -141,7 +141,7 @@ class GraphExecutionContext(ExecutionContext):
     def composite(
         self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
     ) -> R:
-        """Records what the body does, and notes on the nodes which call they belong to."""
+        """Records the body's ops, and notes on the nodes which call they belong to."""
         outer = self._call
         body = self._body_of(name, body)
         call = self._call = Call(name, inputs, attributes, outer)
@@ -153,18 +153,18 @@ class GraphExecutionContext(ExecutionContext):
         return results
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
-        """Records that the tensor has this name, if it is one of those selected; x itself is what it was."""
+        """Records that the tensor has this name, if the tag is selected, and returns x unchanged."""
         if self.shows(name, detail=detail):
             self._record(TAG, (self._check_operand(TAG, x),), (name,), TAG.infer_afresh)
         return x
 
     def shows(self, name: str, *, detail: bool = False) -> bool:
-        """Whether the tag is one of those selected."""
+        """Returns whether the tag is one of those selected."""
         return self._tags is not None and self._tags.selects(tag_name(self.module_path, name), detail)
 
     @contextmanager
     def watched(self) -> Iterator[list[Node]]:
-        """A list to which all that the present recording records is added, besides."""
+        """Yields a list to which each node of the present recording is added besides."""
         tape = self._open_tape("watched()")
         with tape.watched() as nodes:
             yield nodes
@@ -216,9 +216,9 @@ class GraphExecutionContext(ExecutionContext):
                 f"{op.name} {where}: a tensor with data, {operand.spec!r}, reached a recorded op: record what made it, "
                 f"or freeze it with ctx.ops.constant"
             )
-        found = f"an array of {operand.dtype}{list(operand.shape)}" if hasattr(operand, "shape") else repr(operand)
+        given = f"an array of {operand.dtype}{list(operand.shape)}" if hasattr(operand, "shape") else repr(operand)
         raise TraceEscapeError(
-            f"{op.name} {where}: {found}, computed outside the recording, reached a recorded op: make it an input "
+            f"{op.name} {where}: {given}, computed outside the recording, reached a recorded op: make it an input "
             f"or a Parameter, or freeze it with ctx.ops.constant"
         )
 
@@ -234,12 +234,12 @@ class GraphExecutionContext(ExecutionContext):
         """Adds an input to the recording."""
         tape = self._open_tape(f"placeholder {name!r}")
         value = Value(spec, tape, "placeholder", self.module_path, self._line())
-        for each in (*self._also, tape):
-            each.add_input(name, value)
+        for receiver in (*self._also, tape):
+            receiver.add_input(name, value)
         return value
 
     def parameter(self, parameter: Parameter) -> Tensor:
-        """Records that a weight is read; no data is."""
+        """Records that a weight is read, without reading its data."""
         given = self._given_for(parameter)
         if given is not None:
             return given
@@ -299,7 +299,7 @@ class GraphExecutionContext(ExecutionContext):
         return self._record(op, operands, attributes, op.infer_afresh)
 
     def _line(self) -> str:
-        """The first line of the Python stack outside the machinery, as ``file:line``, or what was said to be it."""
+        """Returns ``source_line`` if set, else the innermost line of the Python stack outside the machinery."""
         if self.source_line:
             return self.source_line
         frame: FrameType | None = sys._getframe(1)

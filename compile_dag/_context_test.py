@@ -168,7 +168,7 @@ def test_a_value_of_another_context() -> None:
 
 
 class Interrupt(BaseException):
-    """As KeyboardInterrupt, which no handler of errors sees."""
+    """Exception like KeyboardInterrupt, which no handler of errors sees."""
 
 
 def leave_by(error: type[BaseException], ctx: GraphExecutionContext, depth: int, tapes: list[Tape]) -> None:

@@ -112,8 +112,8 @@ def test_nested_regions_capture_through_every_level() -> None:
     assert branch.attribute("on_true").captures == (v, graph.inputs["y"])
     ctx = EagerExecutionContext()
     x, y = ctx.ops.full((2, 3), 4.0, "f32"), ctx.ops.full((2, 3), 50.0, "f32")
-    found = evaluate(graph, ctx, {"x": x, "y": y})["result"].numpy()
-    assert np.array_equal(found, nested(ctx, x, y).numpy())
+    whole = evaluate(graph, ctx, {"x": x, "y": y})["result"].numpy()
+    assert np.array_equal(whole, nested(ctx, x, y).numpy())
 
 
 def test_parameters_of_regions_are_parameters_of_the_graph() -> None:

@@ -1,4 +1,4 @@
-"""A graph run node by node in another context: eagerly, or recorded anew."""
+"""Runs graphs node by node in another context: eagerly, or to record them anew."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
@@ -17,9 +17,9 @@ def evaluate(graph: ComputeGraph, ctx: ExecutionContext, inputs: Mapping[str, Te
     A value is dropped after its last use.
 
     Args:
-        graph: what to run.
-        ctx: gives the ops their meaning, and the parameters their data.
-        inputs: by the graph's input names, tensors of ``ctx``.
+        graph: graph to run.
+        ctx: context that gives the ops their meaning, and the parameters their data.
+        inputs: tensors of ``ctx`` by the graph's input names.
 
     Returns:
         The outputs by name.
@@ -59,8 +59,8 @@ def replay(
     """Applies nodes in ``ctx``, each in its block, under its module path and source line.
 
     Args:
-        nodes: in an order in which they can run.
-        ctx: gives the ops their meaning.
+        nodes: nodes in an order in which they can run.
+        ctx: context that gives the ops their meaning.
         values: tensors of ``ctx`` by the number of the value that they stand for; results are added.
         kept: numbers of the values to keep; all where None. The others are dropped after their last use.
     """
@@ -109,7 +109,7 @@ def _callable(region: ComputeGraph, ctx: ExecutionContext, outer: dict[int, Tens
 
 
 class _Named(Parameter):
-    """A parameter that is known by its path alone."""
+    """Parameter that is known by its path alone."""
 
     __slots__ = ("_path",)
 

@@ -14,7 +14,7 @@ class Recording:
             use values from around.
 
     Attributes:
-        is_closed: whether the recording has ended.
+        is_closed: True if the recording has ended.
         next_number: returns the number of the next value: 0, 1, 2, ... in recording order.
     """
 
@@ -66,7 +66,7 @@ class Value(Tensor):
 
     @property
     def origin(self) -> str:
-        """Which op made the value, in which module, at which source line."""
+        """Text that says which op made the value, in which module, at which source line."""
         return f"{self.op_name} (at {self.path or 'the root'}, {self.line})"
 
     def _escape(self, asked: str) -> NoReturn:
@@ -98,11 +98,11 @@ class Call:
     """One call of a composite: ops that were recorded together under a name.
 
     Attributes:
-        name: of the composite.
+        name: name of the composite.
         inputs: values, None, or whatever else it was given.
-        attributes: what was known without data.
-        results: what it gave; empty until it returns.
-        outer: the composite that called it.
+        attributes: arguments that are known without data.
+        results: values that it returned; empty until then.
+        outer: call of the composite that called it.
     """
 
     __slots__ = ("attributes", "inputs", "name", "outer", "results")
@@ -119,10 +119,10 @@ class Node:
     """One recorded op.
 
     Attributes:
-        op: the op.
-        inputs: its operands. For ops with regions, the values that the regions capture come last.
-        attributes: in the order of ``op.attributes``.
-        results: what it gives; at least one.
+        op: the op itself.
+        inputs: operands. For ops with regions, the values that the regions capture come last.
+        attributes: attributes in the order of ``op.attributes``.
+        results: results; at least one.
         stretch: part of a block that it was recorded in.
         call: innermost call of a composite that it was recorded in. A pass that replaces the operands of the nodes of a
             call renews the call too, or leaves it out.
@@ -153,16 +153,16 @@ class Node:
 
     @property
     def path(self) -> str:
-        """The path of the module that ran."""
+        """Path of the module that ran."""
         return self.results[0].path if self.results else ""
 
     @property
     def line(self) -> str:
-        """The Python source line, as ``file:line``."""
+        """Python source line, as ``file:line``."""
         return self.results[0].line if self.results else "unknown"
 
     def attribute(self, name: str) -> Any:
-        """The value of one attribute."""
+        """Returns the value of one attribute."""
         return self.attributes[self.op.attributes.index(name)]
 
     def __repr__(self) -> str:

@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 class RecordingSink(Sink, Protocol[T_co]):
-    """Takes a whole recording, as it happens, and makes something of it."""
+    """Receiver of a whole recording, which makes something of it as it happens."""
 
     def begin(self, name: str, inputs: Mapping[str, Value]) -> None:
-        """The recording starts with these inputs."""
+        """Takes the inputs, before the first op."""
         ...
 
     def end(self, outputs: Mapping[str, Value]) -> T_co:
-        """The recording is complete; what it amounts to."""
+        """Takes the outputs, and returns what was made of the recording."""
         ...
 
 
@@ -58,13 +58,13 @@ def record(
     """Records ``fn(ctx, *tensors)``.
 
     Args:
-        fn: takes a context and one tensor per spec. Returns a tensor, a sequence of tensors, or a mapping of
+        fn: function of a context and one tensor per spec. It returns a tensor, a sequence of tensors, or a mapping of
             names to tensors.
-        specs: of the arguments.
-        input_names: of the arguments; those of fn's signature where None.
-        name: of the graph; fn's name where None.
-        sink: takes the ops as they are recorded, so that nothing has to be kept.
-        tags: which of the model's tags to record; none where None.
+        specs: specs of the arguments.
+        input_names: names of the arguments; those of fn's signature where None.
+        name: name of the graph; fn's name where None.
+        sink: receiver of the ops as they are recorded, so that nothing has to be kept.
+        tags: selection of the model's tags to record; none where None.
 
     Returns:
         The verified graph, or what the sink makes of the recording. Outputs without a name are ``result``, or
@@ -91,8 +91,8 @@ def record(
 
 
 def _name_of(fn: Callable[..., Any]) -> str:
-    found = getattr(fn, "__name__", type(fn).__name__)
-    return found if found.isidentifier() else "main"
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return name if name.isidentifier() else "main"
 
 
 def _argument_names(fn: Callable[..., Any], specs: Sequence[TensorSpec]) -> tuple[str, ...]:

@@ -22,14 +22,14 @@ TAG: Final = Op(
 
 @dataclass(frozen=True, slots=True)
 class TagInfo:
-    """What is known of a tagged tensor.
+    """Description of a tagged tensor.
 
     Attributes:
-        name: the full name.
+        name: full name.
         spec: shape and dtype.
-        module_path: of the module that tags it.
-        op: that made it.
-        line: where in the Python source that op was called, ``package/file.py:line``; of an input, where it was tagged.
+        module_path: path of the module that tags it.
+        op: name of the op that made it.
+        line: Python source line of that op's call, ``package/file.py:line``; for an input, of the tag.
     """
 
     name: str
@@ -40,14 +40,14 @@ class TagInfo:
 
 
 def tag_info(node: Node) -> TagInfo:
-    """What a tag's node says."""
+    """Returns the description in a tag's node."""
     (x,) = node.inputs
     line = node.line if x.op_name == "placeholder" else x.line
     return TagInfo(tag_name(node.path, node.attributes[0]), x.spec, node.path, x.op_name, _of_package(line))
 
 
 def _of_package(line: str) -> str:
-    """The line without the folder that its package was imported from, which differs from machine to machine.
+    """Returns the line without the folder that its package was imported from, which differs from machine to machine.
 
     That is the shortest of the search path, for the folder of a program lies in it, too. Bazel adds the folder of all
     repositories, ``program.runfiles``; what is imported by way of it lies in one of them.
@@ -57,11 +57,11 @@ def _of_package(line: str) -> str:
     folders = [
         folder / file.relative_to(folder).parts[0] if folder.suffix == ".runfiles" else folder for folder in folders
     ]
-    return file.relative_to(min(folders, key=lambda each: len(each.parts))).as_posix() if folders else file.name
+    return file.relative_to(min(folders, key=lambda folder: len(folder.parts))).as_posix() if folders else file.name
 
 
 def has_tags(node: Node) -> bool:
-    """Whether a node is a tag, or has one in its regions: such a node is needed for what it shows."""
+    """Returns whether a node is a tag, or has one in its regions: such a node is needed for what it shows."""
     if node.op is TAG:
         return True
     for attribute in node.attributes:
@@ -71,7 +71,7 @@ def has_tags(node: Node) -> bool:
 
 
 def tags_of(nodes: Iterable[Node]) -> Iterator[TagInfo]:
-    """The tags among nodes and in their regions, in order."""
+    """Yields the tags among nodes and in their regions, in order."""
     for node in nodes:
         if node.op is TAG:
             yield tag_info(node)

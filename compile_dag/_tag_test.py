@@ -49,21 +49,21 @@ def test_what_is_selected_is_in_the_graph_and_nothing_else_changes() -> None:
 
 def test_what_is_known_of_a_tag_and_of_those_in_loops() -> None:
     graph = record(Model(), X, input_names=["x"], tags=TagSelection(["in", "layers.1.*", "round"]))
-    found = list(tags_of(graph.nodes))
-    assert [(tag.name, tag.module_path, tag.op) for tag in found] == [
+    tags = list(tags_of(graph.nodes))
+    assert [(tag.name, tag.module_path, tag.op) for tag in tags] == [
         ("in", "", "placeholder"),
         ("layers.1.out", "layers.1", "exp"),
         ("round", "", "negate"),
     ]
-    assert {tag.spec for tag in found} == {X}
+    assert {tag.spec for tag in tags} == {X}
     source = __file__.rpartition("/")[2]
-    lines = [tag.line.rpartition(source)[2] for tag in found]
+    lines = [tag.line.rpartition(source)[2] for tag in tags]
     first = Model.forward.__code__.co_firstlineno
     assert lines == [f":{first + 1}", f":{Layer.forward.__code__.co_firstlineno + 1}", f":{first + 4}"]
     assert [has_tags(node) for node in graph.nodes if node.op.name in ("tag", "while", "exp")] == [
         True, False, False, True, True,
     ]  # fmt: skip
-    assert tag_info(next(node for node in graph.nodes if node.op is TAG)) == found[0]
+    assert tag_info(next(node for node in graph.nodes if node.op is TAG)) == tags[0]
 
 
 def test_lines_leave_out_where_the_package_was_imported_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_lines_leave_out_where_the_package_was_imported_from(monkeypatch: pytest
 
 @pytest.mark.parametrize("root", ["tapeline", "_main"])
 def test_lines_in_bazel_are_those_of_the_repository(monkeypatch: pytest.MonkeyPatch, root: str) -> None:
-    """With and without the repository's own folder on the path; other repositories likewise."""
+    """Covers paths with and without the repository's own folder; other repositories likewise."""
     runfiles = "/cache/bin/tools/run.runfiles"
     packages = f"{runfiles}/pip_other/site-packages"
     for path in ([runfiles], [f"{runfiles}/{root}/tools", runfiles, f"{runfiles}/{root}", packages]):
@@ -87,11 +87,11 @@ def test_lines_in_bazel_are_those_of_the_repository(monkeypatch: pytest.MonkeyPa
 def test_a_graph_with_tags_is_evaluated_with_them() -> None:
     selection = TagSelection(["*", "round"])
     graph = record(Model(), X, input_names=["x"], tags=selection)
-    found: list[tuple[str, float]] = []
-    ctx = EagerExecutionContext(tag_sink=lambda name, tensor: found.append((name, float(tensor.numpy()[0, 0]))))
+    shown: list[tuple[str, float]] = []
+    ctx = EagerExecutionContext(tag_sink=lambda name, tensor: shown.append((name, float(tensor.numpy()[0, 0]))))
     evaluate(graph, ctx, {"x": ctx.constant(np.zeros((2, 3), np.float32))})
     e = np.exp(np.float32(1))
-    assert found == [("in", 0), ("layers.0.out", 1), ("layers.1.out", e), ("round", -e), ("round", e)]
+    assert shown == [("in", 0), ("layers.0.out", 1), ("layers.1.out", e), ("round", -e), ("round", e)]
 
 
 def test_a_graph_with_tags_is_recorded_anew_with_them() -> None:

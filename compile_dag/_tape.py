@@ -1,4 +1,4 @@
-"""The tape: what a recording writes down, in order."""
+"""The tape: an ordered record of ops."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,18 +11,18 @@ from lang_core import RecordingError
 
 
 class Sink(Protocol):
-    """Takes the events of a recording as they happen. A tape is the sink that keeps everything."""
+    """Receiver of the events of a recording. A tape is the sink that keeps everything."""
 
     def node(self, node: Node) -> None:
-        """An op was recorded."""
+        """Takes a recorded op."""
         ...
 
     def open_block(self, name: str) -> None:
-        """A block scope was entered."""
+        """Takes note that a block was entered."""
         ...
 
     def close_block(self, name: str) -> None:
-        """The innermost block scope was left."""
+        """Takes note that the innermost block was left."""
         ...
 
 
@@ -30,11 +30,11 @@ class Tape(Recording):
     """One recording: its inputs and, unless a sink takes them, its nodes.
 
     Attributes:
-        include_nested: whether the ops of recordings inside this one are recorded here too.
+        include_nested: True if the ops of recordings inside this one are recorded here too.
         inputs: placeholders by name, in order.
-        nodes: what was recorded, in order; empty if a sink takes the nodes.
-        is_region: whether this is a function of a loop or branch, whose ops are part of that one op.
-        is_closed: whether the recording has ended.
+        nodes: recorded nodes, in order; empty if a sink takes the nodes.
+        is_region: True if this is a function of a loop or branch, whose ops are part of that one op.
+        is_closed: True if the recording has ended.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Tape(Recording):
 
     @contextmanager
     def watched(self) -> Iterator[list[Node]]:
-        """A list to which every node that is recorded inside is added, whoever else takes it."""
+        """Yields a list to which every node that is recorded inside is added, whoever else takes it."""
         nodes: list[Node] = []
         add = self.add
 
@@ -86,8 +86,8 @@ class Tape(Recording):
         """Makes a verified graph of what was recorded.
 
         Args:
-            outputs: the results, by name, in order.
-            name: the name of the graph, which is that of the function it becomes.
+            outputs: results by name, in order.
+            name: name of the graph, and of the function that it becomes.
 
         Raises:
             GraphError: an output was not recorded here.

@@ -122,13 +122,13 @@ def loop(ctx: ExecutionContext, x: Tensor, y: Tensor) -> Tensor:
 def rebuilt(inputs: tuple[Value, ...] | None = None, cond: Any = None, body: Any = None) -> ComputeGraph:
     """The graph of ``loop``, where functions of the right parts may put in wrong ones."""
     graph = record(loop, X, X)
-    (found,) = graph.nodes
+    (node_of_loop,) = graph.nodes
     attributes = (
-        (cond or (lambda g, _: g))(found.attributes[0], graph),
-        (body or (lambda g, _: g))(found.attributes[1], graph),
+        (cond or (lambda g, _: g))(node_of_loop.attributes[0], graph),
+        (body or (lambda g, _: g))(node_of_loop.attributes[1], graph),
     )
-    operands = found.inputs if inputs is None else found.inputs[:1]
-    wrong = Node(found.op, operands, (*attributes, 1), found.results, Stretch("", 0))
+    operands = node_of_loop.inputs if inputs is None else node_of_loop.inputs[:1]
+    wrong = Node(node_of_loop.op, operands, (*attributes, 1), node_of_loop.results, Stretch("", 0))
     return ComputeGraph("g", graph.inputs, (wrong,), graph.outputs)
 
 

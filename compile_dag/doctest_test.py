@@ -9,6 +9,6 @@ MODULES = ("compile_dag", "compile_dag._context", "compile_dag._record", *GRADIE
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(name))
-    assert found.attempted
-    assert not found.failed
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted
+    assert not result.failed

@@ -1,4 +1,4 @@
-"""Reverse mode: of a graph, and of a function of a context."""
+"""Front doors of reverse mode: the gradient of a graph, and of a function of a context."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,11 +13,11 @@ from lang_core import ExecutionContext, GraphError, Tensor, TensorSpec, near_nam
 
 
 def gradient(graph: ComputeGraph, of: str, wrt: Sequence[str]) -> ComputeGraph:
-    """The graph with the gradients of one of its outputs as further outputs.
+    """Returns the graph with the gradients of one of its outputs as further outputs.
 
     Args:
-        graph: what to differentiate.
-        of: the output; one floating number (rank 0).
+        graph: graph to differentiate.
+        of: name of the output; one floating number (rank 0).
         wrt: names of inputs, or paths of parameters.
 
     Returns:
@@ -42,14 +42,14 @@ def gradient(graph: ComputeGraph, of: str, wrt: Sequence[str]) -> ComputeGraph:
     with ctx.recording() as tape:
         known: dict[int, Tensor] = {v.number: ctx.placeholder(name, v.spec) for name, v in graph.inputs.items()}
         replay(graph.nodes, ctx, known)
-        found = _gradients(ctx, graph.nodes, known, loss, wanted)
+        slopes = _gradients(ctx, graph.nodes, known, loss, wanted)
         outputs = {name: known[value.number] for name, value in graph.outputs.items()}
-        outputs |= {f"gradient.{name}": each for name, each in zip(wrt, found, strict=True)}
+        outputs |= {f"gradient.{name}": slope for name, slope in zip(wrt, slopes, strict=True)}
     return tape.to_compute_graph(outputs, graph.name)  # pyright: ignore[reportArgumentType]
 
 
 def _wanted(graph: ComputeGraph, name: str) -> list[Value]:
-    """What a name stands for: an input, or all reads of a parameter."""
+    """Returns the values that a name stands for: an input, or all reads of a parameter."""
     given = graph.inputs.get(name)
     values = [given] if given is not None else _reads(graph.nodes, name)
     if not values:
@@ -85,10 +85,10 @@ def _check_floating(title: str, name: str, spec: TensorSpec) -> None:
 def _gradients(
     ctx: ExecutionContext, nodes: Sequence[Node], known: dict[int, Tensor], loss: Value, wanted: Sequence[list[Value]]
 ) -> list[Tensor]:
-    """The gradient with respect to each list of values that stand for one thing; zeros where there is none."""
+    """Returns the gradient with respect to each list of values that stand for one thing; zeros where there is none."""
     seed = ctx.ops.constant(1.0, loss.dtype)
-    found = iter(backward(ctx, nodes, known, [(loss, seed)], [value for group in wanted for value in group], {}))
-    return [_total(ctx, group[0].spec, [next(found) for _ in group]) for group in wanted]
+    slopes = iter(backward(ctx, nodes, known, [(loss, seed)], [value for group in wanted for value in group], {}))
+    return [_total(ctx, group[0].spec, [next(slopes) for _ in group]) for group in wanted]
 
 
 def _total(ctx: ExecutionContext, spec: TensorSpec, parts: Sequence[Tensor | None]) -> Tensor:
@@ -104,16 +104,16 @@ def _total(ctx: ExecutionContext, spec: TensorSpec, parts: Sequence[Tensor | Non
 def value_and_gradient(
     fn: Callable[..., Any], wrt: Sequence[int | str] = (0,), of: str | int | None = None
 ) -> Callable[..., tuple[Any, tuple[Any, ...]]]:
-    """A function that runs ``fn(ctx, *arguments)`` and differentiates it, in any context.
+    """Returns a function that runs ``fn(ctx, *arguments)`` and differentiates it, in any context.
 
     In a recording context forward and backward ops are recorded, so a training step is an ordinary recorded function.
     An eager context records ``fn`` on the side, to know its ops, and computes.
 
     Args:
-        fn: takes a context and arguments, each a tensor or a mapping of names to tensors. Returns the loss, or a
-            sequence or mapping of tensors.
+        fn: function of a context and arguments, each a tensor or a mapping of names to tensors. It returns the loss,
+            or a sequence or mapping of tensors.
         wrt: positions of arguments, or paths of parameters that ``fn`` reads with ``ctx.parameter``.
-        of: which of the returned tensors is the loss; not given where ``fn`` returns one tensor.
+        of: index or name of the loss among the returned tensors; None where ``fn`` returns one tensor.
 
     Returns:
         ``(ctx, *arguments) -> (what fn returns, gradients)``: one gradient per entry of ``wrt``, in the form of the
@@ -142,7 +142,7 @@ def value_and_gradient(
 def _recorded(
     ctx: GraphExecutionContext, fn: Callable[..., Any], arguments: Sequence[Any], wrt: Sequence[int | str], of: Any
 ) -> tuple[Any, tuple[Any, ...]]:
-    """In a recording: what is recorded forward is watched, and gone through backward."""
+    """Differentiates in a recording: the nodes recorded forward are watched, and gone through backward."""
     with ctx.watched() as nodes:
         returned = fn(ctx, *arguments)
     values = [value for node in nodes for value in (*node.inputs, *node.results)]
@@ -155,12 +155,14 @@ def _recorded(
 def _replayed(
     ctx: ExecutionContext, fn: Callable[..., Any], arguments: Sequence[Any], wrt: Sequence[int | str], of: Any
 ) -> tuple[Any, tuple[Any, ...]]:
-    """In any other context: recorded on the side, then run here."""
+    """Differentiates in any other context: records the function on the side, then runs the nodes here."""
     side = GraphExecutionContext()
     side.module_path = ctx.module_path
     with side.recording() as tape:
         count = iter(range(1 << 30))
-        inside = [_mapped(each, lambda tensor: side.placeholder(f"x{next(count)}", tensor.spec)) for each in arguments]
+        inside = [
+            _mapped(argument, lambda tensor: side.placeholder(f"x{next(count)}", tensor.spec)) for argument in arguments
+        ]
         returned = fn(side, *inside)
     pairs = zip(_all_tensors(inside), _all_tensors(arguments), strict=True)
     known: dict[int, Tensor] = {value.number: tensor for value, tensor in pairs}
@@ -193,7 +195,7 @@ def _in_form(
     arguments: Sequence[Any],
     wrt: Sequence[int | str],
 ) -> tuple[Any, ...]:
-    """The gradients in the form of the arguments; ``arguments`` are the recorded ones."""
+    """Returns the gradients in the form of the arguments; ``arguments`` are the recorded ones."""
     title = getattr(fn, "__name__", type(fn).__name__)
     wanted: list[list[Value]] = []
     forms: list[Any] = []
@@ -216,8 +218,8 @@ def _in_form(
         for group in groups:
             _check_floating(title, str(entry), group[0].spec)
         wanted += groups
-    found = iter(_gradients(ctx, nodes, known, loss, wanted))
-    return tuple(next(found) if form is None else _mapped(form, lambda _: next(found)) for form in forms)
+    slopes = iter(_gradients(ctx, nodes, known, loss, wanted))
+    return tuple(next(slopes) if form is None else _mapped(form, lambda _: next(slopes)) for form in forms)
 
 
 def _tensors(argument: Any) -> list[Any]:
@@ -230,9 +232,9 @@ def _all_tensors(arguments: Sequence[Any]) -> Iterator[Any]:
 
 
 def _mapped(structure: Any, function: Callable[[Any], Any]) -> Any:
-    """A tensor, sequence or mapping of tensors with each one replaced."""
+    """Returns a tensor, sequence or mapping of tensors with each one replaced."""
     if isinstance(structure, Mapping):
-        return {name: function(each) for name, each in structure.items()}
+        return {name: function(item) for name, item in structure.items()}
     if isinstance(structure, Sequence):
-        return tuple(function(each) for each in structure)
+        return tuple(function(item) for item in structure)
     return function(structure)

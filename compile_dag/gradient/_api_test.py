@@ -33,18 +33,18 @@ def test_of_a_graph_with_respect_to_inputs_and_parameters() -> None:
     assert list(graph.outputs) == ["loss", "twice", "gradient.x", "gradient.weight"]
     verify(graph)
     ctx = EagerExecutionContext(TWOS)
-    found = evaluate(graph, ctx, {"x": ctx.constant(np.array([1, 2, 3], np.float32))})
-    assert found["gradient.x"].numpy().tolist() == [4, 4, 4]
-    assert found["gradient.weight"].numpy().tolist() == [4, 8, 12]
+    outputs = evaluate(graph, ctx, {"x": ctx.constant(np.array([1, 2, 3], np.float32))})
+    assert outputs["gradient.x"].numpy().tolist() == [4, 4, 4]
+    assert outputs["gradient.weight"].numpy().tolist() == [4, 8, 12]
 
 
 def test_of_a_function_with_respect_to_parameters() -> None:
     ctx = EagerExecutionContext(TWOS)
-    found, (of_weight, of_x) = value_and_gradient(tied, wrt=("weight", 0), of="loss")(
+    outputs, (of_weight, of_x) = value_and_gradient(tied, wrt=("weight", 0), of="loss")(
         ctx, ctx.constant(np.array([1, 2, 3], np.float32))
     )
-    assert float(found["loss"].numpy()) == 24
-    assert found["twice"].numpy().tolist() == [2, 4, 6]
+    assert float(outputs["loss"].numpy()) == 24
+    assert outputs["twice"].numpy().tolist() == [2, 4, 6]
     assert of_weight.numpy().tolist() == [4, 8, 12]
     assert of_x.numpy().tolist() == [4, 4, 4]
 
@@ -71,17 +71,17 @@ def test_a_step_recorded_with_parameters_as_arguments() -> None:
     ctx = EagerExecutionContext()
     arguments = [ctx.constant(np.array(x, np.float32)) for x in ([2, 2, 2], [1, 2, 3])]
     graph = record(step, VECTOR, VECTOR)
-    for found in (step(ctx, *arguments), evaluate(graph, ctx, dict(zip(graph.inputs, arguments, strict=True)))):
-        assert float(found["loss"].numpy()) == 24
-        assert found["weight"].numpy().tolist() == [0, -2, -4]
+    for outputs in (step(ctx, *arguments), evaluate(graph, ctx, dict(zip(graph.inputs, arguments, strict=True)))):
+        assert float(outputs["loss"].numpy()) == 24
+        assert outputs["weight"].numpy().tolist() == [0, -2, -4]
 
 
 def test_the_gradient_of_a_gradient() -> None:
     """d/dx sum((d/dx sum(exp(x) x))^2) in both forms, against the formula."""
 
     def slope(ctx, x):
-        _, (found,) = value_and_gradient(lambda ctx, x: ctx.ops.sum(ctx.ops.mul(ctx.ops.exp(x), x)))(ctx, x)
-        return ctx.ops.sum(ctx.ops.mul(found, found))
+        _, (inner,) = value_and_gradient(lambda ctx, x: ctx.ops.sum(ctx.ops.mul(ctx.ops.exp(x), x)))(ctx, x)
+        return ctx.ops.sum(ctx.ops.mul(inner, inner))
 
     x = normal(4)
     ctx = EagerExecutionContext()
@@ -96,14 +96,16 @@ def test_the_gradient_of_a_gradient() -> None:
 def test_what_has_no_influence_has_zeros() -> None:
     graph = gradient(record(lambda ctx, x, y: ctx.ops.sum(x), VECTOR, VECTOR, input_names=["x", "y"]), "result", ["y"])
     ctx = EagerExecutionContext()
-    found = evaluate(graph, ctx, {name: ctx.ops.ones((3,), "f32") for name in ("x", "y")})
-    assert found["gradient.y"].numpy().tolist() == [0, 0, 0]
+    outputs = evaluate(graph, ctx, {name: ctx.ops.ones((3,), "f32") for name in ("x", "y")})
+    assert outputs["gradient.y"].numpy().tolist() == [0, 0, 0]
 
 
 def test_an_argument_that_is_returned_and_one_that_is_the_loss() -> None:
     ctx = EagerExecutionContext()
-    (found, _), (slope,) = value_and_gradient(lambda ctx, x, y: (x, y), of=0)(ctx, ctx.constant(3.0), ctx.constant(4.0))
-    assert (float(found), float(slope)) == (3, 1)
+    (returned, _), (slope,) = value_and_gradient(lambda ctx, x, y: (x, y), of=0)(
+        ctx, ctx.constant(3.0), ctx.constant(4.0)
+    )
+    assert (float(returned), float(slope)) == (3, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from lang_core import Tensor
 
 
 class _Scores:
-    """The scores of query heads in groups, [B, K, G, T, S], and the way back from their gradient to q and k."""
+    """Scores of query heads in groups, [B, K, G, T, S], and the way back from their gradient to q and k."""
 
     def __init__(self, step: Step, q: Tensor, k: Tensor, scale: float | None) -> None:
         self.ops, self.dtype = step.ops, q.dtype.accumulation
@@ -19,29 +19,31 @@ class _Scores:
         self.scaled = self.ops.mul(product, self._scale)
 
     def through_softmax(self, weights: Tensor, g: Tensor, v: Tensor) -> Tensor:
-        """The gradient of what the softmax took, from that of the result [B, K, G, T, H']."""
+        """Returns the gradient of the softmax's operand, from that of the result [B, K, G, T, H']."""
         ops = self.ops
         of_weights = ops.dot_general(g, ops.cast(v, self.dtype), ((4,), (3,)), ((0, 1), (0, 1)))
         product = ops.mul(of_weights, weights)
         return ops.sub(product, ops.mul(weights, ops.sum(product, -1, keepdims=True)))
 
     def of_q(self, of_scaled: Tensor) -> Tensor:
-        """[B, K, G, T, H]."""
-        found = self.ops.dot_general(of_scaled, self.ops.cast(self._k, self.dtype), ((4,), (2,)), ((0, 1), (0, 1)))
-        return self.ops.mul(found, self._scale)
+        """Returns the gradient of q: [B, K, G, T, H]."""
+        product = self.ops.dot_general(of_scaled, self.ops.cast(self._k, self.dtype), ((4,), (2,)), ((0, 1), (0, 1)))
+        return self.ops.mul(product, self._scale)
 
     def of_k(self, of_scaled: Tensor) -> Tensor:
-        """[B, K, S, H]."""
-        found = self.ops.dot_general(of_scaled, self.ops.cast(self._q, self.dtype), ((2, 3), (2, 3)), ((0, 1), (0, 1)))
-        return self.ops.mul(found, self._scale)
+        """Returns the gradient of k: [B, K, S, H]."""
+        product = self.ops.dot_general(
+            of_scaled, self.ops.cast(self._q, self.dtype), ((2, 3), (2, 3)), ((0, 1), (0, 1))
+        )
+        return self.ops.mul(product, self._scale)
 
     def of_v(self, weights: Tensor, g: Tensor) -> Tensor:
-        """[B, K, S, H']."""
+        """Returns the gradient of v: [B, K, S, H']."""
         return self.ops.dot_general(weights, g, ((2, 3), (2, 3)), ((0, 1), (0, 1)))
 
 
 def _once(make: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """Makes the tensor when it is first asked for."""
+    """Returns a function that computes the tensor on its first call and keeps it."""
     made: list[Tensor] = []
 
     def give() -> Tensor:
@@ -54,7 +56,7 @@ def _once(make: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 @composite_gradient("attention")
 def _attention(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """``ops.attention``: scores that may be bent by ``c tanh(score / c)``, a bias that may be learned, a mask."""
+    """Differentiates ``ops.attention``: scores may be capped by ``c tanh(score / c)``, a bias may be learned."""
     ops = step.ops
     q, k, v, mask, bias = step.inputs
     scale, softcap = step.attributes
@@ -86,7 +88,7 @@ def _attention(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 
 def _per_group(step: Step, x: Tensor | None, shared: int, group: int) -> Any:
-    """A mask or bias in a shape that broadcasts to [B, K, G, T, S]."""
+    """Returns a mask or bias in a shape that broadcasts to [B, K, G, T, S]."""
     if x is None or x.ndim == 2:
         return x
     heads = (1, 1) if x.shape[1] == 1 else (shared, group)
@@ -95,7 +97,7 @@ def _per_group(step: Step, x: Tensor | None, shared: int, group: int) -> Any:
 
 @composite_gradient("grouped_attention")
 def _grouped_attention(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """``softmax(scale q k^T + bias) v`` of q [B, K, G, T, H]; the bias may be learned."""
+    """Differentiates ``softmax(scale q k^T + bias) v`` with q [B, K, G, T, H]; the bias may be learned."""
     ops = step.ops
     q, k, v, bias = step.inputs
     scores = _Scores(step, q, k, step.attributes[0])

@@ -1,4 +1,4 @@
-"""The backward pass: from the gradients of results to those of what they were made from."""
+"""The backward pass: from the gradients of results to those of their operands."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -13,29 +13,29 @@ from lang_core import ExecutionContext, GraphError, Tensor, near_names
 
 
 class Cotangents:
-    """The gradient of each value so far, by the value's number: a sum that grows as its users are passed."""
+    """Gradient of each value so far, by the value's number: a sum that grows as its users are passed."""
 
     def __init__(self, ctx: ExecutionContext) -> None:
         self._ctx = ctx
         self._found: dict[int, Tensor] = {}
 
     def add(self, value: Value, gradient: Tensor) -> None:
-        """Adds what one use contributes, fitted to the value's spec."""
+        """Adds the contribution of one use, fitted to the value's spec."""
         gradient = fitted(self._ctx, gradient, value)
         before = self._found.get(value.number)
         self._found[value.number] = gradient if before is None else self._ctx.ops.add(before, gradient)
 
     def get(self, value: Value) -> Tensor | None:
-        """What is known; None where nothing contributed."""
+        """Returns the sum so far; None where nothing contributed."""
         return self._found.get(value.number)
 
     def pop(self, value: Value) -> Tensor | None:
-        """The same, and it is not needed again."""
+        """Returns the sum and drops it."""
         return self._found.pop(value.number, None)
 
 
 def fitted(ctx: ExecutionContext, gradient: Tensor, value: Tensor) -> Tensor:
-    """The gradient summed over the axes along which the value was broadcast, in the value's dtype."""
+    """Returns the gradient summed over the axes along which the value was broadcast, in the value's dtype."""
     shape, ops = value.shape, ctx.ops
     if gradient.shape != shape:
         lead = gradient.ndim - len(shape)
@@ -47,7 +47,7 @@ def fitted(ctx: ExecutionContext, gradient: Tensor, value: Tensor) -> Tensor:
 def active_values(nodes: Iterable[Node], wanted: Iterable[Value]) -> set[int]:
     """Returns the numbers of the floating values that depend on the wanted ones by differentiable ops, these included.
 
-    Also by those that are refused: that is found on the way back, of what the result depends on.
+    Refused ops count too: the way back meets them if the result depends on them.
     """
     active = {value.number for value in wanted}
     constant = NOT_DIFFERENTIABLE.keys() - REFUSED
@@ -72,13 +72,13 @@ def backward(
     and source lines.
 
     Args:
-        ctx: in which the gradient is computed or recorded.
-        nodes: that were run forward in ``ctx``.
-        known: the tensors of ``ctx`` that the nodes' values stand for, by number.
+        ctx: context in which the gradient is computed or recorded.
+        nodes: nodes that were run forward in ``ctx``.
+        known: tensors of ``ctx`` that the nodes' values stand for, by number.
         seeds: values, and the gradient of the loss with respect to each.
-        wanted: the values whose gradients are asked for.
+        wanted: values whose gradients are asked for.
         constants: arrays of constants from around the nodes, by the value's number.
-        blocks: whether to open blocks; not in the function of a loop or branch.
+        blocks: True to open blocks; not in the function of a loop or branch.
 
     Returns:
         The gradients; None where nothing depends on a value.
@@ -88,11 +88,11 @@ def backward(
     """
     active = active_values(nodes, wanted)
     constants = constants | {n.results[0].number: n.attributes[0].array for n in nodes if n.op.name == "constant"}
-    found = Cotangents(ctx)
+    cotangents = Cotangents(ctx)
     keep = {value.number for value in wanted}
     for value, gradient in seeds:
         if value.number in active:
-            found.add(value, gradient)
+            cotangents.add(value, gradient)
     units = units_of(nodes, [*(value for value, _ in seeds), *wanted], active)
     path, line = ctx.module_path, ctx.source_line
     try:
@@ -101,33 +101,33 @@ def backward(
             with ctx.block(f"{block}.backward") if blocks and block and differentiated else nullcontext():
                 for unit in differentiated:
                     ctx.module_path, ctx.source_line = unit.node.path, unit.node.line
-                    _unit(ctx, unit, known, found, active, keep, constants)
+                    _unit(ctx, unit, known, cotangents, active, keep, constants)
     finally:
         ctx.module_path, ctx.source_line = path, line
-    return [found.get(value) for value in wanted]
+    return [cotangents.get(value) for value in wanted]
 
 
 def _unit(
     ctx: ExecutionContext,
     unit: Unit,
     known: dict[int, Tensor],
-    found: Cotangents,
+    totals: Cotangents,
     active: set[int],
     keep: set[int],
     constants: dict[int, Any],
 ) -> None:
-    cotangents = [found.get(value) if value.number in keep else found.pop(value) for value in unit.results]
-    if all(each is None for each in cotangents) or not any(value.number in active for value in unit.inputs):
+    cotangents = [totals.get(value) if value.number in keep else totals.pop(value) for value in unit.results]
+    if all(cotangent is None for cotangent in cotangents) or not any(value.number in active for value in unit.inputs):
         return
     operands = unit.node.inputs if unit.call is None else unit.call.inputs
     node = unit.node
     step = Step(
         ctx,
         node.op.name if unit.call is None else unit.call.name,
-        tuple(known[each.number] if isinstance(each, Value) else each for each in operands),
+        tuple(known[operand.number] if isinstance(operand, Value) else operand for operand in operands),
         tuple(known[value.number] for value in unit.results),
         node.attributes if unit.call is None else unit.call.attributes,
-        tuple(isinstance(each, Value) and each.number in active for each in operands),
+        tuple(isinstance(operand, Value) and operand.number in active for operand in operands),
         operands,
         f"at {node.path or 'the root'}, {node.line}",
         constants,
@@ -141,7 +141,7 @@ def _unit(
     for value, wants, thunk in zip(operands, step.wanted, thunks, strict=True):
         gradient = thunk() if wants and thunk is not None else None
         if gradient is not None:
-            found.add(value, gradient)
+            totals.add(value, gradient)
 
 
 def _rule_of(node: Node, step: Step) -> Rule:

@@ -1,4 +1,4 @@
-"""What the tests of gradients share: comparison with jax, and with differences of the eager function."""
+"""Comparison of gradients with jax, and with differences of the eager function, for tests."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -18,27 +18,27 @@ _STEP: Final = 1e-5
 
 
 def rng(seed: int = 0) -> np.random.Generator:
-    """Numbers that are the same in each run."""
+    """Returns a generator of numbers that are the same in each run."""
     return np.random.default_rng(seed)
 
 
 def normal(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Array:
-    """Normally distributed numbers of a shape."""
+    """Returns normally distributed numbers of a shape."""
     return rng(seed + sum(shape)).standard_normal(shape).astype(dtype)
 
 
 def weights_for(spec: TensorSpec, seed: int = 7) -> Array:
-    """What a result is multiplied with, so that each of its elements has another gradient."""
+    """Returns factors for a result, so that each of its elements has another gradient."""
     return normal(*spec.shape, seed=seed).astype(spec.dtype.numpy)
 
 
-def listed(found: Any) -> list[Any]:
-    """A result, or several, as a list."""
-    return list(found) if isinstance(found, tuple | list) else [found]
+def listed(results: Any) -> list[Any]:
+    """Returns a result, or several, as a list."""
+    return list(results) if isinstance(results, tuple | list) else [results]
 
 
 def weighted_loss(fn: Callable[..., Any]) -> Callable[..., Tensor]:
-    """A loss that depends on every element of every floating result of ``fn``."""
+    """Returns a loss that depends on every element of every floating result of ``fn``."""
 
     def loss(ctx: ExecutionContext, *tensors: Tensor) -> Tensor:
         total: Any = None
@@ -53,7 +53,7 @@ def weighted_loss(fn: Callable[..., Any]) -> Callable[..., Tensor]:
 
 
 def gradients(fn: Callable[..., Any], inputs: Sequence[Array]) -> list[Array]:
-    """The gradients of the weighted loss: by the graph's gradient, which must equal the context's."""
+    """Returns the gradients of the weighted loss by ``gradient``, and checks that ``value_and_gradient`` agrees."""
     floating = [i for i, x in enumerate(inputs) if as_dtype(x.dtype).is_floating]
     loss = weighted_loss(fn)
     specs = [TensorSpec(x.shape, as_dtype(x.dtype)) for x in inputs]
@@ -61,8 +61,8 @@ def gradients(fn: Callable[..., Any], inputs: Sequence[Array]) -> list[Array]:
     graph = gradient(record(loss, *specs, input_names=names, name="loss"), "result", [names[i] for i in floating])
     ctx = EagerExecutionContext()
     tensors = [ctx.constant(x) for x in inputs]
-    found = evaluate(graph, ctx, dict(zip(names, tensors, strict=True)))
-    first = [found[f"gradient.{names[i]}"].numpy() for i in floating]
+    outputs = evaluate(graph, ctx, dict(zip(names, tensors, strict=True)))
+    first = [outputs[f"gradient.{names[i]}"].numpy() for i in floating]
     _, second = value_and_gradient(loss, wrt=floating)(ctx, *tensors)
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a, b.numpy())
@@ -72,7 +72,7 @@ def gradients(fn: Callable[..., Any], inputs: Sequence[Array]) -> list[Array]:
 
 
 def jax_gradients(reference: Callable[..., Any], inputs: Sequence[Array]) -> list[Array]:
-    """The same by jax.grad."""
+    """Returns the gradients of the weighted loss by jax.grad."""
     floating = [i for i, x in enumerate(inputs) if as_dtype(x.dtype).is_floating]
 
     def loss(*arrays: Any) -> Any:
@@ -84,7 +84,7 @@ def jax_gradients(reference: Callable[..., Any], inputs: Sequence[Array]) -> lis
         return total
 
     slope = jax.jit(jax.grad(loss, argnums=tuple(floating)))
-    return [np.asarray(each) for each in slope(*map(jnp.asarray, inputs))]
+    return [np.asarray(array) for array in slope(*map(jnp.asarray, inputs))]
 
 
 def check(
@@ -95,18 +95,18 @@ def check(
     atol: float = 1e-11,
     differences: bool = True,
 ) -> None:
-    """The gradients of ``fn`` are jax's, and in f64 agree with central differences along a random direction."""
-    found = gradients(fn, inputs)
+    """Checks that the gradients of ``fn`` are jax's, and in f64 agree with differences along a random direction."""
+    actual = gradients(fn, inputs)
     if reference is not None:
-        for mine, theirs in zip(found, jax_gradients(reference, inputs), strict=True):
+        for mine, theirs in zip(actual, jax_gradients(reference, inputs), strict=True):
             wide = [x.astype(np.float64) for x in (mine, theirs)]
             np.testing.assert_allclose(*wide, rtol=rtol, atol=atol)
     if differences:
-        check_differences(fn, inputs, found)
+        check_differences(fn, inputs, actual)
 
 
-def check_differences(fn: Callable[..., Any], inputs: Sequence[Array], found: Sequence[Array]) -> None:
-    """One central difference along a random direction of all floating inputs together."""
+def check_differences(fn: Callable[..., Any], inputs: Sequence[Array], slopes: Sequence[Array]) -> None:
+    """Checks one central difference along a random direction of all floating inputs together."""
     loss = weighted_loss(fn)
     ctx = EagerExecutionContext()
     directions = [normal(*x.shape, seed=11 + i) if x.dtype == np.float64 else None for i, x in enumerate(inputs)]
@@ -117,5 +117,5 @@ def check_differences(fn: Callable[..., Any], inputs: Sequence[Array], found: Se
 
     wanted = (at(_STEP) - at(-_STEP)) / (2 * _STEP)
     given = [d for d in directions if d is not None]
-    slope = sum(float(np.sum(g * d)) for g, d in zip(found, given, strict=True))
+    slope = sum(float(np.sum(g * d)) for g, d in zip(slopes, given, strict=True))
     np.testing.assert_allclose(slope, wanted, rtol=1e-5, atol=1e-6)

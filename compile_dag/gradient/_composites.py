@@ -94,7 +94,7 @@ def _gelu_tanh(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 @composite_gradient("rms_norm")
 def _rms_norm(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """With n = x r, r = 1 / sqrt(mean(x^2) + eps) and h = g weight: dx = r (h - n mean(h n)), dweight = sum(g n)."""
+    """dx = r (h - n mean(h n)), dweight = sum(g n), where n = x r, r = 1 / sqrt(mean(x^2) + eps), h = g weight."""
     ops = step.ops
     (eps,) = step.attributes
     wide, x = step.wide(g, step.inputs[0])
@@ -109,7 +109,7 @@ def _rms_norm(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 @composite_gradient("layer_norm")
 def _layer_norm(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """As rms_norm of x - mean(x), whose gradient loses its mean too."""
+    """Differentiates rms_norm of x - mean(x): the gradient loses its mean too."""
     ops = step.ops
     (eps,) = step.attributes
     wide, x = step.wide(g, step.inputs[0])

@@ -169,9 +169,9 @@ def test_sixteen_bits(dtype) -> None:
     ]
     for fn, exact in programs:
         narrow = [x.astype(dtype) for x in exact]
-        found = gradients(fn, narrow)
+        actual = gradients(fn, narrow)
         wanted = gradients(fn, [x.astype(np.float64) for x in narrow])
-        for mine, theirs in zip(found, wanted, strict=True):
+        for mine, theirs in zip(actual, wanted, strict=True):
             assert mine.dtype == dtype
             np.testing.assert_allclose(mine.astype(np.float64), theirs, rtol=8 * eps, atol=24 * eps)
 
@@ -181,10 +181,10 @@ def recorded(fn: Callable[..., Any]) -> ComputeGraph:
 
 
 def units(graph: ComputeGraph) -> list[str]:
-    """What is differentiated as one, where everything matters."""
+    """Returns the names of the units of differentiation, where everything matters."""
     active = {value.number for node in graph.nodes for value in node.inputs}
-    found = units_of(graph.nodes, graph.outputs.values(), active)
-    return [unit.node.op.name if unit.call is None else unit.call.name for unit in found]
+    members = units_of(graph.nodes, graph.outputs.values(), active)
+    return [unit.node.op.name if unit.call is None else unit.call.name for unit in members]
 
 
 def scaled(ctx: ExecutionContext, x: Any, w: Any) -> Any:

@@ -24,7 +24,7 @@ not_differentiable("block-quantised weights are integers", "dequantize")
 
 @gradient_of("dot_general")
 def _dot_general(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """Each operand's gradient contracts the cotangent with the other operand over that one's free axes."""
+    """Contracts the cotangent with the other operand over that one's free axes, for each operand."""
     x_contract, y_contract, x_batch, y_batch, _ = step.attributes
     x, y = step.inputs
     lead = len(x_batch)
@@ -49,12 +49,12 @@ def _free(ndim: int, used: Axes) -> Axes:
 
 
 def _paired(mine: Axes, others: Axes) -> Axes:
-    """The axes ``others``, in the order of the axes that they are paired with."""
+    """Returns the axes ``others``, in the order of the axes that they are paired with."""
     return tuple(other for _, other in sorted(zip(mine, others, strict=True)))
 
 
 def _product(ops: Ops, g: Tensor, other: Tensor, contract: tuple[Axes, Axes], batch: tuple[Axes, Axes], of: Tensor):
-    """The dot_general of cotangent and other operand, in the dtype of the operand whose gradient it is if it can be."""
+    """Contracts the cotangent with the other operand, in the dtype of the differentiated operand if possible."""
     if g.dtype is other.dtype:
         return ops.dot_general(g, other, contract, batch)
     product = ops.dot_general(g, ops.cast(other, g.dtype), contract, batch, dtype=g.dtype.accumulation)
@@ -62,7 +62,7 @@ def _product(ops: Ops, g: Tensor, other: Tensor, contract: tuple[Axes, Axes], ba
 
 
 def _arranged(ops: Ops, product: Tensor, axes: Axes) -> Tensor:
-    """The product, whose axis i is axis ``axes[i]`` of the operand, in the operand's order."""
+    """Transposes a product, whose axis i is axis ``axes[i]`` of the operand, to the operand's order."""
     order = tuple(axes.index(axis) for axis in range(len(axes)))
     return product if order == tuple(range(len(axes))) else ops.transpose(product, order)
 
@@ -73,7 +73,7 @@ def _conv(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 
 def _of_conv_input(step: Step, g: Tensor) -> Tensor:
-    """A convolution of the cotangent, spread out by the strides, with the kernel turned round."""
+    """Convolves the cotangent, spread out by the strides, with the reversed kernel."""
     ops = step.ops
     x, kernel = step.inputs
     strides, padding, dilation, groups = step.attributes
@@ -96,7 +96,7 @@ def _of_conv_input(step: Step, g: Tensor) -> Tensor:
 
 
 def _padded(ops: Ops, x: Tensor, low: Axes, high: Axes, interior: Axes) -> Tensor:
-    """x padded with zeros; a negative number takes elements away."""
+    """Pads x with zeros; a negative number takes elements away."""
     padded = ops.pad(x, [max(a, 0) for a in low], [max(b, 0) for b in high], interior=interior)
     start = [max(-a, 0) for a in low]
     stop = [dim - max(-b, 0) for dim, b in zip(padded.shape, high, strict=True)]
@@ -104,7 +104,7 @@ def _padded(ops: Ops, x: Tensor, low: Axes, high: Axes, interior: Axes) -> Tenso
 
 
 def _of_conv_kernel(step: Step, g: Tensor) -> Tensor:
-    """A convolution of the input with the cotangent: the batch is summed over, strides and dilation change places."""
+    """Convolves the input with the cotangent: the batch is summed over, strides and dilation change places."""
     ops = step.ops
     x, kernel = step.inputs
     strides, padding, dilation, groups = step.attributes
@@ -117,7 +117,7 @@ def _of_conv_kernel(step: Step, g: Tensor) -> Tensor:
     order = (count + 2, *range(1, count + 1), count + 1, 0)
     left = ops.reshape(ops.transpose(split, order), (inputs, *sizes, groups * batch))
     right = ops.transpose(g, (*range(1, count + 1), 0, count + 1))
-    found = ops.conv(left, right, strides=dilation, padding=padding, dilation=strides, groups=groups)
+    result = ops.conv(left, right, strides=dilation, padding=padding, dilation=strides, groups=groups)
     taps = kernel.shape[:-2]
-    cut = ops.slice(found, [0] * found.ndim, (inputs, *taps, kernel.shape[-1]))  # a rest of the strides beyond
+    cut = ops.slice(result, [0] * result.ndim, (inputs, *taps, kernel.shape[-1]))  # a rest of the strides beyond
     return ops.transpose(cut, (*range(1, count + 1), 0, count + 1))

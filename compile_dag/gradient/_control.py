@@ -20,7 +20,7 @@ _NO_COUNT: Final = (
 
 @gradient_of("cond")
 def _cond(step: Step, *cotangents: Tensor | None) -> Sequence[Thunk]:
-    """The gradient of the branch that ran, as a branch."""
+    """Records the gradient of the branch that ran, as a branch."""
     pred = step.inputs[0]
     wanted = [value for value, wants in zip(step.values, step.wanted, strict=True) if wants]
     outer = {value.number: tensor for value, tensor in zip(step.values, step.inputs, strict=True)}
@@ -29,9 +29,9 @@ def _cond(step: Step, *cotangents: Tensor | None) -> Sequence[Thunk]:
         return lambda: _region_gradients(step, region, dict(outer), cotangents, wanted)
 
     on_true, on_false = step.attributes
-    found = step.ops.cond(pred, branch(on_true), branch(on_false))
+    gradients = step.ops.cond(pred, branch(on_true), branch(on_false))
     by_value = {
-        value.number: gradient for value, gradient in zip(wanted, found, strict=True)
+        value.number: gradient for value, gradient in zip(wanted, gradients, strict=True)
     }  # pred is bool: each once
     return [_known(by_value.get(value.number)) for value in step.values]
 
@@ -50,10 +50,10 @@ def _region_gradients(
     """Runs a region forward and backward; zeros where a wanted value has no part in it."""
     replay(region.nodes, step.ctx, values)
     seeds = [(value, g) for value, g in zip(region.outputs.values(), cotangents, strict=True) if g is not None]
-    found = backward(step.ctx, region.nodes, values, seeds, wanted, step.constants, blocks=False)
+    gradients = backward(step.ctx, region.nodes, values, seeds, wanted, step.constants, blocks=False)
     return [
         step.ops.zeros(value.shape, value.dtype) if gradient is None else gradient
-        for value, gradient in zip(wanted, found, strict=True)
+        for value, gradient in zip(wanted, gradients, strict=True)
     ]
 
 
@@ -68,7 +68,7 @@ def _while(step: Step, *cotangents: Tensor | None) -> Sequence[Thunk]:
 
 
 class _Loop:
-    """One loop that is differentiated."""
+    """Loop that is differentiated."""
 
     def __init__(self, step: Step, trips: int) -> None:
         _, self.body, carried = step.attributes
@@ -81,7 +81,7 @@ class _Loop:
         self.wanted = [value for value, wants in pairs if wants]
 
     def run_forward(self) -> tuple[Tensor, ...]:
-        """The carried values at the start of every round: [trips, ..] each."""
+        """Returns the carried values at the start of every round: [trips, ..] each."""
         ops, count = self.step.ops, len(self.init)
         buffers = [ops.zeros((self.trips, *value.shape), value.dtype) for value in self.carried]
 
@@ -101,7 +101,7 @@ class _Loop:
         return self.captured | {value.number: tensor for value, tensor in zip(self.carried, now, strict=True)}
 
     def run_backward(self, cotangents: Sequence[Tensor | None], kept: Sequence[Tensor]) -> list[Tensor | None]:
-        """The gradients of the loop's operands."""
+        """Returns the gradients of the loop's operands."""
         ops, step = self.step.ops, self.step
         given = {value.number: g for value, g in zip(self.carried, cotangents, strict=True) if g is not None}
         first = [given[v.number] if v.number in given else ops.zeros(v.shape, v.dtype) for v in self.floats]
@@ -115,9 +115,9 @@ class _Loop:
             ]
             later = {value.number: g for value, g in zip(self.floats, both, strict=False)}
             inside = [later.get(value.number) for value in self.carried]
-            found = _region_gradients(step, self.body, self._at_start(now), inside, [*self.floats, *self.wanted])
+            gradients = _region_gradients(step, self.body, self._at_start(now), inside, [*self.floats, *self.wanted])
             count = len(self.floats)
-            return [*found[:count], *map(ops.add, both[count:], found[count:])]
+            return [*gradients[:count], *map(ops.add, both[count:], gradients[count:])]
 
         last = ops.fori_loop(self.trips, body, (*first, *sums)) if self.trips else (*first, *sums)
         of_value = {value.number: gradient for value, gradient in zip([*self.floats, *self.wanted], last, strict=True)}

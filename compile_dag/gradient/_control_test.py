@@ -11,7 +11,7 @@ from lang_core import GraphError, TensorSpec
 
 @pytest.mark.parametrize("taken", [True, False])
 def test_cond(taken: bool) -> None:
-    """What one branch captures and the other does not has zeros where the other ran."""
+    """Checks that a value captured by one branch alone has a gradient of zeros where the other ran."""
 
     def fn(ctx, x, y):
         pred = ctx.ops.less(ctx.ops.sum(ctx.ops.constant([1.0 if taken else -1.0])), 2.0 if taken else -2.0)
@@ -126,8 +126,8 @@ def test_a_loop_of_integers_alone_has_no_gradient_and_needs_none() -> None:
         count = ctx.ops.while_loop(lambda i: ctx.ops.less(i, n), lambda i: (ctx.ops.add(i, 1),), (ctx.ops.constant(0),))
         return ctx.ops.mul(x, ctx.ops.cast(count[0], "f64"))
 
-    (found,) = gradients(fn, [np.array(2.0), np.array(5, np.int32)])
-    assert found == 5 * gradients(lambda ctx, x: x, [np.array(2.0)])[0]
+    (slope,) = gradients(fn, [np.array(2.0), np.array(5, np.int32)])
+    assert slope == 5 * gradients(lambda ctx, x: x, [np.array(2.0)])[0]
 
 
 def test_jax_agrees_on_a_loop() -> None:

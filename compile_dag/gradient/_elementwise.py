@@ -78,7 +78,7 @@ def _div(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("rem")
 def _rem(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """x - y trunc(x / y): the quotient's whole part is a step function."""
+    """Differentiates x - y trunc(x / y): the quotient's whole part is a step function."""
     ops = step.ops
 
     def of_y() -> Tensor:
@@ -108,7 +108,7 @@ def _pow(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 
 def _chosen(step: Step, g: Tensor, first_wins: Tensor) -> Sequence[Thunk]:
-    """The gradient goes to the operand that was chosen, half to each where they are equal."""
+    """Gives the gradient to the operand that was chosen, half to each where they are equal."""
     ops = step.ops
     x, y = step.inputs
     share = ops.select(ops.equal(x, y), ops.mul(g, 0.5), g)
@@ -136,7 +136,7 @@ def _select(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("clamp")
 def _clamp(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """On a bound the gradient is nobody's, as in jax.lax.clamp."""
+    """Gives no gradient on a bound, as jax.lax.clamp does."""
     ops = step.ops
     x, low, high = step.inputs
 

@@ -42,7 +42,7 @@ def test_pow(shapes) -> None:
 
 
 def test_pow_at_zero() -> None:
-    """As jax has it, but for 0 to the power 0, where jax gives a NaN."""
+    """Computes the power as jax does, but for 0 to the power 0, where jax's gradient is NaN."""
     x, y = np.array([0.0, 0.0, 0.0, 2.0, -2.0, 0.0]), np.array([0.0, 2.0, 1.0, 0.0, 2.0, 3.0])
     _, (of_x, of_y) = value_and_gradient(lambda ctx, x, y: ctx.ops.sum(ctx.ops.pow(x, y)), (0, 1))(
         EagerExecutionContext(), *map(EagerExecutionContext().constant, (x, y))
@@ -80,17 +80,17 @@ def test_one_positive_operand(name, reference) -> None:
 def test_the_slope_of_logistic_far_from_zero() -> None:
     """It is that of exp(-|x|), on both sides alike; 1 - y would lose it."""
     x = np.array([-800.0, -40.0, -30.0, 30.0, 40.0])
-    (found,) = gradients(lambda ctx, x: ctx.ops.logistic(x), [x])
+    (slope,) = gradients(lambda ctx, x: ctx.ops.logistic(x), [x])
     wanted = np.exp(-np.abs(x)) * weights_for(TensorSpec((5,), "f64"), 0)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    np.testing.assert_allclose(slope, wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["floor", "ceil", "round", "sign"])
 def test_step_functions_have_no_slope(name) -> None:
-    (found,) = gradients(lambda ctx, x: ctx.ops.add(getattr(ctx.ops, name)(x), ctx.ops.mul(x, 0.0)), [normal(3, 4)])
-    np.testing.assert_array_equal(found, 0)
-    (found,) = gradients(lambda ctx, x: getattr(ctx.ops, name)(x), [normal(3, 4)])
-    np.testing.assert_array_equal(found, 0)
+    (slope,) = gradients(lambda ctx, x: ctx.ops.add(getattr(ctx.ops, name)(x), ctx.ops.mul(x, 0.0)), [normal(3, 4)])
+    np.testing.assert_array_equal(slope, 0)
+    (slope,) = gradients(lambda ctx, x: getattr(ctx.ops, name)(x), [normal(3, 4)])
+    np.testing.assert_array_equal(slope, 0)
 
 
 @pytest.mark.parametrize(("name", "reference"), [("maximum", jnp.maximum), ("minimum", jnp.minimum)])
@@ -115,9 +115,9 @@ def test_select_hides_what_was_not_chosen() -> None:
         safe = ctx.ops.greater(x, 0.0)
         return ctx.ops.select(safe, ctx.ops.sqrt(ctx.ops.select(safe, x, 1.0)), 0.0)
 
-    (found,) = gradients(fn, [np.array([-1.0, 0.0, 4.0])])
-    assert np.isfinite(found).all()
-    assert found[0] == found[1] == 0
+    (slope,) = gradients(fn, [np.array([-1.0, 0.0, 4.0])])
+    assert np.isfinite(slope).all()
+    assert slope[0] == slope[1] == 0
 
 
 def test_clamp_is_jax_lax_clamp() -> None:
@@ -144,19 +144,19 @@ def test_casts_and_promotion() -> None:
 
 def test_a_cast_to_an_integer_ends_the_way() -> None:
     x = normal(4) * 5
-    (found,) = gradients(lambda ctx, x: ctx.ops.mul(ctx.ops.cast(ctx.ops.cast(x, "i32"), "f64"), x), [x])
-    np.testing.assert_allclose(found, np.trunc(x) * weights_for(TensorSpec((4,), "f64"), 0))
+    (slope,) = gradients(lambda ctx, x: ctx.ops.mul(ctx.ops.cast(ctx.ops.cast(x, "i32"), "f64"), x), [x])
+    np.testing.assert_allclose(slope, np.trunc(x) * weights_for(TensorSpec((4,), "f64"), 0))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_sixteen_bits_are_rounded_once(dtype) -> None:
     """d tanh in f32, rounded: within half a unit in the last place of the exact slope."""
     x = np.linspace(-2, 2, 41).astype(dtype)
-    (found,) = gradients(lambda ctx, x: ctx.ops.tanh(x), [x])
+    (slope,) = gradients(lambda ctx, x: ctx.ops.tanh(x), [x])
     y = np.tanh(x.astype(np.float64)).astype(dtype).astype(np.float64)
     wanted = weights_for(TensorSpec((41,), as_dtype(np.dtype(dtype))), 0).astype(np.float64) * (1 - y * y)
     eps = 2.0**-11 if dtype is np.float16 else 2.0**-8
-    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=1.01 * eps, atol=1e-4)
+    np.testing.assert_allclose(slope.astype(np.float64), wanted, rtol=1.01 * eps, atol=1e-4)
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)

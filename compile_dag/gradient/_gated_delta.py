@@ -1,4 +1,4 @@
-"""The gradient of the gated delta rule over several chunks."""
+"""Gradient of the gated delta rule over several chunks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,26 +40,26 @@ def _gated_delta_rule(step: Step, of_o: Tensor | None, of_last: Tensor | None) -
     def back(i: Tensor, of_after: Tensor, *buffers: Tensor) -> list[Tensor]:
         i = ops.sub(count - 1, i)
         values = chunk.run(ctx, [_at(ops, x, i) for x in chunks], _at(ops, starts, i))
-        of_before, *found = chunk.gradients(ctx, values, _at(ops, of_results, i), of_after, wanted)
-        return [of_before, *(_put(ops, buffer, part, i) for buffer, part in zip(buffers, found, strict=True))]
+        of_before, *slopes = chunk.gradients(ctx, values, _at(ops, of_results, i), of_after, wanted)
+        return [of_before, *(_put(ops, buffer, part, i) for buffer, part in zip(buffers, slopes, strict=True))]
 
     buffers = [ops.zeros(chunks[present.index(index)].shape, wide) for index in wanted]
     of_first, *buffers = ops.fori_loop(count, back, (last, *buffers))
-    found = {index: _whole(ops, x, q.shape[1]) for index, x in zip(wanted, buffers, strict=True)} | {5: of_first}
-    return [(lambda gradient=found[index]: gradient) if index in found else None for index in range(6)]
+    by_index = {index: _whole(ops, x, q.shape[1]) for index, x in zip(wanted, buffers, strict=True)} | {5: of_first}
+    return [(lambda gradient=by_index[index]: gradient) if index in by_index else None for index in range(6)]
 
 
 class _Chunk:
     """One chunk as ops, to be run and differentiated in each round.
 
     Args:
-        specs: of the operands that are present.
-        present: which these are, of q, k, v, g and beta.
-        state: of the state.
-        scale: of the composite.
+        specs: specs of the operands that are present.
+        present: indices of these among q, k, v, g and beta.
+        state: spec of the state.
+        scale: scale of the composite.
 
     Attributes:
-        after: the recorded state after it.
+        after: recorded state after the chunk.
     """
 
     def __init__(self, specs: Sequence[TensorSpec], present: Sequence[int], state: TensorSpec, scale: float) -> None:
@@ -76,7 +76,7 @@ class _Chunk:
         self.nodes = tape.nodes
 
     def run(self, ctx: ExecutionContext, parts: Sequence[Tensor], before: Tensor) -> dict[int, Tensor]:
-        """The tensors of ``ctx`` for the recorded values, by number."""
+        """Returns the tensors of ``ctx`` for the recorded values, by number."""
         values = {value.number: part for value, part in zip(self.inputs.values(), parts, strict=True)}
         values[self.before.number] = before
         replay(self.nodes, ctx, values)
@@ -85,18 +85,18 @@ class _Chunk:
     def gradients(
         self, ctx: ExecutionContext, values: dict[int, Tensor], of_o: Tensor, of_after: Tensor, wanted: Sequence[int]
     ) -> list[Tensor]:
-        """Of the state before the chunk, and of the wanted operands."""
+        """Returns the gradients of the state before the chunk and of the wanted operands."""
         sought = [self.before, *(self.inputs[index] for index in wanted)]
         seeds = [(self.o, of_o), (self.after, of_after)]
-        found = backward(ctx, self.nodes, values, seeds, sought, {}, blocks=False)
+        slopes = backward(ctx, self.nodes, values, seeds, sought, {}, blocks=False)
         return [
             ctx.ops.zeros(value.shape, value.dtype) if gradient is None else gradient
-            for value, gradient in zip(sought, found, strict=True)
+            for value, gradient in zip(sought, slopes, strict=True)
         ]
 
 
 def _in_chunks(ops: Ops, x: Tensor, size: int) -> Tensor:
-    """[B, T, ..] as [T / C, B, C, ..], filled up with zeros."""
+    """Cuts [B, T, ..] into [T / C, B, C, ..], padded with zeros."""
     batch, tokens, *rest = x.shape
     count = -(-tokens // size)
     if count * size > tokens:
@@ -106,17 +106,17 @@ def _in_chunks(ops: Ops, x: Tensor, size: int) -> Tensor:
 
 
 def _whole(ops: Ops, x: Tensor, tokens: int) -> Tensor:
-    """The way back from ``_in_chunks``."""
+    """Joins the chunks that ``_in_chunks`` cuts."""
     count, batch, size, *rest = x.shape
     x = ops.reshape(ops.transpose(x, (1, 0, *range(2, x.ndim))), (batch, count * size, *rest))
     return ops.slice_axis(x, 1, 0, tokens)
 
 
 def _at(ops: Ops, x: Tensor, i: Tensor) -> Tensor:
-    """x[i]."""
+    """Returns x[i]."""
     return ops.reshape(ops.dynamic_slice(x, (i, *[0] * (x.ndim - 1)), (1, *x.shape[1:])), x.shape[1:])
 
 
 def _put(ops: Ops, x: Tensor, part: Tensor, i: Tensor) -> Tensor:
-    """x with x[i] replaced."""
+    """Returns x with x[i] replaced."""
     return ops.dynamic_update_slice(x, ops.reshape(part, (1, *part.shape)), (i, *[0] * (x.ndim - 1)))

@@ -61,8 +61,8 @@ def _operands(tokens: int, per_channel: bool = False, group: int = 1, dtype: Any
     q, k = (normal(batch, tokens, n, key, seed=n) for n in (shared * group, shared))
     g = -np.abs(normal(batch, tokens, shared, key) if per_channel else normal(batch, tokens, shared))
     beta = 1 / (1 + np.exp(-normal(batch, tokens, shared, seed=5)))
-    found = [q / 2, k / 2, normal(batch, tokens, shared, value), normal(batch, shared, key, value), g, beta]
-    return [x.astype(dtype) for x in found]
+    operands = [q / 2, k / 2, normal(batch, tokens, shared, value), normal(batch, shared, key, value), g, beta]
+    return [x.astype(dtype) for x in operands]
 
 
 def _rule(chunk: int | None) -> Any:
@@ -74,8 +74,8 @@ def _rule(chunk: int | None) -> Any:
 
 def _check(chunk: int | None, operands: list[Any]) -> None:
     check(_rule(chunk), None, *operands)  # against differences
-    for found, wanted in zip(gradients(_rule(chunk), operands), _backward(*operands), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11)
+    for actual, wanted in zip(gradients(_rule(chunk), operands), _backward(*operands), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
@@ -92,15 +92,15 @@ def test_without_beta_and_without_gates(count: int) -> None:
 def test_shut_gates_have_gradients_too() -> None:
     operands = _operands(7)
     operands[4][:, 2] = -np.inf
-    for found in gradients(_rule(3), operands):
-        assert np.isfinite(found).all()
+    for slope in gradients(_rule(3), operands):
+        assert np.isfinite(slope).all()
 
 
 def test_short_dtypes_are_computed_in_f32() -> None:
     wide, short = _operands(7, dtype=np.float32), _operands(7, dtype=np.float16)
-    for found, exact in zip(gradients(_rule(3), short), gradients(_rule(3), wide), strict=True):
-        assert found.dtype == np.float16
-        np.testing.assert_allclose(found.astype(np.float32), exact, rtol=2e-2, atol=5e-3)
+    for actual, exact in zip(gradients(_rule(3), short), gradients(_rule(3), wide), strict=True):
+        assert actual.dtype == np.float16
+        np.testing.assert_allclose(actual.astype(np.float32), exact, rtol=2e-2, atol=5e-3)
 
 
 def test_only_what_is_wanted_is_computed_and_only_states_between_chunks_are_kept(monkeypatch: Any) -> None:
@@ -134,6 +134,6 @@ def test_the_causal_convolution(tokens: int) -> None:
 def test_an_eager_gradient_of_a_long_sequence() -> None:
     ctx = EagerExecutionContext()
     operands = [ctx.constant(x) for x in _operands(70, dtype=np.float32)]
-    value, found = value_and_gradient(weighted_loss(_rule(None)), wrt=(0, 1, 2, 3, 4, 5))(ctx, *operands)
+    value, slopes = value_and_gradient(weighted_loss(_rule(None)), wrt=(0, 1, 2, 3, 4, 5))(ctx, *operands)
     assert np.isfinite(float(value))
-    assert [x.spec for x in found] == [x.spec for x in operands]
+    assert [x.spec for x in slopes] == [x.spec for x in operands]

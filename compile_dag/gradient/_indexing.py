@@ -42,7 +42,7 @@ def _gather(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("take")
 def _take(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """Each slice is added to where it was taken from."""
+    """Adds each slice to where it was taken from."""
     (axis,) = step.attributes
     x, indices = step.inputs
     ops = step.ops
@@ -72,21 +72,21 @@ def _scatter(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("put")
 def _put_rows(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """The indices of a row are distinct: no update hides another one."""
+    """Reads the updates' gradients where they were put; the indices of a row are distinct, so none hides another."""
     (axis,) = step.attributes
     _, indices, updates, *where = step.inputs
     ops = step.ops
     along = [dim if i in (0, axis) else 1 for i, dim in enumerate(updates.shape)]
 
     def of_updates() -> Tensor:
-        found = ops.gather(g, ops.broadcast(ops.reshape(indices, along), updates.shape), axis)
-        return ops.select(ops.reshape(where[0], along), found, 0.0) if where else found
+        rows = ops.gather(g, ops.broadcast(ops.reshape(indices, along), updates.shape), axis)
+        return ops.select(ops.reshape(where[0], along), rows, 0.0) if where else rows
 
     return lambda: ops.put(g, indices, step.zeros_like(updates), axis, *where), None, of_updates, *[None] * len(where)
 
 
 def _at(step: Step, x: Tensor) -> Tensor:
-    """What stands in x where the updates went."""
+    """Returns the elements of x where the updates went."""
     axis = step.attributes[0]
     return step.ops.gather(x, step.inputs[1], axis)
 
@@ -112,7 +112,7 @@ def _scatter_add(step: Step, g: Tensor) -> tuple:
 
 
 def _scatter_mul(step: Step, g: Tensor) -> tuple:
-    """An update's factor is the product of x and the other updates; a zero among them must not divide."""
+    """Multiplies each update's gradient by x and the other updates; a zero among them must not divide."""
     ops = step.ops
     wide, x, updates = step.wide(g, step.inputs[0], step.inputs[2])
 
@@ -129,7 +129,7 @@ def _scatter_mul(step: Step, g: Tensor) -> tuple:
 
 
 def _scatter_extreme(step: Step, g: Tensor) -> tuple:
-    """Evenly to x and the updates that are the extreme one."""
+    """Shares the gradient evenly among x and the updates that are the extreme one."""
     ops = step.ops
     x, _, updates = step.inputs
     result = step.results[0]

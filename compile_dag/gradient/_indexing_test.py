@@ -64,13 +64,13 @@ def test_an_embedding_in_sixteen_bits_sums_in_32() -> None:
     """4096 reads of one row of ones: in bf16 the sum would stop at 256."""
     table = np.ones((3, 2), np.float16)
     ids = np.zeros(4096, np.int32)
-    (found,) = gradients(
+    (slope,) = gradients(
         lambda ctx, t: ctx.ops.mean(ctx.ops.cast(ctx.ops.embedding(t, ctx.ops.constant(ids)), "f32"), 0), [table]
     )
-    assert found.dtype == np.float16
-    assert np.isfinite(found).all()
-    assert found[0].any()
-    assert not found[1:].any()
+    assert slope.dtype == np.float16
+    assert np.isfinite(slope).all()
+    assert slope[0].any()
+    assert not slope[1:].any()
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -120,9 +120,9 @@ def test_scatter_several_to_one_place(reduction: str) -> None:
 def test_of_several_updates_that_set_one_place_the_one_that_won_gets_the_gradient() -> None:
     indices = np.array([1, 1, 0, 1], np.int32)
     inputs = [normal(3), normal(4, seed=1)]
-    found = gradients(scattered(indices, 0, "set"), inputs)
-    assert np.count_nonzero(found[1]) == 2
-    check_differences(scattered(indices, 0, "set"), inputs, found)
+    slopes = gradients(scattered(indices, 0, "set"), inputs)
+    assert np.count_nonzero(slopes[1]) == 2
+    check_differences(scattered(indices, 0, "set"), inputs, slopes)
 
 
 @pytest.mark.parametrize("zeros", [[0], [0, 1], [0, 1, 2], [3]])
@@ -142,12 +142,12 @@ def test_scattered_ties_share_evenly(reduction: str) -> None:
             scattered(np.array([0, 0, 1], np.int32), 0, reduction)(ctx, x, updates), ctx.constant(weights)
         )
 
-    found = gradients(fn, [x, updates])
-    assert found[0][0] == found[1][0] == found[1][1]
+    slopes = gradients(fn, [x, updates])
+    assert slopes[0][0] == slopes[1][0] == slopes[1][1]
     if reduction == "max":
-        assert (found[1][2], found[0][1] != 0) == (0, True)
+        assert (slopes[1][2], slopes[0][1] != 0) == (0, True)
     else:
-        assert (found[0][1], found[1][2] != 0) == (0, True)
+        assert (slopes[0][1], slopes[1][2] != 0) == (0, True)
 
 
 def test_scatter_into_nothing() -> None:

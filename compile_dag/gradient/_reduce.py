@@ -10,7 +10,7 @@ not_differentiable("it gives a position", "argmax", "argmin")
 
 
 def _kept(step: Step, reduced: Tensor) -> Tensor:
-    """A reduction's result, or its cotangent, with the reduced axes as 1."""
+    """Reshapes a reduction's result, or its cotangent, to have the reduced axes as 1."""
     axes, keepdims = step.attributes
     if keepdims:
         return reduced
@@ -25,7 +25,7 @@ def _sum(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("max", "min")
 def _extreme(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """Evenly to all elements that are the extreme one."""
+    """Shares the gradient evenly among all elements that are the extreme one."""
     ops = step.ops
     (x,) = step.inputs
 
@@ -40,7 +40,7 @@ def _extreme(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("prod")
 def _prod(step: Step, g: Tensor) -> Sequence[Thunk]:
-    """The product of all others: of those before and those after, which needs no division by what may be 0."""
+    """Multiplies by the product of all other elements, without a division by what may be 0."""
     ops = step.ops
     axes = step.attributes[0]
 
@@ -60,18 +60,18 @@ def _prod(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 
 def _before(ops: Ops, x: Tensor) -> Tensor:
-    """The product of the elements before each one along the last axis, in about log2(n) steps."""
+    """Returns the product of the elements before each one along the last axis, in about log2(n) steps."""
     size = x.shape[-1]
-    found = _shifted(ops, x, 1)
+    product = _shifted(ops, x, 1)
     reach = 1
     while reach < size - 1:
-        found = ops.mul(found, _shifted(ops, found, reach))
+        product = ops.mul(product, _shifted(ops, product, reach))
         reach *= 2
-    return found
+    return product
 
 
 def _shifted(ops: Ops, x: Tensor, by: int) -> Tensor:
-    """x moved up along the last axis; ones come in."""
+    """Moves x up along the last axis; ones come in."""
     zero = [0] * (x.ndim - 1)
     return ops.pad(ops.slice_axis(x, -1, 0, x.shape[-1] - by), [*zero, by], [*zero, 0], 1.0)
 
@@ -85,7 +85,7 @@ def _cumsum(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 @gradient_of("sort")
 def _sort(step: Step, g: Tensor | None, _: Tensor | None) -> Sequence[Thunk]:
-    """Back to where each element came from; a permutation, so nothing is written twice."""
+    """Scatters the gradient to where each element came from; a permutation, so nothing is written twice."""
     axis, _descending = step.attributes
     if g is None:
         return (None,)

@@ -34,8 +34,8 @@ def test_products_with_zeros(size: int, zeros: int) -> None:
 
 def test_reductions_of_nothing() -> None:
     for name in ("sum", "prod"):
-        (found,) = gradients(lambda ctx, x, name=name: getattr(ctx.ops, name)(x, 1), [normal(2, 0)])
-        assert found.shape == (2, 0)
+        (slope,) = gradients(lambda ctx, x, name=name: getattr(ctx.ops, name)(x, 1), [normal(2, 0)])
+        assert slope.shape == (2, 0)
         check(lambda ctx, x, name=name: getattr(ctx.ops, name)(x, ()), lambda x: x, normal(2, 3))
 
 
@@ -59,12 +59,12 @@ def test_top_k() -> None:
 
 
 def test_order_by_the_indices_of_a_sort_alone_has_no_slope() -> None:
-    (found,) = gradients(lambda ctx, x: ctx.ops.cast(ctx.ops.sort(x)[1], "f64"), [normal(3)])
-    np.testing.assert_array_equal(found, 0)
+    (slope,) = gradients(lambda ctx, x: ctx.ops.cast(ctx.ops.sort(x)[1], "f64"), [normal(3)])
+    np.testing.assert_array_equal(slope, 0)
 
 
 def test_mean_in_sixteen_bits() -> None:
     x = normal(3, 64).astype(np.float16)
-    (found,) = gradients(lambda ctx, x: ctx.ops.mean(x, -1), [x])
-    assert found.dtype == np.float16
-    np.testing.assert_array_equal(found, np.broadcast_to(found[:, :1], found.shape))
+    (slope,) = gradients(lambda ctx, x: ctx.ops.mean(x, -1), [x])
+    assert slope.dtype == np.float16
+    np.testing.assert_array_equal(slope, np.broadcast_to(slope[:, :1], slope.shape))

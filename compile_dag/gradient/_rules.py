@@ -1,4 +1,4 @@
-"""What a gradient rule is, and the tables of rules."""
+"""Gradient rules: their form, and the tables that hold them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -19,17 +19,17 @@ REFUSED: Final[set[str]] = set()
 
 
 class Step:
-    """An op, or a call of a composite, that is differentiated now; what a rule sees.
+    """Op, or call of a composite, that is differentiated now, as a rule sees it.
 
     Attributes:
-        ctx: records or computes the gradient.
-        ops: of the context.
-        name: of the op or composite.
-        inputs: the operands in ``ctx``; of a composite as it was called, None where one was left out.
-        results: what the op gave, in ``ctx``.
-        attributes: in the order of the op's attributes.
-        wanted: per input, whether its gradient is needed.
-        values: the operands as recorded: by these regions know what they capture.
+        ctx: context that records or computes the gradient.
+        ops: ops of the context.
+        name: name of the op or composite.
+        inputs: operands in ``ctx``; of a composite as it was called, None where one was left out.
+        results: results of the op in ``ctx``.
+        attributes: attributes in the order of the op's.
+        wanted: flag per input: True if its gradient is needed.
+        values: operands as recorded, by which regions know what they capture.
         where: module path and source line, for messages.
         constants: arrays of operands that are constants, by the number of the recorded value.
     """
@@ -60,15 +60,15 @@ class Step:
 
     @property
     def ops(self) -> Ops:
-        """The context's ops."""
+        """Ops of the context."""
         return self.ctx.ops
 
     def wide(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """The tensors, f16 and bf16 as f32: rules compute in f32, and their result is rounded once."""
+        """Returns the tensors with f16 and bf16 as f32: rules compute in f32, and their result is rounded once."""
         return tuple(self.ops.cast(tensor, tensor.dtype.accumulation) for tensor in tensors)
 
     def zeros_like(self, tensor: Tensor) -> Tensor:
-        """Zeros of a tensor's spec."""
+        """Returns zeros of a tensor's spec."""
         return self.ops.zeros(tensor.shape, tensor.dtype)
 
 
@@ -111,12 +111,12 @@ def _register(table: dict[str, Rule], kind: str, names: tuple[str, ...]) -> Call
 
 
 def not_differentiable(reason: str, *names: str, refused: bool = False) -> None:
-    """Says that no gradient flows through these ops, and why.
+    """Registers ops through which no gradient flows, with the reason.
 
     Args:
-        reason: for the table of ops, and for the message.
-        names: of the ops.
-        refused: whether asking for a gradient through them is an error; where not it is 0.
+        reason: text for the table of ops and for messages.
+        names: names of the ops.
+        refused: True if a gradient through them is an error; otherwise it is 0.
     """
     NOT_DIFFERENTIABLE.update(dict.fromkeys(names, reason))
     if refused:

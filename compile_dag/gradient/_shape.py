@@ -29,8 +29,8 @@ def _concat(step: Step, g: Tensor) -> Sequence[Thunk]:
     (axis,) = step.attributes
     thunks: list[Thunk] = []
     begin = 0
-    for each in step.inputs:
-        end = begin + each.shape[axis]
+    for operand in step.inputs:
+        end = begin + operand.shape[axis]
         thunks.append(lambda begin=begin, end=end: step.ops.slice_axis(g, axis, begin, end))
         begin = end
     return thunks

@@ -1,4 +1,4 @@
-"""How often a loop runs, where that is known when it is recorded."""
+"""Trip counts of loops, where they are known when the loop is recorded."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -15,15 +15,15 @@ _MOST: Final = 1 << 16
 
 
 def static_trip_count(attributes: tuple[Any, ...], operands: Sequence[Value], constants: dict[int, Any]) -> int | None:
-    """Runs what decides whether a loop goes on, if that depends on constants alone.
+    """Counts the rounds of a loop by running what decides whether it goes on, if that depends on constants alone.
 
     Args:
-        attributes: of the ``while``: its condition, its body and the number of carried values.
-        operands: the first carried values, then what the regions capture.
+        attributes: attributes of the ``while``: its condition, its body and the number of carried values.
+        operands: first carried values, then what the regions capture.
         constants: arrays of constants by the number of the value.
 
     Returns:
-        How many rounds there are; None where it depends on data, or never ends.
+        The number of rounds; None where it depends on data, or the loop never ends.
     """
     cond, body, _ = attributes
     counters = _closure(cond, body)
@@ -47,7 +47,7 @@ def static_trip_count(attributes: tuple[Any, ...], operands: Sequence[Value], co
 
 
 def _closure(cond: ComputeGraph, body: ComputeGraph) -> list[int]:
-    """The carried values on which the condition depends, at first or by way of other rounds."""
+    """Returns the indices of the carried values on which the condition depends, at first or by way of other rounds."""
     needed = _inputs_of(cond, list(cond.outputs.values()))
     while True:
         results = [value for i, value in enumerate(body.outputs.values()) if i in needed]
@@ -58,7 +58,7 @@ def _closure(cond: ComputeGraph, body: ComputeGraph) -> list[int]:
 
 
 def _needed(region: ComputeGraph, results: Sequence[Value]) -> tuple[set[int], list[Node]]:
-    """The numbers of the values that results depend on, and the nodes that make them, in order."""
+    """Returns the numbers of the values that results depend on, and the nodes that make them, in order."""
     live = {value.number for value in results}
     nodes: list[Node] = []
     for node in reversed(region.nodes):
@@ -74,7 +74,7 @@ def _inputs_of(region: ComputeGraph, results: Sequence[Value]) -> set[int]:
 
 
 def _only(region: ComputeGraph, outputs: dict[str, Value], constants: dict[int, Any]) -> "_Part | None":
-    """What of the region makes the outputs; None where that needs a parameter or data from around."""
+    """Returns the part of a region that makes the outputs; None where it needs a parameter or data from around."""
     live, nodes = _needed(region, list(outputs.values()))
     captured = [value for value in region.captures if value.number in live]
     if any(node.op.name == "parameter" or any(True for _ in regions_of(node)) for node in nodes):
@@ -88,7 +88,7 @@ def _only(region: ComputeGraph, outputs: dict[str, Value], constants: dict[int, 
 
 
 class _Part:
-    """Some of a region, with the constants that it captures."""
+    """Part of a region, with the constants that it captures."""
 
     def __init__(self, graph: ComputeGraph, captured: dict[str, Any]) -> None:
         self.graph, self.captured = graph, captured

@@ -1,4 +1,4 @@
-"""What is differentiated as one: nodes, and calls of composites that have a rule."""
+"""Units of differentiation: nodes, and calls of composites that have a rule."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -10,12 +10,12 @@ _OUTSIDE: Final = -1
 
 
 class Unit:
-    """One thing to differentiate.
+    """One thing to differentiate: an op, or a call of a composite.
 
     Attributes:
-        node: the op; of a call the last one of its body.
-        call: the call of a composite; None for an op.
-        nodes: all that belongs to it.
+        node: node of the op; of a call the last one of its body.
+        call: call of a composite; None for an op.
+        nodes: all nodes that belong to it.
     """
 
     __slots__ = ("call", "node", "nodes")
@@ -27,34 +27,34 @@ class Unit:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """The values that it takes; of a call in the order of its inputs, and no more than those."""
+        """Values that it takes; of a call in the order of its inputs, and no more than those."""
         if self.call is None:
             return self.node.inputs
-        return tuple(each for each in self.call.inputs if isinstance(each, Value))
+        return tuple(operand for operand in self.call.inputs if isinstance(operand, Value))
 
     @property
     def results(self) -> tuple[Value, ...]:
-        """The values that it gives."""
+        """Values that it gives."""
         return self.node.results if self.call is None else self.call.results
 
 
 def units_of(nodes: Sequence[Node], outputs: Iterable[Value], active: set[int]) -> list[Unit]:
-    """The nodes in order, those of a call that has a rule as one: of nested calls the outermost that can be.
+    """Returns the nodes in order, those of a call that has a rule as one unit: of nested calls the outermost possible.
 
     A call can be taken as one if its inputs exist before its first node, its results are made by its nodes, nothing
     outside uses another value that they make, and they use no value from outside that matters but the inputs. A pass
     may have broken that, by merging or leaving out nodes; so may a body that uses more than it is given.
 
     Args:
-        nodes: in order.
-        outputs: the values that are used beyond the nodes.
+        nodes: nodes in order.
+        outputs: values that are used beyond the nodes.
         active: numbers of the values whose gradients matter.
     """
     whole = _whole_calls(nodes, outputs, active)
     units: list[Unit] = []
     taken: dict[Call, list[Node]] = {}
     for node in nodes:
-        call = next((each for each in reversed(_calls_of(node)) if each in whole), None)
+        call = next((call for call in reversed(_calls_of(node)) if call in whole), None)
         if call is None:
             units.append(Unit([node], None))
         else:
@@ -66,14 +66,14 @@ def units_of(nodes: Sequence[Node], outputs: Iterable[Value], active: set[int]) 
 
 
 def _calls_of(node: Node) -> list[Call]:
-    """The calls that have a rule and that the node was recorded in, innermost first."""
-    found: list[Call] = []
+    """Returns the calls that have a rule and that the node was recorded in, innermost first."""
+    calls: list[Call] = []
     call = node.call
     while call is not None:
         if call.name in COMPOSITE_RULES:
-            found.append(call)
+            calls.append(call)
         call = call.outer
-    return found
+    return calls
 
 
 def _whole_calls(nodes: Sequence[Node], outputs: Iterable[Value], active: set[int]) -> dict[Call, int]:
@@ -101,22 +101,22 @@ def _whole_calls(nodes: Sequence[Node], outputs: Iterable[Value], active: set[in
 
 
 def _left(value: Value, calls_at: list[list[Call]], made_at: dict[int, int], user: list[Call]) -> Iterator[Call]:
-    """The calls that made the value, that its user is not part of, and whose result it is not."""
+    """Yields the calls that made the value, that its user is not part of, and whose result it is not."""
     for call in calls_at[made_at[value.number]] if value.number in made_at else ():
-        if call not in user and not any(value is each for each in call.results):
+        if call not in user and not any(value is result for result in call.results):
             yield call
 
 
 def _entered(value: Value, calls_at: list[list[Call]], made_at: dict[int, int], user: list[Call]) -> Iterator[Call]:
-    """The calls that the user is part of, that did not make the value, and that were not given it."""
+    """Yields the calls that the user is part of, that did not make the value, and that were not given it."""
     makers = calls_at[made_at[value.number]] if value.number in made_at else []
     for call in user:
-        if call not in makers and not any(value is each for each in call.inputs):
+        if call not in makers and not any(value is operand for operand in call.inputs):
             yield call
 
 
 def _stands_alone(call: Call, first: int, calls_at: list[list[Call]], made_at: dict[int, int]) -> bool:
-    before = all(made_at.get(each.number, _OUTSIDE) < first for each in call.inputs if isinstance(each, Value))
+    before = all(made_at.get(operand.number, _OUTSIDE) < first for operand in call.inputs if isinstance(operand, Value))
     own = all(
         isinstance(result, Value) and result.number in made_at and call in calls_at[made_at[result.number]]
         for result in call.results

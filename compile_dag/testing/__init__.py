@@ -1,4 +1,4 @@
-"""What tests of graphs share, here and in packages above: random programs, and the measure of linear work."""
+"""Support for tests of graphs, here and in packages above: random programs, and a measure of linear work."""
 
 from compile_dag.testing._programs import (
     DRAWN,

@@ -31,7 +31,7 @@ _LARGEST: Final = 64
 
 
 class Program(NamedTuple):
-    """Steps of (op, operand, operand, number), and which values are the outputs."""
+    """Random program: steps of (op, operand, operand, number), and which values are the outputs."""
 
     steps: tuple[tuple[int, int, int, int], ...]
     outputs: tuple[int, ...]
@@ -48,7 +48,7 @@ class Program(NamedTuple):
 
 
 class Weights(Module):
-    """Two parameters, and a step of its own module path."""
+    """Module with two parameters, and a step under its own path."""
 
     def __init__(self) -> None:
         self.scale = Parameter((3,), "f32")
@@ -61,7 +61,7 @@ class Weights(Module):
 
 
 class Model(Module):
-    """The root, which gives the parameters paths."""
+    """Root module, which gives the parameters their paths."""
 
     def __init__(self) -> None:
         self.inner = Weights()
@@ -81,12 +81,12 @@ _CONSTANTS: Final = (
 
 
 def eager() -> EagerExecutionContext:
-    """A context in which programs run."""
+    """Returns a context in which programs run."""
     return EagerExecutionContext(weights=MappingWeights(_STORED))
 
 
 def input_tensors(ctx: ExecutionContext) -> dict[str, Tensor]:
-    """Data for INPUTS, with values that arithmetic treats specially."""
+    """Returns data for INPUTS, with values that arithmetic treats specially."""
     x = np.array([[1.0, -0.0, np.inf], [-2.5, np.nan, 0.75]])
     data = {"x": x, "y": np.array([3.0, -0.5, 0.0]), "n": np.array([[5, -3]])}
     return {name: ctx.constant(data[name].astype(spec.dtype.numpy)) for name, spec in INPUTS.items()}
@@ -101,7 +101,7 @@ def _number(ctx: ExecutionContext, x: Tensor) -> Tensor:
 
 
 def _fitting(ctx: ExecutionContext, x: Tensor, y: Tensor) -> Tensor:
-    """y, or x where the two do not broadcast or promote."""
+    """Returns y, or x where the two do not broadcast or promote."""
     pairs = zip(x.shape[::-1], y.shape[::-1], strict=False)
     fits = all(a == b or 1 in (a, b) for a, b in pairs) and promote(x.dtype, y.dtype) is not None
     return y if fits and y.dtype.name != "bool" else x
@@ -193,7 +193,7 @@ PROGRAMS: Final = st.builds(
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    """Whether two results have the same names in the same order, specs and bits."""
+    """Returns whether two results have the same names in the same order, specs and bits."""
     return list(a) == list(b) and all(
         x.spec == y.spec and x.numpy().dtype == y.numpy().dtype and x.numpy().tobytes() == y.numpy().tobytes()
         for x, y in zip(a.values(), b.values(), strict=True)

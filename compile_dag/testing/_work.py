@@ -21,7 +21,7 @@ X: Final = TensorSpec((2,), "f32")
 
 
 def recorded(count: int) -> Tape:
-    """A chain of ``count`` nodes in which far values are used too, in blocks of 100 nodes."""
+    """Records a chain of ``count`` nodes in which far values are used too, in blocks of 100 nodes."""
     ctx = GraphExecutionContext()
     with ctx.recording() as tape:
         first = x = ctx.placeholder("x", X)
@@ -33,12 +33,12 @@ def recorded(count: int) -> Tape:
 
 
 def graph_of(tape: Tape) -> ComputeGraph:
-    """The graph whose output is the last result."""
+    """Returns the graph whose output is the last result."""
     return ComputeGraph("g", tape.inputs, tuple(tape.nodes), {"y": tape.nodes[-1].results[0]})
 
 
 def calls_of(stage: Callable[[], object]) -> int:
-    """How many functions, of Python and of C, a stage calls."""
+    """Counts the functions, of Python and of C, that a stage calls."""
     count = 0
 
     def hook(frame: FrameType, event: str, argument: Any) -> None:
@@ -54,16 +54,16 @@ def calls_of(stage: Callable[[], object]) -> int:
 
 
 def seconds_of(stage: Callable[[], object]) -> float:
-    """The processor time of a stage, the better of two."""
-    found = []
+    """Returns the processor time of a stage in seconds, the better of two."""
+    seconds = []
     for _ in range(2):
         gc.collect()
         gc.disable()
         before = time.process_time()
         stage()
-        found.append(time.process_time() - before)
+        seconds.append(time.process_time() - before)
         gc.enable()
-    return min(found)
+    return min(seconds)
 
 
 def assert_linear(few: Callable[[], object], many: Callable[[], object], ratio: float = 10.0) -> None:
