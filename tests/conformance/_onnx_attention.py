@@ -27,12 +27,12 @@ def _attention(node: Node) -> list[Tensor | None]:
         k, v = ops.concat([node.tensor(4), k], 2), ops.concat([node.tensor(5), v], 2)
     scale, cap = node.attribute("scale"), node.attribute("softcap", 0.0)
     mask, bias = _masks(node, q, k)
-    found = ops.attention(q, k, v, mask, scale=scale, softcap=cap or None, bias=bias)
+    result = ops.attention(q, k, v, mask, scale=scale, softcap=cap or None, bias=bias)
     scores = _scores(node, q, k, scale, cap, mask, bias, q.dtype) if node.wants(3) else None
     if flat:
-        found = ops.transpose(found, (0, 2, 1, 3))
-        found = ops.reshape(found, (*found.shape[:2], -1))
-    return [found, k, v, scores]
+        result = ops.transpose(result, (0, 2, 1, 3))
+        result = ops.reshape(result, (*result.shape[:2], -1))
+    return [result, k, v, scores]
 
 
 def _masks(node: Node, q: Tensor, k: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -111,13 +111,13 @@ def _flex_attention(node: Node) -> Tensor:
     wanted = node.attribute("softmax_precision")
     precision = q.dtype.accumulation if wanted is None else dtype_numbered(wanted)
     values = _per_query_head(ops, v, q.shape[1])
-    found = ops.cast(_scores(node, q, k, node.attribute("scale"), 0.0, None, None, q.dtype.accumulation), precision)
+    result = ops.cast(_scores(node, q, k, node.attribute("scale"), 0.0, None, None, q.dtype.accumulation), precision)
     if node.attribute("score_mod") is not None:
-        (found,) = node.tensors_of(node.run(node.graph_attribute("score_mod"), [Value(tensor=found)]))
-    found = ops.softmax(found, where=ops.greater(found, -math.inf))
+        (result,) = node.tensors_of(node.run(node.graph_attribute("score_mod"), [Value(tensor=result)]))
+    result = ops.softmax(result, where=ops.greater(result, -math.inf))
     if node.attribute("prob_mod") is not None:
-        (found,) = node.tensors_of(node.run(node.graph_attribute("prob_mod"), [Value(tensor=found)]))
-    return ops.dot_general(ops.cast(found, v.dtype), values, ((3,), (2,)), ((0, 1), (0, 1)))
+        (result,) = node.tensors_of(node.run(node.graph_attribute("prob_mod"), [Value(tensor=result)]))
+    return ops.dot_general(ops.cast(result, v.dtype), values, ((3,), (2,)), ((0, 1), (0, 1)))
 
 
 @adapts("RotaryEmbedding")

@@ -98,14 +98,14 @@ class Case:
         specs = [TensorSpec(array.shape, dtype_of(array)) for array in arguments]
         return record(self, *specs, input_names=[f"x{i}" for i in range(len(specs))], name=self.name)
 
-    def check(self, found: list[Array]) -> None:
+    def check(self, results: list[Array]) -> None:
         """Compares results with what ONNX expects: dtype, shape and values, floating ones within the tolerance.
 
         Raises:
             AssertionError: they differ.
         """
-        assert len(found) == len(self.outputs), f"{len(found)} results, not {len(self.outputs)}"
-        for mine, wanted in zip(found, map(np.asarray, self.outputs), strict=True):
+        assert len(results) == len(self.outputs), f"{len(results)} results, not {len(self.outputs)}"
+        for mine, wanted in zip(results, map(np.asarray, self.outputs), strict=True):
             specs = f"{mine.dtype}{mine.shape}, not {wanted.dtype}{wanted.shape}"
             assert (mine.dtype, mine.shape) == (wanted.dtype, wanted.shape), specs
             if wanted.dtype.kind in "fV":
@@ -121,9 +121,9 @@ def onnx_cases() -> tuple[Case, ...]:
     """All operator cases of the installed onnx."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its references divide by zero, on purpose
-        found = [each for each in collect_testcases() if each.model is not None]
+        testcases = [testcase for testcase in collect_testcases() if testcase.model is not None]
     # A case written out in simpler ops bears its origin's name, and may add "_ver<operator set>".
-    cases = [_case(each) for each in found]
+    cases = [_case(testcase) for testcase in testcases]
     whole = {case.name: case.ops[0] for case in cases if "_expanded" not in case.name}
     about = [dataclasses.replace(case, about=whole.get(case.name.partition("_expanded")[0], "")) for case in cases]
     return tuple(sorted(about, key=lambda case: case.name))
@@ -134,11 +134,11 @@ def expressible_cases() -> tuple[Case, ...]:
     return tuple(case for case in onnx_cases() if case.reason is None)
 
 
-def _case(each: Any) -> Case:
-    inputs, outputs = each.data_sets[0]
-    names = [proto.name for proto in each.model.graph.input]
+def _case(testcase: Any) -> Case:
+    inputs, outputs = testcase.data_sets[0]
+    names = [proto.name for proto in testcase.model.graph.input]
     given = dict(zip(names, map(_data, inputs), strict=False))
-    return Case(each.name, each.model, given, list(map(_data, outputs)), each.rtol, each.atol)
+    return Case(testcase.name, testcase.model, given, list(map(_data, outputs)), testcase.rtol, testcase.atol)
 
 
 def _data(value: Any) -> Any:

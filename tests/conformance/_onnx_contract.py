@@ -110,9 +110,9 @@ def _product(ops: Ops, x: tuple[str, Tensor], y: tuple[str, Tensor], later: set[
     batch = [label for label in shared if label in later]
     summed = [label for label in shared if label not in later]
     axes = [(tuple(names.index(n) for n in summed), tuple(names.index(n) for n in batch)) for names, _ in (x, y)]
-    found = ops.dot_general(tensors[0], tensors[1], (axes[0][0], axes[1][0]), (axes[0][1], axes[1][1]))
+    product = ops.dot_general(tensors[0], tensors[1], (axes[0][0], axes[1][0]), (axes[0][1], axes[1][1]))
     free = [label for names, _ in (x, y) for label in names if label not in shared]
-    return "".join([*batch, *free]), found
+    return "".join([*batch, *free]), product
 
 
 def _diagonal(ops: Ops, labels: str, x: Tensor) -> tuple[str, Tensor]:

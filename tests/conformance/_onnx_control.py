@@ -37,15 +37,15 @@ def _scan(node: Node) -> Results:
         axis = axis_of((node.attribute("scan_input_axes") or [0] * scanned)[i], x.ndim)
         parts = [_without(node, part, axis) for part in ops.split(x, [1] * x.shape[axis], axis)]
         lines.append(parts[::-1] if (node.attribute("scan_input_directions") or [0] * scanned)[i] else parts)
-    found: list[list[Tensor]] = []
+    collected: list[list[Tensor]] = []
     for parts in zip(*lines, strict=True):
         results = node.run(body, [*values, *(Value(tensor=part) for part in parts)])
         values = results[:count]
-        found.append(node.tensors_of(results[count:]))
+        collected.append(node.tensors_of(results[count:]))
     stacked = []
-    for i, pieces in enumerate(zip(*found, strict=True)):
+    for i, pieces in enumerate(zip(*collected, strict=True)):
         turned = (node.attribute("scan_output_directions") or [0] * len(pieces))[i]
-        axis = (node.attribute("scan_output_axes") or [0] * len(found[0]))[i]
+        axis = (node.attribute("scan_output_axes") or [0] * len(collected[0]))[i]
         stacked.append(_stacked(node, pieces[::-1] if turned else pieces, axis))
     return [*node.tensors_of(values), *stacked]
 
@@ -69,7 +69,7 @@ def _loop(node: Node) -> Results:
         raise NotExpressible("Loop without a number of rounds: not adapted")
     values = [node.value(i) for i in range(2, len(node))]
     going = Value(known=node.known(1)) if node.has(1) else Value(known=node.array(True))
-    found: list[list[Tensor]] = []
+    collected: list[list[Tensor]] = []
     for i in range(rounds):
         if going.known is None:
             raise NotExpressible("Loop whose condition depends on data: not adapted")
@@ -77,7 +77,7 @@ def _loop(node: Node) -> Results:
             break
         going, *results = node.run(body, [Value(known=node.array(i)), going, *values])
         values = results[: len(values)]
-        found.append(node.tensors_of(results[len(values) :]))
-    if not found and len(body.output) > 1 + len(values):
+        collected.append(node.tensors_of(results[len(values) :]))
+    if not collected and len(body.output) > 1 + len(values):
         raise NotExpressible("Loop of no round: not adapted")
-    return [*node.tensors_of(values), *(_stacked(node, pieces, 0) for pieces in zip(*found, strict=True))]
+    return [*node.tensors_of(values), *(_stacked(node, pieces, 0) for pieces in zip(*collected, strict=True))]

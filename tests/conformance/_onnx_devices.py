@@ -52,7 +52,7 @@ def _of_module(groups: list[Alike], devices: Sequence[str], folder: Path) -> Ite
     for device in devices:
         with Session(output, device) as session:
             for group in groups:
-                yield from (f"{each} (on {device})" for each in failures(group, _on(session, group[0].name)))
+                yield from (f"{failure} (on {device})" for failure in failures(group, _on(session, group[0].name)))
 
 
 def _on(session: Session, name: str) -> Run:

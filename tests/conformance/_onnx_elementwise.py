@@ -158,17 +158,17 @@ def _hyperbolic(node: Node) -> Tensor:
         up, down = ops.exp(x), ops.exp(ops.negate(x))
         if node.kind == "Sinh":
             up, down = ops.expm1(x), ops.negate(ops.expm1(ops.negate(x)))
-        found = ops.mul(ops.add(up, down), 0.5)
+        result = ops.mul(ops.add(up, down), 0.5)
     elif node.kind == "Atanh":
-        found = ops.mul(ops.sub(ops.log1p(x), ops.log1p(ops.negate(x))), 0.5)
+        result = ops.mul(ops.sub(ops.log1p(x), ops.log1p(ops.negate(x))), 0.5)
     elif node.kind == "Acosh":
-        found = ops.log(ops.add(x, ops.mul(ops.sqrt(ops.sub(x, 1.0)), ops.sqrt(ops.add(x, 1.0)))))
+        result = ops.log(ops.add(x, ops.mul(ops.sqrt(ops.sub(x, 1.0)), ops.sqrt(ops.add(x, 1.0)))))
     else:
         size = ops.abs(x)
         square = ops.mul(size, size)
         more = ops.div(square, ops.add(ops.sqrt(ops.add(square, 1.0)), 1.0))
-        found = ops.mul(ops.sign(x), ops.log1p(ops.add(size, more)))
-    return ops.cast(found, node.tensor(0).dtype)
+        result = ops.mul(ops.sign(x), ops.log1p(ops.add(size, more)))
+    return ops.cast(result, node.tensor(0).dtype)
 
 
 @adapts("Clip")
@@ -215,8 +215,8 @@ def _dropout(node: Node) -> list[Tensor | Array | None]:
 @adapts("Constant")
 def _constant(node: Node) -> Array:
     for name, dtype in (("value_int", np.int64), ("value_ints", np.int64), ("value_float", np.float32)):
-        if (found := node.attribute(name)) is not None:
-            return np.array(found, dtype)
+        if (result := node.attribute(name)) is not None:
+            return np.array(result, dtype)
     if (floats := node.attribute("value_floats")) is not None:
         return np.array(floats, np.float32)
     return node.tensor_attribute("value")

@@ -27,13 +27,13 @@ def read_cases(folder: Path, rtol: float = 1e-3, atol: float = 1e-7) -> list[Cas
         raise InputError(f"{folder}: there is no folder test_data_set_0 with input_0.pb, .., output_0.pb, ..")
     given = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in given]
-    found = []
-    for each in sets:
-        values = {proto.name: _value(each / f"input_{i}.pb", proto) for i, proto in enumerate(inputs)}
-        wanted = [_value(each / f"output_{i}.pb", proto) for i, proto in enumerate(model.graph.output)]
-        name = re.sub(r"\W", "_", f"{folder.name}_{_number(each)}")
-        found.append(Case(f"test_{name}", model, values, wanted, rtol, atol))
-    return found
+    cases = []
+    for inputs_folder in sets:
+        values = {proto.name: _value(inputs_folder / f"input_{i}.pb", proto) for i, proto in enumerate(inputs)}
+        wanted = [_value(inputs_folder / f"output_{i}.pb", proto) for i, proto in enumerate(model.graph.output)]
+        name = re.sub(r"\W", "_", f"{folder.name}_{_number(inputs_folder)}")
+        cases.append(Case(f"test_{name}", model, values, wanted, rtol, atol))
+    return cases
 
 
 def _number(path: Path) -> int:

@@ -81,8 +81,8 @@ def _run(
         inside = values | {proto.name: value for proto, value in zip(graph.input, given, strict=True)}
         return run_graph(ctx, graph, opsets, inside, inner=True)
 
-    found = ADAPTERS[kind](Node(ctx, proto, operands, opsets.get(domain, 1), run))
-    results = found if isinstance(found, Sequence) else (found,)
+    tensors = ADAPTERS[kind](Node(ctx, proto, operands, opsets.get(domain, 1), run))
+    results = tensors if isinstance(tensors, Sequence) else (tensors,)
     return [_result(result, inputs) for result in results]
 
 

@@ -67,8 +67,8 @@ def _gather_nd(node: Node) -> Tensor:
 
 
 def _reduction(node: Node) -> str:
-    found = node.attribute("reduction", "none")
-    return "set" if found == "none" else found
+    reduction = node.attribute("reduction", "none")
+    return "set" if reduction == "none" else reduction
 
 
 @adapts("ScatterElements", "Scatter")

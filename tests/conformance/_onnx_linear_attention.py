@@ -18,7 +18,7 @@ def _linear_attention(node: Node) -> list[Tensor]:
         decay = ops.reshape(decay, (*decay.shape[:2], shared, size))
     if beta is not None:
         beta = ops.broadcast(beta, (*beta.shape[:2], shared))
-    found, after = ops.gated_delta_rule(
+    result, after = ops.gated_delta_rule(
         ops.reshape(q, (*q.shape[:2], heads, size)),
         ops.reshape(k, (*k.shape[:2], shared, size)),
         ops.reshape(v, (*v.shape[:2], shared, -1)),
@@ -27,7 +27,7 @@ def _linear_attention(node: Node) -> list[Tensor]:
         state,
         scale=node.attribute("scale", 0.0) or None,
     )
-    return [ops.reshape(found, (*found.shape[:2], -1)), ops.cast(after, q.dtype if state is None else state.dtype)]
+    return [ops.reshape(result, (*result.shape[:2], -1)), ops.cast(after, q.dtype if state is None else state.dtype)]
 
 
 @adapts("CausalConvWithState")
@@ -35,12 +35,12 @@ def _causal_conv(node: Node) -> list[Tensor]:
     """x [B, C, T], weight [C, 1, W], state [B, C, W - 1]: channels before tokens."""
     ops, x, weight = node.ops, node.tensor(0), node.tensor(1)
     state = node.optional(3)
-    found, after = ops.causal_conv(
+    result, after = ops.causal_conv(
         ops.transpose(x, (0, 2, 1)),
         ops.reshape(weight, (weight.shape[0], weight.shape[2])),
         node.optional(2),
         None if state is None else ops.transpose(state, (0, 2, 1)),
     )
     if node.attribute("activation", "none") != "none":
-        found = ops.silu(found)
-    return [ops.transpose(found, (0, 2, 1)), ops.transpose(after, (0, 2, 1))]
+        result = ops.silu(result)
+    return [ops.transpose(result, (0, 2, 1)), ops.transpose(after, (0, 2, 1))]

@@ -16,7 +16,7 @@ def _likelihood(node: Node) -> Tensor:
 def _cross_entropy(node: Node) -> list[Tensor]:
     x, dtype = floating_operand(node)
     logarithms = node.ops.log_softmax(x, 1)
-    return [node.ops.cast(each, dtype) for each in (_loss(node, logarithms), logarithms)]
+    return [node.ops.cast(result, dtype) for result in (_loss(node, logarithms), logarithms)]
 
 
 def _loss(node: Node, x: Tensor) -> Tensor:

@@ -34,10 +34,10 @@ MODES: Final[dict[str, Run]] = {"eager": run_eagerly, "recorded": run_recorded, 
 
 def failures(cases: Iterable[Case], run: Run) -> list[str]:
     """Runs cases and returns a line per failed one."""
-    found = []
+    lines = []
     for case in cases:
         try:
             case.check(run(case))
         except (AssertionError, RuntimeError, TapelineError, ValueError) as error:
-            found.append(f"{case.name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    return found
+            lines.append(f"{case.name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    return lines

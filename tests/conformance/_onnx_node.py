@@ -107,10 +107,10 @@ class Node:
         Raises:
             NotExpressible: it is absent.
         """
-        found = self._inputs[index] if index < len(self._inputs) else None
-        if found is None:
+        value = self._inputs[index] if index < len(self._inputs) else None
+        if value is None:
             raise NotExpressible(f"{self.kind} without operand {index}")
-        return found
+        return value
 
     def tensor(self, index: int) -> Tensor:
         """An operand as a tensor of the context."""
@@ -118,15 +118,15 @@ class Node:
 
     def tensors_of(self, values: Sequence[Value]) -> list[Tensor]:
         """Values as tensors of the context."""
-        found = []
+        tensors = []
         for value in values:
             if value.tensor is None:
                 if value.known is None:
                     raise NotExpressible(f"{self.kind} of a value that no node computes")
                 dtype_of(value.known)
                 value.tensor = self.ctx.constant(value.known)
-            found.append(value.tensor)
-        return found
+            tensors.append(value.tensor)
+        return tensors
 
     def shape(self, index: int) -> tuple[int, ...]:
         """An operand's shape, known whatever the dtype."""
@@ -162,8 +162,8 @@ class Node:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """An attribute; strings are decoded."""
-        found = self._attributes.get(name, default)
-        return found.decode() if isinstance(found, bytes) else found
+        value = self._attributes.get(name, default)
+        return value.decode() if isinstance(value, bytes) else value
 
     @staticmethod
     def array(value: bool | int) -> Array:
@@ -172,17 +172,17 @@ class Node:
 
     def graph_attribute(self, name: str) -> onnx.GraphProto:
         """A graph that is an attribute."""
-        found = self._attributes.get(name)
-        if not isinstance(found, onnx.GraphProto):
+        value = self._attributes.get(name)
+        if not isinstance(value, onnx.GraphProto):
             raise NotExpressible(f"{self.kind} without the graph {name}")
-        return found
+        return value
 
     def tensor_attribute(self, name: str) -> Array:
         """A tensor attribute's data."""
-        found = self._attributes.get(name)
-        if not isinstance(found, onnx.TensorProto):
+        value = self._attributes.get(name)
+        if not isinstance(value, onnx.TensorProto):
             raise NotExpressible(f"{self.kind} without the tensor attribute {name}")
-        return onnx.numpy_helper.to_array(found)
+        return onnx.numpy_helper.to_array(value)
 
     def ints_of(self, name: str, index: int) -> list[int] | None:
         """Returns an attribute of older operator sets or the operand of newer ones; None where it is neither."""

@@ -34,8 +34,8 @@ def _layer_norm(node: Node) -> list[Tensor | None]:
 
 def _one_row(node: Node, index: int, shape: tuple[int, ...]) -> Tensor | None:
     """A scale or bias, broadcast over the normalised axes, as one axis."""
-    found = node.optional(index)
-    return None if found is None else node.ops.reshape(node.ops.broadcast(found, shape), (-1,))
+    result = node.optional(index)
+    return None if result is None else node.ops.reshape(node.ops.broadcast(result, shape), (-1,))
 
 
 @adapts("RMSNormalization")
@@ -44,8 +44,8 @@ def _rms_norm(node: Node) -> Tensor:
     _stash(node)
     axis = axis_of(node.attribute("axis", -1), x.ndim)
     flat = ops.reshape(x, (*x.shape[:axis], math.prod(x.shape[axis:])))
-    found = ops.rms_norm(flat, _one_row(node, 1, x.shape[axis:]), node.attribute("epsilon", 1e-5))
-    return ops.reshape(found, x.shape)
+    result = ops.rms_norm(flat, _one_row(node, 1, x.shape[axis:]), node.attribute("epsilon", 1e-5))
+    return ops.reshape(result, x.shape)
 
 
 @adapts("GroupNormalization", "InstanceNormalization")

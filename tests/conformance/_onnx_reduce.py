@@ -52,12 +52,12 @@ def _of_sums(node: Node) -> Tensor:
     ops, (x, dtype) = node.ops, floating_operand(node)
     axes, keep = _axes(node, x.ndim), _kept(node)
     if node.kind == "ReduceMean":
-        found = ops.mean(x, axes, keep)
+        result = ops.mean(x, axes, keep)
     elif node.kind == "ReduceL2":
-        found = ops.sqrt(ops.sum(ops.mul(x, x), axes, keep))
+        result = ops.sqrt(ops.sum(ops.mul(x, x), axes, keep))
     else:
-        found = ops.log(ops.sum(x, axes, keep))
-    return ops.cast(found, dtype)
+        result = ops.log(ops.sum(x, axes, keep))
+    return ops.cast(result, dtype)
 
 
 @adapts("ReduceLogSumExp")
@@ -70,8 +70,8 @@ def _log_sum_exp(node: Node) -> Tensor:
     finite = ops.less(ops.abs(largest), math.inf)
     largest = ops.select(finite, largest, 0.0)  # of infinities alone: exp(-inf - -inf) would be NaN
     total = ops.log(ops.sum(ops.exp(ops.sub(x, largest)), axes, keepdims=True))
-    found = ops.add(total, largest)
-    return ops.cast(found if keep else ops.reshape(found, ops.sum(x, axes).shape), dtype)
+    result = ops.add(total, largest)
+    return ops.cast(result if keep else ops.reshape(result, ops.sum(x, axes).shape), dtype)
 
 
 @adapts("ArgMax", "ArgMin")
@@ -80,9 +80,9 @@ def _arg(node: Node) -> Tensor:
     axis = axis_of(node.attribute("axis", 0), x.ndim)
     last = bool(node.attribute("select_last_index", 0))
     x = ops.reverse(x, (axis,)) if last else x
-    found = (ops.argmax if node.kind == "ArgMax" else ops.argmin)(x, axis, _kept(node))
-    found = ops.cast(found, i64)
-    return ops.sub(x.shape[axis] - 1, found) if last else found
+    result = (ops.argmax if node.kind == "ArgMax" else ops.argmin)(x, axis, _kept(node))
+    result = ops.cast(result, i64)
+    return ops.sub(x.shape[axis] - 1, result) if last else result
 
 
 @adapts("CumSum", "CumProd")
@@ -126,7 +126,7 @@ def _top_k(node: Node) -> list[Tensor]:
     if node.attribute("largest", 1):
         values, indices = ops.top_k(x, k, axis)
     else:
-        values, indices = (ops.slice_axis(found, axis, 0, k) for found in ops.sort(x, axis))
+        values, indices = (ops.slice_axis(result, axis, 0, k) for result in ops.sort(x, axis))
     return [values, ops.cast(indices, i64)]
 
 

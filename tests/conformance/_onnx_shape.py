@@ -82,8 +82,8 @@ def _split(node: Node) -> list[Tensor | Array | None]:
     sizes = node.ints_of("split", 1)
     if sizes is None:  # equal ones; the last may be smaller
         count = node.attribute("num_outputs") or len(node.proto.output)
-        each = -(-x.shape[axis] // count)
-        sizes = [min(each, x.shape[axis] - i * each) for i in range(count)]
+        size = -(-x.shape[axis] // count)
+        sizes = [min(size, x.shape[axis] - i * size) for i in range(count)]
     return list(node.ops.split(x, sizes, axis))
 
 
@@ -98,14 +98,14 @@ def _slice(node: Node) -> Tensor:
     first, last, step, turned = [0] * x.ndim, list(x.shape), [1] * x.ndim, []
     for axis, *bounds in zip(axes, starts, stops, steps, strict=True):
         size = x.shape[axis]
-        found = range(size)[slice(*bounds)]
-        begin = found.start
+        positions = range(size)[slice(*bounds)]
+        begin = positions.start
         if bounds[2] < 0:
             turned.append(axis)
             begin = size - 1 - begin
         step[axis] = abs(bounds[2])
-        first[axis] = begin if len(found) else 0
-        last[axis] = begin + (len(found) - 1) * step[axis] + 1 if len(found) else 0
+        first[axis] = begin if len(positions) else 0
+        last[axis] = begin + (len(positions) - 1) * step[axis] + 1 if len(positions) else 0
     x = node.ops.reverse(x, turned) if turned else x
     return node.ops.slice(x, first, last, step)
 
@@ -210,8 +210,8 @@ def _range(node: Node) -> Tensor:
     start, limit, delta = (node.known(i).reshape(()) for i in range(3))
     count = max(int(np.ceil((limit - start) / delta)), 0)
     dtype = dtype_of(start)
-    found = ops.mul(ops.iota((count,), 0, dtype), ops.constant(delta.astype(start.dtype)))
-    return ops.add(found, ops.constant(start))
+    positions = ops.mul(ops.iota((count,), 0, dtype), ops.constant(delta.astype(start.dtype)))
+    return ops.add(positions, ops.constant(start))
 
 
 @adapts("OneHot")

@@ -35,7 +35,7 @@ def _conv(node: Node) -> Tensor:
     ops, x, kernel = node.ops, node.tensor(0), node.tensor(1)
     strides, dilations, pads = _window(node, x.shape[2:], kernel.shape[2:])
     spatial = range(2, x.ndim)
-    found = ops.conv(
+    result = ops.conv(
         ops.transpose(x, (0, *spatial, 1)),
         ops.transpose(kernel, (*spatial, 1, 0)),
         strides,
@@ -44,8 +44,8 @@ def _conv(node: Node) -> Tensor:
         node.attribute("group", 1),
     )
     if node.has(2):
-        found = ops.add(found, node.tensor(2))
-    return ops.transpose(found, (0, x.ndim - 1, *range(1, x.ndim - 1)))
+        result = ops.add(result, node.tensor(2))
+    return ops.transpose(result, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
 def _taps(kernel: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -156,10 +156,10 @@ def _conv_transpose(node: Node) -> Tensor:
     )
     start = [0, *(max(-a, 0) for a in low), 0]
     stop = [d - max(-h, 0) for d, h in zip(spread.shape, [0, *high, 0], strict=True)]
-    found = ops.conv(ops.slice(spread, start, stop), kernel, None, None, dilations, groups)
+    result = ops.conv(ops.slice(spread, start, stop), kernel, None, None, dilations, groups)
     if node.has(2):
-        found = ops.add(found, node.tensor(2))
-    return ops.transpose(found, (0, x.ndim - 1, *range(1, x.ndim - 1)))
+        result = ops.add(result, node.tensor(2))
+    return ops.transpose(result, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
 def _transpose_padding(

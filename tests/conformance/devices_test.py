@@ -18,12 +18,12 @@ def test_cases_run_right(device: str, tmp_path: Path) -> None:
 
 def _gone(limits: Sequence[Limit], device: str, folder: Path) -> list[tuple[str, Limit]]:
     """The limits that are none, each with a case that runs right."""
-    found = []
+    gone = []
     for limit in limits:
         cases = limited_cases(limit, device, limits)
         assert cases or device not in limit.devices, f"{limit} matches no case"
-        found += [(case.name, limit) for case in cases if not list(device_failures([case], (device,), folder))]
-    return found
+        gone += [(case.name, limit) for case in cases if not list(device_failures([case], (device,), folder))]
+    return gone
 
 
 @pytest.mark.parametrize("device", device_params(shared=True))

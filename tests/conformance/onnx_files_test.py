@@ -30,9 +30,9 @@ def test_a_model_is_right_or_wrong(mode: str, tmp_path: Path) -> None:
     right = read_cases(_written(tmp_path / "right", "Relu", [0, 0, 2, 3, 0, 0.5]))
     assert [case.name for case in right] == ["test_right_0"]
     assert not failures(right, MODES[mode])
-    (found,) = failures(read_cases(_written(tmp_path / "wrong", "Relu", [0, 0, 2, 3, 1, 0.5])), MODES[mode])
-    assert found.startswith("test_wrong_0: AssertionError")
-    assert "Mismatched elements: 1 / 6" in found
+    (line,) = failures(read_cases(_written(tmp_path / "wrong", "Relu", [0, 0, 2, 3, 1, 0.5])), MODES[mode])
+    assert line.startswith("test_wrong_0: AssertionError")
+    assert "Mismatched elements: 1 / 6" in line
 
 
 def test_what_is_not_expressible_says_why(tmp_path: Path) -> None:

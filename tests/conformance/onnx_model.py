@@ -35,9 +35,9 @@ def main() -> None:
             for mode in _MODE.value:
                 with tempfile.TemporaryDirectory() as room:
                     run = MODES.get(mode)
-                    found = failures([case], run) if run else list(device_failures([case], (mode,), Path(room)))
-                wrong += bool(found)
-                print("\n".join(found) if found else f"{case.name}: {mode}: pass", flush=True)
+                    lines = failures([case], run) if run else list(device_failures([case], (mode,), Path(room)))
+                wrong += bool(lines)
+                print("\n".join(lines) if lines else f"{case.name}: {mode}: pass", flush=True)
     if wrong:
         raise VerificationError(f"{wrong} times a case went wrong: see above")
 

@@ -14,7 +14,7 @@ from tests.differential._trial import Array, Draw, Trial, trials
 
 
 def _sizes(draw: Draw, *most: int) -> tuple[int, ...]:
-    return tuple(draw(st.integers(1, each)) for each in most)
+    return tuple(draw(st.integers(1, size)) for size in most)
 
 
 @trials("gated_delta_rule")
@@ -43,19 +43,19 @@ def _gated_delta_rule(draw: Draw, name: str) -> Trial:
         g = jnp.zeros((batch, tokens, shared)) if g is None else g
         g = g if g.ndim == 4 else g[..., None]
         now = jnp.zeros((batch, shared, key, value)) if state is None else state
-        found = []
+        result = []
         for t in range(tokens):
             now = jnp.exp(g[:, t])[..., None] * now
             u = v[:, t]
             if beta is not None:
                 u = beta[:, t, :, None] * (u - jnp.einsum("bkh,bkhv->bkv", k[:, t], now))
             now = now + k[:, t][..., None] * u[..., None, :]
-            found.append(jnp.einsum("bnh,bnhv->bnv", q[:, t], jnp.repeat(now, group, 1)))
-        return jnp.stack(found, 1) * (key**-0.5 if scale is None else scale), now
+            result.append(jnp.einsum("bnh,bnhv->bnv", q[:, t], jnp.repeat(now, group, 1)))
+        return jnp.stack(result, 1) * (key**-0.5 if scale is None else scale), now
 
     def size(*arrays: Any) -> Any:
-        found, now = reference(*arrays)
-        return jnp.full(found.shape, 100.0), jnp.full(now.shape, 20.0)
+        result, now = reference(*arrays)
+        return jnp.full(result.shape, 100.0), jnp.full(now.shape, 20.0)
 
     wide = "f64" if dtype.name == "f64" else "f32"
     return Trial(
@@ -79,11 +79,11 @@ def _causal_conv(draw: Draw, name: str) -> Trial:
     state = tame(rng, (batch, taps - 1, channels), dtype) if draw(st.booleans()) else None
     count = np.array(draw(st.integers(0, tokens)), np.int32) if draw(st.booleans()) else None
     optional = (bias, state, count)
-    inputs = (x, weight, *(each for each in optional if each is not None))
+    inputs = (x, weight, *(array for array in optional if array is not None))
 
     def spread(rest: Any) -> list[Any]:
         left = iter(rest)
-        return [None if each is None else next(left) for each in optional]
+        return [None if array is None else next(left) for array in optional]
 
     def reference(x: Any, weight: Any, *rest: Any) -> Any:
         bias, state, _ = spread(rest)
@@ -101,7 +101,7 @@ def _causal_conv(draw: Draw, name: str) -> Trial:
 
     return Trial(
         name,
-        f"count={count}, given: {[each is not None for each in optional]}",
+        f"count={count}, given: {[array is not None for array in optional]}",
         lambda c, x, weight, *rest: c.ops.causal_conv(x, weight, *spread(rest)),
         inputs,
         reference,
@@ -129,8 +129,8 @@ def _bias(draw: Draw, rng: np.random.Generator, sizes: tuple[int, ...], dtype: D
     if draw(st.booleans()):
         return None
     shape = tuple(draw(st.sampled_from((1, dim))) for dim in sizes)[draw(st.integers(0, 4)) :]
-    found = tame(rng, shape, dtype)
-    return np.where(rng.random(shape) < 0.2, np.array(-np.inf, dtype.numpy), found)
+    result = tame(rng, shape, dtype)
+    return np.where(rng.random(shape) < 0.2, np.array(-np.inf, dtype.numpy), result)
 
 
 @trials("attention")
@@ -143,7 +143,7 @@ def _attention(draw: Draw, name: str) -> Trial:
     mask = _mask(draw, rng, (batch, heads, queries, keys))
     scale, softcap = draw(st.sampled_from((None, 0.3, 1.0))), draw(st.sampled_from((None, 2.0, 20.0)))
     bias = _bias(draw, rng, (batch, heads, queries, keys), dtype)
-    inputs = tuple(each for each in (q, k, v, mask, bias) if each is not None)
+    inputs = tuple(array for array in (q, k, v, mask, bias) if array is not None)
 
     def options(rest: tuple[Any, ...]) -> tuple[Any, Any]:
         return rest[0] if mask is not None else None, rest[-1] if bias is not None else None
@@ -160,10 +160,10 @@ def _attention(draw: Draw, name: str) -> Trial:
             softcap is None and more is None and values == size and dtype.name != "f64"
         ):  # jax computes the weights in f32
             # Where a query may look nowhere, jax averages all; here it gives zeros.
-            q, k, v = (each.transpose(0, 2, 1, 3) for each in (q, k, v))
-            found = jax.nn.dot_product_attention(q, k, v, mask=every, scale=scale).transpose(0, 2, 1, 3)
-            return jnp.where(every.any(-1, keepdims=True), found, 0)
-        k, v = (jnp.repeat(each, group, 1) for each in (k, v))
+            q, k, v = (array.transpose(0, 2, 1, 3) for array in (q, k, v))
+            result = jax.nn.dot_product_attention(q, k, v, mask=every, scale=scale).transpose(0, 2, 1, 3)
+            return jnp.where(every.any(-1, keepdims=True), result, 0)
+        k, v = (jnp.repeat(array, group, 1) for array in (k, v))
         scores = jnp.einsum("bnth,bnsh->bnts", q, k) * (size**-0.5 if scale is None else scale)
         scores = scores if softcap is None else softcap * jnp.tanh(scores / softcap)
         scores = scores if more is None else scores + jnp.where(more > -jnp.inf, more, 0)

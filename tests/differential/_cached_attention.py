@@ -23,7 +23,7 @@ def _cached_attention(draw: Draw, name: str) -> Trial:
     scale = draw(st.sampled_from((0.125, 1.0, 0.3)))
 
     def reference(q: Any, k: Any, v: Any, bias: Any) -> Any:
-        wide = (each.astype(jnp.float64) for each in (q, k, v, bias))
+        wide = (array.astype(jnp.float64) for array in (q, k, v, bias))
         q, k, v, bias = wide
         scores = jnp.einsum("bkgth,bksh->bkgts", q, k) * scale + bias[:, None, None]
         return jnp.einsum("bkgts,bksh->bkgth", nn.softmax(scores, axis=-1), v)

@@ -59,8 +59,8 @@ def _softmax(draw: Draw, name: str) -> Trial:
 
     def reference(x: Any, where: Any) -> Any:
         where = jnp.broadcast_to(where, x.shape)
-        found = jax.nn.softmax(x, axis, where=where)
-        return jnp.where(where, found, 0)  # of a slice of which none counts: 0
+        result = jax.nn.softmax(x, axis, where=where)
+        return jnp.where(where, result, 0)  # of a slice of which none counts: 0
 
     fn = lambda c, x, where: c.ops.softmax(x, said, where)  # noqa: E731
     return Trial(name, f"axis={said}, where", fn, (x, where), reference, (dtype.name,), ulps=ulps)
@@ -104,8 +104,8 @@ def _norm(draw: Draw, name: str) -> Trial:
         return x / jnp.sqrt(jnp.mean(x * x, -1, keepdims=True) + eps) * weight
 
     def layer(x: Any, weight: Any = 1.0, bias: Any = 0.0) -> Any:
-        found = (x - jnp.mean(x, -1, keepdims=True)) / jnp.sqrt(jnp.var(x, -1, keepdims=True) + eps)
-        return found * weight + bias
+        result = (x - jnp.mean(x, -1, keepdims=True)) / jnp.sqrt(jnp.var(x, -1, keepdims=True) + eps)
+        return result * weight + bias
 
     def size(x: Any, weight: Any = 1.0, bias: Any = 0.0) -> Any:
         """x - mean cancels, and adding the bias may."""

@@ -62,10 +62,10 @@ def specials(dtype: DType, subnormal: bool) -> Array:
         return np.array((info.min, info.min + 1, *near, info.max - 1, info.max), dtype.numpy)
     tiny, largest = tiny_of(dtype), np.array(np.inf, dtype.numpy)
     largest = np.nextafter(largest, np.array(0, dtype.numpy))
-    found = [np.array(_FLOATS).astype(dtype.numpy), np.array([tiny, -tiny], dtype.numpy), [largest, -largest]]
+    values = [np.array(_FLOATS).astype(dtype.numpy), np.array([tiny, -tiny], dtype.numpy), [largest, -largest]]
     if subnormal:
-        found.append(np.array([tiny / 2, -tiny / 4], dtype.numpy))
-    return np.concatenate(found).astype(dtype.numpy)
+        values.append(np.array([tiny / 2, -tiny / 4], dtype.numpy))
+    return np.concatenate(values).astype(dtype.numpy)
 
 
 def tiny_of(dtype: DType) -> float:
@@ -93,16 +93,16 @@ def _mixed(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, subno
         wide = of_any_size.astype(np.float64)
         of_any_size[np.isnan(wide) | ((np.abs(wide) < tiny_of(dtype)) & (not subnormal))] = 1
     kind = rng.integers(0, 3, count)
-    found = np.where(kind == 0, rng.choice(pool, count), np.where(kind == 1, of_any_size, tame(rng, (count,), dtype)))
-    return _unusual(rng, found, dtype).astype(dtype.numpy).reshape(shape)
+    values = np.where(kind == 0, rng.choice(pool, count), np.where(kind == 1, of_any_size, tame(rng, (count,), dtype)))
+    return _unusual(rng, values, dtype).astype(dtype.numpy).reshape(shape)
 
 
-def _unusual(rng: np.random.Generator, found: Array, dtype: DType) -> Array:
+def _unusual(rng: np.random.Generator, values: Array, dtype: DType) -> Array:
     """Draws an array, as a rule with a NaN, an infinity and a zero in it."""
-    if dtype.is_floating and found.size and rng.random() < 0.8:
+    if dtype.is_floating and values.size and rng.random() < 0.8:
         for value in (np.nan, rng.choice([np.inf, -np.inf]), rng.choice([0.0, -0.0])):
-            found[rng.integers(found.size)] = value
-    return found
+            values[rng.integers(values.size)] = value
+    return values
 
 
 def tame(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, unusual: bool = False) -> Array:
@@ -111,13 +111,13 @@ def tame(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, unusual
         return np.asarray(rng.integers(0, 2, shape) > 0)
     if not dtype.is_floating:
         return np.asarray(rng.integers(0 if dtype.name == "u8" else -9, 10, shape)).astype(dtype.numpy)
-    found = np.where(rng.random(shape) < 0.5, rng.integers(-9, 10, shape) / 4, rng.normal(0, 3, shape))
-    found = np.where((found == 0) & (rng.random(shape) < 0.5), -0.0, found)
+    values = np.where(rng.random(shape) < 0.5, rng.integers(-9, 10, shape) / 4, rng.normal(0, 3, shape))
+    values = np.where((values == 0) & (rng.random(shape) < 0.5), -0.0, values)
     if unusual:
         odd = rng.choice(np.array([np.nan, np.inf, -np.inf]), shape)
-        found = np.where(rng.random(shape) < 0.1, odd, found)
-        found = _unusual(rng, np.array(found).reshape(-1), dtype).reshape(shape)
-    return np.asarray(found).astype(dtype.numpy)
+        values = np.where(rng.random(shape) < 0.1, odd, values)
+        values = _unusual(rng, np.array(values).reshape(-1), dtype).reshape(shape)
+    return np.asarray(values).astype(dtype.numpy)
 
 
 def numbers(draw: Draw, rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -128,6 +128,6 @@ def numbers(draw: Draw, rng: np.random.Generator, shape: tuple[int, ...], dtype:
 def indices(draw: Draw, rng: np.random.Generator, shape: tuple[int, ...], size: int) -> Array:
     """Positions in an axis of ``size``, some far outside."""
     dtype: Any = draw(st.sampled_from((np.int32, np.int64)))
-    found = rng.integers(-3, size + 3, shape)
+    values = rng.integers(-3, size + 3, shape)
     extremes = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, -1, size])
-    return np.asarray(np.where(rng.random(shape) < 0.15, rng.choice(extremes, shape), found)).astype(dtype)
+    return np.asarray(np.where(rng.random(shape) < 0.15, rng.choice(extremes, shape), values)).astype(dtype)

@@ -87,10 +87,10 @@ def _ulps(name: str, dtype: DType, steps: float) -> float:
 def common(*dtypes: DType) -> DType | None:
     """Returns NumPy's promotion of dtypes, if it is in the table."""
     try:
-        found = np.result_type(*(t.numpy for t in dtypes))
+        promoted = np.result_type(*(t.numpy for t in dtypes))
     except TypeError:  # there is no such thing
         return None
-    return next((t for t in DTYPES if t.numpy == found), None)
+    return next((t for t in DTYPES if t.numpy == promoted), None)
 
 
 _PAIRS: Final = [(a, b) for a in DTYPES for b in DTYPES if common(a, b) is not None]
@@ -134,9 +134,9 @@ def _with_number(draw: Draw, name: str) -> Trial:
     domain, function, steps = _BINARY[name]
     known = [(t, n, c) for t in DTYPES for n in _NUMBERS if (c := _beside(t, n)) in DOMAINS[domain]]
     if name in _OF_QUOTIENTS:
-        known = [each for each in known if each[1]]
+        known = [entry for entry in known if entry[1]]
     if name.startswith("shift"):
-        known = [each for each in known if 0 <= each[1] < 8 * each[2].itemsize]
+        known = [entry for entry in known if 0 <= entry[1] < 8 * entry[2].itemsize]
     a, number, dtype = draw(st.sampled_from(known))
     x = wild(generator(draw), shape_of(draw), a)
     turned = draw(st.booleans()) and name not in _OF_QUOTIENTS and "shift" not in name

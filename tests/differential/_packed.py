@@ -12,7 +12,7 @@ from tests.differential._draw import FLOATING, generator, shape_of
 from tests.differential._trial import Array, Draw, Trial, trials
 
 _ENCODINGS: Final = st.sampled_from(list(ENCODINGS.values()))
-_DTYPES: Final = [each for each in FLOATING if each is not f64]
+_DTYPES: Final = [dtype for dtype in FLOATING if dtype is not f64]
 _LEAST: Final = 2.0**-100
 # Nearer to a tie than this, f32 may round otherwise than f64.
 _TIE: Final = 1e-3
@@ -101,7 +101,7 @@ def _q4_k(blocks: Any) -> Any:
         blocks[..., 8 + sub] // 16 + blocks[..., 8 + sub % 4] // 64 * 16,
         blocks[..., 8 + sub % 4] % 64,
     )
-    wide = [each.astype(jnp.float64) for each in (scale, q, least)]
+    wide = [array.astype(jnp.float64) for array in (scale, q, least)]
     return _half(blocks, 0) * wide[0] * wide[1] - _half(blocks, 2) * wide[2]
 
 
@@ -135,7 +135,7 @@ def _dequantize(draw: Draw, name: str) -> Trial:
 @trials("packed_linear")
 def _packed_linear(draw: Draw, name: str) -> Trial:
     encoding, rng, dtype = draw(_ENCODINGS), generator(draw), draw(st.sampled_from(_DTYPES))
-    wanted = draw(st.sampled_from([None, *(each for each in DTYPES if each.is_floating)]))
+    wanted = draw(st.sampled_from([None, *(kind for kind in DTYPES if kind.is_floating)]))
     count, outer = draw(st.integers(1, 3)), draw(st.integers(0, 4))
     x = _blocks(rng, (*shape_of(draw, draw(st.integers(0, 2)), most=3), count * encoding.block), dtype)
     weight = _packed(rng, (outer, count), encoding, wild=False)
@@ -152,7 +152,7 @@ def _packed_linear(draw: Draw, name: str) -> Trial:
         f"{encoding.name}, {wanted}",
         lambda c, x, w: c.ops.packed_linear(x, w, encoding, wanted),
         (x, weight),
-        lambda x, w: product(x, w, lambda each: each),
+        lambda x, w: product(x, w, lambda kind: kind),
         (result.name,),
         ulps=3 if result is not f64 else 3 * 2.0**29,  # summed in f32
         magnitude=lambda x, w: product(x, w, jnp.abs),

@@ -88,7 +88,7 @@ def drawn(name: str, count: int) -> list[Trial]:
 
     Few examples of hypothesis are alike, small or empty; so more are drawn, and the empty ones come last.
     """
-    found: dict[str, Trial] = {}
+    trials_by_text: dict[str, Trial] = {}
 
     @settings(
         max_examples=4 * count,
@@ -100,11 +100,11 @@ def drawn(name: str, count: int) -> list[Trial]:
     )
     @given(STRATEGIES[name])
     def collect(trial: Trial) -> None:
-        found.setdefault(str(trial), trial)
+        trials_by_text.setdefault(str(trial), trial)
 
     Serial.number = 0
     collect()
-    empty = [trial for trial in found.values() if not all(x.size for x in trial.inputs)]
-    full = [trial for trial in found.values() if all(x.size for x in trial.inputs)]
+    empty = [trial for trial in trials_by_text.values() if not all(x.size for x in trial.inputs)]
+    full = [trial for trial in trials_by_text.values() if all(x.size for x in trial.inputs)]
     few = min(len(empty), count // 6)
     return full[: count - few] + empty[:few]

@@ -36,12 +36,12 @@ def truths(trials: Sequence[Trial]) -> list[Truth]:
 
     given = [[_given(trial, x) for x in (trial.inputs if trial.given is None else trial.given)] for trial in trials]
     with jax.enable_x64(True):
-        found = jax.device_get(jax.jit(every, compiler_options=_QUICKLY)(given))
-    return [Truth(*each) for each in found]
+        results = jax.device_get(jax.jit(every, compiler_options=_QUICKLY)(given))
+    return [Truth(*result) for result in results]
 
 
-def _tuple(found: Any) -> tuple[Any, ...]:
-    return tuple(found) if isinstance(found, tuple | list) else (found,)
+def _tuple(results: Any) -> tuple[Any, ...]:
+    return tuple(results) if isinstance(results, tuple | list) else (results,)
 
 
 def _given(trial: Trial, array: Array) -> Array:
@@ -52,18 +52,18 @@ def _given(trial: Trial, array: Array) -> Array:
 def eagerly(trial: Trial) -> list[Array]:
     """Returns the results of the eager context."""
     ctx = EagerExecutionContext(inputs={f"x{i}": x for i, x in enumerate(trial.inputs)})
-    found = _tuple(trial.call(ctx, *([] if trial.named else map(ctx.constant, trial.inputs))))
-    for tensor in found:
+    results = _tuple(trial.call(ctx, *([] if trial.named else map(ctx.constant, trial.inputs))))
+    for tensor in results:
         data = tensor.numpy()
         assert (tensor.shape, tensor.dtype) == (data.shape, as_dtype(data.dtype)), f"{trial}: the spec is {tensor!r}"
-    return [tensor.numpy() for tensor in found]
+    return [tensor.numpy() for tensor in results]
 
 
-def difference(trial: Trial, truth: Truth, found: Sequence[Array], steps: float = 0.0) -> str | None:
+def difference(trial: Trial, truth: Truth, results: Sequence[Array], steps: float = 0.0) -> str | None:
     """Describes what is wrong with results, None if nothing is; ``steps`` are added to the units in the last place."""
-    if len(found) != len(trial.dtypes) or len(found) != len(truth.results):
-        return f"{trial}: {len(found)} results, wanted {len(trial.dtypes)}"
-    for i, (array, name, wanted) in enumerate(zip(found, trial.dtypes, truth.results, strict=True)):
+    if len(results) != len(trial.dtypes) or len(results) != len(truth.results):
+        return f"{trial}: {len(results)} results, wanted {len(trial.dtypes)}"
+    for i, (array, name, wanted) in enumerate(zip(results, trial.dtypes, truth.results, strict=True)):
         dtype = as_dtype(array.dtype)
         if dtype.name != name or array.shape != wanted.shape:
             return f"{trial}: result {i} is {dtype}{list(array.shape)}, wanted {name}{list(wanted.shape)}"
@@ -76,17 +76,17 @@ def difference(trial: Trial, truth: Truth, found: Sequence[Array], steps: float 
     return None
 
 
-def _agrees(trial: Trial, dtype: DType, found: Array, wanted: Array, size: Array | None, ulps: float) -> Any:
+def _agrees(trial: Trial, dtype: DType, results: Array, wanted: Array, size: Array | None, ulps: float) -> Any:
     """Returns for each element whether it is right."""
     if not dtype.is_floating:
-        return found == wanted
+        return results == wanted
     if trial.exact:
         bits = f"u{dtype.itemsize}"
-        return np.array(found, order="C").view(bits) == np.array(wanted, order="C").view(bits)
+        return np.array(results, order="C").view(bits) == np.array(wanted, order="C").view(bits)
     truth = np.asarray(wanted).astype(np.float64)
     with np.errstate(all="ignore"):
         rounded = truth.astype(dtype.numpy).astype(np.float64)
-        mine = found.astype(np.float64)
+        mine = results.astype(np.float64)
         same = (mine == rounded) & (trial.either_zero | (np.signbit(mine) == np.signbit(rounded)))
         same |= np.isnan(mine) & np.isnan(rounded)
         if dtype.name == "f64":  # jax flushes subnormal results

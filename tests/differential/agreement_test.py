@@ -55,13 +55,13 @@ def test_eager_agrees_with_jax(name: str):
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_interpreter_agrees_with_jax(name: str):
     for trial, truth in sample(_checked(name), _INTERPRETED):
-        found = interpret(graph_of(trial, "trial"), trial.inputs)
-        assert difference(trial, truth, found, _STEPS) is None
+        results = interpret(graph_of(trial, "trial"), trial.inputs)
+        assert difference(trial, truth, results, _STEPS) is None
 
 
 def test_device_agrees_with_jax(tmp_path: Path):
     """One module of all, for a compiler run costs more than a function."""
-    every = [each for name in sorted(STRATEGIES) for each in sample(_compilable(name), _COMPILED)]
+    every = [pair for name in sorted(STRATEGIES) for pair in sample(_compilable(name), _COMPILED)]
     graphs = [graph_of(trial, f"trial_{i}") for i, (trial, _) in enumerate(every)]
     source, output = tmp_path / "module.mlir", tmp_path / "module.vmfb"
     source.write_text(text_of(graphs))
@@ -69,8 +69,8 @@ def test_device_agrees_with_jax(tmp_path: Path):
     wrong: list[str] = []
     with Session(output, _DEVICE) as session:
         for graph, (trial, truth) in zip(graphs, every, strict=True):
-            found = [tensor.numpy() for tensor in session.function(graph.name)(*trial.inputs)]
-            wrong += filter(None, [difference(trial, truth, found, _STEPS)])
+            results = [tensor.numpy() for tensor in session.function(graph.name)(*trial.inputs)]
+            wrong += filter(None, [difference(trial, truth, results, _STEPS)])
     assert not wrong, f"{len(wrong)} of {len(every)}: " + "\n".join(sorted(wrong, key=len))
 
 

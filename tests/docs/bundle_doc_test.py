@@ -45,22 +45,22 @@ def test_the_page_does_what_it_says(bundle: Path) -> None:
 
 def _fields(value: Any, name: str = "") -> Iterator[str]:
     if isinstance(value, list):
-        for each in value[:50]:
-            yield from _fields(each, name)
+        for entry in value[:50]:
+            yield from _fields(entry, name)
     elif isinstance(value, dict):
-        for key, each in value.items():
+        for key, entry in value.items():
             if name in _BY_NAME and any(mark in key for mark in ".-/"):
-                yield from _fields(each)
+                yield from _fields(entry)
             else:
                 yield key
-                yield from _fields(each, key)
+                yield from _fields(entry, key)
 
 
 @pytest.mark.parametrize("file", ["kernel_config.json", "report.json"])
 def test_every_field_is_on_the_page(bundle: Path, file: str) -> None:
-    found = set(_fields(json.loads((bundle / file).read_text())))
-    assert {"kernel_config.json": "entry_points", "report.json": "phases"}[file] in found
-    missing = [field for field in sorted(found) if not re.search(rf"(?<![\w-]){re.escape(field)}(?![\w-])", _PAGE)]
+    fields = set(_fields(json.loads((bundle / file).read_text())))
+    assert {"kernel_config.json": "entry_points", "report.json": "phases"}[file] in fields
+    missing = [field for field in sorted(fields) if not re.search(rf"(?<![\w-]){re.escape(field)}(?![\w-])", _PAGE)]
     assert not missing
 
 

@@ -46,7 +46,7 @@ def _gated(c: Any, gate: Any, x: Any) -> Any:
 
 def _quantised(dtype: DType) -> Iterator[Case]:
     x = _powers(2, 3, _COLUMNS).astype(dtype.numpy)
-    weight, offset = (_of_blocks(*each) for each in ((0.5, -2, 4), (-0.5, 0, 3)))
+    weight, offset = (_of_blocks(*arguments) for arguments in ((0.5, -2, 4), (-0.5, 0, 3)))
     name, ulps = f"norm_{dtype.name}", _ULPS[dtype.name]
     yield Case("block_quantize", f"block_quantize_of_plain_{name}", dtype, _normed, (x,), ulps)
     for kind in (f32, bf16):

@@ -81,8 +81,8 @@ def filled(dtype: DType, *shape: int) -> Array:
 def small(dtype: DType, *shape: int) -> Array:
     """Small numbers with ties, the same ones on every call."""
     rng = np.random.default_rng(_RNG_SEED)
-    found = rng.integers(0 if dtype.name in ("u8", "bool") else -9, 2 if dtype is bool_ else 10, shape)
-    return np.asarray(found / 4 if dtype.is_floating else found).astype(dtype.numpy)
+    values = rng.integers(0 if dtype.name in ("u8", "bool") else -9, 2 if dtype is bool_ else 10, shape)
+    return np.asarray(values / 4 if dtype.is_floating else values).astype(dtype.numpy)
 
 
 def _takes(op: str, *dtypes: DType, attributes: tuple[Any, ...] = ()) -> bool:

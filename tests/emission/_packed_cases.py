@@ -48,12 +48,12 @@ def _encoded_cases(encoding: Encoding) -> Iterator[Case]:
         yield Case("packed_linear", f"packed_linear_{name}_{dtype.name}", dtype, product, given, ulps=2)
     line = lambda c, x, w: c.ops.packed_linear(c.ops.reshape(x, (-1,)), w, encoding)  # noqa: E731
     yield Case("packed_linear", f"packed_linear_one_row_{name}", f32, line, (x[0, 0], weight), ulps=64)
-    halves = np.array([[*_HALVES, *(each | 0x8000 for each in _HALVES)]], np.uint16).view(np.float16)
+    halves = np.array([[*_HALVES, *(bits | 0x8000 for bits in _HALVES)]], np.uint16).view(np.float16)
     packed: tuple[Any, ...] = (packed_blocks(encoding, halves.T),)
     for dtype in (f32, bf16):
         fn = lambda c, w, d=dtype: c.ops.dequantize(w, encoding, d)  # noqa: E731
         yield Case("dequantize", f"dequantize_{name}_{dtype.name}", dtype, fn, packed)
-    beyond = np.array([_BEYOND, [each | 0x8000 for each in _BEYOND]], np.uint16).view(np.float16)
+    beyond = np.array([_BEYOND, [bits | 0x8000 for bits in _BEYOND]], np.uint16).view(np.float16)
     fn = lambda c, w: c.ops.dequantize(w, encoding)  # noqa: E731
     yield Case("dequantize", f"dequantize_beyond_{name}", f32, fn, (packed_blocks(encoding, beyond),))
 
@@ -74,4 +74,4 @@ def _beyond_cases() -> Iterator[Case]:
 
 # What devices need not get right.
 BEYOND_CASES: Final = tuple(_beyond_cases())
-PACKED_CASES: Final = (*_quantize_cases(), *(case for each in ENCODINGS.values() for case in _encoded_cases(each)))
+PACKED_CASES: Final = (*_quantize_cases(), *(case for kind in ENCODINGS.values() for case in _encoded_cases(kind)))

@@ -45,8 +45,8 @@ def text_without(fault: Fault, case: Case) -> str:
 def eager_results(case: Case) -> list[Array]:
     """What the eager context gives."""
     ctx = EagerExecutionContext()
-    found = case.fn(ctx, *map(ctx.constant, case.inputs))
-    return [tensor.numpy() for tensor in (found if isinstance(found, tuple | list) else [found])]
+    results = case.fn(ctx, *map(ctx.constant, case.inputs))
+    return [tensor.numpy() for tensor in (results if isinstance(results, tuple | list) else [results])]
 
 
 def parsed(text: str | bytes, allow_unregistered: bool = False) -> ir.Module:
@@ -69,8 +69,8 @@ def interpret(
     module = parsed(text)
     with module.context:
         given = [_attribute(array) for array in (*inputs, *weights)]
-        found = stablehlo.eval_module(module, given)
-        return [_array(attribute, spec) for attribute, spec in zip(found, results, strict=True)]
+        arrays = stablehlo.eval_module(module, given)
+        return [_array(attribute, spec) for attribute, spec in zip(arrays, results, strict=True)]
 
 
 def _main(name: str, specs: Sequence[TensorSpec], results: Sequence[TensorSpec]) -> str:
@@ -100,19 +100,19 @@ def _array(attribute: Any, spec: TensorSpec) -> Array:
     if spec.dtype.name == "bool":
         bits = ir.DenseIntElementsAttr(attribute)
         return np.array([bool(bits[i]) for i in range(spec.size)]).reshape(spec.shape)
-    found = np.array(ir.DenseElementsAttr(attribute))
-    return found.view(spec.dtype.numpy) if spec.dtype is bf16 else found
+    values = np.array(ir.DenseElementsAttr(attribute))
+    return values.view(spec.dtype.numpy) if spec.dtype is bf16 else values
 
 
 def assert_agrees(
-    found: Sequence[Array], wanted: Sequence[Array], case: Case, either_zero: tuple[str, ...] = EITHER_ZERO
+    results: Sequence[Array], wanted: Sequence[Array], case: Case, either_zero: tuple[str, ...] = EITHER_ZERO
 ) -> None:
     """The same dtypes and shapes; values within the case's units in the last place.
 
     The sign of a zero counts, but for the ops ``either_zero``.
     """
-    assert len(found) == len(wanted)
-    for mine, theirs in zip(found, wanted, strict=True):
+    assert len(results) == len(wanted)
+    for mine, theirs in zip(results, wanted, strict=True):
         assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape), case.name
         step = case.ulps * _ULP.get(as_dtype(theirs.dtype).name, 0.0)
         a, b = (x.astype(np.float64) if x.dtype.kind in "fV" else x for x in (mine, theirs))

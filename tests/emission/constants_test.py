@@ -18,9 +18,9 @@ _SHAPES = st.lists(st.sampled_from((0, 1, 2, 3, 5)), max_size=3).map(tuple)
 def _assert_exact(array: np.ndarray) -> None:
     """As a constant, through the parser and the interpreter (which prints nothing)."""
     graph = record(lambda c: c.ops.constant(array), name="f")
-    found = interpret(graph, ())[0]
-    assert (found.dtype, found.shape) == (array.dtype, array.shape)
-    assert found.tobytes() == array.tobytes()
+    result = interpret(graph, ())[0]
+    assert (result.dtype, result.shape) == (array.dtype, array.shape)
+    assert result.tobytes() == array.tobytes()
 
 
 def _bits(dtype: DType) -> np.dtype:
@@ -104,7 +104,7 @@ def test_strided_arrays_are_read_in_order():
 
 
 def test_types_are_spelt_as_stablehlo_does():
-    found = [tensor_type(TensorSpec((2, 3), dtype)) for dtype in DTYPES]
+    types = [tensor_type(TensorSpec((2, 3), dtype)) for dtype in DTYPES]
     wanted = "f16 bf16 f32 f64 i8 ui8 i32 i64 i1".split()
-    assert found == [f"tensor<2x3x{name}>" for name in wanted]
+    assert types == [f"tensor<2x3x{name}>" for name in wanted]
     assert tensor_type(TensorSpec((), as_dtype("u8"))) == "tensor<ui8>"

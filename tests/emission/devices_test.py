@@ -74,23 +74,23 @@ def test_ops_run_right(device: str, dtype: str, tmp_path: Path):
     cases = [case for case in cases if limit_of(case, device) is None]
     output = _compiled(cases, device, tmp_path)
     failures = []
-    for each in sharing(device):
-        failures += [f"{each}: {failure}" for failure in _failures(cases, output, each)]
+    for shared in sharing(device):
+        failures += [f"{shared}: {failure}" for failure in _failures(cases, output, shared)]
     assert not failures, "\n".join(failures)
 
 
 def _limited(device: str) -> list[Case]:
     """What the device cannot run: some cases of each limit, or all; each takes a run of the compiler."""
-    found = []
+    limited = []
     for limit in LIMITS:
         cases = [case for case in DEVICE_CASES if limit_of(case, device) is limit]
-        found += cases if os.environ.get("TAPELINE_LONG") else cases[:: -(-len(cases) // _OF_A_LIMIT) or 1]
-    return found
+        limited += cases if os.environ.get("TAPELINE_LONG") else cases[:: -(-len(cases) // _OF_A_LIMIT) or 1]
+    return limited
 
 
 def _running(cases: list[Case], device: str, folder: Path) -> list[str]:
     """The names of the cases that the device runs right."""
-    found = []
+    names = []
     for case in cases:
         try:
             path = _compiled([case], device, folder)
@@ -98,8 +98,8 @@ def _running(cases: list[Case], device: str, folder: Path) -> list[str]:
             continue
         with Session(path, device) as session:
             if _failure(session, case) is None:
-                found.append(case.name)
-    return found
+                names.append(case.name)
+    return names
 
 
 @pytest.mark.parametrize("device", device_params(shared=True))
@@ -145,12 +145,16 @@ def test_products_of_what_another_function_converts(device: str, tmp_path: Path)
 def _constants() -> dict[str, Array]:
     every = np.arange(65536, dtype=np.uint16)
     random = np.random.default_rng(5).integers(0, 2**63, 999, np.uint64) * np.uint64(3)
-    found = {"bf16": every.view(as_dtype("bf16").numpy), "f16": every.view(np.float16), "f64": random.view(np.float64)}
-    found |= {"f32": random.astype(np.uint32).view(np.float32), "i64": random.view(np.int64)}
-    found |= {"i32": random.astype(np.int32), "i8": random.astype(np.int8), "u8": random.astype(np.uint8)}
-    found["bool"] = random.astype(np.uint8) > 99
-    found["splat"] = np.full((3, 2), -0.0, np.float32)
-    return found
+    constants = {
+        "bf16": every.view(as_dtype("bf16").numpy),
+        "f16": every.view(np.float16),
+        "f64": random.view(np.float64),
+    }
+    constants |= {"f32": random.astype(np.uint32).view(np.float32), "i64": random.view(np.int64)}
+    constants |= {"i32": random.astype(np.int32), "i8": random.astype(np.int8), "u8": random.astype(np.uint8)}
+    constants["bool"] = random.astype(np.uint8) > 99
+    constants["splat"] = np.full((3, 2), -0.0, np.float32)
+    return constants
 
 
 @pytest.mark.parametrize("device", device_params(shared=True))
@@ -159,8 +163,8 @@ def test_constants_reach_the_device_bit_for_bit(device: str, tmp_path: Path):
     graph = record(lambda ctx: {name: ctx.ops.constant(array) for name, array in constants.items()}, name="constants")
     text = text_of([graph], InlineParameters(lambda path, spec: [np.zeros(spec.shape, spec.dtype.numpy)]))
     with Session(compiled(text, device, tmp_path), device) as session:
-        for (name, wanted), found in zip(constants.items(), session.function("constants")(), strict=True):
-            assert found.numpy().tobytes() == wanted.tobytes(), name
+        for (name, wanted), tensor in zip(constants.items(), session.function("constants")(), strict=True):
+            assert tensor.numpy().tobytes() == wanted.tobytes(), name
 
 
 @pytest.mark.parametrize("losses", [0, 1, 2, 3])

@@ -75,15 +75,15 @@ def test_inline_parameters_are_the_data():
     module = parsed(text.replace("@f(", "@main("))
     with module.context:
         x = ir.Attribute.parse("dense<1.0> : tensor<3x2xf32>")
-        found = np.array(ir.DenseElementsAttr(stablehlo.eval_module(module, [x])[0]))
-    np.testing.assert_array_equal(found, sum(data.values()) + np.float32(1))
+        result = np.array(ir.DenseElementsAttr(stablehlo.eval_module(module, [x])[0]))
+    np.testing.assert_array_equal(result, sum(data.values()) + np.float32(1))
 
 
 def test_argument_parameters_come_after_the_arguments_in_the_order_of_use():
     graph = _graph("b", "a")
     weights = [np.full((3, 2), i, np.float32) for i in (10, 200)]
-    found = interpret(graph, [np.ones((3, 2), np.float32)], weights)[0]
-    assert found.tolist() == [[211.0] * 2] * 3
+    result = interpret(graph, [np.ones((3, 2), np.float32)], weights)[0]
+    assert result.tolist() == [[211.0] * 2] * 3
 
 
 def test_argument_names_never_meet():
@@ -168,8 +168,8 @@ def test_a_portable_artifact_keeps_the_meaning():
     module = parsed(stablehlo.deserialize_portable_artifact_str(artifact))
     with module.context:
         values = [ir.Attribute.parse(f"dense<{number}> : tensor<3x2xf32>") for number in (1.5, 2.0)]
-        found = np.array(ir.DenseElementsAttr(stablehlo.eval_module(module, values)[0]))
-    assert found.tolist() == [[3.5] * 2] * 3
+        result = np.array(ir.DenseElementsAttr(stablehlo.eval_module(module, values)[0]))
+    assert result.tolist() == [[3.5] * 2] * 3
 
 
 def test_the_order_of_argument_parameters_can_be_given():

@@ -135,8 +135,8 @@ def test_erf_is_close_to_the_mathematical_one():
     for dtype, ulps in ((np.float32, 6), (np.float64, 4)):
         x = np.concatenate([np.linspace(-7, 7, 3001), np.logspace(-30, 2, 999), [np.inf, -np.inf, -0.0]]).astype(dtype)
         case = Case("erf", "erf", next(t for t in DTYPES if t.numpy == dtype), lambda c, x: c.ops.erf(x), (x,))
-        found = interpret(graph_of(case), (x,))[0]
+        result = interpret(graph_of(case), (x,))[0]
         wanted = exact(x.astype(np.float64))
-        assert np.all(np.abs(found) <= 1)
-        assert np.signbit(found[-1])
-        assert np.max(np.abs(found - wanted) / np.spacing(np.abs(wanted.astype(dtype)) + dtype(1e-37))) <= ulps
+        assert np.all(np.abs(result) <= 1)
+        assert np.signbit(result[-1])
+        assert np.max(np.abs(result - wanted) / np.spacing(np.abs(wanted.astype(dtype)) + dtype(1e-37))) <= ulps

@@ -100,8 +100,8 @@ def test_regions_mean_what_the_eager_context_does(fn: Callable[..., Any]):
     graph = record(fn, TensorSpec(_X.shape, "f32"), input_names=["x"], name="f")
     ctx = EagerExecutionContext(MappingWeights({"w": _W}))
     wanted = fn(ctx, ctx.constant(_X)).numpy()
-    found = interpret(graph, [_X], [_W] * len(graph.parameters()))[0]
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    result = interpret(graph, [_X], [_W] * len(graph.parameters()))[0]
+    np.testing.assert_allclose(result, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("fn", _ALL, ids=lambda fn: fn.__name__)

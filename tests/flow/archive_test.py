@@ -78,15 +78,15 @@ def test_nothing_of_a_layer_lives_on() -> None:
 
     class Counted(Folded):
         def run(self, flow: FlowContext, *values: FlowValue) -> FlowValue:
-            alive.append(sum(isinstance(each, Value) for each in gc.get_objects()))
+            alive.append(sum(isinstance(entry, Value) for entry in gc.get_objects()))
             return super().run(flow, *values)
 
     matrix, norm = np.ones((3, 6), np.float32), np.ones(6, np.float32)
-    stored = {f"layers.{i}.{name}": each for i in range(40) for name, each in (("w", matrix), ("norm.weight", norm))}
+    stored = {f"layers.{i}.{name}": entry for i in range(40) for name, entry in (("w", matrix), ("norm.weight", norm))}
     recipe = ModelFlow("m").input("x", ("T", 6)).repeat_layers(40, Counted)
     point = recipe.build(CompileProfile.preset("encoder", sequence=4), MappingWeights(stored)).entry_point()
     gc.collect()
     lowered([point], streaming=True)
     assert len(alive) == 80
-    for each in (alive[:40], alive[40:]):
-        assert max(each[30:]) <= max(each[5:15]) + 2
+    for entry in (alive[:40], alive[40:]):
+        assert max(entry[30:]) <= max(entry[5:15]) + 2

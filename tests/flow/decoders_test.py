@@ -83,10 +83,10 @@ def test_results_are_the_same_eagerly_and_recorded(architecture: str):
     for point, flow in zip(points, flow_entry_points(_models(decoder_flow(config))), strict=True):
         inputs = inputs_of(point)
         expected = eager(point, weights, inputs)
-        found, again = eager(flow, weights, inputs), recorded(flow, weights, inputs)
-        assert list(found) == list(expected) == list(again)
+        results, again = eager(flow, weights, inputs), recorded(flow, weights, inputs)
+        assert list(results) == list(expected) == list(again)
         for name, array in expected.items():
-            np.testing.assert_array_equal(found[name], array)
+            np.testing.assert_array_equal(results[name], array)
             np.testing.assert_allclose(again[name], array, rtol=1e-5, atol=1e-5)
 
 
@@ -141,10 +141,10 @@ def test_the_recipe_of_any_family_can_be_changed():
     whole = DecoderLM(config)
     weights = random_weights(whole)
     whole(EagerExecutionContext(weights, tag_sink=lambda name, x: states.update({name: x.numpy()})), ids)
-    found: dict[str, np.ndarray] = {}
-    model(EagerExecutionContext(weights, tag_sink=lambda name, x: found.update({name: x.numpy()})), ids)
-    np.testing.assert_array_equal(found["model.layers.0.output"], states["model.layers.0.output"])
-    assert not any(".layers.1." in name for name in found)
+    results: dict[str, np.ndarray] = {}
+    model(EagerExecutionContext(weights, tag_sink=lambda name, x: results.update({name: x.numpy()})), ids)
+    np.testing.assert_array_equal(results["model.layers.0.output"], states["model.layers.0.output"])
+    assert not any(".layers.1." in name for name in results)
     assert model.trace().results["hidden"].shape == (1, 6, config.hidden)
 
 
@@ -162,9 +162,9 @@ def test_layers_that_read_another_layers_keys_and_values_keep_none(memory: str):
     recipe, weights = decoder_flow(config), random_weights(DecoderLM(config))
     model = recipe.build(CompileProfile(name="run", sequence=6, memory=memory, **_SIZES))  # type: ignore[arg-type]
     inputs = inputs_of(model.entry_point())
-    found = eager(model.entry_point(), weights, inputs)
-    kept = {name.rpartition(".")[0] for name in found if name != "logits"}
+    results = eager(model.entry_point(), weights, inputs)
+    kept = {name.rpartition(".")[0] for name in results if name != "logits"}
     assert kept == {"layers.0"}
     if memory == "taps":
         whole = recipe.build(CompileProfile.preset("training", sequence=6, **_SIZES)).entry_point()
-        np.testing.assert_array_equal(found["logits"], eager(whole, weights, inputs)["logits"])
+        np.testing.assert_array_equal(results["logits"], eager(whole, weights, inputs)["logits"])

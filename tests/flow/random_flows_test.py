@@ -101,13 +101,13 @@ def test_every_flow_is_one_model_in_all_its_lives(nodes: list[Node], memory: Any
     model = _recipe(nodes).build(profile)
     point, weights = model.entry_point(), random_weights(model)
     inputs = inputs_of(point)
-    found = eager(point, weights, inputs)
-    assert {name: array.shape for name, array in found.items()} == {
+    results = eager(point, weights, inputs)
+    assert {name: array.shape for name, array in results.items()} == {
         name: spec.shape for name, spec in model.trace().results.items()
     }
     again = recorded(point, weights, inputs)
-    assert list(again) == list(found)
-    for name, array in found.items():
+    assert list(again) == list(results)
+    for name, array in results.items():
         np.testing.assert_allclose(again[name], array, rtol=2e-4, atol=2e-4)
     assert lowered([point], streaming=True) == lowered([point])
 

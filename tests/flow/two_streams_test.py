@@ -66,11 +66,11 @@ class JointBlock(Block):
             for lane, x, (scale, _) in zip(self.lanes, streams, modulations, strict=True)
         ]
         q, k, v = (ops.concat([part[i] for part in parts], 3) for i in range(3))
-        k, v = (ops.reshape(each, (1, HEADS, each.shape[3], HEAD)) for each in (k, v))
+        k, v = (ops.reshape(head, (1, HEADS, head.shape[3], HEAD)) for head in (k, v))
         heads = ops.split(grouped_attention(ctx, q, k, v), [x.shape[1] for x in streams], 3)
         return tuple(
-            flow.value(lane.finish(ctx, x.tensor, each, gate), x.spec)
-            for lane, x, each, (_, gate) in zip(self.lanes, streams, heads, modulations, strict=True)
+            flow.value(lane.finish(ctx, x.tensor, head, gate), x.spec)
+            for lane, x, head, (_, gate) in zip(self.lanes, streams, heads, modulations, strict=True)
         )
 
 
@@ -133,10 +133,10 @@ def _expected(read: WeightSource, inputs: list[np.ndarray], names: tuple[str, ..
 def test_streams_meet_in_attention_and_keep_what_is_their_own(names: tuple[str, ...]):
     model = _model(names)
     weights, inputs = random_weights(model), inputs_of(model.entry_point())
-    found = eager(model.entry_point(), weights, inputs)
+    results = eager(model.entry_point(), weights, inputs)
     velocity, text = _expected(weights, inputs, names)
-    np.testing.assert_allclose(found["velocity"][0], velocity, rtol=2e-5, atol=2e-5)
-    np.testing.assert_allclose(found["text_states"][0], text, rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(results["velocity"][0], velocity, rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(results["text_states"][0], text, rtol=2e-5, atol=2e-5)
 
 
 def test_recorded_streamed_and_interpreted_it_is_the_same(tmp_path: Path):
@@ -146,10 +146,10 @@ def test_recorded_streamed_and_interpreted_it_is_the_same(tmp_path: Path):
     assert lowered([point], streaming=True, block_functions=False) == lowered([point], block_functions=False)
     inputs = inputs_of(point)
     expected = eager(point, weights, inputs)
-    for found in (recorded(point, weights, inputs), interpreted(point, weights, inputs, tmp_path)):
-        assert list(found) == ["velocity", "text_states"]
+    for results in (recorded(point, weights, inputs), interpreted(point, weights, inputs, tmp_path)):
+        assert list(results) == ["velocity", "text_states"]
         for name, array in expected.items():
-            np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(results[name], array, rtol=1e-5, atol=1e-5)
 
 
 def test_blocks_are_one_function_of_the_streams():

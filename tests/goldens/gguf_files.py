@@ -71,15 +71,15 @@ def write_gguf(
     (tokenizer or _add_tokens(config))(writer)
     stored = stored_weights(case) if weights is None else weights
     tensors = {**_converted(stored, config, name), **_rope_tensors(config, name)}
-    found: dict[str, np.ndarray] = {}
+    stored: dict[str, np.ndarray] = {}
     for key, array in (tensors if stack_experts else _unstacked(tensors)).items():
         kind = pack(key, array.shape) if pack and array.ndim > 1 else None
-        found[key] = _add(writer, key, array, kind)
+        stored[key] = _add(writer, key, array, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return found
+    return stored
 
 
 def head_size(config: Config) -> int:
@@ -109,9 +109,9 @@ def _converted(stored: Mapping[str, np.ndarray], config: Config, name: str) -> d
     names = get_tensor_name_map(MODEL_ARCH(arch), layers)
     made: dict[str, np.ndarray] = {}
     for key, array in _stacked(stored).items():
-        found = names.get_name(key, try_suffixes=(".weight", ".bias"))
-        assert found is not None, key
-        made[found] = _changed(key, array, config, name)
+        stored = names.get_name(key, try_suffixes=(".weight", ".bias"))
+        assert stored is not None, key
+        made[stored] = _changed(key, array, config, name)
     return made
 
 
@@ -119,20 +119,20 @@ def _stacked(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Experts of one projection in one tensor, under the key that the converter makes up for it."""
     made: dict[str, Any] = {}
     for key, array in weights.items():
-        found = _EXPERT.fullmatch(key)
-        if found is None:
+        match = _EXPERT.fullmatch(key)
+        if match is None:
             made[key] = array
         else:
-            projection = _EXPERT_NAMES.get(found[3], found[3])
-            made.setdefault(f"{found[1]}.mlp.experts.{projection}.weight", []).append(array)
+            projection = _EXPERT_NAMES.get(match[3], match[3])
+            made.setdefault(f"{match[1]}.mlp.experts.{projection}.weight", []).append(array)
     return {key: np.stack(value) if isinstance(value, list) else value for key, value in made.items()}
 
 
 def _unstacked(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     made: dict[str, np.ndarray] = {}
     for key, array in tensors.items():
-        stem, found, kind = key.partition("_exps")
-        made |= {f"{stem}.{index}{kind}": each for index, each in enumerate(array)} if found else {key: array}
+        stem, stacked, kind = key.partition("_exps")
+        made |= {f"{stem}.{index}{kind}": part for index, part in enumerate(array)} if stacked else {key: array}
     return made
 
 
@@ -174,7 +174,7 @@ def _rope_tensors(config: Config, name: str) -> dict[str, np.ndarray]:
         return {"rope_freqs.weight": _llama3_divisors(rope, head_size(config))}
     if name == "phi3" and rope["rope_type"] in ("longrope", "su"):
         both = {"short": rope["short_factor"], "long": rope["long_factor"]}
-        return {f"rope_factors_{which}.weight": np.array(found, np.float32) for which, found in both.items()}
+        return {f"rope_factors_{which}.weight": np.array(factors, np.float32) for which, factors in both.items()}
     return {}
 
 

@@ -51,7 +51,7 @@ def read_joint_block_golden(name: str) -> JointBlockGolden:
     """The golden arrays of the block called ``name``."""
     with np.load(DATA / "joint_block.npz", allow_pickle=False) as file:
         streams = CASES[name].lengths
-        x, y = ({each: file[f"{name}.{letter}.{each}"] for each in streams} for letter in "xy")
+        x, y = ({stream: file[f"{name}.{letter}.{stream}"] for stream in streams} for letter in "xy")
         return JointBlockGolden(x, file[f"{name}.condition"], y)
 
 

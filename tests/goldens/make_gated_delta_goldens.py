@@ -44,11 +44,11 @@ def _arrays(sizes: GatedDeltaSizes) -> dict[str, np.ndarray]:
         at += count
     in_pieces = torch.cat(pieces, 1)
     torch.testing.assert_close(in_pieces, whole, rtol=1e-4, atol=1e-5)
-    found = {"x": x, "whole": whole, "pieces": in_pieces}
-    found["conv"] = cache.layers[0].conv_states[0].transpose(1, 2)[:, 1:]  # transformers keeps W inputs, we W - 1
-    found["delta"] = cache.layers[0].recurrent_states[0]
-    found |= {f"weights.{key}": tensor for key, tensor in block.state_dict().items()}
-    return {key: tensor.numpy().copy() for key, tensor in found.items()}
+    arrays = {"x": x, "whole": whole, "pieces": in_pieces}
+    arrays["conv"] = cache.layers[0].conv_states[0].transpose(1, 2)[:, 1:]  # transformers keeps W inputs, we W - 1
+    arrays["delta"] = cache.layers[0].recurrent_states[0]
+    arrays |= {f"weights.{key}": tensor for key, tensor in block.state_dict().items()}
+    return {key: tensor.numpy().copy() for key, tensor in arrays.items()}
 
 
 def _block(sizes: GatedDeltaSizes) -> tuple[Any, Any]:

@@ -67,7 +67,7 @@ def _fields(tokenizer: Tokenizer, special: list[str], user: list[str]) -> dict[s
     state = json.loads(tokenizer.to_str())["model"]
     tokens = [token for token, _ in sorted(state["vocab"].items(), key=lambda item: item[1])] + user
     types = [3 if token in special else 4 if token in user else 1 for token in tokens]
-    return {"tokens": tokens, "types": types, "merges": [tuple(each) for each in state["merges"]]}
+    return {"tokens": tokens, "types": types, "merges": [tuple(pair) for pair in state["merges"]]}
 
 
 def _ids(architecture: str, model: str, pre: str | None, fields: dict[str, Any], texts: list[str]) -> list[list[int]]:
@@ -87,8 +87,8 @@ def _ids(architecture: str, model: str, pre: str | None, fields: dict[str, Any],
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.close()
-        name, found, _ = get_gguf_tokenizer(str(path))
-        tokenizer, _ = convert_gguf_tokenizer(name, found)
+        name, state, _ = get_gguf_tokenizer(str(path))
+        tokenizer, _ = convert_gguf_tokenizer(name, state)
     return [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
 
 

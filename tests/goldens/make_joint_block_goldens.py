@@ -27,12 +27,12 @@ def main() -> int:
     for name, sizes in CASES.items():
         torch.manual_seed(sizes.seed)
         weights = {key: torch.from_numpy(array) for key, array in joint_block_weights(sizes).items()}
-        streams = {each: torch.randn(BATCH, length, sizes.size) for each, length in sizes.lengths.items()}
+        streams = {stream: torch.randn(BATCH, length, sizes.size) for stream, length in sizes.lengths.items()}
         condition = torch.randn(BATCH, sizes.condition)
         results = _block(sizes, weights, streams, condition)
-        found = {f"x.{key}": value for key, value in streams.items()} | {"condition": condition}
-        found |= {f"y.{key}": value for key, value in results.items()}
-        arrays |= {f"{name}.{key}": value.numpy() for key, value in found.items()}
+        tensors = {f"x.{key}": value for key, value in streams.items()} | {"condition": condition}
+        tensors |= {f"y.{key}": value for key, value in results.items()}
+        arrays |= {f"{name}.{key}": value.numpy() for key, value in tensors.items()}
     np.savez_compressed(DATA / "joint_block.npz", **arrays)
     return 0
 
@@ -45,11 +45,11 @@ def _block(sizes: JointBlockSizes, weights: Tensors, streams: Tensors, condition
         return functional.layer_norm(x, (sizes.size,), eps=_EPS) * (1 + scale[:, None]) + shift[:, None]
 
     def heads(name: str, part: str, x: torch.Tensor) -> torch.Tensor:
-        found = linear(f"{name}.{part}_proj", x).unflatten(-1, (sizes.heads, -1)).transpose(1, 2)
+        split = linear(f"{name}.{part}_proj", x).unflatten(-1, (sizes.heads, -1)).transpose(1, 2)
         if part == "v" or sizes.qk_norm_eps is None:
-            return found
+            return split
         norm = weights[f"{name}.{part}_norm.weight"]
-        return functional.rms_norm(found, norm.shape, norm, sizes.qk_norm_eps)
+        return functional.rms_norm(split, norm.shape, norm, sizes.qk_norm_eps)
 
     parts = {
         name: linear(f"{name}.modulation.linear", functional.silu(condition)).split(sizes.size, -1) for name in streams

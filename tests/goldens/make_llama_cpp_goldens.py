@@ -99,10 +99,10 @@ def _answer(path: str, request: dict[str, Any]) -> None:
     parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     server = xllamacpp.Server(parameters)
     if "texts" in request:
-        found: Any = [_tokenized(server.listening_address, text) for text in request["texts"]]
+        answer: Any = [_tokenized(server.listening_address, text) for text in request["texts"]]
     else:
-        found = server.handle_completions(request)
-    Path(f"{path}.answer").write_text(json.dumps(found))
+        answer = server.handle_completions(request)
+    Path(f"{path}.answer").write_text(json.dumps(answer))
 
 
 def _tokenized(address: str, text: str) -> list[int]:
@@ -117,8 +117,8 @@ def _steps(directory: Path, name: str, case: GoldenCase) -> list[dict[str, Any]]
     write_gguf(path, case, tokenizer=_plain_tokens(sizes_of(case.config)[3]))
     request = {"prompt": list(case.prompt[0]), "n_predict": _STEPS, "top_k": 1, "n_probs": _TOP, "ignore_eos": True}
     content = _asked(path, request)["choices"][0]["logprobs"]["content"]
-    return [{"token": each["id"], "top": [[top["id"], round(top["logprob"], 5)] for top in each["top_logprobs"]]}
-            for each in content]  # fmt: skip
+    return [{"token": entry["id"], "top": [[top["id"], round(top["logprob"], 5)] for top in entry["top_logprobs"]]}
+            for entry in content]  # fmt: skip
 
 
 def _ids(directory: Path, model: str, pre: str | None, fields: dict[str, Any], texts: list[str]) -> list[list[int]]:

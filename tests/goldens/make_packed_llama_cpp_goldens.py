@@ -38,7 +38,7 @@ def _texts(directory: Path) -> list[list[int]]:
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     sources = [(_DEMO / name).read_text() for name in ("corpus.txt", "passages.txt")]
     ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in sources]
-    return [[0, *each[start : start + _TOKENS - 1]] for each in ids for start in range(0, 800, 200)]
+    return [[0, *text[start : start + _TOKENS - 1]] for text in ids for start in range(0, 800, 200)]
 
 
 def _logits(path: Path, texts: list[list[int]]) -> np.ndarray:
@@ -51,14 +51,14 @@ def _logits(path: Path, texts: list[list[int]]) -> np.ndarray:
     parameters.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
     context = llama_cpp.llama_init_from_model(model, parameters)
     count = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
-    found = np.empty((len(texts), _TOKENS, count), np.float32)
-    for row, ids in zip(found, texts, strict=True):
+    arrays = np.empty((len(texts), _TOKENS, count), np.float32)
+    for row, ids in zip(arrays, texts, strict=True):
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
         _run(context, ids)
         for place in range(_TOKENS):
             logits = ctypes.string_at(llama_cpp.llama_get_logits_ith(context, place), 4 * count)
             row[place] = np.frombuffer(logits, np.float32)
-    return found
+    return arrays
 
 
 def _run(context: Any, ids: list[int]) -> None:
@@ -81,10 +81,10 @@ def _no_vocabulary(size: int) -> Any:
 
 
 def _figures(directory: Path, model: PackedModel, texts: list[list[int]]) -> dict[str, float]:
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name in ("F32", "Q8_0", "Q4_0"):
-        found[name.lower()] = _packed_logits(directory, model, GGMLQuantizationType[name], texts)
-    return {name: nmse(logits, found["f32"]) for name, logits in found.items() if name != "f32"}
+        arrays[name.lower()] = _packed_logits(directory, model, GGMLQuantizationType[name], texts)
+    return {name: nmse(logits, arrays["f32"]) for name, logits in arrays.items() if name != "f32"}
 
 
 def _super_figures(directory: Path, texts: list[list[int]]) -> dict[str, float]:
@@ -122,11 +122,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         models = packed_models(Path(name) / "demo")
         texts = _texts(Path(name) / "demo")
-        figures = {each: _figures(Path(name), model, texts) for each, model in models.items()}
+        figures = {kind: _figures(Path(name), model, texts) for kind, model in models.items()}
         of_x = _super_figures(Path(name), texts)
     golden = {
         "made_by": "tests/goldens/make_packed_llama_cpp_goldens.py",
-        "versions": {each: importlib.metadata.version(each) for each in ("llama-cpp-python", "gguf", "numpy")},
+        "versions": {package: importlib.metadata.version(package) for package in ("llama-cpp-python", "gguf", "numpy")},
         "machine": f"{platform.machine()}: {llama_cpp.llama_print_system_info().decode()}",
         "nmse": figures,
         "nmse_of_x": of_x,

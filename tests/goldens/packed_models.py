@@ -70,7 +70,7 @@ def _weight(key: str, shape: tuple[int, ...]) -> np.ndarray:
     return unit_values(key, shape, 1) * np.float32(0.02 * np.sqrt(3))
 
 
-def nmse(found: np.ndarray, expected: np.ndarray) -> float:
+def nmse(result: np.ndarray, expected: np.ndarray) -> float:
     """sum (found - expected)^2 / sum expected^2, in f64."""
-    difference = found.astype(np.float64) - expected
+    difference = result.astype(np.float64) - expected
     return float((difference**2).sum() / (expected.astype(np.float64) ** 2).sum())

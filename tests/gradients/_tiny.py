@@ -83,5 +83,5 @@ def jax_loss(arrays: Arrays, ids: Array) -> Any:
 
 def jax_value_and_gradients(arrays: Arrays, ids: Array) -> tuple[float, Arrays]:
     """Computes loss and gradients by jax.value_and_grad."""
-    found, slopes = jax.jit(jax.value_and_grad(jax_loss))(arrays, ids)
-    return float(found), {path: np.asarray(slope) for path, slope in slopes.items()}
+    loss, slopes = jax.jit(jax.value_and_grad(jax_loss))(arrays, ids)
+    return float(loss), {path: np.asarray(slope) for path, slope in slopes.items()}

@@ -24,11 +24,13 @@ def test_a_tiny_llama(tied: bool) -> None:
     wanted_loss, wanted = _tiny.jax_value_and_gradients(arrays, ids)
     ctx = EagerExecutionContext()
     run = value_and_gradient(lambda ctx, parameters, ids: loss_of(made, parameters, ctx, ids))
-    loss, (found,) = run(ctx, {path: ctx.constant(array) for path, array in arrays.items()}, ctx.constant(ids))
+    loss, (results,) = run(ctx, {path: ctx.constant(array) for path, array in arrays.items()}, ctx.constant(ids))
     assert float(loss) == pytest.approx(wanted_loss, rel=1e-5)
-    assert set(found) == set(wanted)
+    assert set(results) == set(wanted)
     for path, slope in wanted.items():
-        np.testing.assert_allclose(found[path].numpy(), slope, rtol=1e-4, atol=1e-5 * np.abs(slope).max(), err_msg=path)
+        np.testing.assert_allclose(
+            results[path].numpy(), slope, rtol=1e-4, atol=1e-5 * np.abs(slope).max(), err_msg=path
+        )
 
 
 def test_a_graph_of_parameters() -> None:
@@ -43,8 +45,8 @@ def test_a_graph_of_parameters() -> None:
     verify(graph)
     ctx = EagerExecutionContext()
     with ctx.parameters_from({path: ctx.constant(array) for path, array in arrays.items()}):
-        found = evaluate(graph, ctx, {"ids": ctx.constant(ids)})
+        results = evaluate(graph, ctx, {"ids": ctx.constant(ids)})
     for path in paths:
         np.testing.assert_allclose(
-            found[f"gradient.{path}"].numpy(), wanted[path], rtol=1e-4, atol=1e-5 * np.abs(wanted[path]).max()
+            results[f"gradient.{path}"].numpy(), wanted[path], rtol=1e-4, atol=1e-5 * np.abs(wanted[path]).max()
         )

@@ -38,7 +38,8 @@ def test_what_comes_before_a_packed_product() -> None:
 def test_packed_weights_themselves() -> None:
     made = _packed()
     arrays = {
-        path: np.zeros(each.stored_spec.shape, each.stored_spec.dtype.numpy) for path, each in made.named_parameters()
+        path: np.zeros(parameter.stored_spec.shape, parameter.stored_spec.dtype.numpy)
+        for path, parameter in made.named_parameters()
     }
     ctx = EagerExecutionContext()
 

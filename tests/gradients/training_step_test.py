@@ -69,15 +69,17 @@ def test_an_eager_step_is_adamw_of_jax_gradients() -> None:
     loss, slopes = _tiny.jax_value_and_gradients(arrays, ids)
     norm = np.sqrt(sum(float((slope**2).sum()) for slope in slopes.values()))
     ctx = EagerExecutionContext()
-    found = step_of()(ctx, ctx.constant(ids), ctx.constant(0.01), ctx.constant(1), *map(ctx.constant, state_of(arrays)))
-    assert float(found["loss"]) == pytest.approx(loss, rel=1e-5)
+    results = step_of()(
+        ctx, ctx.constant(ids), ctx.constant(0.01), ctx.constant(1), *map(ctx.constant, state_of(arrays))
+    )
+    assert float(results["loss"]) == pytest.approx(loss, rel=1e-5)
     adamw = AdamW()
     for path, slope in slopes.items():
         slope = slope * min(1.0, 1 / norm)
         decay = adamw.weight_decay if slope.ndim > 1 else 0.0
         wanted = arrays[path] - 0.01 * (slope / (np.abs(slope) + adamw.eps) + decay * arrays[path])
         clear = np.abs(slope) > 1e-5 * np.abs(slope).max()  # the sign of what is nearly 0 is rounding
-        np.testing.assert_allclose(found[path].numpy()[clear], wanted[clear], atol=2e-5, err_msg=path)
+        np.testing.assert_allclose(results[path].numpy()[clear], wanted[clear], atol=2e-5, err_msg=path)
 
 
 def test_steps_on_a_device_are_eager_steps(tmp_path: Path) -> None:

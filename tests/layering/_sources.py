@@ -56,13 +56,13 @@ def runs_outside_bazel(name: str) -> bool:
 
 def python_files(root: Path) -> list[str]:
     """The Python files below ``root``'s top-level packages, relative to it, sorted; see runs_outside_bazel."""
-    found: list[str] = []
+    paths: list[str] = []
     for top in TOP_LEVEL:
         for folder, folders, files in os.walk(root / top):
             folders[:] = [f for f in folders if not f.startswith((".", "__pycache__"))]
             sources = [f for f in files if f.endswith(".py") and not runs_outside_bazel(f)]
-            found += [Path(folder, f).relative_to(root).as_posix() for f in sources]
-    return sorted(found)
+            paths += [Path(folder, f).relative_to(root).as_posix() for f in sources]
+    return sorted(paths)
 
 
 def module_name(path: str) -> str:

@@ -50,14 +50,14 @@ def main() -> int:
         command += [f"--package_path=%workspace%:{folder}", *(probe_label(*edge) for edge in edges)]
         done = subprocess.run(command, cwd=root, text=True, capture_output=True, check=False)
     expected = {(f"//{below}:{below}", probe_label(package, below)) for package, below in forbidden_edges()}
-    found = refused(done.stderr)
-    for dependency, probe in sorted(expected - found):
+    refusals = refused(done.stderr)
+    for dependency, probe in sorted(expected - refusals):
         print(f"NOT REFUSED: {probe.split('/')[2]} on {dependency}")
-    for dependency, probe in sorted(found - expected):
+    for dependency, probe in sorted(refusals - expected):
         print(f"REFUSED, though the table allows it: {probe.split('/')[2]} on {dependency}")
     analysed = re.search(r"Analysis succeeded for only (\d+) of (\d+) top-level targets", done.stderr)
     counts = tuple(map(int, analysed.groups())) if analysed else None
-    if found != expected or counts != (len(allowed_edges()), len(edges)):
+    if refusals != expected or counts != (len(allowed_edges()), len(edges)):
         print(done.stderr, file=sys.stderr)
         return 1
     print(f"Bazel refuses all {len(expected)} forbidden dependencies and accepts all {len(allowed_edges())} allowed")

@@ -27,7 +27,7 @@ def main() -> int:
     torch.set_num_threads(1)
     directory = Path(sys.argv[1])
     model = SentenceTransformer(str(directory), device="cpu")
-    versions = {each.__name__: each.__version__ for each in (sentence_transformers, transformers, torch)}
+    versions = {package.__name__: package.__version__ for package in (sentence_transformers, transformers, torch)}
     ids = model.tokenizer(list(TEXTS), padding=True, return_tensors="np")["input_ids"]
     np.savez_compressed(
         _OUTPUT,

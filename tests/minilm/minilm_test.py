@@ -26,8 +26,8 @@ def golden() -> dict[str, np.ndarray]:
 
 
 def test_it_is_the_model_of_the_reference(golden: dict[str, np.ndarray]) -> None:
-    found = hashlib.sha256((Path(_MODEL) / "model.safetensors").read_bytes()).hexdigest()
-    assert found == str(golden["model_sha256"])
+    result = hashlib.sha256((Path(_MODEL) / "model.safetensors").read_bytes()).hexdigest()
+    assert result == str(golden["model_sha256"])
 
 
 def test_token_ids(golden: dict[str, np.ndarray]) -> None:
@@ -42,9 +42,9 @@ def test_embeddings(golden: dict[str, np.ndarray], tmp_path: Path) -> None:
     """In batches of two, the last of one sentence; the export verifies itself against the eager context."""
     bundle = export(_MODEL, tmp_path / "bundle", batch=2, sequence=64, verify="auto")
     with tapeline.load(bundle, device=_DEVICE) as model:
-        found = model.embed([str(text) for text in golden["texts"]])
+        result = model.embed([str(text) for text in golden["texts"]])
     expected = golden["embeddings"]
-    cosines = (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
-    print(f"smallest cosine {cosines.min():.8f}, largest difference {np.abs(found - expected).max():.2g}")
+    cosines = (result * expected).sum(1) / np.linalg.norm(result, axis=1) / np.linalg.norm(expected, axis=1)
+    print(f"smallest cosine {cosines.min():.8f}, largest difference {np.abs(result - expected).max():.2g}")
     assert cosines.min() >= 0.9999
-    assert np.abs(found - expected).max() < 1e-5
+    assert np.abs(result - expected).max() < 1e-5

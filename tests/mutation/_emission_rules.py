@@ -88,11 +88,11 @@ def _number(line: str, index: int) -> str:
     head, colon, types = line.rpartition(" : (")
     if not colon:
         head, colon, types = line.rpartition(" : ")
-    found = list(re.finditer(r"(?<![%\w#<.\-])\d+(?![\w.]|[^<]*>)", head)) if "<{" not in head else []
-    found = found or list(re.finditer(r"(?<=[\[ :,])\d+(?=[\],>: ])", head))
-    if index >= len(found):
+    matches = list(re.finditer(r"(?<![%\w#<.\-])\d+(?![\w.]|[^<]*>)", head)) if "<{" not in head else []
+    matches = matches or list(re.finditer(r"(?<=[\[ :,])\d+(?=[\],>: ])", head))
+    if index >= len(matches):
         return line
-    at = found[index]
+    at = matches[index]
     return f"{head[: at.start()]}{int(at[0]) + 1}{head[at.end() :]}{colon}{types}"
 
 
@@ -101,9 +101,9 @@ def _constant(line: str) -> str:
     return re.sub(r"constant dense<(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false)>", _another, line)
 
 
-def _another(found: re.Match[str]) -> str:
-    value = {"true": "false", "false": "true"}.get(found[1]) or (
-        str(float(found[1]) + 3.0) if re.search(r"[.eE]", found[1]) else str((int(found[1]) + 3) % 127)
+def _another(match: re.Match[str]) -> str:
+    value = {"true": "false", "false": "true"}.get(match[1]) or (
+        str(float(match[1]) + 3.0) if re.search(r"[.eE]", match[1]) else str((int(match[1]) + 3) % 127)
     )
     return f"constant dense<{value}>"
 
@@ -155,8 +155,8 @@ class _Writing:
 
 def opcode_of(text: str) -> str:
     """The StableHLO op that a line holds; ``return`` of regions and comments count as none."""
-    found = _OPCODE.search(text)
-    return "" if found is None or found[1] == "return" else found[1]
+    match = _OPCODE.search(text)
+    return "" if match is None or match[1] == "return" else match[1]
 
 
 def _written(cases: Iterable[Case], op: str) -> Iterator[tuple[str, int, str, Case]]:

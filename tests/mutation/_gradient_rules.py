@@ -29,10 +29,10 @@ class Listening:
         ]
 
     def _asked(self, index: int, thunk: Callable[[], Any]) -> Any:
-        found = thunk()
-        if found is not None:
+        result = thunk()
+        if result is not None:
             self.operands.add(index)
-        return found
+        return result
 
 
 def gradient_mutants(asked: dict[str, set[int]], tests: dict[str, tuple[str, ...]]) -> Iterator[Mutant]:
@@ -66,7 +66,7 @@ def _broken(rule: Any, index: int, what: str, step: Any, *cotangents: Any) -> An
 
 
 def _changed(step: Any, thunk: Callable[[], Any], what: str) -> Any:
-    found = thunk()
-    if found is None:
+    result = thunk()
+    if result is None:
         return None
-    return step.ops.add(found, found) if what == "doubled" else step.ops.negate(found)
+    return step.ops.add(result, result) if what == "doubled" else step.ops.negate(result)

@@ -50,7 +50,7 @@ class Runner:
 
     def ids(self, *selectors: str) -> list[str]:
         """The tests whose id holds one of the selectors; in the order of these."""
-        return list(dict.fromkeys(each for selector in selectors for each in self._order if selector in each))
+        return list(dict.fromkeys(test for selector in selectors for test in self._order if selector in test))
 
     def passes(self, test: str) -> bool:
         """Runs a test as things are now."""

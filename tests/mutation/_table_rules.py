@@ -97,9 +97,9 @@ def _unchecked(op: Op, label: str) -> Replaced:
     return _Afresh(op, *changes)
 
 
-def _lenient(check: Callable[..., Any], ignored: str, condition: Any, label: str, *found: str) -> Any:
+def _lenient(check: Callable[..., Any], ignored: str, condition: Any, label: str, *values: str) -> Any:
     if label != ignored:
-        return check(condition, label, *found)
+        return check(condition, label, *values)
     return max(condition, key=len) if isinstance(condition, tuple) and condition else None
 
 
@@ -132,10 +132,10 @@ def _one_wrong(x: Any) -> Any:
     """Only the last element is wrong."""
     if not x.size:
         return x
-    found = np.array(x, order="C")
-    flat = found.reshape(-1)
+    copied = np.array(x, order="C")
+    flat = copied.reshape(-1)
     flat[-1:] = _next(flat[-1:]) if x.dtype.kind in "iub" else flat[-1:] * 0 + 77
-    return found
+    return copied
 
 
 _ARRAYS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -194,8 +194,8 @@ def _changed_arrays(rule: Callable[..., Any], change: Callable[[Any], Any], floa
         array = np.asarray(x)
         return change(array) if not floats or array.dtype.kind in "fV" else array
 
-    found = rule(*args)
-    return tuple(map(changed, found)) if isinstance(found, tuple) else changed(found)
+    results = rule(*args)
+    return tuple(map(changed, results)) if isinstance(results, tuple) else changed(results)
 
 
 def _swapped(rule: Callable[..., Any], *operands: Any) -> Any:

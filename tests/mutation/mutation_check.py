@@ -118,7 +118,7 @@ def listen(runner: Runner) -> tuple[dict[str, set[int]], dict[str, tuple[str, ..
             if listener.operands:
                 asked[key] |= listener.operands
                 tests.setdefault(key, []).append(test)
-    return asked, {key: tuple(sorted(found, key=runner.seconds.__getitem__)) for key, found in tests.items()}
+    return asked, {key: tuple(sorted(noticing, key=runner.seconds.__getitem__)) for key, noticing in tests.items()}
 
 
 def _named() -> list[Mutant]:
@@ -156,7 +156,11 @@ def main(argv: Sequence[str]) -> int:
         check = Check(runner)
         result.append(check)
         chosen = _named() if flags.named else _chosen(flags.only, runner)[:: flags.every]
-        elsewhere = [] if flags.named or flags.here else [each for each in chosen if each.name.startswith("emission/")]
+        elsewhere = (
+            []
+            if flags.named or flags.here
+            else [candidate for candidate in chosen if candidate.name.startswith("emission/")]
+        )
         for mutant in chosen:
             if flags.named:
                 print(TRYING + mutant.name, flush=True)

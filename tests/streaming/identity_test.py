@@ -179,7 +179,7 @@ def test_nothing_of_a_block_lives_on() -> None:
         for i in range(40):
             with ctx.block(f"layers.{i}"):
                 x = ctx.ops.add(ctx.ops.exp(x), ctx.ops.sin(x))
-            alive.append(sum(isinstance(each, Value) for each in gc.get_objects()))
+            alive.append(sum(isinstance(entry, Value) for entry in gc.get_objects()))
         return {"y": x}
 
     gc.collect()

@@ -35,7 +35,7 @@ def _points(name: str, directory: Path) -> tuple[EntryPoint, ...]:
 
 def _with_kernels(points: Sequence[EntryPoint], chooser: Any) -> list[EntryPoint]:
     executor = Executor(chooser)
-    return [in_kernels(each, composite_kernels(), executor) for each in points]
+    return [in_kernels(point, composite_kernels(), executor) for point in points]
 
 
 def _text(points: Sequence[EntryPoint], streaming: bool = True) -> str:
@@ -99,5 +99,5 @@ def test_packed_weights_are_kernels_calls_too(encoding: str, tmp_path: Path) -> 
 def test_alike_layers_stay_one_function(tmp_path: Path) -> None:
     """A choice depends on the call alone, so what was one block function for all layers is one with kernels, too."""
     points = _points("llama_gqa", tmp_path)
-    counts = [_text(each).count("func.func private") for each in (points, _with_kernels(points, Last()))]
+    counts = [_text(point).count("func.func private") for point in (points, _with_kernels(points, Last()))]
     assert counts[0] == counts[1] > 0

@@ -36,8 +36,8 @@ def _directory(tmp_path: Path) -> Path:
 
 
 def test_bytes_are_stable(directory: Path) -> None:
-    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(directory.iterdir())}
-    assert found == _SHA256
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(directory.iterdir())}
+    assert digests == _SHA256
 
 
 def test_safetensors_library_reads_it(directory: Path) -> None:

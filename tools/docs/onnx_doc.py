@@ -83,7 +83,7 @@ def _devices(cases: tuple[Case, ...]) -> Iterator[str]:
     ):
         right = [case for case in chosen if case.reason is None]
         passed = [{case.name for case in right if limit_of(case, device) is None} for device in _DEVICES]
-        columns = [f"{len(each)} of {len(right)} ({len(each) / len(right):.1%})" for each in passed]
+        columns = [f"{len(names)} of {len(right)} ({len(names) / len(right):.1%})" for names in passed]
         both = set.intersection(*passed)
         yield f"| {title} | {' | '.join(columns)} | {len(both)} ({len(both) / len(right):.1%}) |"
 

@@ -58,7 +58,7 @@ def _op(op: Op) -> str:
 
 def _composite(name: str) -> str:
     method = getattr(Ops, name)
-    names = [each for each in inspect.signature(method).parameters if each != "self"]
+    names = [parameter for parameter in inspect.signature(method).parameters if parameter != "self"]
     text, _, details = (inspect.getdoc(method) or "").partition("\nArgs:\n")
     shown = f"\n```text\nArgs:\n{details.rstrip()}\n```\n" if details else ""
     return f"\n### {name}({', '.join(names)})\n\n{_prose(text.rstrip())}\n{shown}"

@@ -54,15 +54,15 @@ def _cells(op: Op) -> Iterator[str]:
     yield "yes" if op.name in GRADIENT_RULES else NOT_DIFFERENTIABLE.get(op.name, "no")
 
 
-def _dtypes(found: set[str]) -> str:
+def _dtypes(supported: set[str]) -> str:
     """The dtypes, or which are left out where that is shorter."""
     names = [dtype.name for dtype in DTYPES]
-    rest = [name for name in names if name not in found]
-    if not found:
+    rest = [name for name in names if name not in supported]
+    if not supported:
         return "none"
     if not rest:
         return "all"
-    return f"all but {', '.join(rest)}" if len(rest) < len(found) else ", ".join(n for n in names if n in found)
+    return f"all but {', '.join(rest)}" if len(rest) < len(supported) else ", ".join(n for n in names if n in supported)
 
 
 def _on_device(op: Op, device: str) -> str:

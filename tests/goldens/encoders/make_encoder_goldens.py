@@ -121,16 +121,16 @@ _DISTINCT_TOKENS = 5
 
 def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndarray]:
     tensors = {_NAMES.get(name, name): torch.from_numpy(array) for name, array in inputs.items()}
-    tensors = {name: each.long() if not each.is_floating_point() else each for name, each in tensors.items()}
+    tensors = {name: tensor.long() if not tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     if case.steps:
         return _transcribed(case, model, tensors["input_features"], tensors["input_ids"])
     states = _states_of_layers(getattr(model, "vision_model", model))
-    found = model(**tensors)
+    result = model(**tensors)
     names = ("last_hidden_state", "pooler_output", "logits", "image_embeds", "text_embeds", "logits_per_image")
-    outputs = {name: found[name].numpy() for name in names if found.get(name) is not None}
+    outputs = {name: result[name].numpy() for name in names if result.get(name) is not None}
     if case.pooling:
         del outputs["pooler_output"]
-        outputs["sentence_embedding"] = _embedded(case, found["last_hidden_state"], tensors["attention_mask"])
+        outputs["sentence_embedding"] = _embedded(case, result["last_hidden_state"], tensors["attention_mask"])
     return outputs, torch.stack(states).numpy()
 
 
@@ -142,9 +142,9 @@ def _transcribed(case: EncoderCase, model: Any, features: torch.Tensor, ids: tor
     cache, steps, tokens = None, [], []
     new = ids
     for _ in range(case.steps):
-        found = model(encoder_outputs=encoded, decoder_input_ids=new, past_key_values=cache, use_cache=True)
-        cache = found.past_key_values
-        steps.append(found.logits[:, -1])
+        result = model(encoder_outputs=encoded, decoder_input_ids=new, past_key_values=cache, use_cache=True)
+        cache = result.past_key_values
+        steps.append(result.logits[:, -1])
         new = steps[-1].argmax(-1, keepdim=True)
         tokens.append(new)
     logits, chosen = torch.stack(steps, 1).numpy(), torch.cat(tokens, 1).numpy()
@@ -160,7 +160,7 @@ def _transcribed(case: EncoderCase, model: Any, features: torch.Tensor, ids: tor
 
 def _states_of_layers(model: Any) -> list[torch.Tensor]:
     """Collects the results of the layers of the next call."""
-    stacks = [each for each in model.modules() if type(each).__name__.endswith(_LAYERS)]
+    stacks = [module for module in model.modules() if type(module).__name__.endswith(_LAYERS)]
     states: list[torch.Tensor] = []
     for layer in stacks:
         layer.register_forward_hook(lambda module, inputs, output: states.append(output.clone()))
@@ -181,8 +181,8 @@ def _check(case: EncoderCase, shapes: Shapes, inputs: Arrays, outputs: Arrays) -
     if "attention_mask" in inputs:
         seen = {**inputs, "attention_mask": np.ones_like(inputs["attention_mask"])}
         moves["no mask"] = _run(case, _load(case, shapes), seen)[0]
-    for change, found in moves.items():
-        moved = float(np.abs(found[last] - outputs[last]).max())
+    for change, result in moves.items():
+        moved = float(np.abs(result[last] - outputs[last]).max())
         print(f"    {case.name}: {change} moves {last} by {moved:.3g}")
         if moved < _VISIBLE:
             raise RuntimeError(f"{case.name}: {change} moves {last} by {moved:.2g} only; the case does not see it")

@@ -25,13 +25,13 @@ def in_turns(
     quickest = min([min(_timed(call, 1) for call in calls.values()) for _ in range(_SETTLE)])
     number = max(1, round(sample_s / max(quickest, 1e-9)))
     order, shuffled = list(calls), random.Random(seed)
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(repeats):
         if turn % 2 == 0:
             shuffled.shuffle(order)
         for name in order if turn % 2 == 0 else reversed(order):
-            found[name].append(_timed(calls[name], number))
-    return found
+            seconds[name].append(_timed(calls[name], number))
+    return seconds
 
 
 def _timed(call: Callable[[], Any], number: int) -> float:

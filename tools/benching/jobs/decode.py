@@ -79,9 +79,9 @@ class _Served:
 
     def _write_logits(self, prompt: list[int], ids: list[int], file: str) -> dict[str, Any]:
         model = self._model(_LOGITS)
-        found = [run_prompt(model, prompt).logits()]
-        found += [model.decode(token_id, place).logits() for place, token_id in enumerate(ids, len(prompt))]
-        np.stack(found).astype(np.float32).tofile(file)
+        logits = [run_prompt(model, prompt).logits()]
+        logits += [model.decode(token_id, place).logits() for place, token_id in enumerate(ids, len(prompt))]
+        np.stack(logits).astype(np.float32).tofile(file)
         del self._models[_LOGITS]
         return {}
 

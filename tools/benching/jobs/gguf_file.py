@@ -53,8 +53,8 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _names(source: SafetensorsCheckpoint, layers: int) -> dict[str, str]:
     known = get_tensor_name_map(MODEL_ARCH.LLAMA, layers)
-    found = {key: known.get_name(key, try_suffixes=(".weight",)) for key in source.keys()}  # noqa: SIM118
-    return {key: name for key, name in found.items() if name is not None}
+    names = {key: known.get_name(key, try_suffixes=(".weight",)) for key in source.keys()}  # noqa: SIM118
+    return {key: name for key, name in names.items() if name is not None}
 
 
 def _announce(writer: GGUFWriter, name: str, spec: TensorSpec, kind: GGMLQuantizationType) -> int:

@@ -24,17 +24,17 @@ def logits(model: DecoderLM, weights: WeightSource) -> np.ndarray:
 def written(tmp_path: Path, kind: str) -> tuple[Path, int]:
     write_random_llama(tmp_path / "checkpoint", SIZES, bf16)
     file = tmp_path / "model.gguf"
-    found = run({"checkpoint": str(tmp_path / "checkpoint"), "output": str(file), "type": kind})
-    return file, found["step_bytes"]
+    result = run({"checkpoint": str(tmp_path / "checkpoint"), "output": str(file), "type": kind})
+    return file, result["step_bytes"]
 
 
 @pytest.mark.parametrize("kind", ["BF16", "F32"])
 def test_the_model_is_the_checkpoints(kind: str, tmp_path: Path) -> None:
     file, _ = written(tmp_path, kind)
     with GgufModel(file) as gguf, SafetensorsCheckpoint(tmp_path / "checkpoint") as checkpoint:
-        found, expected = DecoderLM(gguf.config()), DecoderLM(load_config(tmp_path / "checkpoint"))
+        ours, expected = DecoderLM(gguf.config()), DecoderLM(load_config(tmp_path / "checkpoint"))
         np.testing.assert_allclose(
-            logits(found, weights_of(found, gguf)), logits(expected, weights_of(expected, checkpoint)), atol=1e-5
+            logits(ours, weights_of(ours, gguf)), logits(expected, weights_of(expected, checkpoint)), atol=1e-5
         )
 
 

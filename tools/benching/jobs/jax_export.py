@@ -22,8 +22,8 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
     meter = Meter()
     work = _trace if arguments["trace"] else _export
     with meter.measure(arguments["watch"]) as cost:
-        found = work(_model(arguments["config"]), arguments)
-    result = cost.as_json() | found
+        exported = work(_model(arguments["config"]), arguments)
+    result = cost.as_json() | exported
     if not arguments["watch"]:
         model = _model(arguments["config"])  # a function of its own: what is known of the other one is not used
         began = time.perf_counter()

@@ -92,9 +92,9 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
     }
     results = [np.asarray(calls[name]()).tobytes() for name in ("ours", "direct", "wrapped")]
     times = in_turns(calls, arguments["repeats"], arguments["sample_s"])
-    found: dict[str, Any] = {f"{name}_us": statistics.median(each) * _MICRO for name, each in times.items()}
+    result: dict[str, Any] = {f"{name}_us": statistics.median(samples) * _MICRO for name, samples in times.items()}
     ratios = [mine / other for mine, other in zip(times["ours"], times["direct"], strict=True)]
-    return found | {"overhead": statistics.median(ratios) - 1, "same": len(set(results)) == 1}
+    return result | {"overhead": statistics.median(ratios) - 1, "same": len(set(results)) == 1}
 
 
 def _wrapped(module: Path, device: str) -> Callable[..., Any]:

@@ -41,7 +41,7 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
         compiled = Executor(chain, compiler=compiler).compile(kernel, *args, **kwargs)
         seconds = time.perf_counter() - began
         (entry,) = chain.cache.entries()
-        good = sum(each.status == "ok" for each in entry.measurements)
+        good = sum(measurement.status == "ok" for measurement in entry.measurements)
         return {"candidates": good, "cfg": _short(compiled.cfg), "seconds": seconds}
     events: list[str] = []
     remembered: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(

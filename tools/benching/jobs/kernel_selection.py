@@ -50,12 +50,12 @@ def _measured(
 ) -> dict[str, Any]:
     executor.choose_config(kernel, *args, **kwargs)  # it is tuned here
     invocation: Invocation[Any, Any] = Invocation(kernel.op_id, args, kwargs)
-    found = executor.explain(kernel, *args, **kwargs)
+    selection = executor.explain(kernel, *args, **kwargs)
     return {
         "choose_us": _each(lambda: executor.chooser.choose(invocation, kernel), number, repeats),
         "choose_config_us": _each(lambda: executor.choose_config(kernel, *args, **kwargs), number, repeats),
-        "tier": found.tier,
-        "provenance": found.provenance,
+        "tier": selection.tier,
+        "provenance": selection.provenance,
     }
 
 

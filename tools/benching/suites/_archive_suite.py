@@ -36,7 +36,7 @@ def _compared(runner: Runner, checkpoint: Path, dtype: str, result: SuiteResult)
     gigabytes = written["file_bytes"] / 1e9
     _warm(checkpoint / "model.safetensors")
     _warm(reference)
-    found = runner.interleaved(
+    results = runner.interleaved(
         {
             "write_archive": _afresh(output, lambda: _write(runner, checkpoint, output, dtype, watch=False)),
             "cp": _afresh(output, lambda: {"seconds": runner.timed(["cp", str(reference), str(output)])}),
@@ -45,7 +45,7 @@ def _compared(runner: Runner, checkpoint: Path, dtype: str, result: SuiteResult)
     watched = _afresh(output, lambda: _write(runner, checkpoint, output, dtype, watch=True))()
     for file in (reference, output):
         file.unlink()
-    ours, peer = found["write_archive"], found["cp"]
+    ours, peer = results["write_archive"], results["cp"]
     name = f"bf16 to {dtype}, {gigabytes:.2f} GB"
     ratio = Summary.of_pairs(peer, ours, lambda cp, mine: cp["seconds"] / mine["seconds"])
     hashed = Summary.of_pairs(peer, ours, lambda cp, mine: cp["seconds"] / mine["hashed_seconds"])
@@ -55,11 +55,11 @@ def _compared(runner: Runner, checkpoint: Path, dtype: str, result: SuiteResult)
         Goal(f"{name}: anonymous memory over imports, MiB", "<=", 100, anonymous),
     ]
     result.facts[f"{name}: every archive is the same"] = (
-        len({each["sha256"] for each in (written, watched, *ours)}) == 1
+        len({entry["sha256"] for entry in (written, watched, *ours)}) == 1
     )
     values = {
         "seconds": Summary.of_key(ours, "seconds"),
-        "GB/s": Summary.of(gigabytes / each["seconds"] for each in ours),
+        "GB/s": Summary.of(gigabytes / entry["seconds"] for entry in ours),
         "to cp": ratio,
         "to cp, best of each": Summary.of([min(map(_seconds, peer)) / min(map(_seconds, ours))]),
         "seconds with sha256": Summary.of_key(ours, "hashed_seconds"),
@@ -67,7 +67,10 @@ def _compared(runner: Runner, checkpoint: Path, dtype: str, result: SuiteResult)
         "RSS +MiB": Summary.of([watched["rss_bytes"] / MIB]),
         "anonymous +MiB": anonymous,
     }
-    cp = {"seconds": Summary.of_key(peer, "seconds"), "GB/s": Summary.of(gigabytes / each["seconds"] for each in peer)}
+    cp = {
+        "seconds": Summary.of_key(peer, "seconds"),
+        "GB/s": Summary.of(gigabytes / entry["seconds"] for entry in peer),
+    }
     return [Case(name, values), Case(f"cp of {gigabytes:.2f} GB", cp, peer=True)]
 
 

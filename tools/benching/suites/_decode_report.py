@@ -38,7 +38,7 @@ _SHARED: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Measured:
     """Measurements of a group.
 
     Attributes:
@@ -56,22 +56,22 @@ class Found:
     def peer_of(self, system: System) -> System | None:
         """The peer that an export is held against, where it was measured; of other bits than its group's none is."""
         wanted = system.row.peer if system.row is not None else None
-        return next((each for each in self.systems if wanted is not None and each.kind == wanted), None)
+        return next((system for system in self.systems if wanted is not None and system.kind == wanted), None)
 
 
-def report(plan: Plan, found: Sequence[Found]) -> SuiteResult:
+def report(plan: Plan, groups: Sequence[Measured]) -> SuiteResult:
     """Everything that was found."""
     result = SuiteResult("decode")
-    short = _steps_table(plan, found, SHORT, f"Decode from empty caches, {plan.steps} tokens, batch 1")
-    long = _steps_table(plan, found, LONG, f"Decode after {plan.long_context:,} tokens, {plan.steps} more, batch 1")
-    prompts, costs, memory = _prompt_table(plan, found), _cost_table(plan, found), _memory_table(plan, found)
-    near = _logits_table(plan, found)
+    short = _steps_table(plan, groups, SHORT, f"Decode from empty caches, {plan.steps} tokens, batch 1")
+    long = _steps_table(plan, groups, LONG, f"Decode after {plan.long_context:,} tokens, {plan.steps} more, batch 1")
+    prompts, costs, memory = _prompt_table(plan, groups), _cost_table(plan, groups), _memory_table(plan, groups)
+    near = _logits_table(plan, groups)
     result.tables = [short, long, prompts, costs, memory, near]
     if plan.peer is not None:
         result.notes.append(plan.peer.about())
     cases = {table.title: {case.name: case.values for case in table.cases} for table in result.tables}
-    for each in found:
-        for system in each.systems:
+    for group in groups:
+        for system in group.systems:
             if system.whole:
                 _judge(
                     result,
@@ -79,7 +79,7 @@ def report(plan: Plan, found: Sequence[Found]) -> SuiteResult:
                     {title: values.get(system.name, {}) for title, values in cases.items()},
                     result.tables,
                 )
-    _facts(result, found)
+    _facts(result, groups)
     result.panels = [Panel(table.title, _SPEED, table.cases) for table in (short, long, prompts)]
     return result
 
@@ -106,10 +106,10 @@ def _judge(result: SuiteResult, system: System, values: dict[str, dict[str, Summ
     want(f"logits: {_NEARER}", "<=", None if limit is None else 1.0, near, _NEARER)
 
 
-def _steps_table(plan: Plan, found: Sequence[Found], phase: str, title: str) -> Table:
-    def figures(each: Found, system: System) -> dict[str, Summary]:
-        mine, probe = each.rounds[phase][system.name], each.rounds[phase][BANDWIDTH]
-        size, other = system.step_bytes, each.peer_of(system)
+def _steps_table(plan: Plan, groups: Sequence[Measured], phase: str, title: str) -> Table:
+    def figures(group: Measured, system: System) -> dict[str, Summary]:
+        mine, probe = group.rounds[phase][system.name], group.rounds[phase][BANDWIDTH]
+        size, other = system.step_bytes, group.peer_of(system)
         values = {
             _SPEED: Summary.of(map(_steps_per_second, mine)),
             "GB/s": Summary.of(_steps_per_second(step) * size / 1e9 for step in mine),
@@ -117,23 +117,23 @@ def _steps_table(plan: Plan, found: Sequence[Found], phase: str, title: str) -> 
             "GB per step": Summary.of([size / 1e9]),
         }
         if other is not None:
-            theirs = each.rounds[phase][other.name]
+            theirs = group.rounds[phase][other.name]
             values[_TIMES] = Summary.of_pairs(mine, theirs, lambda a, b: _steps_per_second(a) / _steps_per_second(b))
         return values
 
     cases = []
-    for each in found:
-        probe = each.rounds[phase][BANDWIDTH]
+    for group in groups:
+        probe = group.rounds[phase][BANDWIDTH]
         if probe:
-            name = f"{BANDWIDTH}, beside {each.group.bits}"
+            name = f"{BANDWIDTH}, beside {group.group.bits}"
             cases.append(Case(name, {"GB/s": Summary.of_key(probe, "bytes_per_second", 1e9)}))
-        cases += _cases(each, figures)
+        cases += _cases(group, figures)
     return Table(title, [*cases, *_missing(plan)])
 
 
-def _prompt_table(plan: Plan, found: Sequence[Found]) -> Table:
-    def figures(each: Found, system: System) -> dict[str, Summary]:
-        mine, other = each.rounds[PROMPT][system.name], each.peer_of(system)
+def _prompt_table(plan: Plan, groups: Sequence[Measured]) -> Table:
+    def figures(group: Measured, system: System) -> dict[str, Summary]:
+        mine, other = group.rounds[PROMPT][system.name], group.peer_of(system)
         values = {
             _SPEED: Summary.of(plan.prompt / prompt["seconds"] for prompt in mine),
             f"tokens/s of {plan.long_context:,}, once": Summary.of(
@@ -141,23 +141,23 @@ def _prompt_table(plan: Plan, found: Sequence[Found]) -> Table:
             ),
         }
         if other is not None:
-            theirs = each.rounds[PROMPT][other.name]
+            theirs = group.rounds[PROMPT][other.name]
             values[_TIMES] = Summary.of_pairs(theirs, mine, lambda a, b: a["seconds"] / b["seconds"])
         return values
 
-    return _table(plan, found, f"Prompt of {plan.prompt} tokens", figures)
+    return _table(plan, groups, f"Prompt of {plan.prompt} tokens", figures)
 
 
-def _cost_table(plan: Plan, found: Sequence[Found]) -> Table:
-    def figures(each: Found, system: System) -> dict[str, Summary]:
+def _cost_table(plan: Plan, groups: Sequence[Measured]) -> Table:
+    def figures(group: Measured, system: System) -> dict[str, Summary]:
         values: dict[str, Summary] = {}
         if system.row is not None:
-            steps = [*each.rounds[SHORT][system.name], *each.rounds[LONG][system.name]]
+            steps = [*group.rounds[SHORT][system.name], *group.rounds[LONG][system.name]]
             values[_OUTSIDE] = Summary.of(statistics.median(step["outside_seconds"]) * 1e6 for step in steps)
             values[_SAID] = Summary.of_key(steps, "token_bytes")
             values[_COPIED] = Summary.of_key(steps, "bytes_copied")
         if system.whole:
-            first = each.rounds[FIRST][system.name]
+            first = group.rounds[FIRST][system.name]
             values["first token, s"] = Summary.of_key(first, "seconds")
             values[_FIRST] = Summary.of(turn["seconds"] - turn["prompt_seconds"] for turn in first)
             values["compiled in, s"] = Summary.of([system.once["compile_seconds"]])
@@ -165,11 +165,11 @@ def _cost_table(plan: Plan, found: Sequence[Found]) -> Table:
         return values
 
     title = f"What lies around it; tools:generate is given {plan.first_prompt} tokens, the file cache is warm"
-    return _table(plan, found, title, figures)
+    return _table(plan, groups, title, figures)
 
 
-def _memory_table(plan: Plan, found: Sequence[Found]) -> Table:
-    def figures(_: Found, system: System) -> dict[str, Summary]:
+def _memory_table(plan: Plan, groups: Sequence[Measured]) -> Table:
+    def figures(_: Measured, system: System) -> dict[str, Summary]:
         once = system.once
         values = {"peak RSS of the process above, MiB": Summary.of([once["peak_rss_bytes"] / MIB])}
         if "full_rss_bytes" in once:
@@ -180,50 +180,50 @@ def _memory_table(plan: Plan, found: Sequence[Found]) -> Table:
             values["by two, each page once, MiB"] = Summary.of([once["shared_bytes"] / MIB])
         return values
 
-    return _table(plan, found, "Memory, once", figures)
+    return _table(plan, groups, "Memory, once", figures)
 
 
-def _logits_table(plan: Plan, found: Sequence[Found]) -> Table:
-    reference = next((each.logits[REFERENCE] for each in found if REFERENCE in each.logits), None)
+def _logits_table(plan: Plan, groups: Sequence[Measured]) -> Table:
+    reference = next((group.logits[REFERENCE] for group in groups if REFERENCE in group.logits), None)
 
-    def figures(each: Found, system: System) -> dict[str, Summary]:
-        mine, other = each.logits[system.name], each.peer_of(system)
+    def figures(group: Measured, system: System) -> dict[str, Summary]:
+        mine, other = group.logits[system.name], group.peer_of(system)
         values: dict[str, Summary] = {}
         if reference is not None and system.name != REFERENCE:
             values[_TO_REFERENCE] = Summary.of([agreement(mine, reference).nmse / _MILLIONTH])
         if other is not None:
-            values[_TO_PEER] = Summary.of([agreement(mine, each.logits[other.name]).nmse / _MILLIONTH])
+            values[_TO_PEER] = Summary.of([agreement(mine, group.logits[other.name]).nmse / _MILLIONTH])
         if other is not None and reference is not None:
-            theirs = agreement(each.logits[other.name], reference).nmse
+            theirs = agreement(group.logits[other.name], reference).nmse
             values[_NEARER] = Summary.of([agreement(mine, reference).nmse / theirs])
         return values
 
-    return _table(plan, found, "Logits of a prompt and the steps after it, the same weights", figures)
+    return _table(plan, groups, "Logits of a prompt and the steps after it, the same weights", figures)
 
 
-def _facts(result: SuiteResult, found: Sequence[Found]) -> None:
-    for each in found:
-        for system in each.systems:
-            prompts = each.rounds[PROMPT][system.name]
-            finite = all(prompt["finite"] for prompt in prompts) and bool(np.isfinite(each.logits[system.name]).all())
+def _facts(result: SuiteResult, groups: Sequence[Measured]) -> None:
+    for group in groups:
+        for system in group.systems:
+            prompts = group.rounds[PROMPT][system.name]
+            finite = all(prompt["finite"] for prompt in prompts) and bool(np.isfinite(group.logits[system.name]).all())
             result.facts[f"{system.name}: logits are finite"] = finite
             if "shared_bytes" in system.once:
                 mapped, shared = system.once["mapped_bytes"], system.once["shared_bytes"]
                 result.facts[f"{system.name}: two processes share the archive's pages"] = 0 < shared <= _SHARED * mapped
-            if (peer := each.peer_of(system)) is not None:
-                nmse = agreement(each.logits[system.name], each.logits[peer.name]).nmse
+            if (peer := group.peer_of(system)) is not None:
+                nmse = agreement(group.logits[system.name], group.logits[peer.name]).nmse
                 result.facts[f"{system.name}: the logits are those of {peer.name}"] = nmse < _SAME_MODEL
 
 
 def _table(
-    plan: Plan, found: Sequence[Found], title: str, figures: Callable[[Found, System], dict[str, Summary]]
+    plan: Plan, groups: Sequence[Measured], title: str, figures: Callable[[Measured, System], dict[str, Summary]]
 ) -> Table:
-    return Table(title, [*(case for each in found for case in _cases(each, figures)), *_missing(plan)])
+    return Table(title, [*(case for group in groups for case in _cases(group, figures)), *_missing(plan)])
 
 
-def _cases(found: Found, figures: Callable[[Found, System], dict[str, Summary]]) -> list[Case]:
+def _cases(group: Measured, figures: Callable[[Measured, System], dict[str, Summary]]) -> list[Case]:
     """A row per system that has any of a table's figures."""
-    rows = [Case(each.name, figures(found, each), peer=each.row is None) for each in found.systems]
+    rows = [Case(system.name, figures(group, system), peer=system.row is None) for system in group.systems]
     return [case for case in rows if case.values]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tools.benching.suites._decode_report import Found, report
+from tools.benching.suites._decode_report import Measured, report
 from tools.benching.suites._decode_rows import Group, Row
 from tools.benching.suites._decode_systems import System
 from tools.benching.suites._decode_turns import BANDWIDTH, FIRST, LONG, PROMPT, SHORT
@@ -17,7 +17,7 @@ from tools.benching.suites._plan import MIB, tiny_plan
 
 OURS = Row("ours", ("--dtype=bf16",), peer="F16", decode=1.0, prefill=1.5, share=0.9, nmse=1e-3)
 GROUP = Group("16 bits", (OURS,), ("F16", "BF16"))
-REFERENCE = Found(
+REFERENCE = Measured(
     Group("32 bits", (Row("f32", ()),), ()), (), {SHORT: {BANDWIDTH: []}, LONG: {BANDWIDTH: []}}, {"f32": np.eye(3)}
 )
 
@@ -37,33 +37,33 @@ def stepped(*seconds: float) -> list[dict[str, Any]]:
     """A round for each number, of three steps of which one was disturbed."""
     return [
         {
-            "seconds": [each, each, 9 * each],
+            "seconds": [entry, entry, 9 * entry],
             "outside_seconds": [5e-5, 6e-5, 1.0],
             "token_bytes": 8.0,
             "bytes_copied": 0.0,
         }
-        for each in seconds
+        for entry in seconds
     ]
 
 
 def rounds(*names: str) -> dict[str, dict[str, list[dict[str, Any]]]]:
     speed = {"ours": (0.1, 0.2), "llama.cpp F16": (0.2, 0.1), "llama.cpp BF16": (0.4, 0.4)}
     steps = {name: stepped(*speed[name]) for name in names} | {BANDWIDTH: [{"bytes_per_second": 2e10}] * 2}
-    prompts = {name: [{"seconds": each, "finite": True} for each in speed[name]] for name in names}
+    prompts = {name: [{"seconds": entry, "finite": True} for entry in speed[name]] for name in names}
     first = [{"seconds": 1.0, "prompt_seconds": 0.75}, {"seconds": 1.5, "prompt_seconds": 0.75}]
     return {PROMPT: prompts, SHORT: steps, LONG: steps, FIRST: {"ours": first}}
 
 
 def measured(logits: np.ndarray, *kinds: str, **once: float) -> SuiteResult:
     systems = [ours(**once), *map(theirs, kinds)]
-    names = [each.name for each in systems]
+    names = [entry.name for entry in systems]
     near = np.eye(3) * 1.02  # its squared error is 400 millionths
-    found = Found(GROUP, systems, rounds(*names), {name: near if "llama" in name else logits for name in names})
-    return report(tiny_plan(), [REFERENCE, found])
+    measured = Measured(GROUP, systems, rounds(*names), {name: near if "llama" in name else logits for name in names})
+    return report(tiny_plan(), [REFERENCE, measured])
 
 
 def value(result: SuiteResult, table: int, case: str, column: str) -> tuple[float, float, float]:
-    values = next(each.values for each in result.tables[table].cases if each.name == case)
+    values = next(entry.values for entry in result.tables[table].cases if entry.name == case)
     return values[column].minimum, values[column].median, values[column].maximum
 
 

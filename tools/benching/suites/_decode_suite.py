@@ -3,7 +3,7 @@
 import shutil
 from typing import Final
 
-from tools.benching.suites._decode_report import Found, report
+from tools.benching.suites._decode_report import Measured, report
 from tools.benching.suites._decode_systems import make_systems
 from tools.benching.suites._decode_turns import look_at_memory, measure
 from tools.benching.suites._figures import SuiteResult
@@ -18,7 +18,7 @@ def decode(runner: Runner, plan: Plan) -> SuiteResult:
     above = runner.workdir / "decode"
     checkpoint = above / "checkpoint"
     above.mkdir()
-    found: list[Found] = []
+    groups: list[Measured] = []
     try:
         runner.say("writing a checkpoint ...")
         sizes = list(plan.decoder)
@@ -28,11 +28,11 @@ def decode(runner: Runner, plan: Plan) -> SuiteResult:
             folder.mkdir()
             systems = make_systems(runner, plan, group, checkpoint, folder)
             if systems:
-                found.append(Found(group, systems, *measure(runner, plan, systems)))
+                groups.append(Measured(group, systems, *measure(runner, plan, systems)))
             for system in systems:
                 if system.whole:
                     look_at_memory(runner, plan, system)
             shutil.rmtree(folder)
     finally:
         shutil.rmtree(above, ignore_errors=True)
-    return report(plan, found)
+    return report(plan, groups)

@@ -51,13 +51,15 @@ class System:
 
 def make_systems(runner: Runner, plan: Plan, group: Group, checkpoint: Path, folder: Path) -> list[System]:
     """Exports a group's bundles and writes its GGUF files, which leaves all of them in the page cache."""
-    found: list[System] = []
+    systems: list[System] = []
     for row in group.rows:
         runner.say(f"exporting {row.name} ...")
-        found.append(_own_code(row, found, folder) if row.own_code else _export(runner, plan, row, checkpoint, folder))
+        systems.append(
+            _own_code(row, systems, folder) if row.own_code else _export(runner, plan, row, checkpoint, folder)
+        )
     if plan.peer is not None and plan.peer.settings is not None:
-        found += [_gguf(runner, kind, checkpoint, folder) for kind in group.peers]
-    return found
+        systems += [_gguf(runner, kind, checkpoint, folder) for kind in group.peers]
+    return systems
 
 
 def start(runner: Runner, plan: Plan, system: System) -> Worker:
@@ -103,7 +105,7 @@ def _export(runner: Runner, plan: Plan, row: Row, checkpoint: Path, folder: Path
 
 def _own_code(row: Row, made: list[System], folder: Path) -> System:
     """An earlier row's bundle, compiled without tuning spec and kernels; the archive is the same file."""
-    like = next(each for each in made if each.row is not None and each.row.flags == row.flags)
+    like = next(system for system in made if system.row is not None and system.row.flags == row.flags)
     output = folder / row.name
     output.mkdir()
     for file in like.weights.iterdir():
@@ -116,7 +118,8 @@ def _own_code(row: Row, made: list[System], folder: Path) -> System:
 
 def _bytes_per_step(bundle: Bundle) -> int:
     sizes = {
-        path: TensorSpec(tuple(each["shape"]), each["dtype"]).nbytes for path, each in bundle.config.parameters.items()
+        path: TensorSpec(tuple(record["shape"]), record["dtype"]).nbytes
+        for path, record in bundle.config.parameters.items()
     }
     if not bundle.config.model["tied"]:
         sizes.pop(_EMBEDDING)

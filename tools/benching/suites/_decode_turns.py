@@ -48,10 +48,10 @@ def measure(runner: Runner, plan: Plan, systems: list[System]) -> tuple[Rounds, 
             if system.whole:
                 _first_token(runner, plan, system, workers[system.name])  # which leaves its bytecode
             logits[system.name] = _logits(runner, plan, workers[system.name])
-        found = _rounds(runner, plan, systems, workers)
+        rounds = _rounds(runner, plan, systems, workers)
         for system in systems:
             system.once["peak_rss_bytes"] = peak_rss(workers[system.name].pid)
-    return found, logits
+    return rounds, logits
 
 
 def look_at_memory(runner: Runner, plan: Plan, system: System) -> None:
@@ -63,10 +63,10 @@ def look_at_memory(runner: Runner, plan: Plan, system: System) -> None:
         system.once["full_rss_bytes"] = peak_rss(one.pid) - one.ready["base_rss_bytes"]
         with start(runner, plan, system) as other:
             other.ask(do="prompt", context=SHORT, ids=token_ids(plan, plan.prompt))
-            found = [mapped(each.pid, archive) for each in (one, other)]
+            maps = [mapped(entry.pid, archive) for entry in (one, other)]
     system.once["held_bytes"] = weights_bytes(system) + cache_bytes(Bundle(system.weights))
-    system.once["mapped_bytes"] = max(each.resident for each in found)
-    system.once["shared_bytes"] = sum(each.proportional for each in found)
+    system.once["mapped_bytes"] = max(entry.resident for entry in maps)
+    system.once["shared_bytes"] = sum(entry.proportional for entry in maps)
 
 
 def _warm(plan: Plan, system: System, worker: Worker) -> None:
@@ -92,26 +92,29 @@ def _rounds(runner: Runner, plan: Plan, systems: list[System], workers: Mapping[
     )
     prompt = token_ids(plan, plan.prompt)
     phases = {
-        PROMPT: {name: partial(each.ask, do="prompt", context=SHORT, ids=prompt) for name, each in workers.items()},
+        PROMPT: {name: partial(member.ask, do="prompt", context=SHORT, ids=prompt) for name, member in workers.items()},
         SHORT: {
-            name: partial(each.ask, do="steps", context=SHORT, position=0, ids=ids) for name, each in workers.items()
+            name: partial(member.ask, do="steps", context=SHORT, position=0, ids=ids)
+            for name, member in workers.items()
         }
         | {BANDWIDTH: probe},
         LONG: {
-            name: partial(each.ask, do="steps", context=LONG, position=plan.long_context, ids=ids)
-            for name, each in workers.items()
+            name: partial(member.ask, do="steps", context=LONG, position=plan.long_context, ids=ids)
+            for name, member in workers.items()
         }
         | {BANDWIDTH: probe},
         FIRST: {
-            each.name: partial(_first_token, runner, plan, each, workers[each.name]) for each in systems if each.whole
+            member.name: partial(_first_token, runner, plan, member, workers[member.name])
+            for member in systems
+            if member.whole
         },
     }
-    found = {phase: {name: [] for name in jobs} for phase, jobs in phases.items()}
+    results = {phase: {name: [] for name in jobs} for phase, jobs in phases.items()}
     for number in range(1, runner.rounds + 1):
         for phase, jobs in phases.items():
             for name, result in runner.turn(jobs, f"round {number}, {phase}").items():
-                found[phase][name].append(result)
-    return found
+                results[phase][name].append(result)
+    return results
 
 
 def _installed(runner: Runner) -> dict[str, str]:

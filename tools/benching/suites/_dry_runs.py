@@ -22,12 +22,12 @@ def dry_runs(runner: Runner, plan: Plan, rounds: int, result: SuiteResult) -> No
             )
             for name, folder in folders.items()
         }
-        found = runner.interleaved({name: partial(_dry_run, runner, folders[name]) for name in configs}, rounds)
+        results = runner.interleaved({name: partial(_dry_run, runner, folders[name]) for name in configs}, rounds)
     finally:
         for folder in folders.values():
             shutil.rmtree(folder, ignore_errors=True)
     cases = []
-    for name, rows in found.items():
+    for name, rows in results.items():
         seconds = Summary.of_key(rows, "seconds")
         sizes = {"tensors": Summary.of([made[name]["tensors"]]), "GB": Summary.of([made[name]["bytes"] / 1e9])}
         cases.append(Case(name, {**sizes, "seconds": seconds}))

@@ -23,16 +23,16 @@ def dump(runner: Runner, plan: Plan) -> SuiteResult:
         for dtype in _DTYPES
         for what, payload in (("payloads and figures", True), ("figures alone", False))
     }
-    found = runner.interleaved(jobs)
+    results = runner.interleaved(jobs)
     result = SuiteResult("dump")
     cases = []
-    for name, rounds in found.items():
-        speed = Summary.of(each["bytes"] / _MEGABYTE / each["seconds"] for each in rounds)
+    for name, rounds in results.items():
+        speed = Summary.of(turn["bytes"] / _MEGABYTE / turn["seconds"] for turn in rounds)
         cases.append(Case(name, {"MB/s": speed, "seconds": Summary.of_key(rounds, "seconds")}))
         if "payloads" in name:
             result.goals.append(Goal(f"{name}: MB/s", ">=", 500, speed))
             result.facts[f"{name}: nothing was dropped"] = all(
-                each["payload_bytes"] == each["bytes"] for each in rounds
+                turn["payload_bytes"] == turn["bytes"] for turn in rounds
             )
     size = plan.dump_tensor_bytes / 2**20
     title = f"{plan.dump_tensors} tensors of {size:.4g} MiB each, into tmpfs"

@@ -17,18 +17,18 @@ def eager(runner: Runner, plan: Plan) -> SuiteResult:
     result = SuiteResult("eager")
     cases = []
     for name in rounds[0]:
-        found = [each[name] for each in rounds]
+        values = [turn[name] for turn in rounds]
         cases.append(
             Case(
                 name,
                 {
-                    "ours": Summary.of_key(found, "ours_us"),
-                    "NumPy": Summary.of_key(found, "bare_us"),
-                    "overhead": Summary.of_key(found, "overhead_us"),
-                    "least overhead": Summary.of_key(found, "least_overhead_us"),
+                    "ours": Summary.of_key(values, "ours_us"),
+                    "NumPy": Summary.of_key(values, "bare_us"),
+                    "overhead": Summary.of_key(values, "overhead_us"),
+                    "least overhead": Summary.of_key(values, "least_overhead_us"),
                 },
             )
         )
-        result.goals.append(Goal(f"{name}: overhead, µs", "<=", 3, Summary.of_key(found, "overhead_us")))
+        result.goals.append(Goal(f"{name}: overhead, µs", "<=", 3, Summary.of_key(values, "overhead_us")))
     result.tables = [Table("Microseconds per call, processor time, arrays [3,4] and [4,5] of f32", cases)]
     return result

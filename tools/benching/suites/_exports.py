@@ -26,16 +26,16 @@ def exports(runner: Runner, plan: Plan, checkpoint: Path, result: SuiteResult) -
     jobs = {
         name: partial(_export, runner, plan, checkpoint, weights, lowering) for name, weights, lowering, _ in _EXPORTS
     }
-    found = runner.interleaved(jobs, 1)
+    results = runner.interleaved(jobs, 1)
     size = sum(file.stat().st_size for file in checkpoint.glob("*.safetensors")) / 1e9
     title = f"tools:export of a checkpoint of {size:.2f} GB, forward, f32; load, lower and parameters, one round"
-    result.tables.append(Table(title, [Case(name, _values(rows[0])) for name, rows in found.items()]))
+    result.tables.append(Table(title, [Case(name, _values(rows[0])) for name, rows in results.items()]))
     for name, _, _, limit in _EXPORTS:
         if limit is not None:
             text = f"export, weights {name}: anonymous memory over imports, MiB"
-            result.goals.append(Goal(text, "<=", limit, _values(found[name][0])["anonymous +MiB"]))
+            result.goals.append(Goal(text, "<=", limit, _values(results[name][0])["anonymous +MiB"]))
     for weights in ("external", "inline"):
-        hashes = {found[f"{weights}, {lowering}"][0]["module_sha256"] for lowering in ("streaming", "buffered")}
+        hashes = {results[f"{weights}, {lowering}"][0]["module_sha256"] for lowering in ("streaming", "buffered")}
         result.facts[f"export, weights {weights}: streamed module is the buffered module"] = len(hashes) == 1
 
 
@@ -47,18 +47,18 @@ def _export(runner: Runner, plan: Plan, checkpoint: Path, weights: str, lowering
     fixed = ["--entry_points=forward", "--target=none", "--verify=none"]
     try:
         runner.command([sys.executable, "-m", "tools.export", *places, *flags, *fixed])
-        found = json.loads(report.read_text())
+        results = json.loads(report.read_text())
         bytes_written = sum(file.stat().st_size for file in output.iterdir())
     finally:
         shutil.rmtree(output, ignore_errors=True)
-    phases = [found["phases"][name] for name in _MEASURED]
+    phases = [results["phases"][name] for name in _MEASURED]
     return {
         "seconds": sum(phase["seconds"] for phase in phases),
         "rss_bytes": max(phase["rss_delta_bytes"] for phase in phases),
         "anonymous_bytes": max(phase["anonymous_delta_bytes"] for phase in phases),
-        "lower_anonymous_bytes": found["phases"]["lower"]["anonymous_delta_bytes"],
+        "lower_anonymous_bytes": results["phases"]["lower"]["anonymous_delta_bytes"],
         "written_bytes": bytes_written,
-        "module_sha256": found["hashes"]["module.mlir"],
+        "module_sha256": results["hashes"]["module.mlir"],
     }
 
 

@@ -36,18 +36,18 @@ class Goal:
         text: what is measured, with its unit.
         sign: which way is right.
         limit: what was asked for.
-        found: what was measured; its median is judged.
+        measured: what was measured; its median is judged.
     """
 
     text: str
     sign: Literal["<=", ">="]
     limit: float
-    found: Summary
+    measured: Summary
 
     @property
     def met(self) -> bool:
         """True if the median is on the right side."""
-        return self.found.median <= self.limit if self.sign == "<=" else self.found.median >= self.limit
+        return self.measured.median <= self.limit if self.sign == "<=" else self.measured.median >= self.limit
 
 
 @dataclass(frozen=True, slots=True)

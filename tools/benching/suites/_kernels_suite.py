@@ -55,30 +55,30 @@ def _measured_gain(runner: Runner, plan: Plan, name: str) -> Result:
     return _gain(runner, plan, name, repeats=plan.repeats, sample_s=plan.kernel_sample_s)
 
 
-def selection_report(result: SuiteResult, found: dict[str, list[Result]]) -> None:
+def selection_report(result: SuiteResult, results: dict[str, list[Result]]) -> None:
     """Adds the choices' table and goals."""
     cases = []
-    for process, rounds in found.items():
+    for process, rounds in results.items():
         for kernel in rounds[0]:
-            name, values = f"{kernel}; {process}", [each[kernel] for each in rounds]
+            name, values = f"{kernel}; {process}", [turn[kernel] for turn in rounds]
             chosen = Summary.of_key(values, "choose_config_us")
             cases.append(Case(name, {"choose": Summary.of_key(values, "choose_us"), "choose_config": chosen}))
             result.goals.append(Goal(f"selection, {name}, µs", "<=", _MOST_TO_CHOOSE_US, chosen))
     hits = {
-        (each[kernel]["tier"], each[kernel]["provenance"])
-        for rounds in found.values()
-        for each in rounds
-        for kernel in each
+        (turn[kernel]["tier"], turn[kernel]["provenance"])
+        for rounds in results.values()
+        for turn in rounds
+        for kernel in turn
     }
     result.facts["every choice is a memory hit of what was tuned"] = hits == {("memory", "tuned")}
     result.tables.append(Table("Selection on a memory hit, microseconds, processor time", cases))
 
 
-def calls_report(result: SuiteResult, found: dict[str, list[Result]]) -> None:
+def calls_report(result: SuiteResult, results: dict[str, list[Result]]) -> None:
     """Adds the calls' table and goals."""
     cases = []
-    for name, rounds in found.items():
-        overhead = Summary.of(100 * each["overhead"] for each in rounds)
+    for name, rounds in results.items():
+        overhead = Summary.of(100 * turn["overhead"] for turn in rounds)
         values = {
             "compiled kernel": Summary.of_key(rounds, "ours_us"),
             "IREE directly": Summary.of_key(rounds, "direct_us"),
@@ -88,20 +88,20 @@ def calls_report(result: SuiteResult, found: dict[str, list[Result]]) -> None:
         }
         cases.append(Case(name, values))
         result.goals.append(Goal(f"{name}: over IREE directly, %", "<=", _MOST_OVERHEAD, overhead))
-    same = all(each["same"] for rounds in found.values() for each in rounds)
+    same = all(turn["same"] for rounds in results.values() for turn in rounds)
     result.facts["compiled kernel and IREE give the same bits"] = same
     result.tables.append(Table("A call of a compiled linear kernel, f32, microseconds", cases))
 
 
-def gains_report(result: SuiteResult, tunings: dict[str, Result], found: dict[str, list[Result]]) -> None:
+def gains_report(result: SuiteResult, tunings: dict[str, Result], results: dict[str, list[Result]]) -> None:
     """Adds the table and goals of what tuning won.
 
     Noise is how far the heuristic's configuration was from itself in the worst of the rounds, 3 % at least.
     """
     cases = []
-    for name, rounds in found.items():
+    for name, rounds in results.items():
         gain, itself = Summary.of_key(rounds, "gain"), Summary.of_key(rounds, "itself")
-        noise = max(_NOISE, *(abs(each["itself"] - 1) for each in rounds))
+        noise = max(_NOISE, *(abs(turn["itself"] - 1) for turn in rounds))
         values = {
             "tuned, µs": Summary.of_key(rounds, "tuned_us"),
             "heuristic, µs": Summary.of_key(rounds, "heuristic_us"),
@@ -112,7 +112,7 @@ def gains_report(result: SuiteResult, tunings: dict[str, Result], found: dict[st
         }
         cases.append(Case(name, values))
         result.goals.append(Goal(f"{name}: times faster than the heuristic", ">=", 1 - noise, gain))
-    tiers = {each["tier"] for rounds in found.values() for each in rounds}
+    tiers = {turn["tier"] for rounds in results.values() for turn in rounds}
     result.facts["every tuned configuration came from the disk"] = tiers == {"persistent"}
     result.tables.append(Table("Tuned by one process, measured by others, compiled by IREE", cases))
     chosen = "; ".join(f"{name}: {tuning['cfg']}" for name, tuning in tunings.items())

@@ -7,14 +7,14 @@ from tools.benching.suites._kernels_suite import calls_report, gains_report, sel
 
 
 def _chosen(choose: float, config: float, tier: str = "memory") -> dict[str, Any]:
-    found = {"choose_us": choose, "choose_config_us": config, "tier": tier, "provenance": "tuned"}
-    return {"attention": found}
+    result = {"choose_us": choose, "choose_config_us": config, "tier": tier, "provenance": "tuned"}
+    return {"attention": result}
 
 
 def test_the_dearer_way_of_choosing_is_judged_in_every_process() -> None:
     result = SuiteResult("kernels")
     selection_report(result, {"alone": [_chosen(2, 9), _chosen(3, 11), _chosen(1, 9.5)], "jax": [_chosen(4, 10.5)]})
-    assert [(goal.text, goal.found.median, goal.met) for goal in result.goals] == [
+    assert [(goal.text, goal.measured.median, goal.met) for goal in result.goals] == [
         ("selection, attention; alone, µs", 9.5, True),
         ("selection, attention; jax, µs", 10.5, False),
     ]
@@ -38,7 +38,7 @@ def test_overheads_are_of_one_turn_and_bits_are_compared() -> None:
     calls_report(
         result, {"small": [_call(10.4, 0.04), _call(30, 0.06), _call(9, -0.1)], "large": [_call(9, 0.2, False)]}
     )
-    assert [(goal.text, goal.found.median, goal.found.maximum, goal.met) for goal in result.goals] == [
+    assert [(goal.text, goal.measured.median, goal.measured.maximum, goal.met) for goal in result.goals] == [
         ("small: over IREE directly, %", 4.0, 6.0, True),
         ("large: over IREE directly, %", 20.0, 20.0, False),
     ]
@@ -66,7 +66,7 @@ def test_gains_are_shown_and_a_loss_beyond_noise_is_missed() -> None:
     gains_report(
         result, tunings, {"a": [_gain(4, 8), _gain(5, 8)], "b": [_gain(10, 9.8), _gain(10, 9.5), _gain(10, 9)]}
     )
-    assert [(goal.text, round(goal.found.median, 3), goal.met) for goal in result.goals] == [
+    assert [(goal.text, round(goal.measured.median, 3), goal.met) for goal in result.goals] == [
         ("a: times faster than the heuristic", 1.8, True),
         ("b: times faster than the heuristic", 0.95, False),
     ]

@@ -10,7 +10,7 @@ from tools.benching.suites._stats import Summary
 def lowering(runner: Runner, plan: Plan) -> SuiteResult:
     """The peer, and ours: streaming, buffered, without block functions, with parameters as arguments (as the peer)."""
     config = config_of(plan.model)
-    found = runner.interleaved(
+    rounds = runner.interleaved(
         {
             "streaming": lambda: ours(runner, config, plan, streaming=True),
             "buffered": lambda: ours(runner, config, plan, streaming=False),
@@ -19,12 +19,12 @@ def lowering(runner: Runner, plan: Plan) -> SuiteResult:
             "jax.export": lambda: jax_export(runner, config, plan),
         }
     )
-    peer = found["jax.export"]
+    peer = rounds["jax.export"]
     result = SuiteResult("lowering")
     title = f"Forward of {plan.model.layers} layers, T = {plan.sequence}, weights abstract, to text"
-    result.tables = [Table(title, [row(name, results, name == "jax.export") for name, results in found.items()])]
+    result.tables = [Table(title, [row(name, results, name == "jax.export") for name, results in rounds.items()])]
     for name in ("streaming", "buffered"):
-        results = found[name]
+        results = rounds[name]
         result.goals += [
             Goal(f"{name}: seconds", "<=", 0.06, Summary.of_key(results, "seconds")),
             Goal(f"{name}: RSS over imports, MiB", "<=", 6, Summary.of_key(results, "rss_bytes", MIB)),
@@ -35,5 +35,5 @@ def lowering(runner: Runner, plan: Plan) -> SuiteResult:
                 Summary.of_pairs(peer, results, lambda theirs, mine: theirs["seconds"] / mine["seconds"]),
             ),
         ]
-    result.facts["streamed text is the buffered text"] = same_text(found["streaming"], found["buffered"])
+    result.facts["streamed text is the buffered text"] = same_text(rounds["streaming"], rounds["buffered"])
     return result

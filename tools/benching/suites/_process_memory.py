@@ -32,11 +32,11 @@ def mapped(pid: int, path: Path) -> Mapped:
 
 def mapped_of(smaps: str, inode: int) -> Mapped:
     """The mappings of an inode in the text of a ``/proc/PID/smaps``."""
-    found, mine = {"Rss:": 0, "Pss:": 0}, False
+    sums, mine = {"Rss:": 0, "Pss:": 0}, False
     for line in smaps.splitlines():
         words = line.split()
         if not words[0].endswith(":"):  # addresses, permissions, offset, device, inode, path
             mine = words[4] == str(inode)
-        elif mine and words[0] in found:
-            found[words[0]] += int(words[1]) * _KIB
-    return Mapped(found["Rss:"], found["Pss:"])
+        elif mine and words[0] in sums:
+            sums[words[0]] += int(words[1]) * _KIB
+    return Mapped(sums["Rss:"], sums["Pss:"])

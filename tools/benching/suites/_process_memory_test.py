@@ -49,11 +49,11 @@ def test_two_processes_share_the_pages_of_a_file(tmp_path: Path) -> None:
         for process in (one, other):
             assert process.stdout is not None
             assert process.stdout.readline() == b"mapped\n"
-        found = [mapped(process.pid, path) for process in (one, other)]
+        maps = [mapped(process.pid, path) for process in (one, other)]
         for process in (one, other):
             assert process.stdin is not None
             process.stdin.close()
-    assert found == [Mapped(size, size // 2)] * 2
+    assert maps == [Mapped(size, size // 2)] * 2
 
 
 def test_the_peak_is_at_least_what_is_there() -> None:

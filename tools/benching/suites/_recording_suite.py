@@ -17,27 +17,27 @@ _PEER: Final = "jax.make_jaxpr of the same forward, equations"
 def recording(runner: Runner, plan: Plan) -> SuiteResult:
     """The model's forward and a plain chain, beside the peer's tracing of the same forward."""
     config, sequence = config_of(plan.model), plan.sequence
-    found = runner.interleaved(
+    rounds = runner.interleaved(
         {
             _FORWARD: lambda: runner.job(_JOB, config=config, sequence=sequence, repeats=plan.repeats),
             _CHAIN: lambda: runner.job(_JOB, chain=plan.chain, repeats=plan.repeats),
             _PEER: lambda: _traced(runner, config, sequence),
         }
     )
-    cases = [Case(name, _values(results), name == _PEER) for name, results in found.items()]
+    cases = [Case(name, _values(results), name == _PEER) for name, results in rounds.items()]
     result = SuiteResult("recording", [Table("Recording plus graph building, thousand ops per second", cases)])
     for name in (_FORWARD, _CHAIN):
-        result.goals.append(Goal(f"{name}: ops/s", ">=", 50_000, Summary.of_key(found[name], "median")))
+        result.goals.append(Goal(f"{name}: ops/s", ">=", 50_000, Summary.of_key(rounds[name], "median")))
     result.goals.append(
-        Goal(f"{_FORWARD}, first in a process: ops/s", ">=", 50_000, Summary.of_key(found[_FORWARD], "first"))
+        Goal(f"{_FORWARD}, first in a process: ops/s", ">=", 50_000, Summary.of_key(rounds[_FORWARD], "first"))
     )
     return result
 
 
 def _traced(runner: Runner, config: dict[str, Any], sequence: int) -> Result:
-    found = runner.job(JAX_JOB, config=config, sequence=sequence, trace=True, watch=False)
-    first, again = found["nodes"] / found["seconds"], found["nodes"] / found["seconds_again"]
-    return {"nodes": found["nodes"], "first": first, "median": again, "best": again}
+    results = runner.job(JAX_JOB, config=config, sequence=sequence, trace=True, watch=False)
+    first, again = results["nodes"] / results["seconds"], results["nodes"] / results["seconds_again"]
+    return {"nodes": results["nodes"], "first": first, "median": again, "best": again}
 
 
 def _values(results: list[Result]) -> dict[str, Summary]:

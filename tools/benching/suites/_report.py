@@ -38,10 +38,11 @@ class Run:
 
     def as_json(self) -> dict[str, Any]:
         """Everything, for a file."""
-        found = dataclasses.asdict(self)
-        for goal, dictionary in zip(self.result.goals, found["result"]["goals"], strict=True):
+        fields = dataclasses.asdict(self)
+        for goal, dictionary in zip(self.result.goals, fields["result"]["goals"], strict=True):
+            dictionary["found"] = dictionary.pop("measured")  # the file's own name
             dictionary["met"] = goal.met
-        return found
+        return fields
 
 
 def write_json(path: Path, runs: Sequence[Run]) -> None:
@@ -137,7 +138,7 @@ def _row(case: Case, columns: Sequence[str]) -> list[str]:
 
 
 def _goal_row(goal: Goal) -> list[str]:
-    return [goal.text, f"{goal.sign} {goal.limit:,g}", str(goal.found), "met" if goal.met else "MISSED"]
+    return [goal.text, f"{goal.sign} {goal.limit:,g}", str(goal.measured), "met" if goal.met else "MISSED"]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

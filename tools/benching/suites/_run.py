@@ -82,21 +82,21 @@ class Runner:
         Returns:
             The results of each job, in the order of the rounds.
         """
-        found: dict[str, list[Result]] = {name: [] for name in jobs}
+        results: dict[str, list[Result]] = {name: [] for name in jobs}
         for number in range(self.rounds if rounds is None else rounds):
             for name, result in self.turn(jobs, f"round {number + 1}").items():
-                found[name].append(result)
-        return found
+                results[name].append(result)
+        return results
 
     def turn(self, jobs: Mapping[str, Callable[[], Result]], label: str) -> dict[str, Result]:
         """Runs every job once, in another order each time; ``label`` says to the person which time it is."""
-        found, names = {}, list(jobs)
+        results, names = {}, list(jobs)
         self._random.shuffle(names)
         for name in names:
             began = time.perf_counter()
-            found[name] = jobs[name]()
+            results[name] = jobs[name]()
             self.say(f"{label}: {name}: {time.perf_counter() - began:.1f} s")
-        return found
+        return results
 
 
 def environment() -> dict[str, str]:

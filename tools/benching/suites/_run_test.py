@@ -18,11 +18,11 @@ def test_every_job_runs_once_a_round_and_the_order_changes(tmp_path: Path) -> No
         order.append(name)
         return {"at": len(order)}
 
-    found = runner(tmp_path, 9).interleaved({name: lambda name=name: job(name) for name in "abc"})
+    results = runner(tmp_path, 9).interleaved({name: lambda name=name: job(name) for name in "abc"})
     rounds = [order[begin : begin + 3] for begin in range(0, 27, 3)]
-    assert all(sorted(each) == ["a", "b", "c"] for each in rounds)
-    assert len({tuple(each) for each in rounds}) > 1
-    assert [result["at"] for result in found["a"]] == [3 * n + each.index("a") + 1 for n, each in enumerate(rounds)]
+    assert all(sorted(names) == ["a", "b", "c"] for names in rounds)
+    assert len({tuple(names) for names in rounds}) > 1
+    assert [result["at"] for result in results["a"]] == [3 * n + names.index("a") + 1 for n, names in enumerate(rounds)]
 
 
 def test_fewer_rounds_can_be_asked_for(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ class Summary:
         Raises:
             InputError: there are none.
         """
-        found = sorted(values)
-        if not found:
+        ordered = sorted(values)
+        if not ordered:
             raise InputError("a summary of no measurements was asked for: measure at least one round")
-        return cls(statistics.median(found), found[0], found[-1], len(found))
+        return cls(statistics.median(ordered), ordered[0], ordered[-1], len(ordered))
 
     @classmethod
     def of_key(cls, results: Sequence[Mapping[str, Any]], key: str, scale: float = 1.0) -> "Summary":

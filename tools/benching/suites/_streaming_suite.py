@@ -40,17 +40,17 @@ def _layers(runner: Runner, plan: Plan, result: SuiteResult) -> None:
         jobs[f"buffered, {layers}"] = partial(ours, runner, config, plan, streaming=False)
         if layers <= plan.peer_layers:
             jobs[f"jax.export, {layers}"] = partial(jax_export, runner, config, plan)
-    found = runner.interleaved(jobs, _rounds(runner))
+    results = runner.interleaved(jobs, _rounds(runner))
     title = f"Forward of the 22-layer model's layers, T = {plan.sequence}, weights abstract, by number of layers"
-    result.tables.append(Table(title, [row(name, rows, name.startswith("jax")) for name, rows in found.items()]))
+    result.tables.append(Table(title, [row(name, rows, name.startswith("jax")) for name, rows in results.items()]))
     first, last = plan.layers[0], plan.layers[-1]
-    least, most = found[f"streaming, {first}"], found[f"streaming, {last}"]
+    least, most = results[f"streaming, {first}"], results[f"streaming, {last}"]
     for kind, key in (("RSS", "rss_bytes"), ("anonymous", "anonymous_bytes")):
         text = f"streaming, {first} to {last} layers: growth of the peak, {kind}, MiB"
         result.goals.append(Goal(text, "<=", 2, growth(most, least, key)))
     result.goals.append(Goal(f"streaming, {last} layers: seconds", "<=", 1, Summary.of_key(most, "seconds")))
     for layers in plan.layers:
-        texts = found[f"streaming, {layers}"], found[f"buffered, {layers}"]
+        texts = results[f"streaming, {layers}"], results[f"buffered, {layers}"]
         result.facts[f"{layers} layers: streamed text is the buffered text"] = same_text(*texts)
 
 
@@ -59,9 +59,9 @@ def _blocks(runner: Runner, plan: Plan, result: SuiteResult) -> None:
         f"streaming, {blocks} blocks": partial(ours, runner, config_of(TINY, blocks), plan, streaming=True)
         for blocks in plan.blocks
     }
-    found = runner.interleaved(jobs, 1)
-    result.tables.append(Table("The same of a tiny model, one round", [row(*pair) for pair in found.items()]))
-    least, most = found.values()
+    results = runner.interleaved(jobs, 1)
+    result.tables.append(Table("The same of a tiny model, one round", [row(*pair) for pair in results.items()]))
+    least, most = results.values()
     for kind, key in (("RSS", "rss_bytes"), ("anonymous", "anonymous_bytes")):
         text = f"{plan.blocks[0]} to {plan.blocks[1]:,} blocks: growth of the peak, {kind}, MiB"
         result.goals.append(Goal(text, "<=", 4, growth(most, least, key)))
@@ -97,9 +97,9 @@ def _prefill_and_decode(
         "buffered, prefill and decode": partial(lower, streaming=False),
         **peers,
     }
-    found = runner.interleaved(jobs, _rounds(runner))
-    result.tables.append(Table(title, [row(job, rows, job in peers) for job, rows in found.items()]))
-    streamed, buffered = found["streaming, prefill and decode"], found["buffered, prefill and decode"]
+    results = runner.interleaved(jobs, _rounds(runner))
+    result.tables.append(Table(title, [row(job, rows, job in peers) for job, rows in results.items()]))
+    streamed, buffered = results["streaming, prefill and decode"], results["buffered, prefill and decode"]
     result.goals += [
         Goal(f"{name}, streaming: seconds", "<=", 2, Summary.of_key(streamed, "seconds")),
         Goal(f"{name}, streaming: RSS over imports, MiB", "<=", 12, Summary.of_key(streamed, "rss_bytes", MIB)),
