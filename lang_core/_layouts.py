@@ -85,6 +85,7 @@ class BlockLayout:
         scale: first byte of d, an f16.
         scaled: consecutive weights that share a scale.
         minimum: first byte of dmin, an f16; None without minima.
+        adds_minimum: whether minima are added, not subtracted.
         sub_scales: scales of the parts, then their minima; None where d is the only scale.
     """
 
@@ -95,6 +96,7 @@ class BlockLayout:
     scale: int = 0
     scaled: int = 32
     minimum: int | None = None
+    adds_minimum: bool = False
     sub_scales: SubScales | None = None
 
     @property
@@ -137,7 +139,11 @@ def unpacked_blocks(layout: BlockLayout, blocks: _Array) -> _Array:
         integers -= layout.offset
     scale = _half(blocks, layout.scale)
     if layout.sub_scales is None:
-        return integers * scale
+        weights = integers * scale
+        if layout.minimum is not None:
+            minimum = _half(blocks, layout.minimum)
+            weights += minimum if layout.adds_minimum else -minimum
+        return weights
     parts = layout.size // layout.scaled
     numbers = _sub_scales(layout.sub_scales, blocks).astype(np.float32)
     weights = integers.reshape(-1, parts, layout.scaled) * (scale * numbers[:, :parts])[..., np.newaxis]

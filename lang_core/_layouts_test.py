@@ -12,6 +12,8 @@ from lang_core._layouts import SIX_BITS, BlockLayout, Plane, unpacked_blocks
 _LAYOUTS = {name: encoding.layout for name, encoding in ENCODINGS.items()} | {
     # Encodings that nothing reads yet: the fifth bits of q5_0 are in the order of the integers, those of q5_k 32 apart.
     "q5_0": BlockLayout(32, 22, (Plane(6, 4, 16), Plane(2, 1, 1, up=4)), offset=16),
+    "q4_1": BlockLayout(32, 20, (Plane(4, 4, 16),), minimum=2, adds_minimum=True),
+    "q5_1": BlockLayout(32, 24, (Plane(8, 4, 16), Plane(4, 1, 1, up=4)), minimum=2, adds_minimum=True),
     "q5_k": BlockLayout(
         256, 176, (Plane(48, 4, 32), Plane(16, 1, 32, up=4)), offset=0, minimum=2, sub_scales=SIX_BITS
     ),

@@ -9,7 +9,7 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._lanes_matmul import ROWS
-from run_iree.kernels._packed_row import half, signed_block, unsigned_offset
+from run_iree.kernels._packed_row import block_minimum, half, signed_block, unsigned_offset
 from run_iree.kernels._super_block import (
     CHUNK,
     chunks_of_group,
@@ -105,7 +105,7 @@ def _super_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> Pa
 def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRows:
     """Returns parts of several blocks of 32, of signed integers."""
     blocks = largest_divisor(columns // BLOCK, _PART // BLOCK)
-    stride = blocks * BLOCK + _PAD
+    stride, minima = blocks * BLOCK + _PAD, encoding.layout.minimum is not None
     before = [
         "%nibble = arith.constant dense<15> : vector<16xi8>",
         "%four = arith.constant dense<4> : vector<16xi8>",
@@ -124,14 +124,24 @@ def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRo
         "  %d = vector.extract %ones[0] : f32 from vector<1xf32>",
         "  %scale_at = arith.addi %scales_to, %block : index",
         f"  memref.store %d, %scales[%scale_at] : {SCALES}",
+        *within(_minimum(encoding, w) if minima else []),
         "  %wide = arith.extsi %q : vector<32xi8> to vector<32xi16>",
         f"  %skipped = arith.muli %block, %c{BLOCK} : index",
         "  %place = arith.addi %to, %skipped : index",
         f"  vector.store %wide, %rows[%place] : memref<{ROWS * stride}xi16>, vector<32xi16>",
         "}",
     ]
-    numbers = (1, encoding.layout.planes[0].at, BLOCK, blocks, encoding.block_bytes, stride, ROW_SCALES, ahead)
-    return PackedRows(blocks * BLOCK, BLOCK, False, blocks * encoding.block_bytes, numbers, before, lines)
+    numbers = (1, MINIMA, encoding.layout.planes[0].at, BLOCK, blocks, encoding.block_bytes, stride, ROW_SCALES, ahead)
+    return PackedRows(blocks * BLOCK, BLOCK, minima, blocks * encoding.block_bytes, numbers, before, lines)
+
+
+def _minimum(encoding: Encoding, w: Buffer) -> list[str]:
+    """Stores the minimum of the block at ``%block_at``."""
+    return [
+        *block_minimum(encoding, "%block_at", "least", w.memref),
+        f"%least_to = arith.addi %scale_at, %c{MINIMA} : index",
+        f"memref.store %least, %scales[%least_to] : {SCALES}",
+    ]
 
 
 def _put(chunk: int, integers: str, sign: str, rows: str) -> list[str]:

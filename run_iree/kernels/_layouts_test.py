@@ -23,13 +23,21 @@ _SIX_BITS = SubScales(
 )
 _Q5_0 = BlockLayout(32, 22, (Plane(6, 4, 16), Plane(2, 1, 1, up=4)), offset=16)
 _Q5_K = BlockLayout(256, 176, (Plane(48, 4, 32), Plane(16, 1, 32, up=4)), minimum=2, sub_scales=_SIX_BITS)
+_Q4_1 = BlockLayout(32, 20, (Plane(4, 4, 16),), minimum=2, adds_minimum=True)
+_Q5_1 = BlockLayout(32, 24, (Plane(8, 4, 16), Plane(4, 1, 1, up=4)), minimum=2, adds_minimum=True)
 # As Q6_K, but two bits in one plane: all of a super-block's scales are bytes.
 _TWO_BITS = BlockLayout(
     256, 82, (Plane(0, 2, 32),), offset=2, scale=80, scaled=16, sub_scales=SubScales(64, signed=True)
 )
 _ENCODINGS = {
     name: Encoding(name, layout.size, layout.bytes, bits, layout)
-    for name, layout, bits in (("q5_0", _Q5_0, 5), ("q5_k", _Q5_K, 5), ("two_bits", _TWO_BITS, 2))
+    for name, layout, bits in (
+        ("q4_1", _Q4_1, 4),
+        ("q5_0", _Q5_0, 5),
+        ("q5_1", _Q5_1, 5),
+        ("q5_k", _Q5_K, 5),
+        ("two_bits", _TWO_BITS, 2),
+    )
 }
 _SETS = {
     "vnni": CpuKernels(vnni=True),

@@ -32,12 +32,26 @@ def half(name: str, place: str, w: str) -> list[str]:
 
 def unsigned_offset(encoding: Encoding) -> int:
     """Returns by how much the integers exceed their values when they are read as unsigned."""
-    return 1 << (encoding.bits - 1)
+    return 128 if encoding.bits == 8 else encoding.layout.offset
+
+
+def block_minimum(encoding: Encoding, begin: str, name: str, w: str) -> list[str]:
+    """Makes ``%name`` f32, what a block at ``begin`` adds for each of its weights."""
+    layout = encoding.layout
+    signed = name if layout.adds_minimum else f"{name}_below"
+    return [
+        f"%{name}_skip = arith.constant {layout.minimum} : index",
+        f"%{name}_at = arith.addi {begin}, %{name}_skip : index",
+        *half(f"{name}_half", f"%{name}_at", w),
+        f"%{name}_float = arith.extf %{name}_half : vector<1xf16> to vector<1xf32>",
+        f"%{signed} = vector.extract %{name}_float[0] : f32 from vector<1xf32>",
+        *([] if layout.adds_minimum else [f"%{name} = arith.negf %{signed} : f32"]),
+    ]
 
 
 def has_whole_integers(encoding: Encoding) -> bool:
-    """Returns whether integers lie in one plane, of 4 or 8 bits, which the kernels for one token need."""
-    return len(encoding.layout.planes) == 1
+    """Returns whether integers lie in one plane, of 4 or 8 bits, without minima, as the kernels for one token need."""
+    return len(encoding.layout.planes) == 1 and encoding.layout.minimum is None
 
 
 def stored_block(encoding: Encoding, begin: str, place: str, name: str, w: str) -> list[str]:
@@ -69,9 +83,9 @@ def _with_bits(plane: Plane, begin: str, nibbles: str, name: str, w: str) -> lis
     """Makes ``%name`` of the nibbles and a bit of each integer, in their order: four bytes are a mask of 32 lanes."""
     kind = f"vector<{BLOCK}xi8>"
     return [
-        f"%{name}_skip = arith.constant {plane.at} : index",
-        f"%{name}_at = arith.addi {begin}, %{name}_skip : index",
-        f"%{name}_bytes = vector.load %w[%{name}_at] : {w}, vector<4xi8>",
+        f"%{name}_bits_skip = arith.constant {plane.at} : index",
+        f"%{name}_bits_at = arith.addi {begin}, %{name}_bits_skip : index",
+        f"%{name}_bytes = vector.load %w[%{name}_bits_at] : {w}, vector<4xi8>",
         f"%{name}_mask = vector.bitcast %{name}_bytes : vector<4xi8> to vector<{BLOCK}xi1>",
         f"%{name}_bits = arith.extui %{name}_mask : vector<{BLOCK}xi1> to {kind}",
         f"%{name}_up = arith.constant dense<{plane.up}> : {kind}",
@@ -82,7 +96,7 @@ def _with_bits(plane: Plane, begin: str, nibbles: str, name: str, w: str) -> lis
 
 def signed_block(encoding: Encoding, begin: str, place: str, name: str, w: str) -> list[str]:
     """Makes ``%name`` as ``stored_block`` does, of the integers' values; it also needs ``%offset`` vector<32xi8>."""
-    if encoding.bits == 8:
+    if encoding.bits == 8 or not encoding.layout.offset:
         return stored_block(encoding, begin, place, name, w)
     return [
         *stored_block(encoding, begin, place, f"{name}_stored", w),

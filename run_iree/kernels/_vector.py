@@ -3,7 +3,7 @@
 from typing import Final
 
 from lang_core import BLOCK, Encoding
-from run_iree.kernels._packed_row import half, packed_buffers, signed_block, unsigned_offset
+from run_iree.kernels._packed_row import block_minimum, half, packed_buffers, signed_block, unsigned_offset
 from run_iree.kernels._super_block import (
     CHUNK,
     chunks_of_group,
@@ -90,7 +90,23 @@ def _block(rows: int, columns: int, encoding: Encoding, w: str) -> list[str]:
         f"%x_scale = memref.load %scale[%s_at] : memref<{rows * (columns // BLOCK)}xf32>",
         "%both = arith.mulf %w_scale, %x_scale : f32",
         f"%all = vector.broadcast %both : f32 to {_EIGHT}",
-        f"%next = math.fma %dot_float, %all, %sum : {_EIGHT}",
+        *_with_minimum(rows * (columns // BLOCK), encoding, w),
+        f"%next = math.fma %dot_float, %all, {'%sum' if encoding.layout.minimum is None else '%more'} : {_EIGHT}",
+    ]
+
+
+def _with_minimum(blocks: int, encoding: Encoding, w: str) -> list[str]:
+    """Makes ``%more`` of ``%sum`` and, on one lane, the minimum of a block times the sum of x, if it has one."""
+    if encoding.layout.minimum is None:
+        return []
+    return [
+        *block_minimum(encoding, "%at", "least", w),
+        f"%total_int = memref.load %total[%s_at] : memref<{blocks}xi32>",
+        "%total_float = arith.sitofp %total_int : i32 to f32",
+        "%x_sum = arith.mulf %total_float, %x_scale : f32",
+        "%least_sum = arith.mulf %least, %x_sum : f32",
+        f"%lane = vector.insert %least_sum, %none[0] : f32 into {_EIGHT}",
+        f"%more = arith.addf %sum, %lane : {_EIGHT}",
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._instruction_sets import vnni_dot
-from run_iree.kernels._packed_row import half, packed_buffers, stored_block, unsigned_offset
+from run_iree.kernels._packed_row import block_minimum, half, packed_buffers, stored_block, unsigned_offset
 from run_iree.kernels._text import (
     CpuKernel,
     constants,
@@ -81,6 +81,8 @@ def _block_panel(sizes: Sizes, encoding: Encoding) -> Panel:
         f"%minus = arith.constant {-unsigned_offset(encoding)} : i32",
         f"%w_scale = memref.alloca() : {sizes.scratch(1)}",
     ]
+    if encoding.layout.minimum is not None:
+        before.append(f"%w_least = memref.alloca() : {sizes.scratch(1)}")
     pack = [
         f"scf.for %block = %c0 to %c{sizes.chunk} step %c1 {{",
         *within(_pack(sizes, encoding)),
@@ -91,7 +93,7 @@ def _block_panel(sizes: Sizes, encoding: Encoding) -> Panel:
         before,
         pack,
         lambda *_: [],
-        lambda tag, count: _block_lines(tag, count, sizes),
+        lambda tag, count: _block_lines(tag, count, sizes, encoding),
     )
 
 
@@ -111,6 +113,7 @@ def _pack(sizes: Sizes, encoding: Encoding) -> list[str]:
             f"%q_at{r} = arith.addi %at{r}, %c{encoding.layout.planes[0].at} : index",
             *half(f"half{r}", f"%at{r}", w),
             f"%one_scale{r} = vector.extract %half{r}[0] : f16 from vector<1xf16>",
+            *(block_minimum(encoding, f"%at{r}", f"least{r}", w) if encoding.layout.minimum is not None else ()),
             *_unsigned_block(encoding, r, w),
             f"%words{r} = vector.bitcast %unsigned{r} : vector<32xi8> to vector<8xi32>",
         ]
@@ -122,9 +125,19 @@ def _pack(sizes: Sizes, encoding: Encoding) -> list[str]:
         "%scales32 = arith.extf %scales16 : vector<16xf16> to vector<16xf32>",
         "%scales_at = arith.muli %block, %c16 : index",
         f"vector.store %scales32, %w_scale[%scales_at] : {sizes.scratch(1)}, vector<16xf32>",
+        *(_minima(sizes) if encoding.layout.minimum is not None else ()),
         f"%panel_at = arith.muli %block, %c{ROWS * WORDS} : index",
         *more,
         *panel_stores(turned, sizes),
+    ]
+
+
+def _minima(sizes: Sizes) -> list[str]:
+    """Stores the minima of a block of sixteen rows."""
+    minima = ", ".join(f"%least{r}" for r in range(ROWS))
+    return [
+        f"%minima = vector.from_elements {minima} : vector<16xf32>",
+        f"vector.store %minima, %w_least[%scales_at] : {sizes.scratch(1)}, vector<16xf32>",
     ]
 
 
@@ -137,7 +150,7 @@ def _unsigned_block(encoding: Encoding, r: int, w: str) -> list[str]:
     ]
 
 
-def _block_lines(tag: str, count: int, sizes: Sizes) -> list[str]:
+def _block_lines(tag: str, count: int, sizes: Sizes, encoding: Encoding) -> list[str]:
     """Multiplies a block of sixteen rows by that of each token."""
     blocks = sizes.rows * (sizes.columns // BLOCK)
     lines = [
@@ -166,6 +179,21 @@ def _block_lines(tag: str, count: int, sizes: Sizes) -> list[str]:
             f"%xs{t} = memref.load %scale[%s{t}] : memref<{blocks}xf32>",
             f"%xs_all{t} = vector.broadcast %xs{t} : f32 to vector<16xf32>",
             f"%both{t} = arith.mulf %ws, %xs_all{t} : vector<16xf32>",
-            f"%{tag}_next{t} = math.fma %float{t}, %both{t}, %{tag}_sum{t} : vector<16xf32>",
         ]
+        before = f"%{tag}_sum{t}"
+        if encoding.layout.minimum is not None:
+            lines += _with_minima(t, before, sizes)
+            before = f"%more{t}"
+        lines.append(f"%{tag}_next{t} = math.fma %float{t}, %both{t}, {before} : vector<16xf32>")
     return lines
+
+
+def _with_minima(t: int, before: str, sizes: Sizes) -> list[str]:
+    """Makes ``%more<t>`` of the sums before and the minima times the sum of a token's block."""
+    return [
+        f"%wm{t} = vector.load %w_least[%scales_at] : {sizes.scratch(1)}, vector<16xf32>",
+        f"%total_float{t} = arith.sitofp %total{t} : i32 to f32",
+        f"%x_sum{t} = arith.mulf %total_float{t}, %xs{t} : f32",
+        f"%x_sum_all{t} = vector.broadcast %x_sum{t} : f32 to vector<16xf32>",
+        f"%more{t} = math.fma %wm{t}, %x_sum_all{t}, {before} : vector<16xf32>",
+    ]
