@@ -81,7 +81,7 @@ class AutotuneData(Generic[Cfg]):
         """
         good = [measurement for measurement in self.measurements if measurement.status == OK]
         if not good:
-            raise KernelError(f"no candidate is good: {self.reasons() or 'there is none'}")
+            raise KernelError(f"no candidate is good: {self.reasons() or 'there are no candidates'}")
         return min(good, key=lambda measurement: measurement.seconds).cfg
 
     def reasons(self) -> str:

@@ -25,7 +25,7 @@ class CompileFlags:
     compile_flags: tuple[str, ...] = ()
 
 
-# What is tried beside the target's own flags (run_iree/compiler/_targets.py).
+# Sets of flags to try in addition to the target's own (run_iree/compiler/_targets.py).
 CANDIDATE_FLAGS: Final = (
     (),
     (DATA_TILING,),

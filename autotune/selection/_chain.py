@@ -144,7 +144,7 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
 
     def _from_disk(self, kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]) -> CacheEntry[Cfg] | None:
         if self.persistent is None:
-            passed.append(("persistent", "there is none"))
+            passed.append(("persistent", "the chain has no persistent cache"))
             return None
         try:
             entry = self.persistent.find(key, kernel.cfg_type)

@@ -81,8 +81,8 @@ class Tuner(Generic[Cfg]):
         data = self.tune(make_fn, args, kwargs, candidates)
         if data.best is None:
             raise TuningError(
-                f"none of {len(data.measurements)} candidates is good: {data.reasons() or 'there is none'}: give one "
-                f"that runs"
+                f"none of {len(data.measurements)} candidates is good: "
+                f"{data.reasons() or 'there are no candidates'}: give one that runs"
             )
         return data.best.cfg
 

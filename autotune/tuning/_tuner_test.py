@@ -67,7 +67,7 @@ def test_turns_go_there_and_back() -> None:
 @pytest.mark.parametrize(
     ("candidates", "message"),
     [
-        ([], "none of 0 candidates is good: there is none"),
+        ([], "none of 0 candidates is good: there are no candidates"),
         ([1, 2], r"none of 2 candidates is good: 1: failed: ZeroDiv"),
     ],
 )

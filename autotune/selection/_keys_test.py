@@ -1,10 +1,11 @@
-"""Keys of calls: buckets, meshes and batch axes."""
+"""Keys of calls (buckets, meshes, batch axes), and configurations of any class."""
 
 from typing import Any
 
 import numpy as np
+import pytest
 
-from autotune import Executor, Invocation, PersistentCache, powers_of_two, profile
+from autotune import Executor, Invocation, Kernel, KernelError, PersistentCache, powers_of_two, profile
 from autotune._kernels_testing import Blocks, Matmul, chain, matrices
 
 
@@ -67,3 +68,36 @@ def test_a_choice_may_be_asked_for_with_a_mesh_and_batch_axes() -> None:
         executor(Matmul(), *matrices(), **call)
         assert executor.explain(Matmul(), *matrices(), **call).tier == "memory", "the choice is the call's"
         assert executor.choose_config(Matmul(), *matrices(), **call) == Blocks()
+
+
+class _Loose:
+    """Configuration that JSON cannot hold."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+
+def test_configurations_of_any_class_are_tuned_and_kept_in_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    class Times(Kernel[Any, np.ndarray]):
+        op_id = "tests.times"
+
+        def run(self, a: Any, *, cfg: Any) -> Any:
+            return a * (cfg.factor > 0)
+
+        def heuristic_cfg(self, inv: Any) -> Any:
+            return _Loose(1)
+
+        def candidate_cfgs(self, inv: Any) -> list[Any]:
+            return [_Loose(1), _Loose(2), _Loose(2)]
+
+    made, _, clock = chain(lambda cfg: 1.0 / cfg.factor)
+    monkeypatch.setenv("TAPELINE_OPS_STAMP", "json")
+    a = matrices()[0]
+    np.testing.assert_array_equal(Executor(made)(Times(), a), a)
+    assert Executor(made).choose_config(Times(), a).factor == 2
+    assert [cfg.factor for cfg in clock.tuned] == [1, 2]
+    made, _, _ = chain(lambda cfg: 1.0, persistent=PersistentCache(path=tmp_path / "k.json"))
+    with pytest.raises(KernelError, match=r"_Loose in it, which cannot be remembered: use a dataclass of numbers"):
+        Executor(made)(Times(), a)
