@@ -33,7 +33,7 @@ def write_artifact(text: Path, artifact: Path, version: str) -> None:
             oldest, newest = stablehlo.get_minimum_version(), stablehlo.get_current_version()
             raise VerificationError(
                 f"{text}: cannot become a StableHLO {version} artifact: {error}: take a version from {oldest} to "
-                f"{newest} (--stablehlo_target_version) that has all its ops; what lacks stands above"
+                f"{newest} (`stablehlo_target_version`) that has all its ops; what lacks stands above"
             ) from None
     artifact.write_bytes(data)
 

@@ -330,7 +330,7 @@ def test_a_fault_that_shows_only_as_a_whole_is_said_so(
             points, lambda text: write(text.replace("stablehlo.sine", "stablehlo.cosine")), form, **options
         )
 
-    monkeypatch.setattr(_STEPS + "lower_module", wrong)
+    monkeypatch.setattr("tapeline.exporting._predict.lower_module", wrong)
     done = _export(capsys, "--target=llvm-cpu", "--num_layers=1", "--entry_points=forward", "--sequence=3")
     assert (done.code, done.out) == (3, "")
     assert "every tensor inside agrees when it is shown: the fault is in what is left out then" in done.err
@@ -344,7 +344,7 @@ def test_text_that_is_no_stablehlo_is_found_and_not_published(
             points, lambda text: write(text.replace("stablehlo.divide", "stablehlo.and")), form, **options
         )
 
-    monkeypatch.setattr(_STEPS + "lower_module", wrong)
+    monkeypatch.setattr("tapeline.exporting._predict.lower_module", wrong)
     before = tree(place)
     done = _export(capsys)
     assert (done.code, done.out) == (3, "")

@@ -18,6 +18,9 @@ from tests.wheels._wheels import metadata_of, wheel_path
 
 OWN_PACKAGES = list(LAYERS)
 
+# Requirements of the compiler that WORKSPACE leaves out, for nothing imports them.
+_LEFT_OUT = frozenset({"mpmath", "sympy"})
+
 # Runs the doctests of every module of the packages named in argv, which also imports all of them.
 _RUN_DOCTESTS = """
 import doctest, importlib, pkgutil, sys
@@ -48,7 +51,7 @@ def sites_of(*names: str) -> set[str]:
     left = list(names)
     while left:
         name = left.pop()
-        if name not in sites:
+        if name not in sites and name not in _LEFT_OUT:
             distribution = importlib.metadata.distribution(name)
             sites[name] = str(distribution.locate_file(""))
             left += [re.split(r"[^\w.-]", line)[0] for line in distribution.requires or [] if ";" not in line]
@@ -71,7 +74,9 @@ def environment(folder: Path, packages: Sequence[str]) -> Path:
     done = run(*run_pip, "install", "--no-index", "--no-deps", *wheels, PYTHONPATH=site_of(pip))
     assert done.returncode == 0, done.stdout + done.stderr
     done = run(*run_pip, "check", PYTHONPATH=site_of(pip))
-    assert done.returncode == 0, done.stdout + done.stderr
+    expected = [f"requires {name}, which is not installed." for name in _LEFT_OUT]
+    unexpected = [line for line in done.stdout.splitlines() if not any(end in line for end in expected)]
+    assert unexpected in ([], ["No broken requirements found."]), done.stdout + done.stderr
     return python
 
 
