@@ -26,23 +26,23 @@ class CachedWeights:
         self._kept: Final[dict[str, np.ndarray]] = {}
 
     def keys(self) -> Iterator[str]:
-        """The source's keys."""
+        """Returns the source's keys."""
         return self._source.keys()
 
     def has(self, key: str) -> bool:
-        """Whether the source has this key."""
+        """Returns whether the source has this key."""
         return self._source.has(key)
 
     def spec(self, key: str) -> TensorSpec:
-        """The source's spec."""
+        """Returns the source's spec."""
         return self._source.spec(key)
 
     def encoding(self, key: str) -> str | None:
-        """The source's encoding."""
+        """Returns the source's encoding."""
         return self._source.encoding(key)
 
     def read(self, key: str) -> np.ndarray:
-        """The whole tensor, read-only: the same array each time where it is kept."""
+        """Returns the whole tensor, read-only: the same array each time where it is kept."""
         kept = self._kept.get(key)
         if kept is not None:
             return kept
@@ -54,12 +54,12 @@ class CachedWeights:
         return array
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the first axis: of what is kept, else the source's."""
+        """Returns rows of the first axis: of what is kept, else the source's."""
         kept = self._kept.get(key)
         if kept is None:
             return self._source.read_rows(key, start, stop)
         return rows_of(kept, start, stop, key, self.origin(key))
 
     def origin(self, key: str) -> str:
-        """The source's origin."""
+        """Returns the source's origin."""
         return self._source.origin(key)

@@ -1,4 +1,4 @@
-"""Execution contexts: what ops mean."""
+"""Execution contexts, which give ops their meaning."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,8 +24,8 @@ class ExecutionContext(ABC):
 
     Attributes:
         ops: every op as a method.
-        module_path: the path of the module that runs now, for names and messages.
-        source_line: the Python line that ops are said to come from, as ``file:line``; where empty, the caller's.
+        module_path: path of the module that runs now, for names and messages.
+        source_line: Python line to which ops are attributed, as ``file:line``; the caller's where empty.
     """
 
     def __init__(self) -> None:
@@ -37,12 +37,12 @@ class ExecutionContext(ABC):
 
     @property
     def isRecording(self) -> bool:
-        """Whether ops are recorded now rather than computed. A recording context overrides this."""
+        """True if ops are recorded now rather than computed. A recording context overrides this."""
         return False
 
     @property
     def is_recording(self) -> bool:
-        """The same as ``isRecording``, in Python's spelling."""
+        """Alias of ``isRecording``, in Python's spelling."""
         return self.isRecording
 
     @abstractmethod
@@ -51,25 +51,25 @@ class ExecutionContext(ABC):
 
     @abstractmethod
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
-        """A tensor of values known now. See ``ops.constant``."""
+        """Returns a tensor of values known now. See ``ops.constant``."""
 
     def number(self, number: float, dtype: DType) -> Tensor:
-        """A rank-0 constant of a Python number (bool, int or float)."""
+        """Returns a rank-0 constant of a Python number (bool, int or float)."""
         return self.constant(number, dtype)
 
     @abstractmethod
     def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
-        """A named input. See ``ops.placeholder``."""
+        """Returns a named input. See ``ops.placeholder``."""
 
     @abstractmethod
     def parameter(self, parameter: Parameter) -> Tensor:
-        """A weight, in the dtype and shape the module declared."""
+        """Returns a weight, in the dtype and shape the module declared."""
 
     @abstractmethod
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """See ``ops.while_loop``."""
+        """Computes or records a loop: see ``ops.while_loop``."""
 
     @abstractmethod
     def conditional(
@@ -79,13 +79,13 @@ class ExecutionContext(ABC):
         on_false: Callable[..., Sequence[Tensor]],
         operands: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        """See ``ops.cond``."""
+        """Computes or records a branch: see ``ops.cond``."""
 
     @contextmanager
     def parameters_from(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """Lets ``parameter`` give these tensors, by path, in place of weights: how a step trains its arguments.
+        """Makes ``parameter`` give these tensors, by path, in place of weights, so that a step can train its arguments.
 
-        What is not among them is read as ever. Calls nest.
+        Other weights are read as usual. Calls nest.
         """
         before, self._given = self._given, {**self._given, **tensors}
         try:
@@ -94,7 +94,7 @@ class ExecutionContext(ABC):
             self._given = before
 
     def _given_for(self, parameter: Parameter) -> Tensor | None:
-        """What ``parameters_from`` gives for a parameter, if anything."""
+        """Returns the tensor that ``parameters_from`` gives for a parameter, if any."""
         given = self._given.get(parameter.path) if self._given else None
         if given is not None and given.spec != parameter.stored_spec:
             raise CheckpointError(
@@ -106,30 +106,30 @@ class ExecutionContext(ABC):
     def composite(
         self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
     ) -> R:
-        """``body(*inputs, *attributes)``: ops that belong together, under a name.
+        """Returns ``body(*inputs, *attributes)``: ops that belong together, under a name.
 
         A recording notes which ops they are, so that a rule of the name may differentiate them as one
         (``compile_dag.gradient.composite_gradient``); ``substituting`` may have something else called in their place.
 
         Args:
-            name: of the composite.
-            body: calls ops; returns a tensor or a tuple of tensors.
+            name: name of the composite.
+            body: function that calls ops and returns a tensor or a tuple of tensors.
             inputs: tensors; None where one is left out.
-            attributes: what is known without running anything, such as an axis.
+            attributes: arguments that are known without running anything, such as an axis.
         """
         return self._body_of(name, body)(*inputs, *attributes)
 
     def _body_of(self, name: str, body: Callable[..., R]) -> Callable[..., R]:
-        """The body of a composite, or what stands in its place."""
+        """Returns the body of a composite, or what stands in its place."""
         substitute = self._substitutes.get(name) if self._substitutes else None
         return body if substitute is None else substitute(body)
 
     @contextmanager
     def substituting(self, substitutes: Mapping[str, Substitute]) -> Iterator[None]:
-        """Has others called in place of the bodies of composites; those of an outer call hold no more inside.
+        """Substitutes the bodies of composites; the substitutes of an outer call do not apply inside.
 
         Args:
-            substitutes: by the composite's name, each from its body to what is called with the same operands.
+            substitutes: functions by the composite's name, each from the body to what is called with its operands.
         """
         before, self._substitutes = self._substitutes, substitutes
         try:
@@ -138,21 +138,22 @@ class ExecutionContext(ABC):
             self._substitutes = before
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
-        """Names a tensor, so that a dump can show it; gives it back.
+        """Names a tensor, so that a dump can show it, and returns it.
 
         Its full name is that of the module that runs and its own: ``model.layers.3.self_attn.q``. Where nobody dumps
         this does nothing, and a recording has no trace of it.
 
         Args:
-            x: the tensor.
-            name: unique in the module.
-            detail: only a glob that ends in this very name chooses it (``*.scores``, but not ``*``): for what is large.
+            x: tensor to name.
+            name: name, unique in the module.
+            detail: True if only a glob that ends in this very name selects it (``*.scores``, but not ``*``): for large
+                tensors.
         """
         del name, detail
         return x
 
     def shows(self, name: str, *, detail: bool = False) -> bool:
-        """Whether a tensor with this tag would be shown: who would have to compute it otherwise may ask first."""
+        """Returns whether a tensor of this tag would be shown, for callers that would compute it for the tag alone."""
         del name, detail
         return False
 
@@ -160,7 +161,7 @@ class ExecutionContext(ABC):
     def block(self, name: str) -> Iterator[None]:
         """Marks a repeated region, such as a decoder layer, as a unit of lowering. Blocks nest.
 
-        An eager context has no use for it; a recording one overrides it.
+        An eager context ignores it; a recording one overrides it.
         """
         del name
         yield

@@ -7,7 +7,7 @@ from lang_core import EagerExecutionContext, ExecutionContext, OpError, Ops
 
 
 class Recording(EagerExecutionContext):
-    """What a recording context does to be known as one."""
+    """Context that overrides what a recording context overrides."""
 
     @property
     def isRecording(self) -> bool:

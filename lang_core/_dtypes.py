@@ -9,11 +9,11 @@ from lang_core._errors import OpError, near_names
 
 
 class DType:
-    """An element type. There is one object per type: compare with ``is`` or ``==``.
+    """Element type. There is one object per type: compare with ``is`` or ``==``.
 
     Attributes:
-        name: the name on the command line and in files, e.g. ``"bf16"``.
-        numpy: the NumPy dtype.
+        name: name in options and files, e.g. ``"bf16"``.
+        numpy: NumPy dtype.
         itemsize: bytes per element.
     """
 
@@ -64,11 +64,11 @@ def as_dtype(value: "DType | str | np.dtype") -> DType:
     """
     if isinstance(value, DType):
         return value
-    found = _BY_NAME.get(value) if isinstance(value, str) else _BY_NUMPY.get(value)
-    if found is None:
+    result = _BY_NAME.get(value) if isinstance(value, str) else _BY_NUMPY.get(value)
+    if result is None:
         names = ", ".join(_BY_NAME)
         raise OpError(f"unknown dtype {str(value)!r}: known are {names}{near_names(str(value), _BY_NAME)}")
-    return found
+    return result
 
 
 def _promoted(a: DType, b: DType) -> DType | None:

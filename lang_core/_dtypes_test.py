@@ -45,12 +45,12 @@ def test_promotion_is_numpys(a: DType, b: DType) -> None:
         wanted = np.result_type(a.numpy, b.numpy)
     except TypeError:
         wanted = np.dtype(object)
-    found = promote(a, b)
-    assert found is promote(b, a)
-    if found is None:
+    promoted = promote(a, b)
+    assert promoted is promote(b, a)
+    if promoted is None:
         assert wanted not in [dtype.numpy for dtype in DTYPES]
     else:
-        assert found.numpy == wanted
+        assert promoted.numpy == wanted
 
 
 def test_promotions_worth_knowing() -> None:

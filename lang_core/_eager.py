@@ -47,7 +47,7 @@ def as_array(value: Any, dtype: DType | str | None = None) -> Array:
 
 
 class EagerExecutionContext(ExecutionContext):
-    """Computes every op at once. NumPy arrays are welcome wherever tensors are.
+    """Computes every op at once. NumPy arrays are accepted wherever tensors are.
 
     Args:
         weights: where ``parameter`` reads; nothing is kept between reads.
@@ -72,7 +72,7 @@ class EagerExecutionContext(ExecutionContext):
         try:
             for operand in inputs:
                 if type(operand) is not EagerTensor:
-                    inputs = tuple(self._tensor(op, each) for each in inputs)
+                    inputs = tuple(self._tensor(op, value) for value in inputs)
                     break
             specs = op.infer(tuple([operand.spec for operand in inputs]), attributes)
         except OpError as error:
@@ -98,30 +98,30 @@ class EagerExecutionContext(ExecutionContext):
         return x
 
     def shows(self, name: str, *, detail: bool = False) -> bool:
-        """Whether there is a sink: it gets every tag."""
+        """Returns whether there is a sink: it gets every tag."""
         return self._tag_sink is not None
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> EagerTensor:
-        """A tensor that holds a copy of the value."""
+        """Returns a tensor that holds a copy of the value."""
         array = as_array(value.numpy() if isinstance(value, EagerTensor) else value, dtype)
         return EagerTensor(TensorSpec(array.shape, as_dtype(array.dtype)), array)
 
     def number(self, number: float, dtype: DType) -> EagerTensor:
-        """A constant that is shared by all who ask for the same number."""
+        """Returns a constant that is shared by all who ask for the same number."""
         if type(number) is float and (number == 0 or number != number):
             return self.constant(number, dtype)  # comparison does not see zero's sign, nor find NaN again
         key = dtype, number
-        found = self._numbers.get(key)
-        if found is None:
-            found = self.constant(number, dtype)
-            found.data.flags.writeable = False
+        tensor = self._numbers.get(key)
+        if tensor is None:
+            tensor = self.constant(number, dtype)
+            tensor.data.flags.writeable = False
             if len(self._numbers) >= _NUMBERS_LIMIT:
                 self._numbers.clear()
-            self._numbers[key] = found
-        return found
+            self._numbers[key] = tensor
+        return tensor
 
     def placeholder(self, name: str, spec: TensorSpec) -> EagerTensor:
-        """The array that was given as an input under this name."""
+        """Returns the array that was given as an input under this name."""
         if name not in self._inputs:
             known = ", ".join(self._inputs) or "none"
             hint = near_names(name, self._inputs)
@@ -184,7 +184,7 @@ class EagerExecutionContext(ExecutionContext):
 
 
 class _Results:
-    """The results of a region that has run: enough of a Region for a shape rule."""
+    """Results of a region that has run: enough of a Region for a shape rule."""
 
     def __init__(self, result_specs: Specs) -> None:
         self.result_specs = result_specs

@@ -43,16 +43,16 @@ def weights_of(*values: Any) -> MappingWeights:
 def test_a_model_runs_on_its_weights() -> None:
     source = weights_of([1, 2, 3], [10, 10, 10])
     assert isinstance(source, WeightSource)
-    found = Model()(EagerExecutionContext(source), np.ones(3, np.float32))
-    assert found.numpy().tolist() == [10, 20, 30]
+    result = Model()(EagerExecutionContext(source), np.ones(3, np.float32))
+    assert result.numpy().tolist() == [10, 20, 30]
 
 
 def test_weights_are_cast_to_the_dtype_that_the_module_declares() -> None:
-    found = EagerExecutionContext(weights_of([1e6, 0.1, -1e6], [0, 0, 0])).parameter(
+    weight = EagerExecutionContext(weights_of([1e6, 0.1, -1e6], [0, 0, 0])).parameter(
         Model(dtype="f16").layers[0].weight
     )
-    assert found.dtype.name == "f16"
-    assert found.numpy().tolist() == [np.inf, np.float16(0.1), -np.inf]
+    assert weight.dtype.name == "f16"
+    assert weight.numpy().tolist() == [np.inf, np.float16(0.1), -np.inf]
 
 
 def test_parameter_errors_name_the_parameter() -> None:
@@ -91,9 +91,9 @@ def test_numpy_arrays_are_welcome_and_not_copied() -> None:
 
 def test_results_are_arrays_and_not_numpy_scalars() -> None:
     ops: Any = EagerExecutionContext().ops
-    for found in (ops.add(np.float32(1), np.float32(2)), ops.sum(np.ones(3)), ops.constant(np.int32(4))):
-        assert isinstance(found, EagerTensor)
-        assert type(found.data) is np.ndarray
+    for result in (ops.add(np.float32(1), np.float32(2)), ops.sum(np.ones(3)), ops.constant(np.int32(4))):
+        assert isinstance(result, EagerTensor)
+        assert type(result.data) is np.ndarray
 
 
 @pytest.mark.parametrize("operand", [None, "text", [1.0, 2.0], 1j, object()], ids=str)

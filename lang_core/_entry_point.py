@@ -11,17 +11,17 @@ from lang_core._tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of an entry point.
+    """Argument of an entry point.
 
     Attributes:
-        name: unique among the arguments.
+        name: name, unique among the arguments.
         spec: shape and dtype; rank 0 for a scalar.
         kind: ``"scalar"`` where the caller passes a number rather than a buffer.
-        alias_result: the result that takes over this argument's buffer. Such an argument is donated: it is
+        alias_result: name of the result that takes over this argument's buffer. Such an argument is donated: it is
             updated in place, and its old value is gone after the call.
-        bounds: the least and the greatest number that it may hold, of an integer argument: a position beyond the caches
-            would overwrite what is in them. Sessions refuse others.
-        copied: the function updates this argument in place although the caller keeps it: sessions pass a copy.
+        bounds: least and greatest allowed number of an integer argument: a position beyond the caches would overwrite
+            what is in them. Sessions refuse others.
+        copied: True if the function updates this argument in place although the caller keeps it: sessions pass a copy.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """A function of a model: ``fn(ctx, *tensors)``, one tensor per argument, returns results by name."""
+    """Function of a model: ``fn(ctx, *tensors)``, one tensor per argument, returns results by name."""
 
     name: str
     fn: Callable[..., Mapping[str, Tensor]]

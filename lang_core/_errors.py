@@ -1,4 +1,4 @@
-"""The typed errors of Tapeline.
+"""Typed errors of Tapeline.
 
 Every message says what was asked, what was found, where, and what to do.
 """
@@ -12,7 +12,7 @@ class TapelineError(Exception):
 
 
 class InputError(TapelineError):
-    """What the user handed in (a file, a flag, a config) is wrong."""
+    """Error in what the user handed in: a file, an option, a config."""
 
 
 class CheckpointError(InputError):
@@ -52,7 +52,7 @@ class VerificationError(TapelineError):
 
 
 def near_names(name: str, known: Iterable[str], limit: int = 3) -> str:
-    """Says which known names are near: ``"; did you mean 'a' or 'b'?"``, or ``""`` where none is.
+    """Returns a hint at near names, ``"; did you mean 'a' or 'b'?"``, or ``""`` where none is near.
 
     >>> near_names("weigth", ["weight", "bias"])
     "; did you mean 'weight'?"

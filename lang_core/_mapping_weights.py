@@ -12,7 +12,7 @@ from lang_core._weights import rows_of
 
 
 class MappingWeights:
-    """Arrays by name, as a ``WeightSource``. What is read is a read-only view; nothing is copied.
+    """Arrays by name, as a ``WeightSource``. Reading gives a read-only view; nothing is copied.
 
     Args:
         arrays: by key, in the order of the keys.
@@ -28,15 +28,15 @@ class MappingWeights:
         self._where: Final = where
 
     def keys(self) -> Iterator[str]:
-        """The keys, in the order of the mapping."""
+        """Returns the keys, in the order of the mapping."""
         return iter(self._arrays)
 
     def has(self, key: str) -> bool:
-        """Whether there is such an array."""
+        """Returns whether there is an array of this name."""
         return key in self._arrays
 
     def spec(self, key: str) -> TensorSpec:
-        """The array's shape and dtype.
+        """Returns the array's shape and dtype.
 
         Raises:
             CheckpointError: there is no such array.
@@ -45,17 +45,17 @@ class MappingWeights:
         return TensorSpec(array.shape, as_dtype(array.dtype))
 
     def encoding(self, key: str) -> None:
-        """None: arrays are what they are."""
+        """Returns None: arrays are not packed."""
         self._found(key)
 
     def read(self, key: str) -> np.ndarray:
-        """The array."""
+        """Returns the array."""
         view = self._found(key).view()
         view.flags.writeable = False
         return view
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the first axis.
+        """Returns rows of the first axis.
 
         Raises:
             CheckpointError: there is no such array, or it has no such rows.
@@ -63,7 +63,7 @@ class MappingWeights:
         return rows_of(self.read(key), start, stop, key, self._where)
 
     def origin(self, key: str) -> str:
-        """The same for every array."""
+        """Returns the mapping's origin, the same for every array."""
         self._found(key)
         return self._where
 

@@ -49,7 +49,7 @@ class Module(Named):
             ctx.module_path = before
 
     def forward(self, ctx: ExecutionContext, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes."""
+        """Computes the module's results; subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward(ctx, ...)")
 
     def visit(self, change: "Callable[[Module], None]") -> None:
@@ -64,7 +64,7 @@ class Module(Named):
                     child.visit(change)
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Every parameter of the tree once, with its path, in the order of the attributes.
+        """Yields every parameter of the tree once, with its path, in the order of the attributes.
 
         Raises:
             ConfigError: a module was appended to a list that was an attribute already.
@@ -92,14 +92,14 @@ class Module(Named):
 
 
 class Repeated(Sequence["Module"]):
-    """A sequence of modules that are made when they are asked for, and not kept.
+    """Sequence of modules that are made on access, and not kept.
 
     A model of ten thousand layers is then no larger than one of ten. Each access makes a new module, with the path of
     its place; so a module's identity, and what is written to its attributes, does not last.
 
     Args:
-        count: how many.
-        make: the module of an index.
+        count: number of modules.
+        make: function that makes the module of an index.
 
     >>> class Model(Module):
     ...     def __init__(self):
@@ -136,7 +136,7 @@ class Repeated(Sequence["Module"]):
         return module
 
     def visit(self, change: "Callable[[Module], None]") -> None:
-        """Lets ``change`` be called on every module that will be made, and on those below it."""
+        """Registers ``change`` to be called on every module that will be made, and on those below it."""
         self._changes.append(change)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a tensor without its data."""
+"""Specs: shape and dtype of a tensor, without its data."""
 
 import math
 from typing import NamedTuple
@@ -13,7 +13,7 @@ class _Fields(NamedTuple):
 
 
 class TensorSpec(_Fields):
-    """A shape and a dtype: hashable, comparable, cheap.
+    """Shape and dtype: hashable, comparable, cheap.
 
     >>> TensorSpec((2, 3), "f32")
     f32[2,3]
@@ -29,17 +29,17 @@ class TensorSpec(_Fields):
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes of the data."""
+        """Number of bytes of the data."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __repr__(self) -> str:

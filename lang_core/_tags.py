@@ -12,7 +12,7 @@ _MOST_LISTED: Final = 24
 
 
 def tag_name(module_path: str, name: str) -> str:
-    """A tag's full name: its own below the path of the module that sets it; labels of kernels are left out.
+    """Returns a tag's full name: its own below the path of the module that sets it; labels of kernels are left out.
 
     >>> tag_name("model.layers.3.self_attn", "q"), tag_name("", "logits")
     ('model.layers.3.self_attn.q', 'logits')
@@ -25,7 +25,7 @@ def tag_name(module_path: str, name: str) -> str:
 
 
 class TagSelection:
-    """Chooses tags by globs of their full names; ``*`` matches dots too.
+    """Selection of tags by globs of their full names; ``*`` matches dots too.
 
     A tag that is set as a detail is chosen only by a glob that ends in the tag's own name, as ``*.scores`` does.
 
@@ -41,17 +41,17 @@ class TagSelection:
         self._met: Final[dict[str, None]] = {}  # names with * for numbers: as few for a hundred layers as for two
 
     def selects(self, name: str, detail: bool = False) -> bool:
-        """Whether a tag is chosen; remembers that it was met."""
+        """Returns whether a tag is selected, and remembers that it was met."""
         self._met.setdefault(_NUMBER.sub("*", name))
-        found = False
+        selected = False
         for glob, match in self._patterns:
             if match(name) and not (detail and glob.rpartition(".")[2] != name.rpartition(".")[2]):
                 self._matched.add(glob)
-                found = True
-        return found
+                selected = True
+        return selected
 
     def check(self) -> None:
-        """Checks that every glob has chosen something, once all tags were met.
+        """Checks that every glob has selected a tag, once all tags were met.
 
         Raises:
             InputError: one has not; the message lists the tags.

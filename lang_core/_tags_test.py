@@ -8,8 +8,8 @@ from lang_core import EagerExecutionContext, InputError, Module, OpError, TagSel
 
 
 def test_the_examples() -> None:
-    found = doctest.testmod(_tags)
-    assert (bool(found.attempted), found.failed) == (True, 0)
+    result = doctest.testmod(_tags)
+    assert (bool(result.attempted), result.failed) == (True, 0)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ class Layer(Module):
 
 
 def test_an_eager_context_hands_tags_to_its_sink() -> None:
-    found: list[tuple[str, list[float]]] = []
-    ctx = EagerExecutionContext(tag_sink=lambda name, tensor: found.append((name, tensor.numpy().tolist())))
+    shown: list[tuple[str, list[float]]] = []
+    ctx = EagerExecutionContext(tag_sink=lambda name, tensor: shown.append((name, tensor.numpy().tolist())))
     Model()(ctx, ctx.constant([1.0, 3.0]))
-    assert found == [("layers.0.doubled", [2, 6]), ("layers.1.doubled", [4, 12]), ("end", [4, 12])]
+    assert shown == [("layers.0.doubled", [2, 6]), ("layers.1.doubled", [4, 12]), ("end", [4, 12])]
 
 
 def test_a_tag_gives_back_the_very_tensor() -> None:

@@ -1,4 +1,4 @@
-"""The values that ops take and give."""
+"""Tensors: the values that ops take and give."""
 
 from typing import Any, NoReturn
 
@@ -10,7 +10,7 @@ from lang_core._spec import TensorSpec
 
 
 class Tensor:
-    """A value with a known spec. Whether it has data depends on the context that made it."""
+    """Value with a known spec. It has data or not, depending on the context that made it."""
 
     __slots__ = ("spec",)
 
@@ -18,21 +18,21 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The dimensions."""
+        """Dimensions."""
         return self.spec.shape
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
+        """Element type."""
         return self.spec.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return len(self.spec.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The data, where the tensor has data."""
+        """Returns the data, where the tensor has data."""
         self._escape("numpy()")
 
     def _escape(self, asked: str) -> NoReturn:
@@ -69,7 +69,7 @@ class Tensor:
 
 
 class EagerTensor(Tensor):
-    """A tensor with data: a NumPy array of exactly the spec's shape and dtype."""
+    """Tensor with data: a NumPy array of exactly the spec's shape and dtype."""
 
     __slots__ = ("data",)
 
@@ -78,7 +78,7 @@ class EagerTensor(Tensor):
         self.data = data
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The data itself, not a copy."""
+        """Returns the data itself, not a copy."""
         return self.data
 
     def __repr__(self) -> str:

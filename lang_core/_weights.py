@@ -1,4 +1,4 @@
-"""Where weights come from, as far as everybody but a checkpoint's reader needs to know."""
+"""Sources of weights, as all code but a checkpoint's reader sees them."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,58 +19,58 @@ class WeightSource(Protocol):
     """
 
     def keys(self) -> Iterator[str]:
-        """The keys, in the order of the source."""
+        """Returns the keys, in the order of the source."""
         ...
 
     def has(self, key: str) -> bool:
-        """Whether the source has this key."""
+        """Returns whether the source has this key."""
         ...
 
     def spec(self, key: str) -> TensorSpec:
-        """The shape and the dtype that reading gives. Raises CheckpointError where there is no such key."""
+        """Returns the shape and the dtype that reading gives. Raises CheckpointError where there is no such key."""
         ...
 
     def encoding(self, key: str) -> str | None:
-        """How the tensor is packed where it lies, e.g. ``"q8_0"``; None where it lies there in its spec's dtype."""
+        """Returns the encoding in which the tensor is stored, e.g. ``"q8_0"``; None if in its spec's dtype."""
         ...
 
     def read(self, key: str) -> np.ndarray:
-        """The whole tensor."""
+        """Returns the whole tensor."""
         ...
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of the first axis (a rank-0 tensor is its own only row)."""
+        """Returns rows ``start`` to ``stop`` of the first axis (a rank-0 tensor is its own only row)."""
         ...
 
     def origin(self, key: str) -> str:
-        """Where the tensor lies, for messages: a file's path."""
+        """Returns the place of the tensor, for messages: a file's path."""
         ...
 
 
 @runtime_checkable
 class MatrixRows(Protocol):
-    """A source whose rows may be so large that a part of one is wanted: experts, of which each is a matrix."""
+    """Source whose rows may be so large that a part of one is wanted: experts, of which each is a matrix."""
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of the tensor seen as a matrix, [product of all dims but the last, last dim]."""
+        """Returns rows ``start`` to ``stop`` of the tensor as a matrix [product of all dims but the last, last dim]."""
         ...
 
 
 @runtime_checkable
 class PackedRows(Protocol):
-    """A source that gives rows of packed tensors as they lie there."""
+    """Source that gives rows of packed tensors as they are stored."""
 
     def packed_as(self, key: str) -> str | None:
-        """The encoding of the rows that ``read_packed_rows`` gives; None where it gives none of this tensor."""
+        """Returns the encoding of the rows that ``read_packed_rows`` gives; None where it gives none of this tensor."""
         ...
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of a packed matrix: bytes [rows, bytes of a row]."""
+        """Returns rows ``start`` to ``stop`` of a packed matrix: bytes [rows, bytes of a row]."""
         ...
 
 
 def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> np.ndarray:
-    """Rows ``start`` to ``stop`` of the first axis, a view; a rank-0 array is its own only row.
+    """Returns rows ``start`` to ``stop`` of the first axis, a view; a rank-0 array is its own only row.
 
     Args:
         array: the whole tensor.
@@ -89,7 +89,7 @@ def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> 
 
 
 def matrix_rows_of(source: WeightSource, key: str, start: int, stop: int) -> np.ndarray:
-    """Rows ``start`` to ``stop`` of a tensor of a source seen as a matrix: see ``MatrixRows``.
+    """Returns rows ``start`` to ``stop`` of a tensor of a source seen as a matrix: see ``MatrixRows``.
 
     Of a source that cannot read them alone, the rows of the first axis that they are of are read.
 
@@ -107,15 +107,15 @@ def matrix_rows_of(source: WeightSource, key: str, start: int, stop: int) -> np.
 def matrix_rows_by(
     read_rows: Callable[[str, int, int], np.ndarray], key: str, shape: tuple[int, ...], start: int, stop: int
 ) -> np.ndarray:
-    """As ``matrix_rows_of``, of a tensor of this shape, by reading rows of its first axis."""
-    each = math.prod(shape[1:-1])
-    first, last = start // each, -(-stop // each)
+    """Returns what ``matrix_rows_of`` does, for a tensor of this shape, by reading rows of its first axis."""
+    height = math.prod(shape[1:-1])
+    first, last = start // height, -(-stop // height)
     rows = read_rows(key, first, last).reshape(-1, shape[-1])
-    return rows[start - first * each : stop - first * each]
+    return rows[start - first * height : stop - first * height]
 
 
 def check_rows(shape: tuple[int, ...], start: int, stop: int, key: str, origin: str) -> None:
-    """Checks that a tensor of this shape has rows ``start`` to ``stop``; as ``rows_of``."""
+    """Checks that a tensor of this shape has rows ``start`` to ``stop``; raises as ``rows_of`` does."""
     count = shape[0] if shape else 1
     if not 0 <= start <= stop <= count:
         raise CheckpointError(f"{origin}: rows {start} to {stop} of tensor {key!r} asked, it has {count}")

@@ -41,16 +41,16 @@ def _arrays(draw: st.DrawFn) -> dict[str, np.ndarray]:
     return arrays
 
 
-def same(found: WeightSource, expected: WeightSource) -> Iterator[str]:
+def same(actual: WeightSource, expected: WeightSource) -> Iterator[str]:
     """Checks everything but the data; yields the keys."""
-    assert isinstance(found, WeightSource)
-    assert list(found.keys()) == list(expected.keys())
+    assert isinstance(actual, WeightSource)
+    assert list(actual.keys()) == list(expected.keys())
     for key in expected.keys():  # noqa: SIM118
-        assert found.has(key)
-        assert not found.has(f"{key}.other")
-        assert found.spec(key) == expected.spec(key)
-        assert found.encoding(key) == expected.encoding(key)
-        assert found.origin(key) == expected.origin(key)
+        assert actual.has(key)
+        assert not actual.has(f"{key}.other")
+        assert actual.spec(key) == expected.spec(key)
+        assert actual.encoding(key) == expected.encoding(key)
+        assert actual.origin(key) == expected.origin(key)
         yield key
 
 
@@ -63,9 +63,9 @@ def test_a_cache_gives_what_its_source_gives(arrays: dict[str, np.ndarray], budg
         count = arrays[key].shape[0] if arrays[key].ndim else 1
         start = data.draw(st.integers(0, count))
         stop = data.draw(st.integers(start, count))
-        for found in (cached.read(key), cached.read_rows(key, 0, count)):
-            assert found.dtype == arrays[key].dtype
-            np.testing.assert_array_equal(found, arrays[key])
+        for array in (cached.read(key), cached.read_rows(key, 0, count)):
+            assert array.dtype == arrays[key].dtype
+            np.testing.assert_array_equal(array, arrays[key])
         rows = cached.read_rows(key, start, stop)
         np.testing.assert_array_equal(rows, MappingWeights(arrays).read_rows(key, start, stop))
         with pytest.raises(CheckpointError, match=rf"model\.gguf: rows 0 to {count + 1} of tensor '{key}' asked, it "):

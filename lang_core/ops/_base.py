@@ -1,4 +1,4 @@
-"""What every part of ``ctx.ops`` builds on."""
+"""Base of every part of ``ctx.ops``."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -18,41 +18,41 @@ R = TypeVar("R")
 
 
 class Interpreter(Protocol):
-    """The part of an execution context that ops call."""
+    """Part of an execution context that ops call."""
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
         """Gives the op its meaning: computes, or records."""
         ...
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
-        """A tensor of values that are known now."""
+        """Returns a tensor of values that are known now."""
         ...
 
     def number(self, number: Any, dtype: DType) -> Tensor:
-        """A rank-0 constant of a Python number."""
+        """Returns a rank-0 constant of a Python number."""
         ...
 
     def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
-        """A named input."""
+        """Returns a named input."""
         ...
 
     def while_loop(self, cond: Any, body: Any, init: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The loop of ops.while_loop."""
+        """Computes or records the loop of ops.while_loop."""
         ...
 
     def conditional(self, pred: Tensor, on_true: Any, on_false: Any, operands: Any) -> tuple[Tensor, ...]:
-        """The branch of ops.cond."""
+        """Computes or records the branch of ops.cond."""
         ...
 
     def composite(
         self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
     ) -> R:
-        """Ops that belong together."""
+        """Computes or records ops that belong together."""
         ...
 
 
 def number_dtype(number: bool | int | float, beside: DType) -> DType:
-    """The dtype of a Python number beside a tensor, by NumPy's rule for weak scalars (NEP 50).
+    """Returns the dtype of a Python number beside a tensor, by NumPy's rule for weak scalars (NEP 50).
 
     >>> from lang_core._dtypes import f16, i32
     >>> number_dtype(2, beside=f16), number_dtype(2, beside=i32), number_dtype(0.5, beside=i32)
@@ -83,9 +83,9 @@ class OpsBase:
         dtype = None
         for operand in operands:
             if isinstance(operand, Tensor | np.ndarray | np.generic):
-                found = as_dtype(operand.dtype)
+                known = as_dtype(operand.dtype)
                 # Where none is common the op's own contract says so.
-                dtype = (promote(dtype, found) or dtype) if dtype else found
+                dtype = (promote(dtype, known) or dtype) if dtype else known
         if dtype is None:
             raise OpError(f"{op.name}: at least one operand must be a tensor, found {operands}: use ctx.ops.constant")
         return tuple(

@@ -1,4 +1,4 @@
-"""Attention over what a cache holds."""
+"""Attention over the entries of a cache."""
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class CachedAttentionOps(OpsBase):
     __slots__ = ()
 
     def cached_attention(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> Tensor:
-        """``softmax(scale * q k^T + bias) v`` (Vaswani et al. 2017, arXiv:1706.03762), G heads for each of K.
+        """Returns ``softmax(scale * q k^T + bias) v`` (Vaswani et al. 2017, arXiv:1706.03762), G heads for each of K.
 
         A kernel of it reads the keys that are not hidden: its cost goes with the length of a sequence, not with S.
 

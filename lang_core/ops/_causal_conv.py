@@ -1,4 +1,4 @@
-"""The causal convolution of each channel by itself, with a state."""
+"""Causal convolution of each channel by itself, with a state."""
 
 from lang_core._dtypes import as_dtype, f32, f64
 from lang_core._errors import OpError
@@ -20,7 +20,7 @@ class CausalConvOps(CompositeOps, IndexingOps):
         state: Tensor | None = None,
         count: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """``y_t = bias + sum_j weight[:, j] * x_(t - W + 1 + j)``: each channel by itself, over tokens up to its own.
+        """Computes ``y_t = bias + sum_j weight[:, j] * x_(t - W + 1 + j)``: each channel by itself, over past tokens.
 
         Args:
             x: [B, T, C], floating.
@@ -37,7 +37,7 @@ class CausalConvOps(CompositeOps, IndexingOps):
         past = (batch, taps - 1, channels)
         fits = taps > 0 and weight.shape[0] == channels and (bias is None or bias.shape == (channels,))
         if x.ndim != 3 or not fits or (state is not None and state.shape != past):
-            shapes = ", ".join(str(each.shape) for each in (x, weight, bias, state) if each is not None)
+            shapes = ", ".join(str(operand.shape) for operand in (x, weight, bias, state) if operand is not None)
             raise OpError(
                 f"causal_conv of shapes {shapes}: wanted x [B,T,C], weight [C,W], bias [C], state [B,W-1,C], W not 0"
             )
@@ -57,7 +57,7 @@ class CausalConvOps(CompositeOps, IndexingOps):
         return self.cast(y, x.dtype), after
 
     def _from_each(self, whole: Tensor, count: Tensor, past: tuple[int, int, int]) -> Tensor:
-        """[B, W - 1, C] of whole [B, T + W - 1, C], from row count [B] of each batch on."""
+        """Returns [B, W - 1, C] of whole [B, T + W - 1, C], from row count [B] of each batch on."""
         batch, kept, channels = past
         rows = whole.shape[1]
         begins = self.add(self.clamp(count, 0, rows - kept), self.mul(self.iota((batch,)), rows))

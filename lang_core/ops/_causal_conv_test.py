@@ -40,12 +40,12 @@ def test_it_is_numpys_convolution_and_hands_its_state_on(
         for shape in ((batch, tokens, channels), (channels, taps), (channels,), (batch, taps - 1, channels))
     )
     kept = state.copy()
-    found, after = OPS_NOW.causal_conv(x, weight, bias if has_bias else None, state if has_state else None)
+    actual, after = OPS_NOW.causal_conv(x, weight, bias if has_bias else None, state if has_state else None)
     given_state = state if has_state else np.zeros_like(state)
     exact = _reference(x, weight.astype(np.float64), bias.astype(np.float64) if has_bias else 0.0, given_state)
     error = {"f32": 1e-6, "bf16": 2**-8, "f64": 1e-14}[dtype]
-    np.testing.assert_allclose(found.numpy().astype(np.float64), exact, rtol=error, atol=min(error, 1e-6))
-    assert found.dtype is after.dtype is as_dtype(dtype)
+    np.testing.assert_allclose(actual.numpy().astype(np.float64), exact, rtol=error, atol=min(error, 1e-6))
+    assert actual.dtype is after.dtype is as_dtype(dtype)
     np.testing.assert_array_equal(after.numpy(), np.concatenate([given_state, x], 1)[:, tokens:])
     np.testing.assert_array_equal(state, kept)
 

@@ -17,7 +17,7 @@ _MASKED: Final = -1e30
 
 
 def _stretches(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    """Whether a shape broadcasts to another, which stays as it is."""
+    """Returns whether a shape broadcasts to another, which stays as it is."""
     pairs = zip(shape[::-1], to[::-1], strict=False)
     return len(shape) <= len(to) and all(a in (1, b) for a, b in pairs)
 
@@ -32,7 +32,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(x, as_dtype(x.dtype).accumulation)
 
     def mean(self, x: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """The mean over ``axis`` (all axes where None), in x's floating dtype; NaN of no elements."""
+        """Returns the mean over ``axis`` (all axes where None), in x's floating dtype; NaN of no elements."""
         if not as_dtype(x.dtype).is_floating:
             raise OpError(f"mean of {x.dtype}{list(x.shape)}: the dtype must be floating: cast it first")
         total = self.sum(self._wide(x), axis, keepdims)
@@ -40,7 +40,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(self.div(total, count), x.dtype)
 
     def top_k(self, x: Tensor, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
-        """The k largest elements along ``axis``, largest first, and their i32 indices.
+        """Returns the k largest elements along ``axis``, largest first, and their i32 indices.
 
         Of equal elements the first comes first; NaN counts as the largest.
         """
@@ -49,11 +49,11 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.slice_axis(values, axis, 0, k), self.slice_axis(indices, axis, 0, k)
 
     def relu(self, x: Tensor) -> Tensor:
-        """max(x, 0)."""
+        """Returns max(x, 0)."""
         return self.maximum(x, 0)
 
     def silu(self, x: Tensor) -> Tensor:
-        """x * logistic(x) (Elfwing et al. 2017, arXiv:1702.03118)."""
+        """Returns x * logistic(x) (Elfwing et al. 2017, arXiv:1702.03118)."""
         return self._ctx.composite("silu", self._silu, (x,))
 
     def _silu(self, x: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(self.mul(wide, self.logistic(wide)), x.dtype)
 
     def softplus(self, x: Tensor) -> Tensor:
-        """log(1 + exp(x)), without overflow."""
+        """Returns log(1 + exp(x)), without overflow."""
         return self._ctx.composite("softplus", self._softplus, (x,))
 
     def _softplus(self, x: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(self.add(self.maximum(wide, 0), above), x.dtype)
 
     def gelu(self, x: Tensor) -> Tensor:
-        """x * Phi(x), Phi the normal distribution, exact (Hendrycks, Gimpel 2016, arXiv:1606.08415)."""
+        """Returns x * Phi(x), Phi the normal distribution, exact (Hendrycks, Gimpel 2016, arXiv:1606.08415)."""
         return self._ctx.composite("gelu", self._gelu, (x,))
 
     def _gelu(self, x: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(self.mul(wide, phi), x.dtype)
 
     def gelu_tanh(self, x: Tensor) -> Tensor:
-        """The tanh approximation of gelu, of the same paper."""
+        """Returns the tanh approximation of gelu, of the same paper."""
         return self._ctx.composite("gelu_tanh", self._gelu_tanh, (x,))
 
     def _gelu_tanh(self, x: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(self.mul(self.mul(wide, self.add(self.tanh(inner), 1.0)), 0.5), x.dtype)
 
     def softmax(self, x: Tensor, axis: int = -1, where: Tensor | None = None) -> Tensor:
-        """exp(x) / sum(exp(x)) along ``axis``, in f32 or wider inside.
+        """Returns exp(x) / sum(exp(x)) along ``axis``, in f32 or wider inside.
 
         Args:
             x: floating, any shape.
@@ -117,7 +117,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(self.div(numerator, total), x.dtype)
 
     def log_softmax(self, x: Tensor, axis: int = -1) -> Tensor:
-        """log(softmax(x)) along ``axis``, in f32 or wider inside; x's shape and dtype."""
+        """Returns log(softmax(x)) along ``axis``, in f32 or wider inside; x's shape and dtype."""
         return self._ctx.composite("log_softmax", self._log_softmax, (x,), (axis,))
 
     def _log_softmax(self, x: Tensor, axis: int) -> Tensor:
@@ -126,7 +126,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(self.sub(centred, self.log(self.sum(self.exp(centred), axis, keepdims=True))), x.dtype)
 
     def rms_norm(self, x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
-        """weight * x / sqrt(mean(x^2) + eps) over the last axis (Zhang, Sennrich 2019, arXiv:1910.07467).
+        """Returns weight * x / sqrt(mean(x^2) + eps) over the last axis (Zhang, Sennrich 2019, arXiv:1910.07467).
 
         Args:
             x: [.., D].
@@ -146,7 +146,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return normed if weight is None else self.mul(self.cast(weight, x.dtype), normed)
 
     def l2_norm(self, x: Tensor, eps: float = 1e-6) -> Tensor:
-        """x / sqrt(sum(x^2) + eps) over the last axis, in x's dtype."""
+        """Returns x / sqrt(sum(x^2) + eps) over the last axis, in x's dtype."""
         wide = self._wide(x)
         scale = self.rsqrt(self.add(self.sum(self.mul(wide, wide), -1, keepdims=True), eps))
         return self.cast(self.mul(wide, scale), x.dtype)
@@ -154,7 +154,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
     def layer_norm(
         self, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
     ) -> Tensor:
-        """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis (arXiv:1607.06450).
+        """Returns (x - mean) / sqrt(variance + eps) * weight + bias over the last axis (arXiv:1607.06450).
 
         x: [.., D], weight and bias: [D]; returns [.., D] in x's dtype.
         """
@@ -181,7 +181,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         softcap: float | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """softmax(scale * q k^T + bias, where mask) v (Vaswani et al. 2017, arXiv:1706.03762).
+        """Returns softmax(scale * q k^T + bias, where mask) v (Vaswani et al. 2017, arXiv:1706.03762).
 
         Query head n reads key/value head n // (N / K); K and V are not repeated in memory.
 
@@ -210,7 +210,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self._ctx.composite("attention", self._attention, (q, k, v, mask, bias), (scale, softcap))
 
     def _over_scores(self, name: str, x: Tensor | None, scores: tuple[int, ...]) -> Tensor | None:
-        """A mask or bias as [T, S] or [B, N, T, S], where axes may be 1."""
+        """Returns a mask or bias as [T, S] or [B, N, T, S], where axes may be 1."""
         if x is None or (x.ndim in (2, 4) and _stretches(x.shape, scores)):
             return x
         if not _stretches(x.shape, scores):
@@ -245,7 +245,7 @@ class CompositeOps(ContractionOps, MathOps, ReductionOps, ShapeOps, CreationOps)
         return self.cast(self.reshape(result, (batch, heads, queries, v.shape[-1])), q.dtype)
 
     def _per_group(self, x: Tensor, shared: int, group: int) -> Tensor:
-        """[T, S] or [B, N, T, S] (axes may be 1) as what broadcasts to [B, K, G, T, S]."""
+        """Returns [T, S] or [B, N, T, S] (axes may be 1) as what broadcasts to [B, K, G, T, S]."""
         if x.ndim == 2:
             return x
         heads = (1, 1) if x.shape[1] == 1 else (shared, group)

@@ -43,10 +43,10 @@ def test_activations_at_the_ends() -> None:
     ends = np.array([np.inf, np.nan, 1e4, -1e4], np.float32)
     assert OPS_NOW.softplus(ends).numpy().tolist()[2:] == [1e4, 0.0]
     for name in ("relu", "silu", "softplus", "gelu", "gelu_tanh"):
-        found = getattr(OPS_NOW, name)(ends).numpy()
-        assert found[0] == np.inf, name
-        assert np.isnan(found[1]), name
-        assert found[3] == 0, name
+        result = getattr(OPS_NOW, name)(ends).numpy()
+        assert result[0] == np.inf, name
+        assert np.isnan(result[1]), name
+        assert result[3] == 0, name
 
 
 @given(shape=SHAPES, dtype=st.sampled_from(FLOATING), seed=SEEDS)
@@ -106,7 +106,7 @@ def test_norms(dtype: DType) -> None:
     rng = generator(12)
     x = (3 * rng.standard_normal((2, 5, 16)) + 1).astype(dtype.numpy)
     weight, bias = (rng.standard_normal(16).astype(dtype.numpy) for _ in range(2))
-    wide, w, b = (each.astype(np.float64) for each in (x, weight, bias))
+    wide, w, b = (operand.astype(np.float64) for operand in (x, weight, bias))
     rms = (wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-6)).astype(dtype.numpy)
     assert_close(OPS_NOW.rms_norm(x), rms)
     assert_close(OPS_NOW.rms_norm(x, weight), (rms.astype(np.float64) * w).astype(dtype.numpy))
@@ -129,7 +129,7 @@ def test_norms_keep_the_dtype_of_x_whatever_the_weights() -> None:
 
 def _attention(q: Any, k: Any, v: Any, mask: Any, scale: float, softcap: float | None) -> Any:
     """One query at a time, in f64."""
-    q, k, v = (each.astype(np.float64) for each in (q, k, v))
+    q, k, v = (operand.astype(np.float64) for operand in (q, k, v))
     (batch, heads, queries, _), group = q.shape, q.shape[1] // k.shape[1]
     result = np.zeros((batch, heads, queries, v.shape[-1]))
     mask = np.broadcast_to(True if mask is None else mask, (batch, heads, queries, k.shape[2]))
@@ -159,13 +159,13 @@ def test_attention(dtype: DType, shared: int, masked: str) -> None:
         mask[..., 1, :] = False  # a query that may look nowhere
     for scale, softcap in ((None, None), (0.7, 1.5)):
         wanted = _attention(q, k, v, mask, size**-0.5 if scale is None else scale, softcap)
-        found = OPS_NOW.attention(q, k, v, mask, scale, softcap)
-        assert (found.dtype, found.shape) == (dtype, wanted.shape)
+        actual = OPS_NOW.attention(q, k, v, mask, scale, softcap)
+        assert (actual.dtype, actual.shape) == (dtype, wanted.shape)
         np.testing.assert_allclose(
-            found.numpy().astype(np.float64), wanted, atol={2: 2e-2, 4: 2e-6, 8: 1e-14}[dtype.itemsize]
+            actual.numpy().astype(np.float64), wanted, atol={2: 2e-2, 4: 2e-6, 8: 1e-14}[dtype.itemsize]
         )
         if mask is not None:
-            assert not found.numpy()[:, :, 1].astype(np.float64).any()
+            assert not actual.numpy()[:, :, 1].astype(np.float64).any()
 
 
 def test_attention_equals_jax() -> None:
@@ -174,11 +174,11 @@ def test_attention_equals_jax() -> None:
     mask = np.tri(3, 5, 2, dtype=bool)
     with jax.enable_x64(True):
         wanted = jax.nn.dot_product_attention(
-            *(jnp.asarray(each) for each in (q, k, v)), mask=jnp.asarray(mask[None, None])
+            *(jnp.asarray(operand) for operand in (q, k, v)), mask=jnp.asarray(mask[None, None])
         )
-    turned = [each.transpose(0, 2, 1, 3) for each in (q, k, v)]
-    found = OPS_NOW.attention(*turned, mask).numpy().transpose(0, 2, 1, 3)
-    np.testing.assert_allclose(found, np.asarray(wanted), atol=1e-6)  # JAX's softmax is in f32
+    turned = [operand.transpose(0, 2, 1, 3) for operand in (q, k, v)]
+    actual = OPS_NOW.attention(*turned, mask).numpy().transpose(0, 2, 1, 3)
+    np.testing.assert_allclose(actual, np.asarray(wanted), atol=1e-6)  # JAX's softmax is in f32
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_attention_adds_a_bias_of_any_shape_that_broadcasts(shape: tuple[int, ..
     largest = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isinf(largest), 0, largest))
     wanted = np.einsum("bnts,bnsh->bnth", weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30), v.repeat(3, 1))
-    found = OPS_NOW.attention(q, k, v, mask, 0.4, 1.5, bias)
-    np.testing.assert_allclose(found.numpy(), wanted, atol=1e-14)
+    actual = OPS_NOW.attention(q, k, v, mask, 0.4, 1.5, bias)
+    np.testing.assert_allclose(actual.numpy(), wanted, atol=1e-14)
 
 
 def test_log_softmax_equals_jax() -> None:

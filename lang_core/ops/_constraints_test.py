@@ -7,11 +7,11 @@ from lang_core.ops._refusals import FAMILIES
 
 def _tests_beside_this_one() -> set[str]:
     trees = [ast.parse(path.read_text()) for path in Path(__file__).parent.glob("_refusals_*_test.py")]
-    found = [node for tree in trees for node in tree.body]
-    functions = {node.name for node in found if isinstance(node, ast.FunctionDef)}
+    nodes = [node for tree in trees for node in tree.body]
+    functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     aliases = {
         target.id
-        for node in found
+        for node in nodes
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)

@@ -40,7 +40,7 @@ def _infer_dot_general(
 
 @functools.lru_cache(maxsize=1024)
 def _positive(x_ndim: int, y_ndim: int, contract: Any, batch: Any) -> tuple[Axes, ...]:
-    """The axes counted from the start: x's and y's contracted ones, x's and y's batch ones."""
+    """Returns the axes counted from the start: x's and y's contracted ones, x's and y's batch ones."""
     return tuple(
         tuple(positive_axis(axis, ndim) for axis in axes)
         for pair in (contract, batch)
@@ -49,7 +49,7 @@ def _positive(x_ndim: int, y_ndim: int, contract: Any, batch: Any) -> tuple[Axes
 
 
 class _Plan(NamedTuple):
-    """What turns a dot_general into one numpy.matmul; None where nothing is to be done."""
+    """Transpositions and reshapes that turn a dot_general into one numpy.matmul; None where nothing is to be done."""
 
     x_order: Axes | None
     x_shape: Axes | None
@@ -60,7 +60,7 @@ class _Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def _plan(x: Axes, y: Axes, x_contract: Axes, y_contract: Axes, x_batch: Axes, y_batch: Axes) -> _Plan:
-    """Plans for operands of shapes x and y."""
+    """Plans a dot_general of operands of shapes x and y."""
     x_free, y_free = _free(len(x), x_contract, x_batch), _free(len(y), y_contract, y_batch)
     batch = tuple(x[i] for i in x_batch)
     m, n = math.prod(x[i] for i in x_free), math.prod(y[i] for i in y_free)
@@ -222,7 +222,7 @@ class ContractionOps(ArithmeticOps):
         return self._ctx.apply(_DOT_GENERAL, (x, y), (*axes, wanted))[0]
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """``x [.., K] @ weight [N, K].T + bias [N]``: [.., N]. The weight lies output-major, as checkpoints have it."""
+        """Returns ``x [.., K] @ weight [N, K].T + bias [N]``: [.., N]. The weight is output-major."""
         return self._ctx.composite("linear", self._linear, (x, weight, bias))
 
     def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -132,12 +132,12 @@ def test_conv_of_what_the_kernel_does_not_fit_into_is_empty() -> None:
 def test_causal_depthwise_conv_looks_back_only() -> None:
     rng = generator(6)
     x, kernel = values(rng, (2, 9, 5), f32), values(rng, (4, 1, 5), f32)
-    found = OPS_NOW.conv(x, kernel, padding=((3, 0),), groups=5).numpy()
+    actual = OPS_NOW.conv(x, kernel, padding=((3, 0),), groups=5).numpy()
     wanted = np.zeros_like(x)
     for t in range(9):
         for back in range(min(t + 1, 4)):
             wanted[:, t] += x[:, t - back] * kernel[3 - back, 0]
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-6)
 
 
 def test_dot_general_of_numpy_arrays_names_a_table_dtype() -> None:

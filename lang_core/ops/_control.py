@@ -11,11 +11,11 @@ from lang_core.ops._op import Array, Specs, define, require
 
 
 class Region(Protocol):
-    """A function that is an attribute of an op: a recorded graph, or Python code run eagerly."""
+    """Function that is an attribute of an op: a recorded graph, or Python code run eagerly."""
 
     @property
     def result_specs(self) -> Specs:
-        """What the function returns."""
+        """Specs of the function's results."""
         ...
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
@@ -26,8 +26,8 @@ class Region(Protocol):
 def _infer_while(*operands: Any) -> Specs:
     *specs, cond, body, carried = operands
     init = tuple(specs[:carried])
-    found = cond.result_specs
-    require(found == (TensorSpec((), bool_),), "while_c1", f"cond returns {found}")
+    returned = cond.result_specs
+    require(returned == (TensorSpec((), bool_),), "while_c1", f"cond returns {returned}")
     require(body.result_specs == init, "while_c2", f"body returns {body.result_specs} for values {init}")
     return init
 
@@ -103,7 +103,7 @@ class ControlOps(OpsBase):
         on_false: Callable[..., Sequence[Tensor]],
         operands: Sequence[Tensor] = (),
     ) -> tuple[Tensor, ...]:
-        """``on_true(*operands)`` where the rank-0 bool ``pred`` holds, else ``on_false(*operands)``."""
+        """Returns ``on_true(*operands)`` where the rank-0 bool ``pred`` holds, else ``on_false(*operands)``."""
         return self._ctx.conditional(pred, on_true, on_false, tuple(operands))
 
     def fori_loop(self, stop: int, body: Callable[..., Sequence[Tensor]], init: Sequence[Tensor]) -> tuple[Tensor, ...]:

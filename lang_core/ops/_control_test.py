@@ -20,16 +20,16 @@ def test_while_loop_runs_until_cond_fails() -> None:
 
 
 def test_while_loop_may_run_no_round_and_takes_arrays() -> None:
-    found = OPS_NOW.while_loop(lambda x: OPS_NOW.any(OPS_NOW.less(x, 0.0)), lambda x: (x,), (np.ones(3),))
-    assert_same(found[0], np.ones(3))
+    results = OPS_NOW.while_loop(lambda x: OPS_NOW.any(OPS_NOW.less(x, 0.0)), lambda x: (x,), (np.ones(3),))
+    assert_same(results[0], np.ones(3))
 
 
 def test_while_loop_sees_tensors_from_around_it() -> None:
     step = OPS_NOW.constant([1.0, 2.0])
-    (found,) = OPS_NOW.while_loop(
+    (result,) = OPS_NOW.while_loop(
         lambda x: OPS_NOW.less(OPS_NOW.sum(x), 10.0), lambda x: [OPS_NOW.add(x, step)], [OPS_NOW.zeros((2,), "f32")]
     )
-    assert found.numpy().tolist() == [4.0, 8.0]
+    assert result.numpy().tolist() == [4.0, 8.0]
 
 
 def _always(*_: Any) -> Tensor:
@@ -59,10 +59,10 @@ def test_fori_loop_counts_in_i32() -> None:
         seen.append((int(i), i.dtype.name))
         return (OPS_NOW.add(OPS_NOW.mul(x, 2), OPS_NOW.cast(i, "i64")),)
 
-    (found,) = OPS_NOW.fori_loop(4, body, (OPS_NOW.constant(1, "i64"),))
-    assert int(found) == 27
+    (result,) = OPS_NOW.fori_loop(4, body, (OPS_NOW.constant(1, "i64"),))
+    assert int(result) == 27
     assert seen == [(i, "i32") for i in range(4)]
-    assert OPS_NOW.fori_loop(0, body, (found,))[0] is found
+    assert OPS_NOW.fori_loop(0, body, (result,))[0] is result
 
 
 def test_cond_runs_one_branch_only() -> None:
@@ -76,8 +76,8 @@ def test_cond_runs_one_branch_only() -> None:
         return run
 
     for pred in (np.array(True), CTX.constant(True), True):
-        (found,) = OPS_NOW.cond(pred, branch("true", 2.0), branch("false", 3.0), (np.ones(2),))
-        assert found.numpy().tolist() == [2, 2]
+        (result,) = OPS_NOW.cond(pred, branch("true", 2.0), branch("false", 3.0), (np.ones(2),))
+        assert result.numpy().tolist() == [2, 2]
     OPS_NOW.cond(OPS_NOW.constant(False), branch("true", 2.0), branch("false", 3.0), [OPS_NOW.ones((2,), "f32")])
     assert ran == ["true", "true", "true", "false"]
 
@@ -112,14 +112,14 @@ def test_rule_of_while_replaces_the_carried_values() -> None:
     count, none = np.array(0, np.int32), TensorSpec((), "i32")
     cond = _Function(lambda i, x, step: (i < 2,), TensorSpec((), "bool"))
     body = _Function(lambda i, x, step: (i + np.int32(1), x + step), none, TensorSpec((4,), "f64"))
-    last, found = CTX.apply(OPS["while"], (count, x, step), (cond, body, 2))
+    last, result = CTX.apply(OPS["while"], (count, x, step), (cond, body, 2))
     assert int(CTX.constant(last)) == 2
-    np.testing.assert_array_equal(CTX.constant(found).numpy(), [3.0, -4.0, np.nan, np.inf])
+    np.testing.assert_array_equal(CTX.constant(result).numpy(), [3.0, -4.0, np.nan, np.inf])
 
 
 @pytest.mark.parametrize("pred", [True, False])
 def test_rule_of_cond_runs_the_branch(pred: bool) -> None:
     spec = TensorSpec((4,), "f64")
     branches = _Function(lambda x: (x,), spec), _Function(lambda x: (x * 3,), spec)
-    (found,) = CTX.apply(OPS["cond"], (np.array(pred), _ODD), branches)
-    np.testing.assert_array_equal(CTX.constant(found).numpy(), _ODD if pred else [4.5, -6.0, np.nan, np.inf])
+    (result,) = CTX.apply(OPS["cond"], (np.array(pred), _ODD), branches)
+    np.testing.assert_array_equal(CTX.constant(result).numpy(), _ODD if pred else [4.5, -6.0, np.nan, np.inf])

@@ -26,12 +26,12 @@ _DOMAINS: Final[dict[str, Callable[[DType], bool]]] = {
 
 
 def promoted_dtype(dtypes: tuple[DType, ...], label: str) -> DType:
-    """The common dtype of the operands."""
+    """Returns the common dtype of the operands."""
     common = dtypes[0]
     for dtype in dtypes[1:]:
-        found = promote(common, dtype)
-        require(found is not None, label, f"{common} and {dtype} promote to no dtype of the table: cast one of them")
-        common = found or common
+        promoted = promote(common, dtype)
+        require(promoted is not None, label, f"{common} and {dtype} promote to no dtype of the table: cast one of them")
+        common = promoted or common
     return common
 
 
@@ -199,16 +199,16 @@ class MathOps(OpsBase):
     round = _unary("round", np.rint, "floating", "The nearest integer, halves to even.")
 
     def select(self, pred: Operand, on_true: Operand, on_false: Operand) -> Tensor:
-        """``on_true`` where ``pred`` (bool) holds, else ``on_false``; the three broadcast."""
+        """Returns ``on_true`` where ``pred`` (bool) holds, else ``on_false``; the three broadcast."""
         on_true, on_false = self._tensors(_SELECT, (on_true, on_false))
         return self._apply(_SELECT, (pred, on_true, on_false))
 
     def clamp(self, x: Operand, low: Operand, high: Operand) -> Tensor:
-        """``min(max(x, low), high)``, as StableHLO's clamp: NaN stays NaN."""
+        """Returns ``min(max(x, low), high)``, as StableHLO's clamp: NaN stays NaN."""
         return self._apply(_CLAMP, self._tensors(_CLAMP, (x, low, high)))
 
     def cast(self, x: Operand, dtype: DType | str) -> Tensor:
-        """x in another dtype; x itself where it has that dtype already.
+        """Returns x in another dtype; x itself where it has that dtype already.
 
         Floats round to nearest even (to bf16 by way of f32); integers wrap; a float becomes an integer by
         truncation, which is defined only where the integer can be represented; a number becomes bool by ``x != 0``.

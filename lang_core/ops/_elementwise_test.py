@@ -99,11 +99,11 @@ def test_binary_ops_equal_jax_at_special_values(
         left, right = (np.ascontiguousarray(a) for a in np.broadcast_arrays(x[:, None], y))
         with jax.enable_x64(True):
             wanted = np.asarray(reference(jnp.asarray(left), jnp.asarray(right)))
-        found = getattr(OPS_NOW, name)(x[:, None], y)
+        actual = getattr(OPS_NOW, name)(x[:, None], y)
         if name in ("maximum", "minimum"):  # of 0.0 and -0.0 either is right
             zero = np.zeros_like(wanted)
-            wanted, found = np.where(wanted == 0, zero, wanted), OPS_NOW.select(found.numpy() == 0, zero, found)
-        assert_same(found, wanted)
+            wanted, actual = np.where(wanted == 0, zero, wanted), OPS_NOW.select(actual.numpy() == 0, zero, actual)
+        assert_same(actual, wanted)
 
 
 @pytest.mark.parametrize(("name", "reference", "dtypes"), _cases(EXACT_UNARY))
@@ -149,13 +149,13 @@ def test_functions_round_as_f64_does(name: str, shape: tuple[int, ...], seed: in
 
 def test_erf_of_f64_is_the_c_librarys() -> None:
     x = np.linspace(-6.5, 6.5, 1001)
-    assert_same(OPS_NOW.erf(x), [math.erf(each) for each in x])
+    assert_same(OPS_NOW.erf(x), [math.erf(number) for number in x])
     np.testing.assert_allclose(OPS_NOW.erf(x).numpy(), special.erf(x), rtol=1e-15)
 
 
 def test_logistic_neither_overflows_nor_loses_small_values() -> None:
-    found = OPS_NOW.logistic(np.array([-700.0, -40.0, 0.0, 40.0, 700.0]))
-    np.testing.assert_allclose(found.numpy(), [np.exp(-700), np.exp(-40), 0.5, 1 / (1 + np.exp(-40)), 1], rtol=1e-14)
+    actual = OPS_NOW.logistic(np.array([-700.0, -40.0, 0.0, 40.0, 700.0]))
+    np.testing.assert_allclose(actual.numpy(), [np.exp(-700), np.exp(-40), 0.5, 1 / (1 + np.exp(-40)), 1], rtol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=repr)
@@ -175,9 +175,9 @@ def test_shapes_broadcast_as_numpys(shape: tuple[int, ...], seed: int) -> None:
     other = tuple(int(rng.choice([1, dim])) for dim in shape)[rng.integers(0, len(shape) + 1) :]
     x, y = values(rng, shape, i32), values(rng, other, i32)
     for a, b in ((x, y), (y, x)):
-        found = OPS_NOW.sub(a, b)
-        assert found.shape == np.broadcast_shapes(a.shape, b.shape)
-        assert_same(found, a - b)
+        actual = OPS_NOW.sub(a, b)
+        assert actual.shape == np.broadcast_shapes(a.shape, b.shape)
+        assert_same(actual, a - b)
 
 
 @pytest.mark.parametrize(("x", "y"), list(itertools.product(DTYPES, DTYPES)), ids=repr)

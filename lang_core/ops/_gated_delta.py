@@ -1,4 +1,4 @@
-"""Linear attention with a state: the gated delta rule and its kin."""
+"""Linear attention with a state: the gated delta rule and its variants."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ _CLOSED: Final = -1e4
 
 
 class _Sizes(NamedTuple):
-    """B, T, N, K, G = N / K, Hk, Hv."""
+    """Sizes of the axes B, T, N, K, G = N / K, Hk, Hv."""
 
     batch: int
     tokens: int
@@ -31,7 +31,7 @@ class _Sizes(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """What a chunk of C tokens does to a state, per head Y. Without the delta rule there is no ``forget``.
+    """Effect of a chunk of C tokens on a state, per head Y. Without the delta rule there is no ``forget``.
 
     Attributes:
         query: [Y, C, G, Hk], with the decay since the chunk's start.
@@ -66,7 +66,7 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         scale: float | None = None,
         chunk_size: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Linear attention whose state S forgets by g and is corrected by beta (arXiv:2412.06464).
+        """Computes linear attention whose state S forgets by g and is corrected by beta (arXiv:2412.06464).
 
         For each token: ``S = exp(g) S``, ``u = beta (v - k^T S)``, ``S = S + k u^T``, ``o = scale q^T S``. Without g
         nothing is forgotten; without beta, ``u = v``. With both it is the gated delta rule, with beta the delta rule,
@@ -146,20 +146,20 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         return o, self.add(self.mul(self._wider(decay), state), self.mul(self._wider(k), self._wider(v, 1)))
 
     def _wider(self, x: Tensor, axis: int = -1) -> Tensor:
-        """x with a new axis of 1 at ``axis``."""
+        """Returns x with a new axis of 1 at ``axis``."""
         axis += x.ndim + 1 if axis < 0 else 0
         return self.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
     def _without(self, x: Tensor, axis: int) -> Tensor:
-        """x without ``axis``, which is 1."""
+        """Returns x without ``axis``, which is 1."""
         return self.reshape(x, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
     def _product(self, x: Tensor, y: Tensor) -> Tensor:
-        """[Y, .., m] times [Y, m, n]: [Y, .., n]."""
+        """Returns [Y, .., m] times [Y, m, n]: [Y, .., n]."""
         return self.dot_general(x, y, ((x.ndim - 1,), (1,)), ((0,), (0,)))
 
     def _in_chunks(self, x: Tensor, size: int) -> Tensor:
-        """[B, T, K, ..] as [T / C, B K, C, ..]. Zeros fill the last chunk: they write nothing, and forget nothing."""
+        """Cuts [B, T, K, ..] into [T / C, B K, C, ..]. Zeros pad the last chunk: they write and forget nothing."""
         batch, tokens, shared, *rest = x.shape
         count = math.ceil(tokens / size)
         if count * size > tokens:
@@ -189,17 +189,17 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
             inputs = [self.reshape(x, (count, heads, *x.shape[1:])) for x in every if x is not None]
             of_chunk = _Chunk
 
-        def body(i: Tensor, before: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
+        def body(i: Tensor, before: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
             parts = [self.dynamic_slice(x, (i, *[0] * (x.ndim - 1)), (1, *x.shape[1:])) for x in inputs]
             o, after = self._advance(of_chunk(*[self._without(x, 0) for x in parts]), before)
-            return after, self.dynamic_update_slice(found, self._wider(o, 0), (i, 0, 0, 0, 0))
+            return after, self.dynamic_update_slice(outputs, self._wider(o, 0), (i, 0, 0, 0, 0))
 
-        found = self.zeros((count, heads, size, group, state.shape[2]), state.dtype)
-        state, found = self.fori_loop(count, body, (state, found))
-        return found, state
+        outputs = self.zeros((count, heads, size, group, state.shape[2]), state.dtype)
+        state, outputs = self.fori_loop(count, body, (state, outputs))
+        return outputs, state
 
     def _chunk(self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor | None = None) -> _Chunk:
-        """What chunks do, whatever the state: q [Y, C, G, Hk], k [Y, C, Hk], v [Y, C, Hv], g [Y, C, ..], beta [Y, C].
+        """Returns the effect of q [Y, C, G, Hk], k [Y, C, Hk], v [Y, C, Hv], g [Y, C, ..], beta [Y, C] on any state.
 
         With D[a, b] the decay from token b to a, ``L = beta_a (k_a . k_b) D`` below the diagonal and H the state at the
         start, the chunk writes ``U = (I + L)^-1 beta (v - k D_start H)``.
@@ -221,14 +221,14 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         return _Chunk(read, self.slice_axis(scores, 2, 0, group), write, ended, whole, forget)
 
     def _scores(self, x: Tensor, k: Tensor, between: Tensor) -> Tensor:
-        """[Y, C, G, C]: x_a . k_b times the decay from b to a, for x [Y, C, G, Hk], k [Y, C, Hk]."""
+        """Returns [Y, C, G, C]: x_a . k_b times the decay from b to a, for x [Y, C, G, Hk], k [Y, C, Hk]."""
         if between.shape[-1] == 1:
             products = self.dot_general(x, k, ((3,), (2,)), ((0,), (0,)))
             return self.mul(products, self._wider(self._without(between, 3), 2))
         return self.dot_general(x, self.mul(between, self._wider(k, 1)), ((3,), (3,)), ((0, 1), (0, 1)))
 
     def _decays(self, g: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
-        """The decay since the start [Y, C, 1 or Hk], and that from token b to token a >= b [Y, C, C, 1 or Hk], else 0.
+        """Returns the decays from the start [Y, C, 1 or Hk] and from token b to a >= b [Y, C, C, 1 or Hk], else 0.
 
         Each exponent is a sum of its own gates: a difference of two running sums would lose the small ones beside a
         large one. g: [Y, C] or [Y, C, Hk].
@@ -245,7 +245,7 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         return since, self.select(seen, self.exp(sums), 0.0)
 
     def _inverse(self, below: Tensor, row: Tensor, column: Tensor) -> Tensor:
-        """``(I + L)^-1`` for L [Y, C, C] below the diagonal, by halves, all blocks of one size at once.
+        """Returns ``(I + L)^-1`` for L [Y, C, C] below the diagonal, by halves, all blocks of one size at once.
 
         The inverse of [[A, 0], [B, D]] has ``-D^-1 B A^-1`` in place of B; blocks of 1, 2, 4, .. are joined. (The
         product of ``I + (-L)^(2^i)`` takes as many steps, but its powers cancel: of alike keys it leaves no digit in
@@ -261,7 +261,7 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
         return inverse
 
     def _advance(self, chunk: _Chunk, state: Tensor) -> tuple[Tensor, Tensor]:
-        """o [Y, C, G, Hv] of a chunk, and the state [Y, Hk, Hv] after it."""
+        """Returns o [Y, C, G, Hv] of a chunk, and the state [Y, Hk, Hv] after it."""
         write = chunk.write
         if chunk.forget is not None:
             write = self.sub(write, self._product(chunk.forget, state))
@@ -271,9 +271,9 @@ class GatedDeltaOps(CompositeOps, IndexingOps, ControlOps):
 
 
 def _sizes_of(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | None, state: Tensor | None) -> _Sizes:
-    """Checks what the operands' shapes have to do with each other."""
+    """Checks that the operands' shapes fit each other, and returns their sizes."""
     given = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "state": state}
-    found = {name: x.shape for name, x in given.items() if x is not None}
+    shapes_of = {name: x.shape for name, x in given.items() if x is not None}
     if q.ndim == k.ndim == v.ndim == 4 and k.shape[2] and q.shape[1]:
         batch, tokens, heads, key = q.shape
         shared, value = v.shape[2:]
@@ -285,9 +285,9 @@ def _sizes_of(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | 
             "beta": (per_head,),
             "state": ((batch, shared, key, value),),
         }
-        if heads % k.shape[2] == 0 and all(found[name] in wanted[name] for name in found if name in wanted):
+        if heads % k.shape[2] == 0 and all(shapes_of[name] in wanted[name] for name in shapes_of if name in wanted):
             return _Sizes(batch, tokens, heads, shared, heads // shared, key, value)
-    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in found.items())
+    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in shapes_of.items())
     raise OpError(
         f"gated_delta_rule of {shapes}: wanted q [B,T,N,Hk], k [B,T,K,Hk], v [B,T,K,Hv], g [B,T,K] or [B,T,K,Hk], "
         f"beta [B,T,K], state [B,K,Hk,Hv], T not 0, K a divisor of N"

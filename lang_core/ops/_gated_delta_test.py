@@ -39,7 +39,7 @@ def _operands(
     batch, shared, key, value = 2, 2, 6, 5
     q, k = (random.standard_normal((batch, tokens, n, key)) for n in (shared * group, shared))
     decay = (batch, tokens, shared, key) if per_channel else (batch, tokens, shared)
-    found = {
+    arrays = {
         "q": q / np.linalg.norm(q, axis=-1, keepdims=True),
         "k": k / np.linalg.norm(k, axis=-1, keepdims=True),
         "v": random.standard_normal((batch, tokens, shared, value)),
@@ -47,15 +47,15 @@ def _operands(
         "beta": random.random((batch, tokens, shared)),
         "state": random.standard_normal((batch, shared, key, value)),
     }
-    return {name: x.astype(dtype) for name, x in found.items()}
+    return {name: x.astype(dtype) for name, x in arrays.items()}
 
 
 def _arrays(results: tuple[Any, Any]) -> list[Any]:
     return [tensor.numpy() for tensor in results]
 
 
-def _assert_near(found: Any, wanted: Any, error: float) -> None:
-    for mine, theirs in zip(found, wanted, strict=True):
+def _assert_near(actual: Any, wanted: Any, error: float) -> None:
+    for mine, theirs in zip(actual, wanted, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=error, atol=error)
 
 
@@ -74,8 +74,8 @@ def test_every_rule_and_chunk_size_is_the_recurrence(seed, tokens, chunk, per_ch
         "scale": scale
     }
     before = {name: x.copy() for name, x in operands.items() if isinstance(x, np.ndarray)}
-    found = _arrays(OPS_NOW.gated_delta_rule(**operands, chunk_size=chunk))
-    _assert_near(found, _reference(**operands), 1e-13)
+    actual = _arrays(OPS_NOW.gated_delta_rule(**operands, chunk_size=chunk))
+    _assert_near(actual, _reference(**operands), 1e-13)
     for name, x in before.items():
         np.testing.assert_array_equal(operands[name], x)
 
@@ -85,13 +85,13 @@ def test_every_rule_and_chunk_size_is_the_recurrence(seed, tokens, chunk, per_ch
 def test_a_sequence_in_pieces_gives_what_the_whole_gives(per_channel, pieces):
     operands = _operands(3, 37, per_channel)
     whole, last = _arrays(OPS_NOW.gated_delta_rule(**operands))
-    state, found, at = operands.pop("state"), [], 0
+    state, outputs, at = operands.pop("state"), [], 0
     for size in pieces:
         part = {name: x[:, at : at + size] for name, x in operands.items()}
         o, state = OPS_NOW.gated_delta_rule(**part, state=state)
-        found.append(o.numpy())
+        outputs.append(o.numpy())
         at += size
-    _assert_near([np.concatenate(found, 1), state.numpy()], [whole, last], 1e-13)
+    _assert_near([np.concatenate(outputs, 1), state.numpy()], [whole, last], 1e-13)
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
@@ -101,8 +101,8 @@ def test_extreme_gates(per_channel, gate):
     operands = _operands(5, 41, per_channel, dtype=np.float32)
     operands["g"][:, 3::7] = gate
     operands["g"][1] = gate
-    found = _arrays(OPS_NOW.gated_delta_rule(**operands))
-    _assert_near(found, _reference(**operands), 2e-6)
+    actual = _arrays(OPS_NOW.gated_delta_rule(**operands))
+    _assert_near(actual, _reference(**operands), 2e-6)
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
@@ -111,8 +111,8 @@ def test_a_long_sequence_does_not_overflow(per_channel):
     operands = _operands(6, 700, per_channel, dtype=np.float32)
     operands["g"] = -np.random.default_rng(6).exponential(6, operands["g"].shape).astype(np.float32)
     assert np.exp(-operands["g"][:, :32].sum(1).astype(np.float64)).min() > np.finfo(np.float32).max
-    found = _arrays(OPS_NOW.gated_delta_rule(**operands))
-    _assert_near(found, _reference(**operands), 2e-6)
+    actual = _arrays(OPS_NOW.gated_delta_rule(**operands))
+    _assert_near(actual, _reference(**operands), 2e-6)
 
 
 def test_alike_keys_keep_their_digits():
@@ -129,8 +129,8 @@ def test_short_dtypes_are_computed_in_f32():
     o, state = OPS_NOW.gated_delta_rule(**operands)
     assert (o.dtype.name, state.dtype.name) == ("bf16", "bf16")
     wanted = _reference(**operands)
-    for found, exact in zip(_arrays((o, state)), wanted, strict=True):
-        np.testing.assert_allclose(found.astype(np.float64), exact, rtol=2**-8, atol=1e-5)
+    for actual, exact in zip(_arrays((o, state)), wanted, strict=True):
+        np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=2**-8, atol=1e-5)
     operands.pop("state")
     o, state = OPS_NOW.gated_delta_rule(**operands)
     assert (o.dtype.name, state.dtype.name) == ("bf16", "f32")

@@ -178,7 +178,7 @@ def _infer_put(x: TensorSpec, indices: TensorSpec, updates: TensorSpec, *where_a
     fits = updates.shape == wanted and updates.dtype is x.dtype
     require(fits, "put_c3", f"updates are {updates!r} where {x.dtype}{list(wanted)} is wanted")
     require(indices.shape[1] <= x.shape[axis], "put_c4", f"{indices.shape[1]} places in {x.shape[axis]}")
-    chosen = all(each.dtype is bool_ and each.shape == indices.shape for each in where)
+    chosen = all(spec.dtype is bool_ and spec.shape == indices.shape for spec in where)
     require(chosen, "put_c5", f"where is {where} for indices {indices.shape}")
     return (x,)
 
@@ -217,11 +217,11 @@ class IndexingOps(OpsBase):
     __slots__ = ()
 
     def dynamic_slice(self, x: Tensor, starts: Sequence[Operand], sizes: Sequence[int]) -> Tensor:
-        """The part of x of the given sizes at ``starts`` (one rank-0 tensor or int per axis), clamped into x."""
+        """Returns the part of x of these sizes at ``starts`` (one rank-0 tensor or int per axis), clamped into x."""
         return self._apply(_DYNAMIC_SLICE, (x, *self._starts(starts)), (tuple(sizes),))
 
     def dynamic_update_slice(self, x: Tensor, update: Tensor, starts: Sequence[Operand]) -> Tensor:
-        """x with ``update`` written at ``starts`` (one rank-0 tensor or int per axis), clamped into x."""
+        """Returns x with ``update`` written at ``starts`` (one rank-0 tensor or int per axis), clamped into x."""
         return self._apply(_DYNAMIC_UPDATE_SLICE, (x, update, *self._starts(starts)))
 
     def _starts(self, starts: Sequence[Operand]) -> tuple[Any, ...]:
@@ -229,22 +229,22 @@ class IndexingOps(OpsBase):
         return tuple(self._ctx.constant(s, dtype) if isinstance(s, int) else s for s in starts)
 
     def take(self, x: Tensor, indices: Operand, axis: int = 0) -> Tensor:
-        """x's slices along ``axis`` at ``indices`` (any shape), which takes the place of ``axis``."""
+        """Returns x's slices along ``axis`` at ``indices`` (any shape), which takes the place of ``axis``."""
         return self._apply(_TAKE, (x, indices), (positive_axis(axis, x.ndim),))
 
     def embedding(self, table: Tensor, token_ids: Operand) -> Tensor:
-        """Rows of ``table`` [V, D] at ``token_ids`` [...]: [..., D]."""
+        """Returns rows of ``table`` [V, D] at ``token_ids`` [...]: [..., D]."""
         return self.take(table, token_ids, 0)
 
     def gather(self, x: Tensor, indices: Operand, axis: int) -> Tensor:
-        """``result[.., i, ..] = x[.., indices[.., i, ..], ..]`` along ``axis``, as numpy.take_along_axis."""
+        """Returns ``result[.., i, ..] = x[.., indices[.., i, ..], ..]`` along ``axis``, as numpy.take_along_axis."""
         return self._apply(_GATHER, (x, indices), (positive_axis(axis, x.ndim),))
 
     def scatter(self, x: Tensor, indices: Operand, updates: Tensor, axis: int, reduction: str = "set") -> Tensor:
-        """x with its elements at ``indices`` along ``axis`` set to, or combined with, ``updates``."""
+        """Returns x with its elements at ``indices`` along ``axis`` set to, or combined with, ``updates``."""
         return self._apply(_SCATTER, (x, indices, updates), (positive_axis(axis, x.ndim), reduction))
 
     def put(self, x: Tensor, indices: Operand, updates: Tensor, axis: int, where: Operand | None = None) -> Tensor:
-        """x with ``x[b, .., indices[b, t], ..] = updates[b, .., t, ..]`` along ``axis``, if ``where[b, t]``."""
+        """Returns x with ``x[b, .., indices[b, t], ..] = updates[b, .., t, ..]`` along ``axis``, if ``where[b, t]``."""
         chosen = () if where is None else (where,)
         return self._apply(_PUT, (x, indices, updates, *chosen), (positive_axis(axis, x.ndim),))

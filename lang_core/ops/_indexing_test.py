@@ -17,7 +17,7 @@ INDEX_DTYPES = (np.int32, np.int64)
 
 def _starts(rng: np.random.Generator, ndim: int) -> list[Any]:
     dtype = INDEX_DTYPES[rng.integers(0, 2)]
-    return [np.asarray(each, dtype) for each in rng.integers(-7, 8, ndim)]
+    return [np.asarray(start, dtype) for start in rng.integers(-7, 8, ndim)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=repr)

@@ -1,4 +1,4 @@
-"""The op table: what an op is, and the check of its contract."""
+"""The op table: ops, and the check of their contracts."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,10 +19,10 @@ class ContractViolation(Exception):
     """A constraint of an op does not hold. Only Op.infer sees it: it adds the op and the operands."""
 
 
-def require(condition: bool, label: str, found: str) -> None:
+def require(condition: bool, label: str, reason: str) -> None:
     """Checks one constraint; ``label`` is ``<op>_c<number>``, as in the op's documentation."""
     if not condition:
-        raise ContractViolation(f"{label}: {found}")
+        raise ContractViolation(f"{label}: {reason}")
 
 
 class Op:
@@ -64,23 +64,23 @@ class Op:
             OpError: a constraint does not hold; the message names it and the operands.
         """
         key = specs, attributes
-        found = self._memo.get(key)
-        if found is None:
-            found = self.infer_afresh(specs, attributes)
+        known = self._memo.get(key)
+        if known is None:
+            known = self.infer_afresh(specs, attributes)
             if len(self._memo) >= _MEMO_LIMIT:
                 self._memo.clear()
-            self._memo[key] = found
-        return found
+            self._memo[key] = known
+        return known
 
     def infer_afresh(self, specs: Specs, attributes: tuple[Any, ...]) -> Specs:
-        """The same as ``infer`` for attributes that must not be remembered, such as regions."""
+        """Does the same as ``infer`` for attributes that must not be remembered, such as regions."""
         try:
             return self.shape_rule(*specs, *attributes)
         except ContractViolation as error:
             raise OpError(f"{self.call_text(specs, attributes)}: {error}") from None
 
     def call_text(self, specs: Specs, attributes: tuple[Any, ...]) -> str:
-        """The call as a person reads it, e.g. ``reshape(f32[2,3], shape=(6,))``."""
+        """Returns the call as a person reads it, e.g. ``reshape(f32[2,3], shape=(6,))``."""
         named = [f"{name}={value!r}" for name, value in zip(self.attributes, attributes, strict=True)]
         return f"{self.name}({', '.join([*map(repr, specs), *named])})"
 
@@ -117,7 +117,7 @@ def require_axes(axes: tuple[int, ...], ndim: int, label: str) -> None:
 
 
 def broadcast_shapes(shapes: tuple[tuple[int, ...], ...], label: str) -> tuple[int, ...]:
-    """NumPy's broadcasting: shapes align at the right; a dimension of 1 stretches."""
+    """Broadcasts shapes as NumPy does: they align at the right, and a dimension of 1 stretches."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:

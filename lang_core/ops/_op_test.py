@@ -1,4 +1,4 @@
-"""Of the table as a whole: what a shape rule says is what the eager rule gives."""
+"""Tests of the whole table: a shape rule gives the specs of what the eager rule returns."""
 
 import itertools
 from typing import Any

@@ -54,8 +54,8 @@ def _infer_packed_linear(
     fits = scale == TensorSpec(blocks, f32) and total == TensorSpec(blocks, i32)
     require(fits, "packed_linear_c1", f"q is {q!r}, scale {scale!r}, total {total!r}")
     columns = e.columns(w.shape[-1]) if w.ndim == 2 and w.dtype is i8 else None
-    found = f"the weight is {w!r}" + ("" if columns is None else f", {columns} columns as {e.name}")
-    require(columns == q.shape[-1], "packed_linear_c2", found)
+    reason = f"the weight is {w!r}" + ("" if columns is None else f", {columns} columns as {e.name}")
+    require(columns == q.shape[-1], "packed_linear_c2", reason)
     require(dtype.is_floating, "packed_linear_c3", f"the dtype is {dtype}")
     return (TensorSpec((*q.shape[:-1], w.shape[0]), dtype),)
 
@@ -119,7 +119,7 @@ class PackedOps(MathOps):
     __slots__ = ()
 
     def block_quantize(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x [.., K] in blocks of 32: integers i8 [.., K], scales f32 [.., K / 32], sums of integers i32 [.., K / 32].
+        """Quantises x [.., K] in blocks of 32: integers i8 [.., K], scales f32 [.., K / 32], sums i32 [.., K / 32].
 
         What is not finite gives unspecified integers; a NaN or infinity is also in its block's scale.
         """
@@ -142,5 +142,5 @@ class PackedOps(MathOps):
         return self._apply(_PACKED_LINEAR, (*self.block_quantize(x), weight), (encoding, dtype))
 
     def dequantize(self, packed: Tensor, encoding: Encoding, dtype: DType | str = "f32") -> Tensor:
-        """Weights [.., K] of packed blocks i8 [.., K / block * block_bytes]."""
+        """Returns weights [.., K] of packed blocks i8 [.., K / block * block_bytes]."""
         return self._apply(_DEQUANTIZE, (packed,), (encoding, as_dtype(dtype)))

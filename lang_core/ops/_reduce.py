@@ -143,42 +143,42 @@ class ReductionOps(OpsBase):
         return self._apply(op, (x,), (tuple(sorted(positive_axis(a, x.ndim) for a in axes)), keepdims))
 
     def sum(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """The sum over ``axis`` (all axes where None), in x's dtype."""
+        """Returns the sum over ``axis`` (all axes where None), in x's dtype."""
         return self._reduce(SUM, x, axis, keepdims)
 
     def prod(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """The product over ``axis`` (all axes where None), in x's dtype."""
+        """Returns the product over ``axis`` (all axes where None), in x's dtype."""
         return self._reduce(PROD, x, axis, keepdims)
 
     def max(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """The largest element over ``axis``; NaN if any is NaN."""
+        """Returns the largest element over ``axis``; NaN if any is NaN."""
         return self._reduce(MAX, x, axis, keepdims)
 
     def min(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """The smallest element over ``axis``; NaN if any is NaN."""
+        """Returns the smallest element over ``axis``; NaN if any is NaN."""
         return self._reduce(MIN, x, axis, keepdims)
 
     def any(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Whether any element (bool) over ``axis`` holds."""
+        """Returns whether any element (bool) over ``axis`` holds."""
         return self._reduce(ANY, x, axis, keepdims)
 
     def all(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Whether every element (bool) over ``axis`` holds."""
+        """Returns whether every element (bool) over ``axis`` holds."""
         return self._reduce(ALL, x, axis, keepdims)
 
     def argmax(self, x: Tensor, axis: int, keepdims: bool = False) -> Tensor:
-        """The i32 index of the largest element along ``axis``: the first of equal ones, the first NaN."""
+        """Returns the i32 index of the largest element along ``axis``: the first of equal ones, the first NaN."""
         return self._apply(ARGMAX, (x,), (positive_axis(axis, x.ndim), keepdims))
 
     def argmin(self, x: Tensor, axis: int, keepdims: bool = False) -> Tensor:
-        """The i32 index of the smallest element along ``axis``: the first of equal ones, the first NaN."""
+        """Returns the i32 index of the smallest element along ``axis``: the first of equal ones, the first NaN."""
         return self._apply(ARGMIN, (x,), (positive_axis(axis, x.ndim), keepdims))
 
     def cumsum(self, x: Tensor, axis: int) -> Tensor:
-        """The sum of the elements up to and including each one along ``axis``."""
+        """Returns the sum of the elements up to and including each one along ``axis``."""
         return self._apply(_CUMSUM, (x,), (positive_axis(axis, x.ndim),))
 
     def sort(self, x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
-        """x sorted along ``axis`` (stable, NaN as the largest), and the i32 indices that sort it."""
+        """Returns x sorted along ``axis`` (stable, NaN as the largest), and the i32 indices that sort it."""
         values, indices = self._ctx.apply(_SORT, (x,), (positive_axis(axis, x.ndim), descending))
         return values, indices

@@ -57,8 +57,8 @@ def test_max_and_min_equal_jax_with_nan(name: str, reference: Callable[..., Any]
     for axes in ((0,), (0, 2), (1,), ()):
         with jax.enable_x64(True):
             wanted = np.asarray(reference(jnp.asarray(x), axis=axes))
-        found = getattr(OPS_NOW, name)(x, axes)
-        assert_same(OPS_NOW.add(found, 0), wanted + np.zeros((), dtype.numpy))  # of 0.0 and -0.0 either is right
+        actual = getattr(OPS_NOW, name)(x, axes)
+        assert_same(OPS_NOW.add(actual, 0), wanted + np.zeros((), dtype.numpy))  # of 0.0 and -0.0 either is right
 
 
 @pytest.mark.parametrize(("name", "reference"), [("any", np.any), ("all", np.all)])
@@ -138,23 +138,23 @@ def test_sort_is_stable_with_nan_as_the_largest(dtype: DType, special: bool) -> 
         )
         with jax.enable_x64(True):
             operands = (jnp.asarray(x), jnp.asarray(positions.astype(np.int32)))
-            wanted = [np.asarray(each) for each in jax.lax.sort(operands, dimension=axis, is_stable=True, num_keys=1)]
-        for found, reference in zip(OPS_NOW.sort(x, axis), wanted, strict=True):
-            assert_same(found, reference)
+            wanted = [np.asarray(array) for array in jax.lax.sort(operands, dimension=axis, is_stable=True, num_keys=1)]
+        for actual, reference in zip(OPS_NOW.sort(x, axis), wanted, strict=True):
+            assert_same(actual, reference)
 
 
 @given(shape=SHAPES, dtype=ANY_NUMBER, seed=SEEDS)
 @DRAWN
 def test_descending_sort_is_stable_with_nan_first(shape: tuple[int, ...], dtype: DType, seed: int) -> None:
     x = values(generator(seed), (*shape, 7), dtype, special=True)
-    found, indices = OPS_NOW.sort(x, descending=True)
+    actual, indices = OPS_NOW.sort(x, descending=True)
     with jax.enable_x64(True):
         keys = jnp.asarray(x.astype(np.float64) if dtype.is_floating else x.astype(np.int64))
     for place in np.ndindex(x.shape[:-1]):
         row = np.asarray(keys)[place]
         order = sorted(range(7), key=lambda i, row=row: (not np.isnan(row[i]), -row[i].item(), i))
         assert indices.numpy()[place].tolist() == order
-    assert_same(found, np.take_along_axis(x, indices.numpy(), -1))
+    assert_same(actual, np.take_along_axis(x, indices.numpy(), -1))
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=repr)
@@ -162,7 +162,7 @@ def test_top_k_equals_jax_with_ties_and_nan(dtype: DType) -> None:
     for special in (False, True):
         x = values(generator(23), (4, 13), dtype, special)
         with jax.enable_x64(True):
-            wanted = [np.asarray(each) for each in jax.lax.top_k(jnp.asarray(x + np.zeros((), dtype.numpy)), 5)]
+            wanted = [np.asarray(array) for array in jax.lax.top_k(jnp.asarray(x + np.zeros((), dtype.numpy)), 5)]
         values_found, indices = OPS_NOW.top_k(x, 5)
         assert_same(OPS_NOW.add(values_found, 0.0), wanted[0])
         assert_same(indices, wanted[1])

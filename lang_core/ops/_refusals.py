@@ -1,4 +1,4 @@
-"""What the negative tests of the ops' constraints share. Only tests import this."""
+"""Support for negative tests of the ops' constraints. Only tests import this."""
 
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ FAMILIES: Final = {
 
 
 class Returning:
-    """Enough of a region for a shape rule: what it returns."""
+    """Results of a region: enough of one for a shape rule."""
 
     def __init__(self, *result_specs: TensorSpec) -> None:
         self.result_specs = result_specs
@@ -32,14 +32,14 @@ class Returning:
 
 
 def spec(text: str) -> TensorSpec:
-    """The spec of e.g. ``f32[2,3]``."""
+    """Returns the spec of e.g. ``f32[2,3]``."""
     dtype, _, dims = text[:-1].partition("[")
     return TensorSpec(tuple(int(dim) for dim in dims.split(",") if dim), dtype)
 
 
-def refused(label: str, specs: str, attributes: tuple[Any, ...], found: str) -> None:
-    """Shows that the op refuses the call, names itself, the operands and the constraint, and says what it found."""
+def refused(label: str, specs: str, attributes: tuple[Any, ...], reason: str) -> None:
+    """Checks that the op refuses the call, and that the message names op, operands, constraint and reason."""
     name = label.rpartition("_c")[0]
     operands = ", ".join(specs.split()).replace("[", "\\[")
-    with pytest.raises(OpError, match=rf"^{name}\({operands}.*\): {label}: {found}"):
-        OPS[name].infer_afresh(tuple(spec(each) for each in specs.split()), attributes)
+    with pytest.raises(OpError, match=rf"^{name}\({operands}.*\): {label}: {reason}"):
+        OPS[name].infer_afresh(tuple(spec(text) for text in specs.split()), attributes)

@@ -77,7 +77,7 @@ def test_iota_c2() -> None:
 
 @pytest.mark.parametrize("update", ["", "f32[1,2] "])
 def test_dynamic_slice_c1(update: str) -> None:
-    """Of dynamic_update_slice too."""
+    """Covers dynamic_update_slice too."""
     name, sizes = ("dynamic_update_slice", ()) if update else ("dynamic_slice", ((1, 2),))
     label = f"{name}_c1"
     refused(label, f"f32[2,3] {update}i32[]", sizes, "1 starts for 2 axes")
@@ -164,8 +164,8 @@ def test_put_c1() -> None:
 
 def test_put_c2() -> None:
     for indices in ("f32[2,1]", "i32[2]", "i32[3,1]"):
-        found = indices.replace("[", r"\[").replace("]", r"\]")
-        refused("put_c2", f"f32[2,3] {indices} f32[2,1]", (1,), f"indices are {found} for 2 rows")
+        escaped = indices.replace("[", r"\[").replace("]", r"\]")
+        refused("put_c2", f"f32[2,3] {indices} f32[2,1]", (1,), f"indices are {escaped} for 2 rows")
 
 
 def test_put_c3() -> None:
@@ -180,8 +180,8 @@ def test_put_c4() -> None:
 
 def test_put_c5() -> None:
     for where in ("bool[2]", "bool[2,2]", "i32[2,1]"):
-        found = where.replace("[", r"\[").replace("]", r"\]")
-        refused("put_c5", f"f32[2,3] i32[2,1] f32[2,1] {where}", (1,), rf"where is \[{found}\] for indices \(2, 1\)")
+        escaped = where.replace("[", r"\[").replace("]", r"\]")
+        refused("put_c5", f"f32[2,3] i32[2,1] f32[2,1] {where}", (1,), rf"where is \[{escaped}\] for indices \(2, 1\)")
 
 
 def test_while_c1() -> None:

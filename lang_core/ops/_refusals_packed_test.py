@@ -35,7 +35,7 @@ def test_packed_linear_c1(operands: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "operands", "found"),
+    ("encoding", "operands", "reason"),
     [
         (_Q4_0, "i8[2,64] f32[2,2] i32[2,2] i8[5,68]", r"the weight is i8\[5,68\]$"),
         (_Q4_0, "i8[2,64] f32[2,2] i32[2,2] i8[5,54]", r"the weight is i8\[5,54\], 96 columns as q4_0$"),
@@ -45,11 +45,11 @@ def test_packed_linear_c1(operands: str) -> None:
         (_Q6_K, "i8[2,256] f32[2,8] i32[2,8] i8[5,420]", r"the weight is i8\[5,420\], 512 columns as q6_k$"),
     ],
 )
-def test_packed_linear_c2(encoding: Encoding, operands: str, found: str) -> None:
-    refused("packed_linear_c2", operands, (encoding, f32), found)
+def test_packed_linear_c2(encoding: Encoding, operands: str, reason: str) -> None:
+    refused("packed_linear_c2", operands, (encoding, f32), reason)
 
 
-@pytest.mark.parametrize("dtype", [each for each in DTYPES if not each.is_floating], ids=str)
+@pytest.mark.parametrize("dtype", [kind for kind in DTYPES if not kind.is_floating], ids=str)
 def test_packed_linear_c3(dtype: object) -> None:
     refused("packed_linear_c3", "i8[2,64] f32[2,2] i32[2,2] i8[5,68]", (_Q8_0, dtype), f"the dtype is {dtype}")
 
@@ -62,6 +62,6 @@ def test_dequantize_c1(encoding: Encoding, packed: str) -> None:
     refused("dequantize_c1", packed, (encoding, f32), rf"(i8|u8)\[.*\] as {encoding.name}")
 
 
-@pytest.mark.parametrize("dtype", [each for each in DTYPES if not each.is_floating], ids=str)
+@pytest.mark.parametrize("dtype", [kind for kind in DTYPES if not kind.is_floating], ids=str)
 def test_dequantize_c2(dtype: object) -> None:
     refused("dequantize_c2", "i8[2,34]", (_Q8_0, dtype), f"the dtype is {dtype}")

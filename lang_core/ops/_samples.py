@@ -1,4 +1,4 @@
-"""What the ops' tests share: values worth trying, drawn shapes, and comparison. Only tests import this."""
+"""Support for the ops' tests: values worth trying, drawn shapes, and comparison. Only tests import this."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ _FLOATS: Final = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1.5, 100.0, -7.25, 0.1, 
 
 
 def special_values(dtype: DType) -> np.ndarray[Any, Any]:
-    """The values of a dtype at which functions go wrong, without subnormal numbers."""
+    """Returns the values of a dtype at which functions go wrong, without subnormal numbers."""
     if dtype is bool_:
         return np.array([False, True])
     if dtype.is_floating:
@@ -38,27 +38,27 @@ def special_values(dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, special: bool = False) -> Any:
-    """Random values: small numbers with ties, or with ``special`` the special ones mixed in."""
+    """Draws values: small numbers with ties, or with ``special`` the special ones mixed in."""
     if special:
         return rng.choice(special_values(dtype), shape).reshape(shape)
     if dtype is bool_:
         return np.asarray(rng.integers(0, 2, shape) > 0)
     low = 0 if dtype.name == "u8" else -9
-    found = np.asarray(rng.integers(low, 10, shape))
-    return np.asarray((found / 4 if dtype.is_floating else found).astype(dtype.numpy))
+    drawn = np.asarray(rng.integers(low, 10, shape))
+    return np.asarray((drawn / 4 if dtype.is_floating else drawn).astype(dtype.numpy))
 
 
 def generator(seed: int) -> np.random.Generator:
-    """The generator of one drawn example."""
+    """Returns the generator of one drawn example."""
     return np.random.default_rng(seed)
 
 
 SEEDS: Final = st.integers(0, 2**32 - 1)
 
 
-def assert_same(found: Tensor, wanted: Any) -> None:
-    """The same dtype, shape and values, NaN being equal to NaN and 0.0 not to -0.0."""
-    data, wanted = found.numpy(), np.asarray(wanted)
+def assert_same(actual: Tensor, wanted: Any) -> None:
+    """Checks for the same dtype, shape and values, NaN being equal to NaN and 0.0 not to -0.0."""
+    data, wanted = actual.numpy(), np.asarray(wanted)
     assert (data.dtype, data.shape) == (wanted.dtype, wanted.shape)
     np.testing.assert_array_equal(_plain(data), _plain(wanted))
     if data.dtype.kind in "fV":
@@ -66,11 +66,11 @@ def assert_same(found: Tensor, wanted: Any) -> None:
         np.testing.assert_array_equal(np.signbit(_plain(data))[finite], np.signbit(_plain(wanted))[finite])
 
 
-def assert_close(found: Tensor, wanted: Any, ulps: float = 4, scale: float = 1.0) -> None:
-    """The same dtype and shape; values within so many units in the last place, or of ``scale``'s."""
-    data, wanted = found.numpy(), np.asarray(wanted)
+def assert_close(actual: Tensor, wanted: Any, ulps: float = 4, scale: float = 1.0) -> None:
+    """Checks for the same dtype and shape, and values within so many units in the last place, or of ``scale``'s."""
+    data, wanted = actual.numpy(), np.asarray(wanted)
     assert (data.dtype, data.shape) == (wanted.dtype, wanted.shape)
-    step = ulps * ULP.get(found.dtype.name, 0.0)
+    step = ulps * ULP.get(actual.dtype.name, 0.0)
     np.testing.assert_allclose(_plain(data), _plain(wanted), rtol=step, atol=step * scale)
 
 

@@ -1,4 +1,4 @@
-"""Ops that move elements without computing, and ops that make tensors out of nothing."""
+"""Ops that move elements without computing, and ops that make tensors without operands."""
 
 import math
 from collections.abc import Sequence
@@ -210,11 +210,11 @@ class ShapeOps(OpsBase):
     __slots__ = ()
 
     def broadcast(self, x: Operand, shape: Sequence[int]) -> Tensor:
-        """x repeated to ``shape``, aligned at the right as in NumPy."""
+        """Returns x repeated to ``shape``, aligned at the right as in NumPy."""
         return self._apply(_BROADCAST, (x,), (tuple(shape),))
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """The same elements in row-major order; one dimension may be -1 and is then worked out."""
+        """Returns the same elements in row-major order; one dimension may be -1 and is then inferred."""
         dims = tuple(shape)
         if -1 in dims:
             known = math.prod(dim for dim in dims if dim != -1)
@@ -223,18 +223,18 @@ class ShapeOps(OpsBase):
         return self._apply(_RESHAPE, (x,), (dims,))
 
     def transpose(self, x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-        """Axis i of the result is axis ``axes[i]`` of x; without axes their order is turned round."""
+        """Permutes the axes: axis i of the result is axis ``axes[i]`` of x; without axes their order is reversed."""
         order = range(x.ndim)[::-1] if axes is None else axes
         return self._apply(_TRANSPOSE, (x,), (tuple(positive_axis(axis, x.ndim) for axis in order),))
 
     def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
-        """The tensors one after the other along ``axis``."""
+        """Returns the tensors one after the other along ``axis``."""
         if not tensors:
             raise OpError("concat() needs at least one tensor, found none")
         return self._apply(_CONCAT, tuple(tensors), (positive_axis(axis, tensors[0].ndim),))
 
     def split(self, x: Tensor, sizes: Sequence[int], axis: int) -> tuple[Tensor, ...]:
-        """x cut along ``axis`` into pieces of the given sizes, which must add up."""
+        """Returns x cut along ``axis`` into pieces of the given sizes, which must add up."""
         axis = positive_axis(axis, x.ndim)
         if not 0 <= axis < x.ndim or sum(sizes) != x.shape[axis]:
             raise OpError(
@@ -247,11 +247,11 @@ class ShapeOps(OpsBase):
         return tuple(pieces)
 
     def slice(self, x: Tensor, start: Sequence[int], stop: Sequence[int], step: Sequence[int] | None = None) -> Tensor:
-        """Every ``step``-th element from ``start`` up to, not including, ``stop``, per axis."""
+        """Returns every ``step``-th element from ``start`` up to, not including, ``stop``, per axis."""
         return self._apply(_SLICE, (x,), (tuple(start), tuple(stop), _per_axis(step, x.ndim, 1)))
 
     def slice_axis(self, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
-        """Elements ``start`` up to ``stop`` of one axis, all of the others."""
+        """Returns elements ``start`` up to ``stop`` along one axis, and all along the others."""
         starts, stops = [0] * x.ndim, list(x.shape)
         axis = positive_axis(axis, x.ndim)
         if not 0 <= axis < x.ndim:
@@ -267,43 +267,43 @@ class ShapeOps(OpsBase):
         value: Operand = 0,
         interior: Sequence[int] | None = None,
     ) -> Tensor:
-        """x with ``value`` put before (``low``), after (``high``) and between (``interior``) its elements."""
+        """Returns x with ``value`` put before (``low``), after (``high``) and between (``interior``) its elements."""
         filler = self._ctx.constant(value, x.dtype) if type(value) in NUMBERS else value
         return self._apply(_PAD, (x, filler), (tuple(low), tuple(high), _per_axis(interior, x.ndim, 0)))
 
     def reverse(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """x with the order of the elements turned round along ``axes``."""
+        """Returns x with the order of the elements reversed along ``axes``."""
         return self._apply(_REVERSE, (x,), (tuple(positive_axis(axis, x.ndim) for axis in axes),))
 
 
 class CreationOps(OpsBase):
-    """Tensors made out of nothing."""
+    """Ops without operands: constants, inputs, ranges."""
 
     __slots__ = ()
 
     def constant(self, value: Any, dtype: DType | str | None = None) -> Tensor:
-        """A tensor of values known now: a number, nested sequences, or a NumPy array (copied, exact).
+        """Returns a tensor of values known now: a number, nested sequences, or a NumPy array (copied, exact).
 
         A Python float without a dtype is f32, an int i32.
         """
         return self._ctx.constant(value, dtype)
 
     def placeholder(self, name: str, shape: Sequence[int], dtype: DType | str) -> Tensor:
-        """A named input: of the graph while recording, else of the eager context's ``inputs``."""
+        """Returns a named input: of the graph while recording, else of the eager context's ``inputs``."""
         return self._ctx.placeholder(name, TensorSpec(tuple(shape), dtype))
 
     def full(self, shape: Sequence[int], value: bool | int | float, dtype: DType | str) -> Tensor:
-        """A tensor of one repeated value."""
+        """Returns a tensor of one repeated value."""
         return self._apply(_BROADCAST, (self._ctx.constant(value, dtype),), (tuple(shape),))
 
     def zeros(self, shape: Sequence[int], dtype: DType | str) -> Tensor:
-        """A tensor of zeros (False for bool)."""
+        """Returns a tensor of zeros (False for bool)."""
         return self.full(shape, 0, dtype)
 
     def ones(self, shape: Sequence[int], dtype: DType | str) -> Tensor:
-        """A tensor of ones (True for bool)."""
+        """Returns a tensor of ones (True for bool)."""
         return self.full(shape, 1, dtype)
 
     def iota(self, shape: Sequence[int], axis: int = 0, dtype: DType | str = "i32") -> Tensor:
-        """0, 1, 2, ... along ``axis``, the same along the others."""
+        """Returns 0, 1, 2, ... along ``axis``, the same along the others."""
         return self._apply(_IOTA, (), (tuple(shape), positive_axis(axis, len(shape)), as_dtype(dtype)))

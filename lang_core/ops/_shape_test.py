@@ -78,7 +78,7 @@ def test_slice_equals_pythons(shape: tuple[int, ...], dtype: DType, seed: int) -
     x = values(rng, shape, dtype)
     start = [int(rng.integers(0, dim + 1)) for dim in shape]
     stop = [int(rng.integers(begin, dim + 1)) for begin, dim in zip(start, shape, strict=True)]
-    step = [int(each) for each in rng.integers(1, 4, len(shape))]
+    step = [int(number) for number in rng.integers(1, 4, len(shape))]
     assert_same(OPS_NOW.slice(x, start, stop, step), x[tuple(map(slice, start, stop, step))])
     assert_same(OPS_NOW.slice(x, start, stop), x[tuple(map(slice, start, stop))])
     if shape:
@@ -90,7 +90,7 @@ def test_slice_equals_pythons(shape: tuple[int, ...], dtype: DType, seed: int) -
 def test_pad_puts_values_around_and_between(shape: tuple[int, ...], dtype: DType, seed: int) -> None:
     rng = generator(seed)
     x, value = values(rng, shape, dtype), values(rng, (), dtype)
-    low, high, interior = ([int(each) for each in rng.integers(0, 3, len(shape))] for _ in range(3))
+    low, high, interior = ([int(number) for number in rng.integers(0, 3, len(shape))] for _ in range(3))
     wanted = np.full(
         [a + max(n + (n - 1) * i, 0) + b for a, b, i, n in zip(low, high, interior, shape, strict=True)], value
     )
@@ -133,8 +133,8 @@ def test_creators(dtype: DType) -> None:
     assert_same(OPS_NOW.full((2, 3), 1, dtype.name), np.full((2, 3), 1, dtype.numpy))
 
 
-def _escaping(found: Any) -> bytes:
-    return found.numpy().tobytes()
+def _escaping(tensor: Any) -> bytes:
+    return tensor.numpy().tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=repr)
@@ -143,9 +143,9 @@ def test_constants_are_exact_copies(dtype: DType) -> None:
     bits = bits if dtype.itemsize == 1 else np.repeat(bits, dtype.itemsize)
     array = bits.view(dtype.numpy).copy()
     before = array.tobytes()
-    found = OPS_NOW.constant(array)
+    constant = OPS_NOW.constant(array)
     array[...] = 0
-    assert _escaping(found) == before
+    assert _escaping(constant) == before
 
 
 def test_constants_of_python_values() -> None:
@@ -200,5 +200,5 @@ def test_moving_elements_leaves_the_operand_as_it_is() -> None:
 
 def test_rule_of_constant_gives_the_value() -> None:
     wanted = np.array([1.5, -2.0, np.nan, np.inf])
-    (found,) = CTX.apply(OPS["constant"], (), (Literal(wanted.copy()),))
-    np.testing.assert_array_equal(CTX.constant(found).numpy(), wanted)
+    (result,) = CTX.apply(OPS["constant"], (), (Literal(wanted.copy()),))
+    np.testing.assert_array_equal(CTX.constant(result).numpy(), wanted)
