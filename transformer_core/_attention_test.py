@@ -35,7 +35,7 @@ def test_grouped_attention_agrees_with_jax(batch, kv_heads, group, queries, befo
     q = random.standard_normal((batch, kv_heads, group, queries, size), np.float32)
     k, v = random.standard_normal((2, batch, kv_heads, keys, size), np.float32)
     mask = causal_mask(CTX, queries, keys, window=window)
-    found = grouped_attention(CTX, tensor(q), tensor(k), tensor(v), mask_bias(CTX, mask), scale).numpy()
+    actual = grouped_attention(CTX, tensor(q), tensor(k), tensor(v), mask_bias(CTX, mask), scale).numpy()
     expected = jax.nn.dot_product_attention(
         q.reshape(batch, -1, queries, size).swapaxes(1, 2),  # [B, T, N, H]
         k.swapaxes(1, 2),
@@ -43,17 +43,17 @@ def test_grouped_attention_agrees_with_jax(batch, kv_heads, group, queries, befo
         mask=mask.numpy()[None, None],
         scale=scale,
     )
-    np.testing.assert_allclose(found.reshape(batch, -1, queries, size).swapaxes(1, 2), expected, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(actual.reshape(batch, -1, queries, size).swapaxes(1, 2), expected, rtol=2e-5, atol=2e-6)
 
 
 def test_short_dtypes_have_scores_and_softmax_in_f32():
     random = np.random.default_rng(0)
     q, k, v = (CTX.ops.cast(x, "bf16") for x in random.standard_normal((3, 1, 2, 7, 8), np.float32))
-    found = grouped_attention(CTX, CTX.ops.reshape(q, (1, 2, 1, 7, 8)), k, v)
-    assert found.dtype.name == "bf16"
+    actual = grouped_attention(CTX, CTX.ops.reshape(q, (1, 2, 1, 7, 8)), k, v)
+    assert actual.dtype.name == "bf16"
     wide = [CTX.ops.cast(x, "f32") for x in (q, k, v)]
     expected = grouped_attention(CTX, CTX.ops.reshape(wide[0], (1, 2, 1, 7, 8)), wide[1], wide[2]).numpy()
-    np.testing.assert_allclose(found.numpy().astype(np.float32), expected, rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(actual.numpy().astype(np.float32), expected, rtol=1e-2, atol=1e-2)
 
 
 def test_heads_that_cannot_share_are_refused():
@@ -86,8 +86,8 @@ def test_scores_may_be_capped():
     q, k, v = np.random.default_rng(2).standard_normal((3, 1, 2, 1, 4, 6), np.float32) * 3
     scores = np.tanh(np.einsum("bkgth,bkgsh->bkgts", q, k) * 6**-0.5 / 2) * 2
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-    found = grouped_attention(CTX, tensor(q), tensor(k[:, :, 0]), tensor(v[:, :, 0]), softcap=2.0)
-    np.testing.assert_allclose(found.numpy(), np.einsum("bkgts,bkgsh->bkgth", weights, v), rtol=1e-5, atol=1e-6)
+    actual = grouped_attention(CTX, tensor(q), tensor(k[:, :, 0]), tensor(v[:, :, 0]), softcap=2.0)
+    np.testing.assert_allclose(actual.numpy(), np.einsum("bkgts,bkgsh->bkgth", weights, v), rtol=1e-5, atol=1e-6)
 
 
 def test_a_layer_without_rope_does_not_know_positions():
@@ -108,8 +108,8 @@ def test_a_layer_may_have_the_second_rope():
     ctx = context_of(attention)
     x = np.random.default_rng(3).standard_normal((1, 3, 10), np.float32)
     expected = attention(ctx, x, make_step(ctx, local, [None], 3))[0].numpy()
-    found = second(ctx, x, make_step(ctx, model, [None], 3, local_rope=local))[0].numpy()
-    np.testing.assert_array_equal(found, expected)
+    actual = second(ctx, x, make_step(ctx, model, [None], 3, local_rope=local))[0].numpy()
+    np.testing.assert_array_equal(actual, expected)
     with pytest.raises(OpError, match="the step has no local RoPE: pass local_rope to make_step"):
         second(ctx, x, make_step(ctx, model, [None], 3))
 
@@ -136,7 +136,7 @@ def test_cache_spec():
 
 
 def test_a_gate_multiplies_what_each_head_has_seen():
-    """With an identity as output projection, the gated result is the plain one times the gate's logistic."""
+    """The gated result is the plain one times the gate's logistic, under an identity as output projection."""
     plain, gated = (Attention(AttentionConfig(8, 4, 2, 3, gated=gated)) for gated in (False, True))
     weights: dict[str, Tensor] = {p: context_of(plain).parameter(part) for p, part in plain.named_parameters()}
     weights["o_proj.weight"] = CTX.ops.constant(np.eye(8, 12, dtype=np.float32))
@@ -148,6 +148,6 @@ def test_a_gate_multiplies_what_each_head_has_seen():
     with CTX.parameters_from(weights):
         wanted = plain(CTX, x, step)[0].numpy()
     with CTX.parameters_from(weights | {"q_proj.weight": CTX.ops.constant(both)}):
-        found = gated(CTX, x, step)[0].numpy()
+        actual = gated(CTX, x, step)[0].numpy()
     factors = 1 / (1 + np.exp(-(x @ gate.reshape(12, 8).T)))[..., :8]
-    np.testing.assert_allclose(found, wanted * factors, rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, wanted * factors, rtol=2e-5, atol=1e-6)

@@ -25,7 +25,7 @@ def test_heads_are_repeated_both_ways():
 
 
 def test_tiled_heads_are_consecutive_ones_with_the_value_heads_permuted():
-    """What a GGUF file has in place of Hugging Face's order gives the same."""
+    """GGUF's order of heads gives the same as Hugging Face's."""
     keys, values, key, value = 2, 6, 4, 3
     consecutive, tiled = (GatedDeltaNet(7, keys, values, key, value, grouped=False, order=order) for order in HeadOrder)
     weights = {path: context_of(consecutive).parameter(part) for path, part in consecutive.named_parameters()}
@@ -42,8 +42,8 @@ def test_tiled_heads_are_consecutive_ones_with_the_value_heads_permuted():
     with CTX.parameters_from(weights):
         wanted, state = consecutive(CTX, x, _empty(consecutive))
     with CTX.parameters_from({path: CTX.ops.constant(array) for path, array in permuted.items()}):
-        found, other = tiled(CTX, x, _empty(tiled))
-    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
+        actual, other = tiled(CTX, x, _empty(tiled))
+    np.testing.assert_allclose(actual.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(other.delta.numpy(), state.delta.numpy()[:, order], rtol=1e-5, atol=1e-6)
 
 
@@ -53,9 +53,9 @@ def test_tokens_that_do_not_count_leave_no_trace(count):
     ctx = context_of(block)
     before = block(ctx, _x(6), _empty(block))[1]
     x = _x(8)
-    found, state = block(ctx, x, before, ctx.ops.constant(count))
+    actual, state = block(ctx, x, before, ctx.ops.constant(count))
     wanted, exact = block(ctx, x[:, :count], before)
-    np.testing.assert_allclose(found.numpy()[:, :count], wanted.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual.numpy()[:, :count], wanted.numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(state.conv.numpy(), exact.conv.numpy())
     np.testing.assert_allclose(state.delta.numpy(), exact.delta.numpy(), rtol=1e-5, atol=1e-6)
 

@@ -14,9 +14,9 @@ def _ids(logits: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(3, 31), (2, 5, 7), (11,)])
 def test_ids_are_numpys(shape: tuple[int, ...]) -> None:
     logits = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-    found = _ids(logits)
-    assert found.dtype == np.int32
-    np.testing.assert_array_equal(found, logits.argmax(-1))
+    actual = _ids(logits)
+    assert actual.dtype == np.int32
+    np.testing.assert_array_equal(actual, logits.argmax(-1))
 
 
 def test_of_equal_logits_the_first_counts_and_lost_ones_do_not_matter() -> None:

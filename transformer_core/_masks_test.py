@@ -14,34 +14,34 @@ WINDOWS = st.none() | st.integers(1, 12)
 @given(SIZES, st.integers(0, 9), st.integers(0, 9), WINDOWS)
 def test_a_query_sees_itself_and_what_came_before_within_the_window(queries, before, after, window):
     keys = before + queries + after
-    found = causal_mask(CTX, queries, keys, position=before, window=window).numpy()
-    assert found.shape == (queries, keys)
+    actual = causal_mask(CTX, queries, keys, position=before, window=window).numpy()
+    assert actual.shape == (queries, keys)
     for t in range(queries):
         here = before + t
         first = 0 if window is None else max(0, here - window + 1)
-        assert list(np.flatnonzero(found[t])) == list(range(first, here + 1))
+        assert list(np.flatnonzero(actual[t])) == list(range(first, here + 1))
 
 
 @given(SIZES, st.integers(0, 9), WINDOWS)
 def test_without_a_position_the_last_query_stands_at_the_last_key(queries, before, window):
-    found = causal_mask(CTX, queries, before + queries, window=window).numpy()
+    actual = causal_mask(CTX, queries, before + queries, window=window).numpy()
     expected = causal_mask(CTX, queries, before + queries, position=before, window=window).numpy()
-    np.testing.assert_array_equal(found, expected)
-    assert found[-1, -1]
+    np.testing.assert_array_equal(actual, expected)
+    assert actual[-1, -1]
 
 
 @given(SIZES, st.integers(0, 9), WINDOWS)
 def test_a_position_known_at_run_time_gives_the_same_mask(queries, before, window):
     keys = before + queries
-    found = causal_mask(CTX, queries, keys, position=CTX.ops.constant(before), window=window).numpy()
-    np.testing.assert_array_equal(found, causal_mask(CTX, queries, keys, position=before, window=window).numpy())
+    actual = causal_mask(CTX, queries, keys, position=CTX.ops.constant(before), window=window).numpy()
+    np.testing.assert_array_equal(actual, causal_mask(CTX, queries, keys, position=before, window=window).numpy())
 
 
 @given(st.integers(1, 12), st.integers(1, 5))
 def test_a_window_keeps_exactly_its_number_of_keys(window, beyond):
     keys = window + beyond
-    found = causal_mask(CTX, keys, keys, window=window).numpy()
-    assert (found[window - 1 :].sum(-1) == window).all()
+    actual = causal_mask(CTX, keys, keys, window=window).numpy()
+    assert (actual[window - 1 :].sum(-1) == window).all()
 
 
 def test_a_window_as_wide_as_the_keys_costs_nothing():

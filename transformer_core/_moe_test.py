@@ -60,9 +60,9 @@ def test_a_mixture_is_the_weighted_sum_of_its_experts(routing: Routing, shared: 
     layer = SparseFeedForward(10, 7, routing, shared=shared)
     weights = RandomWeights(layer)
     x = np.random.default_rng(4).standard_normal((*tokens, 10)).astype(np.float32)
-    found = layer(EagerExecutionContext(weights), x).numpy()
+    actual = layer(EagerExecutionContext(weights), x).numpy()
     wanted = [expected(row, weights, routing, bool(shared)) for row in x.reshape(-1, 10)]
-    np.testing.assert_allclose(found.reshape(-1, 10), wanted, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(actual.reshape(-1, 10), wanted, rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("routing", ROUTINGS.values(), ids=ROUTINGS)
@@ -83,11 +83,11 @@ def test_a_nan_stays_in_its_row():
     ctx = context_of(layer)
     broken = X.copy()
     broken[1, 1] = np.nan
-    found, clean = layer(ctx, broken).numpy(), layer(ctx, X).numpy()
-    assert np.isnan(found[1, 1]).all()
+    actual, clean = layer(ctx, broken).numpy(), layer(ctx, X).numpy()
+    assert np.isnan(actual[1, 1]).all()
     others = np.ones((2, 3), bool)
     others[1, 1] = False
-    np.testing.assert_array_equal(found[others], clean[others])
+    np.testing.assert_array_equal(actual[others], clean[others])
 
 
 def test_all_tokens_may_choose_one_expert():
@@ -120,9 +120,9 @@ def test_short_dtypes_are_near_f32_and_the_correction_stays_f32(dtype: str):
     assert short.gate.e_score_correction_bias.spec.dtype.name == "f32"
     ctx = context_of(wide)
     reference = wide(ctx, X).numpy()
-    found = short(ctx, ctx.ops.cast(X, dtype))
-    assert found.dtype.name == dtype
-    error = np.linalg.norm(found.numpy().astype(np.float32) - reference) / np.linalg.norm(reference)
+    actual = short(ctx, ctx.ops.cast(X, dtype))
+    assert actual.dtype.name == dtype
+    error = np.linalg.norm(actual.numpy().astype(np.float32) - reference) / np.linalg.norm(reference)
     assert 1e-5 < error < 3e-2
 
 

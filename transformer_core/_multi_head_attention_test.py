@@ -34,16 +34,16 @@ def test_over_itself():
 def test_over_others_whose_keys_are_made_once():
     seen = ATTENTION.keys_values(CTX, CTX.constant(MEMORY))
     assert seen.key.shape == seen.value.shape == (2, 3, 7, 4)
-    found = ATTENTION.attend(CTX, CTX.constant(X), seen).numpy()
-    np.testing.assert_allclose(found, expected(X, MEMORY), rtol=1e-5, atol=1e-5)
+    actual = ATTENTION.attend(CTX, CTX.constant(X), seen).numpy()
+    np.testing.assert_allclose(actual, expected(X, MEMORY), rtol=1e-5, atol=1e-5)
 
 
 def test_padding_is_not_seen():
     mask = np.array([[1, 1, 0, 0, 1], [1, 1, 1, 1, 0]], np.int32)
     bias = padding_bias(CTX, CTX.constant(mask))
     assert bias.shape == (2, 1, 1, 1, 5)
-    found = ATTENTION(CTX, CTX.constant(X), bias).numpy()
-    np.testing.assert_allclose(found, expected(X, X, mask != 0), rtol=1e-5, atol=1e-5)
+    actual = ATTENTION(CTX, CTX.constant(X), bias).numpy()
+    np.testing.assert_allclose(actual, expected(X, X, mask != 0), rtol=1e-5, atol=1e-5)
 
 
 def test_biases():

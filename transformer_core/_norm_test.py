@@ -33,8 +33,8 @@ def test_gated_rms_norm(rows, size):
     ctx = context_of(norm)
     x, gate = np.random.default_rng([rows, size]).standard_normal((2, rows, size))
     expected = ctx.parameter(norm.weight).numpy() * x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3)
-    found = norm(ctx, x.astype(np.float32), gate.astype(np.float32)).numpy()
-    np.testing.assert_allclose(found, expected * gate / (1 + np.exp(-gate)), rtol=1e-5, atol=1e-6)
+    actual = norm(ctx, x.astype(np.float32), gate.astype(np.float32)).numpy()
+    np.testing.assert_allclose(actual, expected * gate / (1 + np.exp(-gate)), rtol=1e-5, atol=1e-6)
 
 
 @given(SIZES, st.integers(2, 9), st.booleans())
@@ -56,6 +56,6 @@ def test_bf16_is_normed_in_f32_and_rounded_before_the_weight():
     wide = x.numpy().astype(np.float32)
     normed = ctx.ops.cast((wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-6)).astype(np.float32), "bf16")
     expected = ctx.ops.mul(ctx.parameter(norm.weight), normed).numpy().astype(np.float32)
-    found = norm(ctx, x)
-    assert found.dtype.name == "bf16"
-    np.testing.assert_allclose(found.numpy().astype(np.float32), expected, rtol=2**-7)
+    actual = norm(ctx, x)
+    assert actual.dtype.name == "bf16"
+    np.testing.assert_allclose(actual.numpy().astype(np.float32), expected, rtol=2**-7)

@@ -23,10 +23,10 @@ LENGTHS = st.integers(1, 100_000)
 
 @given(BASES, SIZES)
 def test_plain_frequencies_fall_from_one_towards_one_over_the_base(base, rotated):
-    found = plain_frequencies(base, rotated)
-    assert found.shape == (rotated // 2,)
-    assert found[0] == 1
-    np.testing.assert_allclose(found[1:], found[:-1] * base ** (-2 / rotated), rtol=1e-12)
+    actual = plain_frequencies(base, rotated)
+    assert actual.shape == (rotated // 2,)
+    assert actual[0] == 1
+    np.testing.assert_allclose(actual[1:], actual[:-1] * base ** (-2 / rotated), rtol=1e-12)
 
 
 @given(BASES, SIZES, LENGTHS)
@@ -51,28 +51,28 @@ def test_bands_lie_between_the_plain_and_the_fully_stretched_ones(base, rotated,
         Llama3Scaling(factor, 1.0, 4.0, original),
         YarnScaling(factor, original, 32.0, 1.0, 1.0, truncate),
     ):
-        found = scaling.frequencies(base, rotated, 1)
-        assert (found <= plain * (1 + 1e-12)).all()
-        assert (found >= plain / factor * (1 - 1e-12)).all()
+        actual = scaling.frequencies(base, rotated, 1)
+        assert (actual <= plain * (1 + 1e-12)).all()
+        assert (actual >= plain / factor * (1 - 1e-12)).all()
 
 
 @given(BASES, SIZES, FACTORS, st.integers(1, 4096), st.integers(0, 100_000))
 def test_dynamic_is_the_plain_one_with_a_greater_base(base, rotated, factor, trained, beyond):
     length = trained + beyond
-    found = DynamicScaling(factor, trained).frequencies(base, rotated, length)
+    actual = DynamicScaling(factor, trained).frequencies(base, rotated, length)
     if rotated == 2:
-        assert found == 1
+        assert actual == 1
         return
     grown = base * (factor * length / trained - (factor - 1)) ** (rotated / (rotated - 2))
-    np.testing.assert_allclose(found, plain_frequencies(grown, rotated), rtol=1e-9)
+    np.testing.assert_allclose(actual, plain_frequencies(grown, rotated), rtol=1e-9)
 
 
 def test_llama3_keeps_short_waves_and_stretches_long_ones():
     plain = plain_frequencies(500000.0, 128)
-    found = Llama3Scaling(8.0, 1.0, 4.0, 8192).frequencies(500000.0, 128, 1)
+    actual = Llama3Scaling(8.0, 1.0, 4.0, 8192).frequencies(500000.0, 128, 1)
     waves = 2 * np.pi / plain
-    np.testing.assert_allclose(found[waves < 8192 / 4], plain[waves < 8192 / 4])
-    np.testing.assert_allclose(found[waves > 8192], plain[waves > 8192] / 8)
+    np.testing.assert_allclose(actual[waves < 8192 / 4], plain[waves < 8192 / 4])
+    np.testing.assert_allclose(actual[waves > 8192], plain[waves > 8192] / 8)
     assert ((waves >= 8192 / 4) & (waves <= 8192)).sum() >= 3
 
 
@@ -85,8 +85,8 @@ def test_longrope_switches_past_the_original_length():
 
 
 def test_yarn_survives_a_ramp_without_width():
-    found = YarnScaling(4.0, 1_000_000, 3.0, 2.9, 1.0, False).frequencies(10000.0, 8, 1)
-    assert np.isfinite(found).all()
+    actual = YarnScaling(4.0, 1_000_000, 3.0, 2.9, 1.0, False).frequencies(10000.0, 8, 1)
+    assert np.isfinite(actual).all()
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,9 @@ def rotated_by_complex_numbers(x: np.ndarray, angles: np.ndarray, mode: RopeMode
 def test_rotation_is_multiplication_by_a_complex_number(case):
     config, x, positions = case
     angles = positions[:, None].astype(np.float32) * inverse_frequencies(config)
-    found = rope(CTX, tensor(x), config, tensor(positions)).numpy()
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, rotated_by_complex_numbers(x, angles, config.mode), atol=2e-6)
+    actual = rope(CTX, tensor(x), config, tensor(positions)).numpy()
+    assert actual.dtype == np.float32
+    np.testing.assert_allclose(actual, rotated_by_complex_numbers(x, angles, config.mode), atol=2e-6)
 
 
 def test_numpy_arrays_are_welcome():
@@ -85,10 +85,10 @@ def test_views_and_ops_give_the_same_bits_in_short_dtypes(case, dtype):
 @given(cases())
 def test_lengths_are_kept_and_position_zero_changes_nothing(case):
     config, x, positions = case
-    found = rope(CTX, tensor(x), config, tensor(positions)).numpy()
-    np.testing.assert_allclose(np.linalg.norm(found, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-4, atol=1e-6)
+    actual = rope(CTX, tensor(x), config, tensor(positions)).numpy()
+    np.testing.assert_allclose(np.linalg.norm(actual, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(rope(CTX, tensor(x), config, tensor(np.zeros_like(positions))).numpy(), x)
-    np.testing.assert_array_equal(found[..., config.rotated :], x[..., config.rotated :])
+    np.testing.assert_array_equal(actual[..., config.rotated :], x[..., config.rotated :])
 
 
 @given(MODES, st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
@@ -127,9 +127,9 @@ def test_positions_are_implied_from_zero():
 def test_positions_may_differ_per_row_of_the_batch():
     config, x = RopeConfig(rotated=4), np.random.default_rng(2).standard_normal((2, 3, 2, 4), np.float32)
     positions = np.array([[3, 4], [7, 8]], np.int32)
-    found = rope(CTX, tensor(x), config, tensor(positions[:, None])).numpy()  # [B, 1, T] beside [B, N, T]
+    actual = rope(CTX, tensor(x), config, tensor(positions[:, None])).numpy()  # [B, 1, T] beside [B, N, T]
     for row in range(2):
-        np.testing.assert_array_equal(found[row], rope(CTX, tensor(x[row]), config, tensor(positions[row])).numpy())
+        np.testing.assert_array_equal(actual[row], rope(CTX, tensor(x[row]), config, tensor(positions[row])).numpy())
 
 
 def test_tables_of_another_config_do_not_leak():
@@ -152,8 +152,8 @@ def test_a_length_known_at_run_time_gives_the_tables_of_a_known_one(mode, length
     for scaling in (DynamicScaling(4.0, 512), LongropeScaling((1.0, 1.5, 2.0), (3.0, 5.0, 9.0), 600, 1.2)):
         config = RopeConfig(rotated=6, trained_length=512, scaling=scaling, mode=mode)
         known = rope_tables(CTX, config, tensor(positions), length)
-        found = rope_tables(CTX, config, tensor(positions), CTX.ops.constant(length))
-        for a, b in zip(known, found, strict=True):
+        actual = rope_tables(CTX, config, tensor(positions), CTX.ops.constant(length))
+        for a, b in zip(known, actual, strict=True):
             np.testing.assert_allclose(b.numpy(), a.numpy(), atol=5e-7)
 
 
@@ -170,8 +170,8 @@ def test_the_attention_factor_scales_both_tables():
 def test_linear_scaling_divides_positions():
     x = np.random.default_rng(3).standard_normal((4, 6), np.float32)
     config = RopeConfig(rotated=6, scaling=LinearScaling(2.0))
-    found = rope(CTX, tensor(x), config, tensor(range(0, 8, 2))).numpy()
-    np.testing.assert_allclose(found, rope(CTX, tensor(x), RopeConfig(rotated=6)).numpy(), atol=1e-6)
+    actual = rope(CTX, tensor(x), config, tensor(range(0, 8, 2))).numpy()
+    np.testing.assert_allclose(actual, rope(CTX, tensor(x), RopeConfig(rotated=6)).numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize("scaling", [DynamicScaling(2.0, 8), LongropeScaling((1.0,), (2.0,), 8, 1.0)])

@@ -43,6 +43,6 @@ def scalar(value: int) -> np.ndarray:
     return np.array(value, np.int32)
 
 
-def relative_error(found: Tensor | np.ndarray, expected: np.ndarray) -> float:
+def relative_error(actual: Tensor | np.ndarray, expected: np.ndarray) -> float:
     """The greatest difference, relative to the greatest expected value."""
-    return float(np.abs(np.asarray(found, np.float64) - expected).max() / np.abs(expected).max())
+    return float(np.abs(np.asarray(actual, np.float64) - expected).max() / np.abs(expected).max())

@@ -63,7 +63,7 @@ def points_of(positions: str, caches: str) -> dict[str, EntryPoint]:
         positions=positions,
         window_caches=caches,
     )
-    return {each.name: each for each in made}
+    return {point.name: point for point in made}
 
 
 def text_of(points: Mapping[str, EntryPoint], form: Form, *, streaming: bool) -> str:
@@ -103,28 +103,28 @@ def _inputs(name: str, positions: str, starts: np.ndarray, counts: np.ndarray) -
     for row, (start, count) in enumerate(zip(starts, counts, strict=True)):
         tokens[row, :count] = IDS[row, start : start + count]
     places = [starts] if name == "decode" else [starts, counts - 1]
-    return [tokens, *[(each if positions == "per_row" else each[0]).astype(np.int32) for each in places]]
+    return [tokens, *[(place if positions == "per_row" else place[0]).astype(np.int32) for place in places]]
 
 
 def run(points: Mapping[str, EntryPoint], positions: str, function: Callable[[str, list[Any]], list[Any]]) -> list[Any]:
     """Logits and next ids of every call, and the last caches; each call goes on from the caches before."""
     kept: list[Any] = [np.zeros(a.spec.shape, np.float32) for a in points["decode"].arguments if a.alias_result]
-    found = []
+    outputs = []
     for name, inputs in calls(positions):
         logits, *kept, next_ids = function(name, [*inputs, *kept])
-        found += [logits, next_ids]
-    return [*found, *kept]
+        outputs += [logits, next_ids]
+    return [*outputs, *kept]
 
 
 def eagerly(points: Mapping[str, EntryPoint], positions: str) -> list[np.ndarray]:
     def function(name: str, values: list[Any]) -> list[Any]:
         return list(points[name](CONTEXT, *map(CONTEXT.constant, values)).values())
 
-    return [each.numpy() for each in run(points, positions, function)]
+    return [tensor.numpy() for tensor in run(points, positions, function)]
 
 
-def _close(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
-    for mine, theirs in zip(found, expected, strict=True):
+def _close(actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for mine, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)  # of up to 4
 
 
@@ -149,7 +149,7 @@ def test_recorded_ones_give_the_bits_of_eager_ones(positions: str, caches: str) 
             points[name].fn, *[a.spec for a in arguments], input_names=[a.name for a in arguments], name=name
         )
         named = {a.name: CONTEXT.constant(value) for a, value in zip(arguments, values, strict=True)}
-        return [each.numpy() for each in evaluate(graph, CONTEXT, named).values()]
+        return [tensor.numpy() for tensor in evaluate(graph, CONTEXT, named).values()]
 
     for mine, theirs in zip(run(points, positions, function), eagerly(points, positions), strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -167,14 +167,14 @@ def test_the_interpreter_agrees(tmp_path: Path) -> None:
     for index in (0, 2, 3, 5):
         name, inputs = calls("per_row")[index]
         text, order = texts[name]
-        found = interpret(text, [*inputs, *kept, *[WEIGHTS[path] for path in order]])
+        actual = interpret(text, [*inputs, *kept, *[WEIGHTS[path] for path in order]])
         eager = points[name](CONTEXT, *map(CONTEXT.constant, [*inputs, *kept])).values()
-        _close(found, [each.numpy() for each in eager])
-        kept = found[1:-1]
+        _close(actual, [tensor.numpy() for tensor in eager])
+        kept = actual[1:-1]
 
 
 def test_a_device_agrees_and_keeps_the_caches_where_they_are(tmp_path: Path) -> None:
-    """Of one form: tests/product runs the others."""
+    """Checks one form; tests/product runs the others."""
     points = points_of("per_row", "ring")
     (tmp_path / "m.mlir").write_text(text_of(points, inline(), streaming=True))
     compile_module(tmp_path / "m.mlir", tmp_path / "m.vmfb", target="llvm-cpu")
@@ -182,12 +182,13 @@ def test_a_device_agrees_and_keeps_the_caches_where_they_are(tmp_path: Path) -> 
         places: list[tuple[int | None, ...]] = []
 
         def function(name: str, values: list[Any]) -> list[Any]:
-            held = [session.upload(each) if each.ndim == 4 else each for each in values if isinstance(each, np.ndarray)]
+            arrays = [value for value in values if isinstance(value, np.ndarray)]
+            held = [session.upload(array) if array.ndim == 4 else array for array in arrays]
             results = session.function(name)(*(held if len(held) == len(values) else values))
-            places.append(tuple(each.address() for each in results[1:-1]))
+            places.append(tuple(tensor.address() for tensor in results[1:-1]))
             return list(results)
 
-        found = [each.numpy() for each in run(points, "per_row", function)]
+        actual = [tensor.numpy() for tensor in run(points, "per_row", function)]
         assert len(set(places)) == 1
         assert session.counters.bytes_guarded == 0
-    _close(found, eagerly(points, "per_row"))
+    _close(actual, eagerly(points, "per_row"))

@@ -25,8 +25,8 @@ def test_the_checkpoint_has_what_the_model_needs(case: EncoderCase, tmp_path: Pa
     model = load_model(tmp_path)
     with SafetensorsCheckpoint(tmp_path) as checkpoint:
         wanted, tied = stored_specs(model, checkpoint), tied_keys(model, checkpoint)
-        found = audit(checkpoint, wanted, tied=tied, ignorable=unused_keys(model, checkpoint))
-        left = set(encoder_weights(case)) - set(found.used)
+        report = audit(checkpoint, wanted, tied=tied, ignorable=unused_keys(model, checkpoint))
+        left = set(encoder_weights(case)) - set(report.used)
         assert left == ({"pooler.dense.weight", "pooler.dense.bias"} if case.pooling else set())
         weights = weights_of(model, checkpoint)
         assert all(weights.spec(path).shape == p.spec.shape for path, p in model.named_parameters())
@@ -37,7 +37,7 @@ def test_forward(case: EncoderCase, tmp_path: Path) -> None:
     golden = read_encoder_golden(case.name)
     with opened_encoder(case, tmp_path) as (model, ctx):
         point = forward_of(model, golden.inputs)
-        assert [each.name for each in point.arguments] == list(golden.inputs)
+        assert [argument.name for argument in point.arguments] == list(golden.inputs)
         results = point(ctx, *map(ctx.constant, golden.inputs.values()))
         assert set(results) == ({"logits"} if case.steps else set(golden.outputs))
         for name, tensor in results.items():
@@ -60,8 +60,8 @@ def test_hidden_states_after_every_layer(case: EncoderCase, tmp_path: Path, monk
     monkeypatch.setattr(Module, "__call__", noted)
     with opened_encoder(case, tmp_path) as (model, ctx):
         forward_of(model, golden.inputs)(ctx, *map(ctx.constant, golden.inputs.values()))
-    for found, expected in zip(states[: len(golden.hidden)], golden.hidden, strict=True):  # of SigLIP, the pictures'
-        assert relative_error(found, expected) < TOLERANCE
+    for actual, expected in zip(states[: len(golden.hidden)], golden.hidden, strict=True):  # of SigLIP, the pictures'
+        assert relative_error(actual, expected) < TOLERANCE
 
 
 @_ALL
@@ -71,10 +71,10 @@ def test_recorded_entry_points_give_the_bits_of_eager_ones(case: EncoderCase, tm
         point = forward_of(model, golden.inputs)
         inputs = {name: ctx.constant(array) for name, array in golden.inputs.items()}
         graph = record(point.fn, *[a.spec for a in point.arguments], input_names=list(inputs), name=point.name)
-        found, eager = evaluate(graph, ctx, inputs), point(ctx, *inputs.values())
-        assert list(found) == list(eager)
+        actual, eager = evaluate(graph, ctx, inputs), point(ctx, *inputs.values())
+        assert list(actual) == list(eager)
         for name in eager:
-            assert found[name].numpy().tobytes() == eager[name].numpy().tobytes(), name
+            assert actual[name].numpy().tobytes() == eager[name].numpy().tobytes(), name
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bf16", 3e-2), ("f16", 1e-2)])

@@ -35,8 +35,8 @@ def _empty(block: GatedDeltaNet) -> DeltaState:
     return DeltaState(*(CTX.ops.zeros(spec.shape, spec.dtype) for spec in block.cache_layout(BATCH, 0).specs.values()))
 
 
-def _near(found: Any, wanted: np.ndarray) -> None:
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=5e-6 * np.abs(wanted).max())
+def _near(actual: Any, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(actual.numpy(), wanted, rtol=1e-5, atol=5e-6 * np.abs(wanted).max())
 
 
 @_ALL
@@ -51,13 +51,13 @@ def test_at_once(name: str) -> None:
 @_ALL
 def test_prefill_chunked_prefill_and_decode(name: str) -> None:
     block, golden, weights = _block(name)
-    state, at, found = _empty(block), 0, []
+    state, at, actual = _empty(block), 0, []
     with CTX.parameters_from(weights):
         for size in PIECES:
             y, state = block(CTX, CTX.ops.constant(golden.x[:, at : at + size]), state)
-            found.append(y)
+            actual.append(y)
             at += size
-    _near(CTX.ops.concat(found, 1), golden.pieces)
+    _near(CTX.ops.concat(actual, 1), golden.pieces)
     _near(state.conv, golden.conv)
     _near(state.delta, golden.delta)
 

@@ -31,11 +31,11 @@ def _tokenizer(writer: GGUFWriter) -> None:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Whole files, by model."""
-    folder, found = tmp_path_factory.mktemp("whole"), {}
+    folder, contents = tmp_path_factory.mktemp("whole"), {}
     for name in _MODELS:
         write_gguf(folder / name, CASES[name], tokenizer=_tokenizer)
-        found[name] = (folder / name).read_bytes()
-    return found
+        contents[name] = (folder / name).read_bytes()
+    return contents
 
 
 @pytest.fixture(scope="module")

@@ -34,12 +34,12 @@ def test_configuration_and_weights_are_the_checkpoints(name: str, tmp_path: Path
     write_checkpoint(tmp_path, case)
     write_gguf(tmp_path / "model.gguf", case)
     with GgufModel(tmp_path / "model.gguf") as file, SafetensorsCheckpoint(tmp_path) as checkpoint:
-        expected, found = load_config(tmp_path), file.config()
+        expected, actual = load_config(tmp_path), file.config()
         rounded = "llama3" in name or "longrope" in name  # f32 in the file, f64 in config.json
         alike: dict[str, Any] = {"rope": expected.rope} if rounded else {}
-        assert dataclasses.replace(found.rope, scaling=expected.rope.scaling) == expected.rope
-        assert dataclasses.replace(found, **alike) == dataclasses.replace(expected, eos_token_ids=found.eos_token_ids)
-        model = DecoderLM(found)
+        assert dataclasses.replace(actual.rope, scaling=expected.rope.scaling) == expected.rope
+        assert dataclasses.replace(actual, **alike) == dataclasses.replace(expected, eos_token_ids=actual.eos_token_ids)
+        model = DecoderLM(actual)
         audited = audit(
             file, stored_specs(model, file), tied=tied_keys(model, file), ignorable=unused_keys(model, file)
         )
@@ -98,9 +98,9 @@ def test_packed_matrices_are_unpacked_by_the_reference(kind: str, tmp_path: Path
         assert weights.encoding("model.layers.0.input_layernorm.weight") is None
         np.testing.assert_array_equal(weights.read("model.embed_tokens.weight"), stored["token_embd.weight"])
         for part, heads in {"q": 4, "k": 2}.items():
-            found = weights.read(f"model.layers.1.self_attn.{part}_proj.weight")
+            actual = weights.read(f"model.layers.1.self_attn.{part}_proj.weight")
             rows = stored[f"blk.1.attn_{part}.weight"].reshape(heads, 8, 2, 64)
-            np.testing.assert_array_equal(found.reshape(heads, 2, 8, 64), rows.swapaxes(1, 2))
+            np.testing.assert_array_equal(actual.reshape(heads, 2, 8, 64), rows.swapaxes(1, 2))
 
 
 def test_fewer_layers_and_what_comes_after_them(tmp_path: Path) -> None:
@@ -108,18 +108,18 @@ def test_fewer_layers_and_what_comes_after_them(tmp_path: Path) -> None:
     write_gguf(tmp_path / "model.gguf", case)
     with GgufModel(tmp_path / "model.gguf") as file:
         model = DecoderLM(file.config(), num_layers=2)
-        found = audit(file, stored_specs(model, file), ignorable=unused_keys(model, file))
-    assert {key.split(".")[1] for key in found.ignored} == {"2"}
+        report = audit(file, stored_specs(model, file), ignorable=unused_keys(model, file))
+    assert {key.split(".")[1] for key in report.ignored} == {"2"}
 
 
 def test_experts_one_by_one(tmp_path: Path) -> None:
-    """As in the first GGUF files of Mixtral."""
+    """Splits the experts, as the first GGUF files of Mixtral do."""
     for stack in (True, False):
         write_gguf(tmp_path / f"{stack}.gguf", CASES["mixtral"], stack_experts=stack)
     with GgufModel(tmp_path / "True.gguf") as whole, GgufModel(tmp_path / "False.gguf") as parts:
         assert parts.has("blk.1.ffn_down.4.weight")
         model = DecoderLM(parts.config())
         audit(parts, stored_specs(model, parts), tied=tied_keys(model, parts), ignorable=unused_keys(model, parts))
-        found, expected = weights_of(model, parts), weights_of(model, whole)
+        actual, expected = weights_of(model, parts), weights_of(model, whole)
         for path, _ in model.named_parameters():
-            np.testing.assert_array_equal(found.read(path), expected.read(path))
+            np.testing.assert_array_equal(actual.read(path), expected.read(path))

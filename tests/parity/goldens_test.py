@@ -25,8 +25,8 @@ def test_the_checkpoint_has_what_the_model_needs_and_no_more(case: GoldenCase, t
     write_checkpoint(tmp_path, case)
     model = DecoderLM(load_config(tmp_path))
     with SafetensorsCheckpoint(tmp_path) as checkpoint:
-        found = audit(checkpoint, stored_specs(model, checkpoint))
-        assert set(found.used) == set(weight_shapes(case.config))
+        report = audit(checkpoint, stored_specs(model, checkpoint))
+        assert set(report.used) == set(weight_shapes(case.config))
         weights = weights_of(model, checkpoint)
         assert all(weights.spec(path).shape == p.spec.shape for path, p in model.named_parameters())
 

@@ -37,15 +37,15 @@ def test_streams(name: str) -> None:
     assert {path: p.spec.shape for path, p in block.named_parameters()} == {k: w.shape for k, w in weights.items()}
     ctx = EagerExecutionContext(MappingWeights(weights))
     values = [ctx.constant(array) for array in (*golden.x.values(), golden.condition)]
-    found = block(ctx, *values)
-    for stream, tensor in zip(golden.y, found, strict=True):
+    actual = block(ctx, *values)
+    for stream, tensor in zip(golden.y, actual, strict=True):
         expected = golden.y[stream]
         np.testing.assert_allclose(tensor.numpy(), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
         assert np.array_equal(expected, golden.x[stream]) == (stream in CASES[name].ends)
     names = [*golden.x, "condition"]
     graph = record(block, *[value.spec for value in values], input_names=names)
     results = evaluate(graph, ctx, dict(zip(names, values, strict=True)))
-    for tensor, expected in zip(results.values(), found, strict=True):
+    for tensor, expected in zip(results.values(), actual, strict=True):
         assert tensor.numpy().tobytes() == expected.numpy().tobytes()
 
 
@@ -67,7 +67,7 @@ def test_stages_of_a_flow_on_a_device(tmp_path: Path) -> None:
     model = recipe.build(CompileProfile.preset("encoder", sequence=1))
 
     point, random = model.entry_point(), np.random.default_rng(0)
-    inputs = [random.standard_normal(each.spec.shape).astype(np.float32) for each in point.arguments]
+    inputs = [random.standard_normal(argument.spec.shape).astype(np.float32) for argument in point.arguments]
     weights = MappingWeights(
         {
             path: (random.standard_normal(parameter.spec.shape) / parameter.spec.shape[-1] ** 0.5).astype(np.float32)
@@ -88,8 +88,8 @@ def test_stages_of_a_flow_on_a_device(tmp_path: Path) -> None:
     ctx = EagerExecutionContext(weights)
     expected = point(ctx, *map(ctx.constant, inputs))["velocity"].numpy()
     with Session(tmp_path / "module.vmfb", "local-task", parameters=tmp_path / "weights.irpa") as session:
-        (found,) = session.function("forward")(*inputs)
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+        (actual,) = session.function("forward")(*inputs)
+        np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_bad_input() -> None:

@@ -41,8 +41,8 @@ def test_every_golden_with_the_last_candidate_of_every_kernel(case: GoldenCase, 
     prompt: Any = golden.prompt.astype(np.int32)
     with opened(case, tmp_path) as (model, ctx):
         with using_kernels(ctx, composite_kernels(), Executor(Last())), profile() as calls:
-            found = model(ctx, prompt)
-        assert relative_error(found, golden.prompt_logits) < _TOLERANCE
+            actual = model(ctx, prompt)
+        assert relative_error(actual, golden.prompt_logits) < _TOLERANCE
         assert {call.label.partition("#")[2].partition("@")[0] for call in calls} >= {"linear"}
         with profile() as calls:
             model(ctx, prompt)
@@ -66,10 +66,10 @@ def test_recorded_kernels_give_the_bits_of_eager_ones(name: str, tmp_path: Path)
         names = [argument.name for argument in prefill.arguments]
         graph = record(recorded, *[a.spec for a in prefill.arguments], input_names=names)
         named = {name: ctx.ops.constant(value) for name, value in zip(names, inputs, strict=True)}
-        found = evaluate(graph, ctx, named)
-    assert list(found) == list(eager)
-    for each in eager:
-        np.testing.assert_allclose(found[each].numpy(), eager[each].numpy(), rtol=0, atol=1e-5, err_msg=each)
+        actual = evaluate(graph, ctx, named)
+    assert list(actual) == list(eager)
+    for name in eager:
+        np.testing.assert_allclose(actual[name].numpy(), eager[name].numpy(), rtol=0, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("name", ["llama_gqa", "gemma3"])
@@ -91,14 +91,14 @@ def test_gradients_through_kernels_are_the_models(name: str, tmp_path: Path) -> 
         def gradients(kernels: bool) -> list[np.ndarray]:
             def step(inner: Any, ids: Any) -> Any:
                 run = value_and_gradient(lambda c, ids: loss(c, ids, kernels=kernels), wrt=weights)
-                value, found = run(inner, ids)
-                return [value, *found]
+                value, actual = run(inner, ids)
+                return [value, *actual]
 
             graph = record(step, ctx.ops.constant(prompt).spec)
-            return [each.numpy() for each in evaluate(graph, ctx, {"ids": ctx.ops.constant(prompt)}).values()]
+            return [tensor.numpy() for tensor in evaluate(graph, ctx, {"ids": ctx.ops.constant(prompt)}).values()]
 
-        plain, found = gradients(False), gradients(True)
-    for path, ours, theirs in zip(["loss", *weights], found, plain, strict=True):
+        plain, actual = gradients(False), gradients(True)
+    for path, ours, theirs in zip(["loss", *weights], actual, plain, strict=True):
         assert np.abs(theirs).max() > 0, path
         assert relative_error(ours, theirs) < 1e-3, path
 
@@ -110,7 +110,7 @@ def test_the_gradient_of_the_delta_rule_is_its_rules_with_a_kernel_too() -> None
     arrays[3], arrays[4] = -np.abs(arrays[3]), np.abs(arrays[4])
     ctx = EagerExecutionContext()
 
-    def found(kernels: bool) -> list[np.ndarray]:
+    def computed(kernels: bool) -> list[np.ndarray]:
         def loss(inner: Any, *inputs: Any) -> Any:
             with using_kernels(inner, composite_kernels() if kernels else {}, Executor(Last())):
                 o, state = inner.ops.gated_delta_rule(*inputs)
@@ -122,11 +122,11 @@ def test_the_gradient_of_the_delta_rule_is_its_rules_with_a_kernel_too() -> None
 
         graph = record(step, *[ctx.ops.constant(array).spec for array in arrays], input_names=list("qkvgb"))
         return [
-            each.numpy()
-            for each in evaluate(graph, ctx, dict(zip("qkvgb", map(ctx.constant, arrays), strict=True))).values()
+            tensor.numpy()
+            for tensor in evaluate(graph, ctx, dict(zip("qkvgb", map(ctx.constant, arrays), strict=True))).values()
         ]
 
-    for ours, theirs in zip(found(True), found(False), strict=True):
+    for ours, theirs in zip(computed(True), computed(False), strict=True):
         assert np.abs(theirs).max() > 0
         assert relative_error(ours, theirs) < 1e-4
 

@@ -50,13 +50,13 @@ def test_logits_are_llama_cpps(name: str, tmp_path: Path) -> None:
 
 def _metadata(model: str, pre: str | None) -> dict[str, Any]:
     fields = _VOCABULARIES["vocabularies"][model]
-    found = {"model": model, "tokens": fields["tokens"], "token_type": fields["types"], "add_bos_token": False}
+    metadata = {"model": model, "tokens": fields["tokens"], "token_type": fields["types"], "add_bos_token": False}
     if model == "gpt2":
-        found |= {"pre": pre} if pre else {}
-        found["merges"] = [" ".join(pair) for pair in fields["merges"]]
+        metadata |= {"pre": pre} if pre else {}
+        metadata["merges"] = [" ".join(pair) for pair in fields["merges"]]
     else:
-        found["scores"] = fields["scores"]
-    return {"general.architecture": "llama"} | {f"tokenizer.ggml.{key}": value for key, value in found.items()}
+        metadata["scores"] = fields["scores"]
+    return {"general.architecture": "llama"} | {f"tokenizer.ggml.{key}": value for key, value in metadata.items()}
 
 
 @pytest.mark.parametrize("case", _GOLDEN["tokenizers"], ids=lambda case: f"{case['model']}-{case['pre']}")

@@ -25,10 +25,10 @@ _SIZES: Final = {
     "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "q_lora_rank": 32, "kv_lora_rank": 32,
     "v_head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "n_embd": 64, "n_inner": 96,
 }  # fmt: skip
-# What has two axes or more and is no matrix of a linear layer or an embedding.
+# Parameters with two axes or more that are no matrix of a linear layer or an embedding.
 _EXPERTS: Final = {
-    f"model.layers.*.mlp.{each}"
-    for each in ("experts.gate_proj", "experts.up_proj", "experts.down_proj", "gate.weight")
+    f"model.layers.*.mlp.{name}"
+    for name in ("experts.gate_proj", "experts.up_proj", "experts.down_proj", "gate.weight")
 }
 _UNPACKED: Final[dict[str, set[str]]] = {
     "gpt2": {"model.embed_positions.weight"},
@@ -83,21 +83,21 @@ def _pattern(path: str) -> str:
 @pytest.mark.parametrize("encoding", ["q8_0", "q4_0"])
 @pytest.mark.parametrize("name", _FAMILIES)
 def test_what_is_packed_is_the_references_bits(name: str, encoding: str, tmp_path: Path) -> None:
-    """Of fused, transposed and renamed matrices those of their parts."""
+    """Encodings of fused, transposed and renamed matrices are those of their parts."""
     source = MappingWeights(_stored(_case(name)))
     whole, packed = _models(name, tmp_path, encoding)
-    expected, found = weights_of(whole, source), weights_of(packed, source)
-    assert isinstance(found, PackedWeights)
+    expected, actual = weights_of(whole, source), weights_of(packed, source)
+    assert isinstance(actual, PackedWeights)
     left: set[str] = set()
     for path, parameter in packed.named_parameters():
         if parameter.encoding is None:
             left |= {_pattern(path)} if parameter.spec.ndim > 1 else set()
-            assert found.read(path).tobytes() == expected.read(path).tobytes()
+            assert actual.read(path).tobytes() == expected.read(path).tobytes()
             continue
         bits = quants.quantize(expected.read(path).astype(np.float32), GGMLQuantizationType[encoding.upper()])
-        assert found.read(path).tobytes() == bits.tobytes(), path
+        assert actual.read(path).tobytes() == bits.tobytes(), path
         start, stop = len(bits) // 3, len(bits) // 3 + len(bits) // 2
-        assert found.read_rows(path, start, stop).tobytes() == bits[start:stop].tobytes(), path
+        assert actual.read_rows(path, start, stop).tobytes() == bits[start:stop].tobytes(), path
     assert left == _UNPACKED.get(name, set())
 
 
@@ -126,10 +126,10 @@ def test_parts_of_fused_and_transposed_matrices(name: str, tmp_path: Path) -> No
     """Written down here once more, from the checkpoint's own tensors."""
     stored = _stored(_case(name))
     _, packed = _models(name, tmp_path)
-    found = weights_of(packed, MappingWeights(stored))
+    actual = weights_of(packed, MappingWeights(stored))
     for part, (key, cut) in _PARTS[name].items():
         bits = quants.quantize(np.ascontiguousarray(cut(stored[key])), GGMLQuantizationType.Q8_0)
-        assert found.read(f"model.layers.1.{part}.weight").tobytes() == bits.tobytes(), part
+        assert actual.read(f"model.layers.1.{part}.weight").tobytes() == bits.tobytes(), part
 
 
 @pytest.mark.parametrize("name", _FAMILIES)
@@ -142,10 +142,10 @@ def test_logits_are_near_those_of_f32(name: str, tmp_path: Path) -> None:
     case, source = _case(name), MappingWeights(_stored(_case(name)))
     ids: Any = np.array(case.prompt, np.int32)
     whole, packed = _models(name, tmp_path)
-    exact, short, found = (
+    exact, short, actual = (
         model(EagerExecutionContext(weights_of(model, source)), ids).numpy()
         for model in (whole, DecoderLM(whole.config, "bf16"), packed)
     )
-    assert 0 < nmse(found, exact) <= 6 * nmse(short, exact)
+    assert 0 < nmse(actual, exact) <= 6 * nmse(short, exact)
     if name != "qwen3_next":
-        assert nmse(found, exact) <= 1e-3
+        assert nmse(actual, exact) <= 1e-3

@@ -47,19 +47,19 @@ def test_every_matrix_stays_as_it_is(name: str, encoding: Any, tmp_path: Path) -
         _check_kept(name, weights_of(packed, file), weights_of(whole, file), packed)
 
 
-def _check_kept(name: str, found: WeightSource, expected: WeightSource, packed: DecoderLM) -> None:
-    """What is packed has the file's bytes, and says what they unpack to; what is not, is known."""
-    assert isinstance(found, PackedWeights)
-    exact, left = DequantizedWeights(found), set[str]()
+def _check_kept(name: str, actual: WeightSource, expected: WeightSource, packed: DecoderLM) -> None:
+    """Checks that packed matrices have the file's bytes, and that the unpacked ones are the known ones."""
+    assert isinstance(actual, PackedWeights)
+    exact, left = DequantizedWeights(actual), set[str]()
     for path, parameter in packed.named_parameters():
         if parameter.encoding is not None:
-            assert found.kept(path), path
-        elif found.encoding(path) is not None:
+            assert actual.kept(path), path
+        elif actual.encoding(path) is not None:
             left.add(path)
         np.testing.assert_array_equal(exact.read(path), expected.read(path), err_msg=path)
     kinds = _DEQUANTISED.get(name, set())
     assert all(kinds & set(path.split(".")) for path in left), left
-    assert all(any(each in path.split(".") for path in left) for each in kinds), left
+    assert all(any(kind in path.split(".") for path in left) for kind in kinds), left
 
 
 _SUPER_SIZES: Final = {
@@ -82,5 +82,6 @@ def test_every_super_block_stays_as_it_is(name: str, tmp_path: Path) -> None:
         whole, packed = DecoderLM(file.config()), DecoderLM(file.config())
         keep_packed(packed, stored_encodings(packed, file), packed.dtype)
         _check_kept(name, weights_of(packed, file), weights_of(whole, file), packed)
-        kinds = {each.encoding.name for _, each in packed.named_parameters() if each.encoding is not None}
+        encodings = (parameter.encoding for _, parameter in packed.named_parameters())
+        kinds = {encoding.name for encoding in encodings if encoding is not None}
         assert kinds == {"q4_k", "q6_k"}

@@ -23,7 +23,7 @@ def test_compiled_forms_are_the_eager_op(layout: str, form: str) -> None:
     x: Any = random.standard_normal((1, 3, 96)).astype(np.float32)
     compiled: Any = executor.compile(LinearKernel(), x, packed, cfg=cfg, layout=layout)
     for scaled in (x, -3 * x):
-        found = compiled(scaled, packed, layout=layout)
+        actual = compiled(scaled, packed, layout=layout)
         wanted = EagerExecutionContext().ops.packed_linear(scaled, packed, ENCODINGS[layout]).numpy()
-        assert found.shape == (1, 3, 70)
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
+        assert actual.shape == (1, 3, 70)
+        np.testing.assert_allclose(actual, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())

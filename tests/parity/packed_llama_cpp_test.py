@@ -29,15 +29,15 @@ def test_no_worse_than_llama_cpp_on_the_same_weights(name: str, tmp_path: Path) 
     model, ids = packed_models(tmp_path / "demo")[name], np.array(_GOLDEN["tokens"], np.int32)
     given: Any = ids
     write_gguf(tmp_path / "model.gguf", model.case, weights=model.weights)
-    found: dict[str, np.ndarray] = {}
+    actual: dict[str, np.ndarray] = {}
     with GgufModel(tmp_path / "model.gguf") as file:
         for encoding in (None, "q8_0", "q4_0"):
             decoder = DecoderLM(file.config())
             if encoding is not None:
                 pack_weights(decoder, encoding_named(encoding), decoder.dtype)
-            found[encoding or "f32"] = decoder(EagerExecutionContext(weights_of(decoder, file)), given).numpy()
+            actual[encoding or "f32"] = decoder(EagerExecutionContext(weights_of(decoder, file)), given).numpy()
     theirs = _GOLDEN["nmse"][name]
-    ours = {encoding: nmse(found[encoding], found["f32"]) for encoding in theirs}
+    ours = {encoding: nmse(actual[encoding], actual["f32"]) for encoding in theirs}
     assert 0 < ours["q8_0"] <= 1e-3, "the bound for Q8_0"
     for encoding, bound in theirs.items():
         assert ours[encoding] <= _CHANCE * bound, (encoding, ours, theirs)
@@ -52,6 +52,8 @@ def test_of_super_blocks_rounding_x_costs_no_more_than_llama_cpps(encoding: str,
     with GgufModel(tmp_path / "model.gguf") as file:
         packed, exact = DecoderLM(file.config()), DecoderLM(file.config())
         keep_packed(packed, stored_encodings(packed, file), packed.dtype)
-        assert {each.encoding.name for _, each in packed.named_parameters() if each.encoding} == {encoding}
-        found, wanted = (each(EagerExecutionContext(weights_of(each, file)), given).numpy() for each in (packed, exact))
-    assert 0 < nmse(found, wanted) <= _GOLDEN["nmse_of_x"][encoding]
+        encodings = (parameter.encoding for _, parameter in packed.named_parameters())
+        assert {kind.name for kind in encodings if kind} == {encoding}
+        contexts = (EagerExecutionContext(weights_of(model, file)) for model in (packed, exact))
+        actual, wanted = (model(ctx, given).numpy() for model, ctx in zip((packed, exact), contexts, strict=True))
+    assert 0 < nmse(actual, wanted) <= _GOLDEN["nmse_of_x"][encoding]

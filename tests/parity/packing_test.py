@@ -73,9 +73,9 @@ def test_packing_is_the_references(encoding: Encoding, kinds: list[str], seed: i
     rows = np.concatenate([_block(kind, rng) for kind in kinds]).reshape(1, -1)
     with np.errstate(all="ignore"):
         expected = quants.quantize(rows, _kind(encoding))
-    found = encoding.pack(rows)
-    assert found.view(np.uint8).tobytes() == expected.tobytes()
-    assert TensorSpec(found.shape, "i8") == encoding.packed(TensorSpec(rows.shape, "f32"))
+    actual = encoding.pack(rows)
+    assert actual.view(np.uint8).tobytes() == expected.tobytes()
+    assert TensorSpec(actual.shape, "i8") == encoding.packed(TensorSpec(rows.shape, "f32"))
 
 
 @_EACH
@@ -85,14 +85,14 @@ def test_unpacking_is_the_references(encoding: Encoding, shape: tuple[int, int],
     """Any bytes: infinite scales and NaN, too."""
     rows, blocks = shape
     stored = np.random.default_rng(seed).integers(0, 256, (rows, blocks * encoding.block_bytes)).astype(np.uint8)
-    found = encoding.unpacked(stored.view(np.int8))
-    assert (found.shape, found.dtype) == ((rows, blocks * encoding.block), np.float32)
+    actual = encoding.unpacked(stored.view(np.int8))
+    assert (actual.shape, actual.dtype) == ((rows, blocks * encoding.block), np.float32)
     if rows:
         with np.errstate(all="ignore"):
             expected = quants.dequantize(stored, _kind(encoding))
-        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+        np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
         numbers = ~np.isnan(expected)
-        assert found[numbers].tobytes() == expected[numbers].tobytes(), "bit for bit: -0.0 is not 0.0"
+        assert actual[numbers].tobytes() == expected[numbers].tobytes(), "bit for bit: -0.0 is not 0.0"
 
 
 @_QUANTIZED
@@ -111,7 +111,7 @@ def _case(**config: Any) -> GoldenCase:
 @_QUANTIZED
 def test_a_files_blocks_stay_and_others_are_packed_anew(encoding: Encoding, tmp_path: Path) -> None:
     """Rows of queries and keys change places, whole."""
-    other = next(each for each in ENCODINGS.values() if each is not encoding)
+    other = next(candidate for candidate in ENCODINGS.values() if candidate is not encoding)
     stored = write_gguf(
         tmp_path / "model.gguf", _case(), pack=lambda key, _: _kind(other if "ffn_gate" in key else encoding)
     )
@@ -177,8 +177,8 @@ def test_memory_is_some_rows_whatever_the_size(encoding: Encoding, tmp_path: Pat
     for count in (asked // 4, asked):
         tracemalloc.start()
         try:
-            found = weights.read_rows("w", 0, count)
-            peaks.append(tracemalloc.get_traced_memory()[1] - found.nbytes)
+            actual = weights.read_rows("w", 0, count)
+            peaks.append(tracemalloc.get_traced_memory()[1] - actual.nbytes)
         finally:
             tracemalloc.stop()
     assert max(peaks) < 12 << 20
@@ -186,13 +186,13 @@ def test_memory_is_some_rows_whatever_the_size(encoding: Encoding, tmp_path: Pat
 
 
 def test_what_is_not_packed_is_read_as_a_matrix_from_any_source() -> None:
-    """From one that can read rows of matrices alone, and from one that cannot."""
+    """Reads from a source that can read rows of matrices, and from one that cannot."""
     arrays = {"experts": np.arange(120.0).reshape(4, 5, 6), "layer": np.ones((2, 32), np.float32)}
     weights = PackedWeights(MappingWeights(arrays), {"layer": ENCODINGS["q8_0"]})
     assert not isinstance(MappingWeights(arrays), MatrixRows)
     for source in (weights, PackedWeights(weights, {})):
-        found = source.read_matrix_rows("experts", 3, 14)
-        np.testing.assert_array_equal(found, arrays["experts"].reshape(20, 6)[3:14])
+        actual = source.read_matrix_rows("experts", 3, 14)
+        np.testing.assert_array_equal(actual, arrays["experts"].reshape(20, 6)[3:14])
         assert source.read_matrix_rows("layer", 1, 2).tobytes() == ENCODINGS["q8_0"].pack(arrays["layer"])[1:].tobytes()
 
 
@@ -228,8 +228,8 @@ def test_every_matrix_stays_in_its_own_encoding(tmp_path: Path) -> None:
     kinds = {"attn_q": "Q4_K", "attn_k": "Q6_K", "ffn_down": "Q8_0", "ffn_up": "Q5_0", "token_embd": "Q6_K"}
 
     def pack(key: str, _: tuple[int, ...]) -> GGMLQuantizationType | None:
-        found = next((kind for name, kind in kinds.items() if name in key), None)
-        return None if found is None else GGMLQuantizationType[found]
+        match = next((kind for name, kind in kinds.items() if name in key), None)
+        return None if match is None else GGMLQuantizationType[match]
 
     stored = write_gguf(tmp_path / "model.gguf", _case(hidden_size=256, head_dim=64), pack=pack)
     with GgufModel(tmp_path / "model.gguf") as file:
@@ -241,8 +241,8 @@ def test_every_matrix_stays_in_its_own_encoding(tmp_path: Path) -> None:
         parts = {"self_attn.q_proj": "q4_k", "self_attn.k_proj": "q6_k", "mlp.down_proj": "q8_0"}
         parts |= dict.fromkeys(("self_attn.v_proj", "mlp.up_proj"))
         for part, name in parts.items():
-            found = weights.packing(f"{layer}{part}.weight")
-            assert (found and found.name) == name
+            actual = weights.packing(f"{layer}{part}.weight")
+            assert (actual and actual.name) == name
         down, up = (f"{layer}mlp.{part}_proj.weight" for part in ("down", "up"))
         np.testing.assert_array_equal(exact.read(down), stored["blk.1.ffn_down.weight"])
         np.testing.assert_array_equal(weights.read(up), stored["blk.1.ffn_up.weight"])
@@ -266,8 +266,8 @@ def test_logits_of_q8_0_are_near_those_of_f32(tmp_path: Path) -> None:
     with GgufModel(tmp_path / "model.gguf") as file:
         whole, packed = DecoderLM(file.config()), DecoderLM(file.config())
         pack_weights(packed, ENCODINGS["q8_0"], packed.dtype)
-        expected, found = (
+        expected, actual = (
             model(EagerExecutionContext(weights_of(model, file)), prompt).numpy().astype(np.float64)
             for model in (whole, packed)
         )
-    assert 0 < ((found - expected) ** 2).sum() / (expected**2).sum() < 1e-3
+    assert 0 < ((actual - expected) ** 2).sum() / (expected**2).sum() < 1e-3

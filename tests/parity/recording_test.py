@@ -1,4 +1,4 @@
-"""What is recorded computes what runs eagerly, bit for bit, and stays small."""
+"""A recording computes the eager results bit for bit, and stays small."""
 
 from collections import Counter
 from pathlib import Path
@@ -38,11 +38,11 @@ def test_recorded_entry_points_give_the_bits_of_eager_ones(case: GoldenCase, tmp
             inputs: Any = [*arguments, *caches] if entry is not fwd else arguments
             eager = entry(ctx, *inputs)
             named = {a.name: ctx.ops.constant(value) for a, value in zip(entry.arguments, inputs, strict=True)}
-            found = evaluate(recorded(entry), ctx, named)
-            assert list(found) == list(eager)
+            actual = evaluate(recorded(entry), ctx, named)
+            assert list(actual) == list(eager)
             for name in eager:
-                assert found[name].spec == eager[name].spec
-                assert found[name].numpy().tobytes() == eager[name].numpy().tobytes(), f"{entry.name} {name}"
+                assert actual[name].spec == eager[name].spec
+                assert actual[name].numpy().tobytes() == eager[name].numpy().tobytes(), f"{entry.name} {name}"
             caches = [eager[a.name].numpy() for a in entry.arguments if a.alias_result] or caches
 
 
@@ -60,8 +60,8 @@ def test_recorded_rope_gives_the_bits_of_the_views(mode: RopeMode, dtype: str, s
     positions = ctx.ops.constant(np.array([0, 7, 911], np.int32))
     graph = record(rotate, x.spec, positions.spec)
     assert "reverse" in {node.op.name for node in graph.nodes}
-    found = evaluate(graph, ctx, {"x": x, "positions": positions})["result"]
-    assert found.numpy().tobytes() == rotate(ctx, x, positions).numpy().tobytes()
+    actual = evaluate(graph, ctx, {"x": x, "positions": positions})["result"]
+    assert actual.numpy().tobytes() == rotate(ctx, x, positions).numpy().tobytes()
 
 
 @pytest.mark.parametrize(("dtype", "forward_ops", "cached_ops"), [("f32", 70, 72), ("bf16", 80, 82)])

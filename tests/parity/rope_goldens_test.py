@@ -15,14 +15,14 @@ _ALL = pytest.mark.parametrize("case", ROPE_CASES.values(), ids=ROPE_CASES)
 
 
 def config_and_golden(case: RopeCase) -> tuple[RopeConfig, RopeGolden, int]:
-    """And the sequence's length."""
+    """Returns a case's configuration, its golden tables and the length of its sequence."""
     golden = read_rope_golden(case.name)
     return rope_config_from_hf(case.config, case.config["head_dim"]), golden, int(golden.positions.max()) + 1
 
 
-def check_tables(found: Any, golden: RopeGolden, rotated: int) -> None:
+def check_tables(actual: Any, golden: RopeGolden, rotated: int) -> None:
     """transformers computes frequencies in f32, we in f64: an angle a differs by up to 4e-7 a."""
-    cos, sin = (table.numpy() for table in found)
+    cos, sin = (table.numpy() for table in actual)
     half = rotated // 2
     room = 4e-7 * (np.max(golden.positions) + 1)
     np.testing.assert_allclose(cos, golden.cos, atol=room)

@@ -31,7 +31,7 @@ class Transcriber:
         }
 
     def run(self, name: str, **given: Any) -> Arrays:
-        """With what is given, and what is known."""
+        """Runs an entry point on the given tensors and the kept state."""
         point, known = self.points[name], {**self.state, **given}
         inputs = {a.name: self.ctx.constant(np.asarray(known[a.name], a.spec.dtype.numpy)) for a in point.arguments}
         if self.recorded:
@@ -39,9 +39,9 @@ class Transcriber:
             results = evaluate(graph, self.ctx, inputs)
         else:
             results = point(self.ctx, *inputs.values())
-        found = {each: tensor.numpy() for each, tensor in results.items()}
-        self.state |= {each: array for each, array in found.items() if each.startswith("layers.")}
-        return found
+        actual = {name: tensor.numpy() for name, tensor in results.items()}
+        self.state |= {name: array for name, array in actual.items() if name.startswith("layers.")}
+        return actual
 
 
 @pytest.fixture(scope="module")

@@ -157,7 +157,7 @@ def test_streams_are_lanes_that_blocks_of_several_take_and_give():
 
         def forward(self, ctx: Any, a: Any, b: Any, gain: Any) -> Any:
             ops = ctx.ops
-            means = [ops.mul(ops.mean(each, 0, keepdims=True), gain) for each in (a, b)]
+            means = [ops.mul(ops.mean(x, 0, keepdims=True), gain) for x in (a, b)]
             return ops.add(a, means[1]), ops.add(b, means[0])
 
     recipe = (
@@ -226,9 +226,9 @@ def test_what_is_added_to_a_residual_is_scaled():
 def test_rows_at_takes_a_row_of_each_sequence():
     recipe = ModelFlow("m").input("rows", ("B",), "i32").input("x", ("B", "T", 2)).rows_at("rows")
     x, rows = np.arange(24, dtype=np.float32).reshape(3, 4, 2), np.array([3, 0, 2], np.int32)
-    found = recipe.build(PROFILE)(EagerExecutionContext(), rows, x)["output"]
-    assert isinstance(found, EagerTensor)
-    np.testing.assert_array_equal(found.numpy(), x[np.arange(3), rows])
+    actual = recipe.build(PROFILE)(EagerExecutionContext(), rows, x)["output"]
+    assert isinstance(actual, EagerTensor)
+    np.testing.assert_array_equal(actual.numpy(), x[np.arange(3), rows])
 
 
 def test_last_token_is_a_row_where_the_profile_wants_it():

@@ -57,10 +57,9 @@ class ComposedAttention(Block):
             q, k, v = (flow.run(part, x) for part in (self.q_proj, self.k_proj, self.v_proj))
         q = emit("transpose", emit("reshape", q, (batch, tokens, config.kv_heads, group, size)), (0, 2, 3, 1, 4))
         k, v = (
-            emit("transpose", emit("reshape", each, (batch, tokens, config.kv_heads, size)), (0, 2, 1, 3))
-            for each in (k, v)
+            emit("transpose", emit("reshape", x, (batch, tokens, config.kv_heads, size)), (0, 2, 1, 3)) for x in (k, v)
         )
-        q, k = (self._rotated(flow, each) for each in (q, k))
+        q, k = (self._rotated(flow, x) for x in (q, k))
         heads = grouped_attention(flow.ctx, q.tensor, k.tensor, v.tensor, flow.step.biases[None])
         joined = emit("reshape", emit("transpose", flow.value(heads), (0, 3, 1, 2, 4)), (batch, tokens, -1))
         return flow.run(self.o_proj, joined)
@@ -119,12 +118,12 @@ def _run(recipe: ModelFlow, weights: Any, profile: CompileProfile = PROFILE, *ot
 )
 def test_all_forms_of_a_layer_are_equal(recipe: ModelFlow, exact: bool):
     weights = RandomWeights(FUSED.build(PROFILE))
-    expected, found = (_run(each, weights)["output"] for each in (MODULES, recipe))
+    expected, actual = (_run(flow, weights)["output"] for flow in (MODULES, recipe))
     assert np.abs(expected - X).max() > 0.1
     if exact:
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(actual, expected)
     else:  # a product of another shape may sum in another order
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_parameters_are_those_of_the_layer_that_is_there():
@@ -143,15 +142,15 @@ def test_layers_of_stages_keep_what_the_layer_keeps():
     modules, stages = MODULES.build(profile).arguments(), STAGES.build(profile).arguments()
     assert modules == stages
     caches = [np.full(argument.spec.shape, 0.25, np.float32) for argument in modules[2:]]
-    found = [_run(recipe, weights, profile, np.int32(2), *caches) for recipe in (MODULES, STAGES)]
-    assert found[0].keys() == found[1].keys()
-    for name, expected in found[0].items():
-        np.testing.assert_array_equal(found[1][name], expected)
+    actual = [_run(recipe, weights, profile, np.int32(2), *caches) for recipe in (MODULES, STAGES)]
+    assert actual[0].keys() == actual[1].keys()
+    for name, expected in actual[0].items():
+        np.testing.assert_array_equal(actual[1][name], expected)
 
 
 def test_bf16_means_bf16():
     profile = CompileProfile.preset("training", sequence=7, batch=2, dtype="bf16")
     weights = RandomWeights(FUSED.build(profile))
-    expected, found = (_run(each, weights, profile)["output"] for each in (MODULES, COMPOSED))
+    expected, actual = (_run(flow, weights, profile)["output"] for flow in (MODULES, COMPOSED))
     assert expected.dtype == profile.dtype.numpy
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)

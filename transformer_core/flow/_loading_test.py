@@ -56,7 +56,7 @@ def test_a_key_is_one_parameter_however_often_it_is_loaded():
     assert loads[0] is not loads[1]
     assert [path for path, _ in model.named_parameters()] == ["a.w"]
     loaded = model.trace().loaded
-    assert [(each.parameter.path, each.key) for each in loaded] == [("a.w", "a.w")]
+    assert [(entry.parameter.path, entry.key) for entry in loaded] == [("a.w", "a.w")]
 
 
 def test_two_orientations_are_two_names_over_one_tensor():
@@ -96,8 +96,8 @@ def test_dtypes_are_the_profiles_and_integers_stay():
     assert dict(model.named_parameters()).keys() == {"a.w", "a.ids", "a.w.as_f32"}
     assert specs == [TensorSpec((5, 4), "bf16"), TensorSpec((3,), "i32"), TensorSpec((5, 4), "f32")]
     assert model.weights is not None
-    found = model(EagerExecutionContext(model.weights), X.astype(model.profile.dtype.numpy))["output"].numpy()
-    np.testing.assert_array_equal(found, _weights().read("a.w")[[2, 0, 1]])
+    actual = model(EagerExecutionContext(model.weights), X.astype(model.profile.dtype.numpy))["output"].numpy()
+    np.testing.assert_array_equal(actual, _weights().read("a.w")[[2, 0, 1]])
     assert model.weights.spec("a.w.as_f32") == TensorSpec((5, 4), "f32")
     np.testing.assert_array_equal(model.weights.read_rows("a.w.as_f32", 1, 3), _weights().read("a.w")[1:3])
     assert model.weights.origin("a.w.as_f32") == "arrays.bin"
@@ -177,9 +177,9 @@ def test_a_key_of_a_modules_parameter_is_that_parameter():
 
 def test_what_the_model_does_not_use_is_reported():
     model = _model(lambda flow, x: flow.emit("add", flow.load_param("a.w"), flow.load_param("a.w", dtype="bf16")))
-    found = model.audit(strict=False)
-    assert found.used == ("a.w",)
-    assert found.unexpected == ("a.square", "a.ids", "a.unused")
+    report = model.audit(strict=False)
+    assert report.used == ("a.w",)
+    assert report.unexpected == ("a.square", "a.ids", "a.unused")
     with pytest.raises(CheckpointError, match=r"'a.square' in arrays\.bin is not the model's"):
         model.audit()
     with pytest.raises(ConfigError, match=r"flow 'm': it was built without weights: pass build\(\.\., weights=\.\.\)"):
@@ -199,5 +199,5 @@ def test_modules_of_another_shape_than_the_weights():
 def test_a_tied_head_may_be_stored_once_more():
     recipe = ModelFlow("m").input("ids", ("B", "T"), "i32").token_embed(5, 4, name="model.embed").lm_head(tied=True)
     both = Arrays(model__embed__weight=np.zeros((5, 4), np.float32), lm_head__weight=np.zeros((5, 4), np.float32))
-    found = recipe.build(PROFILE, both).audit()
-    assert (found.used, found.tied, found.unexpected) == (("model.embed.weight",), ("lm_head.weight",), ())
+    report = recipe.build(PROFILE, both).audit()
+    assert (report.used, report.tied, report.unexpected) == (("model.embed.weight",), ("lm_head.weight",), ())

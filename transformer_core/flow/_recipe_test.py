@@ -245,9 +245,9 @@ def test_learned_positions_are_added_and_must_be_known():
     recipe = ModelFlow("m").input("ids", ("B", "T"), "i32").rope_tables(rope).token_embed(11, 8).position_embed(16)
     model = recipe.build(PROFILE)
     weights = RandomWeights(model)
-    found = model(context_of(model), IDS)["output"].numpy()
+    actual = model(context_of(model), IDS)["output"].numpy()
     words, places = (weights.read(f"embed_{name}.weight") for name in ("tokens", "positions"))
-    np.testing.assert_array_equal(found, words[IDS] + places[:5])
+    np.testing.assert_array_equal(actual, words[IDS] + places[:5])
     bound = CompileProfile(name="m", sequence=2, memory=Memory.BINDINGS)
     with pytest.raises(
         ConfigError, match="stage 'embed_positions': learned positions need memory none, taps or caches"

@@ -24,8 +24,8 @@ def _twice(flow: FlowContext, x: FlowValue) -> FlowValue:
 
 def test_specs_go_where_data_goes():
     model = ModelFlow("m").input("x", ("T", 2)).custom("twice", _twice).side_output("side").build(PROFILE)
-    found = {name: tensor.spec for name, tensor in model(EagerExecutionContext(), X).items()}
-    assert model.trace().results == found
+    actual = {name: tensor.spec for name, tensor in model(EagerExecutionContext(), X).items()}
+    assert model.trace().results == actual
     assert model.trace() is model.trace()
 
 

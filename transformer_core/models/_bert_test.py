@@ -77,7 +77,7 @@ def test_sizes():
 def test_arguments_and_results():
     for model, results in ((BertModel(read()), ["last_hidden_state", "pooler_output"]), (lm(), ["logits"])):
         (point,) = entry_points(model, batch=2, sequence=5)
-        assert [each.name for each in point.arguments] == ["token_ids", "attention_mask", "token_type_ids"]
+        assert [argument.name for argument in point.arguments] == ["token_ids", "attention_mask", "token_type_ids"]
         ones = np.ones((2, 5), np.int32)
         assert list(point(context_of(model), *[ones] * 3)) == results  # pyright: ignore[reportArgumentType]
 
@@ -93,8 +93,8 @@ def test_classes():
     assert BERT_FOR_SEQUENCE_CLASSIFICATION.read(ConfigFields({**MINIMAL, "num_labels": 1}, "")).labels == 1
     model = BertForSequenceClassification(config)
     (point,) = entry_points(model, batch=2, sequence=4)
-    found = point(context_of(model), *[np.ones((2, 4), np.int32)] * 3)  # pyright: ignore[reportArgumentType]
-    assert {name: tensor.shape for name, tensor in found.items()} == {"logits": (2, 3)}
+    actual = point(context_of(model), *[np.ones((2, 4), np.int32)] * 3)  # pyright: ignore[reportArgumentType]
+    assert {name: tensor.shape for name, tensor in actual.items()} == {"logits": (2, 3)}
 
 
 def test_the_heads_matrix_is_the_embedding():

@@ -44,8 +44,8 @@ def forward(model: DecoderLM) -> np.ndarray:
     return model(context_of(model), IDS).numpy()  # [B, 17, V]
 
 
-def close(found: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+def close(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_one_prefill_gives_what_forward_gives_of_its_last_row(model):

@@ -42,11 +42,11 @@ def test_padded_pieces_and_decode_give_what_forward_gives(chunk):
         tokens = IDS[:, begin : min(begin + chunk, 37)]
         last = tokens.shape[1] - 1
         padded = np.pad(tokens, ((0, 0), (0, chunk - 1 - last)), constant_values=30)
-        found = runner.run("prefill", padded, begin, last)
-        np.testing.assert_allclose(found, expected[:, begin + last], rtol=1e-4, atol=1e-4)  # of up to 6
+        actual = runner.run("prefill", padded, begin, last)
+        np.testing.assert_allclose(actual, expected[:, begin + last], rtol=1e-4, atol=1e-4)  # of up to 6
     for position in range(37, 41):
-        found = runner.run("decode", IDS[:, position : position + 1], position)
-        np.testing.assert_allclose(found, expected[:, position], rtol=1e-4, atol=1e-4)  # of up to 6
+        actual = runner.run("decode", IDS[:, position : position + 1], position)
+        np.testing.assert_allclose(actual, expected[:, position], rtol=1e-4, atol=1e-4)  # of up to 6
 
 
 def test_arguments_are_named_by_what_a_layer_keeps():

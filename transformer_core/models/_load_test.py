@@ -19,7 +19,7 @@ from transformer_core.models import (
 
 
 class OwnConfig:
-    """Of a model of a package of one's own."""
+    """Configuration of a model of another package."""
 
     architecture, layers, stored_layers = "OwnModel", 3, 3
 
@@ -76,7 +76,7 @@ def test_a_model_of_another_kind(own):
     assert model.config.facts() == {"layers": 2}
     (point,) = entry_points(model, batch=2)
     assert (point.name, point.arguments[0].spec) == ("forward", TensorSpec((2, 5), "f32"))
-    assert [each.name for each in entry_points(model, names=("backward", "forward"))] == ["backward", "forward"]
+    assert [point.name for point in entry_points(model, names=("backward", "forward"))] == ["backward", "forward"]
 
 
 def test_entry_points_are_the_models_own(own):

@@ -35,8 +35,8 @@ class Batch:
     def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, fill: float = 0.0, **sizes: Any) -> None:
         self.ctx = ctx
         self.entries = {
-            each.name: each
-            for each in entry_points(
+            point.name: point
+            for point in entry_points(
                 model, names=("prefill", "decode", "score"), batch=len(IDS), positions="per_row", **sizes
             )
         }
@@ -46,7 +46,7 @@ class Batch:
 
     def run(self, name: str, tokens: np.ndarray, *places: Any) -> np.ndarray:
         arrays: Any = (tokens.astype(np.int32), *[np.asarray(place, np.int32) for place in places], *self.caches)
-        logits, *caches, _ = self.entries[name](self.ctx, *[self.ctx.constant(each) for each in arrays]).values()
+        logits, *caches, _ = self.entries[name](self.ctx, *[self.ctx.constant(array) for array in arrays]).values()
         self.caches = [cache.numpy() for cache in caches]
         return logits.numpy()
 
@@ -55,12 +55,12 @@ def expected_of(model: DecoderLM, ctx: EagerExecutionContext, length: int = 18) 
     """Logits [B, T, V] of the whole sequences; of a RoPE that depends on the length, every row at its own length."""
     if not model.config.rope.scaling.depends_on_length:
         return model(ctx, IDS[:, :length]).numpy()
-    each = [model(ctx, IDS[:, : end + 1]).numpy()[:, end] for end in range(length)]
-    return np.stack(each, 1)
+    rows = [model(ctx, IDS[:, : end + 1]).numpy()[:, end] for end in range(length)]
+    return np.stack(rows, 1)
 
 
-def close(found: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)  # of up to 6
+def close(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)  # of up to 6
 
 
 @pytest.mark.parametrize("name", [n for n in CONFIGS if n not in _ROPES])
@@ -86,10 +86,10 @@ def test_any_pieces_of_any_rows_give_what_the_whole_sequences_give(name: str, da
         for row, count in enumerate(counts):
             padded[row, :count] = IDS[row, done[row] : done[row] + count]
         positions = np.where(left > 0, done, data.draw(st.integers(0, 17)))
-        found = batch.run("prefill", padded, positions, counts - 1)
+        actual = batch.run("prefill", padded, positions, counts - 1)
         done = done + counts
         for row in np.flatnonzero(counts):
-            close(found[row], expected[row, done[row] - 1])
+            close(actual[row], expected[row, done[row] - 1])
 
 
 @pytest.mark.parametrize("name", list(_ROPES))
@@ -98,8 +98,8 @@ def test_a_rope_that_depends_on_the_length_goes_by_each_rows_own(name: str) -> N
     model = MODELS[name]
     ctx = context_of(model)
     ends = np.array([3, 12, 7])
-    found = Batch(model, ctx, sequence=14, max_sequence=18).run("prefill", IDS[:, :14], [0, 0, 0], ends)
-    close(found, expected_of(model, ctx, 14)[range(3), ends])
+    actual = Batch(model, ctx, sequence=14, max_sequence=18).run("prefill", IDS[:, :14], [0, 0, 0], ends)
+    close(actual, expected_of(model, ctx, 14)[range(3), ends])
 
 
 @pytest.mark.parametrize("name", ["llama", "mixed", "latent", "hybrid", "learned"])
@@ -111,7 +111,7 @@ def test_rows_at_equal_positions_give_what_a_shared_position_gives(name: str) ->
     rows = Batch(model, ctx, sequence=5, max_sequence=18)
     given = [np.zeros(a.spec.shape, a.spec.dtype.numpy) for a in shared.arguments if a.alias_result]
     arrays: Any = (IDS[:, :5], np.int32(0), np.int32(4), *given)
-    logits, *caches, _ = shared(ctx, *[ctx.constant(each) for each in arrays]).values()
+    logits, *caches, _ = shared(ctx, *[ctx.constant(array) for array in arrays]).values()
     close(rows.run("prefill", IDS[:, :5], [0] * 3, [4] * 3), logits.numpy())
     for mine, theirs in zip(rows.caches, caches, strict=True):
         close(mine, theirs.numpy())
@@ -141,14 +141,14 @@ def test_score_gives_in_every_row_what_prefill_gives_of_it(name: str) -> None:
     scored = Batch(model, ctx, sequence=5, score_tokens=4, max_sequence=18)
     scored.run("prefill", IDS[:, :5], [0, 0, 0], starts - 1)
     tokens = np.stack([IDS[row, start : start + 4] for row, start in enumerate(starts)])
-    found = scored.run("score", tokens, starts, counts - 1)
+    actual = scored.run("score", tokens, starts, counts - 1)
     for row, (start, count) in enumerate(zip(starts, counts, strict=True)):
         for last in range(count):
             alone = Batch(model, ctx, sequence=12, max_sequence=18)
             whole = np.zeros((3, 12), np.int32)
             whole[row, : start + last + 1] = IDS[row, : start + last + 1]
             lasts = np.where(np.arange(3) == row, start + last, -1)
-            close(found[row, last], alone.run("prefill", whole, [0, 0, 0], lasts)[row])
+            close(actual[row, last], alone.run("prefill", whole, [0, 0, 0], lasts)[row])
 
 
 def test_signatures() -> None:

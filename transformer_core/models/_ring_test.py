@@ -31,9 +31,9 @@ class Runner:
         self.caches = [np.full(spec.shape, fill, spec.dtype.numpy) for spec in specs]
 
     def run(self, name: str, tokens: np.ndarray, *places: Any) -> np.ndarray:
-        at = [np.full(2, each, np.int32) if self.per_row else np.int32(each) for each in places]
+        at = [np.full(2, place, np.int32) if self.per_row else np.int32(place) for place in places]
         given: Any = (tokens, *at, *self.caches)
-        logits, *caches, _ = self.entries[name](self.ctx, *[self.ctx.constant(each) for each in given]).values()
+        logits, *caches, _ = self.entries[name](self.ctx, *[self.ctx.constant(array) for array in given]).values()
         self.caches = [cache.numpy() for cache in caches]
         return logits.numpy()
 
@@ -72,9 +72,9 @@ def test_any_pieces_give_what_whole_caches_give_past_every_wrap(
         given_ = call, padded, start, *([count - 1] if call == "prefill" else [])
         done = start + count
         written = max(written, start + width if positions == "shared" else done)
-        found = ring.run(*given_)
-        np.testing.assert_allclose(found, whole.run(*given_), rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(found, expected[:, done - 1], rtol=1e-4, atol=1e-4)
+        actual = ring.run(*given_)
+        np.testing.assert_allclose(actual, whole.run(*given_), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual, expected[:, done - 1], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("positions", ["shared", "per_row"])
@@ -99,8 +99,8 @@ def test_tokens_that_are_turned_down_leave_no_trace_in_what_follows() -> None:
         runner.run("prefill", IDS[:, start : start + 2], start, 1)
         draft = IDS[:, start + 2 : start + 8].copy()
         draft[:, 1:] = (draft[:, 1:] + 1) % 31  # the first one is right
-        found = runner.run("score", draft, start + 2, 5)
-        np.testing.assert_allclose(found[:, 0], expected[:, start + 2], rtol=1e-4, atol=1e-4)
+        actual = runner.run("score", draft, start + 2, 5)
+        np.testing.assert_allclose(actual[:, 0], expected[:, start + 2], rtol=1e-4, atol=1e-4)
 
 
 def test_a_ring_is_as_large_as_the_window_and_a_call_need_and_never_larger_than_the_cache() -> None:
@@ -126,7 +126,7 @@ def test_a_ring_holds_the_last_entries_by_their_position() -> None:
     ctx = context_of(model)
     ring, whole = (Runner(model, ctx, sequence=4, window_caches=kind) for kind in ("ring", "whole"))
     for start in (0, 4, 8):
-        for each in (ring, whole):
-            each.run("prefill", IDS[:, start : start + 4], start, 3)
+        for runner in (ring, whole):
+            runner.run("prefill", IDS[:, start : start + 4], start, 3)
     for position in range(6, 12):
         np.testing.assert_array_equal(ring.caches[0][:, :, position % 6], whole.caches[0][:, :, position])

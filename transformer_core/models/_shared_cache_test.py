@@ -59,7 +59,7 @@ def _by_jax(config: DecoderConfig, read: Any, ids: np.ndarray) -> Any:
             kept.append((_rotated(_norm(k, weight("self_attn.k_norm"), config.norm_eps)), v))
         else:
             kept.append(kept[owner])
-        k, v = (jnp.repeat(each, config.heads // config.kv_heads, 2) for each in kept[index])
+        k, v = (jnp.repeat(tensor, config.heads // config.kv_heads, 2) for tensor in kept[index])
         scores = jnp.einsum("btnh,bsnh->bnts", q, k) * config.head_size**-0.5
         window = config.windows[index] or tokens
         scores = jnp.where((columns <= rows) & (columns > rows - window), scores, -jnp.inf)
@@ -82,8 +82,8 @@ def expected(model: DecoderLM) -> np.ndarray:
     return np.asarray(_by_jax(CONFIG, lambda name: jnp.asarray(weights.read(name)), IDS))
 
 
-def _close(found: np.ndarray, wanted: np.ndarray) -> None:
-    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-4)  # of up to 5
+def _close(actual: np.ndarray, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, wanted, rtol=2e-4, atol=2e-4)  # of up to 5
 
 
 def test_whole_sequences(model: DecoderLM, expected: np.ndarray) -> None:

@@ -85,8 +85,8 @@ def test_arguments_and_results(model, results):
     (point,) = entry_points(model, batch=2)
     (argument,) = point.arguments
     assert (argument.name, argument.spec.shape) == ("pixel_values", (2, 3, *model.config.image))
-    found = point(context_of(model), np.ones(argument.spec.shape, np.float32))  # pyright: ignore[reportArgumentType]
-    assert {name: tensor.shape for name, tensor in found.items()} == results
+    actual = point(context_of(model), np.ones(argument.spec.shape, np.float32))  # pyright: ignore[reportArgumentType]
+    assert {name: tensor.shape for name, tensor in actual.items()} == results
 
 
 def test_sizes():

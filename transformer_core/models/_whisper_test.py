@@ -80,5 +80,5 @@ def test_forward_is_what_prefill_gives_of_the_last_token():
     empty = [ctx.constant(np.zeros(a.spec.shape, np.float32)) for a in prefill.arguments if a.alias_result]
     for last in (5, 2):
         scalars = [ctx.constant(np.array(value, np.int32)) for value in (0, last)]
-        found = prefill(ctx, ids, *scalars, *empty, *cross)["logits"].numpy()
-        np.testing.assert_allclose(found, whole[:, last], rtol=1e-4, atol=1e-5)
+        actual = prefill(ctx, ids, *scalars, *empty, *cross)["logits"].numpy()
+        np.testing.assert_allclose(actual, whole[:, last], rtol=1e-4, atol=1e-5)
