@@ -164,7 +164,7 @@ def test_reading_names_the_stored_keys_too():
     with pytest.raises(CheckpointError, match=f"no tensor '{broken}'"):
         fewer.spec(name)
     empty = ComposedWeights(Memory(arrays), WANTED, lambda *_: Stacked([], (2,)))
-    with pytest.raises(CheckpointError, match="a recipe names no stored tensor"):
+    with pytest.raises(CheckpointError, match="a parameter is made of no stored tensor at all"):
         empty.spec(name)
 
 
