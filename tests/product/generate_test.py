@@ -195,7 +195,7 @@ _DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "description_without_entry_points": (lambda b: _edit(b / _MARK, lambda c: c.pop("entry_points")), "damaged"),
     "description_with_a_list_of_targets": (
         lambda b: _edit(b / _MARK, lambda c: c.update(targets=[])),
-        "damaged (targets is no object): export the bundle again",
+        "damaged (targets is not an object): export the bundle again",
     ),
     "description_of_an_unknown_dtype": (
         lambda b: _edit(b / _MARK, lambda c: c["entry_points"][0]["args"][0].update(dtype="i33")),

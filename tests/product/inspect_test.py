@@ -162,7 +162,7 @@ def _edit(path: Path, change: Callable[[Any], None]) -> None:
         (MARK, lambda f: f.update(kernels=[{"name": "k"}]), "damaged ('call_sites'): export the bundle again"),
         (MARK, lambda f: f.update(targets={"vmvx": 3}), "damaged ('int' object has no attribute 'items')"),
         (MARK, lambda f: f["parameters"].update(w={"shape": [2]}), "damaged ('dtype'): export the bundle again"),
-        (MARK, lambda f: f.update(parameters=[]), "damaged (parameters is no object): export the bundle again"),
+        (MARK, lambda f: f.update(parameters=[]), "damaged (parameters is not an object): export the bundle again"),
         ("report.json", lambda f: f.update(verification=[{"device": "vmvx"}]), "report.json: damaged ('entry_point')"),
     ],
 )
@@ -199,7 +199,7 @@ def test_no_bundle_and_no_module(inspecting: Inspect, bundle: Path, tmp_path: Pa
     (bundle / "module.mlir").write_text("module @m {\n}\n")
     done = inspecting(bundle, "--graph=json")
     assert (done.code, done.out) == (2, "")
-    assert "module.mlir: no function is in it: the file is damaged: export the bundle again" in done.err
+    assert "module.mlir: contains no function: the file is damaged: export the bundle again" in done.err
 
 
 @pytest.fixture(scope="module")
