@@ -15,7 +15,7 @@ _LINE_EVERY_S: Final = 5.0
 
 
 class ByteProgress:
-    """Bytes done of a whole, with speed and remaining time.
+    """Display of bytes done, with speed and remaining time.
 
     Call it with (done, total) as often as you like; ``close`` or the end of the context ends the bar.
     """

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write and read them."""
+"""Sizes in bytes as text."""
 
 import re
 from typing import Final
@@ -25,7 +25,7 @@ def parse_size(option: str, text: str) -> int:
 
 
 def size_text(size: int) -> str:
-    """Bytes, MiB or GiB.
+    """Returns a size in bytes, MiB or GiB.
 
     >>> size_text(1234), size_text(3 << 19), size_text(5 << 29)
     ('1234 bytes', '1.50 MiB', '2.50 GiB')

@@ -1,10 +1,10 @@
-"""Columns for a person."""
+"""Tables as text."""
 
 from collections.abc import Sequence
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "  ") -> list[str]:
-    """Lines with the cells of all rows in columns.
+    """Returns lines with the cells of all rows in columns.
 
     >>> table([("a", "one"), ("long", "")])
     ['  a     one', '  long']

@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _model(name: str) -> str:
-    """What is said of a model."""
+    """Returns the text that describes a model."""
     if _GRAPH.value is not None:
         raise InputError("--graph is of a bundle: give --bundle, or export with --graph")
     with open_source(name, cli.user_path(name), True) as source:

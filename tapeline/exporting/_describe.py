@@ -15,7 +15,7 @@ def write_description(export: Export, staging: Path) -> None:
 
 
 def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) -> KernelConfig:
-    """The description of a bundle.
+    """Returns the description of a bundle.
 
     Args:
         export: what was asked for, and the targets that were compiled.

@@ -1,4 +1,4 @@
-"""``--dry_run``: what an export would do, found out without writing anything."""
+"""Prediction of an export that writes nothing."""
 
 import json
 from pathlib import Path

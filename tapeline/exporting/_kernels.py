@@ -1,4 +1,4 @@
-"""``--kernels=tuned``: kernels in place of a model's composites, and which configuration each call has."""
+"""Kernels in place of a model's composites, and the configuration of each call."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -26,7 +26,7 @@ KERNELS: Final = ("none", "tuned")
 
 
 class ChosenKernels:
-    """Kernels for entry points, and what was chosen for each call: once, for all lowerings of an export.
+    """Kernels for entry points; a call's configuration is chosen once for all lowerings of an export.
 
     Nothing is measured: a call has what the user's persistent cache has for it, or the kernel's heuristic.
 
@@ -43,11 +43,11 @@ class ChosenKernels:
         self._table: Final = composite_kernels()
 
     def of(self, entry_points: Sequence[EntryPoint]) -> tuple[EntryPoint, ...]:
-        """The entry points with kernels in them."""
+        """Returns the entry points with kernels in them."""
         return tuple(with_kernels(each, self._table, self._executor, self._environment) for each in entry_points)
 
     def calls(self) -> list[dict[str, Any]]:
-        """The calls so far, for ``kernel_config.json``: as a record of calls has them, and what was chosen."""
+        """Returns the calls so far and the configuration of each, for ``kernel_config.json``."""
         return [
             {
                 **as_line(call_of(key, kernel, inv.args, inv.kwargs, inv.method, inv.batch_axes)),
@@ -66,14 +66,14 @@ class ChosenKernels:
 
 
 class _NotingChain(ConfigSelectorChain[Any, Any]):
-    """Remembers of each call where its configuration came from when it was first asked for."""
+    """Configuration selectors that note the first selection for each call."""
 
     def __init__(self) -> None:
         super().__init__(policy="heuristics", persistent=PersistentCache())
         self.first: Final[dict[Key, tuple[Invocation[Any, Any], Kernel[Any, Any], Selection]]] = {}
 
     def select(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Selection:
-        """The configuration for a call."""
+        """Selects the configuration for a call."""
         selection = super().select(inv, kernel)
         if selection.key not in self.first:
             args, kwargs = inv.specs()  # no values: they would keep their recording alive

@@ -1,4 +1,4 @@
-"""What an export knows: the model it was asked for, and what came of it so far."""
+"""State of an export: the model that is asked for, and the results so far."""
 
 import dataclasses
 import re
@@ -34,15 +34,15 @@ _NUMBER: Final = re.compile(r"\.\d+\.")
 
 @dataclass(slots=True)
 class Export:
-    """What an export knows so far.
+    """State of an export.
 
     Attributes:
-        options: what was asked for.
+        options: options of the export.
         model: the modules.
-        sizes: those that were asked for, the others filled in.
-        entry_points: what the bundle will offer, with kernels in them where they were asked for.
-        written: the same as the model is written: what results are compared with.
-        weights: the checkpoint under the model's names; None where none is wanted.
+        sizes: sizes that were asked for, and defaults for the others.
+        entry_points: entry points of the bundle, with kernels in them where they were asked for.
+        written: the same entry points without kernels; results are compared with theirs.
+        weights: checkpoint under the model's names; None where no weights are written.
         audit: the checkpoint's keys; None without weights.
         meter: costs of the phases.
         progress: receives steps and warnings.
@@ -51,12 +51,12 @@ class Export:
         targets: for kernel_config.json.
         verification: for the report.
         hashes: sha256 per file, once the description is written.
-        packed: what of the bundle's weights is packed, for the report; empty without ``--quantize``.
+        packed: counts and bytes of packed weights, for the report; empty where none is packed.
         source: the form of the model's files, for kernel_config.json.
-        dequantised: how many tensors of the checkpoint are packed, per encoding: the bundle has them unpacked.
-        caches: bytes of caches and states, and what they would be if no cache were a ring.
-        kernels: what was chosen for the calls of kernels; None without ``--kernels``.
-        debug: the debug module, for kernel_config.json; None where none was asked for.
+        dequantised: number of tensors per encoding that are packed in the checkpoint and not in the bundle.
+        caches: bytes of caches and states, and their bytes if no cache were a ring.
+        kernels: configurations of the calls of kernels; None without kernels.
+        debug: description of the debug module, for kernel_config.json; None where there is none.
     """
 
     options: ExportOptions
@@ -82,7 +82,7 @@ class Export:
 
     @property
     def vocabulary(self) -> int:
-        """V; 0 of a model that takes no tokens."""
+        """Size of the vocabulary, V; 0 for a model that takes no tokens."""
         return self.model.config.facts().get("vocabulary", 0)
 
 
@@ -118,14 +118,14 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
 
 
 def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
-    """The same entry points in f32, of weights that are not packed."""
+    """Returns the entry points in f32, on weights that are not packed."""
     options = dataclasses.replace(export.options, quantize="none")
     model = _model(options, "f32", source)
     return _entry_points(model, options, export.sizes, options.window_caches)
 
 
 def exact_weights(weights: WeightSource) -> WeightSource:
-    """A bundle's weights for ``exact_entry_points``."""
+    """Returns a bundle's weights for ``exact_entry_points``."""
     return DequantizedWeights(weights) if isinstance(weights, PackedWeights) else weights
 
 
@@ -154,7 +154,7 @@ def _entry_points(
 
 
 def _cache_bytes(points: tuple[EntryPoint, ...]) -> int:
-    """Of the caches and states of one session: every entry point has the same."""
+    """Returns the bytes of the caches and states of one session: every entry point has the same."""
     return max(sum(a.spec.nbytes for a in point.arguments if a.alias_result is not None) for point in points)
 
 
@@ -172,7 +172,7 @@ def _dequantised(source: WeightSource, keys: Iterable[str], progress: Progress) 
 
 
 def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> dict[str, Any]:
-    """What of the bundle's weights is packed, and what became of the checkpoint's encodings; says so."""
+    """Counts the bundle's packed weights and what became of the checkpoint's encodings, and reports both."""
     parameters = dict(model.named_parameters())
     packed = {path: each for path, each in parameters.items() if each.encoding is not None}
     kinds = Counter(each.encoding.name for each in packed.values() if each.encoding is not None)
@@ -206,7 +206,7 @@ def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> di
 
 
 def _advice(encodings: Counter[str]) -> str:
-    """How to keep what is packed, where it can be kept."""
+    """Returns advice on keeping packed weights, where they can be kept."""
     kept = sorted(ENCODINGS.keys() & encodings)
     return f"; quantize={STORED} keeps those of {', '.join(kept)} packed" if kept else ""
 

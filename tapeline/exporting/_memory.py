@@ -1,6 +1,7 @@
-"""How much memory the phases of an export need. The numbers were measured; reports set them beside what happened.
+"""Estimates of the memory that the phases of an export need.
 
-`docs/benchmarks.md` says how; they are meant to lie above what is used, by less than it.
+The constants were measured (docs/benchmarks.md) and are meant to lie above the use, by less than the use itself.
+Reports show the estimate beside the measured peak.
 """
 
 from typing import Final
@@ -91,7 +92,7 @@ def verification_memory(
 
 
 def kept_bytes(options: ExportOptions, lowered: LoweredModule, weights: WeightSource | None) -> int:
-    """Bytes of weights that verification keeps, so that packed ones are not unpacked for each entry point again.
+    """Returns the bytes of weights that verification keeps, so that packed ones are unpacked once for all entry points.
 
     Nothing is kept where nothing is packed, or where there is a budget of memory.
     """
@@ -102,7 +103,7 @@ def kept_bytes(options: ExportOptions, lowered: LoweredModule, weights: WeightSo
 
 
 def _widened_bytes(spec: TensorSpec, weights: WeightSource, path: str) -> int:
-    """What the eager context copies of a weight: one in another dtype, one that NumPy multiplies in f32, or packed.
+    """Returns the bytes that the eager context copies of a weight: of another dtype, multiplied in f32, or packed.
 
     What the bundle has packed is unpacked for the results in f32 of the same weights.
     """

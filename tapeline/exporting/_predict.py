@@ -1,4 +1,4 @@
-"""What an export will do and need, found out by lowering into nothing."""
+"""Prediction of an export: its nodes, files and memory, by a lowering whose text is not published."""
 
 import hashlib
 import shutil
@@ -98,7 +98,7 @@ class KeptTexts:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What an export will do.
+    """Prediction of an export.
 
     Attributes:
         lowered: the module's functions and parameters.
@@ -130,7 +130,7 @@ class Prediction:
         return sum(self.files.values())
 
     def as_json(self) -> dict[str, Any]:
-        """For the report, beside what happened."""
+        """Returns the prediction as JSON values, for the report."""
         return {
             "nodes": node_counts(self.lowered),
             "caches": self.caches,

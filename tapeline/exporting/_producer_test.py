@@ -1,4 +1,4 @@
-"""What bundles say of their maker."""
+"""Versions that bundles and wheels state."""
 
 import ast
 import sys

@@ -72,7 +72,7 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
 
 
 def _actual(export: Export, staging: Path) -> dict[str, Any]:
-    """What came of the prediction, in its form. The report's own bytes are not known yet."""
+    """Returns the actual figures in the form of the prediction. The report's own bytes are not known yet."""
     files = {name: (staging / name).stat().st_size for name in sorted({MARK, *export.hashes})}
     compilers = [target["compiler_peak_rss_bytes"] for target in export.targets.values()]
     return {

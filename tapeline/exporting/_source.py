@@ -1,4 +1,4 @@
-"""Where a model comes from: a Hugging Face directory, a GGUF file, or the built-in demo."""
+"""Source of a model: a Hugging Face directory, a GGUF file, or the built-in demo."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""Which flags of the compiler make a bundle's entry points fastest on this machine."""
+"""Choice of the compiler flags that make a bundle's entry points fastest on this machine."""
 
 import functools
 import tempfile
@@ -81,14 +81,14 @@ def tune_flags(
 
 
 class _Runner:
-    """Runs entry points in a session, by the names of their results."""
+    """Entry points in a session, with results by name."""
 
     def __init__(self, session: Session, lowered: LoweredModule) -> None:
         self._session = session
         self._results = {function.name: list(function.results) for function in lowered.functions}
 
     def run(self, entry_point: EntryPoint, inputs: Arrays) -> Arrays:
-        """The results, as NumPy arrays."""
+        """Runs an entry point and returns its results as NumPy arrays."""
         values = [
             int(inputs[argument.name]) if argument.kind == "scalar" else inputs[argument.name]
             for argument in entry_point.arguments
@@ -99,7 +99,7 @@ class _Runner:
 
 
 def _inputs(runner: _Runner, entry_points: Sequence[EntryPoint], vocabulary: int) -> dict[str, Arrays]:
-    """Of each entry point, on the caches that the one before left."""
+    """Returns the inputs of each entry point, on the caches that the one before left."""
     made: dict[str, Arrays] = {}
     state: Arrays = {}
     for each in entry_points:

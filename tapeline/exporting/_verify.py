@@ -1,4 +1,4 @@
-"""Nothing unverified leaves: the bundle against the eager context."""
+"""Verification of a bundle against the eager context."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def write_portable(
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The model in f32, with weights that are not packed: what decides where two roundings differ.
+    """Model in f32 with unpacked weights, which decides where two roundings differ.
 
     Attributes:
         entry_points: makes them.
@@ -70,7 +70,7 @@ class Exact:
 
 
 class References:
-    """What the eager context computes: inputs and results of every entry point, made when first asked for.
+    """Inputs and results of every entry point in the eager context, made when first asked for.
 
     Entry points are run in their order, each on the caches that the one before left.
 
@@ -96,7 +96,7 @@ class References:
         self._made: dict[str, tuple[Arrays, Arrays]] | None = None
 
     def __call__(self) -> dict[str, tuple[Arrays, Arrays]]:
-        """(inputs, results) by entry point."""
+        """Returns (inputs, results) by entry point."""
         if self._made is None:
             self._made = {}
             state: Arrays = {}
@@ -257,7 +257,7 @@ def compared(
 
 
 def devices_of(targets: Sequence[str]) -> list[str]:
-    """One device per target that a check should run on."""
+    """Returns one device per target that a check should run on."""
     seen: dict[str, str] = {}
     for device in DEVICES:
         target = target_of_device(device)

@@ -30,17 +30,17 @@ UNFINISHED: Final = (ARCHIVE, partial_name(ARCHIVE), _JOURNAL)
 
 
 def archive_entries(lowered: LoweredModule) -> list[ArchiveEntry]:
-    """What the archive is to hold."""
+    """Returns the entries of the archive."""
     return [ArchiveEntry(path, path, spec) for path, spec in lowered.parameters().items()]
 
 
 def layout_of(lowered: LoweredModule) -> ArchiveLayout:
-    """How the archive will be laid out."""
+    """Returns the layout of the archive."""
     return archive_layout(archive_entries(lowered))
 
 
 def form_of(weights: str, source: WeightSource | None, nonfinite: dict[str, Any]) -> Form:
-    """How parameters come into the module.
+    """Returns the form in which parameters come into the module.
 
     Args:
         weights: value of the option ``weights``.
@@ -80,7 +80,7 @@ def write_weights(
 
 
 def warn(nonfinite: Mapping[str, Mapping[str, int]], weights: WeightSource, progress: Progress) -> None:
-    """Tells of parameters with NaNs or infinities."""
+    """Warns of parameters with NaNs or infinities."""
     for name, found in nonfinite.items():
         counts = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
         text = f"warning: parameter {name} in {weights.origin(name)} has {counts}: kept exactly as stored"

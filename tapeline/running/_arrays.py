@@ -1,4 +1,4 @@
-"""``--input NAME=FILE.npy`` for tools:run."""
+"""Arguments and results of entry points in ``.npy`` files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from tapeline import cli
 
 
 def read_inputs(entry_point: Signature, pairs: Sequence[str]) -> list[np.ndarray | int]:
-    """Reads an entry point's arguments, in its order.
+    """Reads an entry point's arguments from ``NAME=FILE.npy`` pairs and returns them in its order.
 
     Raises:
         InputError: a pair is malformed, names no argument or one twice, one is missing, or an array does not fit.

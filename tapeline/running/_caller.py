@@ -1,11 +1,11 @@
-"""The thread that calls a session's functions."""
+"""Scheduling of the thread that calls a session's functions."""
 
 import contextlib
 import os
 
 
 def let_workers_run() -> None:
-    """Has the calling thread wait for a free core when it wakes up, instead of taking that of one of IREE's workers.
+    """Makes the calling thread wait for a free core when it wakes up, so that it takes none from IREE's workers.
 
     There is a worker for each core, and the caller wakes up while they work: a tenth of the steps took a quarter
     longer. It is ``SCHED_BATCH`` (Linux, sched(7)); threads that are started later have it too. A thread of another

@@ -1,4 +1,4 @@
-"""How the thread that calls waits for a core."""
+"""The calling thread waits for a free core."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="this sys
 
 
 def _policies(first: int) -> tuple[int, int]:
-    """Of a thread that had the first policy, before and after the call."""
+    """Returns the policies of a thread before and after the call."""
     os.sched_setscheduler(0, first, os.sched_param(0))
     before = os.sched_getscheduler(0)
     let_workers_run()

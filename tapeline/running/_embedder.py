@@ -1,4 +1,4 @@
-"""Sentences to vectors with a bundle."""
+"""Sentence embeddings with a bundle."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,14 @@ _RESULT = "sentence_embedding"
 
 
 class SentenceEmbedder:
-    """A bundle of a model of sentence-transformers, in a session.
+    """Bundle of a sentence-transformers model, in a session.
 
     Attributes:
-        sequence: the tokens that a sentence may have, special ones included.
+        sequence: largest number of tokens of a sentence, special ones included.
     """
 
     def __init__(self, bundle: Bundle, session: Session, tokenizer: Tokenizer) -> None:
-        """Looks at what the bundle offers.
+        """Checks that the bundle embeds sentences.
 
         Raises:
             InputError: the bundle embeds no sentences.
@@ -39,7 +39,7 @@ class SentenceEmbedder:
         self._tokenizer = tokenizer
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """One row f32 [D] for each text.
+        """Returns one row f32 [D] for each text.
 
         Raises:
             InputError: a text has more tokens than the bundle takes.
@@ -58,7 +58,7 @@ class SentenceEmbedder:
         return ids
 
     def _embedded(self, sentences: Sequence[list[int]]) -> np.ndarray:
-        """Rows that are not needed hold the first sentence once more: every row needs a token."""
+        """Embeds up to B sentences; rows that are left over repeat the first one, because every row needs a token."""
         ids = np.zeros((self._batch, self.sequence), np.int32)
         mask = np.zeros_like(ids)
         for row in range(self._batch):

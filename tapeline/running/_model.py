@@ -1,4 +1,4 @@
-"""A bundle's prefill and decode on a device, as generation wants a model."""
+"""A bundle's prefill, decode and score on a device, as models for generation."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray
 
 
 def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor, ...]:
-    """What prefill and decode take of an encoder's results; nothing in a bundle of a decoder alone.
+    """Returns the encoder's results that prefill and decode take; none in a bundle of a decoder alone.
 
     Raises:
         InputError: the bundle has no encoder, and they want its results.
@@ -67,10 +67,10 @@ class _Called:
     """An entry point that takes tokens.
 
     Attributes:
-        updating: calls it.
-        rows: how many predictions it makes.
-        next_ids: the place of that result; None in bundles of before there was one.
-        token_bytes: of arrays that say tokens and their places.
+        updating: prepared call.
+        rows: number of predictions per call.
+        next_ids: index of the result with the likeliest tokens; None in older bundles.
+        token_bytes: bytes of token ids and positions per call.
     """
 
     def __init__(self, bundle: Bundle, session: Session, name: str) -> None:
@@ -83,16 +83,16 @@ class _Called:
 
 
 class _Cached:
-    """Holds the caches on the device and hands them from call to call; they are donated, so nothing is copied.
+    """Caches on a device that are passed from call to call; they are donated, so nothing is copied.
 
     Attributes:
         batch: B.
         chunk: tokens per call of prefill.
         capacity: positions in the caches.
-        recurrent: whether some layer has a state in place of a cache.
+        recurrent: True where some layer has a state in place of a cache.
         vocabulary: V.
-        cache_specs: of the caches and states, by name.
-        token_bytes: that were moved so far to say tokens and their places: ids in, ids out.
+        cache_specs: specs of the caches and states, by name.
+        token_bytes: bytes of token ids and positions that were moved so far, in and out.
     """
 
     def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
@@ -122,27 +122,27 @@ class _Cached:
         self._seen = _seen(bundle, session, given)
 
     def read_cache(self, name: str) -> np.ndarray:
-        """A copy of what a cache or state holds."""
+        """Returns a copy of a cache or state."""
         return self._caches.numpy(list(self.cache_specs).index(name))
 
     def write_caches(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Puts other caches or states in the place of these."""
+        """Replaces caches or states."""
         given = ((i, name) for i, name in enumerate(self.cache_specs) if name in arrays)
         self._caches.replace({i: self._session.upload(arrays[name]) for i, name in given})
 
     def _run(self, called: "_Called", *given: np.ndarray | int) -> Rows:
-        """What comes next, of B sequences; what is given are ids of tokens, and places."""
+        """Calls an entry point with token ids and positions and returns the predictions of B sequences."""
         results = called.updating(self._caches, *given, *self._seen)
         self.token_bytes += called.token_bytes
         return Rows(results, called.rows, called.next_ids, self._read)
 
     def _read(self, nbytes: int) -> None:
-        """Ids were read."""
+        """Counts bytes of ids that were read."""
         self.token_bytes += nbytes
 
 
 def has_row_positions(bundle: Bundle) -> bool:
-    """Whether each sequence of a batch has a position of its own."""
+    """Returns whether each sequence of a batch has a position of its own."""
     arguments = [argument for each in bundle.config.entry_points for argument in each.arguments]
     return any(argument.name == "position" and argument.kind == "tensor" for argument in arguments)
 
@@ -174,11 +174,11 @@ class BundleModel(_Cached):
             )
 
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Row:
-        """Appends tokens i32 [1, chunk]; what comes after row ``last``."""
+        """Appends tokens i32 [1, chunk] and returns the prediction after row ``last``."""
         return self._run(self._prefill, token_ids, position, last)[0]
 
     def decode(self, token_id: int, position: int) -> Single:
-        """Appends a token; what comes after it."""
+        """Appends a token and returns the prediction after it."""
         called = self._decode
         results = called.updating(self._caches, token_id, position, *self._seen)
         self.token_bytes += called.token_bytes
@@ -209,7 +209,7 @@ class ScoringBundle(BundleModel):
         self._score = _Called(bundle, session, "score")
 
     def score(self, token_ids: np.ndarray, position: int, last: int) -> Rows:
-        """Appends rows 0 to ``last`` of tokens i32 [1, T']; what comes after every row."""
+        """Appends rows 0 to ``last`` of tokens i32 [1, T'] and returns the prediction after every row."""
         return self._run(self._score, token_ids, position, last)
 
 
@@ -230,9 +230,9 @@ class BundleBatch(_Cached):
             )
 
     def prefill(self, token_ids: np.ndarray, position: np.ndarray, last: np.ndarray) -> Rows:
-        """Appends rows 0 to ``last`` of tokens i32 [B, chunk]; what comes after rows ``last``."""
+        """Appends rows 0 to ``last`` of tokens i32 [B, chunk] and returns the predictions after rows ``last``."""
         return self._run(self._prefill, token_ids, position, last)
 
     def decode(self, token_ids: np.ndarray, position: np.ndarray) -> Rows:
-        """Appends a token i32 [B] to each sequence; what comes after."""
+        """Appends a token i32 [B] to each sequence and returns the predictions after them."""
         return self._run(self._decode, token_ids[:, None], position)

@@ -1,4 +1,4 @@
-"""What a bundle on a device says of the tokens that come next."""
+"""Predictions of next tokens by a bundle on a device."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ LOGITS: Final = 0  # their place among results
 
 
 class Rows(Sequence["Row"]):
-    """Of B sequences, or of T' places of one. Ids and logits stay on the device until asked for, and are read once."""
+    """Predictions for B sequences, or for T' positions of one.
+
+    Ids and logits stay on the device until asked for, and are read once.
+    """
 
     __slots__ = ("_count", "_ids", "_logits", "_next_ids", "_on_read", "_results")
 
@@ -68,7 +71,7 @@ class Rows(Sequence["Row"]):
 
 @dataclass(slots=True)
 class Row:
-    """Of one of them: a ``Prediction`` of transformer_core/generation.
+    """Prediction of one row: a ``Prediction`` of transformer_core/generation.
 
     Attributes:
         rows: all of them.
@@ -88,7 +91,7 @@ class Row:
 
 
 class Single:
-    """What comes next of the one sequence of a step."""
+    """Prediction of a step of one sequence."""
 
     __slots__ = ("_likeliest", "_next_ids", "_on_read", "_results")
 

@@ -1,4 +1,4 @@
-"""``--prompt_cache FILE``: what the caches hold after a prompt, for the next run. docs/prompt-cache.md has the form."""
+"""File that keeps caches after a prompt for the next run; docs/prompt-cache.md describes its format."""
 
 import hashlib
 import json
@@ -25,10 +25,10 @@ _ADVICE: Final = ": download or convert the file again"  # what is said of weigh
 
 
 class PromptCacheFile:
-    """A file beside one model: what it holds is what this bundle's prefill made, on this device's target."""
+    """Prompt cache of one model: made by this bundle's prefill, on this device's target."""
 
     def __init__(self, path: Path, bundle: Bundle, device: str, model: BundleModel, memory: BundlePromptMemory) -> None:
-        """Looks at nothing yet.
+        """Reads nothing yet.
 
         Raises:
             InputError: what caches hold depends on more than a prompt: the bundle has an encoder.
@@ -44,7 +44,7 @@ class PromptCacheFile:
         self._identity: Final = _identity(bundle, device)
 
     def load(self) -> None:
-        """Gives the memory what the file holds; nothing where there is no file.
+        """Loads the file into the memory; does nothing where there is no file.
 
         Raises:
             InputError: the file is no prompt cache, or damaged, of another schema, or another bundle's.
@@ -63,7 +63,7 @@ class PromptCacheFile:
             raise InputError(f"`prompt_cache`: {found}: the file is damaged, or no prompt cache: {_REDO}") from None
 
     def save(self) -> bool:
-        """Writes what the memory keeps, unless the last prompt found all of it there; whether it did.
+        """Writes the caches that the memory keeps and returns True, or False where the last prompt was kept already.
 
         Raises:
             InputError: the file cannot be written.
@@ -88,7 +88,7 @@ class PromptCacheFile:
         return True
 
     def _specs(self, tokens: int) -> dict[str, TensorSpec]:
-        """Of the caches and states in a file."""
+        """Returns the specs of the caches and states in a file."""
         capacity = self._model.capacity
         return {
             name: _cut(spec, tokens) if is_whole(name, spec, capacity) else spec
@@ -103,7 +103,7 @@ class PromptCacheFile:
         return np.ascontiguousarray(self._model.read_cache(key)[:, :, : len(token_ids)])
 
     def _array(self, file: SafetensorsFile, name: str) -> np.ndarray:
-        """A cache as the model has it; zeros are beyond what is kept."""
+        """Returns a cache in the model's shape, with zeros behind the part that is kept."""
         found, spec = file.read(name), self._model.cache_specs[name]
         if found.shape == spec.shape:
             return found
@@ -152,7 +152,7 @@ def _cut(spec: TensorSpec, tokens: int) -> TensorSpec:
 
 
 def _identity(bundle: Bundle, device: str) -> str:
-    """The hash of all that decides about the bits in caches: compiled module, weights, how they are called."""
+    """Returns the hash of everything that caches depend on: compiled module, weights, arguments."""
     hashes = bundle.config.sha256
     arguments = [[each.name, each.spec.dtype.name, each.spec.shape] for each in bundle.entry_point("prefill").arguments]
     decides = [hashes.get(executable_name(target_of_device(device))), hashes.get(ARCHIVE), arguments]

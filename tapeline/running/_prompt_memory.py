@@ -1,4 +1,4 @@
-"""What a bundle's caches hold of the prompts before."""
+"""Memory of earlier prompts in a bundle's caches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,23 +11,23 @@ from transformer_core.generation import common_length
 
 
 def is_whole(name: str, spec: TensorSpec, capacity: int) -> bool:
-    """Whether a cache [B, K, S, H] has a place for every position: it then serves any shorter beginning as well."""
+    """Returns whether a cache [B, K, S, H] has a slot for every position, and so serves any shorter prefix as well."""
     return name.endswith("_cache") and spec.shape[2] == capacity
 
 
 class BundlePromptMemory:
-    """Of one model: the ``PromptMemory`` of ``generate``.
+    """Memory of one model's prompts: the ``PromptMemory`` of ``generate``.
 
     Whole caches stay where they are, and are cut by going on from an earlier position. Ring caches and states are
     copied when they hold what is to be kept, for whatever follows changes them for good.
 
     Attributes:
-        token_ids: those that are kept.
-        reused: how many tokens the last prompt found.
+        token_ids: tokens that the caches hold.
+        reused: number of tokens of the last prompt that the caches had.
     """
 
     def __init__(self, model: BundleModel) -> None:
-        """Nothing is kept yet; the model's caches are empty."""
+        """Begins with empty caches."""
         specs, capacity = model.cache_specs, model.capacity
         self._model: Final = model
         self._moving: Final = [name for name, spec in specs.items() if not is_whole(name, spec, capacity)]
@@ -41,7 +41,7 @@ class BundlePromptMemory:
         return self._copies
 
     def assume(self, token_ids: Sequence[int], arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes over what was kept elsewhere.
+        """Takes over caches that were kept elsewhere.
 
         Args:
             token_ids: a multiple of ``chunk``.
@@ -52,7 +52,7 @@ class BundlePromptMemory:
         self.token_ids = list(token_ids)
 
     def restore(self, token_ids: Sequence[int]) -> int:
-        """Makes the caches those of the first of these tokens; of how many, a multiple of ``chunk``."""
+        """Makes the caches those of the first tokens and returns their number, a multiple of ``chunk``."""
         chunk = self._model.chunk
         kept = common_length(self.token_ids, token_ids) // chunk * chunk
         if self._moving and kept < len(self.token_ids):

@@ -1,4 +1,4 @@
-"""What ``--speculate``, ``--draft`` and ``--draft_tokens`` of tools:generate ask for. docs/speculation.md."""
+"""Speculation by prompt lookup or by a draft model (docs/speculation.md)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,17 +23,17 @@ _TOKENIZER: Final = TOKENIZER_FILES[0]
 def speculating(
     bundle: Bundle, device: str, speculate: str | None, draft: Path | None, most: int | None
 ) -> Iterator[Speculating | None]:
-    """What makes the speculation of each answer; None where none is asked for.
+    """Opens what begins the speculation of each answer; None without speculation.
 
     Args:
-        bundle: what is generated with.
-        device: where, also for the draft.
+        bundle: bundle that generates.
+        device: name of the device, also of the draft's.
         speculate: ``prompt_lookup`` or ``prompt_lookup:N``.
-        draft: the bundle that drafts.
-        most: how many tokens a draft has at most.
+        draft: bundle that drafts.
+        most: largest number of tokens of a draft.
 
     Raises:
-        InputError: the flags contradict each other, the bundle cannot verify drafts, or the draft does not go with it.
+        InputError: options contradict each other, the bundle cannot verify drafts, or the draft does not go with it.
     """
     if speculate is None and draft is None:
         if most is not None:

@@ -1,4 +1,4 @@
-"""What a generation cost."""
+"""Figures of a generation: times, bytes copied, calls."""
 
 import resource
 import time
@@ -13,7 +13,7 @@ from tapeline.running._generation import TokenStream
 
 @dataclass(slots=True)
 class GenerationStats:
-    """Times are seconds since the start of the generation, which is when the session was open.
+    """Figures per token. Times are seconds since the start of the generation, when the session was open.
 
     Attributes:
         prompt_tokens: how many, of all prompts.
@@ -33,7 +33,7 @@ class GenerationStats:
     calls: list[int] = field(default_factory=list)
 
     def token(self, counters: Counters, token_bytes: int) -> None:
-        """A new token is there, after so many bytes of tokens."""
+        """Notes a new token and the bytes of tokens that were moved until then."""
         self.token_times.append(time.perf_counter() - self.started)
         self.bytes_copied.append(counters.bytes_copied - token_bytes)
         self.token_bytes.append(token_bytes)
@@ -67,6 +67,6 @@ def _per_step(totals: Sequence[int], steps: int) -> float:
 
 
 def dispatches(bundle: Bundle, device: str) -> dict[str, int]:
-    """How many kernels a call of each entry point runs on a device, as the export counted them."""
+    """Returns the number of kernels that a call of each entry point runs on a device, as the export counted them."""
     schedule = bundle.config.targets.get(target_of_device(device), {}).get("schedule", {})
     return {name: counts["dispatches"] for name, counts in schedule.items()}

@@ -1,4 +1,4 @@
-"""Text to token ids and back, for the command-line tools."""
+"""Text to token ids and back, and chat templates."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ _OF_CHATS = {"Chat": "_chat", "ChatTemplate": "_chat_template", "Message": "_cha
 
 
 def __getattr__(name: str) -> Any:
-    """What conversations take when it is first asked for: templates are slow to import, and most prompts need none."""
+    """Imports the classes of conversations when they are first asked for, because templates are slow to import."""
     if name in _OF_CHATS:
         return getattr(importlib.import_module(f"{__name__}.{_OF_CHATS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ class Chat:
 
     @classmethod
     def of(cls, directory: Path, tokenizer: Tokenizer | None, system: str | None = None) -> "Chat":
-        """A new conversation with the model of a directory or a bundle.
+        """Begins a conversation with the model of a directory or a bundle.
 
         Raises:
             InputError: there is no tokenizer, no chat template, or one that is damaged.
@@ -34,7 +34,7 @@ class Chat:
         return cls(ChatTemplate.find(directory), tokenizer, system)
 
     def ask(self, text: str, model_size: int) -> list[int]:
-        """The ids of all that was said, with the user's next turn and the beginning of the answer.
+        """Returns the ids of all that was said, with the user's next turn and the beginning of the answer.
 
         Args:
             text: the user's turn.
@@ -52,7 +52,7 @@ class Chat:
         self._messages.append({"role": "assistant", "content": text})
 
     def end_ids(self) -> frozenset[int]:
-        """The ids with which the model ends an answer, over and above those of its configuration.
+        """Returns the ids with which the model ends an answer, beside those of its configuration.
 
         They are that of the tokenizer's ``eos_token``, and that of the special token which the template puts after an
         answer: instruction-tuned models end a turn with it, and not every configuration says so.

@@ -21,7 +21,7 @@ _MARK: Final = "\ue000tapeline\ue000"  # of the private use area: in no template
 
 
 class ChatTemplate:
-    """Renders messages.
+    """Chat template of a model, which renders messages.
 
     Args:
         text: the template, in Jinja.
@@ -52,7 +52,7 @@ class ChatTemplate:
 
     @classmethod
     def find(cls, directory: Path) -> "ChatTemplate":
-        """The template of a model's directory, or a bundle: chat_template.jinja, else that of tokenizer_config.json.
+        """Reads the template of a model or bundle: chat_template.jinja, else that of tokenizer_config.json.
 
         Raises:
             InputError: there is none, or a file is damaged.
@@ -68,11 +68,11 @@ class ChatTemplate:
         return cls(_configured(config.get("chat_template"), directory), str(directory / _CONFIG), tokens)
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any) -> str:
-        """The text of a conversation.
+        """Returns the text of a conversation.
 
         Args:
             messages: what was said so far.
-            add_generation_prompt: whether the beginning of the assistant's answer is to follow.
+            add_generation_prompt: True appends the beginning of the assistant's answer.
             **more: further variables of the template's.
 
         Raises:
@@ -93,7 +93,7 @@ class ChatTemplate:
             raise InputError(f"{self._origin}: the chat template fails: {type(error).__name__}: {error}") from error
 
     def after_answers(self) -> str:
-        """What the template puts after an answer, which is how the model ends one; empty where it shows none."""
+        """Returns the text that the template puts after an answer, with which the model ends one; empty for none."""
         messages = [{"role": "user", "content": "."}, {"role": "assistant", "content": _MARK}]
         try:
             return self.render(messages, add_generation_prompt=False).partition(_MARK)[2]

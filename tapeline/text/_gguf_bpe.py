@@ -23,7 +23,7 @@ _GPT4O: Final = (
 
 
 class _Split(NamedTuple):
-    """How text is cut before merging (``tokenizer.ggml.pre``), as llama.cpp does for the name.
+    """Splitting of text before merging (``tokenizer.ggml.pre``), as llama.cpp does for the name.
 
     Attributes:
         patterns: of pieces, each for the pieces of the one before; that of GPT-2 where there is none.
@@ -71,7 +71,7 @@ class UnreadTokenizerError(CheckpointError):
 
 
 def byte_level_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
-    """The tokenizer, and whether the first token is put before texts where the file does not say.
+    """Returns the tokenizer, and whether the first token is put before texts where the file does not say.
 
     Raises:
         UnreadTokenizerError: text is to be cut in a way that is not known.

@@ -12,7 +12,7 @@ _BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 def sentencepiece_bpe(vocabulary: Vocabulary, *, ordered: bool) -> tuple[Tokenizer, bool]:
-    """The tokenizer, and that the first token is put before texts where the file does not say otherwise.
+    """Returns the tokenizer, and that the first token is put before texts where the file does not say otherwise.
 
     Args:
         vocabulary: of the file.
@@ -59,7 +59,7 @@ def _with_marked_spaces(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
-    """Every pair of tokens that makes a token, best first.
+    """Returns every pair of tokens that makes a token, best first.
 
     SentencePiece and llama.cpp have no list of merges: of all neighbours that make a token those are merged first whose
     token has the highest score. That is a list of merges in the order of scores. Pairs of one token stand in the order

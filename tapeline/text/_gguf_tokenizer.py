@@ -43,7 +43,7 @@ def write_gguf_tokenizer(metadata: Mapping[str, Any], path: str, directory: Path
 
 
 def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, dict[str, Any]] | None:
-    """The tokenizer in a file's metadata, and what tokenizer_config.json says of it; None where there is none.
+    """Returns the tokenizer in a file's metadata and its tokenizer_config.json; None where there is none.
 
     Raises:
         UnreadTokenizerError: it is of a kind that is not read.
@@ -87,7 +87,7 @@ def _surround(tokenizer: Tokenizer, config: Mapping[str, Any], vocabulary: Vocab
 
 
 def _chat_template(metadata: Mapping[str, Any], path: str) -> str | list[dict[str, str]] | None:
-    """As in tokenizer_config.json: one template, or a list of named ones."""
+    """Returns chat templates as tokenizer_config.json has them: one, or a list of named ones."""
     names = metadata.get("tokenizer.chat_templates", [])
     named = {str(name): metadata.get(f"{_TEMPLATE}.{name}") for name in (names if isinstance(names, list) else [])}
     found = {"default": metadata.get(_TEMPLATE), **named}

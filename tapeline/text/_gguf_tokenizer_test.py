@@ -22,7 +22,7 @@ ODD = (
 
 
 def metadata_of(tokenizer: Inner, **more: Any) -> dict[str, Any]:
-    """What a converter writes of a BPE tokenizer. Scores fall with the ranks of merges."""
+    """Returns the metadata that a converter writes for a BPE tokenizer; scores fall with the ranks of merges."""
     state = json.loads(tokenizer.to_str())
     ids = tokenizer.get_vocab(with_added_tokens=True)
     tokens = sorted(ids, key=lambda token: ids[token])

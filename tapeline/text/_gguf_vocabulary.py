@@ -60,7 +60,7 @@ class Vocabulary:
         return made
 
     def listed(self, name: str, kind: type) -> list[Any] | None:
-        """A field with one value per token; None where there is no such field.
+        """Returns a field with one value per token; None where there is no such field.
 
         Raises:
             CheckpointError: it is no such list.
@@ -76,7 +76,7 @@ class Vocabulary:
         return found
 
     def token(self, name: str) -> str | None:
-        """The token whose id is in a field; None where there is no such field.
+        """Returns the token whose id is in a field; None where there is no such field.
 
         Raises:
             CheckpointError: the field holds no id.
@@ -92,7 +92,7 @@ class Vocabulary:
         return self.tokens[found]
 
     def flag(self, name: str, default: bool) -> bool:
-        """A field that is true or false.
+        """Returns a field that is true or false.
 
         Raises:
             CheckpointError: it is neither.

@@ -47,7 +47,7 @@ def check_ids(ids: Iterable[int], model_size: int, source: str) -> None:
 
 
 class IdStream:
-    """What `TextStream` is where there is no tokenizer: a comma list of the ids."""
+    """Counterpart of `TextStream` without a tokenizer: a comma list of the ids."""
 
     def __init__(self) -> None:
         self._first = True

@@ -58,7 +58,7 @@ class TextStream:
         return self._tokenizer.decode(self._window, skip_special_tokens=True)
 
     def _gain(self, text: str) -> str:
-        """What text adds to that printed; nothing while a decoder still reshapes the printed part."""
+        """Returns what text adds to the printed part; nothing while a decoder still reshapes that part."""
         if not text.startswith(self._printed):
             return ""
         piece = text[len(self._printed) :]

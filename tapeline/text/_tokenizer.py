@@ -27,7 +27,7 @@ TOKENIZER_FILES = (
 
 
 class Tokenizer:
-    """Text to ids and back.
+    """Tokenizer of a directory: text to ids and back.
 
     Attributes:
         path: the tokenizer.json.

@@ -11,7 +11,7 @@ from transformer_core.training import AdamW, Moments, cross_entropy
 
 
 def training_step(model: DecoderLM, batch: int, sequence: int, optimizer: AdamW | None = None) -> EntryPoint:
-    """``train(token_ids [B, T + 1], learning_rate, step, parameters, moments)``: one step of AdamW.
+    """Returns ``train(token_ids [B, T + 1], learning_rate, step, parameters, moments)``: one step of AdamW.
 
     Each token is predicted from those before it. Parameters and moments are arguments that are donated and come back
     updated: ``<path>``, ``first_moment.<path>``, ``second_moment.<path>``. ``step`` is 1 at first.
@@ -62,7 +62,7 @@ def training_step(model: DecoderLM, batch: int, sequence: int, optimizer: AdamW 
 
 
 def _state_specs(specs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
-    """What a step updates: the parameters, then their first moments, then their second ones."""
+    """Returns the specs of the state that a step updates: parameters, first moments, second moments."""
     moments = {path: TensorSpec(spec.shape, "f32") for path, spec in specs.items()}
     first = {f"first_moment.{path}": spec for path, spec in moments.items()}
     return {**specs, **first, **{f"second_moment.{path}": spec for path, spec in moments.items()}}

@@ -14,12 +14,12 @@ from run_iree import Session, Target, compile_module
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The learning rate of each step: it rises linearly to its peak, and falls linearly to 0 behind the last step.
+    """Learning rates that rise linearly to a peak, and fall linearly to 0 behind the last step.
 
     Attributes:
-        steps: how many there are.
-        peak: the largest rate.
-        warmup: how many steps it rises.
+        steps: number of steps.
+        peak: largest rate.
+        warmup: number of steps in which it rises.
     """
 
     steps: int
@@ -27,7 +27,7 @@ class Schedule:
     warmup: int = 20
 
     def rate(self, step: int) -> float:
-        """The rate of a step; the first one is 1."""
+        """Returns the rate of a step; the first one is 1."""
         return self.peak * min(step / self.warmup, (self.steps + 1 - step) / max(self.steps + 1 - self.warmup, 1))
 
 

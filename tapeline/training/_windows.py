@@ -1,4 +1,4 @@
-"""What a language model is trained on: windows of a stream of tokens."""
+"""Windows of a stream of tokens, the training data of a language model."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ class Windows:
         begin: the token before a document.
         end: the token after one.
         length: tokens per window.
-        seed: of the choice, which is the same for each version of NumPy.
+        seed: random seed; the windows are the same with each version of NumPy.
 
     Raises:
         InputError: there is no document, or an empty one.
@@ -35,11 +35,11 @@ class Windows:
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are in all."""
+        """Number of tokens in all."""
         return len(self._stream)
 
     def draw(self, count: int) -> np.ndarray:
-        """i32 [count, length]."""
+        """Draws windows i32 [count, length]."""
         windows = np.empty((count, self._length), np.int32)
         for window in windows:
             halves, place = (int(raw) for raw in self._bits.random_raw(2) >> np.uint64(32))
