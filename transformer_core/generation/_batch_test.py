@@ -83,10 +83,10 @@ def test_every_row_gives_what_it_gives_alone(
     capacity = max(map(len, prompts)) + steps - 1
     batch = _Batch(len(prompts) + spare, chunk, capacity)
     events = generate_batch(batch, prompts, [_sampler(3, temperature) for _ in prompts], stop)
-    for prompt, steps in zip(prompts, _by_row(events, len(prompts)), strict=True):
+    for prompt, row in zip(prompts, _by_row(events, len(prompts)), strict=True):
         alone = list(generate(_Model(chunk, max(capacity, chunk)), prompt, _sampler(3, temperature), stop))
-        assert [(s.token_id, s.ended) for s in steps] == [(s.token_id, s.ended) for s in alone]
-        for mine, theirs in zip(steps, alone, strict=True):
+        assert [(s.token_id, s.ended) for s in row] == [(s.token_id, s.ended) for s in alone]
+        for mine, theirs in zip(row, alone, strict=True):
             np.testing.assert_array_equal(mine.logits, theirs.logits)
     assert batch.calls.count("prefill") == -(-max(map(len, prompts)) // chunk)
 
