@@ -8,9 +8,8 @@ from types import FrameType
 from typing import Any, Final, TypeVar
 
 import lang_core
+from compile_dag._graph_ops import PARAMETER, TAG
 from compile_dag._node import Call, Node, Stretch, Value
-from compile_dag._parameter import PARAMETER
-from compile_dag._tag import TAG
 from compile_dag._tape import Sink, Tape
 from lang_core import (
     OPS,

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Any
 
 from compile_dag._graph import ComputeGraph, regions_of
+from compile_dag._graph_ops import TAG
 from compile_dag._node import Node
-from compile_dag._tag import TAG
 from lang_core import ExecutionContext, GraphError, Parameter, Tensor, near_names
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compile_dag import TAG, evaluate, has_tags, record, tag_info, tags_of
-from compile_dag._tag import _of_package
+from compile_dag._graph_ops import _of_package
 from lang_core import EagerExecutionContext, Module, TagSelection, Tensor, TensorSpec, TraceEscapeError
 
 X = TensorSpec((2, 3), "f32")

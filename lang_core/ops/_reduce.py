@@ -58,8 +58,8 @@ SUM = _reduction("sum", _accumulate_in_float32(np.add), False, "The sum; f16 and
 PROD = _reduction("prod", _accumulate_in_float32(np.multiply), False, "The product; f16 and bf16 accumulate in f32.")
 MAX = _reduction("max", _plain(np.maximum), False, "The largest element; NaN if any is NaN.")
 MIN = _reduction("min", _plain(np.minimum), False, "The smallest element; NaN if any is NaN.")
-ANY = _reduction("any", _plain(np.logical_or), True, "Whether any element holds.")
-ALL = _reduction("all", _plain(np.logical_and), True, "Whether every element holds.")
+ANY = _reduction("any", _plain(np.logical_or), True, "True if any element holds.")
+ALL = _reduction("all", _plain(np.logical_and), True, "True if every element holds.")
 
 
 def _arg_reduction(name: str, numpy: Callable[..., Any], which: str) -> Op:

@@ -1,16 +1,30 @@
-"""The op of a graph that names a tensor for dumps. It is there only where a recording was asked for it."""
+"""Ops that only graphs have: a weight, and a name of a tensor for dumps."""
 
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NoReturn
 
 from compile_dag._graph import ComputeGraph, regions_of
 from compile_dag._node import Node
-from lang_core import Op, TensorSpec, tag_name
+from lang_core import GraphError, Op, TensorSpec, tag_name
 
-# Its result is the operand once more, and used by nobody: whatever needs the tensor does not learn of the tag.
+
+def _no_data(path: str, spec: TensorSpec) -> NoReturn:
+    raise GraphError(f"parameter {path!r} ({spec!r}) has no data of its own: evaluate the graph with a context")
+
+
+PARAMETER: Final = Op(
+    "parameter",
+    attributes=("path", "spec"),
+    summary="A weight, named by its module path.",
+    shape_rule=lambda path, spec: (spec,),
+    eager_rule=_no_data,
+)
+
+# Recorded only where a recording selects the tag. Its result is the operand once more, and used by nobody: whatever
+# needs the tensor does not depend on the tag.
 TAG: Final = Op(
     "tag",
     attributes=("name",),
