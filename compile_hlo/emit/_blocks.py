@@ -1,4 +1,4 @@
-"""Blocks as private functions: blocks that read the same are written once and called with their own parameters."""
+"""Blocks as private functions: blocks whose text is equal are written once and called with their own parameters."""
 
 import hashlib
 import re
@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from compile_dag import Node, Value
 from compile_hlo.directions import FunctionFlow, KernelArgument, KernelResult, KernelSignature, StretchFlow
@@ -16,22 +16,22 @@ from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import symbol, tensor_type
 from lang_core import TensorSpec
 
-# What is kept in memory of the functions' text; the rest goes to a temporary file.
+# Bytes of the functions' text that stay in memory; the rest goes to a temporary file.
 _TEXT_IN_MEMORY: Final = 1 << 18
 _NUMBER: Final = re.compile(r"\d+")
-# A block's name up to its last number: the path of what it holds, or goes backward through.
+# A block's name up to its last number: the path of the layer that it computes, or goes backward through.
 _NUMBERED: Final = re.compile(r"(?:.*\.)?\d+(?=\.|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """A stretch of a block, which becomes a call.
+    """Stretch of a block, which becomes a call.
 
     Attributes:
-        nodes: of the stretch, not empty.
-        results: of the nodes, those that are used later.
-        flow: which of the values that it is given the stretch writes.
-        function: which of them the calling function may write.
+        nodes: nodes of the stretch, not empty.
+        results: those of their results that are used later.
+        flow: flow of the stretch, which knows which of its operands it writes.
+        function: flow of the calling function, which knows which of them it may write.
     """
 
     nodes: Sequence[Node]
@@ -42,7 +42,14 @@ class CallSite:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """An argument of a function: its name inside, that of what is passed, its spec, and a value's number or a path."""
+    """Argument of a function.
+
+    Attributes:
+        inside: name in the function.
+        outside: name of what is passed.
+        spec: shape and dtype.
+        key: number of the value that is passed, or path of the parameter.
+    """
 
     inside: str
     outside: str
@@ -57,10 +64,10 @@ def close_block(body: Emitter, results: Sequence[Value]) -> None:
 
 
 class BlockFunctions:
-    """The private functions of a module.
+    """Private functions of a module.
 
     Attributes:
-        kernels: what is known of each, by name.
+        kernels: signatures, by name.
     """
 
     def __init__(self) -> None:
@@ -69,11 +76,11 @@ class BlockFunctions:
         self._texts = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+")  # noqa: SIM115 - closed by close()
 
     def call(self, site: CallSite, emitter: Emitter) -> None:
-        """Writes a call that does what the nodes do, and the function where it is new.
+        """Writes a call in place of the nodes, and the function where it is new.
 
         Args:
-            site: what is called for.
-            emitter: of the calling function.
+            site: stretch to write.
+            emitter: emitter of the calling function.
 
         Raises:
             GraphError: the function's arguments are not those of its call sites before.
@@ -84,11 +91,11 @@ class BlockFunctions:
         close_block(body, results)
         body.end("return", results)
         given = body.arguments()
-        heads = ", ".join([f"{each.inside}: {tensor_type(each.spec)}" for each in given])
+        heads = ", ".join([f"{argument.inside}: {tensor_type(argument.spec)}" for argument in given])
         kinds = ", ".join([tensor_type(value.spec) for value in results])
         text = f"({heads}) -> ({kinds}) {{\n{''.join(body.pieces)}  }}\n"
-        arguments = ", ".join([each.outside for each in given])
-        types = ", ".join([tensor_type(each.spec) for each in given])
+        arguments = ", ".join([argument.outside for argument in given])
+        types = ", ".join([tensor_type(argument.spec) for argument in given])
         function = self._function(text, site, given, emitter.leaves)
         if not results:
             emitter.line(f"call {symbol(function)}({arguments}) : ({types}) -> ()")
@@ -108,25 +115,25 @@ class BlockFunctions:
         updated = {places.of(root) for root in site.flow.updated()}
         arguments = tuple(
             KernelArgument(
-                each.spec,
-                "INOUT" if isinstance(each.key, int) and site.function.donated(each.key) else "IN",
+                argument.spec,
+                "INOUT" if isinstance(argument.key, int) and site.function.donated(argument.key) else "IN",
                 "INOUT" if place in updated else "IN",
             )
-            for place, each in enumerate(given)
+            for place, argument in enumerate(given)
         )
         if name in self.kernels:
             self.kernels[name].join(arguments, f"block {block!r}")
             return name
         taken = [[places.of(root) for root in site.flow.taken_over(value)] for value in site.results]
         results = [
-            KernelResult(value.spec, min((place for place in found if place is not None), default=None))
-            for value, found in zip(site.results, taken, strict=True)
+            KernelResult(value.spec, min((place for place in candidates if place is not None), default=None))
+            for value, candidates in zip(site.results, taken, strict=True)
         ]
         self.kernels[name] = KernelSignature(name, arguments, tuple(results))
         return name
 
     def _free_name(self, block: str) -> str:
-        """The block's name without its numbers, and a number where that is taken."""
+        """Returns the block's name without its numbers, and with a number of its own where that is taken."""
         base = f"block.{_without_numbers(block)}"
         name, count = base, 1
         while name in self.kernels:
@@ -141,19 +148,19 @@ class BlockFunctions:
         self.close()
 
     def close(self) -> None:
-        """Gives up what is kept."""
+        """Closes the temporary file."""
         self._texts.close()
 
 
 class _Places:
-    """Finds the argument that a value is; a parameter may be several values."""
+    """Positions of a function's arguments by the values that they are; a parameter may be several values."""
 
     def __init__(self, given: Sequence[_Given], leaves: Mapping[int, Node]) -> None:
-        self._places = {each.key: place for place, each in enumerate(given)}
+        self._places = {argument.key: place for place, argument in enumerate(given)}
         self._leaves = leaves
 
     def of(self, root: int) -> int | None:
-        """The place of a value, named by its number; None where it is no argument."""
+        """Returns the position of a value, given by its number; None where it is no argument."""
         leaf = self._leaves.get(root)
         return self._places.get(root if leaf is None else leaf.attributes[0])
 
@@ -163,19 +170,26 @@ def _without_numbers(block: str) -> str:
 
 
 class _Writer:
-    """A function that takes text, as a file."""
+    """File whose text goes to a function."""
 
     def __init__(self, write: Write) -> None:
         self.write = write
 
 
+class _Load(NamedTuple):
+    """Parameter that a block reads."""
+
+    path: str
+    spec: TensorSpec
+
+
 class _BlockEmitter(Emitter):
-    """Emits a block's body; what comes from outside becomes an argument when it is first used."""
+    """Emitter of a block's body; a value from outside becomes an argument when it is first used."""
 
     def __init__(self, caller: Emitter, block: str) -> None:
         self.pieces: list[str] = []
-        self._captured: list[tuple[str, Value]] = []
-        self._loads: list[tuple[str, str, TensorSpec]] = []
+        self._captured: dict[str, Value] = {}
+        self._loads: dict[str, _Load] = {}
         super().__init__(self.pieces.append, self, helpers=caller.helpers, overrides=caller.overrides)
         self._caller = caller
         self.leaves = caller.leaves
@@ -183,7 +197,7 @@ class _BlockEmitter(Emitter):
         self._prefix = numbered.group() if numbered else block
 
     def comment(self, path: str) -> str:
-        """A path that has the block's numbers is written without them, so that alike blocks read alike.
+        """Returns a module path without the block's numbers, so that alike blocks have equal texts.
 
         Paths in ``layers.3``, and in ``layers.3.backward`` alike, begin with ``layers.3``.
         """
@@ -191,21 +205,25 @@ class _BlockEmitter(Emitter):
         return _without_numbers(self._prefix) + path[len(self._prefix) :] if inside else super().comment(path)
 
     def foreign(self, value: Value) -> str:
-        """Makes an argument of a value of the caller's."""
+        """Makes a value of the caller an argument."""
         name = f"%value{len(self._captured)}"
         self._caller.name(value)  # raises where the caller does not know it
-        self._captured.append((name, value))
+        self._captured[name] = value
         self.bind(value, name)
         return name
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
-        """Makes an argument of a parameter."""
+        """Makes a parameter an argument."""
         name = f"%parameter{len(self._loads)}"
-        self._loads.append((name, path, spec))
+        self._loads[name] = _Load(path, spec)
         return name
 
     def arguments(self) -> list[_Given]:
-        """The function's arguments: values, then parameters, which are loaded in the caller; scalars after both."""
-        values = [_Given(name, self._caller.name(value), value.spec, value.number) for name, value in self._captured]
-        loads = [_Given(name, self._caller.parameter(path, spec), spec, path) for name, path, spec in self._loads]
-        return sorted([*values, *loads], key=lambda each: not each.spec.shape)
+        """Returns the arguments: values, then parameters, which are loaded in the caller; scalars after both."""
+        values = [
+            _Given(name, self._caller.name(value), value.spec, value.number) for name, value in self._captured.items()
+        ]
+        loads = [
+            _Given(name, self._caller.parameter(path, spec), spec, path) for name, (path, spec) in self._loads.items()
+        ]
+        return sorted([*values, *loads], key=lambda argument: not argument.spec.shape)

@@ -1,4 +1,4 @@
-"""The three forms in which a module's parameters come in."""
+"""Three forms in which a module takes its parameters."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ class ExternalParameters:
     IREE's ops stand in MLIR's generic form, which every StableHLO parser reads if it allows other dialects.
 
     Attributes:
-        specs: the parameters so far.
+        specs: parameters so far.
     """
 
     def __init__(self, scope: str = "model") -> None:
@@ -44,7 +44,7 @@ class InlineParameters:
     """Parameters as exact constants in the text.
 
     Args:
-        read: gives a parameter's elements in row-major order, in pieces, in the dtype of its spec.
+        read: returns a parameter's elements in row-major order, in pieces, in the dtype of its spec.
     """
 
     def __init__(self, read: Callable[[str, TensorSpec], Iterable[np.ndarray[Any, Any]]]) -> None:
@@ -66,18 +66,18 @@ class InlineParameters:
         yield f'"> : {tensor_type(spec)}'
 
     def end(self, write: Write) -> None:
-        """Nothing is left to write."""
+        """Writes nothing: the functions have it all."""
 
 
 class ArgumentParameters:
     """Parameters as further arguments, after the entry point's own: pure StableHLO, for any consumer.
 
     Args:
-        order: a function's parameters are arguments in this order; that of the function's own table where None.
-        known: the parameters of each function, by its name; found in its graph where None, which streaming has not.
+        order: order of a function's parameters among its arguments; that of the function's own table where None.
+        known: parameters of each function, by its name; read from its graph where None, which streaming lacks.
 
     Attributes:
-        specs: the parameters of the function that is written next: a head comes before its body.
+        specs: parameters of the function that is written next: a head comes before its body.
     """
 
     def __init__(self, order: Iterable[str] | None = None, known: Mapping[str, ParameterTable] | None = None) -> None:
@@ -87,7 +87,7 @@ class ArgumentParameters:
         self._names: dict[str, str] = {}
 
     def heads(self, function: str) -> list[str]:
-        """The arguments of a function that begins."""
+        """Returns the arguments of a function that begins."""
         if self.known is not None:
             self.specs = self.known[function]
         paths = self.specs if self._order is None else [path for path in self._order if path in self.specs]
@@ -95,11 +95,11 @@ class ArgumentParameters:
         return [f"{name}: {tensor_type(self.specs[path])}" for path, name in self._names.items()]
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
-        """The argument's name."""
+        """Returns the argument's name."""
         return self._names[path]
 
     def end(self, write: Write) -> None:
-        """Nothing is left to write."""
+        """Writes nothing: the functions have it all."""
 
 
 Form = ExternalParameters | InlineParameters | ArgumentParameters

@@ -1,6 +1,6 @@
-"""Private functions that rules share: written once per module, in StableHLO, whatever calls them.
+"""Helper functions: private functions that rules share, written once per module, in StableHLO.
 
-A target may have better code for one than what its compiler makes of the StableHLO; it finds the function by its name
+A target may have better code for one than its compiler makes of the StableHLO; it finds the function by its name
 (``run_iree/kernels``).
 """
 
@@ -23,18 +23,18 @@ _HELPERS: Final = frozenset(get_args(Helper))
 
 
 def helper_name(helper: Helper, case: str) -> str:
-    """The name of a helper function; ``case`` says all that its body depends on."""
+    """Returns the name of a helper function; ``case`` says all that its body depends on."""
     return f"{helper}.{case}"
 
 
 def is_helper(function: str) -> bool:
-    """Whether a function of a module is one that rules share, not a block of the model."""
+    """Returns whether a function of a module is a helper function, not a block of the model."""
     helper, dot, _ = function.partition(".")
     return bool(dot) and helper in _HELPERS
 
 
 class HelperFunctions:
-    """The texts of a module's helper functions, by name."""
+    """Texts of a module's helper functions, by name."""
 
     def __init__(self) -> None:
         self._texts: Final[dict[str, str]] = {}

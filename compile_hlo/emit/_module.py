@@ -1,4 +1,4 @@
-"""A whole module: functions of entry points, then what they refer to."""
+"""Writer of a whole module: functions of entry points, then what they refer to."""
 
 import json
 import re
@@ -35,11 +35,11 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 
 
 class FunctionWriter:
-    """Writes one function's body, stretch by stretch.
+    """Writer of one function's body, stretch by stretch.
 
     Attributes:
-        parameters: the weights that the function reads so far.
-        directions: of its tensor arguments, once it has ended.
+        parameters: weights that the function reads so far.
+        directions: directions of its tensor arguments, once it has ended.
     """
 
     directions: tuple[LoweredArgument, ...] = ()
@@ -65,8 +65,8 @@ class FunctionWriter:
         """Writes the nodes between two block boundaries.
 
         Args:
-            nodes: in order.
-            results: of the nodes, in order, those that are used later.
+            nodes: nodes, in order.
+            results: those of their results that are used later, in order.
         """
         flow = StretchFlow(nodes)
         nodes = with_groups(nodes, results, self._emitter.leaves)
@@ -88,24 +88,25 @@ class FunctionWriter:
         """Writes the return.
 
         Raises:
-            GraphError: the body does with the arguments what the head does not say.
+            GraphError: the body uses the arguments in other directions than the head has.
         """
         named = dict(zip(self._results, results, strict=True))
         self._emitter.end("return", results, [self._flow.shares(name, value) for name, value in named.items()])
         # Equal updates are merged by now: the head may tell less of an alias than the body would allow.
         self.directions = tuple(
-            replace(each, in_place=each.in_place and head.in_place)
-            for each, head in zip(self._flow.end(named), self._head, strict=True)
+            replace(body, in_place=body.in_place and head.in_place)
+            for body, head in zip(self._flow.end(named), self._head, strict=True)
         )
-        if [replace(each, written=None) for each in self.directions] != [replace(e, written=None) for e in self._head]:
-            raise GraphError(f"the head says {self._head} of the arguments, and the body has {self.directions}")
+        body, head = ([replace(argument, written=None) for argument in side] for side in (self.directions, self._head))
+        if body != head:
+            raise GraphError(f"the directions of the head differ from those of the body: {head}, {body}")
         self._write("  }\n")
 
 
 class ModuleWriter:
-    """Writes a module: functions one by one, then what they refer to. Nothing that was written is kept.
+    """Writer of a module: functions one by one, then what they refer to. Nothing that was written is kept.
 
-    Where writing may fail, use it in a ``with`` block, which gives up what waits for ``end``.
+    Where writing may fail, use it in a ``with`` block, which drops the text that waits for ``end``.
 
     Args:
         write: takes the text, piece by piece.
@@ -135,13 +136,13 @@ class ModuleWriter:
         """Writes a public function.
 
         Args:
-            graph: what it computes.
-            arguments: what is to be known of the graph's inputs, in their order.
-            directions: of the arguments, as streaming finds them: before common subexpressions were merged. By default
-                those of the graph.
+            graph: graph to write.
+            arguments: descriptions of the graph's inputs, in their order.
+            directions: directions of the arguments before common subexpressions were merged, as streaming finds them;
+                those of the graph where None.
 
         Returns:
-            What was written.
+            Writer of the function, at its end.
         """
         if isinstance(self._form, ArgumentParameters):
             self._form.specs = ParameterTable()
@@ -167,11 +168,11 @@ class ModuleWriter:
         """Writes the head of a public function; the caller writes the body.
 
         Args:
-            name: the function's.
-            inputs: the values of its arguments.
-            arguments: what is to be known of them.
+            name: name of the function.
+            inputs: values of its arguments.
+            arguments: descriptions of the arguments, in the same order.
             results: specs by name.
-            directions: of the tensor arguments.
+            directions: directions of the tensor arguments.
 
         Raises:
             GraphError: arguments and inputs are not the same, or an alias does not fit.
@@ -179,7 +180,7 @@ class ModuleWriter:
         if [argument.name for argument in arguments] != list(inputs):
             raise GraphError(f"function {name!r}: inputs {list(inputs)} are not the arguments {arguments}")
         self._functions.append(name)
-        in_place = {each.name for each in directions if each.in_place}
+        in_place = {argument.name for argument in directions if argument.in_place}
         emitter = Emitter(self._write, self._form, helpers=self._helpers, overrides=self._overrides)
         heads: list[str] = []
         numbers: list[tuple[str, Argument]] = []
@@ -207,14 +208,14 @@ class ModuleWriter:
         return FunctionWriter(self._write, emitter, self._blocks, flow, tuple(results), directions)
 
     def _reflection(self, signature: Signature) -> str:
-        """What IREE keeps with the compiled function; none in the portable form, which is pure StableHLO."""
+        """Returns attributes that IREE keeps with the compiled function; none in the form that is pure StableHLO."""
         if isinstance(self._form, ArgumentParameters):
             return ""
         text = json.dumps(reflected(signature), separators=(",", ":"))
         return f" attributes {{iree.reflection = {{{REFLECTION} = {quoted(text)}}}}}"
 
     def kernels(self) -> list[KernelSignature]:
-        """The private functions so far."""
+        """Returns the signatures of the private functions so far."""
         return [] if self._blocks is None else list(self._blocks.kernels.values())
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A set of parameters whose size does not grow with the number of layers."""
+"""Table of parameters whose size does not grow with the number of layers."""
 
 import itertools
 import re
@@ -75,7 +75,7 @@ class ParameterTable(Mapping[str, TensorSpec]):
 
 
 def _split(path: str) -> tuple[str, int]:
-    """The path with a mark for its first number, and the number; 0 where it has none."""
+    """Splits a path into itself with a mark for its first number, and the number; 0 where it has none."""
     match = _INDEX.search(path)
     if match is None or str(int(match[0])) != match[0]:  # a number of another spelling would not come back
         return path, 0
@@ -83,7 +83,7 @@ def _split(path: str) -> tuple[str, int]:
 
 
 class _Numbers:
-    """A set of integers as ranges: ``bounds`` is begin, end, begin, end, ..., ascending."""
+    """Set of integers as ranges: ``bounds`` is begin, end, begin, end, ..., ascending."""
 
     __slots__ = ("bounds",)
 

@@ -1,18 +1,32 @@
-"""A graph cut at its block boundaries."""
+"""Graph cut at its block boundaries."""
 
 import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from compile_dag import ComputeGraph, Node, Value
 
 
-def stretches(graph: ComputeGraph) -> Iterator[tuple[list[Node], list[Value]]]:
-    """The nodes between two boundaries, and those of their results that later nodes or the outputs use."""
+class CutStretch(NamedTuple):
+    """Nodes between two block boundaries.
+
+    Attributes:
+        nodes: nodes, in order.
+        results: those of their results that are used later.
+    """
+
+    nodes: list[Node]
+    results: list[Value]
+
+
+def stretches(graph: ComputeGraph) -> Iterator[CutStretch]:
+    """Yields stretches in order: their nodes, and those of their results that later nodes or the outputs use."""
     pieces = [list(group) for _, group in itertools.groupby(graph.nodes, key=lambda node: node.stretch)]
-    last_use = {id(value): len(pieces) for value in graph.outputs.values()}
+    last_use = {value.number: len(pieces) for value in graph.outputs.values()}
     for number, nodes in enumerate(pieces):
         for node in nodes:
             for value in node.inputs:
-                last_use[id(value)] = max(number, last_use.get(id(value), 0))
+                last_use[value.number] = max(number, last_use.get(value.number, 0))
     for number, nodes in enumerate(pieces):
-        yield nodes, [value for node in nodes for value in node.results if last_use.get(id(value), 0) > number]
+        used = [value for node in nodes for value in node.results if last_use.get(value.number, 0) > number]
+        yield CutStretch(nodes, used)

@@ -15,7 +15,7 @@ _PLAIN: Final = re.compile(r"[ !#-\[\]-~]*")  # what stands in a string as it is
 
 @functools.lru_cache(maxsize=4096)
 def tensor_type(spec: TensorSpec) -> str:
-    """The type of a spec.
+    """Returns the type of a spec.
 
     >>> tensor_type(TensorSpec((2, 3), "f32")), tensor_type(TensorSpec((), "bool"))
     ('tensor<2x3xf32>', 'tensor<i1>')
@@ -25,7 +25,7 @@ def tensor_type(spec: TensorSpec) -> str:
 
 
 def dense(array: np.ndarray[Any, Any]) -> str:
-    """A dense attribute of exactly the array's elements: every bit, of NaN too.
+    """Returns a dense attribute of exactly the array's elements, every bit of NaN included.
 
     >>> dense(np.array([1.5, 1.5], np.float32)), dense(np.array(np.nan, np.float32)), dense(np.array(-0.0))
     ('dense<1.5>', 'dense<0x7FC00000>', 'dense<-0.0>')
@@ -69,12 +69,12 @@ def _nested(values: Any) -> str:
 
 
 def integers(values: tuple[int, ...]) -> str:
-    """A list of integers, as in ``dims = [0, 1]``."""
+    """Returns a list of integers, as in ``dims = [0, 1]``."""
     return f"[{', '.join(map(str, values))}]"
 
 
 def quoted(text: str) -> str:
-    """A string attribute."""
+    """Returns a string attribute."""
     if _PLAIN.fullmatch(text):
         return f'"{text}"'
     return '"' + "".join(c if c.isprintable() and c not in '"\\' and c < "\x7f" else _escaped(c) for c in text) + '"'
@@ -85,5 +85,5 @@ def _escaped(character: str) -> str:
 
 
 def symbol(text: str) -> str:
-    """A symbol reference, quoted where it must be."""
+    """Returns a symbol reference, quoted where it must be."""
     return f"@{text}" if re.match(r"[A-Za-z_][\w$.]*\Z", text, re.ASCII) else f"@{quoted(text)}"

@@ -1,4 +1,4 @@
-"""StableHLO's tools, each call in a child process: jaxlib's memory is not ours, and if it dies we live."""
+"""StableHLO's tools, each call in a child process: jaxlib's memory is not ours, and its crash is an error here."""
 
 import importlib
 import os
@@ -31,7 +31,7 @@ def verify_text(path: Path) -> None:
     """Parses and verifies a module; ops of other dialects must be in the generic form.
 
     Raises:
-        VerificationError: it is not valid.
+        VerificationError: the module is not valid.
     """
     _in_child("verify_text", path)
 
@@ -40,20 +40,20 @@ def write_artifact(text: Path, artifact: Path, version: str = ARTIFACT_VERSION) 
     """Serialises pure StableHLO text as a portable artifact (VHLO bytecode).
 
     Raises:
-        VerificationError: the text is no valid StableHLO, or has what ``version`` lacks.
+        VerificationError: the text is no valid StableHLO, or has ops that ``version`` lacks.
     """
     _in_child("write_artifact", text, artifact, version)
 
 
 def interpret(text: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """Runs the only public function of pure StableHLO text in the reference interpreter: slow, and the truth.
+    """Runs the only public function of pure StableHLO text in the reference interpreter, which is slow.
 
     Args:
-        text: the module.
-        arrays: one per argument.
+        text: file of the module.
+        arrays: arrays, one per argument.
 
     Returns:
-        One array per result.
+        Arrays, one per result.
 
     Raises:
         VerificationError: the text is not valid, or the interpreter refuses it.
@@ -62,14 +62,14 @@ def interpret(text: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
 
 
 def _in_child(name: str, *args: Any) -> Any:
-    """Calls a tool. Not by multiprocessing, whose child first imports all that the program of its parent imports."""
+    """Calls a tool. A child of multiprocessing would first import all that the program of its parent imports."""
     work = pickle.dumps(sys.path) + pickle.dumps((_TOOLS, name, args))
     command = [sys.executable, *(["-S"] if sys.flags.no_site else []), "-c", _PROGRAM]
     with tempfile.TemporaryFile() as answer:
         status = subprocess.run(command, input=work, stdout=answer, check=False).returncode
         answer.seek(0)
         if status != 0:
-            raise VerificationError(f"{name}: the process that ran it died; what it said stands above")
+            raise VerificationError(f"{name}: the process that ran it died; its output stands above")
         result, error = pickle.load(answer)  # noqa: S301 - of our own child
     if error is not None:
         raise error
@@ -77,12 +77,12 @@ def _in_child(name: str, *args: Any) -> Any:
 
 
 def answer_call() -> None:
-    """In the child: what stdin asks for, answered on stdout, which is stderr for all else that is written to it."""
+    """Answers, in the child, the call on stdin by its result on stdout; what else is printed goes to stderr."""
     with os.fdopen(os.dup(1), "wb") as answer:
         os.dup2(2, 1)
         tools, name, args = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our own parent
         try:
-            found = getattr(importlib.import_module(tools), name)(*args), None
+            outcome = getattr(importlib.import_module(tools), name)(*args), None
         except Exception as error:  # noqa: BLE001 - the parent raises it
-            found = None, error
-        pickle.dump(found, answer)
+            outcome = None, error
+        pickle.dump(outcome, answer)

@@ -1,4 +1,4 @@
-"""What jaxlib's StableHLO can tell of a module. Runs in the child process of ``_child.py``, which documents it."""
+"""Tools of jaxlib's StableHLO. They run in the child process of ``_child.py``, which documents them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ def interpret(text: Path, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
     module = _parsed(text, context)
     with context:
         function = _public_function(module, text)
-        function.attributes["sym_name"] = ir.StringAttr.get("main")  # which of several functions it runs
+        function.attributes["sym_name"] = ir.StringAttr.get("main")  # the interpreter runs the function of this name
         narrow = _with_bfloat16_as_bits(function)
         try:
             results = stablehlo.eval_module(module, [_attribute(array) for array in inputs])
@@ -55,7 +55,7 @@ def interpret(text: Path, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.nda
 
 
 def _context() -> ir.Context:
-    """With the dialects of StableHLO modules. jax has such a function, but its import takes four times our work."""
+    """Returns a context with the dialects of StableHLO modules. jax has such a function, but its import is slow."""
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
     context = ir.Context()
@@ -97,7 +97,7 @@ def _visibility(function: Any) -> str:
 
 
 def _with_bfloat16_as_bits(function: Any) -> list[bool]:
-    """Makes bf16 results of a function u16 bits, and says which: jaxlib gives no array of bf16."""
+    """Makes bf16 results of a function u16 bits, and returns which: jaxlib gives no array of bf16."""
     end = function.regions[0].blocks[0].operations[len(function.regions[0].blocks[0].operations) - 1]
     narrow = [str(ir.ShapedType(operand.type).element_type) == "bf16" for operand in end.operands]
     bits = ir.IntegerType.get_unsigned(16)

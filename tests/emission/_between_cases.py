@@ -1,4 +1,4 @@
-"""What stands between products, where one helper function does it at once: norms and gates that are quantised.
+"""Cases of what stands between products, where one helper function does it at once: norms and gates, quantised.
 
 Numbers are powers of two, and those of a block share what they are multiplied by: no integer is near a half, so that
 each device finds the same.
@@ -46,7 +46,7 @@ def _gated(c: Any, gate: Any, x: Any) -> Any:
 
 def _quantised(dtype: DType) -> Iterator[Case]:
     x = _powers(2, 3, _COLUMNS).astype(dtype.numpy)
-    weight, offset = (_of_blocks(*arguments) for arguments in ((0.5, -2, 4), (-0.5, 0, 3)))
+    weight, offset = (_of_blocks(*numbers) for numbers in ((0.5, -2, 4), (-0.5, 0, 3)))
     name, ulps = f"norm_{dtype.name}", _ULPS[dtype.name]
     yield Case("block_quantize", f"block_quantize_of_plain_{name}", dtype, _normed, (x,), ulps)
     for kind in (f32, bf16):
@@ -59,7 +59,7 @@ def _quantised(dtype: DType) -> Iterator[Case]:
 
 
 def _attended(dtype: DType) -> Iterator[Case]:
-    """Of one key that is seen, so that its values are what comes of it."""
+    """Yields attention that sees one key, so that its values are the result."""
     q, k = (np.ones(shape, dtype.numpy) for shape in ((2, 2, 3, 1, 16), (2, 2, 20, 16)))
     v = _powers(2, 2, 20, 2 * BLOCK).astype(dtype.numpy)
     bias = np.full((1, 1, 20), -1e30, np.float32)

@@ -40,12 +40,12 @@ class Case:
     """A function of a context and tensors, with inputs.
 
     Attributes:
-        op: the op that it shows.
-        name: unique, an identifier.
-        dtype: of the operands.
-        fn: takes a context and one tensor per input, returns a tensor or several.
-        inputs: their data.
-        ulps: how far a result may be from the eager one, in units in the last place; 0 is bit for bit, but for
+        op: name of the op that it shows.
+        name: identifier, unique among all cases.
+        dtype: dtype of the operands.
+        fn: function of a context and one tensor per input that returns a tensor or several.
+        inputs: arrays.
+        ulps: greatest distance of a result from the eager one, in units in the last place; 0 is bit for bit, but for
             the payload of NaN.
     """
 
@@ -58,12 +58,12 @@ class Case:
 
     @property
     def specs(self) -> tuple[TensorSpec, ...]:
-        """Of the inputs."""
+        """Specs of the inputs."""
         return tuple(TensorSpec(x.shape, as_dtype(x.dtype)) for x in self.inputs)
 
 
 def special(dtype: DType) -> Array:
-    """Values at which rules go wrong."""
+    """Returns values at which rules go wrong."""
     if dtype is bool_:
         return np.array([False, True, True])
     if dtype.is_floating:
@@ -74,15 +74,15 @@ def special(dtype: DType) -> Array:
 
 
 def filled(dtype: DType, *shape: int) -> Array:
-    """The special values again and again."""
+    """Returns the special values again and again, in a shape."""
     return np.resize(special(dtype), shape)
 
 
 def small(dtype: DType, *shape: int) -> Array:
-    """Small numbers with ties, the same ones on every call."""
+    """Returns small numbers with ties, the same ones on every call."""
     rng = np.random.default_rng(_RNG_SEED)
-    values = rng.integers(0 if dtype.name in ("u8", "bool") else -9, 2 if dtype is bool_ else 10, shape)
-    return np.asarray(values / 4 if dtype.is_floating else values).astype(dtype.numpy)
+    numbers = rng.integers(0 if dtype.name in ("u8", "bool") else -9, 2 if dtype is bool_ else 10, shape)
+    return np.asarray(numbers / 4 if dtype.is_floating else numbers).astype(dtype.numpy)
 
 
 def _takes(op: str, *dtypes: DType, attributes: tuple[Any, ...] = ()) -> bool:
@@ -103,7 +103,7 @@ _BINARY: Final = tuple(
 
 
 def _second(op: str, dtype: DType, y: Array) -> Array:
-    """The right operand: without what the op leaves unspecified."""
+    """Returns the right operand, without values for which the op is unspecified."""
     if op in ("quotient", "rem") and dtype.is_integer:
         return y[y != 0]
     if op.startswith("shift"):
@@ -144,7 +144,7 @@ def _elementwise(dtype: DType) -> Iterator[Case]:
 
 
 def _castable(source: DType, target: DType) -> Array:
-    """Values whose conversion is defined."""
+    """Returns values whose conversion is defined."""
     x = special(source)
     if not source.is_floating or target is bool_ or target.is_floating:
         return x
@@ -292,7 +292,7 @@ def _indexing(dtype: DType) -> Iterator[Case]:
 
 
 def _edges(dtype: DType) -> Iterator[Case]:
-    """Rank 0 and no elements."""
+    """Yields cases of rank 0 and of no elements."""
     scalar, none = small(dtype, 1).reshape(()), small(dtype, 0, 3)
     yield Case("select", "select_rank0", dtype, lambda c, p, x: c.ops.select(p, x, x), (np.array(False), scalar))
     yield Case("concat", "concat_empty", dtype, lambda c, x, y: c.ops.concat((x, y), 0), (none, small(dtype, 2, 3)))
@@ -324,7 +324,7 @@ def _cases(dtype: DType) -> Iterator[Case]:
 
 
 def ulps_of(case: Case) -> float:
-    """How far a right implementation may be from the eager one."""
+    """Returns how far a right implementation may be from the eager one, in units in the last place."""
     return _ULPS.get(case.op, 0.0) if case.dtype.is_floating else 0.0
 
 

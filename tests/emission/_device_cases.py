@@ -1,4 +1,4 @@
-"""What devices run: every op in f32, i32 and bf16, a selection in the other dtypes; and what they cannot run.
+"""Cases of devices: every op in f32, i32 and bf16, a selection in the other dtypes; and those that they cannot run.
 
 Compiling takes the time. So without TAPELINE_LONG=1 in the environment i32 and bf16 run a selection of cases too, f64,
 i64 and u8 one case per kind, and vmvx and Vulkan, which compile from the same StableHLO, one case of each op in f32 and
@@ -27,7 +27,7 @@ _SELECTED: Final = re.compile(
 
 
 def is_run(case: Case) -> bool:
-    """Whether devices run the case."""
+    """Returns whether devices run the case."""
     if case.dtype.name not in _WHOLE:
         return _SELECTED.match(case.name) is not None
     return case.dtype.name == "f32" or "_int64_" not in case.name
@@ -119,5 +119,5 @@ LIMITS: Final = (
 
 
 def limit_of(case: Case, device: str) -> Limit | None:
-    """Why a device cannot run a case; None where it can."""
+    """Returns the limit by which a device cannot run a case; None where it can."""
     return next((x for x in LIMITS if device in x.devices and re.fullmatch(x.cases, case.name)), None)

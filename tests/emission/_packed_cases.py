@@ -74,4 +74,7 @@ def _beyond_cases() -> Iterator[Case]:
 
 # What devices need not get right.
 BEYOND_CASES: Final = tuple(_beyond_cases())
-PACKED_CASES: Final = (*_quantize_cases(), *(case for kind in ENCODINGS.values() for case in _encoded_cases(kind)))
+PACKED_CASES: Final = (
+    *_quantize_cases(),
+    *(case for encoding in ENCODINGS.values() for case in _encoded_cases(encoding)),
+)

@@ -21,12 +21,12 @@ EITHER_ZERO: Final = ("maximum", "minimum", "max", "min", "clamp", "sort")
 
 
 def graph_of(case: Case) -> ComputeGraph:
-    """The case as a graph of its name."""
+    """Returns the case as a graph of its name."""
     return record(case.fn, *case.specs, input_names=[f"x{i}" for i in range(len(case.inputs))], name=case.name)
 
 
 def arguments_of(graph: ComputeGraph) -> list[Argument]:
-    """Plain tensor arguments for the graph's inputs."""
+    """Returns plain tensor arguments for the graph's inputs."""
     return [Argument(name, value.spec) for name, value in graph.inputs.items()]
 
 
@@ -43,14 +43,14 @@ def text_without(fault: Fault, case: Case) -> str:
 
 
 def eager_results(case: Case) -> list[Array]:
-    """What the eager context gives."""
+    """Returns the results of the eager context."""
     ctx = EagerExecutionContext()
     results = case.fn(ctx, *map(ctx.constant, case.inputs))
     return [tensor.numpy() for tensor in (results if isinstance(results, tuple | list) else [results])]
 
 
 def parsed(text: str | bytes, allow_unregistered: bool = False) -> ir.Module:
-    """The text as a verified module of its own context."""
+    """Returns the text as a verified module of its own context."""
     context = jax_mlir.make_ir_context()
     context.allow_unregistered_dialects = allow_unregistered
     with context:
@@ -69,12 +69,12 @@ def interpret(
     module = parsed(text)
     with module.context:
         given = [_attribute(array) for array in (*inputs, *weights)]
-        arrays = stablehlo.eval_module(module, given)
-        return [_array(attribute, spec) for attribute, spec in zip(arrays, results, strict=True)]
+        attributes = stablehlo.eval_module(module, given)
+        return [_array(attribute, spec) for attribute, spec in zip(attributes, results, strict=True)]
 
 
 def _main(name: str, specs: Sequence[TensorSpec], results: Sequence[TensorSpec]) -> str:
-    """A function main that calls another, and gives bf16 as i16: Python cannot read an attribute of bf16."""
+    """Returns a function main that calls another, with bf16 results as i16: Python reads no attributes of bf16."""
     operands = ", ".join(f"%x{i}" for i in range(len(specs)))
     heads = ", ".join(f"%x{i}: {tensor_type(spec)}" for i, spec in enumerate(specs))
     kinds = [tensor_type(spec) for spec in results]
@@ -100,14 +100,14 @@ def _array(attribute: Any, spec: TensorSpec) -> Array:
     if spec.dtype.name == "bool":
         bits = ir.DenseIntElementsAttr(attribute)
         return np.array([bool(bits[i]) for i in range(spec.size)]).reshape(spec.shape)
-    values = np.array(ir.DenseElementsAttr(attribute))
-    return values.view(spec.dtype.numpy) if spec.dtype is bf16 else values
+    array = np.array(ir.DenseElementsAttr(attribute))
+    return array.view(spec.dtype.numpy) if spec.dtype is bf16 else array
 
 
 def assert_agrees(
     results: Sequence[Array], wanted: Sequence[Array], case: Case, either_zero: tuple[str, ...] = EITHER_ZERO
 ) -> None:
-    """The same dtypes and shapes; values within the case's units in the last place.
+    """Asserts the same dtypes and shapes, and values within the case's units in the last place.
 
     The sign of a zero counts, but for the ops ``either_zero``.
     """

@@ -16,7 +16,7 @@ _SHAPES = st.lists(st.sampled_from((0, 1, 2, 3, 5)), max_size=3).map(tuple)
 
 
 def _assert_exact(array: np.ndarray) -> None:
-    """As a constant, through the parser and the interpreter (which prints nothing)."""
+    """Asserts that an array comes back as a constant, through the parser and the interpreter (which prints nothing)."""
     graph = record(lambda c: c.ops.constant(array), name="f")
     result = interpret(graph, ())[0]
     assert (result.dtype, result.shape) == (array.dtype, array.shape)

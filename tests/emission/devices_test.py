@@ -1,6 +1,6 @@
-"""Every op on every device, against the eager context; the table of what a device cannot run is itself checked.
+"""Runs every op on every device against the eager context, and checks the table of what a device cannot run.
 
-With TAPELINE_LONG=1 in the environment every case runs, each that is said not to run there too.
+With TAPELINE_LONG=1 in the environment every case runs, also all that are said not to run there.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def _results(session: Session, case: Case) -> list[Array]:
 
 
 class _Lost(Exception):
-    """Mesa's Vulkan was seen to lose its device while the machine is busy; nothing runs in that session then."""
+    """Loss of the device, as of Mesa's Vulkan while the machine is busy; nothing runs in that session then."""
 
 
 def _failure(session: Session, case: Case) -> str | None:
@@ -74,13 +74,13 @@ def test_ops_run_right(device: str, dtype: str, tmp_path: Path):
     cases = [case for case in cases if limit_of(case, device) is None]
     output = _compiled(cases, device, tmp_path)
     failures = []
-    for shared in sharing(device):
-        failures += [f"{shared}: {failure}" for failure in _failures(cases, output, shared)]
+    for beside in sharing(device):
+        failures += [f"{beside}: {failure}" for failure in _failures(cases, output, beside)]
     assert not failures, "\n".join(failures)
 
 
 def _limited(device: str) -> list[Case]:
-    """What the device cannot run: some cases of each limit, or all; each takes a run of the compiler."""
+    """Returns what the device cannot run: some cases of each limit, or all; each takes a run of the compiler."""
     limited = []
     for limit in LIMITS:
         cases = [case for case in DEVICE_CASES if limit_of(case, device) is limit]
@@ -89,7 +89,7 @@ def _limited(device: str) -> list[Case]:
 
 
 def _running(cases: list[Case], device: str, folder: Path) -> list[str]:
-    """The names of the cases that the device runs right."""
+    """Returns the names of the cases that the device runs right."""
     names = []
     for case in cases:
         try:
@@ -145,16 +145,12 @@ def test_products_of_what_another_function_converts(device: str, tmp_path: Path)
 def _constants() -> dict[str, Array]:
     every = np.arange(65536, dtype=np.uint16)
     random = np.random.default_rng(5).integers(0, 2**63, 999, np.uint64) * np.uint64(3)
-    constants = {
-        "bf16": every.view(as_dtype("bf16").numpy),
-        "f16": every.view(np.float16),
-        "f64": random.view(np.float64),
-    }
-    constants |= {"f32": random.astype(np.uint32).view(np.float32), "i64": random.view(np.int64)}
-    constants |= {"i32": random.astype(np.int32), "i8": random.astype(np.int8), "u8": random.astype(np.uint8)}
-    constants["bool"] = random.astype(np.uint8) > 99
-    constants["splat"] = np.full((3, 2), -0.0, np.float32)
-    return constants
+    arrays = {"bf16": every.view(as_dtype("bf16").numpy), "f16": every.view(np.float16), "f64": random.view(np.float64)}
+    arrays |= {"f32": random.astype(np.uint32).view(np.float32), "i64": random.view(np.int64)}
+    arrays |= {"i32": random.astype(np.int32), "i8": random.astype(np.int8), "u8": random.astype(np.uint8)}
+    arrays["bool"] = random.astype(np.uint8) > 99
+    arrays["splat"] = np.full((3, 2), -0.0, np.float32)
+    return arrays
 
 
 @pytest.mark.parametrize("device", device_params(shared=True))
@@ -163,8 +159,8 @@ def test_constants_reach_the_device_bit_for_bit(device: str, tmp_path: Path):
     graph = record(lambda ctx: {name: ctx.ops.constant(array) for name, array in constants.items()}, name="constants")
     text = text_of([graph], InlineParameters(lambda path, spec: [np.zeros(spec.shape, spec.dtype.numpy)]))
     with Session(compiled(text, device, tmp_path), device) as session:
-        for (name, wanted), tensor in zip(constants.items(), session.function("constants")(), strict=True):
-            assert tensor.numpy().tobytes() == wanted.tobytes(), name
+        for (name, wanted), result in zip(constants.items(), session.function("constants")(), strict=True):
+            assert result.numpy().tobytes() == wanted.tobytes(), name
 
 
 @pytest.mark.parametrize("losses", [0, 1, 2, 3])

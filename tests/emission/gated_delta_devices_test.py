@@ -13,8 +13,8 @@ from tests.emission._support import assert_agrees, eager_results, graph_of, text
 @pytest.mark.parametrize("device", device_params(shared=True))
 def test_devices_agree(device: str, tmp_path: Path):
     output = compiled(text_of(map(graph_of, CASES)), device, tmp_path)
-    for shared in sharing(device):
-        with Session(output, shared) as session:
+    for beside in sharing(device):
+        with Session(output, beside) as session:
             for case in CASES:
                 results = [tensor.numpy() for tensor in session.function(case.name)(*case.inputs)]
                 assert_agrees(results, eager_results(case), case)

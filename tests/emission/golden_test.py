@@ -1,4 +1,4 @@
-"""What the text looks like: an attention block, and a loop with a branch and captures."""
+"""Golden texts: an attention block, and a loop with a branch and captures."""
 
 from pathlib import Path
 from typing import Any

@@ -12,7 +12,7 @@ from run_iree import compile_module
 from tests.emission._cases import CASES
 from tests.emission._support import graph_of, parsed, text_of
 
-# What later versions brought, of all that we emit: batching dimensions of gather and scatter.
+# Ops that need a later version as they are emitted: gather and scatter with batching dimensions.
 _SINCE: Final = {"gather": "1.1.0", "scatter": "1.1.0"}
 
 
@@ -32,7 +32,7 @@ def _read_back(text: str, version: str) -> str:
 
 
 def _round_trip(text: str, version: str) -> None:
-    """What the oldest version brings back is what the newest does; attributes that are as by default go."""
+    """Asserts that the oldest version brings back what the newest does; both drop attributes that are the default."""
     assert _read_back(text, version) == _read_back(text, stablehlo.get_current_version())
 
 
