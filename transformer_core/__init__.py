@@ -22,9 +22,8 @@ Besides these, R is the number of rotated dims of a head and G = N / K the query
 from transformer_core._attention import Attention, grouped_attention
 from transformer_core._attention_config import AttentionConfig, CacheSharing, LayerRope, QueryKeyNorm, ScoreConfig
 from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache, shared_layout
-from transformer_core._causal_conv import CausalConv
-from transformer_core._conv1d import Conv1d
-from transformer_core._embedding import Embedding
+from transformer_core._convolution import CausalConv, Conv1d
+from transformer_core._embedding import Embedding, PatchEmbedding, patch_count
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, repeat_heads
 from transformer_core._joint_block import JointBlock, Modulation
@@ -36,7 +35,6 @@ from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedF
 from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
 from transformer_core._packing import STORED, keep_packed, pack_weights
-from transformer_core._patch_embedding import PatchEmbedding, patch_count
 from transformer_core._places import Places, RowPlaces, Starts, cache_starts, row_places
 from transformer_core._rope import apply_rope, inverse_frequencies, rope, rope_tables
 from transformer_core._rope_config import RopeConfig, RopeKind, RopeMode, rope_config_from_hf

@@ -5,7 +5,7 @@ from enum import Enum
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, TensorSpec, as_dtype, f32, f64
 from transformer_core._cache import CacheLayout
-from transformer_core._causal_conv import CausalConv
+from transformer_core._convolution import CausalConv
 from transformer_core._linear import Linear
 from transformer_core._norm import GatedRMSNorm
 

@@ -62,3 +62,26 @@ def next_ids_of(ctx: ExecutionContext, logits: Tensor) -> Tensor:
     ops = ctx.ops
     finite = ops.less(ops.abs(ops.max(logits, -1)), math.inf)
     return ops.select(finite, ops.argmax(logits, -1), -1)
+
+
+def row_of(ctx: ExecutionContext, x: Tensor, last: Tensor | None = None) -> Tensor:
+    """A row of each sequence.
+
+    Args:
+        ctx: context that computes.
+        x: [B, T, D].
+        last: i32, the row: of rank 0, the same for all sequences, or [B]; T - 1 where None. What lies outside is
+            brought inside.
+
+    Returns:
+        [B, D].
+    """
+    ops = ctx.ops
+    batch, queries, size = x.shape
+    if queries == 1:
+        return ops.reshape(x, (batch, size))
+    if last is None or not last.ndim:
+        x = ops.dynamic_slice(x, (0, queries - 1 if last is None else last, 0), (batch, 1, size))
+        return ops.reshape(x, (batch, size))
+    rows = ops.add(ops.clamp(last, 0, queries - 1), ops.mul(ops.iota((batch,)), queries))
+    return ops.take(ops.reshape(x, (batch * queries, size)), rows)

@@ -8,7 +8,7 @@ import numpy as np
 
 from lang_core import InputError, near_names
 from tapeline.text import IdStream, Tokenizer
-from transformer_core.generation import SamplingConfig, Speculation, Step
+from transformer_core.generation import SamplingConfig, Speculation, TokenStep
 
 
 class GenerateKeywords(TypedDict, total=False):
@@ -69,7 +69,7 @@ class GeneratedToken:
     token_id: int
     text: str
     ended: Literal["eos", "length"] | None
-    step: Step
+    step: TokenStep
 
     @property
     def logits(self) -> np.ndarray:
@@ -112,7 +112,7 @@ class TokenStream(Iterator[GeneratedToken]):
 
     def __init__(
         self,
-        steps: Iterator[tuple[int, Step]],
+        steps: Iterator[tuple[int, TokenStep]],
         prompts: Sequence[Sequence[int]],
         tokenizer: Tokenizer | None,
         *,
@@ -136,7 +136,9 @@ class TokenStream(Iterator[GeneratedToken]):
         self._memory, self._speculation = memory, speculation
         self._tokens = self._generated(steps, on_end)
 
-    def _generated(self, steps: Iterator[tuple[int, Step]], on_end: Callable[[], None]) -> Iterator[GeneratedToken]:
+    def _generated(
+        self, steps: Iterator[tuple[int, TokenStep]], on_end: Callable[[], None]
+    ) -> Iterator[GeneratedToken]:
         for row, step in steps:
             answer, pieces = self.answers[row], self._pieces[row]
             text = ""

@@ -18,7 +18,7 @@ from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._speculating import Speculating
 from tapeline.text import Tokenizer
-from transformer_core.generation import Sampler, Speculation, Step, StopRule, generate, generate_batch
+from transformer_core.generation import Sampler, Speculation, StopRule, TokenStep, generate, generate_batch
 
 
 class Generator:
@@ -158,7 +158,7 @@ class Generator:
         options: GenerateOptions,
         stop: StopRule,
         speculation: Speculation | None,
-    ) -> Iterator[tuple[int, Step]]:
+    ) -> Iterator[tuple[int, TokenStep]]:
         """Returns the next tokens, each with the number of its prompt."""
         samplers = [Sampler(options, model.vocabulary) for _ in prompts]
         if isinstance(model, BundleBatch):
@@ -167,7 +167,7 @@ class Generator:
         steps = generate(model, prompts[0], samplers[0], stop, memory=self._memory, speculation=speculation)
         return ((0, step) for step in steps)
 
-    def _alone(self, steps: Iterator[tuple[int, Step]], number: int) -> Iterator[tuple[int, Step]]:
+    def _alone(self, steps: Iterator[tuple[int, TokenStep]], number: int) -> Iterator[tuple[int, TokenStep]]:
         """Passes steps on for as long as no other stream has begun."""
         while True:
             if self._streams != number:

@@ -25,7 +25,7 @@ class Modulation(Module):
 
 
 class Lane(Module):
-    """What a stream has of its own."""
+    """Modules of one stream."""
 
     def __init__(self) -> None:
         self.modulation = Modulation()

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from lang_core import ConfigError, DType, OpError, Parameter
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
-from transformer_core._logits import logits_of
-from transformer_core._rows import row_of
+from transformer_core._logits import logits_of, row_of
 from transformer_core.flow._build import BuildContext, InputSpec, StageRun, unchanged
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import Memory, Rows

@@ -12,7 +12,7 @@ from transformer_core._logits import NEXT_IDS
 from transformer_core.generation._batch import CachedBatch, generate_batch
 from transformer_core.generation._config import SamplingConfig
 from transformer_core.generation._drafts import Drafter, DraftModel, PromptLookup
-from transformer_core.generation._loop import Step, generate
+from transformer_core.generation._loop import TokenStep, generate
 from transformer_core.generation._prediction import KnownLogits, Prediction, likeliest_ids, rows_of
 from transformer_core.generation._prompt import CachedModel, PromptMemory, common_length, run_prompt
 from transformer_core.generation._sampler import Sampler
@@ -33,7 +33,7 @@ __all__ = [
     "SamplingConfig",
     "ScoringModel",
     "Speculation",
-    "Step",
+    "TokenStep",
     "StopRule",
     "common_length",
     "eos_ids",

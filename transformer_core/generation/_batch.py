@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from lang_core import InputError
-from transformer_core.generation._loop import Step
+from transformer_core.generation._loop import TokenStep
 from transformer_core.generation._prediction import Prediction
 from transformer_core.generation._prompt import check_room
 from transformer_core.generation._sampler import Sampler
@@ -43,7 +43,7 @@ class CachedBatch(Protocol):
 
 def generate_batch(
     model: CachedBatch, prompts: Sequence[Sequence[int]], samplers: Sequence[Sampler], stop: StopRule
-) -> Iterator[tuple[int, Step]]:
+) -> Iterator[tuple[int, TokenStep]]:
     """Yields new tokens of all prompts until the rule has ended each.
 
     The tokens of a prompt do not depend on the other prompts.
@@ -81,7 +81,7 @@ def generate_batch(
             ended = stop.reason(token_id, count)
             if ended:
                 running.remove(row)
-            yield row, Step(token_id, predictions[row], ended)
+            yield row, TokenStep(token_id, predictions[row], ended)
         if running:
             predictions = _step(model, histories)
 

@@ -15,8 +15,8 @@ from transformer_core.generation import (
     Prediction,
     Sampler,
     SamplingConfig,
-    Step,
     StopRule,
+    TokenStep,
     generate,
     generate_batch,
     rows_of,
@@ -58,8 +58,8 @@ def _sampler(seed: int = 0, temperature: float = 0.0, vocabulary: int = _VOCABUL
     return Sampler(SamplingConfig(temperature=temperature, seed=seed), vocabulary)
 
 
-def _by_row(events: Any, rows: int) -> list[list[Step]]:
-    steps: list[list[Step]] = [[] for _ in range(rows)]
+def _by_row(events: Any, rows: int) -> list[list[TokenStep]]:
+    steps: list[list[TokenStep]] = [[] for _ in range(rows)]
     for row, step in events:
         steps[row].append(step)
     return steps

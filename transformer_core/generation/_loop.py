@@ -14,7 +14,7 @@ from transformer_core.generation._stop import StopRule
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TokenStep:
     """A new token.
 
     Attributes:
@@ -44,7 +44,7 @@ def generate(
     *,
     memory: PromptMemory | None = None,
     speculation: Speculation | None = None,
-) -> Iterator[Step]:
+) -> Iterator[TokenStep]:
     """Yields new tokens until the rule ends generation.
 
     Args:
@@ -70,7 +70,7 @@ def generate(
             if speculation and token_id == expected:
                 speculation.accepted += 1
             ended = stop.reason(token_id, count)
-            yield Step(token_id, prediction, ended)
+            yield TokenStep(token_id, prediction, ended)
             if ended:
                 return
             if token_id != expected:

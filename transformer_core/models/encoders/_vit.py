@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from lang_core import DType, ExecutionContext, Parameter, Tensor, f32
 from transformer_core._config_fields import ConfigFields
+from transformer_core._embedding import PatchEmbedding
 from transformer_core._linear import Linear
-from transformer_core._patch_embedding import PatchEmbedding
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._model import ModelFamily
 from transformer_core.models.encoders._stack import EncoderStack, labels_of, layer_norm

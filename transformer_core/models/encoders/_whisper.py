@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from lang_core import Argument, DType, EntryPoint, ExecutionContext, Module, Tensor, TensorSpec, f32
-from transformer_core._conv1d import Conv1d
+from transformer_core._convolution import Conv1d
 from transformer_core._embedding import Embedding
 from transformer_core._kv_cache import KVCache, cache_spec
 from transformer_core._logits import NEXT_IDS, logits_of, next_ids_of

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer_core._conv1d import Conv1d
+from transformer_core._convolution import Conv1d
 from transformer_core._weights_testing import RandomWeights, context_of
 
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer_core._patch_embedding import PatchEmbedding, patch_count
+from transformer_core._embedding import PatchEmbedding, patch_count
 from transformer_core._weights_testing import RandomWeights, context_of
 
 
