@@ -214,4 +214,5 @@ def build_lines(root: Path) -> int:
 
 def build_files(root: Path) -> list[Path]:
     """Returns the BUILD files of the tree, in any order."""
-    return [root / "BUILD.bazel", *root.glob("[a-z]*/**/BUILD.bazel")]
+    folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith((".", "bazel-"))]
+    return [root / "BUILD.bazel", *(file for folder in folders for file in folder.rglob("BUILD.bazel"))]
