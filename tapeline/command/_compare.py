@@ -96,10 +96,10 @@ def main() -> None:
 
 
 def _compared() -> Comparison:
-    found = cli.user_path(_FOUND.value)
-    if (found / MANIFEST).is_file():
-        return _dumps(found)
-    bundle = Bundle(found)
+    path = cli.user_path(_FOUND.value)
+    if (path / MANIFEST).is_file():
+        return _dumps(path)
+    bundle = Bundle(path)
     with contextlib.ExitStack() as stack:
         reference = _reference_side(bundle, stack)
         side = DeviceSide(bundle, stack.enter_context(bundle.session(_DEVICE.value)))
@@ -109,10 +109,10 @@ def _compared() -> Comparison:
         return compare_runs(side, reference, calls, vocabulary, given=given, **options)
 
 
-def _dumps(found: Path) -> Comparison:
+def _dumps(path: Path) -> Comparison:
     if _REFERENCE.value == EAGER:
         raise InputError(f"--found={_FOUND.value} is a dump: give another dump as --reference")
-    dumps = read_dump(found), read_dump(cli.user_path(_REFERENCE.value))
+    dumps = read_dump(path), read_dump(cli.user_path(_REFERENCE.value))
     for dump in dumps:
         if not dump.complete:
             cli.say(f"warning: {dump.directory} ends early: {dump.error}")
@@ -141,4 +141,4 @@ def _calls(bundle: Bundle) -> tuple[list[Signature], dict[str, np.ndarray]]:
         return bundle.config.entry_points, {}
     call = bundle.entry_point(_ENTRY_POINT.value)
     values = read_inputs(call, _INPUT.value) if _INPUT.value else []
-    return [call], {each.name: np.asarray(value) for each, value in zip(call.arguments, values, strict=False)}
+    return [call], {argument.name: np.asarray(value) for argument, value in zip(call.arguments, values, strict=False)}

@@ -61,18 +61,18 @@ def main() -> None:
         _put(_model(_MODEL.value or ""), output)
         return
     bundle = Bundle(cli.user_path(_BUNDLE.value))
-    found = None
+    bundle_facts = None
     if _GRAPH.value is not None:
         text = graph_text(bundle.path, bundle.config.entry_points, _GRAPH.value)
     elif _PARAMETERS.value is not None:
         listed = parameters(bundle, _PARAMETERS.value)
         text = parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
     else:
-        found = facts(bundle, hashes=_HASHES.value)
-        text = facts_text(found) if _FORMAT.value == "text" else json.dumps(found, indent=2) + "\n"
+        bundle_facts = facts(bundle, hashes=_HASHES.value)
+        text = facts_text(bundle_facts) if _FORMAT.value == "text" else json.dumps(bundle_facts, indent=2) + "\n"
     _put(text, output)
-    if found is not None:
-        check_whole(bundle.path, found["files"])
+    if bundle_facts is not None:
+        check_whole(bundle.path, bundle_facts["files"])
 
 
 def _model(name: str) -> str:
@@ -85,8 +85,8 @@ def _model(name: str) -> str:
         if _PARAMETERS.value is not None:
             listed = stored_tensors(name, weights, _PARAMETERS.value)
             return parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
-        found = model_facts(name, source.directory, weights, source.facts)
-        return model_text(found) if _FORMAT.value == "text" else json.dumps(found, indent=2) + "\n"
+        described = model_facts(name, source.directory, weights, source.facts)
+        return model_text(described) if _FORMAT.value == "text" else json.dumps(described, indent=2) + "\n"
 
 
 def _put(text: str, output: Path | None) -> None:

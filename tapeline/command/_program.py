@@ -109,8 +109,9 @@ def _named(command: Command, arguments: Sequence[str]) -> list[str]:
 
 
 def _help(command: Command) -> str:
-    _, _, text = command.FLAGS.module_help(command.__name__).partition(":\n")
-    return f"{(command.__doc__ or '').strip()}\n\nFlags:\n{text}"
+    modules = command.FLAGS.flags_by_module_dict()  # flags that commands share are defined in another module
+    texts = [command.FLAGS.module_help(module).partition(":\n")[2] for module in modules]
+    return "\n".join([(command.__doc__ or "").strip(), "", "Flags:", *texts])
 
 
 def _message(command: Command, error: BaseException) -> str:

@@ -38,14 +38,16 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
 def _parameters(export: Export, lowered: LoweredModule) -> dict[str, dict[str, Any]]:
     """Dtype and shape of what the archive has, and how a packed weight's rows are to be read."""
     encodings = {
-        path: each.encoding.name for path, each in export.model.named_parameters() if each.encoding is not None
+        path: parameter.encoding.name
+        for path, parameter in export.model.named_parameters()
+        if parameter.encoding is not None
     }
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     for path, spec in lowered.parameters().items():
-        found[path] = {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+        records[path] = {"dtype": spec.dtype.name, "shape": list(spec.shape)}
         if path in encodings:
-            found[path]["encoding"] = encodings[path]
-    return found
+            records[path]["encoding"] = encodings[path]
+    return records
 
 
 def _model(export: Export) -> dict[str, Any]:

@@ -180,7 +180,7 @@ class _Run:
                 self._archive = write_weights(
                     export.lowered, weights, self._staging, key, self._prediction.chunk_bytes, export.progress
                 )
-                export.nonfinite = {name: found._asdict() for name, found in self._archive.nonfinite.items()}
+                export.nonfinite = {name: counts._asdict() for name, counts in self._archive.nonfinite.items()}
         warn(export.nonfinite, weights, export.progress)
 
     def _finish_weights(self) -> None:
@@ -241,7 +241,7 @@ class _Run:
                 "kernels": dict(report.kernels),
                 "devices": list(target.devices),
                 "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
-                "schedule": {entry: dataclasses.asdict(found) for entry, found in report.schedules.items()},
+                "schedule": {entry: dataclasses.asdict(schedule) for entry, schedule in report.schedules.items()},
                 "seconds": report.seconds,
                 "compiler_peak_rss_bytes": report.peak_rss_bytes,
                 **({"tuning": tuned["candidates"]} if tuned else {}),
@@ -261,7 +261,7 @@ class _Run:
     def _verify_text(self) -> None:
         export, verify = self._export, self._export.options.verify != "none"
         modules = [MODULE] if export.debug is None else [MODULE, DEBUG_MODULE]
-        key = {"modules": [self._steps.sha256[each] for each in modules], "verify": verify, "producer": producer()}
+        key = {"modules": [self._steps.sha256[name] for name in modules], "verify": verify, "producer": producer()}
 
         def make() -> None:
             if verify:
@@ -309,8 +309,8 @@ class _Run:
         rows = self._steps.run("verify", key, [], functools.partial(self._results, weights))["rows"]
         self._export.verification = rows
         skipped = [f"{row['device']}: {row['skipped']}" for row in rows if "skipped" in row]
-        for each in skipped:
-            self._say(f"warning: not verified on {each}")
+        for reason in skipped:
+            self._say(f"warning: not verified on {reason}")
         if options.verify == "iree" and len(skipped) == len(rows):
             raise VerificationError(f"verify=iree: no device could run the bundle ({'; '.join(skipped)})")
 

@@ -44,7 +44,9 @@ class ChosenKernels:
 
     def of(self, entry_points: Sequence[EntryPoint]) -> tuple[EntryPoint, ...]:
         """Returns the entry points with kernels in them."""
-        return tuple(with_kernels(each, self._table, self._executor, self._environment) for each in entry_points)
+        return tuple(
+            with_kernels(entry_point, self._table, self._executor, self._environment) for entry_point in entry_points
+        )
 
     def calls(self) -> list[dict[str, Any]]:
         """Returns the calls so far and the configuration of each, for ``kernel_config.json``."""

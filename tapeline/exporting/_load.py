@@ -95,22 +95,22 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     model = _model(options, options.dtype, source)
     sizes = model.default_profile(options.batch, options.sequence, options.max_sequence)
     points, whole = (_entry_points(model, options, sizes, kind) for kind in (options.window_caches, "whole"))
-    found = weights = None
+    report = weights = None
     dequantised: dict[str, int] = {}
     packed: dict[str, Any] = {}
     if source.weights is not None:
         weights = weights_of(model, source.weights)
         wanted = stored_specs(model, source.weights)
         tied = tied_keys(model, source.weights)
-        found = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model, source.weights))
+        report = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model, source.weights))
         if isinstance(weights, PackedWeights):
             packed = _packed(model, weights, progress)
             dequantised = _dequantised(weights, [path for path, _ in model.named_parameters()], progress)
         else:
-            dequantised = _dequantised(source.weights, found.used, progress)
+            dequantised = _dequantised(source.weights, report.used, progress)
     kernels = None if options.kernels == "none" else ChosenKernels(options.target)
     offered = points if kernels is None else kernels.of(points)
-    export = Export(options, model, sizes, offered, points, weights, found, meter, progress)
+    export = Export(options, model, sizes, offered, points, weights, report, meter, progress)
     export.kernels = kernels
     export.source, export.dequantised, export.packed = source.facts, dequantised, packed
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
@@ -174,17 +174,21 @@ def _dequantised(source: WeightSource, keys: Iterable[str], progress: Progress) 
 def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> dict[str, Any]:
     """Counts the bundle's packed weights and what became of the checkpoint's encodings, and reports both."""
     parameters = dict(model.named_parameters())
-    packed = {path: each for path, each in parameters.items() if each.encoding is not None}
-    kinds = Counter(each.encoding.name for each in packed.values() if each.encoding is not None)
+    packed = {path: parameter for path, parameter in parameters.items() if parameter.encoding is not None}
+    kinds = Counter(parameter.encoding.name for parameter in packed.values() if parameter.encoding is not None)
     kept = [path for path in packed if weights.kept(path)]
     other = Counter(kind for path in packed if path not in kept and (kind := weights.stored_encoding(path)) is not None)
-    plain = {path: each.spec for path, each in parameters.items() if each.encoding is None and each.spec.ndim > 1}
+    plain = {
+        path: parameter.spec
+        for path, parameter in parameters.items()
+        if parameter.encoding is None and parameter.spec.ndim > 1
+    }
     facts = {
         "matrices": len(packed),
         "encodings": dict(kinds),
         "kept": len(kept),
         "requantised": dict(other),
-        "bytes": sum(each.stored_spec.nbytes for each in packed.values()),
+        "bytes": sum(parameter.stored_spec.nbytes for parameter in packed.values()),
         "unpacked": len(plain),
         "unpacked_bytes": sum(spec.nbytes for spec in plain.values()),
         "unpacked_parameters": list(dict.fromkeys(_NUMBER.sub(".*.", path) for path in plain)),

@@ -14,8 +14,8 @@ from tapeline.exporting._predict import Prediction, node_counts
 
 def hashes_of(directory: Path, copied: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
     """The sha256 of every file but the description and the report: of files that were copied, and of steps."""
-    found = {name: sha256_of(directory / name) for name in copied} | dict(known)
-    return dict(sorted(found.items()))
+    hashes = {name: sha256_of(directory / name) for name in copied} | dict(known)
+    return dict(sorted(hashes.items()))
 
 
 def write_report(export: Export, staging: Path, prediction: Prediction, steps: Steps) -> None:

@@ -71,13 +71,16 @@ def tune_flags(
 
         try:
             candidates = [CompileFlags(flags) for flags in CANDIDATE_FLAGS]
-            found = tuner.tune(make, (), {}, candidates, reference=CompileFlags())
+            result = tuner.tune(make, (), {}, candidates, reference=CompileFlags())
         finally:
             for session in sessions:
                 session.close()
-    if found.best is None:
-        raise TapelineError(f"`tune`: no candidate is good: {found.reasons()}")
-    return {"flags": list(found.best.cfg.compile_flags), "candidates": [_as_json(each) for each in found.measurements]}
+    if result.best is None:
+        raise TapelineError(f"`tune`: no candidate is good: {result.reasons()}")
+    return {
+        "flags": list(result.best.cfg.compile_flags),
+        "candidates": [_as_json(measurement) for measurement in result.measurements],
+    }
 
 
 class _Runner:
@@ -102,20 +105,20 @@ def _inputs(runner: _Runner, entry_points: Sequence[EntryPoint], vocabulary: int
     """Returns the inputs of each entry point, on the caches that the one before left."""
     made: dict[str, Arrays] = {}
     state: Arrays = {}
-    for each in entry_points:
-        specs = {argument.name: argument.spec for argument in each.arguments}
-        made[each.name] = example_inputs(specs, vocabulary, state)
-        state |= next_state(made[each.name], runner.run(each, made[each.name]))
+    for entry_point in entry_points:
+        specs = {argument.name: argument.spec for argument in entry_point.arguments}
+        made[entry_point.name] = example_inputs(specs, vocabulary, state)
+        state |= next_state(made[entry_point.name], runner.run(entry_point, made[entry_point.name]))
     return made
 
 
 def _calls(runner: _Runner, entry_points: Sequence[EntryPoint], inputs: dict[str, Arrays]) -> Calls:
     def call() -> dict[str, Arrays]:
         results: dict[str, Arrays] = {}
-        for each in entry_points:
-            tokens = inputs[each.name].get("token_ids")
+        for entry_point in entry_points:
+            tokens = inputs[entry_point.name].get("token_ids")
             for _ in range(_DECODES if tokens is not None and tokens.shape[1] == 1 else 1):
-                results[each.name] = runner.run(each, inputs[each.name])
+                results[entry_point.name] = runner.run(entry_point, inputs[entry_point.name])
         return results
 
     return call

@@ -89,8 +89,10 @@ class References:
         lowered: Sequence[EntryPoint] | None = None,
     ) -> None:
         self._exact = exact
-        self.entry_points: Final = {each.name: each for each in entry_points}
-        self.lowered: Final = {each.name: each for each in (entry_points if lowered is None else lowered)}
+        self.entry_points: Final = {entry_point.name: entry_point for entry_point in entry_points}
+        self.lowered: Final = {
+            entry_point.name: entry_point for entry_point in (entry_points if lowered is None else lowered)
+        }
         self.weights: Final = weights
         self._vocabulary = vocabulary
         self._made: dict[str, tuple[Arrays, Arrays]] | None = None
@@ -114,7 +116,7 @@ class References:
         """Results of an entry point for the same inputs; None where the model is exact already: in f32, not packed."""
         if self._exact is None:
             return None
-        entry_point = next(each for each in self._exact.entry_points() if each.name == name)
+        entry_point = next(point for point in self._exact.entry_points() if point.name == name)
         inputs, _ = self()[name]
         ctx = EagerExecutionContext(self._exact.weights)
         given = [
@@ -181,9 +183,9 @@ def check_interpreter(
             lowered = lower_module([entry_point], file.write, ArgumentParameters())
         inputs, expected = references()[entry_point.name]
         parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]
-        found = dict(zip(expected, interpret(text, [*inputs.values(), *parameters]), strict=True))
+        results = dict(zip(expected, interpret(text, [*inputs.values(), *parameters]), strict=True))
         try:
-            rows += compared("interpreter", entry_point.name, found, expected, dtype)
+            rows += compared("interpreter", entry_point.name, results, expected, dtype)
         except VerificationError as error:
             raise _located(error, references, entry_point.name, InterpreterRunner(weights), dtype, progress) from None
     text.unlink()
@@ -198,10 +200,10 @@ def _located(
     inputs, _ = references()[name]
     reference = EagerReference(references.entry_points[name], references.weights)
     try:
-        found = locate(references.lowered[name], inputs, runner, reference, TOLERANCE[dtype]).divergence()
+        divergence = locate(references.lowered[name], inputs, runner, reference, TOLERANCE[dtype]).divergence()
     except TapelineError as refused:
-        found = f"the first divergence could not be looked for: {refused}"
-    return VerificationError(f"{error}; {found or _NOTHING_FOUND}")
+        divergence = f"the first divergence could not be looked for: {refused}"
+    return VerificationError(f"{error}; {divergence or _NOTHING_FOUND}")
 
 
 def compared(

@@ -55,8 +55,8 @@ def form_of(weights: str, source: WeightSource | None, nonfinite: dict[str, Any]
 
     def read(path: str, spec: TensorSpec) -> Iterator[np.ndarray]:
         nan = inf = 0
-        for piece, found in pieces.read(ArchiveEntry(path, path, spec)):
-            nan, inf = nan + found.nan, inf + found.inf
+        for piece, counts in pieces.read(ArchiveEntry(path, path, spec)):
+            nan, inf = nan + counts.nan, inf + counts.inf
             yield piece
         if nan or inf:
             nonfinite[path] = NonFinite(nan, inf)._asdict()
@@ -81,7 +81,7 @@ def write_weights(
 
 def warn(nonfinite: Mapping[str, Mapping[str, int]], weights: WeightSource, progress: Progress) -> None:
     """Warns of parameters with NaNs or infinities."""
-    for name, found in nonfinite.items():
-        counts = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
+    for name, by_kind in nonfinite.items():
+        counts = ", ".join(f"{count} {kind}" for kind, count in by_kind.items() if count)
         text = f"warning: parameter {name} in {weights.origin(name)} has {counts}: kept exactly as stored"
         progress(ProgressEvent(text))

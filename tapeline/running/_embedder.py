@@ -25,8 +25,8 @@ class SentenceEmbedder:
         Raises:
             InputError: the bundle embeds no sentences.
         """
-        forward = next((each for each in bundle.config.entry_points if each.name == "forward"), None)
-        results = [] if forward is None else [each.name for each in forward.results]
+        forward = next((point for point in bundle.config.entry_points if point.name == "forward"), None)
+        results = [] if forward is None else [result.name for result in forward.results]
         if forward is None or _RESULT not in results:
             raise InputError(
                 f"{bundle.path} embeds no sentences (it gives {', '.join(results) or 'none'}): export a model that has "

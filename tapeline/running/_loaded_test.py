@@ -165,7 +165,7 @@ def test_a_closed_model_refuses(bundle: tapeline.Bundle) -> None:
 
 
 def test_a_bundle_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no bundle"):
+    with pytest.raises(InputError, match="is not a bundle"):
         tapeline.load(tmp_path)
 
 

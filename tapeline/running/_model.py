@@ -50,15 +50,19 @@ def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor,
         InputError: the bundle has no encoder, and they want its results.
     """
     prefill = bundle.entry_point("prefill")
-    wanted = [each.name for each in prefill.arguments if not each.donated and each.name not in (_TOKENS, *_SCALARS)]
+    wanted = [
+        argument.name
+        for argument in prefill.arguments
+        if not argument.donated and argument.name not in (_TOKENS, *_SCALARS)
+    ]
     if not wanted:
         return ()
-    if ENCODE not in [each.name for each in bundle.config.entry_points]:
+    if ENCODE not in [point.name for point in bundle.config.entry_points]:
         raise InputError(
             f"{bundle.path}: prefill takes {wanted[0]!r}, which {ENCODE} gives, and there is no {ENCODE}: export with "
             f"entry_points={ENCODE},prefill,decode"
         )
-    results = [each.name for each in bundle.entry_point(ENCODE).results]
+    results = [result.name for result in bundle.entry_point(ENCODE).results]
     made = dict(zip(results, session.function(ENCODE)(*given), strict=True))
     return tuple(made[name] for name in wanted)
 
@@ -78,8 +82,12 @@ class _Called:
         self.updating: Final = session.updating(name, LOGITS + 1)
         self.rows: Final = math.prod(point.results[LOGITS].spec.shape[:-1])
         self.next_ids: Final = len(point.results) - 1 if point.results[-1].name == NEXT_IDS else None
-        said = [each for each in point.arguments if each.name in (_TOKENS, *_SCALARS) and each.kind == "tensor"]
-        self.token_bytes: Final = sum(each.spec.nbytes for each in said)
+        said = [
+            argument
+            for argument in point.arguments
+            if argument.name in (_TOKENS, *_SCALARS) and argument.kind == "tensor"
+        ]
+        self.token_bytes: Final = sum(argument.spec.nbytes for argument in said)
 
 
 class _Cached:
@@ -101,7 +109,7 @@ class _Cached:
         Raises:
             InputError: the bundle lacks prefill or decode.
         """
-        present = [each.name for each in bundle.config.entry_points]
+        present = [point.name for point in bundle.config.entry_points]
         if not {"prefill", "decode"} <= set(present):
             raise InputError(
                 f"{bundle.path} has the entry points {', '.join(present)}; generation needs prefill and decode: export "
@@ -143,7 +151,7 @@ class _Cached:
 
 def has_row_positions(bundle: Bundle) -> bool:
     """Returns whether each sequence of a batch has a position of its own."""
-    arguments = [argument for each in bundle.config.entry_points for argument in each.arguments]
+    arguments = [argument for point in bundle.config.entry_points for argument in point.arguments]
     return any(argument.name == "position" and argument.kind == "tensor" for argument in arguments)
 
 
@@ -199,7 +207,7 @@ class ScoringBundle(BundleModel):
             InputError: as for ``BundleModel``, or the bundle lacks score.
         """
         super().__init__(bundle, session, given)
-        present = [each.name for each in bundle.config.entry_points]
+        present = [point.name for point in bundle.config.entry_points]
         if "score" not in present:
             raise InputError(
                 f"{bundle.path} has the entry points {', '.join(present)}; speculation needs score, which verifies "

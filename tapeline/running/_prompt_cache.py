@@ -33,7 +33,7 @@ class PromptCacheFile:
         Raises:
             InputError: what caches hold depends on more than a prompt: the bundle has an encoder.
         """
-        if ENCODE in [each.name for each in bundle.config.entry_points]:
+        if ENCODE in [point.name for point in bundle.config.entry_points]:
             raise InputError(
                 f"prompt_cache={path}: what the caches of {bundle.path} hold depends on what its encoder was given, "
                 "not on the prompt alone: leave it out"
@@ -59,8 +59,8 @@ class PromptCacheFile:
                 token_ids = file.read(_TOKENS).tolist()
                 self._memory.assume(token_ids, {name: self._array(file, name) for name in self._model.cache_specs})
         except CheckpointError as error:
-            found = str(error).removesuffix(_ADVICE)
-            raise InputError(f"`prompt_cache`: {found}: the file is damaged, or no prompt cache: {_REDO}") from None
+            reason = str(error).removesuffix(_ADVICE)
+            raise InputError(f"`prompt_cache`: {reason}: the file is damaged, or no prompt cache: {_REDO}") from None
 
     def save(self) -> bool:
         """Writes the caches that the memory keeps and returns True, or False where the last prompt was kept already.
@@ -104,11 +104,11 @@ class PromptCacheFile:
 
     def _array(self, file: SafetensorsFile, name: str) -> np.ndarray:
         """Returns a cache in the model's shape, with zeros behind the part that is kept."""
-        found, spec = file.read(name), self._model.cache_specs[name]
-        if found.shape == spec.shape:
-            return found
+        kept, spec = file.read(name), self._model.cache_specs[name]
+        if kept.shape == spec.shape:
+            return kept
         array = np.zeros(spec.shape, spec.dtype.numpy)
-        array[:, :, : found.shape[2]] = found
+        array[:, :, : kept.shape[2]] = kept
         return array
 
     def _check(self, metadata: dict[str, str]) -> None:
@@ -128,10 +128,10 @@ class PromptCacheFile:
     def _check_specs(self, file: SafetensorsFile) -> None:
         tokens = file.spec(_TOKENS).size
         wanted = self._specs(tokens)
-        found = {name: file.spec(name) for name in wanted}
-        wrong = [name for name, spec in wanted.items() if found[name] != spec]
+        specs = {name: file.spec(name) for name in wanted}
+        wrong = [name for name, spec in wanted.items() if specs[name] != spec]
         if wrong or tokens % self._model.chunk or tokens > self._model.capacity:
-            named = f"{wrong[0]!r} is {found[wrong[0]]!r}, not {wanted[wrong[0]]!r}" if wrong else f"{tokens} tokens"
+            named = f"{wrong[0]!r} is {specs[wrong[0]]!r}, not {wanted[wrong[0]]!r}" if wrong else f"{tokens} tokens"
             raise InputError(f"prompt_cache={self._path}: the file is damaged ({named}): {_REDO}")
 
     def _check_sum(self, file: SafetensorsFile) -> None:
@@ -154,6 +154,9 @@ def _cut(spec: TensorSpec, tokens: int) -> TensorSpec:
 def _identity(bundle: Bundle, device: str) -> str:
     """Returns the hash of everything that caches depend on: compiled module, weights, arguments."""
     hashes = bundle.config.sha256
-    arguments = [[each.name, each.spec.dtype.name, each.spec.shape] for each in bundle.entry_point("prefill").arguments]
+    arguments = [
+        [argument.name, argument.spec.dtype.name, argument.spec.shape]
+        for argument in bundle.entry_point("prefill").arguments
+    ]
     decides = [hashes.get(executable_name(target_of_device(device))), hashes.get(ARCHIVE), arguments]
     return hashlib.sha256(json.dumps(decides).encode()).hexdigest()

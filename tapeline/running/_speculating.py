@@ -82,9 +82,9 @@ def _check_lengths(bundle: Bundle) -> None:
 
 def _check_draft(bundle: Bundle, draft: Bundle) -> None:
     """Refuses a draft with other tokens."""
-    if ENCODE in [each.name for each in draft.config.entry_points]:
+    if ENCODE in [point.name for point in draft.config.entry_points]:
         raise InputError(f"draft={draft.path}: the model has an encoder, which nothing is given to: take another")
-    ours, theirs = (each.config.model["vocabulary"] for each in (bundle, draft))
+    ours, theirs = (model.config.model["vocabulary"] for model in (bundle, draft))
     if ours != theirs:
         raise InputError(
             f"draft={draft.path}: its vocabulary has {theirs} tokens, that of {bundle.path} has {ours}: drafts need "

@@ -81,7 +81,9 @@ class ChatTemplate:
         variables = {"tools": None, "documents": None, **self.tokens, **more}
         try:
             return self._template.render(
-                messages=[dict(each) for each in messages], add_generation_prompt=add_generation_prompt, **variables
+                messages=[dict(message) for message in messages],
+                add_generation_prompt=add_generation_prompt,
+                **variables,
             )
         except SecurityError as error:
             raise InputError(f"{self._origin}: the chat template is not allowed to do this: {error}") from error
@@ -105,34 +107,34 @@ def _config(path: Path) -> Mapping[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {error}; copy it again from where the model came") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: expected a JSON object; found {type(found).__name__}: copy it again")
-    return found
+    if not isinstance(fields, dict):
+        raise InputError(f"{path}: expected a JSON object; found {type(fields).__name__}: copy it again")
+    return fields
 
 
 def _content(token: object) -> str | None:
     """A special token's text, as it stands there or as an object with ``content``."""
-    found = token.get("content") if isinstance(token, dict) else token
-    return found if isinstance(found, str) else None
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else None
 
 
-def _configured(found: object, directory: Path) -> str:
-    if isinstance(found, list):
-        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
+def _configured(template: object, directory: Path) -> str:
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
         if "default" not in named:
             raise InputError(
                 f"`chat`: {directory / _CONFIG} has the chat templates {', '.join(map(str, named)) or 'none'}, but no "
                 f"default: put the wanted one beside it as {_FILE}"
             )
-        found = named["default"]
-    if found is None:
+        template = named["default"]
+    if template is None:
         raise InputError(
             f"`chat`: {directory} has no chat template, neither {_FILE} nor chat_template in {_CONFIG}: put the "
             f"model's {_FILE} there, or work without `chat`"
         )
-    if not isinstance(found, str):
-        raise InputError(f"{directory / _CONFIG}: chat_template: expected text; found {found!r:.80}: copy it again")
-    return found
+    if not isinstance(template, str):
+        raise InputError(f"{directory / _CONFIG}: chat_template: expected text; found {template!r:.80}: copy it again")
+    return template

@@ -95,13 +95,13 @@ def byte_level_bpe(vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
 
 def _split_of(vocabulary: Vocabulary) -> _Split:
     name = vocabulary.fields.get("pre", _DEFAULT)  # which llama.cpp takes for files that are older than the field
-    found = _SPLITS.get(name) if isinstance(name, str) else None
-    if found is None:
+    split = _SPLITS.get(name) if isinstance(name, str) else None
+    if split is None:
         hint = near_names(name, _SPLITS) if isinstance(name, str) else ""
         raise UnreadTokenizerError(
             f"{vocabulary.path}: {PREFIX}pre: expected one of {', '.join(_SPLITS)}; found {name!r:.80}{hint}"
         )
-    return found
+    return split
 
 
 def _pre_tokenizer(split: _Split) -> Any:
@@ -119,17 +119,17 @@ def _pre_tokenizer(split: _Split) -> Any:
 
 
 def _merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
-    found = vocabulary.fields.get("merges")
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+    stored = vocabulary.fields.get("merges")
+    if not isinstance(stored, list) or not all(isinstance(merge, str) for merge in stored):
         raise CheckpointError(
-            f"{vocabulary.path}: {PREFIX}merges: expected a list of strings; found {found!r:.80}: convert it again"
+            f"{vocabulary.path}: {PREFIX}merges: expected a list of strings; found {stored!r:.80}: convert it again"
         )
     merges: list[tuple[str, str]] = []
-    for index, each in enumerate(found):
-        left, space, right = each.partition(" ")
+    for index, merge in enumerate(stored):
+        left, space, right = merge.partition(" ")
         if not (left and space and right) or " " in right:
             raise CheckpointError(
-                f"{vocabulary.path}: {PREFIX}merges: entry {index} is {each!r:.80}, expected two tokens and a space "
+                f"{vocabulary.path}: {PREFIX}merges: entry {index} is {merge!r:.80}, expected two tokens and a space "
                 "between them: convert the model again"
             )
         merges.append((left, right))

@@ -66,12 +66,12 @@ def _merges(vocabulary: Vocabulary, ids: dict[str, int], scores: list[float]) ->
     of their parts' ids; which of them comes first matters only where both are there at once.
     """
     plain = (TokenType.NORMAL, TokenType.UNUSED, TokenType.USER_DEFINED)
-    found: list[tuple[float, int, int, int, int, int, str, str]] = []
+    pairs: list[tuple[float, int, int, int, int, int, str, str]] = []
     for index, token in enumerate(vocabulary.tokens):
         if vocabulary.types[index] not in plain or ids[token] != index:
             continue
         for cut in range(1, len(token)):
             left, right = token[:cut], token[cut:]
             if left in ids and right in ids:
-                found.append((-scores[index], -len(left), -len(right), index, ids[left], ids[right], left, right))
-    return [(left, right) for *_, left, right in sorted(found)]
+                pairs.append((-scores[index], -len(left), -len(right), index, ids[left], ids[right], left, right))
+    return [(left, right) for *_, left, right in sorted(pairs)]

@@ -55,7 +55,7 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, d
     architecture = str(metadata.get("general.architecture", ""))
     kinds: dict[str, Callable[[Vocabulary], tuple[Tokenizer, bool]]] = {
         "gpt2": byte_level_bpe,
-        "llama": lambda found: sentencepiece_bpe(found, ordered=architecture.startswith("gemma")),
+        "llama": lambda vocabulary: sentencepiece_bpe(vocabulary, ordered=architecture.startswith("gemma")),
     }
     if kind not in kinds:
         hint = near_names(kind, kinds) if isinstance(kind, str) else ""
@@ -90,8 +90,8 @@ def _chat_template(metadata: Mapping[str, Any], path: str) -> str | list[dict[st
     """Returns chat templates as tokenizer_config.json has them: one, or a list of named ones."""
     names = metadata.get("tokenizer.chat_templates", [])
     named = {str(name): metadata.get(f"{_TEMPLATE}.{name}") for name in (names if isinstance(names, list) else [])}
-    found = {"default": metadata.get(_TEMPLATE), **named}
-    templates = {name: text for name, text in found.items() if text is not None}
+    stored = {"default": metadata.get(_TEMPLATE), **named}
+    templates = {name: text for name, text in stored.items() if text is not None}
     for name, text in templates.items():
         if not isinstance(text, str):
             raise CheckpointError(f"{path}: {_TEMPLATE} ({name}): expected text; found {text!r:.80}: convert it again")

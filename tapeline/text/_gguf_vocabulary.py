@@ -55,8 +55,8 @@ class Vocabulary:
             )
         made = cls(path, fields, tokens, [])
         numbers = made.listed("token_type", int) or [TokenType.NORMAL] * len(tokens)
-        known = {each.value for each in TokenType}
-        made.types.extend(TokenType(each) if each in known else TokenType.NORMAL for each in numbers)
+        known = {kind.value for kind in TokenType}
+        made.types.extend(TokenType(number) if number in known else TokenType.NORMAL for number in numbers)
         return made
 
     def listed(self, name: str, kind: type) -> list[Any] | None:
@@ -65,15 +65,19 @@ class Vocabulary:
         Raises:
             CheckpointError: it is no such list.
         """
-        found = self.fields.get(name)
-        if found is None:
+        values = self.fields.get(name)
+        if values is None:
             return None
-        if not isinstance(found, list) or len(found) != len(self.tokens) or not all(isinstance(x, kind) for x in found):
+        if (
+            not isinstance(values, list)
+            or len(values) != len(self.tokens)
+            or not all(isinstance(x, kind) for x in values)
+        ):
             raise CheckpointError(
                 f"{self.path}: {PREFIX}{name}: expected {len(self.tokens)} values, one per token; found "
-                f"{_short(found)}: convert the model again"
+                f"{_short(values)}: convert the model again"
             )
-        return found
+        return values
 
     def token(self, name: str) -> str | None:
         """Returns the token whose id is in a field; None where there is no such field.
@@ -81,15 +85,15 @@ class Vocabulary:
         Raises:
             CheckpointError: the field holds no id.
         """
-        found = self.fields.get(name)
-        if found is None:
+        token_id = self.fields.get(name)
+        if token_id is None:
             return None
-        if not isinstance(found, int) or not 0 <= found < len(self.tokens):
+        if not isinstance(token_id, int) or not 0 <= token_id < len(self.tokens):
             raise CheckpointError(
-                f"{self.path}: {PREFIX}{name}: expected an id below {len(self.tokens)}; found {_short(found)}: convert "
-                "the model again"
+                f"{self.path}: {PREFIX}{name}: expected an id below {len(self.tokens)}; found {_short(token_id)}: "
+                "convert the model again"
             )
-        return self.tokens[found]
+        return self.tokens[token_id]
 
     def flag(self, name: str, default: bool) -> bool:
         """Returns a field that is true or false.
@@ -97,12 +101,12 @@ class Vocabulary:
         Raises:
             CheckpointError: it is neither.
         """
-        found = self.fields.get(name, default)
-        if not isinstance(found, bool):
+        value = self.fields.get(name, default)
+        if not isinstance(value, bool):
             raise CheckpointError(
-                f"{self.path}: {PREFIX}{name}: expected true or false; found {_short(found)}: convert the model again"
+                f"{self.path}: {PREFIX}{name}: expected true or false; found {_short(value)}: convert the model again"
             )
-        return found
+        return value
 
     def ids(self) -> dict[str, int]:
         """The id of each token; the first of those that are there twice."""

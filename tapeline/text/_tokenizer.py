@@ -98,8 +98,8 @@ class Tokenizer:
 
     def special_id(self, token: str) -> int | None:
         """Returns the id of a special token; None where the text is none."""
-        found = self._inner.token_to_id(token)
-        return found if found in self._special else None
+        token_id = self._inner.token_to_id(token)
+        return token_id if token_id in self._special else None
 
     def first_special(self, text: str) -> int | None:
         """Returns the id of the special token that a text begins with; None where it begins with none."""

@@ -72,8 +72,8 @@ def _by_layer(paths: Mapping[str, TensorSpec]) -> Iterator[tuple[str, list[str]]
     """The paths of each layer, ``model.layers.3``, and of what stands outside of layers, by the path's first part."""
 
     def layer(path: str) -> str:
-        found = re.match(r".*?\.\d+(?=\.)", path)
-        return found.group() if found else path
+        match = re.match(r".*?\.\d+(?=\.)", path)
+        return match.group() if match else path
 
     for name, group in groupby(paths, layer):
         yield name, list(group)

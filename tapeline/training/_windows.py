@@ -25,7 +25,7 @@ class Windows:
     """
 
     def __init__(self, documents: Sequence[Sequence[int]], begin: int, end: int, length: int, seed: int = 0) -> None:
-        if not documents or not all(len(each) for each in documents):
+        if not documents or not all(len(document) for document in documents):
             raise InputError(f"training needs documents with tokens, found {len(documents)}, with empty ones or none")
         framed = [[begin, *document, end] for document in documents]
         self._stream = np.concatenate(framed).astype(np.int32)

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: checkpoints of golden cases, exports of them, generation with a bundle."""
+"""Helpers of the end-to-end tests: checkpoints of golden cases, exports of them, generation with a bundle."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ ON_FAST_DEVICES: Final = pytest.mark.skipif(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finished:
-    """How a program ended.
+    """Result of a command.
 
     Attributes:
         code: its exit code.
@@ -57,8 +57,9 @@ def refused(done: Finished, message: str) -> None:
 
 def export(model: Path | str, output: Path, **options: Any) -> Path:
     """Exports a model, without verification where nothing else is said; returns the bundle."""
+    chosen: Any = {"verify": "none", **options}
     with tapeline.TerminalProgress() as progress:
-        return tapeline.export(model, output, progress=progress, **{"verify": "none", **options}).path
+        return tapeline.export(model, output, progress=progress, **chosen).path
 
 
 def export_case(case: GoldenCase, directory: Path, *, shards: int = 1, **options: Any) -> Path:

@@ -135,7 +135,7 @@ def test_the_command_exports_and_the_command_and_python_generate(product: Path, 
     ("arguments", "code", "out", "err"),
     [
         (["--version"], 0, "tapeline {version}\n", ""),
-        (["generate", "--bundle=nowhere", "--prompt=a"], 2, "", "is no bundle"),
+        (["generate", "--bundle=nowhere", "--prompt=a"], 2, "", "is not a bundle"),
         (["exprot"], 2, "", "did you mean 'export'?"),
     ],
 )
