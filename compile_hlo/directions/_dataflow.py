@@ -145,7 +145,7 @@ def _update(node: Node, origins: OriginsOf, events: Events) -> Sequence[Origins]
     if node.op.name == "dynamic_update_slice" and node.inputs[1].spec == node.inputs[0].spec:
         return (origins(node.inputs[1]),)  # all of it: nothing is written, the result is the update
     _write(events, target, node)
-    # A scatter is emitted with a copy (see compile_hlo/emit/_indexing.py).
+    # A scatter is emitted with a copy (see scatter_outside of compile_hlo/quirks).
     copied = Origin.ALWAYS if node.op.name == "scatter" else Origin.POSSIBLE
     return (_without(Origin.OLD | copied, target),)
 

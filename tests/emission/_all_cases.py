@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.emission._attention_cases import ATTENTION_BEYOND, ATTENTION_CASES
 from tests.emission._between_cases import BETWEEN_CASES
-from tests.emission._cases import CASES
 from tests.emission._fusion_cases import FUSION_CASES
+from tests.emission._op_cases import CASES
 from tests.emission._packed_cases import BEYOND_CASES, PACKED_CASES
 
 ALL_CASES: Final = (

@@ -12,8 +12,9 @@ from typing import Final
 
 from tests.emission._attention_cases import ATTENTION_CASES
 from tests.emission._between_cases import BETWEEN_CASES
-from tests.emission._cases import CASES, Case
+from tests.emission._cases import Case
 from tests.emission._fusion_cases import FUSION_CASES
+from tests.emission._op_cases import CASES
 from tests.emission._packed_cases import PACKED_CASES
 
 _WHOLE: Final = ("f32", "i32", "bf16")

@@ -9,7 +9,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from lang_core import f32
 from run_iree import compile_module
-from tests.emission._cases import CASES
+from tests.emission._op_cases import CASES
 from tests.emission._support import graph_of, parsed, text_of
 
 # Ops that need a later version as they are emitted: gather and scatter with batching dimensions.

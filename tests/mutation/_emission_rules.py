@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from compile_hlo.emit import RULES
-from tests.emission._cases import CASES, Case
+from tests.emission._cases import Case
+from tests.emission._op_cases import CASES
 from tests.emission._support import graph_of, text_of
 from tests.mutation._mutant import Mutant, Replaced
 
