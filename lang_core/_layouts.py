@@ -175,7 +175,10 @@ def _sub_scales(scales: SubScales, blocks: _Array) -> _Array:
     stored = blocks[:, scales.at : scales.at + 4 * _WORD]
     if scales.fields:
         words = np.ascontiguousarray(stored).view("<u4")
-        shifted = [words[:, field.words] >> np.uint32(field.right) & np.uint32(field.masks) for field in scales.fields]
+        shifted = [
+            words[:, field.words] >> np.array(field.right, np.uint32) & np.array(field.masks, np.uint32)
+            for field in scales.fields
+        ]
         stored = np.bitwise_or.reduce(shifted).view(np.uint8)
     return stored.view(np.int8) if scales.signed else stored
 

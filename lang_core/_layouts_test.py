@@ -39,7 +39,7 @@ def test_every_byte_of_a_block_is_described(name: str):
     layout = ENCODINGS[name].layout
     block = np.random.default_rng(3).integers(1, 255, (1, layout.bytes)).astype(np.uint8)
     for place in layout.halves:
-        block[:, place : place + 2] = np.float16([1.5]).view(np.uint8)
+        block[:, place : place + 2] = np.array([1.5], np.float16).view(np.uint8)
     weights = unpacked_blocks(layout, block)
     for byte in range(layout.bytes):
         changed = block.copy()
