@@ -46,7 +46,7 @@ _POSITIONS: Final = flags.DEFINE_enum(
     "positions",
     "shared",
     CHOICES["positions"],
-    "Of all sequences of a batch, or of each: sequences of different lengths.",
+    "Positions are shared by all sequences of a batch, or per row for sequences of different lengths.",
     flag_values=FLAGS,
 )
 _WINDOW_CACHES: Final = flags.DEFINE_enum(
@@ -64,12 +64,12 @@ _SCORE_TOKENS: Final = flags.DEFINE_integer(
     flag_values=FLAGS,
 )
 _DTYPE: Final = flags.DEFINE_enum(
-    "dtype", "f32", CHOICES["dtype"], "Of activations and unquantized weights.", flag_values=FLAGS
+    "dtype", "f32", CHOICES["dtype"], "Dtype of activations and unquantized weights.", flag_values=FLAGS
 )
 _QUANTIZE: Final = flags.DEFINE_string(
     "quantize",
     "none",
-    "How matrices are packed: none, q8_0, q4_0 (a GGUF file's in the same encoding stay as they are), or stored: each "
+    "Encoding of matrices: none, q8_0, q4_0 (a GGUF file's in the same encoding stay as they are), or stored: each "
     "as the GGUF file has it, q4_k and q6_k too.",
     flag_values=FLAGS,
 )
@@ -88,7 +88,7 @@ _LOWERING: Final = flags.DEFINE_enum(
     flag_values=FLAGS,
 )
 _NUM_LAYERS: Final = flags.DEFINE_integer(
-    "num_layers", None, "Only so many of the first layers.", lower_bound=1, flag_values=FLAGS
+    "num_layers", None, "Number of layers, the first ones; all by default.", lower_bound=1, flag_values=FLAGS
 )
 _TARGET: Final = flags.DEFINE_string(
     "target", "llvm-cpu", "A comma list of llvm-cpu, vmvx, vulkan-spirv, cuda; or none.", flag_values=FLAGS

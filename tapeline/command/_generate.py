@@ -50,7 +50,7 @@ _SYSTEM: Final = flags.DEFINE_string(
 _INPUT: Final = flags.DEFINE_multi_string(
     "input", [], "NAME=FILE.npy, once per argument of encode, of a model that has an encoder.", flag_values=FLAGS
 )
-_MAX_NEW_TOKENS: Final = flags.DEFINE_integer("max_new_tokens", 64, "How many tokens at most.", flag_values=FLAGS)
+_MAX_NEW_TOKENS: Final = flags.DEFINE_integer("max_new_tokens", 64, "Largest number of new tokens.", flag_values=FLAGS)
 _TEMPERATURE: Final = flags.DEFINE_float("temperature", 0.0, "0 takes the likeliest token.", flag_values=FLAGS)
 _TOP_K: Final = flags.DEFINE_integer("top_k", 0, "Only the k likeliest tokens; 0 is all.", flag_values=FLAGS)
 _TOP_P: Final = flags.DEFINE_float("top_p", 1.0, "Only the likeliest tokens that make up p.", flag_values=FLAGS)
@@ -60,7 +60,7 @@ _MIN_P: Final = flags.DEFINE_float(
 _REPETITION_PENALTY: Final = flags.DEFINE_float(
     "repetition_penalty", 1.0, "Above 1 makes known tokens less likely.", flag_values=FLAGS
 )
-_SEED: Final = flags.DEFINE_integer("seed", 0, "Of the draws.", flag_values=FLAGS)
+_SEED: Final = flags.DEFINE_integer("seed", 0, "Random seed of sampling.", flag_values=FLAGS)
 _IGNORE_EOS: Final = flags.DEFINE_bool("ignore_eos", False, "Go on after an end-of-sequence token.", flag_values=FLAGS)
 _DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.", flag_values=FLAGS)
 _STATS: Final = flags.DEFINE_string("stats", None, "Write figures to this JSON file.", flag_values=FLAGS)

@@ -209,7 +209,7 @@ def _located(
 def compared(
     device: str,
     entry_point: str,
-    found: Arrays,
+    results: Arrays,
     expected: Arrays,
     dtype: str,
     exact: Callable[[str], Arrays | None] = lambda name: None,
@@ -222,7 +222,7 @@ def compared(
     Args:
         device: for the report.
         entry_point: its name.
-        found: the device's results.
+        results: the device's results.
         expected: the eager context's.
         dtype: of the model: a key of ``TOLERANCE``.
         exact: gives an entry point's results in f32, or None; asked where results differ by more than the tolerance.
@@ -233,9 +233,9 @@ def compared(
     rows = []
     truth: Arrays | None = None
     for name in expected:
-        reference = expected_result(name, found, expected)
+        reference = expected_result(name, results, expected)
         tolerance = TOLERANCE[dtype] if as_dtype(reference.dtype).is_floating else 0.0
-        figures = agreement(found[name], reference)
+        figures = agreement(results[name], reference)
         row = {"device": device, "entry_point": entry_point, "result": name, **figures.as_json()}
         rows.append(row)
         if figures.within(tolerance):
@@ -244,7 +244,7 @@ def compared(
             truth = truth or exact(entry_point)
         beside = ""
         if truth is not None:
-            mine, eager = agreement(found[name], truth[name]), agreement(reference, truth[name])
+            mine, eager = agreement(results[name], truth[name]), agreement(reference, truth[name])
             row["to_f32"], row["eager_to_f32"] = mine.as_json(), eager.as_json()
             if mine.as_near(eager):
                 continue

@@ -1,4 +1,4 @@
-"""What --dry_run predicts is what an export then does; and it writes nothing."""
+"""An export does what --dry_run predicts, and --dry_run writes nothing."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_it_is_told_to_people_and_to_programs(tmp_path: Path, model: Path) -> No
 
 
 def test_it_says_what_rings_save(tmp_path: Path) -> None:
-    """Of Gemma 3's three layers two have a window of 6: 11 places for calls of up to 6 tokens, in place of 50."""
+    """Two of Gemma 3's three layers have a window of 6: 11 places for calls of up to 6 tokens, in place of 50."""
     case, model = CASES["gemma3"], tmp_path / "gemma"
     model.mkdir()
     write_checkpoint(model, case)

@@ -50,7 +50,7 @@ def embedding(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: p
 
 
 def _expected(bundle: Path, text: str) -> np.ndarray:
-    """Of one sentence alone, without padding, in the eager context."""
+    """Returns the embedding of one sentence alone, without padding, in the eager context."""
     model = load_model(bundle)
     ids = np.array([[1, *(int(word[1:]) for word in text.split()), 2]], np.int32)
     ctx = EagerExecutionContext(weights_of(model, MappingWeights(encoder_weights(_CASE))))

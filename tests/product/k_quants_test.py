@@ -40,7 +40,7 @@ def _case() -> GoldenCase:
 
 
 def _kind(key: str, _: tuple[int, ...]) -> Kind:
-    """As llama.cpp's Q4_K_M: six bits for the head's table, for values, and in every other layer for ffn_down.
+    """Types of llama.cpp's Q4_K_M: six bits for the head's table, for values, and in every other layer for ffn_down.
 
     One matrix has a type that nothing here multiplies with, as files have where rows are no whole super-blocks.
     """

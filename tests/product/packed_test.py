@@ -67,7 +67,7 @@ def test_a_checkpoint_in_shards_is_packed_as_the_reference_packs(tmp_path: Path)
 
 @pytest.mark.parametrize("quantize", ["q8_0", "q4_0"])
 def test_memory_is_what_was_predicted_and_does_not_grow(quantize: str, tmp_path: Path) -> None:
-    """Of models whose largest matrix is 8 and 32 MiB in f32, the other one twice the first in layers, too."""
+    """Models whose largest matrix is 8 and 32 MiB in f32, the other one twice the first in layers, too."""
     peaks = []
     for number, (layers, vocabulary) in enumerate([(1, 4096), (2, 16384)]):
         model = tmp_path / f"model{number}"

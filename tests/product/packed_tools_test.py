@@ -1,4 +1,4 @@
-"""What the tools do with bundles of packed weights: dumps, comparisons, inspection, damage, encoders."""
+"""Commands on bundles of packed weights: dumps, comparisons, inspection, damage, encoders."""
 
 import json
 import shutil

@@ -96,7 +96,7 @@ def _generated(
 
 
 def _check_described(ragged: Path, alone: Path) -> None:
-    """What comes back in its buffer does so in the ragged bundle too; the report tells what rings save."""
+    """Results that reuse a buffer do so in the ragged bundle too; the report says how much rings save."""
     for name in ("prefill", "decode"):
         arguments = Bundle(ragged).entry_point(name).arguments
         assert all(a.in_place for a in arguments if a.name.endswith("_cache"))

@@ -61,7 +61,7 @@ def reused(bundle: Path) -> set[str]:
 
 
 def stop(*_: object, **__: object) -> None:
-    """What Ctrl-C does."""
+    """Interrupts, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 

@@ -37,7 +37,7 @@ if _DEVICE == "local-task":
 
 
 class _Scripted:
-    """What will be said, but for one place of each draft."""
+    """Drafts of the tokens to come, with one wrong token each."""
 
     def __init__(self, tokens: Sequence[int], errs_at: int) -> None:
         self.tokens, self.errs_at = tokens, errs_at

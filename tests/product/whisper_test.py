@@ -42,7 +42,7 @@ def test_directions_and_what_is_donated(bundle: Bundle) -> None:
 
 
 def test_greedy_steps(bundle: Bundle) -> None:
-    """As a program of one's own would take them."""
+    """Calls of the entry points as a user's own program makes them."""
     length, padded = _PROMPT.shape[1], np.pad(_PROMPT, ((0, 0), (0, 1)))
     with bundle.session(_DEVICE) as session:
         encode, prefill, decode = (session.function(each.name) for each in bundle.config.entry_points)
