@@ -24,7 +24,7 @@ class ConfigFields:
         return self.values.get(name) is not None
 
     def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int:
-        """An integer of at least ``minimum``; ``default`` where absent, unless that is None.
+        """Reads an integer of at least ``minimum``; ``default`` where absent, unless that is None.
 
         Raises:
             ConfigError: the field is absent and has no default, of another type, or too small.
@@ -36,7 +36,7 @@ class ConfigFields:
         return value
 
     def number(self, name: str, default: float | None = None, above: float = 0.0) -> float:
-        """A finite number greater than ``above``; otherwise as ``integer``."""
+        """Reads a finite number greater than ``above``; otherwise as ``integer``."""
         expected = f"a finite number above {above:g}"
         value = self._value(name, default, expected)
         if not _is_number(value) or value <= above:
@@ -44,7 +44,7 @@ class ConfigFields:
         return float(value)
 
     def numbers(self, name: str, count: int) -> tuple[float, ...]:
-        """A list of ``count`` finite numbers above 0."""
+        """Reads a list of ``count`` finite numbers above 0."""
         expected = f"a list of {count} finite numbers above 0"
         value = self._value(name, None, expected)
         if not isinstance(value, list) or len(value) != count or not all(_is_number(x) and x > 0 for x in value):
@@ -52,14 +52,14 @@ class ConfigFields:
         return tuple(float(x) for x in value)
 
     def boolean(self, name: str, default: bool) -> bool:
-        """true or false."""
+        """Reads true or false."""
         value = self._value(name, default, "true or false")
         if not isinstance(value, bool):
             self.refuse(name, "true or false")
         return value
 
     def choice(self, name: str, known: Iterable[str], default: str | None = None) -> str:
-        """One of the known strings; a refusal lists them, the near ones last."""
+        """Reads one of the known strings; the error lists them, near ones last."""
         names = tuple(known)
         expected = f"one of {', '.join(names)}"
         value = self._value(name, default, expected)
@@ -68,7 +68,7 @@ class ConfigFields:
         return value
 
     def object(self, name: str) -> "ConfigFields":
-        """The fields of an inner object."""
+        """Returns the fields of an inner object."""
         value = self._value(name, None, "an object")
         if not isinstance(value, Mapping):
             self.refuse(name, "an object")
