@@ -1,4 +1,4 @@
-"""Lowering: graph passes, emission of StableHLO and what avoids faults of compilers, directions, portable artifacts."""
+"""Lowering: recorded entry points in, StableHLO text out. Nothing here runs a program."""
 
 from compile_hlo._lower import LoweredFunction, LoweredModule, lower_module, record_entry_point
 from compile_hlo.passes import pruned_to_outputs, without_common_subexpressions, without_dead_code
