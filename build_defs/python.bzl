@@ -61,6 +61,8 @@ def py_device_tests(name, srcs, devices = DEVICES, tags = [], env = {}, **kwargs
             env = dict(VULKAN_ENV if device == "vulkan" else {}, TAPELINE_DEVICE = device, **env),
             # Mesa's lavapipe was seen to lose its device (VK_ERROR_DEVICE_LOST) while the machine was busy.
             flaky = device == "vulkan",
+            # A machine that is busy takes several times as long.
+            timeout = "long",
             tags = tags + ["device", device],
             target_compatible_with = select({
                 "@local_devices//:has_" + device: [],
