@@ -13,21 +13,12 @@ LONG_FILES = (
     "compile_dag/_context_test.py",
     "compile_hlo/streaming/_plan.py",
     "lang_core/ops/_shape.py",
-    "run_iree/archive/_writer_test.py",
     "tapeline/exporting/_export.py",
-    "tests/emission/_cases.py",
     "tests/product/export_bad_input_test.py",
     "tests/product/export_test.py",
     "transformer_core/flow/_memory_test.py",
 )
-BINDINGS = (
-    "tapeline/command",
-    "tapeline/exporting",
-    "tapeline/running",
-    "tapeline/text",
-    "tapeline/training",
-    "tests/product",
-)
+BINDINGS = ("tapeline/exporting", "tapeline/running", "tapeline/text", "tests/product")
 
 
 @pytest.fixture(scope="module")
