@@ -14,7 +14,7 @@ def test_a_public_name_is_there_and_documented(name: str) -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'tapeline' has no attribute 'exprot'"):
-        _ = tapeline.exprot  # pyright: ignore[reportAttributeAccessIssue]
+        _ = tapeline.exprot
 
 
 def test_the_import_loads_no_engine() -> None:

@@ -102,7 +102,7 @@ def constants(numbers: Sequence[int]) -> str:
     return "\n".join(f"%c{number} = arith.constant {number} : index" for number in sorted({*numbers} - {0}))
 
 
-def listed(numbers: Sequence[int]) -> str:
+def listed(numbers: Sequence[float]) -> str:
     """Returns numbers as an attribute, such as the mask of a shuffle."""
     return f"[{', '.join(map(str, numbers))}]"
 

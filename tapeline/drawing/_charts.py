@@ -138,7 +138,7 @@ def _finish(axes: Axes, title: str) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _save(figure: Figure, path: Path, **options: float) -> None:
+def _save(figure: Figure, path: Path, dpi: float | None = None) -> None:
     """Writes a figure without the date and random names that SVG files would have."""
     with mpl.rc_context({"svg.hashsalt": "tapeline"}):
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, **options)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=dpi or "figure")

@@ -13,7 +13,7 @@ from tapeline.drawing import check_picture, write_picture
 
 def _tensor(name: str, error: float) -> ComparedTensor:
     label = TensorLabel(step=0, entry_point="decode", name=name, direction="TAG", when="during")
-    return compare_tensors(label, np.float32([1, 1 + error]), np.float32([1, 1]), 1e-4)
+    return compare_tensors(label, np.array([1, 1 + error], np.float32), np.ones(2, np.float32), 1e-4)
 
 
 def _comparison(error: float) -> Comparison:

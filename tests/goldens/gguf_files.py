@@ -69,8 +69,8 @@ def write_gguf(
     writer = GGUFWriter(path, name, split_max_tensors=tensors_per_file)
     _add_fields(writer, config, name)
     (tokenizer or _add_tokens(config))(writer)
-    stored = stored_weights(case) if weights is None else weights
-    tensors = {**_converted(stored, config, name), **_rope_tensors(config, name)}
+    parameters = stored_weights(case) if weights is None else weights
+    tensors = {**_converted(parameters, config, name), **_rope_tensors(config, name)}
     stored: dict[str, np.ndarray] = {}
     for key, array in (tensors if stack_experts else _unstacked(tensors)).items():
         kind = pack(key, array.shape) if pack and array.ndim > 1 else None
@@ -109,9 +109,9 @@ def _converted(stored: Mapping[str, np.ndarray], config: Config, name: str) -> d
     names = get_tensor_name_map(MODEL_ARCH(arch), layers)
     made: dict[str, np.ndarray] = {}
     for key, array in _stacked(stored).items():
-        stored = names.get_name(key, try_suffixes=(".weight", ".bias"))
-        assert stored is not None, key
-        made[stored] = _changed(key, array, config, name)
+        gguf_name = names.get_name(key, try_suffixes=(".weight", ".bias"))
+        assert gguf_name is not None, key
+        made[gguf_name] = _changed(key, array, config, name)
     return made
 
 
