@@ -74,9 +74,9 @@ def environment(folder: Path, packages: Sequence[str]) -> Path:
     done = run(*run_pip, "install", "--no-index", "--no-deps", *wheels, PYTHONPATH=site_of(pip))
     assert done.returncode == 0, done.stdout + done.stderr
     done = run(*run_pip, "check", PYTHONPATH=site_of(pip))
-    expected = [f"requires {name}, which is not installed." for name in _LEFT_OUT]
-    unexpected = [line for line in done.stdout.splitlines() if not any(end in line for end in expected)]
-    assert unexpected in ([], ["No broken requirements found."]), done.stdout + done.stderr
+    # Of other packages some requirements are not for this platform, and the lock leaves some out.
+    ours = [line for line in done.stdout.splitlines() if line.split()[0].replace("-", "_") in OWN_PACKAGES]
+    assert not ours, done.stdout + done.stderr
     return python
 
 
