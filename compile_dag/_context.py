@@ -1,15 +1,13 @@
 """The recording context: ops are written to a tape."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-import lang_core
 from compile_dag._graph_ops import PARAMETER, TAG
 from compile_dag._node import Call, Node, Stretch, Value
+from compile_dag._source import SourceLines
 from compile_dag._tape import Sink, Tape
 from lang_core import (
     OPS,
@@ -30,9 +28,6 @@ from lang_core import (
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Tensor)
-
-# Frames of these folders are the machinery, their tests excepted; the first frame outside is the user's.
-_MACHINERY: Final = tuple(path.rpartition("/")[0] + "/" for path in (lang_core.__file__ or "", __file__))
 
 
 class GraphExecutionContext(ExecutionContext):
@@ -67,8 +62,7 @@ class GraphExecutionContext(ExecutionContext):
         self._stretch = self._stretch_of("")
         self._call: Call | None = None
         # By file, never by code object: those of equal functions in two files are equal.
-        self._lines: dict[tuple[str, int], str] = {}
-        self._is_machinery: dict[str, bool] = {}
+        self._source = SourceLines()
 
     @property
     def isRecording(self) -> bool:
@@ -179,7 +173,7 @@ class GraphExecutionContext(ExecutionContext):
         self, op: Op, inputs: tuple[Value, ...], attributes: tuple[Any, ...], infer: Callable[..., Any]
     ) -> tuple[Value, ...]:
         tape = self._open_tape(op.name)
-        line = self._line()
+        line = self.source_line or self._source.innermost()
         try:
             specs = infer(tuple([value.spec for value in inputs]), attributes)
         except OpError as error:
@@ -200,7 +194,7 @@ class GraphExecutionContext(ExecutionContext):
 
     def _check_operand(self, op: Op, operand: Any) -> Value:
         self._open_tape(op.name)
-        where = f"(at {self.module_path or 'the root'}, {self._line()})"
+        where = f"(at {self.module_path or 'the root'}, {(self.source_line or self._source.innermost())})"
         if isinstance(operand, Value):
             owner = operand.recording.owner()
             if owner not in self._tapes:
@@ -232,7 +226,7 @@ class GraphExecutionContext(ExecutionContext):
     def placeholder(self, name: str, spec: TensorSpec) -> Tensor:
         """Adds an input to the recording."""
         tape = self._open_tape(f"placeholder {name!r}")
-        value = Value(spec, tape, "placeholder", self.module_path, self._line())
+        value = Value(spec, tape, "placeholder", self.module_path, (self.source_line or self._source.innermost()))
         for receiver in (*self._also, tape):
             receiver.add_input(name, value)
         return value
@@ -280,11 +274,11 @@ class GraphExecutionContext(ExecutionContext):
             inputs = [self.placeholder(f"{name}_{i}", spec) for i, spec in enumerate(specs)]
             results = function(*inputs)
             if not isinstance(results, Sequence):
-                where = f"(at {self.module_path or 'the root'}, {self._line()})"
+                where = f"(at {self.module_path or 'the root'}, {(self.source_line or self._source.innermost())})"
                 raise OpError(f"{op.name} {where}: {name} returned {results!r}: return a sequence of tensors")
             values = [self._check_operand(op, value) for value in results]
             if not values:
-                where = f"(at {self.module_path or 'the root'}, {self._line()})"
+                where = f"(at {self.module_path or 'the root'}, {(self.source_line or self._source.innermost())})"
                 raise OpError(f"{op.name} {where}: {name} returned nothing: an op has one result or more")
         return tape.to_region({f"{name}_result_{i}": value for i, value in enumerate(values)}, name)
 
@@ -296,20 +290,3 @@ class GraphExecutionContext(ExecutionContext):
         for operand in operands:
             self._check_operand(op, operand)
         return self._record(op, operands, attributes, op.infer_afresh)
-
-    def _line(self) -> str:
-        """Returns ``source_line`` if set, else the innermost line of the Python stack outside the machinery."""
-        if self.source_line:
-            return self.source_line
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            file = frame.f_code.co_filename
-            machinery = self._is_machinery.get(file)
-            if machinery is None:
-                machinery = file.startswith(_MACHINERY) and not file.endswith("_test.py")
-                self._is_machinery[file] = machinery
-            if not machinery:
-                key = file, frame.f_lineno
-                return self._lines.get(key) or self._lines.setdefault(key, f"{file}:{frame.f_lineno}")
-            frame = frame.f_back
-        return "unknown"

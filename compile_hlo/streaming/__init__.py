@@ -6,6 +6,7 @@ whole graph, byte for byte.
 """
 
 from compile_hlo.streaming._emit import EmittingSink
-from compile_hlo.streaming._plan import Plan, PlanningSink
+from compile_hlo.streaming._plan import Plan
+from compile_hlo.streaming._planning import PlanningSink
 
 __all__ = ["EmittingSink", "Plan", "PlanningSink"]

@@ -35,10 +35,9 @@ from lang_core.ops._cached_attention import CachedAttentionOps as _CachedAttenti
 from lang_core.ops._causal_conv import CausalConvOps as _CausalConvOps
 from lang_core.ops._control import Region
 from lang_core.ops._gated_delta import GatedDeltaOps as _GatedDeltaOps
-from lang_core.ops._op import OPS, Op
+from lang_core.ops._op import OPS, Literal, Op
 from lang_core.ops._packed import LEAST_MAGNITUDE
 from lang_core.ops._packed import PackedOps as _PackedOps
-from lang_core.ops._shape import Literal
 
 __all__ = ["LEAST_MAGNITUDE", "OPS", "Literal", "Op", "Operand", "Ops", "Region"]
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from lang_core._dtypes import as_dtype
 from lang_core._errors import GraphError, OpError
 from lang_core._spec import TensorSpec
 
@@ -13,6 +14,20 @@ Array = np.ndarray[Any, Any]
 
 # Results of shape rules are remembered per op; models repeat a few hundred combinations.
 _MEMO_LIMIT: Final = 4096
+
+
+class Literal:
+    """The value of a constant: a read-only array, compared by identity (no deep hashing of values)."""
+
+    __slots__ = ("array", "spec")
+
+    def __init__(self, array: Array) -> None:
+        array.flags.writeable = False
+        self.array = array
+        self.spec = TensorSpec(array.shape, as_dtype(array.dtype))
+
+    def __repr__(self) -> str:
+        return repr(self.array.tolist()) if self.array.size <= 8 else f"<{self.array.size} values>"
 
 
 class ContractViolation(Exception):

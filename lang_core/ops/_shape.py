@@ -175,20 +175,6 @@ _IOTA = define(
 )
 
 
-class Literal:
-    """The value of a constant: a read-only array, compared by identity (no deep hashing of values)."""
-
-    __slots__ = ("array", "spec")
-
-    def __init__(self, array: Array) -> None:
-        array.flags.writeable = False
-        self.array = array
-        self.spec = TensorSpec(array.shape, as_dtype(array.dtype))
-
-    def __repr__(self) -> str:
-        return repr(self.array.tolist()) if self.array.size <= 8 else f"<{self.array.size} values>"
-
-
 CONSTANT = define(
     "constant",
     attributes=("value",),

@@ -1,18 +1,13 @@
 """The export: a checkpoint in, a verified bundle out."""
 
-import dataclasses
-import errno
 import functools
 import shutil
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from autotune import cpu_model
-from autotune.iree_compiler import CANDIDATE_FLAGS
 from compile_hlo import lower_module
 from compile_hlo.portable import verify_text
-from lang_core import CachedWeights, CompileError, VerificationError, WeightSource
-from run_iree import Session, Target, available, check_bindings, compile_module, target_named
+from lang_core import CachedWeights, VerificationError, WeightSource
 from run_iree.archive import WrittenArchive
 from tapeline.bundle import (
     ARCHIVE,
@@ -25,13 +20,12 @@ from tapeline.bundle import (
     PhaseMeter,
     Steps,
     check_output,
-    debug_executable_name,
-    executable_name,
     staged,
 )
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.compare import PACKED
 from tapeline.exporting._budget import check_budget
+from tapeline.exporting._compile import compile_targets
 from tapeline.exporting._debug import lower_debug
 from tapeline.exporting._describe import write_description
 from tapeline.exporting._load import Export, exact_entry_points, exact_weights, load
@@ -41,12 +35,9 @@ from tapeline.exporting._predict import BUNDLED_FILES, KeptTexts, Prediction, pr
 from tapeline.exporting._producer import producer
 from tapeline.exporting._report import copy_report, hashes_of, write_report
 from tapeline.exporting._source import ModelSource, open_source
-from tapeline.exporting._tune import tune_flags
 from tapeline.exporting._verify import Exact, References, check_devices, check_interpreter, devices_of, write_portable
 from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tapeline.inspecting import write_graphs
-
-_ROOM_FOR_MODULE: Final = 2**20
 
 
 def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter, progress: Progress = no_progress) -> None:
@@ -107,8 +98,7 @@ class _Run:
         with meter.phase("parameters"):
             self._write_weights()
         with meter.phase("compile"):
-            for name in self._export.options.target:
-                self._compile(name)
+            compile_targets(self._export, self._staging, self._steps)
         with meter.phase("verify"):
             self._verify_text()
         with meter.phase("parameters"):
@@ -192,71 +182,6 @@ class _Run:
     @property
     def _module_sha256(self) -> str:
         return self._steps.sha256[MODULE]
-
-    def _tuned(self, name: str) -> dict[str, Any]:
-        """The flags that are best here, beside the target's, and what was tried; empty where nobody asked."""
-        if not self._export.options.tune:
-            return {}
-        key = {"module": self._module_sha256, "candidates": CANDIDATE_FLAGS, "producer": producer(), "cpu": cpu_model()}
-
-        def make() -> dict[str, Any]:
-            archive = self._staging / ARCHIVE
-            export = self._export
-            module, weights = self._staging / MODULE, archive if archive.exists() else None
-            return tune_flags(
-                module, weights, name, export.entry_points, export.lowered, export.vocabulary, export.progress
-            )
-
-        return self._steps.run(f"tune.{name}", key, [], make)
-
-    def _compile(self, name: str) -> None:
-        self._export.targets[name] = self._compiled(f"compile.{name}", name, MODULE, executable_name(name))
-        if self._export.debug is not None:
-            self._compiled(f"compile.debug.{name}", name, DEBUG_MODULE, debug_executable_name(name))
-
-    def _compiled(self, step: str, name: str, module: str, file: str) -> dict[str, Any]:
-        target = target_named(name)
-        tuned = self._tuned(name)
-        more = tuple(tuned.get("flags", ()))
-        flags = [*target.flags, *more]
-        given = target.tiles_beside(flags)
-        tiles = dataclasses.asdict(given) if given else None
-        kernels = dataclasses.asdict(target.kernels) if target.kernels else None
-        key = {"module": self._steps.sha256[module], "flags": flags, "matvec_tiles": tiles, "kernels": kernels}
-        key |= {"producer": producer(), "says": "schedule"}  # what an earlier version compiled says none
-
-        def make() -> dict[str, Any]:
-            self._say(f"compiling {module} for {name} ...")
-            try:
-                report = compile_module(self._staging / module, self._staging / file, target, extra_flags=more)
-            except CompileError as error:
-                if shutil.disk_usage(self._staging).free < _ROOM_FOR_MODULE:  # the compiler does not say so clearly
-                    raise OSError(errno.ENOSPC, str(error), str(self._staging / file)) from error
-                raise
-            self._check_loads(self._staging / module, self._staging / file, target)
-            return {
-                "file": file,
-                "flags": flags,
-                "matvec_tiles": tiles,
-                "kernels": dict(report.kernels),
-                "devices": list(target.devices),
-                "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
-                "schedule": {entry: dataclasses.asdict(schedule) for entry, schedule in report.schedules.items()},
-                "seconds": report.seconds,
-                "compiler_peak_rss_bytes": report.peak_rss_bytes,
-                **({"tuning": tuned["candidates"]} if tuned else {}),
-            }
-
-        return self._steps.run(step, key, [file], make)
-
-    def _check_loads(self, module: Path, file: Path, target: Target) -> None:
-        """Refuses what the target's devices do not load: here, not when somebody runs it on one."""
-        (device,) = devices_of([target.name])
-        weights = self._staging / ARCHIVE
-        if available(device)[0] and (weights.exists() or self._export.options.weights == "inline"):
-            Session(file, device, parameters=weights if weights.exists() else None).close()
-        else:
-            check_bindings(module, target)
 
     def _verify_text(self) -> None:
         export, verify = self._export, self._export.options.verify != "none"

@@ -233,7 +233,7 @@ def test_a_disk_that_is_full_when_the_compiler_writes(
     def refuse(*_: object, **__: object) -> None:
         raise CompileError("cannot compile: exit status 1")
 
-    monkeypatch.setattr(_STEPS + "compile_module", refuse)
+    monkeypatch.setattr("tapeline.exporting._compile.compile_module", refuse)
     before = tree(place)
     flags = ("--target=llvm-cpu", "--weights=none")
     done = _export(capsys, *flags)

@@ -363,8 +363,8 @@ def test_what_no_device_loads_is_refused(
 ) -> None:
     """Without verification too, and without the device; the compiler takes such a module."""
     if not there:
-        monkeypatch.setattr("tapeline.exporting._export.available", lambda device: (False, "not here"))
-    monkeypatch.setattr("tapeline.exporting._export.compile_module", _compiled_chain)
+        monkeypatch.setattr("tapeline.exporting._compile.available", lambda device: (False, "not here"))
+    monkeypatch.setattr("tapeline.exporting._compile.compile_module", _compiled_chain)
     done = exporting(*_FAST, "--output=out", "--verify=none", "--target=vmvx")
     assert done.code == 1
     assert "fused a chain of ops into one that takes 41 tensors, and the device passes 32 at most" in done.err

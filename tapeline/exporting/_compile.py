@@ -1,0 +1,118 @@
+"""The compile step of an export."""
+
+import dataclasses
+import errno
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+from autotune import cpu_model
+from autotune.iree_compiler import CANDIDATE_FLAGS
+from lang_core import CompileError
+from run_iree import Session, Target, available, check_bindings, compile_module, target_named
+from tapeline.bundle import (
+    ARCHIVE,
+    DEBUG_MODULE,
+    MODULE,
+    Steps,
+    debug_executable_name,
+    executable_name,
+)
+from tapeline.cli import ProgressEvent
+from tapeline.exporting._load import Export
+from tapeline.exporting._producer import producer
+from tapeline.exporting._tune import tune_flags
+from tapeline.exporting._verify import devices_of
+
+_ROOM_FOR_MODULE: Final = 2**20
+
+
+def compile_targets(export: Export, staging: Path, steps: Steps) -> None:
+    """Compiles the modules in ``staging`` for each target of the export, and describes them in ``export.targets``.
+
+    Raises:
+        CompileError: a target's compiler refuses a module, or its devices do not load the result.
+    """
+    compilation = _Compilation(export, staging, steps)
+    for name in export.options.target:
+        compilation.compile(name)
+
+
+class _Compilation:
+    """Compilation of an export's modules."""
+
+    def __init__(self, export: Export, staging: Path, steps: Steps) -> None:
+        self._export = export
+        self._staging = staging
+        self._steps = steps
+
+    def compile(self, name: str) -> None:
+        """Compiles the module, and the debug module if there is one, for a target."""
+        self._export.targets[name] = self._compiled(f"compile.{name}", name, MODULE, executable_name(name))
+        if self._export.debug is not None:
+            self._compiled(f"compile.debug.{name}", name, DEBUG_MODULE, debug_executable_name(name))
+
+    def _tuned(self, name: str) -> dict[str, Any]:
+        """The flags that are best here, beside the target's, and what was tried; empty where nobody asked."""
+        if not self._export.options.tune:
+            return {}
+        key = {
+            "module": self._steps.sha256[MODULE],
+            "candidates": CANDIDATE_FLAGS,
+            "producer": producer(),
+            "cpu": cpu_model(),
+        }
+
+        def make() -> dict[str, Any]:
+            archive = self._staging / ARCHIVE
+            export = self._export
+            module, weights = self._staging / MODULE, archive if archive.exists() else None
+            return tune_flags(
+                module, weights, name, export.entry_points, export.lowered, export.vocabulary, export.progress
+            )
+
+        return self._steps.run(f"tune.{name}", key, [], make)
+
+    def _compiled(self, step: str, name: str, module: str, file: str) -> dict[str, Any]:
+        target = target_named(name)
+        tuned = self._tuned(name)
+        more = tuple(tuned.get("flags", ()))
+        flags = [*target.flags, *more]
+        given = target.tiles_beside(flags)
+        tiles = dataclasses.asdict(given) if given else None
+        kernels = dataclasses.asdict(target.kernels) if target.kernels else None
+        key = {"module": self._steps.sha256[module], "flags": flags, "matvec_tiles": tiles, "kernels": kernels}
+        key |= {"producer": producer(), "says": "schedule"}  # what an earlier version compiled says none
+
+        def make() -> dict[str, Any]:
+            self._export.progress(ProgressEvent(f"compiling {module} for {name} ..."))
+            try:
+                report = compile_module(self._staging / module, self._staging / file, target, extra_flags=more)
+            except CompileError as error:
+                if shutil.disk_usage(self._staging).free < _ROOM_FOR_MODULE:  # the compiler does not say so clearly
+                    raise OSError(errno.ENOSPC, str(error), str(self._staging / file)) from error
+                raise
+            self._check_loads(self._staging / module, self._staging / file, target)
+            return {
+                "file": file,
+                "flags": flags,
+                "matvec_tiles": tiles,
+                "kernels": dict(report.kernels),
+                "devices": list(target.devices),
+                "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
+                "schedule": {entry: dataclasses.asdict(schedule) for entry, schedule in report.schedules.items()},
+                "seconds": report.seconds,
+                "compiler_peak_rss_bytes": report.peak_rss_bytes,
+                **({"tuning": tuned["candidates"]} if tuned else {}),
+            }
+
+        return self._steps.run(step, key, [file], make)
+
+    def _check_loads(self, module: Path, file: Path, target: Target) -> None:
+        """Refuses what the target's devices do not load: here, not when somebody runs it on one."""
+        (device,) = devices_of([target.name])
+        weights = self._staging / ARCHIVE
+        if available(device)[0] and (weights.exists() or self._export.options.weights == "inline"):
+            Session(file, device, parameters=weights if weights.exists() else None).close()
+        else:
+            check_bindings(module, target)
