@@ -17,43 +17,20 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from compile_dag import Node
-from compile_hlo import lower_module
-from compile_hlo.emit import RULES, Emitter
-from lang_core import CompileError, InputError, VerificationError
-from run_iree.archive import read_archive_index, write_archive
+from lang_core import CompileError, InputError
 from tapeline.bundle import Bundle
 from tests.goldens.cases import CASES
-from tests.goldens.weights import stored_weights, write_checkpoint
-from tests.product._bundles import Finished, export, invoke, tree
+from tests.goldens.weights import stored_weights
+from tests.product import _exports
+from tests.product._bundles import export, tree
+from tests.product._exports import export_here
+
+good, place = _exports.good, _exports.place
 
 _CASE = CASES["llama_gqa"]
 _NORM = "model.norm.weight"
 # What run_export calls, to be replaced by what fails.
 _STEPS = "tapeline.exporting._export."
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with ``model``, in two shards, and an earlier ``bundle``."""
-    folder = tmp_path_factory.mktemp("good")
-    (folder / "model").mkdir()
-    write_checkpoint(folder / "model", _CASE, shards=2)
-    export(folder / "model", folder / "bundle", target=(), num_layers=1)
-    return folder
-
-
-@pytest.fixture
-def place(good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of ``good`` in which the user stands."""
-    shutil.copytree(good, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
-    return tmp_path
-
-
-def _export(capsys: pytest.CaptureFixture[str], *arguments: str) -> Finished:
-    flags = ("--model=model", "--output=bundle", "--sequence=4", "--max_sequence=8", "--target=none", *arguments)
-    return invoke("export", capsys, *flags)
 
 
 def _index(model: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -195,7 +172,7 @@ def test_a_damaged_model(damage: str, place: Path, capsys: pytest.CaptureFixture
     harm, message = _DAMAGES[damage]
     harm(place / "model")
     before = tree(place)
-    done = _export(capsys)
+    done = export_here(capsys)
     assert (done.code, done.out) == (2, "")
     assert "Traceback" not in done.err
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
@@ -206,7 +183,7 @@ def test_a_damaged_model(damage: str, place: Path, capsys: pytest.CaptureFixture
 
 def test_a_new_output_is_not_even_begun(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "model" / "config.json").unlink()
-    assert _export(capsys, "--output=new/sub/bundle").code == 2
+    assert export_here(capsys, "--output=new/sub/bundle").code == 2
     assert not (place / "new").exists()
 
 
@@ -217,7 +194,7 @@ def test_a_full_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
-        done = _export(capsys)
+        done = export_here(capsys)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
@@ -236,12 +213,12 @@ def test_a_disk_that_is_full_when_the_compiler_writes(
     monkeypatch.setattr("tapeline.exporting._compile.compile_module", refuse)
     before = tree(place)
     flags = ("--target=llvm-cpu", "--weights=none")
-    done = _export(capsys, *flags)
+    done = export_here(capsys, *flags)
     assert done.code == 1
     assert "exit status 1" in done.err
     free = shutil.disk_usage(place)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
-    done = _export(capsys, *flags)
+    done = export_here(capsys, *flags)
     assert done.code == 2
     assert "the disk is full while writing" in done.err
     assert "module.llvm-cpu.vmfb (1000 bytes are free)" in done.err
@@ -253,7 +230,7 @@ def test_no_permission_to_write(
 ) -> None:
     before = tree(place)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    done = _export(capsys)
+    done = export_here(capsys)
     assert done.code == 2
     assert "no permission to write in" in done.err
     assert tree(place) == before
@@ -270,100 +247,10 @@ def test_an_output_that_is_something_else(kind: str, place: Path, capsys: pytest
         taken.mkdir()
         (taken / "thesis.tex").write_text("precious")
     before = tree(place)
-    done = _export(capsys, "--output=taken")
+    done = export_here(capsys, "--output=taken")
     assert done.code == 2
     assert "choose another directory" in done.err
     assert tree(place) == before
-
-
-def test_a_wrong_lowering_is_found_and_not_published(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One weight is changed between the checkpoint and the archive, as a defect of ours would."""
-
-    def tampered(path: Path, *arguments: Any, **options: Any) -> Any:
-        written = write_archive(path, *arguments, **options)
-        record = read_archive_index(path)["model.layers.0.mlp.up_proj.weight"]
-        with open(path, "r+b") as file:
-            file.seek(record.offset)
-            file.write(np.full(64, 3.0, np.float32).tobytes())
-        return written
-
-    monkeypatch.setattr("tapeline.exporting._weights.write_archive", tampered)
-    before = tree(place)
-    done = _export(capsys, "--target=llvm-cpu", "--num_layers=1")
-    assert (done.code, done.out) == (3, "")
-    assert "device local-task, entry point 'prefill', result 'logits' disagrees with the eager context" in done.err
-    assert "1e-04 is allowed for f32" in done.err
-    assert "first divergence: op parameter, block model.layers.0, module model.layers.0.mlp.up_proj, " in done.err
-    assert tree(place) == before
-
-
-@pytest.mark.parametrize("flags", [["--target=llvm-cpu"], ["--target=none", "--verify=interpreter"]])
-def test_a_wrong_rule_is_found_and_its_place_named(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: list[str]
-) -> None:
-    """The rule of one op leaves the op out, in one block alone."""
-    whole = RULES["logistic"]
-
-    def broken(e: Emitter, node: Node) -> None:
-        if node.path.startswith("model.layers.1."):
-            e.alias(node, e.name(node.inputs[0]))
-        else:
-            whole(e, node)
-
-    monkeypatch.setitem(RULES, "logistic", broken)
-    before = tree(place)
-    done = _export(capsys, *flags, "--num_layers=2", "--entry_points=forward", "--sequence=3")
-    assert (done.code, done.out) == (3, "")
-    assert "entry point 'forward', result 'logits' disagrees with the eager context" in done.err
-    assert "first divergence: op logistic, block model.layers.1, module model.layers.1.mlp, " in done.err
-    assert "transformer_core/_feed_forward.py:" in done.err
-    assert tree(place) == before
-
-
-def test_a_fault_that_shows_only_as_a_whole_is_said_so(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def wrong(points: Any, write: Callable[[str], object], form: Any, **options: Any) -> Any:
-        return lower_module(
-            points, lambda text: write(text.replace("stablehlo.sine", "stablehlo.cosine")), form, **options
-        )
-
-    monkeypatch.setattr("tapeline.exporting._predict.lower_module", wrong)
-    done = _export(capsys, "--target=llvm-cpu", "--num_layers=1", "--entry_points=forward", "--sequence=3")
-    assert (done.code, done.out) == (3, "")
-    assert "every tensor inside agrees when it is shown: the fault is in what is left out then" in done.err
-
-
-def test_text_that_is_no_stablehlo_is_found_and_not_published(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def wrong(points: Any, write: Callable[[str], object], form: Any, **options: Any) -> Any:
-        return lower_module(
-            points, lambda text: write(text.replace("stablehlo.divide", "stablehlo.and")), form, **options
-        )
-
-    monkeypatch.setattr("tapeline.exporting._predict.lower_module", wrong)
-    before = tree(place)
-    done = _export(capsys)
-    assert (done.code, done.out) == (3, "")
-    assert "module.mlir: no valid StableHLO" in done.err
-    assert tree(place) == before
-
-
-def test_explicit_verification_on_a_device_that_is_not_there(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tapeline.exporting._verify.available", lambda _: (False, "it is at sea"))
-    options = {"target": ("vmvx",), "num_layers": 1, "sequence": 2, "entry_points": ("forward",)}
-    with pytest.raises(VerificationError, match=r"no device could run the bundle \(vmvx: it is at sea\)"):
-        export(place / "model", place / "new", verify="iree", **options)
-    assert not (place / "new").exists()
-    export(place / "model", place / "new", verify="auto", **options)
-    assert "warning: not verified on vmvx: it is at sea" in capsys.readouterr().err
-    report = json.loads((place / "new" / "report.json").read_text())
-    assert report["verification"] == [{"device": "vmvx", "skipped": "it is at sea"}]
 
 
 def test_a_report_that_cannot_be_written_is_said_and_the_bundle_stands(
@@ -371,7 +258,7 @@ def test_a_report_that_cannot_be_written_is_said_and_the_bundle_stands(
 ) -> None:
     monkeypatch.setattr(_STEPS + "check_options", lambda _: None)
     (place / "file").write_text("")
-    done = _export(capsys, "--report=file/report.json", "--verify=none", "--output=new")
+    done = export_here(capsys, "--report=file/report.json", "--verify=none", "--output=new")
     assert done.code == 2
     assert "new is complete and has it as report.json" in done.err
     assert Bundle(place / "new").config.entry_points

@@ -22,7 +22,7 @@ from tests.goldens.weights import write_checkpoint
 from tests.product._bundles import export, tree
 
 _ALL = {"lower", "parameters", "compile.vmvx", "portable", "verify"}
-_EXPORTING = "tapeline.exporting._export."
+_EXPORTING = "tapeline.exporting."
 _EXPORT = "import sys; from tapeline.command import main; sys.exit(main())"
 _SIZES: dict[str, Any] = {"sequence": 6, "max_sequence": 16}
 _OPTIONS: dict[str, Any] = {"sequence": 6, "num_layers": 1, "entry_points": ("forward",), "target": ("vmvx",)}
@@ -74,10 +74,10 @@ def check_same(bundle: Path, whole: Path) -> None:
 @pytest.mark.parametrize(
     ("stopped_in", "done"),
     [
-        ("compile_module", {"lower"}),
-        ("write_portable", {"lower", "compile.vmvx"}),
-        ("check_devices", _ALL - {"verify"}),
-        ("write_report", _ALL),
+        ("_compile.compile_module", {"lower"}),
+        ("_export.write_portable", {"lower", "compile.vmvx"}),
+        ("_export.check_devices", _ALL - {"verify"}),
+        ("_export.write_report", _ALL),
     ],
 )
 def test_only_what_is_missing_is_done(
@@ -209,7 +209,7 @@ def test_the_earlier_bundle_is_never_written_into(
     before = tree(tmp_path / "bundle")
     for changes in ({}, {"dtype": "bf16"}, {}):  # the first links the bundle's files
         with monkeypatch.context() as patched:
-            patched.setattr(_EXPORTING + "write_report", stop)
+            patched.setattr(_EXPORTING + "_export.write_report", stop)
             with pytest.raises(KeyboardInterrupt):
                 export(model, tmp_path / "bundle", resume=True, **(_UNVERIFIED | changes))
         assert tree(tmp_path / "bundle") == before
