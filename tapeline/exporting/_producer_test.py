@@ -16,8 +16,8 @@ _WHEELS = Path(__file__).parents[2] / "build_defs" / "version.bzl"
 def test_bundles_and_wheels_have_one_version() -> None:
     """Bazel reads no Python, and Python no Bazel without its rules: the version stands in both."""
     text = ast.parse(_WHEELS.read_text())
-    assigned = [each for each in text.body if isinstance(each, ast.Assign)]
-    assert [ast.unparse(each.targets[0]) for each in assigned] == ["VERSION"]
+    assigned = [statement for statement in text.body if isinstance(statement, ast.Assign)]
+    assert [ast.unparse(statement.targets[0]) for statement in assigned] == ["VERSION"]
     assert ast.literal_eval(assigned[0].value) == VERSION
     assert producer()["tapeline"] == VERSION
 

@@ -20,8 +20,8 @@ def test_what_differs_as_rounding_does_is_as_near_to_f32_as_the_eager_context() 
         asked.append(name)
         return {"a": _TRUTH, "b": _TRUTH}
 
-    found, expected = {"a": _near(0.03), "b": _near(0.03)}, {"a": _near(0.03), "b": _near(0.03)}
-    rows = compared("vmvx", "decode", found, expected, "bf16", exact)
+    actual, expected = {"a": _near(0.03), "b": _near(0.03)}, {"a": _near(0.03), "b": _near(0.03)}
+    rows = compared("vmvx", "decode", actual, expected, "bf16", exact)
     assert asked == ["decode"]
     for row in rows:
         assert row["max_rel"] > 0.03

@@ -22,8 +22,8 @@ def _policies(first: int) -> tuple[int, int]:
 def test_the_calling_thread_alone_waits_and_keeps_a_policy_of_its_own(first: str, then: str):
     here = os.sched_getscheduler(0)
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(_policies, getattr(os, first)).result()
-    assert found == (getattr(os, first), getattr(os, then))
+        actual = pool.submit(_policies, getattr(os, first)).result()
+    assert actual == (getattr(os, first), getattr(os, then))
     assert os.sched_getscheduler(0) == here
 
 

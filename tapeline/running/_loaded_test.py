@@ -111,15 +111,15 @@ def test_scores_are_the_same_by_every_entry_point(
 ) -> None:
     plain = tapeline.export("demo", tmp_path / "plain", **_SIZES)
     ids = [0, 34, 268, 378, 5, 9, 77]
-    found = []
-    for each in (bundle, forward, plain):
-        with tapeline.load(each) as model:
-            found.append(model.score(token_ids=ids).log_probabilities)
-            assert "prefill" not in [e.name for e in each.config.entry_points] or model.generate(
+    values = []
+    for folder in (bundle, forward, plain):
+        with tapeline.load(folder) as model:
+            values.append(model.score(token_ids=ids).log_probabilities)
+            assert "prefill" not in [e.name for e in folder.config.entry_points] or model.generate(
                 "the", max_new_tokens=2
             )
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-4)
-    np.testing.assert_allclose(found[2], found[0], rtol=1e-4)
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-4)
+    np.testing.assert_allclose(values[2], values[0], rtol=1e-4)
 
 
 def test_scores_that_are_refused(model: LoadedModel, forward: tapeline.Bundle) -> None:

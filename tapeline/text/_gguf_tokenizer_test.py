@@ -26,21 +26,24 @@ def metadata_of(tokenizer: Inner, **more: Any) -> dict[str, Any]:
     state = json.loads(tokenizer.to_str())
     ids = tokenizer.get_vocab(with_added_tokens=True)
     tokens = sorted(ids, key=lambda token: ids[token])
-    added = {each["content"]: each["special"] for each in state["added_tokens"]}
+    added = {token["content"]: token["special"] for token in state["added_tokens"]}
     types = [(3 if added[token] else 4) if token in added else 1 for token in tokens]
     merges = [tuple(pair) for pair in state["model"]["merges"]]
-    found: dict[str, Any] = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.bos_token_id": ids["<s>"]}
+    fields: dict[str, Any] = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.bos_token_id": ids["<s>"]}
     if state["model"]["byte_fallback"]:
         types = [2 if token == "<unk>" else kind for token, kind in zip(tokens, types, strict=True)]
         types = [6 if token.startswith("<0x") else kind for token, kind in zip(tokens, types, strict=True)]
         rank = {left + right: index for index, (left, right) in enumerate(merges)}
         scores = [float(-rank.get(token, 1000 + index)) for index, token in enumerate(tokens)]
-        found |= {"tokenizer.ggml.model": "llama", "tokenizer.ggml.scores": scores}
+        fields |= {"tokenizer.ggml.model": "llama", "tokenizer.ggml.scores": scores}
     else:
         joined = [" ".join(pair) for pair in merges]
-        found |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": joined}
-    found |= {"tokenizer.ggml.token_type": types, "tokenizer.ggml.add_bos_token": state["post_processor"] is not None}
-    return found | {f"tokenizer.{key}": value for key, value in more.items()}
+        fields |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": joined}
+    fields |= {
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.add_bos_token": state["post_processor"] is not None,
+    }
+    return fields | {f"tokenizer.{key}": value for key, value in more.items()}
 
 
 @functools.cache
@@ -59,18 +62,18 @@ _SCHEMES = pytest.mark.parametrize("scheme", ["byte_level", "byte_fallback", "by
 @_SCHEMES
 @pytest.mark.parametrize("text", ODD)
 def test_odd_texts_come_back(scheme: str, text: str) -> None:
-    sample, found = both(scheme)
-    assert found.encode(text).ids == sample.encode(text).ids
-    ids = found.encode(text).ids
-    assert found.decode(ids) == sample.decode(ids)
+    sample, converted = both(scheme)
+    assert converted.encode(text).ids == sample.encode(text).ids
+    ids = converted.encode(text).ids
+    assert converted.decode(ids) == sample.decode(ids)
 
 
 @_SCHEMES
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=25) | st.lists(st.sampled_from(["the", " ", "1", "\n", "é", "🙂", "<s>"])).map("".join))
 def test_any_text_comes_back(scheme: str, text: str) -> None:
-    sample, found = both(scheme)
-    assert found.encode(text).ids == sample.encode(text).ids
+    sample, converted = both(scheme)
+    assert converted.encode(text).ids == sample.encode(text).ids
 
 
 def plain_merging(text: str, scores: dict[str, float]) -> list[str]:

@@ -19,9 +19,9 @@ def _tokenizer(scheme: str) -> Tokenizer:
 
 
 def _id(tokenizer: Tokenizer, token: str) -> int:
-    found = tokenizer.token_to_id(token)
-    assert found is not None
-    return found
+    token_id = tokenizer.token_to_id(token)
+    assert token_id is not None
+    return token_id
 
 
 def _pieces(tokenizer: Tokenizer, ids: list[int]) -> list[str]:

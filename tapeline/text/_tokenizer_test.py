@@ -41,9 +41,9 @@ def test_decode_passes_over_unknown_ids(tmp_path: Path) -> None:
 
 def test_find(tmp_path: Path) -> None:
     assert find_tokenizer(tmp_path) is None
-    found = find_tokenizer(_directory(tmp_path))
-    assert found is not None
-    assert found.path == tmp_path / "tokenizer.json"
+    tokenizer = find_tokenizer(_directory(tmp_path))
+    assert tokenizer is not None
+    assert tokenizer.path == tmp_path / "tokenizer.json"
 
 
 def test_missing_file(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_stages_of_a_flow_on_a_device(tmp_path: Path) -> None:
 def test_bad_input() -> None:
     with pytest.raises(ConfigError, match="joint block: 3 heads do not divide the model size 20"):
         JointBlock(20, 3, 9, 5)
-    with pytest.raises(ConfigError, match="the streams img, img: 'img' is no name, or taken"):
+    with pytest.raises(ConfigError, match="the streams img, img: 'img' is not a valid name, or taken"):
         JointBlock(20, 4, 9, 5, streams=("img", "img"))
     with pytest.raises(ConfigError, match="'forward' is no name, or taken"):
         JointBlock(20, 4, 9, 5, streams=("forward",))

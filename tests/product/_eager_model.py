@@ -15,11 +15,13 @@ class EagerModel:
 
     def __init__(self, prefill: EntryPoint, decode: EntryPoint, weights: WeightSource) -> None:
         self.chunk: int = prefill.arguments[0].spec.shape[1]
-        caches = [each.spec.shape for each in prefill.arguments if each.alias_result]
+        caches = [argument.spec.shape for argument in prefill.arguments if argument.alias_result]
         self.capacity: int = caches[0][2]
         self._prefill, self._decode, self._ctx = prefill, decode, EagerExecutionContext(weights)
         self._caches: list[Any] = [
-            np.zeros(each.spec.shape, each.spec.dtype.numpy) for each in prefill.arguments if each.alias_result
+            np.zeros(argument.spec.shape, argument.spec.dtype.numpy)
+            for argument in prefill.arguments
+            if argument.alias_result
         ]
 
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
@@ -31,5 +33,5 @@ class EagerModel:
     def _run(self, entry: EntryPoint, *given: Any) -> KnownLogits:
         results = dict(entry(self._ctx, *given, *self._caches))
         logits = results.pop("logits").numpy()[0]
-        self._caches = [results[each.alias_result] for each in entry.arguments if each.alias_result]
+        self._caches = [results[argument.alias_result] for argument in entry.arguments if argument.alias_result]
         return KnownLogits(logits)

@@ -73,10 +73,10 @@ def test_a_bundle_agrees_with_the_eager_context(comparing: Compare, bundle: Path
     )
     other = comparing(f"--found={bundle}", f"--model={bundle.parent / 'model'}", "--format=json", "--device=local-sync")
     assert (other.code, other.err) == (0, "")
-    found = json.loads(other.out)
-    assert (found["reference"], found["first_divergence"]) == ("the eager context", None)
-    assert [each["state"] for each in found["tensors"]] == ["agrees"] * 12
-    assert {each["entry_point"] for each in found["tensors"]} == {"prefill", "decode"}
+    actual = json.loads(other.out)
+    assert (actual["reference"], actual["first_divergence"]) == ("the eager context", None)
+    assert [tensor["state"] for tensor in actual["tensors"]] == ["agrees"] * 12
+    assert {tensor["entry_point"] for tensor in actual["tensors"]} == {"prefill", "decode"}
 
 
 def test_bundles_that_differ(comparing: Compare, bundle: Path, tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_inside_of_what_agrees(comparing: Compare, bundle: Path) -> None:
     assert done.code == 0
     assert done.err == "comparing the inside of decode ...\nall inner tensors agree when the module returns them\n"
     tensors = json.loads(done.out)["tensors"]
-    inner = {each["name"]: each for each in tensors if each["when"] == "during"}
-    assert {each["state"] for each in tensors} == {"agrees"}
+    inner = {tensor["name"]: tensor for tensor in tensors if tensor["when"] == "during"}
+    assert {tensor["state"] for tensor in tensors} == {"agrees"}
     assert {"model.layers.0.input", "model.layers.1.self_attn.q", "model.layers.1.output"} <= set(inner)
     assert inner["model.layers.1.output"]["op"] == "add"
 
@@ -118,7 +118,7 @@ def test_given_inputs_and_one_entry_point(comparing: Compare, bundle: Path, tmp_
     given = [f"--input={name}={tmp_path / name}.npy" for name in arrays]
     done = comparing(f"--found={bundle}", "--entry_point=decode", *given, "--format=json")
     assert (done.code, done.err) == (0, "")
-    assert {each["entry_point"] for each in json.loads(done.out)["tensors"]} == {"decode"}
+    assert {tensor["entry_point"] for tensor in json.loads(done.out)["tensors"]} == {"decode"}
     assert comparing(f"--found={bundle}", "--entry_point=decode").code == 0
 
 
@@ -147,20 +147,20 @@ def test_bundles_of_other_sizes_are_mismatched(comparing: Compare, bundle: Path,
 
 def test_dumps(comparing: Compare, tmp_path: Path) -> None:
     reference = _dump(tmp_path / "a")
-    found = _dump(tmp_path / "b", ["model.layers.1.output", "model.layers.2.output"])
+    actual = _dump(tmp_path / "b", ["model.layers.1.output", "model.layers.2.output"])
     assert comparing(f"--found={reference}", f"--reference={reference}").code == 0
-    done = comparing(f"--found={found}", f"--reference={reference}", f"--picture={tmp_path / 'p.png'}")
+    done = comparing(f"--found={actual}", f"--reference={reference}", f"--picture={tmp_path / 'p.png'}")
     assert done.code == 3
     assert "first divergence: op add, block model.layers.1: tensor " in done.err
     assert "of 6 tensors 2 agree, 4 differ (tolerance 1e-04)" in done.out
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
-    assert comparing(f"--found={found}", f"--reference={reference}", "--tolerance=3").code == 0
+    assert comparing(f"--found={actual}", f"--reference={reference}", "--tolerance=3").code == 0
 
 
 def test_a_dump_that_ended_early_is_said_so(comparing: Compare, tmp_path: Path) -> None:
     reference = _dump(tmp_path / "a")
     whole = read_dump(reference)
-    fields = {each.name: getattr(whole.records[0], each.name) for each in dataclasses.fields(TensorLabel)}
+    fields = {field.name: getattr(whole.records[0], field.name) for field in dataclasses.fields(TensorLabel)}
     writer = DumpWriter(tmp_path / "b", level=1, source={})
     writer.add(TensorLabel(**fields), whole.load(whole.records[0]), payload=True)
     writer.close(KeyError("stop"))

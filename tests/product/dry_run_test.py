@@ -35,9 +35,9 @@ def test_the_prediction_comes_true(tmp_path: Path, model: Path, weights: str) ->
     assert sorted(tmp_path.rglob("*")) == before
     run_export(asked, model, PhaseMeter())
     for name, size in predicted["files"].items():
-        found = (asked.output / name).stat().st_size
+        actual = (asked.output / name).stat().st_size
         # What libraries write is guessed: of a model as small as this one, to a factor.
-        assert size / 3 <= found <= size * 3 if name in predicted["estimated"] else found == size, name
+        assert size / 3 <= actual <= size * 3 if name in predicted["estimated"] else actual == size, name
     report = json.loads((asked.output / "report.json").read_text())
     assert predicted["nodes"] == report["nodes"]
     assert predicted["parameters"]["bytes"] == report["parameters"]["bytes"]

@@ -49,7 +49,7 @@ def generating(
 
 def test_the_module_itself_is_as_without_dump_tags(bundle: Path, plain: Path) -> None:
     assert (bundle / MODULE).read_bytes() == (plain / MODULE).read_bytes()
-    described = [json.loads((each / MARK).read_text()) for each in (bundle, plain)]
+    described = [json.loads((folder / MARK).read_text()) for folder in (bundle, plain)]
     assert described[1]["debug"] is None
     files = {DEBUG_MODULE, debug_executable_name("llvm-cpu")}
     assert set(described[0]["sha256"]) - set(described[1]["sha256"]) == files
@@ -86,8 +86,8 @@ def test_prefill_and_every_decoded_token_are_steps(
     for step, name in steps.items():
         assert {r.name for r in dump.records if r.step == step} == set(dump.order[name])
     logits = np.load(tmp_path / "dump.npy")
-    found = [dump.load(record)[0] for record in dump.records if record.name == "logits" and record.step >= chunks - 1]
-    np.testing.assert_array_equal(np.stack(found), logits)
+    actual = [dump.load(record)[0] for record in dump.records if record.name == "logits" and record.step >= chunks - 1]
+    np.testing.assert_array_equal(np.stack(actual), logits)
     assert f"dump: {len(dump.records)} tensors, {len(dump.records)} payloads of " in done.err
 
 
@@ -108,7 +108,7 @@ def test_the_eager_context_dumps_the_same_calls(
 ) -> None:
     dump, _ = _generate(generating, bundle, tmp_path / "dump", 2)
     model = DecoderLM(load_config(bundle.parent / "model"))
-    points = {each.name: each for each in entry_points(model, **_SIZES)}
+    points = {point.name: point for point in entry_points(model, **_SIZES)}
     with (
         SafetensorsCheckpoint(bundle.parent / "model") as weights,
         DumpWriter(tmp_path / "eager", level=level, source={"context": "eager"}, tags=_GLOBS) as writer,

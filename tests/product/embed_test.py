@@ -34,7 +34,7 @@ def _write_tokenizer(directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For two sentences of eight tokens at a time."""
+    """A bundle that takes two sentences of eight tokens at a time."""
     folder = tmp_path_factory.mktemp("embed")
     model = folder / "model"
     model.mkdir()

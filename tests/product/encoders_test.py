@@ -48,19 +48,19 @@ def test_a_bundle_gives_what_transformers_does(
     done = invoke("run", capsys, *flags)
     assert done.code == 0, done.err
     for name, expected in golden.outputs.items():
-        found = np.load(tmp_path / "out" / f"{name}.npy")
-        assert np.abs(found - expected).max() / np.abs(expected).max() < _TOLERANCE, name
+        actual = np.load(tmp_path / "out" / f"{name}.npy")
+        assert np.abs(actual - expected).max() / np.abs(expected).max() < _TOLERANCE, name
 
 
 def test_the_description_says_what_the_model_is(tmp_path: Path) -> None:
     case = ENCODER_CASES["bert_sentence"]
     bundle = _exported(case, tmp_path, "local-task", target=(), num_layers=1)
     described = json.loads((bundle / "kernel_config.json").read_text())
-    assert [each["name"] for each in described["entry_points"]] == ["forward"]
+    assert [point["name"] for point in described["entry_points"]] == ["forward"]
     assert described["model"]["pooling"] == {"mode": "mean", "normalize": True}
     assert (described["model"]["vocabulary"], described["model"]["layers"]) == (67, 1)
     assert "1_Pooling/config.json" in described["sha256"]
-    states = {each["name"]: each["state"] for each in facts(Bundle(bundle), hashes=True)["files"]}
+    states = {file["name"]: file["state"] for file in facts(Bundle(bundle), hashes=True)["files"]}
     assert states["1_Pooling/config.json"] == "ok"
     assert set(states.values()) == {"ok"}
     model, points = model_of(Bundle(bundle))

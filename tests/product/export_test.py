@@ -161,7 +161,7 @@ def test_kernels_say_what_they_do_with_their_arguments(demo: Path) -> None:
         updated = [i for i, direction in enumerate(kernel["signature"]) if direction == "INOUT"]
         assert [kernel["arguments"][i]["shape"] for i in updated] == [[1, 2, 20, 16]] * 2
         assert [kernel["arguments"][i]["direction"] for i in updated] == ["INOUT"] * 2
-        results = [(each["direction"], each["alias_arg"], each["shape"][-1]) for each in kernel["results"]]
+        results = [(result["direction"], result["alias_arg"], result["shape"][-1]) for result in kernel["results"]]
         assert results == [*(("INOUT", i, 16) for i in updated), ("OUT", None, 64)]
         (head,) = re.findall(rf"func.func private @{kernel['name']}\((.*?)\) ->", text)
         assert [len(kind.split("x")) - 1 for kind in re.findall(r"tensor<([^>]*)>", head)] == [

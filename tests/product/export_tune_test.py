@@ -27,10 +27,10 @@ def test_every_set_of_flags_is_tried_and_the_best_is_in_the_bundle(
     bundle = export_case(_CASE, tmp_path, tune=True, verify="iree", **_SIZES)
     target = json.loads((bundle / "kernel_config.json").read_text())["targets"]["llvm-cpu"]
     tried = target["tuning"]
-    assert [tuple(each["flags"]) for each in tried] == list(_FLAGS)
-    assert [each["status"] for each in tried] == ["ok", "failed", "ok"]
+    assert [tuple(trial["flags"]) for trial in tried] == list(_FLAGS)
+    assert [trial["status"] for trial in tried] == ["ok", "failed", "ok"]
     assert "CompileError" in tried[1]["detail"]
-    good = {tuple(each["flags"]): each["seconds"] for each in tried if each["status"] == "ok"}
+    good = {tuple(trial["flags"]): trial["seconds"] for trial in tried if trial["status"] == "ok"}
     added = tuple(target["flags"][len(target_named("llvm-cpu").flags) :])
     assert added in good
     assert not added or good[added] < good[()], "no other flags but such as were faster"

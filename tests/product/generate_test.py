@@ -257,12 +257,12 @@ def test_several_prompts_are_answered_as_each_alone(
     assert (together.code, together.err) == (0, "")
     assert together.out == "".join(f"==> {i} <==\n{out}" for i, (out, _) in enumerate(alone, 1))
     logits = np.load(tmp_path / "l.npy")
-    for (_, expected), found in zip(alone, logits, strict=True):
-        np.testing.assert_allclose(found[: len(expected)], expected, rtol=1e-4, atol=1e-4)
-        assert np.isnan(found[len(expected) :]).all()
+    for (_, expected), actual in zip(alone, logits, strict=True):
+        np.testing.assert_allclose(actual[: len(expected)], expected, rtol=1e-4, atol=1e-4)
+        assert np.isnan(actual[len(expected) :]).all()
     stats = json.loads((tmp_path / "s.json").read_text())
-    assert stats["prompt_tokens"] == sum(each["prompt_tokens"] for each in counts)
-    assert stats["new_tokens"] == sum(each["new_tokens"] for each in counts)
+    assert stats["prompt_tokens"] == sum(count["prompt_tokens"] for count in counts)
+    assert stats["new_tokens"] == sum(count["new_tokens"] for count in counts)
     # Logits of 8 steps, and of the call that ended the longer prompts, after the first token of the shortest.
     assert stats["bytes_copied_per_step"] == 3 * 4 * logits.shape[-1] * 9 / 8
     assert stats["token_bytes_per_step"] == 3 * (4 + 4)  # an id and a position in

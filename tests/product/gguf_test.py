@@ -94,8 +94,8 @@ def test_packed_weights_are_unpacked_and_it_is_said(
     assert model["source"] == {"format": "gguf", "architecture": "llama", "rope_layout": "interleaved"}
     assert model["rope"]["layout"] == "split_half"
     with ArchiveWeights(bundle / ARCHIVE) as weights:
-        found = weights.read("model.layers.1.mlp.down_proj.weight")
-        np.testing.assert_array_equal(found, stored["blk.1.ffn_down.weight"])
+        actual = weights.read("model.layers.1.mlp.down_proj.weight")
+        np.testing.assert_array_equal(actual, stored["blk.1.ffn_down.weight"])
         turned = weights.read("model.layers.0.self_attn.q_proj.weight").reshape(4, 2, 8, 64)
         np.testing.assert_array_equal(turned.swapaxes(1, 2).reshape(64, 64), stored["blk.0.attn_q.weight"])
 

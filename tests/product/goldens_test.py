@@ -62,12 +62,12 @@ def test_a_bundle_generates_what_transformers_does(
         max_sequence=max(capacity, chunk),
         target=(target_of_device(device),),
     )
-    for each in sharing(device):
-        tokens, logits = greedy(bundle, each, prompt, case.steps)
+    for shared_device in sharing(device):
+        tokens, logits = greedy(bundle, shared_device, prompt, case.steps)
         expected = golden.logits[0]
         assert tokens == golden.tokens[0].tolist()
         error = np.abs(logits - expected).max(axis=-1) / np.abs(expected).max(axis=-1)
-        assert error.max() < _TOLERANCE, (each, error)
+        assert error.max() < _TOLERANCE, (shared_device, error)
     if capacity >= chunk:
         with pytest.raises(InputError, match=f"need {capacity + 1} positions, the bundle's caches hold {capacity}"):
             greedy(bundle, device, prompt, case.steps + 1)

@@ -54,7 +54,9 @@ def test_gates_stay_f32_and_a_second_head_is_ignored(model: Path, tmp_path: Path
     safetensors.numpy.save_file(weights, model / "model.safetensors")
     config, report = _export(model, tmp_path / "bundle")
     assert report["parameters"]["ignored"] == ["mtp.fc.weight"]
-    dtypes = {path.rpartition("linear_attn.")[2]: each["dtype"] for path, each in config["parameters"].items()}
+    dtypes = {
+        path.rpartition("linear_attn.")[2]: parameter["dtype"] for path, parameter in config["parameters"].items()
+    }
     assert (dtypes["A_log"], dtypes["dt_bias"], dtypes["conv1d.weight"]) == ("f32", "f32", "bf16")
 
 
@@ -74,10 +76,12 @@ def test_the_first_layer_alone_has_no_cache_and_a_dump_shows_the_inside_of_a_gat
     inside = ("q", "k", "v", "g", "beta", "heads", "state", "gate", "output")
     for step in sorted({record.step for record in dump.records}):
         shown = {record.name: record for record in dump.records if record.step == step and record.when != "before"}
-        found = [shown[f"model.layers.0.linear_attn.{name}"] for name in inside]
-        assert all(record.nan == record.inf == 0 for record in found)
-        assert (found[0].line or "").startswith("transformer_core/_gated_delta_net.py:")
-        np.testing.assert_array_equal(dump.load(found[inside.index("state")]), dump.load(shown["layers.0.delta_state"]))
+        records = [shown[f"model.layers.0.linear_attn.{name}"] for name in inside]
+        assert all(record.nan == record.inf == 0 for record in records)
+        assert (records[0].line or "").startswith("transformer_core/_gated_delta_net.py:")
+        np.testing.assert_array_equal(
+            dump.load(records[inside.index("state")]), dump.load(shown["layers.0.delta_state"])
+        )
 
 
 def test_16_bit_results_that_rounding_drives_apart_are_compared_with_f32(tmp_path: Path) -> None:

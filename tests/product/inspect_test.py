@@ -50,20 +50,20 @@ def test_every_flag_is_there() -> None:
 def test_json_has_what_the_bundle_has(inspecting: Inspect, whole: Path) -> None:
     done = inspecting(whole, "--format=json")
     assert (done.code, done.err) == (0, "")
-    found = json.loads(done.out)
+    shown = json.loads(done.out)
     described = json.loads((whole / MARK).read_text())
     for name in ("schema", "producer", "model", "entry_points", "kernels", "targets"):
-        assert found[name] == described[name]
+        assert shown[name] == described[name]
     report = json.loads((whole / "report.json").read_text())
-    assert (found["verification"], found["nodes"]) == (report["verification"], report["nodes"])
-    assert {each["name"]: each["bytes"] for each in found["files"]} == {
+    assert (shown["verification"], shown["nodes"]) == (report["verification"], report["nodes"])
+    assert {file["name"]: file["bytes"] for file in shown["files"]} == {
         path.name: path.stat().st_size for path in whole.iterdir()
     }
-    assert {each["state"] for each in found["files"]} == {"ok"}
-    parameters = found["parameters"]
+    assert {file["state"] for file in shown["files"]} == {"ok"}
+    parameters = shown["parameters"]
     assert parameters["count"] == len(described["parameters"])
     assert parameters["bytes"] == report["parameters"]["bytes"] == parameters["dtypes"]["f32"]["bytes"]
-    sizes = [each["bytes"] for each in parameters["largest"]]
+    sizes = [parameter["bytes"] for parameter in parameters["largest"]]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) == min(10, parameters["count"])
 
@@ -104,11 +104,13 @@ def test_the_graph_is_that_of_the_export(inspecting: Inspect, whole: Path, tmp_p
     assert (done.code, done.out, done.err) == (0, "", "")
     assert (tmp_path / "g.svg").read_bytes() == (whole / "graph.svg").read_bytes()
     assert ElementTree.parse(whole / "graph.svg").getroot().tag.endswith("svg")
-    found = json.loads(inspecting(whole, "--graph=json").out)
-    kernels = {each["name"]: each["call_sites"] for each in found["functions"] if each["kind"] == "kernel"}
-    assert kernels == {each.name: each.call_sites for each in Bundle(whole).config.kernels}
-    prefill = found["functions"][0]
-    assert [(each["name"], each["count"]) for each in prefill["arguments"]][3:] == [
+    shown = json.loads(inspecting(whole, "--graph=json").out)
+    kernels = {
+        function["name"]: function["call_sites"] for function in shown["functions"] if function["kind"] == "kernel"
+    }
+    assert kernels == {kernel.name: kernel.call_sites for kernel in Bundle(whole).config.kernels}
+    prefill = shown["functions"][0]
+    assert [(argument["name"], argument["count"]) for argument in prefill["arguments"]][3:] == [
         ("layers.N.key_cache", _LAYERS),
         ("layers.N.value_cache", _LAYERS),
     ]
@@ -132,7 +134,7 @@ def test_a_changed_file_is_named(inspecting: Inspect, bundle: Path) -> None:
     assert (states["weights.irpa"], states["module.vhlo"], states["notes.txt"]) == ("differs", "missing", "listed")
     unread = inspecting(bundle, "--nohashes", "--format=json")
     assert unread.err.endswith("is damaged: module.vhlo: missing: export the bundle again\n")
-    assert {each["state"] for each in json.loads(unread.out)["files"]} == {"ok", "missing", "not listed", "not checked"}
+    assert {file["state"] for file in json.loads(unread.out)["files"]} == {"ok", "missing", "not listed", "not checked"}
 
 
 def test_a_kernel_without_a_signature_is_said_so(inspecting: Inspect, bundle: Path) -> None:
@@ -144,7 +146,7 @@ def test_a_kernel_without_a_signature_is_said_so(inspecting: Inspect, bundle: Pa
 
 def test_without_signatures_of_kernels_everything_runs(bundle: Path, whole: Path) -> None:
     _edit(bundle / MARK, lambda f: f["kernels"][0].update(signature=None, reason=None))
-    (ids, logits), (same, expected) = (greedy(each, "local-sync", [1, 2], 3) for each in (bundle, whole))
+    (ids, logits), (same, expected) = (greedy(folder, "local-sync", [1, 2], 3) for folder in (bundle, whole))
     assert ids == same
     assert logits.tobytes() == expected.tobytes()
 
@@ -220,11 +222,11 @@ def inspecting_models(capsys: pytest.CaptureFixture[str]) -> Inspect:
 def test_a_gguf_file_before_its_export(inspecting_models: Inspect, gguf: Path) -> None:
     done = inspecting_models(gguf, "--format=json")
     assert (done.code, done.err) == (0, "")
-    found = json.loads(done.out)
-    assert found["source"] == {"format": "gguf", "architecture": "llama", "rope_layout": "interleaved"}
-    assert found["config"]["architectures"] == ["LlamaForCausalLM"]
-    assert found["tokenizer"] == []
-    packed = found["tensors"]["dtypes"]["q8_0"]
+    shown = json.loads(done.out)
+    assert shown["source"] == {"format": "gguf", "architecture": "llama", "rope_layout": "interleaved"}
+    assert shown["config"]["architectures"] == ["LlamaForCausalLM"]
+    assert shown["tokenizer"] == []
+    packed = shown["tensors"]["dtypes"]["q8_0"]
     assert packed == {"count": 2, "bytes": 2 * 80 * 64 // 32 * 34}
     listed = json.loads(inspecting_models(gguf, "--format=json", "--parameters=blk.1.ffn_up.*").out)
     assert listed == [{"path": "blk.1.ffn_up.weight", "dtype": "q8_0", "shape": [80, 64], "bytes": 80 * 68}]

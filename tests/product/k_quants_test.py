@@ -68,11 +68,11 @@ def bundle(file: Path) -> Path:
 def test_super_blocks_are_the_bundles(bundle: Path, file: Path) -> None:
     config = json.loads((bundle / "kernel_config.json").read_text())
     assert config["model"]["quantize"] == "stored"
-    found = {path: each.get("encoding") for path, each in config["parameters"].items()}
-    assert found["model.layers.0.mlp.down_proj.weight"] == "q4_k"
-    assert found["model.layers.1.mlp.down_proj.weight"] == "q6_k"
-    assert found["model.layers.0.mlp.up_proj.weight"] is None
-    assert found["model.layers.0.input_layernorm.weight"] is None
+    encodings = {path: parameter.get("encoding") for path, parameter in config["parameters"].items()}
+    assert encodings["model.layers.0.mlp.down_proj.weight"] == "q4_k"
+    assert encodings["model.layers.1.mlp.down_proj.weight"] == "q6_k"
+    assert encodings["model.layers.0.mlp.up_proj.weight"] is None
+    assert encodings["model.layers.0.input_layernorm.weight"] is None
     down = config["parameters"]["model.layers.1.mlp.down_proj.weight"]
     assert (down["dtype"], down["shape"]) == ("i8", [256, 512 // 256 * 210])
     with ArchiveWeights(bundle / ARCHIVE) as weights, GgufFile(file) as stored:
@@ -117,8 +117,8 @@ def test_layers_of_different_encodings_are_lowered_alike(file: Path, tmp_path: P
 
 
 def test_inspect_names_the_encodings(bundle: Path) -> None:
-    found = facts(Bundle(bundle), hashes=False)
-    assert set(found["parameters"]["dtypes"]) == {"q4_k", "q6_k", "f32"}
+    described = facts(Bundle(bundle), hashes=False)
+    assert set(described["parameters"]["dtypes"]) == {"q4_k", "q6_k", "f32"}
     assert "q6_k in i8[256,420]" in parameters_text(parameters(Bundle(bundle), "*.1.mlp.down_proj.weight"))
 
 
@@ -126,15 +126,17 @@ def test_compare_holds_the_bundle_to_the_eager_context(bundle: Path) -> None:
     opened = Bundle(bundle)
     vocabulary = _case().config["vocab_size"]
     with opened.session(_DEVICE) as session, eager_side(opened) as eager:
-        found = compare_runs(DeviceSide(opened, session), eager, opened.config.entry_points, vocabulary, inside="never")
-    assert found.first is None
-    assert found.tolerance == TOLERANCE[PACKED]
+        comparison = compare_runs(
+            DeviceSide(opened, session), eager, opened.config.entry_points, vocabulary, inside="never"
+        )
+    assert comparison.first is None
+    assert comparison.tolerance == TOLERANCE[PACKED]
 
 
 def test_tokens_are_the_eager_contexts(bundle: Path) -> None:
     prompt = [6, 79, 64, 55, 80, 24, 87, 33, 97, 32]  # no token after it is nearly as likely as another
     _, points = model_of(Bundle(bundle))
-    prefill, decode = (next(each for each in points if each.name == name) for name in ("prefill", "decode"))
+    prefill, decode = (next(point for point in points if point.name == name) for name in ("prefill", "decode"))
     with ArchiveWeights(bundle / ARCHIVE) as weights:
         model = EagerModel(prefill, decode, weights)
         sampler = Sampler(SamplingConfig(), _case().config["vocab_size"])

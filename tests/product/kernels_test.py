@@ -48,8 +48,8 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PersistentCache[An
 
 def _calls(bundle: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """The calls of kernel_config.json by op and call key."""
-    found = json.loads((bundle / "kernel_config.json").read_text())["kernel_calls"]
-    return {(each["key"][1], each["key"][2]): each for each in found}
+    calls = json.loads((bundle / "kernel_config.json").read_text())["kernel_calls"]
+    return {(call["key"][1], call["key"][2]): call for call in calls}
 
 
 def _run(bundle: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_models_calls_are_noted_tuned_and_taken_up_by_the_next_export(
     plain = export(tmp_path / "model", tmp_path / "plain", **_SIZES)
     assert _code(first) == _code(plain), "heuristics are what the model does"
     guessed = _calls(first)
-    assert {each["provenance"] for each in guessed.values()} == {"heuristic"}
+    assert {call["provenance"] for call in guessed.values()} == {"heuristic"}
     assert {op for op, _ in guessed} == {"grouped_attention@v0", "linear@v0", "rms_norm@v0", "rope@v0"}
     assert not _calls(plain)
 
@@ -85,7 +85,7 @@ def test_a_models_calls_are_noted_tuned_and_taken_up_by_the_next_export(
     _run(first)
     monkeypatch.setenv("TAPELINE_OPS_RECORD", "0")
     noted = list(read_record(record))
-    assert {(each.key.op, each.key.call) for each in noted} == set(guessed)
+    assert {(call.key.op, call.key.call) for call in noted} == set(guessed)
     assert len(record.read_text().splitlines()) == len(noted), "each once"
 
     # All of them are tuned, compiled by IREE for the bundle's device.
@@ -95,21 +95,21 @@ def test_a_models_calls_are_noted_tuned_and_taken_up_by_the_next_export(
     assert "not tuned" not in tuned.out
     assert len(tuned.out.splitlines()) == 1 + len(noted)
     assert "grouped_attention@v0" in (tmp_path / "bars.svg").read_text()
-    assert {(each.key.op, each.key.call) for each in cache.entries()} == set(guessed)
+    assert {(entry.key.op, entry.key.call) for entry in cache.entries()} == set(guessed)
     (norm,) = {key for op, key in guessed if op == "rms_norm@v0"}
     pin = call("tune", "--action=pin", "--op=rms_norm", f"--call={norm}", '--cfg={"form": "dot"}')
     assert pin.code == 0
 
     # The next export takes them, is another text, and still computes what the model does.
     second = export(tmp_path / "model", tmp_path / "bundle", kernels="tuned", resume=True, verify="iree", **_SIZES)
-    found = _calls(second)
-    assert set(found) == set(guessed)
-    assert found["rms_norm@v0", norm]["provenance"] == "pinned"
-    assert found["rms_norm@v0", norm]["cfg"]["fields"] == {"form": "dot"}
-    others = [each for key, each in found.items() if key != ("rms_norm@v0", norm)]
-    assert {(each["tier"], each["provenance"]) for each in others} == {("persistent", "tuned")}
+    calls = _calls(second)
+    assert set(calls) == set(guessed)
+    assert calls["rms_norm@v0", norm]["provenance"] == "pinned"
+    assert calls["rms_norm@v0", norm]["cfg"]["fields"] == {"form": "dot"}
+    others = [call for key, call in calls.items() if key != ("rms_norm@v0", norm)]
+    assert {(call["tier"], call["provenance"]) for call in others} == {("persistent", "tuned")}
     remembered = {(e.key.op, e.key.call): e.cfg for e in cache.entries()}
-    assert {key: each["cfg"]["fields"] for key, each in found.items()} == {
+    assert {key: call["cfg"]["fields"] for key, call in calls.items()} == {
         key: vars(cfg) for key, cfg in remembered.items()
     }
     assert _code(second) != _code(plain)
@@ -125,12 +125,12 @@ def test_a_models_calls_are_noted_tuned_and_taken_up_by_the_next_export(
     # And somebody can ask where each is from.
     explained = call("tune", "--action=explain", f"--bundle={second}").out
     assert explained.count("  tuned  ") == len(others)
-    assert explained.count("the same") == len(found)
+    assert explained.count("the same") == len(calls)
     cache.clear("linear")
     explained = call("tune", "--action=explain", f"--bundle={second}", "--op=linear").out
-    assert explained.count("nothing is remembered any more") == sum(op == "linear@v0" for op, _ in found)
+    assert explained.count("nothing is remembered any more") == sum(op == "linear@v0" for op, _ in calls)
     as_json = json.loads(call("tune", "--action=explain", f"--bundle={second}", "--format=json").out)
-    assert {each["now"] is None for each in as_json if each["op_id"] == "linear"} == {True}
+    assert {row["now"] is None for row in as_json if row["op_id"] == "linear"} == {True}
     assert "no kernels were chosen for it" in call("tune", "--action=explain", f"--bundle={plain}").out
 
 
@@ -142,24 +142,24 @@ def test_what_a_lowered_module_uses_is_tuned(
     monkeypatch.setenv("TAPELINE_OPS_RECORD", "0")
     text = (bundle / "module.mlir").read_text()
     norms = "\n".join(line for line in text.splitlines() if "#rms_norm@" in line)
-    found = autotune_lowered(norms, ConfigSelectorChain(persistent=cache), calls=read_record())
-    assert [entry.op_id_v for entry in found.entries] == ["rms_norm@v0"]
+    result = autotune_lowered(norms, ConfigSelectorChain(persistent=cache), calls=read_record())
+    assert [entry.op_id_v for entry in result.entries] == ["rms_norm@v0"]
     assert [entry.key.op for entry in cache.entries()] == ["rms_norm@v0"]
     assert cache.entries()[0].key.device.startswith("iree|cpu|local-task|")
 
 
 def test_a_bundle_with_kernels_decodes_transformers_tokens(tmp_path: Path, cache: PersistentCache[Any]) -> None:
-    """With what is least like the model's own: the last candidates, put by hand, not measured."""
+    """Takes the last candidates, which are least like the model's own: put by hand, not measured."""
     golden = read_golden(_CASE.name)
     prompt = [int(token) for token in golden.prompt[0]]
     sizes: dict[str, Any] = {"sequence": len(prompt), "max_sequence": len(prompt) + _CASE.steps}
     guessed, device = export_case(_CASE, tmp_path, kernels="tuned", target=(), **sizes), IreeCompiler().environment()
-    for each in _recorded(guessed, tmp_path):
-        kernel = each.make_kernel()
-        last = list(kernel.candidate_cfgs(Invocation(each.op_id, each.args, each.kwargs)))[-1]
-        assert cache.put(device.fingerprint, each.key.op, each.key.call, last, "pinned")
+    for call in _recorded(guessed, tmp_path):
+        kernel = call.make_kernel()
+        last = list(kernel.candidate_cfgs(Invocation(call.op_id, call.args, call.kwargs)))[-1]
+        assert cache.put(device.fingerprint, call.key.op, call.key.call, last, "pinned")
     bundle = export(tmp_path / "model", tmp_path / "pinned", kernels="tuned", **sizes)
-    assert {each["provenance"] for each in _calls(bundle).values()} == {"pinned"}
+    assert {call["provenance"] for call in _calls(bundle).values()} == {"pinned"}
     assert _code(bundle) != _code(guessed)
     tokens, logits = greedy(bundle, "local-task", prompt, _CASE.steps)
     assert tokens == golden.tokens[0].tolist()

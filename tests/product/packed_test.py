@@ -48,8 +48,8 @@ def test_a_gguf_files_blocks_are_the_bundles(tmp_path: Path, capfd: pytest.Captu
     assert down == {"dtype": "i8", "shape": [64, 96 // 32 * 34], "encoding": "q8_0"}
     assert "encoding" not in config["parameters"]["model.norm.weight"]
     with ArchiveWeights(bundle / ARCHIVE) as weights, GgufFile(path) as file:
-        found = weights.read("model.layers.1.mlp.down_proj.weight")
-        assert found.tobytes() == file.read_packed("blk.1.ffn_down.weight").tobytes()
+        actual = weights.read("model.layers.1.mlp.down_proj.weight")
+        assert actual.tobytes() == file.read_packed("blk.1.ffn_down.weight").tobytes()
         again = quants.quantize(stored["token_embd.weight"], kinds.Q8_0)
         assert weights.read("model.embed_tokens.weight").tobytes() == again.tobytes()
 
@@ -74,8 +74,8 @@ def test_memory_is_what_was_predicted_and_does_not_grow(quantize: str, tmp_path:
         write_random_llama(model, LlamaSizes(layers, 512, 1024, 8, 4, vocabulary), as_dtype("bf16"))
         bundle = export(model, tmp_path / f"bundle{number}", target=(), sequence=8, quantize=quantize)
         report = json.loads((bundle / "report.json").read_text())
-        found, bound = (report[each]["peak_anonymous_bytes"]["parameters"] for each in ("actual", "predicted"))
-        assert found <= bound
+        actual, bound = (report[kind]["peak_anonymous_bytes"]["parameters"] for kind in ("actual", "predicted"))
+        assert actual <= bound
         peaks.append(bound)
     assert peaks[0] == peaks[1] < 32 << 20
 
@@ -88,8 +88,8 @@ def test_memory_of_verification_is_what_was_predicted(tmp_path: Path) -> None:
         tmp_path / "model", tmp_path / "bundle", target=(target_of_device("local-task"),), verify="iree", **sizes
     )
     report = json.loads((bundle / "report.json").read_text())
-    found, bound = (report[each]["peak_anonymous_bytes"]["verify"] for each in ("actual", "predicted"))
-    assert found <= bound < 160 << 20
+    actual, bound = (report[kind]["peak_anonymous_bytes"]["verify"] for kind in ("actual", "predicted"))
+    assert actual <= bound < 160 << 20
 
 
 @pytest.mark.parametrize("weights", ["external", "inline"])

@@ -35,7 +35,7 @@ if _DEVICE == "local-task":
 
 @contextmanager
 def _eager(directory: Path, archive: Path, dtype: str, encoding: str) -> Iterator[EagerModel]:
-    """On the bundle's own weights."""
+    """The eager model on the bundle's own weights."""
     model = load_model(directory, dtype, quantize=encoding)
     sizes: Any = {"batch": 1, "sequence": _CHUNK, "max_sequence": _CAPACITY}
     prefill, decode = entry_points(model, names=("prefill", "decode"), **sizes)
@@ -53,13 +53,13 @@ def test_tokens_are_the_eager_contexts(encoding: str, dtype: str, tmp_path: Path
     prompt = [0, *tokenizer.encode(_PROMPT, add_special_tokens=False).ids]
     sizes: dict[str, Any] = {"sequence": _CHUNK, "max_sequence": _CAPACITY, "dtype": dtype, "quantize": encoding}
     bundle = export(tmp_path / "model", tmp_path / "bundle", target=(target_of_device(_DEVICE),), **sizes)
-    found = {device: greedy(bundle, device, prompt, _STEPS) for device in sharing(_DEVICE)}
+    generated = {device: greedy(bundle, device, prompt, _STEPS) for device in sharing(_DEVICE)}
     with _eager(tmp_path / "model", bundle / ARCHIVE, dtype, encoding) as model:
         sampler = Sampler(SamplingConfig(), tokenizer.get_vocab_size())
         steps = list(generate(model, prompt, sampler, StopRule(frozenset(), _STEPS)))
     expected = np.stack([step.logits for step in steps])
     first, second = np.sort(expected)[:, :-3:-1].T
-    for device, (tokens, logits) in found.items():
+    for device, (tokens, logits) in generated.items():
         assert tokens == [step.token_id for step in steps], device
         assert len(set(tokens)) > _STEPS // 3, "it repeats itself: any device would"
         difference = np.abs(logits - expected).max(-1)

@@ -55,20 +55,20 @@ def test_a_dump_shows_what_the_bundle_computes(bundle: Path, call: Call, tmp_pat
     dump = read_dump(tmp_path / "dump")
     assert {"model.layers.1.output", "logits"} <= {record.name for record in dump.records}
     logits = np.load(tmp_path / "plain.npy")
-    found = np.stack([dump.load(r)[0] for r in dump.records if r.name == "logits"][-len(logits) :])
-    np.testing.assert_array_equal(found, np.load(tmp_path / "dump.npy"))
-    assert nmse(found, logits) < 1e-3
+    dumped = np.stack([dump.load(r)[0] for r in dump.records if r.name == "logits"][-len(logits) :])
+    np.testing.assert_array_equal(dumped, np.load(tmp_path / "dump.npy"))
+    assert nmse(dumped, logits) < 1e-3
 
 
 def test_compare_holds_a_bundle_to_the_eager_context(bundle: Path) -> None:
-    """By what rounding x explains, not by f32's bound."""
+    """The bound is that of rounding x, not that of f32."""
     opened = Bundle(bundle)
     points, vocabulary = opened.config.entry_points, 512
     with opened.session("local-task") as session, eager_side(opened) as eager:
-        found = compare_runs(DeviceSide(opened, session), eager, points, vocabulary, inside="never")
-    assert found.first is None
-    assert found.tolerance == TOLERANCE[PACKED]
-    assert {"logits"} < {each.label.name for each in found.tensors}
+        comparison = compare_runs(DeviceSide(opened, session), eager, points, vocabulary, inside="never")
+    assert comparison.first is None
+    assert comparison.tolerance == TOLERANCE[PACKED]
+    assert {"logits"} < {tensor.label.name for tensor in comparison.tensors}
 
 
 def test_compare_finds_another_block(bundle: Path, tmp_path: Path) -> None:
@@ -81,18 +81,18 @@ def test_compare_finds_another_block(bundle: Path, tmp_path: Path) -> None:
         file.write((stored.reshape(64, -1, 18) ^ np.array([0] * 2 + [0x77] * 16, np.uint8)).tobytes())
     sides = Bundle(copy), Bundle(bundle)
     check_alike(*sides)
-    with sides[0].session("local-task") as found, sides[1].session("local-task") as expected:
-        left, right = DeviceSide(sides[0], found), DeviceSide(sides[1], expected)
+    with sides[0].session("local-task") as left_session, sides[1].session("local-task") as right_session:
+        left, right = DeviceSide(sides[0], left_session), DeviceSide(sides[1], right_session)
         compared = compare_runs(left, right, sides[0].config.entry_points, 512, inside="never")
     assert compared.first is not None
     assert compared.first.label.name.startswith("layers.1."), "the caches of the layer after it"
 
 
 def test_inspect_names_the_encoding(bundle: Path) -> None:
-    found = facts(Bundle(bundle), hashes=False)
-    assert "q4_0 in i8[512,36]" in facts_text(found)
-    assert found["parameters"]["dtypes"]["q4_0"]["count"] == 2 + 2 * 7
-    assert set(found["parameters"]["dtypes"]) == {"q4_0", "f32"}
+    described = facts(Bundle(bundle), hashes=False)
+    assert "q4_0 in i8[512,36]" in facts_text(described)
+    assert described["parameters"]["dtypes"]["q4_0"]["count"] == 2 + 2 * 7
+    assert set(described["parameters"]["dtypes"]) == {"q4_0", "f32"}
     assert "q4_0 in i8[64,90]" in parameters_text(parameters(Bundle(bundle), "*.0.mlp.down_proj.weight"))
 
 
@@ -100,7 +100,7 @@ def test_inspect_names_the_encoding(bundle: Path) -> None:
 def test_a_truncated_archive_is_refused(bundle: Path, at: str, call: Call, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(bundle, tmp_path / "copy"))
     with (copy / ARCHIVE).open("r+b") as file:
-        end = max(each.offset + each.nbytes for each in read_archive_index(copy / ARCHIVE).values())
+        end = max(record.offset + record.nbytes for record in read_archive_index(copy / ARCHIVE).values())
         file.truncate({"the last byte of the last": end - 1, "a tenth": end // 10, "the header": 20}[at])
     with pytest.raises(InputError, match=_TRUNCATED):
         Bundle(copy).session("local-task")
@@ -129,5 +129,5 @@ def test_encoders_are_packed(name: str, unpacked: list[str], tmp_path: Path) -> 
     bundle = export(tmp_path / "model", tmp_path / "bundle", quantize="q8_0", verify="iree")
     report = json.loads((bundle / "report.json").read_text())
     assert report["parameters"]["packed"]["unpacked_parameters"] == unpacked
-    assert {each["top1"] for each in report["verification"]} == {1.0}
-    assert max(each["nmse"] for each in report["verification"]) < 1e-4
+    assert {row["top1"] for row in report["verification"]} == {1.0}
+    assert max(row["nmse"] for row in report["verification"]) < 1e-4

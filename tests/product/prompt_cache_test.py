@@ -59,14 +59,14 @@ def test_any_next_prompt_is_answered_as_without_the_file(
 ) -> None:
     bundle = request.getfixturevalue(which)
     prompts = [_IDS, _IDS, [*_IDS, 2, 2, 2], [*_IDS[:6], 8, 8, 8], [9, 9]]
-    found, written = [], []
+    reuses, written = [], []
     for prompt in prompts:
         again, reused = logits(bundle, *prompt)
         np.testing.assert_array_equal(again, logits(bundle, *prompt, cached=False)[0])
-        found.append(reused)
+        reuses.append(reused)
         held = safetensors.numpy.load_file(tmp_path / _FILE) if which == "bundle" else {}
         written.append(held.get("token_ids", np.empty(0)).tolist())
-    assert found == ([0, 8, 8, 4, 0] if which == "bundle" else [0, 8, 8, 0, 0])
+    assert reuses == ([0, 8, 8, 4, 0] if which == "bundle" else [0, 8, 8, 0, 0])
     if which == "bundle":
         assert written == [_IDS[:8], _IDS[:8], [*_IDS, 2, 2], [*_IDS[:6], 8, 8], [*_IDS[:6], 8, 8]]
 

@@ -48,13 +48,13 @@ def _logits(model: BundleModel, prompt: Sequence[int], memory: PromptMemory | No
 def _run(session: Session, bundle: Bundle) -> list[int]:
     """Every prompt with what is kept and without; how many tokens each found."""
     model = BundleModel(bundle, session)
-    memory, found = BundlePromptMemory(model), []
+    memory, reuses = BundlePromptMemory(model), []
     for shared, more in _PROMPTS:
         prompt = [*_LONG[:shared], *(61 + i for i in range(more))]
         again = _logits(model, prompt, memory)
-        found.append(memory.reused)
+        reuses.append(memory.reused)
         np.testing.assert_array_equal(again, _logits(BundleModel(bundle, session), prompt, None))
-    return found
+    return reuses
 
 
 def test_answers_are_those_of_fresh_caches_to_the_last_bit(bundle: Bundle) -> None:
@@ -63,10 +63,10 @@ def test_answers_are_those_of_fresh_caches_to_the_last_bit(bundle: Bundle) -> No
             _assert_reused(bundle, _run(session, bundle))
 
 
-def _assert_reused(bundle: Bundle, found: list[int]) -> None:
+def _assert_reused(bundle: Bundle, reuses: list[int]) -> None:
     names = [argument.name for argument in bundle.entry_point("prefill").arguments if argument.donated]
     shapes = {argument.spec.shape for argument in bundle.entry_point("prefill").arguments if argument.donated}
     if any(name.endswith("_state") for name in names) or len(shapes) > 1:
-        assert found == [0, 16, 0, 0, 0, 0, 0, 28, 0]  # what moves on can be had at one place alone
+        assert reuses == [0, 16, 0, 0, 0, 0, 0, 28, 0]  # what moves on can be had at one place alone
     else:
-        assert found == [0, 16, 16, 4, 4, 0, 0, 28, 24]
+        assert reuses == [0, 16, 16, 4, 4, 0, 0, 28, 24]

@@ -43,8 +43,8 @@ def test_rows_say_what_they_say_alone(name: str, device: str, tmp_path: Path) ->
     alone = export_case(case, tmp_path / "alone", window_caches="whole", **options) if name == "gemma3" else None
     if alone is not None:
         _check_described(ragged, alone)
-    for each in sharing(device):
-        _check_rows(name, Bundle(ragged), each, alone)
+    for shared_device in sharing(device):
+        _check_rows(name, Bundle(ragged), shared_device, alone)
 
 
 def _check_rows(name: str, bundle: Bundle, device: str, alone: Path | None) -> None:
@@ -52,7 +52,7 @@ def _check_rows(name: str, bundle: Bundle, device: str, alone: Path | None) -> N
     case, prompts = CASES[name], _prompts(name)
     with bundle.session(device) as session:
         model = BundleBatch(bundle, session)
-        found, logits = _generated(model, prompts, case.steps)
+        generated, logits = _generated(model, prompts, case.steps)
         calls = -(-len(prompts[1]) // 3), case.steps - 1
         assert session.counters.calls == sum(calls)
         beyond = np.full(_BATCH, model.capacity, np.int32)
@@ -69,16 +69,16 @@ def _check_rows(name: str, bundle: Bundle, device: str, alone: Path | None) -> N
         ]
         assert session.counters.bytes_in == caches + np.dot(calls, per_call)
     golden = read_golden(name)
-    assert found[1] == golden.tokens[0].tolist()
+    assert generated[1] == golden.tokens[0].tolist()
     error = np.abs(np.stack(logits[1]) - golden.logits[0]).max(-1) / np.abs(golden.logits[0]).max(-1)
     assert error.max() < 2e-4
-    for prompt, tokens, mine in zip(prompts, found, logits, strict=True):
+    for prompt, tokens, mine in zip(prompts, generated, logits, strict=True):
         with bundle.session(device) as session:
             ((expected,), (theirs,)) = _generated(BundleBatch(bundle, session), [prompt], case.steps)
         assert tokens == expected
         np.testing.assert_array_equal(mine, theirs)
     if alone is not None:
-        for prompt, tokens in zip(prompts, found, strict=True):
+        for prompt, tokens in zip(prompts, generated, strict=True):
             assert tokens == greedy(alone, device, prompt, case.steps)[0]
 
 
@@ -87,12 +87,12 @@ def _generated(
 ) -> tuple[list[list[int]], list[list[np.ndarray]]]:
     """Tokens and logits of every prompt."""
     samplers = [Sampler(SamplingConfig(), model.vocabulary) for _ in prompts]
-    found: list[list[int]] = [[] for _ in prompts]
+    generated: list[list[int]] = [[] for _ in prompts]
     logits: list[list[np.ndarray]] = [[] for _ in prompts]
     for row, step in generate_batch(model, prompts, samplers, StopRule(frozenset(), steps)):
-        found[row].append(step.token_id)
+        generated[row].append(step.token_id)
         logits[row].append(step.logits)
-    return found, logits
+    return generated, logits
 
 
 def _check_described(ragged: Path, alone: Path) -> None:
@@ -101,7 +101,7 @@ def _check_described(ragged: Path, alone: Path) -> None:
         arguments = Bundle(ragged).entry_point(name).arguments
         assert all(a.in_place for a in arguments if a.name.endswith("_cache"))
         assert all(a.effective == "IN" and not a.guarded for a in arguments if not a.donated)
-    described, plain = (json.loads((each / "kernel_config.json").read_text())["model"] for each in (ragged, alone))
+    described, plain = (json.loads((folder / "kernel_config.json").read_text())["model"] for folder in (ragged, alone))
     caching = described["caching"]
     assert (caching["positions"], caching["window_caches"]) == ("per_row", "ring")
     assert (plain["caching"]["positions"], plain["caching"]["window_caches"]) == ("shared", "whole")

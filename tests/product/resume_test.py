@@ -155,9 +155,9 @@ def test_another_target_is_compiled_beside_what_is_there(model: Path, plain: Pat
     export(model, tmp_path / "bundle", **_UNVERIFIED)
     export(model, tmp_path / "bundle", resume=True, **(_UNVERIFIED | {"target": ("vmvx",)}))
     assert reused(tmp_path / "bundle") == {"lower", "parameters", "portable"}
-    found = hashes(tmp_path / "bundle")
-    assert found.pop("module.vmvx.vmfb")
-    assert found == hashes(plain)
+    digests = hashes(tmp_path / "bundle")
+    assert digests.pop("module.vmvx.vmfb")
+    assert digests == hashes(plain)
 
 
 def test_what_changed_is_done_again(model: Path, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_what_changed_is_done_again(model: Path, tmp_path: Path) -> None:
     export(mine, tmp_path / "b" / "bundle", resume=True, **options)
     assert reused(tmp_path / "b" / "bundle") == {"lower", "portable"}
     after = hashes(tmp_path / "b" / "bundle")
-    assert {name for name, found in after.items() if found != before[name]} == {"weights.irpa"}
+    assert {name for name, digest in after.items() if digest != before[name]} == {"weights.irpa"}
     export(mine, tmp_path / "b" / "bundle", resume=True, **(options | {"dtype": "bf16"}))
     assert reused(tmp_path / "b" / "bundle") == set()
     check_same(tmp_path / "b" / "bundle", export(mine, tmp_path / "c" / "bundle", **(options | {"dtype": "bf16"})))

@@ -189,9 +189,9 @@ def test_results_that_cannot_be_written(running: Run, inputs: dict[str, Path], t
 def test_token_ids_outside_of_the_vocabulary_are_the_nearest_inside(
     running: Run, inputs: dict[str, Path], tmp_path: Path
 ) -> None:
-    found = []
+    logits_of_runs = []
     for ids in ([-5, 101, 2**31 - 1], [0, 100, 100]):
         np.save(inputs["token_ids"], np.array([ids], np.int32))
         assert running(inputs).code == 0
-        found.append(np.load(tmp_path / "results" / "logits.npy"))
-    np.testing.assert_array_equal(*found)
+        logits_of_runs.append(np.load(tmp_path / "results" / "logits.npy"))
+    np.testing.assert_array_equal(*logits_of_runs)

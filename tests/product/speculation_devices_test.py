@@ -43,10 +43,10 @@ class _Scripted:
         self.tokens, self.errs_at = tokens, errs_at
 
     def propose(self, history: Sequence[int], count: int) -> list[int]:
-        found = list(self.tokens[len(history) : len(history) + count])
-        if self.errs_at < len(found):
-            found[self.errs_at] += 1 if found[self.errs_at] < 50 else -1
-        return found
+        draft = list(self.tokens[len(history) : len(history) + count])
+        if self.errs_at < len(draft):
+            draft[self.errs_at] += 1 if draft[self.errs_at] < 50 else -1
+        return draft
 
 
 @pytest.mark.parametrize("name", _CASES)

@@ -41,8 +41,8 @@ def _x(*shape: int) -> Any:
 
 
 def _entry(tune: Tune, *flags: str) -> dict[str, Any]:
-    (found,) = json.loads(tune("explain", "--format=json", *flags).out)
-    return found
+    (explained,) = json.loads(tune("explain", "--format=json", *flags).out)
+    return explained
 
 
 def test_recorded_calls_are_tuned_listed_and_drawn(tune: Tune, cache: PersistentCache[Any], tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_recorded_calls_are_tuned_listed_and_drawn(tune: Tune, cache: Persistent
     assert listing.count("numpy|cpu  tuned") == 2
     assert "float32[1,6,2,4], float32[1,6,2,4], float32[1,6,2,3]" in listing
     assert len(tune("list", "--op=softmax").out.splitlines()) == 2
-    found = Executor(ConfigSelectorChain(policy="cached-only", persistent=PersistentCache())).explain(
+    explained = Executor(ConfigSelectorChain(policy="cached-only", persistent=PersistentCache())).explain(
         SoftmaxKernel(), _x(3, 50)
     )
-    assert found.tier == "persistent"
+    assert explained.tier == "persistent"
 
 
 def test_a_configuration_is_explained_pinned_and_forgotten(tune: Tune, cache: PersistentCache[Any]) -> None:
@@ -113,7 +113,7 @@ def test_entries_of_jax_are_explained(tune: Tune, cache: PersistentCache[Any]) -
     assert "holds here     yes: the persistent tier gives it" in explained
     assert "candidates, the reference first (3):" in explained
     cache.clear()
-    older = [each.replace("jax ", "jax 0.0.") for each in entry.environment["versions"]]
+    older = [version.replace("jax ", "jax 0.0.") for version in entry.environment["versions"]]
     elsewhere = Key(f"{entry.key.device[:-1]}x", *entry.key[1:])
     cache.store(type(entry)(elsewhere, entry.cfg, environment={**entry.environment, "versions": older}))
     assert "holds here     no: versions differ here" in tune("explain").out

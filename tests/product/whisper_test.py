@@ -34,22 +34,24 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 def test_directions_and_what_is_donated(bundle: Bundle) -> None:
-    assert [each.name for each in bundle.config.entry_points] == ["encode", "prefill", "decode"]
+    assert [point.name for point in bundle.config.entry_points] == ["encode", "prefill", "decode"]
     for name in ("prefill", "decode"):
-        for each in bundle.entry_point(name).arguments:
-            expected = "INOUT" if each.name.endswith("_cache") else "IN"
-            assert (each.declared, each.donated) == (expected, expected == "INOUT"), each.name
+        for argument in bundle.entry_point(name).arguments:
+            expected = "INOUT" if argument.name.endswith("_cache") else "IN"
+            assert (argument.declared, argument.donated) == (expected, expected == "INOUT"), argument.name
 
 
 def test_greedy_steps(bundle: Bundle) -> None:
     """Calls of the entry points as a user's own program makes them."""
     length, padded = _PROMPT.shape[1], np.pad(_PROMPT, ((0, 0), (0, 1)))
     with bundle.session(_DEVICE) as session:
-        encode, prefill, decode = (session.function(each.name) for each in bundle.config.entry_points)
+        encode, prefill, decode = (session.function(point.name) for point in bundle.config.entry_points)
         states, *cross = encode(_FEATURES)
         expected = _GOLDEN.outputs["encoded"][:1]
         assert np.abs(states.numpy() - expected).max() < _TOLERANCE * np.abs(expected).max()
-        caches = [session.zeros(each.spec) for each in bundle.entry_point("prefill").arguments if each.donated]
+        caches = [
+            session.zeros(argument.spec) for argument in bundle.entry_point("prefill").arguments if argument.donated
+        ]
         _, *caches, next_ids = prefill(padded, 0, length - 1, *caches, *cross)
         for step in range(_CASE.steps):
             (token,) = next_ids.numpy().tolist()
@@ -69,7 +71,7 @@ def generating(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
 def test_generation(bundle: Bundle, generating: Generating, tmp_path: Path) -> None:
     done = generating(bundle, "--input=input_features=features.npy", "--logits=logits.npy")
     assert done.code == 0, done.err
-    assert [int(each) for each in done.out.replace(",", " ").split()] == _GOLDEN.outputs["tokens"][0].tolist()
+    assert [int(token) for token in done.out.replace(",", " ").split()] == _GOLDEN.outputs["tokens"][0].tolist()
     expected = _GOLDEN.outputs["step_logits"][0]
     assert np.abs(np.load(tmp_path / "logits.npy") - expected).max() < _TOLERANCE * np.abs(expected).max()
 
