@@ -97,7 +97,7 @@ def test_bad_input() -> None:
         JointBlock(20, 3, 9, 5)
     with pytest.raises(ConfigError, match="the streams img, img: 'img' is not a valid name, or taken"):
         JointBlock(20, 4, 9, 5, streams=("img", "img"))
-    with pytest.raises(ConfigError, match="'forward' is no name, or taken"):
+    with pytest.raises(ConfigError, match="'forward' is not a valid name, or taken"):
         JointBlock(20, 4, 9, 5, streams=("forward",))
     with pytest.raises(ConfigError, match="the streams are img, txt; 'text' cannot end"):
         JointBlock(20, 4, 9, 5, ends=("text",))

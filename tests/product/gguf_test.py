@@ -15,6 +15,7 @@ from lang_core import CheckpointError, ConfigError, InputError
 from run_iree import target_of_device
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE, PhaseMeter
+from tapeline.cli import TerminalProgress
 from tapeline.exporting import ExportOptions, dry_run, open_source
 from tapeline.text import find_tokenizer
 from tests.goldens.cases import CASES
@@ -175,7 +176,7 @@ def test_the_tokenizer_comes_with_the_bundle(tmp_path: Path) -> None:
 def test_a_tokenizer_that_is_not_read_is_said_and_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.gguf"
     write_gguf(path, CASES["llama_gqa"], tokenizer=_letters("rwkv"))
-    with open_source(str(path), path, True) as source:
+    with TerminalProgress() as progress, open_source(str(path), path, True, progress) as source:
         assert find_tokenizer(source.directory) is None
     said = capfd.readouterr().err
     assert (

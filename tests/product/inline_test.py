@@ -8,6 +8,7 @@ from safetensors.numpy import load_file, save_file
 
 from lang_core import InputError
 from tapeline.bundle import PhaseMeter
+from tapeline.cli import TerminalProgress
 from tapeline.exporting import ExportOptions, run_export
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
@@ -32,7 +33,8 @@ def export(model: Path, dtype: str) -> None:
         target=(),
         verify="parse",
     )
-    run_export(options, model, PhaseMeter())
+    with TerminalProgress() as progress:
+        run_export(options, model, PhaseMeter(), progress)
 
 
 def change(model: Path, key: str, value: float) -> None:
