@@ -60,6 +60,8 @@ def refusals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, s
     """Exit code and standard error of the program by wrong flag."""
     folder = tmp_path_factory.mktemp("work")
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "BUILD_WORKING_DIRECTORY": str(folder)}
+    # Without a folder of its own Matplotlib makes one, which each fork would remove at its end.
+    env["MPLCONFIGDIR"] = str(tmp_path_factory.mktemp("matplotlib"))
     command = [sys.executable, "-c", _FORKS, *dict(_WRONG)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
