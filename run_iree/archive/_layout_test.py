@@ -32,7 +32,7 @@ def test_long_names_move_the_data() -> None:
 
 
 def test_names_are_checked() -> None:
-    with pytest.raises(InputError, match="parameter 'b' is to be written to the archive twice"):
+    with pytest.raises(InputError, match="parameter 'b' appears twice among the entries of the archive"):
         archive_layout([entry("a", "a", 3), entry("b", "b", 3), entry("b", "c", 3)])
     with pytest.raises(InputError, match="the entry of key 'k' has an empty name"):
         archive_layout([entry("", "k", 3)])
