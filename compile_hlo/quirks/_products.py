@@ -7,7 +7,7 @@ from compile_dag import Node, Value
 from compile_hlo.emit import Builder, Emitter, SsaValue
 from compile_hlo.emit._conv import Window
 from compile_hlo.emit._elementwise import low_bits
-from compile_hlo.emit._slices import cut_last, joined
+from compile_hlo.emit._slices import cut, cut_last, joined
 from compile_hlo.quirks._fault import fault
 from lang_core import DType, TensorSpec, bool_, i32, i64, u8
 
@@ -125,6 +125,24 @@ def convolution_of_converted(
 ) -> str:
     """Conversions before a convolution are fused into it, which then fails to compile or, on Vulkan, is wrong."""
     return plain(e, window, _apart(e, x), _apart(e, kernel), target)
+
+
+@fault("convolution", targets="llvm-cpu vmvx vulkan-spirv", cases="conv_one_window_f32")
+def convolution_of_one_window(
+    plain: Plain, e: Builder, window: Window, x: SsaValue, kernel: SsaValue, target: TensorSpec
+) -> str:
+    """A stride along an axis with one window reads beyond the input: the stride is left out, and what no tap sees."""
+    strides, padding, ranges = list(window.strides), list(window.padding), [(0, dim) for dim in x.spec.shape]
+    for i, (stride, (low, _), dilation) in enumerate(zip(*window[:3], strict=True)):
+        seen = (kernel.spec.shape[i] - 1) * dilation + 1 - low  # elements of x, if it has so many
+        if stride > 1 and target.shape[i + 1] == 1 and seen > 0:
+            size = x.spec.shape[i + 1]
+            strides[i], padding[i], ranges[i + 1] = 1, (low, max(0, seen - size)), (0, min(seen, size))
+    if tuple(strides) == window.strides:
+        return plain(e, window, x, kernel, target)
+    one = window._replace(strides=tuple(strides), padding=tuple(padding))
+    whole = all(range_ == (0, dim) for range_, dim in zip(ranges, x.spec.shape, strict=True))
+    return plain(e, one, x if whole else cut(e, x, ranges), kernel, target)
 
 
 @fault("convolution", targets="vulkan-spirv", cases="conv_2d_groups_f32")

@@ -174,6 +174,8 @@ def _products(dtype: DType) -> Iterator[Case]:
     yield Case("conv", "conv_turned", dtype, turned, (small(dtype, 2, 4, 11), small(dtype, 4, 4, 6)))
     two = lambda c, x, k: c.ops.conv(x, k, (1, 2), ((1, 0), (0, 1)), (1, 2), 2)  # noqa: E731
     yield Case("conv", "conv_2d_groups", dtype, two, (small(dtype, 1, 5, 7, 4), small(dtype, 2, 3, 2, 6)))
+    strided = lambda c, x, k: c.ops.conv(x, k, (3, 3), ((1, 1), (1, 0)), (2, 1))  # noqa: E731
+    yield Case("conv", "conv_one_window", dtype, strided, (small(dtype, 2, 8, 4, 3), small(dtype, 3, 3, 3, 2)))
     without = lambda c, x, k: c.ops.conv(x, k, None, ((1, 1),))  # noqa: E731
     yield Case("conv", "conv_no_channels", dtype, without, (small(dtype, 2, 5, 0), small(dtype, 3, 0, 4)))
     plain = lambda c, x, k: c.ops.conv(x, k)  # noqa: E731
