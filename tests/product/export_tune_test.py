@@ -22,7 +22,7 @@ _FLAGS = ((), ("--iree-no-such-flag",), ("--iree-opt-level=O0",))
 def test_every_set_of_flags_is_tried_and_the_best_is_in_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("_export", "_tune"):
+    for module in ("_compile", "_tune"):
         monkeypatch.setattr(f"tapeline.exporting.{module}.CANDIDATE_FLAGS", _FLAGS)
     bundle = export_case(_CASE, tmp_path, tune=True, verify="iree", **_SIZES)
     target = json.loads((bundle / "kernel_config.json").read_text())["targets"]["llvm-cpu"]
