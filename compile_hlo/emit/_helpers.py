@@ -7,9 +7,9 @@ A target may have better code for one than its compiler makes of the StableHLO; 
 from collections.abc import Callable
 from typing import Final, Literal, get_args
 
+from compile_hlo.emit._builder import Write
 from compile_hlo.emit._types import symbol
 
-Write = Callable[[str], object]
 Helper = Literal[
     "block_quantize",
     "cached_attention",

@@ -13,7 +13,7 @@ from lang_core import DType, TensorSpec, bool_, i32, i64, u8
 
 Plain = Callable[..., Any]
 
-# Of what a conversion gives, these make no more than a conversion.
+# Ops that leave a conversion no more than a conversion.
 _RENAMES: Final = frozenset(("broadcast", "cast", "reshape", "transpose"))
 # Their results are computed before the product, whatever their operands are.
 _ENDS: Final = frozenset(
@@ -26,7 +26,7 @@ class WidenedValues:
     """Follows which values are arithmetic on numbers of fewer bytes; any value it was not told of is not."""
 
     def __init__(self) -> None:
-        # By number: whether there was more than a conversion.
+        # Number of the value; True if there was more than a conversion.
         self._widened: dict[int, bool] = {}
 
     def follow(self, node: Node) -> None:

@@ -1,8 +1,7 @@
-"""Pass 1 of streaming: which results of which stretch are needed, without keeping any node.
+"""Plan of a streamed lowering: which results of which stretch are needed.
 
-While a stretch is recorded, each of its values carries the set of the stretch's inputs that it depends on. When the
-stretch ends its nodes go; the values that later stretches still hold carry their sets with them. From the uses between
-stretches alone, a sweep from the outputs backward finds what is live: exactly what pruning the whole graph finds.
+From the uses between stretches alone, a sweep from the outputs backward finds what is live: exactly what pruning the
+whole graph finds.
 """
 
 from __future__ import annotations  # array[int] is subscriptable from Python 3.12 on only

@@ -1,4 +1,8 @@
-"""Pass 1 of streaming: records which inputs each value depends on, and sweeps for what is needed."""
+"""Pass 1 of streaming: makes the plan without keeping any node.
+
+While a stretch is recorded, each of its values carries the set of the stretch's inputs that it depends on. When the
+stretch ends its nodes go; the values that later stretches still hold carry their sets with them.
+"""
 
 from __future__ import annotations  # array[int] is subscriptable from Python 3.12 on only
 

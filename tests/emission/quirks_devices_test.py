@@ -18,7 +18,7 @@ from tests.emission._cases import Case
 from tests.emission._device_cases import limit_of
 from tests.emission._support import assert_agrees, eager_results, text_without
 
-# Of so many faults of a device one is tried.
+# One of so many faults of a device is tried.
 _SAMPLED: Final = 6
 # It writes outside of its memory there, and the process may die.
 _FATAL: Final = {("scatter_outside", "local-task"), ("scatter_outside", "vulkan")}

@@ -74,7 +74,7 @@ def environment(folder: Path, packages: Sequence[str]) -> Path:
     done = run(*run_pip, "install", "--no-index", "--no-deps", *wheels, PYTHONPATH=site_of(pip))
     assert done.returncode == 0, done.stdout + done.stderr
     done = run(*run_pip, "check", PYTHONPATH=site_of(pip))
-    # Of other packages some requirements are not for this platform, and the lock leaves some out.
+    # Some requirements of other packages are not for this platform, and the lock leaves some out.
     ours = [line for line in done.stdout.splitlines() if line.split()[0].replace("-", "_") in OWN_PACKAGES]
     assert not ours, done.stdout + done.stderr
     return python
