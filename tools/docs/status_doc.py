@@ -20,7 +20,7 @@ _HEADER: Final = """\
 # Status
 
 This page is generated, and a test keeps it up to date: run `bazel run //tools/docs:status_doc`. What each op does is in
-[ops.md](ops.md).
+[ops.md](ops.md); what else the project promises, with the test of each promise, is in [behaviours.md](behaviours.md).
 
 - **eager**: the op has a NumPy rule. Recording needs none: every op of the table can be recorded.
 - **StableHLO**: the op has an emission rule in `compile_hlo/emit`; a leaf is written where it is used.
