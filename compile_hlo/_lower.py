@@ -55,10 +55,12 @@ class LoweredModule:
     Attributes:
         functions: its entry points, in order.
         kernels: its private block functions.
+        helpers: its other private functions, which emission rules share.
     """
 
     functions: list[LoweredFunction] = field(default_factory=list)
     kernels: list[KernelSignature] = field(default_factory=list)
+    helpers: list[KernelSignature] = field(default_factory=list)
 
     def parameters(self) -> ParameterTable:
         """Returns the weights that the module reads."""
@@ -116,7 +118,7 @@ def lower_module(
     with ModuleWriter(write, form, overrides, block_functions=block_functions) as writer:
         for entry_point in entry_points:
             lowered.functions.append(lower(entry_point, writer, tags))
-        lowered.kernels = writer.kernels()
+        lowered.kernels, lowered.helpers = writer.kernels(), writer.helpers()
         if tags is not None:
             tags.check()
         writer.end()

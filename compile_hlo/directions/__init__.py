@@ -20,13 +20,14 @@ from compile_hlo.directions._function import (
     graph_directions,
     tensor_roots,
 )
-from compile_hlo.directions._kernel_signature import KernelSignature
+from compile_hlo.directions._kernel_signature import Attribute, KernelSignature
 from compile_hlo.directions._reflection import REFLECTION, reflected
 from compile_hlo.directions._signature import LoweredArgument, LoweredResult, Signature, signature_of
 
 __all__ = [
     "NONE",
     "REFLECTION",
+    "Attribute",
     "Direction",
     "Event",
     "Events",

@@ -1,10 +1,13 @@
-"""A kernel's signature, joined over its call sites."""
+"""Record of a private function: its signature, joined over its call sites, and what it was written for."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from compile_hlo.directions._direction import Direction, KernelArgument, KernelResult, joined
 from lang_core import GraphError
+
+# Attribute of a private function.
+Attribute = str | float | bool
 
 
 @dataclass(slots=True)
@@ -15,13 +18,19 @@ class KernelSignature:
         name: symbol of the function.
         arguments: arguments in the order of the text, tensors before scalars.
         results: results in order.
-        call_sites: number of calls.
+        call_sites: number of calls in the module's text.
+        kind: ``block`` for a block of the model; else the op or group of ops that a helper function computes.
+        attributes: constants of a helper function that its tensors' specs do not have, by name.
+        source: name of the block, or path of the module, of the first call.
     """
 
     name: str
     arguments: tuple[KernelArgument, ...]
     results: tuple[KernelResult, ...]
     call_sites: int = 1
+    kind: str = "block"
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    source: str = ""
 
     def join(self, arguments: Sequence[KernelArgument], where: str) -> None:
         """Adds a call site: one may read what another updates.

@@ -96,7 +96,7 @@ class BlockFunctions:
         text = f"({heads}) -> ({kinds}) {{\n{''.join(body.pieces)}  }}\n"
         arguments = ", ".join([argument.outside for argument in given])
         types = ", ".join([tensor_type(argument.spec) for argument in given])
-        function = self._function(text, site, given, emitter.leaves)
+        function = self._function(text, site, given, body)
         if not results:
             emitter.line(f"call {symbol(function)}({arguments}) : ({types}) -> ()")
             return
@@ -104,14 +104,16 @@ class BlockFunctions:
         for index, value in enumerate(results):
             emitter.bind(value, name if len(results) == 1 else f"{name}#{index}")
 
-    def _function(self, text: str, site: CallSite, given: Sequence[_Given], leaves: Mapping[int, Node]) -> str:
+    def _function(self, text: str, site: CallSite, given: Sequence[_Given], body: "_BlockEmitter") -> str:
         block = site.nodes[0].block
         key = hashlib.sha256(text.encode()).digest()
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = self._free_name(block)
             self._texts.write(f"  func.func private {symbol(name)}{text}")
-        places = _Places(given, leaves)
+            for helper in body.called:
+                helper.call_sites += 1
+        places = _Places(given, body.leaves)
         updated = {places.of(root) for root in site.flow.updated()}
         arguments = tuple(
             KernelArgument(
@@ -129,7 +131,7 @@ class BlockFunctions:
             KernelResult(value.spec, min((place for place in candidates if place is not None), default=None))
             for value, candidates in zip(site.results, taken, strict=True)
         ]
-        self.kernels[name] = KernelSignature(name, arguments, tuple(results))
+        self.kernels[name] = KernelSignature(name, arguments, tuple(results), source=block)
         return name
 
     def _free_name(self, block: str) -> str:
@@ -184,12 +186,17 @@ class _Load(NamedTuple):
 
 
 class _BlockEmitter(Emitter):
-    """Emitter of a block's body; a value from outside becomes an argument when it is first used."""
+    """Emitter of a block's body; a value from outside becomes an argument when it is first used.
+
+    Attributes:
+        called: helper function of each call in the body, to be counted where the body becomes a function of its own.
+    """
 
     def __init__(self, caller: Emitter, block: str) -> None:
         self.pieces: list[str] = []
         self._captured: dict[str, Value] = {}
         self._loads: dict[str, _Load] = {}
+        self.called: list[KernelSignature] = []
         super().__init__(self.pieces.append, self, helpers=caller.helpers, overrides=caller.overrides)
         self._caller = caller
         self.leaves = caller.leaves
@@ -203,6 +210,10 @@ class _BlockEmitter(Emitter):
         """
         inside = path == self._prefix or path.startswith(f"{self._prefix}.")
         return _without_numbers(self._prefix) + path[len(self._prefix) :] if inside else super().comment(path)
+
+    def calls(self, function: KernelSignature) -> None:
+        """Notes a call of a helper function."""
+        self.called.append(function)
 
     def foreign(self, value: Value) -> str:
         """Makes a value of the caller an argument."""

@@ -10,6 +10,7 @@ from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper, in_name
 from compile_hlo.emit._contract import product
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._helpers import Helper, HelperKind
 from compile_hlo.emit._packed import bind_blocks, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
 from lang_core import TensorSpec, f32
@@ -22,7 +23,7 @@ def _cached_attention(e: Emitter, node: Node) -> None:
     def body(inner: Emitter, *given: SsaValue) -> list[str]:
         return [_attended(inner, *given, scale=node.attributes[0])]
 
-    e.alias(node, call_helper(e, "cached_attention", _case(node), e.values(node.inputs), (spec,), body))
+    e.alias(node, call_helper(e, _helper("cached_attention", node), e.values(node.inputs), (spec,), body))
 
 
 @emits("cached_attention_quantize")
@@ -35,7 +36,7 @@ def _cached_attention_quantize(e: Emitter, node: Node) -> None:
         heads = _attended(inner, *given, scale=node.attributes[0])
         return quantized(inner, SsaValue(inner.reshape(heads, spec, flat.shape), flat))
 
-    call = call_helper(e, "cached_attention_quantize", _case(node), e.values(node.inputs), results, body)
+    call = call_helper(e, _helper("cached_attention_quantize", node), e.values(node.inputs), results, body)
     bind_blocks(e, node, call, results)
 
 
@@ -45,10 +46,11 @@ def _result(node: Node) -> TensorSpec:
     return TensorSpec((*q.shape[:4], v.shape[3]), v.dtype)
 
 
-def _case(node: Node) -> str:
+def _helper(kind: HelperKind, node: Node) -> Helper:
     q, _, v, bias = node.inputs
     sizes = "x".join(map(str, (*q.shape, *v.shape[2:], bias.shape[0])))
-    return f"{v.dtype.name}.{sizes}.{in_name(node.attributes[0])}"
+    scale = node.attributes[0]
+    return Helper(kind, f"{v.dtype.name}.{sizes}.{in_name(scale)}", {"scale": scale})
 
 
 def _attended(e: Builder, q: SsaValue, k: SsaValue, v: SsaValue, bias: SsaValue, *, scale: float) -> str:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from compile_hlo.directions import KernelArgument, KernelResult, KernelSignature
 from compile_hlo.emit._builder import SsaValue
 from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._forms import ArgumentParameters
-from compile_hlo.emit._helpers import Helper, helper_name
-from compile_hlo.emit._types import tensor_type
+from compile_hlo.emit._helpers import Helper
+from compile_hlo.emit._types import symbol, tensor_type
 from lang_core import TensorSpec
 
 _NO_PARAMETERS: Final = ArgumentParameters()  # a helper function is given all that it computes with
@@ -17,7 +18,6 @@ _NO_PARAMETERS: Final = ArgumentParameters()  # a helper function is given all t
 def call_helper(
     e: Emitter,
     helper: Helper,
-    case: str,
     given: Sequence[SsaValue],
     results: Sequence[TensorSpec],
     body: Callable[..., Sequence[str]],
@@ -26,8 +26,7 @@ def call_helper(
 
     Args:
         e: emitter of the caller.
-        helper: kind of the function.
-        case: all that the body depends on, in characters that names have.
+        helper: function to call.
         given: what is passed.
         results: specs.
         body: writes the function and returns the names of its results; called with an emitter and one argument for
@@ -44,9 +43,18 @@ def call_helper(
         heads = ", ".join([f"{argument.name}: {argument.kind}" for argument in arguments])
         return f"({heads}) -> ({made}) {{\n{''.join(lines)}  }}\n"
 
-    target = e.helpers.add(helper_name(helper, case), text)
+    function = KernelSignature(
+        helper.name,
+        tuple(KernelArgument(value.spec, "IN", "IN") for value in given),
+        tuple(KernelResult(spec) for spec in results),
+        call_sites=0,
+        kind=helper.kind,
+        attributes=helper.attributes,
+        source=e.path,
+    )
+    e.calls(e.helpers.add(function, text))
     names = ", ".join([value.name for value in given])
-    return e.new(f"func.call {target}({names}) : ({kinds}) -> ({made})", len(results))
+    return e.new(f"func.call {symbol(helper.name)}({names}) : ({kinds}) -> ({made})", len(results))
 
 
 def flat(shape: Sequence[int]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper
 from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._helpers import Helper
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import integers, tensor_type
 from lang_core import DType, TensorSpec, bf16, f16, f32
@@ -77,4 +78,4 @@ def _linear(e: Emitter, x: Value, y: Value, result: TensorSpec) -> str:
         name = product(inner, left, right, ((1,), (1,), (), ()), wide)
         return [inner.convert(name, wide, matrix.dtype)]
 
-    return e.reshape(call_helper(e, "linear", case, given, (matrix,), body), matrix, result.shape)
+    return e.reshape(call_helper(e, Helper("linear", case), given, (matrix,), body), matrix, result.shape)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from compile_dag import ComputeGraph, Node, Stretch, Value
+from compile_hlo.directions import KernelSignature
 from compile_hlo.emit._builder import Builder, SsaValue, Write
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, overridable
@@ -52,6 +53,7 @@ class Emitter(Builder):
         parameters: weights that were loaded so far.
         leaves: nodes of constants and parameters, by the numbers of their values.
         helpers: private functions of the module that rules call.
+        path: module path of the node that is written.
         watcher: follower of the values, made by the overrides.
     """
 
@@ -68,7 +70,7 @@ class Emitter(Builder):
         self._parameters = parameters
         self._names: dict[int, str] = {}
         self.leaves: dict[int, Node] = {}
-        self._path = ""
+        self.path = ""
         self._stretch: Stretch | None = None
         self.parameters = ParameterTable()
         self.watcher = None if overrides.watch is None else overrides.watch()
@@ -122,6 +124,10 @@ class Emitter(Builder):
         """Returns what a comment says of a module path."""
         return path or "the root"
 
+    def calls(self, function: KernelSignature) -> None:
+        """Counts a call of a helper function in the text."""
+        function.call_sites += 1
+
     def parameter(self, path: str, spec: TensorSpec) -> str:
         """Returns the name of a weight, loaded once per stretch."""
         key = "parameter", path
@@ -154,8 +160,8 @@ class Emitter(Builder):
             if node.stretch != self._stretch:
                 self.enter(node.stretch)
             for path in node.paths if isinstance(node, Group) else (node.results[0].path,):
-                if path != self._path:
-                    self._path = path
+                if path != self.path:
+                    self.path = path
                     self._write(f"{self._indent}// {self.comment(path)}\n")
             rule = RULES.get(node.op.name)
             if rule is None:
@@ -175,10 +181,10 @@ class Emitter(Builder):
         self._ready, self._indent = dict(ready), indent + "  "
         for value, name in zip(graph.inputs.values(), arguments, strict=True):
             self.bind(value, name)
-        stretch, path = self._stretch, self._path
+        stretch, path = self._stretch, self.path
         self.nodes(graph.nodes)
         self.end("stablehlo.return", graph.outputs.values())
-        self._ready, self._indent, self._stretch, self._path = ready, indent, stretch, path
+        self._ready, self._indent, self._stretch, self.path = ready, indent, stretch, path
 
     def end(self, terminator: str, results: Iterable[Value], separate: Iterable[bool] = ()) -> None:
         """Writes the return of a function or region.

@@ -215,8 +215,12 @@ class ModuleWriter:
         return f" attributes {{iree.reflection = {{{REFLECTION} = {quoted(text)}}}}}"
 
     def kernels(self) -> list[KernelSignature]:
-        """Returns the signatures of the private functions so far."""
+        """Returns the records of the blocks' functions so far."""
         return [] if self._blocks is None else list(self._blocks.kernels.values())
+
+    def helpers(self) -> list[KernelSignature]:
+        """Returns the records of the helper functions so far: with ``kernels`` all private functions of the module."""
+        return list(self._helpers.functions.values())
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,7 @@ from compile_dag import Node
 from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper, flat, in_name
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._helpers import Helper
 from compile_hlo.emit._packed import bind_blocks, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
 from lang_core import TensorSpec, f32
@@ -21,8 +22,8 @@ def _rms_norm_quantize(e: Emitter, node: Node) -> None:
     def body(inner: Emitter, x: SsaValue, *weights: SsaValue) -> list[str]:
         return quantized(inner, SsaValue(_normed(inner, x, weights, eps, centred), spec))
 
-    results = block_specs(spec.shape)
-    bind_blocks(e, node, call_helper(e, "rms_norm_quantize", case, given, results, body), results)
+    results, helper = block_specs(spec.shape), Helper("rms_norm_quantize", case, {"eps": eps, "centred": centred})
+    bind_blocks(e, node, call_helper(e, helper, given, results, body), results)
 
 
 def _normed(e: Builder, x: SsaValue, weights: tuple[SsaValue, ...], eps: float, centred: bool) -> str:
@@ -59,7 +60,7 @@ def _silu_quantize(e: Emitter, node: Node) -> None:
     def body(inner: Emitter, gate: SsaValue, up: SsaValue) -> list[str]:
         return quantized(inner, SsaValue(_gated(inner, gate, up), spec))
 
-    bind_blocks(e, node, call_helper(e, "silu_quantize", case, given, results, body), results)
+    bind_blocks(e, node, call_helper(e, Helper("silu_quantize", case), given, results, body), results)
 
 
 def _gated(e: Builder, gate: SsaValue, up: SsaValue) -> str:

@@ -11,6 +11,7 @@ from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper, flat
 from compile_hlo.emit._contract import product
 from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._helpers import Helper
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.emit._types import tensor_type
@@ -26,8 +27,8 @@ def _block_quantize(e: Emitter, node: Node) -> None:
     spec = TensorSpec((rows, columns), x.dtype)
     results = block_specs(spec.shape)
     given = e.reshape(e.name(x), x.spec, spec.shape)
-    case = f"{x.dtype.name}.{rows}x{columns}"
-    made = call_helper(e, "block_quantize", case, [SsaValue(given, spec)], results, quantized)
+    helper = Helper("block_quantize", f"{x.dtype.name}.{rows}x{columns}")
+    made = call_helper(e, helper, [SsaValue(given, spec)], results, quantized)
     bind_blocks(e, node, made, results)
 
 
@@ -87,7 +88,8 @@ def _packed_linear(e: Emitter, node: Node) -> None:
         left, right = packed_factors(inner, q, scale, weight, encoding)
         return [inner.convert(product(inner, left, right, ((1,), (1,), (), ()), wide), wide, dtype)]
 
-    made = call_helper(e, "packed_linear", case, given, (result,), body)
+    helper = Helper("packed_linear", case, {"encoding": encoding.name})
+    made = call_helper(e, helper, given, (result,), body)
     e.alias(node, e.reshape(made, result, node.results[0].shape))
 
 

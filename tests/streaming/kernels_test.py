@@ -1,6 +1,7 @@
 """Entry points with kernels in them: streamed text is buffered text, and heuristics give the model's own."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from autotune import ConfigSelectorChain, Executor, Invocation, Kernel, extract_
 from autotune import with_kernels as in_kernels
 from autotune.supplied import composite_kernels
 from compile_hlo import lower_module
-from compile_hlo.emit import ExternalParameters
+from compile_hlo.emit import ExternalParameters, tensor_type
 from lang_core import EntryPoint
 from tests.goldens.cases import CASES
 from transformer_core.models import entry_points, load_model
@@ -94,6 +95,28 @@ def test_packed_weights_are_kernels_calls_too(encoding: str, tmp_path: Path) -> 
     shared = ["call @packed_linear" in line for line in _code(plain)]
     assert any(shared), "plain products go to the shared function"
     assert not any("packed_linear" in line for line in _code(text)), "the last candidate unpacks the weight instead"
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "buffered"])
+def test_every_private_function_has_one_record(streaming: bool, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**CASES["llama_gqa"].config, **_BLOCKS}))
+    model = load_model(tmp_path, "bf16", quantize="q4_0")
+    points = entry_points(model, names=model.ENTRY_POINTS, sequence=8, max_sequence=32)
+    pieces: list[str] = []
+    lowered = lower_module(points, pieces.append, ExternalParameters(), streaming=streaming)
+    text = "".join(pieces)
+    records = {function.name: function for function in (*lowered.kernels, *lowered.helpers)}
+    heads = re.findall(r"func\.func private @([\w.]+)\((.*)\) -> \((.*)\) ", text)
+    assert list(records) == [name for name, _, _ in heads]
+    for name, arguments, results in heads:
+        function = records[name]
+        assert re.findall(r"tensor<.*?>", arguments) == [tensor_type(given.spec) for given in function.arguments]
+        assert results.split(", ") == [tensor_type(result.spec) for result in function.results]
+        assert function.call_sites == len(re.findall(rf" (?:func\.)?call @{re.escape(name)}\(", text)) > 0
+    assert {function.kind for function in lowered.kernels} == {"block"}
+    packed = [function for function in lowered.helpers if function.kind == "packed_linear"]
+    assert {function.attributes["encoding"] for function in packed} == {"q4_0"}
+    assert packed[0].source.startswith("model.layers.0.self_attn.")
 
 
 def test_alike_layers_stay_one_function(tmp_path: Path) -> None:
