@@ -14,7 +14,16 @@ from autotune.compilers import (
     compiled_kernel,
     compiler_named,
 )
-from autotune.kernel import Invocation, Kernel, KernelError, as_numpy, map_arrays, run_takes_context, value_and_pullback
+from autotune.kernel import (
+    Invocation,
+    Kernel,
+    KernelError,
+    as_numpy,
+    is_trial,
+    map_arrays,
+    run_takes_context,
+    value_and_pullback,
+)
 from autotune.records import (
     PREFIX,
     PROFILE,
@@ -86,7 +95,7 @@ class Executor:
         inv: Invocation[Cfg, Out] = Invocation(kernel.op_id, args, kwargs, batch_axes, cfg, stamp, method, mesh)
         chosen, key = self._chosen(kernel, inv)
         run = Run(kernel, inv, chosen)
-        profiled = PROFILE.get()
+        profiled = None if is_trial() else PROFILE.get()
         label = self._label(kernel, inv, chosen, key)
         self._note(kernel, inv, key)
         started = time.perf_counter()

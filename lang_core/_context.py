@@ -158,6 +158,27 @@ class ExecutionContext(ABC):
         return False
 
     @contextmanager
+    def untagged(self) -> Iterator[None]:
+        """Hands no tensor to the receiver of tags within a ``with`` block: what runs there is a trial."""
+
+        def tag(x: T, name: str, *, detail: bool = False) -> T:
+            del name, detail
+            return x
+
+        def shows(name: str, *, detail: bool = False) -> bool:
+            del name, detail
+            return False
+
+        attributes = vars(self)
+        before = {name: attributes[name] for name in ("tag", "shows") if name in attributes}
+        attributes.update(tag=tag, shows=shows)
+        try:
+            yield
+        finally:
+            del attributes["tag"], attributes["shows"]
+            attributes.update(before)
+
+    @contextmanager
     def block(self, name: str) -> Iterator[None]:
         """Marks a repeated region, such as a decoder layer, as a unit of lowering. Blocks nest.
 

@@ -64,3 +64,16 @@ def test_what_is_substituted_is_called_with_the_same_operands_and_only_inside() 
             ctx.ops.softmax(x, where=ctx.constant(np.zeros((2, 3, 2), bool)))
         np.testing.assert_array_equal(ctx.ops.softmax(x).numpy(), plain * 2)
     np.testing.assert_array_equal(ctx.ops.softmax(x).numpy(), plain)
+
+
+def test_untagged_hands_nothing_to_a_sink_and_restores_it() -> None:
+    tags: list[str] = []
+    ctx = EagerExecutionContext(tag_sink=lambda name, tensor: tags.append(name))
+    x = ctx.constant(1.0)
+    with ctx.untagged():
+        with ctx.untagged():
+            assert ctx.tag(x, "a") is x
+        assert (ctx.tag(x, "b"), ctx.shows("b")) == (x, False)
+    assert ctx.shows("c")
+    ctx.tag(x, "c")
+    assert tags == ["c"]

@@ -11,7 +11,7 @@ from autotune.kernel._environment import (
     get_device_platform,
     host_environment,
 )
-from autotune.kernel._errors import CacheWarning, ConfigSelectionError, KernelError, TuningError
+from autotune.kernel._errors import CacheWarning, CallbackWarning, ConfigSelectionError, KernelError, TuningError
 from autotune.kernel._invocation import Cfg, Invocation, Out
 from autotune.kernel._jax_arrays import (
     HOST_KINDS,
@@ -38,11 +38,13 @@ from autotune.kernel._specs import (
     spec_of,
     stable_json,
 )
+from autotune.kernel._trials import Observer, is_trial, trial
 
 __all__ = [
     "ArraySpec",
     "COMPOSITE",
     "CacheWarning",
+    "CallbackWarning",
     "Cfg",
     "ConfigSelectionError",
     "Environment",
@@ -52,6 +54,7 @@ __all__ = [
     "Kernel",
     "KernelCall",
     "KernelError",
+    "Observer",
     "Out",
     "TuningError",
     "abstractify",
@@ -71,6 +74,7 @@ __all__ = [
     "is_jax",
     "is_tracer",
     "is_tracing",
+    "is_trial",
     "jax_module",
     "jitted",
     "map_arrays",
@@ -82,6 +86,7 @@ __all__ = [
     "spec_of",
     "stable_json",
     "takes_context",
+    "trial",
     "value_and_pullback",
     "variant",
     "wait",

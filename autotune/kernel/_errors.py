@@ -17,3 +17,7 @@ class TuningError(KernelError):
 
 class CacheWarning(UserWarning):
     """A file of configurations or recorded calls is damaged or cannot be written."""
+
+
+class CallbackWarning(UserWarning):
+    """A callback of the caller's failed; the call that it observes went on."""

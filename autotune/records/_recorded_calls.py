@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from autotune.caches import Key, cache_directory, decode, encode
-from autotune.kernel import KERNEL_CLASSES, ArraySpec, CacheWarning, Kernel, KernelError, abstractify, map_arrays
+from autotune.kernel import (
+    KERNEL_CLASSES,
+    ArraySpec,
+    CacheWarning,
+    Kernel,
+    KernelError,
+    abstractify,
+    is_trial,
+    map_arrays,
+)
 from lang_core import ExecutionContext, InputError
 
 RECORD_VARIABLE: Final = "TAPELINE_OPS_RECORD"
@@ -74,8 +83,8 @@ class RecordedCall(NamedTuple):
 
 
 def is_recording_calls() -> bool:
-    """Returns whether ``TAPELINE_OPS_RECORD`` asks for recording."""
-    return os.environ.get(RECORD_VARIABLE, "0") not in ("", "0")
+    """Returns whether ``TAPELINE_OPS_RECORD`` asks for recording; trials of candidates are not recorded."""
+    return not is_trial() and os.environ.get(RECORD_VARIABLE, "0") not in ("", "0")
 
 
 def record_file() -> Path:

@@ -20,7 +20,7 @@ from autotune.caches import (
     Selection,
     cfg_name,
 )
-from autotune.kernel import ConfigSelectionError, Invocation, Kernel, KernelError, describe, variant
+from autotune.kernel import ConfigSelectionError, Invocation, Kernel, KernelError, Observer, describe, is_trial, variant
 from autotune.selection._policy import OVERRIDDEN, AutotunePolicy, policy_named
 from autotune.tuning import Tuner, tune_call, why_not_here
 
@@ -48,7 +48,8 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         persist_autotune: whether tuned configurations are written to the persistent cache.
         on_event: callback with each event's name and data: ``override``, ``overlay_hit``, ``cache_hit`` (with
             ``level``), ``autotune_start``, ``candidate`` (with ``measurement``), ``autotune_finish``,
-            ``autotune_refused``, ``heuristics``, ``error``.
+            ``autotune_refused``, ``heuristics``, ``error``. If it raises, the first exception is reported as a
+            ``CallbackWarning``, and the call goes on.
         forbid_reautotune: whether tuning a call for a second time in this process is an error.
     """
 
@@ -67,10 +68,19 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         self.tuner: Tuner[Cfg] = tuner or Tuner()
         self.persistent = persistent
         self.persist_autotune = persist_autotune
-        self.on_event = on_event
+        self._observer = Observer(on_event, "on_event")
         self.forbid_reautotune = forbid_reautotune or policy == "forbid_reautotune"
         self._autotuned: set[Key] = set()
         self._tuning: Final = threading.RLock()
+
+    @property
+    def on_event(self) -> Event | None:
+        """Callback with each event; if it raises, the first exception is reported, and the call goes on."""
+        return self._observer.callback
+
+    @on_event.setter
+    def on_event(self, callback: Event | None) -> None:
+        self._observer = Observer(callback, "on_event")
 
     @property
     def policy(self) -> AutotunePolicy:
@@ -261,8 +271,8 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         return gone
 
     def _emit(self, event: str, key: Key, **data: Any) -> None:
-        if self.on_event is not None:
-            self.on_event(event, device=key.device, op_id=key.op, call_key=key.call, **data)
+        if self.on_event is not None and not is_trial():
+            self._observer(event, device=key.device, op_id=key.op, call_key=key.call, **data)
 
 
 def _suffices(entry: CacheEntry[Any], policy: AutotunePolicy) -> bool:

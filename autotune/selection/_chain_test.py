@@ -6,6 +6,7 @@ import pytest
 
 from autotune import (
     AutotunePolicy,
+    CallbackWarning,
     ConfigCache,
     ConfigSelectionError,
     ConfigSelectorChain,
@@ -14,6 +15,7 @@ from autotune import (
     Kernel,
     KernelError,
     PersistentCache,
+    Tuner,
     device_fingerprint,
     overlay_cache,
     policy_override,
@@ -268,3 +270,24 @@ def test_clear_of_one_op_leaves_the_others(tmp_path: Any) -> None:
     assert made.persistent is not None
     assert [entry.key.op for entry in made.persistent.entries()] == ["tests.other@v3"]
     assert made.select(Invocation("tests.matmul", matrices()), Matmul()).tier == "autotune"
+
+
+def test_a_callback_that_raises_is_reported_once_and_fails_no_call() -> None:
+    def fails(name: str, **data: Any) -> None:
+        raise ValueError(f"lost {name}")
+
+    made: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(
+        on_event=fails, tuner=Tuner(rounds=1, on_measured=lambda done, total, measurement: fails("measurement"))
+    )
+    with pytest.warns(CallbackWarning) as caught:
+        product = Executor(made)(Matmul(), *matrices())
+    np.testing.assert_allclose(product, matrices()[0] @ matrices()[1], rtol=1e-6)
+    Executor(made)(Matmul(), *matrices())
+    assert [str(warning.message).partition(":")[0] for warning in caught] == [
+        "on_event raised ValueError",
+        "on_measured raised ValueError",
+    ]
+    assert "lost autotune_start: the call goes on, and further failures of it are not reported" in str(
+        caught[0].message
+    )
+    assert made.on_event is fails

@@ -15,8 +15,10 @@ from autotune.kernel import (
     is_jax,
     jitted,
     map_arrays,
+    trial,
     variant,
 )
+from autotune.tuning._arguments import Arguments
 from autotune.tuning._tuner import Tuner
 from lang_core import Tensor
 
@@ -64,7 +66,10 @@ def tune_call(
 
 
 def _by_foreign_tuner(tuner: Any, make: Any, inv: Invocation[Any, Any], candidates: Sequence[Any]) -> AutotuneData[Any]:
-    chosen = tuner.autotune(make, inv.args, dict(inv.kwargs), candidates)
+    arguments = Arguments(inv.args, inv.kwargs)
+    args, kwargs = arguments.lent()
+    with trial(arguments.values):
+        chosen = tuner.autotune(make, args, kwargs, candidates)
     data: AutotuneData[Any] = AutotuneData([])
     if chosen is not None:
         data.measurements.append(Measurement(chosen, float("nan"), OK, "chosen by a tuner that tells no times"))

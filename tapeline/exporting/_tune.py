@@ -56,7 +56,7 @@ def tune_flags(
     inputs: dict[str, Arrays] = {}
     with tempfile.TemporaryDirectory(prefix=".tune-", dir=module.parent) as folder:
         tuner: Tuner[CompileFlags] = Tuner(
-            warmup=0, iters=1, rounds=5, on_measured=functools.partial(_report, progress)
+            warmup=0, iters=1, rounds=5, on_measured=functools.partial(_report, progress), budget=None
         )
         sessions: list[Session] = []
 
