@@ -1,11 +1,14 @@
 """Modules: models as trees with stable paths."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from lang_core._context import ExecutionContext
 from lang_core._errors import ConfigError
 from lang_core._parameter import Named, Parameter
+
+
+_LISTS: Final = (list, tuple)
 
 
 class Module(Named):
@@ -30,14 +33,20 @@ class Module(Named):
     _name: str = ""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Repeated) and not name.startswith("_"):
-            value._parent, value._name = self, name
-        elif not name.startswith("_"):
-            for suffix, child in _children(value):
-                if child._parent is None and child is not self:
-                    object.__setattr__(child, "_parent", self)
-                    object.__setattr__(child, "_name", name + suffix)
         object.__setattr__(self, name, value)
+        if name[0] == "_":
+            return
+        if isinstance(value, Named):
+            self._adopt(value, name)
+        elif isinstance(value, _LISTS):
+            for suffix, child in _children(value):
+                self._adopt(child, name + suffix)
+
+    def _adopt(self, child: Named, name: str) -> None:
+        """Gives a part its path, unless it has one."""
+        if child._parent is None and child is not self:
+            object.__setattr__(child, "_parent", self)
+            object.__setattr__(child, "_name", name)
 
     def __call__(self, ctx: ExecutionContext, *args: Any, **kwargs: Any) -> Any:
         """Runs ``forward`` with ``ctx.module_path`` set to this module's path."""
@@ -91,7 +100,7 @@ class Module(Named):
                     yield from child._walk(seen)
 
 
-class Repeated(Sequence["Module"]):
+class Repeated(Named, Sequence["Module"]):
     """Sequence of modules that are made on access, and not kept.
 
     A model of ten thousand layers is then no larger than one of ten. Each access makes a new module, with the path of

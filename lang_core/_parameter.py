@@ -20,8 +20,13 @@ class Named:
     @property
     def path(self) -> str:
         """Returns the path from the root."""
-        above = self._parent.path if self._parent is not None else ""
-        return f"{above}.{self._name}" if above else self._name
+        names, above = [self._name], self._parent
+        while above is not None:
+            if above._name:
+                names.append(above._name)
+            above = above._parent
+        names.reverse()
+        return ".".join(names)
 
 
 class Parameter(Named):

@@ -25,7 +25,7 @@ class TensorSpec(_Fields):
         dims = tuple(map(int, shape))
         if dims and min(dims) < 0:
             raise OpError(f"a tensor's dimensions are 0 or more, found shape {dims}")
-        return super().__new__(cls, dims, as_dtype(dtype))
+        return tuple.__new__(cls, (dims, as_dtype(dtype)))
 
     @property
     def ndim(self) -> int:

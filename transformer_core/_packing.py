@@ -50,13 +50,6 @@ def keep_packed(model: Module, encodings: Mapping[str, Encoding], dtype: DType) 
         )
 
 
-def pack_alike(model: Module, packed: Module) -> None:
-    """Packs the matrices that another model with the same parameters has packed."""
-    encodings = {path: parameter.encoding for path, parameter in packed.named_parameters()}
-    if any(encodings.values()):
-        model.visit(lambda module: _set_encoding(module, encodings.get))
-
-
 def _set_encoding(module: Module, wanted: Callable[[str], Encoding | None]) -> None:
     """Sets the encoding of a module's matrix, where it can be packed."""
     if not isinstance(module, Linear | Embedding) or not module.packable:

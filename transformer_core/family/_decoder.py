@@ -1,9 +1,9 @@
 """Decoders: embedding, layers of the family's kind, final norm and head."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Tensor
-from transformer_core._packing import pack_alike
+from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Module, Tensor
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import cache_owner, norm
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
@@ -103,8 +103,9 @@ class DecoderLM(Model[DecoderConfig]):
         for index in range(self.config.layers):
             cache_owner(self.config, index)  # layers are made when they are asked for: too late for a clear error
         profile = CompileProfile(name="forward", sequence=1, dtype=self.dtype)
-        recipe = decoder_flow(self.config)
-        self._flow = BuiltFlow(recipe.name, recipe.stages, self, profile, None)
+        self._recipe = decoder_flow(self.config)
+        self._flow = BuiltFlow(self._recipe.name, self._recipe.stages, self, profile, None)
+        self._changes: list[Callable[[Module], None]] = []
 
     def forward(self, ctx: ExecutionContext, token_ids: Tensor) -> Tensor:
         """Computes logits f32 [B, T, V] of whole sequences, token_ids i32 [B, T], without a cache."""
@@ -150,10 +151,16 @@ class DecoderLM(Model[DecoderConfig]):
             **fields,
         )
 
+    def visit(self, change: Callable[[Module], None]) -> None:
+        """Calls ``change`` on the modules, on those of layers and of entry points each time they are made."""
+        self._changes.append(change)
+        super().visit(change)
+
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
-        """Builds the recipe for a profile, packed as this model is."""
-        built = decoder_flow(self.config).build(profile)
-        pack_alike(built, self)
+        """Builds the recipe for a profile; what changed this model's modules, such as packing, changes its own."""
+        built = self._recipe.build(profile)
+        for change in self._changes:
+            built.visit(change)
         return built.entry_point()
 
     def tied(self) -> dict[str, str]:

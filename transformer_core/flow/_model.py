@@ -63,6 +63,7 @@ class FlowModel(Module):
         if profile.next_ids and not self._flow.registry.has_head:
             raise ConfigError(f"next_ids: profile {profile.name!r} needs logits, and flow {name!r} has no .lm_head(..)")
         self._slots: tuple[Slot, ...] | None = None
+        self._arguments: tuple[Argument, ...] | None = None
         self._traced: FlowTrace | None = None
 
     @property
@@ -81,6 +82,11 @@ class FlowModel(Module):
 
     def arguments(self) -> tuple[Argument, ...]:
         """Returns inputs, ``position`` and ``last``, bound cos, sin and masks, then caches, states or pasts."""
+        if self._arguments is None:
+            self._arguments = self._listed_arguments()
+        return self._arguments
+
+    def _listed_arguments(self) -> tuple[Argument, ...]:
         profile = self.profile
         inputs = [
             Argument(name, sized(f"input {name!r}", spec.dims, spec.dtype, profile.sizes))

@@ -1,12 +1,25 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lang_core import ConfigError, EagerExecutionContext, EntryPoint, OpError, TensorSpec
+from lang_core import (
+    ConfigError,
+    DType,
+    EagerExecutionContext,
+    EntryPoint,
+    OpError,
+    TensorSpec,
+    encoding_named,
+    f32,
+)
+from transformer_core._cache import CachedLayer
+from transformer_core._packing import pack_weights
 from transformer_core._rope_config import RopeConfig
 from transformer_core._rope_scaling import DynamicScaling
 from transformer_core._weights_testing import context_of
+from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._decoder import DecoderLM
 from transformer_core.family._model import entry_points
 from transformer_core.models._tiny_testing import LLAMA, VARIANTS, changed
@@ -183,3 +196,31 @@ def test_too_few_caches_are_refused():
     prefill = entry_points(model, names=["prefill"], batch=2, sequence=17)[0]
     with pytest.raises(OpError, match=r"expected 7 tensors \(token_ids, position, last, layers\.0.*\); found 3"):
         prefill(context_of(model), IDS, np.int32(0), np.int32(16))  # pyright: ignore[reportArgumentType]
+
+
+def test_entry_points_make_layers_only_for_their_caches_and_when_they_run(monkeypatch):
+    config, made = LLAMA, []
+    make, ctx = family_of(config).layer, context_of(DecoderLM(config))
+
+    def counted(config: DecoderConfig, index: int, dtype: DType) -> CachedLayer:
+        made.append(index)
+        return make(config, index, dtype)
+
+    family = replace(family_of(config), layer=counted)
+    monkeypatch.setattr("transformer_core.family._decoder.family_of", lambda config: family)
+    model = DecoderLM(config)
+    forward, _ = entry_points(model, names=["forward", "decode"])
+    assert made == [0, 1]  # decode's caches; no walk over parameters that are not packed
+    forward(ctx, IDS)
+    assert made[2:] == [0, 1]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_entry_points_are_packed_as_their_model_is_before_and_after(tied):
+    model = DecoderLM(replace(LLAMA, hidden=32, intermediate=64, tied=tied))
+    pack_weights(model, encoding_named("q8_0"), f32)
+    packed = {path: parameter.encoding for path, parameter in model.named_parameters() if parameter.encoding}
+    entry = entry_points(model, names=["forward"], sequence=5)[0]
+    built: Any = entry.fn.__self__
+    assert {path: parameter.encoding for path, parameter in built.named_parameters() if parameter.encoding} == packed
+    assert "model.layers.1.mlp.down_proj.weight" in packed
