@@ -7,7 +7,6 @@ from lang_core._context import ExecutionContext
 from lang_core._errors import ConfigError
 from lang_core._parameter import Named, Parameter
 
-
 _LISTS: Final = (list, tuple)
 
 
