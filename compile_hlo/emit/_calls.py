@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from compile_hlo.directions import KernelArgument, KernelResult, KernelSignature
 from compile_hlo.emit._builder import SsaValue
 from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._forms import ArgumentParameters
-from compile_hlo.emit._helpers import Helper
+from compile_hlo.emit._helpers import Helper, helper_record
 from compile_hlo.emit._types import symbol, tensor_type
 from lang_core import TensorSpec
 
@@ -35,24 +34,18 @@ def call_helper(
     kinds = ", ".join([value.kind for value in given])
     made = ", ".join(map(tensor_type, results))
 
-    def text() -> str:
+    def body_text() -> str:
         lines: list[str] = []
         inner = Emitter(lines.append, _NO_PARAMETERS, helpers=e.helpers, overrides=e.overrides)
         arguments = [SsaValue(f"%a{i}", value.spec) for i, value in enumerate(given)]
         inner.line(f"return {', '.join(body(inner, *arguments))} : {made}")
-        heads = ", ".join([f"{argument.name}: {argument.kind}" for argument in arguments])
-        return f"({heads}) -> ({made}) {{\n{''.join(lines)}  }}\n"
+        return "".join(lines)
 
-    function = KernelSignature(
-        helper.name,
-        tuple(KernelArgument(value.spec, "IN", "IN") for value in given),
-        tuple(KernelResult(spec) for spec in results),
-        call_sites=0,
-        kind=helper.kind,
-        attributes=helper.attributes,
-        source=e.path,
-    )
-    e.calls(e.helpers.add(function, text))
+    function = e.helpers.functions.get(helper.name)
+    if function is None:
+        function = helper_record(helper, [value.spec for value in given], results, e.path)
+        e.helpers.add(function, body_text())
+    e.calls(function)
     names = ", ".join([value.name for value in given])
     return e.new(f"func.call {symbol(helper.name)}({names}) : ({kinds}) -> ({made})", len(results))
 

@@ -1,16 +1,20 @@
 """Helper functions: private functions that rules share, written once per module, in StableHLO.
 
-A target may have better code for one than its compiler makes of the StableHLO; it chooses by the function's record
-(``run_iree/kernels``).
+A target may have better code for one than its compiler makes of the StableHLO. It chooses by the function's record
+(``run_iree/kernels``), which stands in the function's head; pure StableHLO, whose portable form takes no attributes of
+functions, goes without.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
-from compile_hlo.directions import Attribute, KernelSignature
+from compile_hlo.directions import Attribute, KernelArgument, KernelResult, KernelSignature
 from compile_hlo.emit._builder import Write
-from compile_hlo.emit._types import symbol
+from compile_hlo.emit._types import quoted, spec_of, symbol, tensor_type, unquoted
+from lang_core import TensorSpec
 
 HelperKind = Literal[
     "block_quantize",
@@ -22,6 +26,13 @@ HelperKind = Literal[
     "silu_quantize",
 ]
 _KINDS: Final = frozenset(get_args(HelperKind))
+# Attribute of a function's head: its kind and its attributes, in JSON.
+_ATTRIBUTE: Final = "tapeline.helper"
+_HEAD: Final = re.compile(
+    r"  func\.func private @(?P<name>[\w.]+)\((?P<arguments>.*)\) -> \((?P<results>.*)\) "
+    rf'attributes \{{{re.escape(_ATTRIBUTE)} = "(?P<record>.*)"\}} \{{\n'
+)
+_TYPE: Final = re.compile(r"tensor<\w+>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,41 @@ def is_helper(function: str) -> bool:
     return bool(dot) and kind in _KINDS
 
 
+def helper_record(
+    helper: Helper, given: Iterable[TensorSpec], results: Iterable[TensorSpec], source: str = ""
+) -> KernelSignature:
+    """Returns the record of a helper function that no call was counted for yet: it reads its arguments only."""
+    return KernelSignature(
+        helper.name,
+        tuple(KernelArgument(spec, "IN", "IN") for spec in given),
+        tuple(KernelResult(spec) for spec in results),
+        call_sites=0,
+        kind=helper.kind,
+        attributes=helper.attributes,
+        source=source,
+    )
+
+
+def helper_head(function: KernelSignature, described: bool = True) -> str:
+    """Returns the first line of a helper function, with its record where described; arguments are %a0, %a1, ..."""
+    arguments = ", ".join([f"%a{i}: {tensor_type(given.spec)}" for i, given in enumerate(function.arguments)])
+    results = ", ".join([tensor_type(result.spec) for result in function.results])
+    record = json.dumps({"kind": function.kind, **function.attributes}, separators=(",", ":"))
+    attributes = f"attributes {{{_ATTRIBUTE} = {quoted(record)}}} " if described else ""
+    return f"  func.func private {symbol(function.name)}({arguments}) -> ({results}) {attributes}{{\n"
+
+
+def read_helper(line: str) -> KernelSignature | None:
+    """Returns the record of the helper function that a line of a module's text begins; None where it begins none."""
+    head = _HEAD.fullmatch(line)
+    if head is None:
+        return None
+    attributes = json.loads(unquoted(head["record"]))
+    helper = Helper(attributes.pop("kind"), head["name"], attributes)
+    given, results = (map(spec_of, _TYPE.findall(head[part])) for part in ("arguments", "results"))
+    return replace(helper_record(helper, given, results), name=head["name"])
+
+
 class HelperFunctions:
     """Helper functions of a module.
 
@@ -58,23 +104,15 @@ class HelperFunctions:
     """
 
     def __init__(self) -> None:
-        self._texts: Final[dict[str, str]] = {}
+        self._bodies: Final[dict[str, str]] = {}
         self.functions: Final[dict[str, KernelSignature]] = {}
 
-    def add(self, function: KernelSignature, text: Callable[[], str]) -> KernelSignature:
-        """Returns the record of a function.
+    def add(self, function: KernelSignature, body: str) -> None:
+        """Adds a function, with the lines of its body."""
+        self._bodies[function.name] = body
+        self.functions[function.name] = function
 
-        Args:
-            function: record of the function for a first call.
-            text: returns the function from its arguments to its last brace; called once.
-        """
-        name = function.name
-        if name not in self._texts:
-            self._texts[name] = text()
-            self.functions[name] = function
-        return self.functions[name]
-
-    def end(self, write: Write) -> None:
-        """Writes the functions."""
-        for name, text in self._texts.items():
-            write(f"  func.func private {symbol(name)}{text}")
+    def end(self, write: Write, described: bool) -> None:
+        """Writes the functions, with their records where ``described``."""
+        for name, body in self._bodies.items():
+            write(f"{helper_head(self.functions[name], described)}{body}  }}\n")

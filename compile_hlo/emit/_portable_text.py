@@ -19,6 +19,8 @@ _END: Final = "  }\n"
 _GLOBAL: Final = '  "util.global"() '
 _LOAD: Final = re.compile(r'^ *%(\d+) = "util\.global\.load"\(\) \{global = (@.*)\} : \(\) -> ')
 _SCALAR: Final = re.compile(r'^    %(\d+) = "tensor\.from_elements"\((%[\w.]+)\) : ')
+_PRIVATE: Final = "  func.func private "
+_ATTRIBUTES: Final = " attributes {"
 _NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*"|%(\d+)\b')  # strings are left as they are
 
 
@@ -105,7 +107,7 @@ def _rewritten(text: Iterable[str], functions: Iterator[_Function], heads: Mappi
             yield _head(line, function, heads[_name(line)])
         elif function is None:
             if not line.startswith(_GLOBAL):
-                yield line
+                yield _private_head(line) if line.startswith(_PRIVATE) else line
         elif not _LOAD.match(line) and not _SCALAR.match(line):
             yield function.renamed(line)
         if line == _END:
@@ -114,8 +116,14 @@ def _rewritten(text: Iterable[str], functions: Iterator[_Function], heads: Mappi
 
 def _head(line: str, function: _Function, parameters: list[str]) -> str:
     """Returns a head with scalars as tensors, parameters as arguments, and without attributes of IREE."""
-    arguments, results = line[: line.index(" attributes {")].split(") -> (", 1)
+    arguments, results = line[: line.index(_ATTRIBUTES)].split(") -> (", 1)
     for name in function.scalars:
         arguments = re.sub(rf"{re.escape(name)}: (\w+)(?=,|$)", rf"{name}: tensor<\1>", arguments)
     separator = "" if arguments.endswith("(") or not parameters else ", "
     return f"{arguments}{separator}{', '.join(parameters)}) -> ({results} {{\n"
+
+
+def _private_head(line: str) -> str:
+    """Returns the head of a private function without attributes."""
+    head, attributes, _ = line.partition(_ATTRIBUTES)
+    return f"{head} {{\n" if attributes else line

@@ -10,6 +10,7 @@ import numpy as np
 from lang_core import TensorSpec, as_dtype, bool_
 
 ELEMENT_TYPES: Final = {"bool": "i1", "u8": "ui8"}
+_DTYPES: Final = {element: name for name, element in ELEMENT_TYPES.items()}
 _PLAIN: Final = re.compile(r"[ !#-\[\]-~]*")  # what stands in a string as it is
 
 
@@ -22,6 +23,16 @@ def tensor_type(spec: TensorSpec) -> str:
     """
     name = spec.dtype.name
     return f"tensor<{'x'.join([*map(str, spec.shape), ELEMENT_TYPES.get(name, name)])}>"
+
+
+def spec_of(kind: str) -> TensorSpec:
+    """Returns the spec of a type.
+
+    >>> spec_of("tensor<2x3xi1>"), spec_of("tensor<f32>")
+    (bool[2,3], f32[])
+    """
+    *dims, element = kind.removeprefix("tensor<").removesuffix(">").split("x")
+    return TensorSpec(tuple(map(int, dims)), _DTYPES.get(element, element))
 
 
 def dense(array: np.ndarray[Any, Any]) -> str:
@@ -82,6 +93,15 @@ def quoted(text: str) -> str:
 
 def _escaped(character: str) -> str:
     return "".join(f"\\{byte:02X}" for byte in character.encode())
+
+
+def unquoted(text: str) -> str:
+    """Returns what ``quoted`` was given, without the quotes around.
+
+    >>> unquoted(quoted('{"eps": 1}')[1:-1])
+    '{"eps": 1}'
+    """
+    return re.sub(rb"\\([0-9A-F]{2})", lambda byte: bytes.fromhex(byte[1].decode()), text.encode()).decode()
 
 
 def symbol(text: str) -> str:

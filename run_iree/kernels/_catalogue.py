@@ -1,11 +1,12 @@
-"""Kernels by name of a helper function, for the instruction sets of a CPU."""
+"""Kernels by record of a helper function, for the instruction sets of a CPU."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
-from lang_core import Encoding, encoding_named
+from compile_hlo.directions import KernelSignature
+from lang_core import Encoding, bf16, encoding_named, f16
 from run_iree.kernels._attention import AttentionSizes, attention_kernel
 from run_iree.kernels._avx2_matmul import avx2_matmul_kernel
 from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_matvec
@@ -21,20 +22,6 @@ from run_iree.kernels._vnni_matvec import fits_vnni_matvec, vnni_matvec_kernel
 from run_iree.kernels._vnni_panel import ROWS
 from run_iree.kernels._wide_matmul import PANEL_ROWS, wide_matmul_kernel
 from run_iree.kernels._wide_matvec import STEP, wide_matvec_kernel
-
-# Names of helper functions, as emission writes them.
-_QUANTIZE: Final = re.compile(r"(?P<of>block|silu)_quantize\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<columns>\d+)")
-_PACKED: Final = re.compile(
-    r"packed_linear\.(?P<encoding>\w+)\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<outputs>\d+)x(?P<columns>\d+)"
-)
-_WIDE: Final = re.compile(r"linear\.(?P<dtype>\w+)\.(?P<result>\w+)\.(?P<rows>\d+)x(?P<outputs>\d+)x(?P<columns>\d+)")
-_ATTENTION: Final = re.compile(
-    r"cached_attention(?P<blocks>_quantize)?\.(?P<dtype>\w+)\.(?P<sizes>\d+(?:x\d+){7})\.(?P<scale>m?0x[\da-fmp.]+)"
-)
-_NORM: Final = re.compile(
-    r"rms_norm_quantize\.(?P<dtype>\w+)\.(?P<rows>\d+)x(?P<columns>\d+)"
-    r"\.(?P<weight>\w+?)(?P<centred>\.centred)?\.(?P<eps>m?0x[\da-fmp.]+)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,39 +58,52 @@ class CpuKernels:
             if getattr(self, name):
                 yield replace(self, **{name: False})
 
-    def kernel(self, function: str) -> CpuKernel | None:
+    def kernel(self, function: KernelSignature) -> CpuKernel | None:
         """Returns the kernel for a helper function; None where the compiler's code is used."""
-        for pattern, build in _FAMILIES:
-            match = pattern.fullmatch(function)
-            if match is not None:
-                return build(self, match)
+        build = _FAMILIES.get(function.kind)
+        return None if build is None else build(self, function)
+
+
+def _shapes(function: KernelSignature) -> list[tuple[int, ...]]:
+    return [argument.spec.shape for argument in function.arguments]
+
+
+def _dtypes(function: KernelSignature) -> list[str]:
+    return [argument.spec.dtype.name for argument in function.arguments]
+
+
+def _block_quantize(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
+    del kernels
+    return quantize_kernel(*_shapes(function)[0], _dtypes(function)[0])
+
+
+def _silu_quantize(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
+    del kernels
+    return silu_quantize_kernel(*_shapes(function)[0], _dtypes(function)[0])
+
+
+def _norm(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
+    del kernels
+    rows, columns = _shapes(function)[0]
+    dtype, *weights = _dtypes(function)
+    weight, centred = weights[0] if weights else None, bool(function.attributes["centred"])
+    return norm_kernel(Norm(rows, columns, dtype, weight, centred, float(function.attributes["eps"])))
+
+
+def _attention(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
+    del kernels
+    q, _, v, bias = _shapes(function)
+    sizes, blocks = AttentionSizes(*q, *v[2:], bias[0]), function.kind == "cached_attention_quantize"
+    if not (sizes.fit_blocks() if blocks else sizes.fit()):
         return None
+    return attention_kernel(sizes, _dtypes(function)[2], float(function.attributes["scale"]), blocks=blocks)
 
 
-def _quantize(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel:
-    del kernels
-    build = quantize_kernel if match["of"] == "block" else silu_quantize_kernel
-    return build(int(match["rows"]), int(match["columns"]), match["dtype"])
-
-
-def _norm(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel:
-    del kernels
-    weight = None if match["weight"] == "plain" else match["weight"]
-    centred, eps = match["centred"] is not None, _number(match["eps"])
-    return norm_kernel(Norm(int(match["rows"]), int(match["columns"]), match["dtype"], weight, centred, eps))
-
-
-def _attention(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel | None:
-    del kernels
-    sizes, blocks = AttentionSizes(*map(int, match["sizes"].split("x"))), match["blocks"] is not None
-    fits = sizes.fit_blocks() if blocks else sizes.fit()
-    return attention_kernel(sizes, match["dtype"], _number(match["scale"]), blocks=blocks) if fits else None
-
-
-def _wide(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel | None:
+def _wide(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
     """Returns the kernel of a product with 16-bit weights."""
-    (rows, outputs, columns), dtype = _sizes(match), match["dtype"]
-    dtypes, pairs = (dtype, match["result"]), kernels.bf16 and dtype == "bf16"
+    (rows, columns), (outputs, _) = _shapes(function)
+    dtype = _dtypes(function)[0]
+    dtypes, pairs = (dtype, function.results[0].spec.dtype.name), kernels.bf16 and dtype == "bf16"
     if columns % STEP or not kernels.fma:
         return None
     if rows == 1:
@@ -113,10 +113,11 @@ def _wide(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel | None:
     return None if outputs % LANES_ROWS else fma_matmul_kernel(rows, outputs, columns, dtypes)
 
 
-def _packed(kernels: CpuKernels, match: re.Match[str]) -> CpuKernel:
+def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     """Returns the kernel of a product with packed weights."""
-    (rows, outputs, columns), encoding = _sizes(match), encoding_named(match["encoding"])
-    dtype = match["dtype"] if match["dtype"] in ("bf16", "f16") else "f32"
+    (rows, columns), *_, (outputs, _) = _shapes(function)
+    encoding, result = encoding_named(str(function.attributes["encoding"])), function.results[0].spec.dtype
+    dtype = result.name if result in (bf16, f16) else "f32"
     if rows == 1:
         return _packed_matvec(kernels, outputs, columns, encoding, dtype)
     if kernels.vnni and outputs % ROWS == 0:
@@ -134,20 +135,14 @@ def _packed_matvec(kernels: CpuKernels, outputs: int, columns: int, encoding: En
     return vector_kernel(1, outputs, columns, encoding, dtype)
 
 
-def _sizes(match: re.Match[str]) -> tuple[int, int, int]:
-    """Returns rows, outputs and columns of a product."""
-    return int(match["rows"]), int(match["outputs"]), int(match["columns"])
-
-
-def _number(name: str) -> float:
-    """Returns the number that emission wrote with ``in_name``."""
-    return float.fromhex(name.replace("m", "-"))
-
-
-_FAMILIES: Final = (
-    (_QUANTIZE, _quantize),
-    (_NORM, _norm),
-    (_ATTENTION, _attention),
-    (_WIDE, _wide),
-    (_PACKED, _packed),
+_FAMILIES: Final[Mapping[str, Callable[[CpuKernels, KernelSignature], CpuKernel | None]]] = MappingProxyType(
+    {
+        "block_quantize": _block_quantize,
+        "silu_quantize": _silu_quantize,
+        "rms_norm_quantize": _norm,
+        "cached_attention": _attention,
+        "cached_attention_quantize": _attention,
+        "linear": _wide,
+        "packed_linear": _packed,
+    }
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from lang_core import (
 )
 from lang_core import TensorSpec as Spec
 from run_iree import Session, compile_module, host_cpu, target_named
-from run_iree.kernels import CpuKernels
-from run_iree.kernels._spelled_testing import compile_spelled
+from run_iree.kernels import CpuKernels, Substitution
+from run_iree.kernels._spelled_testing import compile_spelled, packed_linear
 
 _HERE = CpuKernels.of(host_cpu().features)
 _NO_AVX2 = pytest.mark.skipif(not _HERE.fma, reason="this CPU has no AVX2")
@@ -119,18 +120,38 @@ def test_kernels_compute_what_the_eager_op_does(
 
 
 @pytest.mark.parametrize(
-    ("product", "names"),
+    ("encoding", "dtype", "sizes", "names"),
     [
-        ("q4_0.bf16.1x64x128", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
-        ("q8_0.f32.1x5x64", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
-        ("q8_0.f32.1x5x96", ("vector", "vector", "vector")),
-        ("q4_0.f16.1x5x28672", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
-        ("q4_0.f16.1x5x28736", ("avx512-vnni-matvec", "vector", "vector")),
-        ("q4_k.f16.1x5x256", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
-        ("q6_k.f16.1x5x28672", ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q4_0", "bf16", (1, 64, 128), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q8_0", "f32", (1, 5, 64), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q8_0", "f32", (1, 5, 96), ("vector", "vector", "vector")),
+        ("q4_0", "f16", (1, 5, 28672), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q4_0", "f16", (1, 5, 28736), ("avx512-vnni-matvec", "vector", "vector")),
+        ("q4_k", "f16", (1, 5, 256), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q6_k", "f16", (1, 5, 28672), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
     ],
 )
-def test_one_token_gets_the_kernel_of_the_cpu_that_fits(product: str, names: tuple[str, ...]):
+def test_one_token_gets_the_kernel_of_the_cpu_that_fits(
+    encoding: str, dtype: str, sizes: tuple[int, int, int], names: tuple[str, ...]
+):
     sets = CpuKernels(vnni=True, fma=True), CpuKernels(fma=True), CpuKernels()
-    chosen = [kernels.kernel(f"packed_linear.{product}") for kernels in sets]
+    chosen = [kernels.kernel(packed_linear(ENCODINGS[encoding], sizes, dtype)) for kernels in sets]
     assert [kernel and kernel.name for kernel in chosen] == list(names)
+
+
+def test_a_kernel_is_chosen_by_the_record_in_the_head_not_by_the_name():
+    """A name says nothing that is read: with another one, a function has the same kernel; without a record, none."""
+    pieces: list[str] = []
+    lowered = lower_module([_entry_point((2, 48, 160), "bf16", ENCODINGS["q4_0"])], pieces.append, ExternalParameters())
+    text = "".join(pieces)
+    used: list[dict[str, str]] = []
+    for number, function in enumerate(lowered.helpers):
+        text = text.replace(f"@{function.name}(", f"@f{number}(")
+    for lines in (text, re.sub(r" attributes \{tapeline\.helper = .*\} \{\n", " {\n", text)):
+        substitution = Substitution(CpuKernels(fma=True))
+        list(substitution.lines(lines.splitlines(keepends=True)))
+        used.append(substitution.used)
+    kernels = {function.kind: CpuKernels(fma=True).kernel(function) for function in lowered.helpers}
+    assert list(kernels) == ["block_quantize", "packed_linear"]
+    assert used == [{f"f{i}": kernel.name for i, kernel in enumerate(kernels.values()) if kernel}, {}]
+    assert len(used[0]) == 2

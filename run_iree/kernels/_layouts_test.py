@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compile_hlo.emit import helper_head, tensor_type
 from lang_core import BLOCK, BitField, BlockLayout, EagerExecutionContext, Encoding, Plane, SubScales
 from run_iree import Session
 from run_iree.kernels import CpuKernels, _catalogue
-from run_iree.kernels._spelled_testing import compile_spelled
+from run_iree.kernels._spelled_testing import compile_spelled, packed_linear
 
 _SIX_BITS = SubScales(
     0,
@@ -50,24 +51,16 @@ _SIZES = ((1, 37, 768), (11, 48, 512))
 
 def _function(encoding: Encoding, sizes: tuple[int, int, int]) -> str:
     """Returns an entry point and a helper function, whose body is replaced by the kernel's."""
-    rows, outputs, columns = sizes
-    kinds = [
-        f"tensor<{rows}x{columns}xi8>",
-        f"tensor<{rows}x{columns // BLOCK}xf32>",
-        f"tensor<{rows}x{columns // BLOCK}xi32>",
-        f"tensor<{outputs}x{columns // encoding.block * encoding.block_bytes}xi8>",
-    ]
-    y, names = f"tensor<{rows}x{outputs}xf32>", ("q", "scale", "total", "w")
-    arguments = ", ".join(f"%{name}: {kind}" for name, kind in zip(names, kinds, strict=True))
-    helper = f"packed_linear.{encoding.name}.f32.{rows}x{outputs}x{columns}"
-    call = f"call @{helper}(%q, %scale, %total, %w) : ({', '.join(kinds)}) -> {y}"
+    function = packed_linear(encoding, sizes)
+    kinds, y = [tensor_type(given.spec) for given in function.arguments], tensor_type(function.results[0].spec)
+    arguments = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(kinds))
+    call = f"call @{function.name}(%a0, %a1, %a2, %a3) : ({', '.join(kinds)}) -> {y}"
     return f"""\
-  func.func public @product_{rows}({arguments}) -> ({y}) {{
+  func.func public @product_{sizes[0]}({arguments}) -> ({y}) {{
     %y = {call}
     return %y : {y}
   }}
-  func.func private @{helper}({arguments}) -> ({y}) {{
-  }}
+{helper_head(function)}  }}
 """
 
 
@@ -106,6 +99,6 @@ def test_a_layout_is_enough_for_all_kernels(
 @pytest.mark.parametrize(("name", "chosen"), [("q5_0", "vector"), ("q5_k", "avx2-matvec"), ("two_bits", "avx2-matvec")])
 def test_one_token_gets_the_kernel_that_reads_the_layout(name: str, chosen: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
-    kernel = CpuKernels(fma=True).kernel(f"packed_linear.{name}.f32.1x37x768")
+    kernel = CpuKernels(fma=True).kernel(packed_linear(_ENCODINGS[name], (1, 37, 768)))
     assert kernel is not None
     assert kernel.name == chosen

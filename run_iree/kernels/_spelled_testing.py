@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from compile_hlo.directions import KernelSignature
+from compile_hlo.emit import Helper, helper_record
+from lang_core import BLOCK, Encoding, TensorSpec
 from run_iree import CompileReport, compile_module, target_named
 from run_iree.kernels import CpuKernels, Substitution
 
@@ -15,6 +18,20 @@ _CALL: Final = re.compile(
 )
 _WORDS: Final = "vector<16xi32>"
 _FLOATS: Final = "vector<16xf32>"
+
+
+def packed_linear(encoding: Encoding, sizes: tuple[int, int, int], dtype: str = "f32") -> KernelSignature:
+    """Returns the record of a product with packed weights, of (rows, outputs, columns)."""
+    rows, outputs, columns = sizes
+    blocks = rows, columns // BLOCK
+    given = (
+        TensorSpec((rows, columns), "i8"),
+        TensorSpec(blocks, "f32"),
+        TensorSpec(blocks, "i32"),
+        TensorSpec((outputs, columns // encoding.block * encoding.block_bytes), "i8"),
+    )
+    helper = Helper("packed_linear", f"{encoding.name}.{dtype}.{rows}x{outputs}x{columns}", {"encoding": encoding.name})
+    return helper_record(helper, given, [TensorSpec((rows, outputs), dtype)])
 
 
 def compile_spelled(module: Path, compiled: Path, kernels: CpuKernels) -> CompileReport:

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from compile_hlo.directions import KernelSignature
+from compile_hlo.emit import helper_head, read_helper, tensor_type
 from run_iree.kernels._catalogue import CpuKernels
 from run_iree.kernels._text import Arrangement, CpuKernel, entry_name
 
-_HEAD: Final = re.compile(r"  func\.func private @(?P<name>[\w.]+)\((?P<arguments>.*)\) -> \((?P<results>.*)\) \{\n")
 _DTYPE: Final = re.compile(r"(?:bf|f|i)\d+>$")
 _END: Final = "  }\n"
 
@@ -30,17 +31,17 @@ class Substitution:
         """Yields the lines of a module, with kernels in the place of the helper functions that have one."""
         lines = iter(source)
         for line in lines:
-            head = _HEAD.fullmatch(line)
-            kernel = None if head is None else self.kernels.kernel(head["name"])
-            if head is None or kernel is None:
+            function = read_helper(line)
+            kernel = None if function is None else self.kernels.kernel(function)
+            if function is None or kernel is None:
                 yield line
                 continue
             for inner in lines:
                 if inner == _END:
                     break
-            self.used[head["name"]] = kernel.name
-            yield _call(head["name"], head["arguments"], head["results"], kernel)
-            yield kernel.executable(head["name"])
+            self.used[function.name] = kernel.name
+            yield _call(function, kernel)
+            yield kernel.executable(function.name)
             yield from self._arrangement(kernel.arrangement)
 
     def _arrangement(self, arrangement: Arrangement | None) -> Iterator[str]:
@@ -50,14 +51,14 @@ class Substitution:
             yield arrangement.kernel.executable(arrangement.function)
 
 
-def _call(name: str, arguments: str, results: str, kernel: CpuKernel) -> str:
+def _call(function: KernelSignature, kernel: CpuKernel) -> str:
     """Returns the helper function with a dispatch of the kernel as its body; results are converted to their dtypes."""
-    names, kinds = zip(*(argument.split(": ", 1) for argument in arguments.split(", %")), strict=True)
-    operands = [f"%{operand.removeprefix('%')}" for operand in names]
-    lines = []
+    name = function.name
+    kinds = [tensor_type(argument.spec) for argument in function.arguments]
+    operands, lines = [f"%a{i}" for i in range(len(kinds))], []
     if kernel.arrangement is not None:
         lines, operands, kinds = _arranged(kernel.arrangement, operands, kinds)
-    wanted = results.split(", ")
+    wanted = [tensor_type(result.spec) for result in function.results]
     made = [
         _DTYPE.sub(buffer.kind + ">", kind) for kind, buffer in zip(wanted, kernel.buffers[len(kinds) :], strict=True)
     ]
@@ -68,19 +69,19 @@ def _call(name: str, arguments: str, results: str, kernel: CpuKernel) -> str:
         if kind != other:
             lines.append(f"%wanted{i} = stablehlo.convert {values[i]} : ({kind}) -> {other}")
             values[i] = f"%wanted{i}"
-    lines.append(f"return {', '.join(values)} : {results}")
+    lines.append(f"return {', '.join(values)} : {', '.join(wanted)}")
     body = "".join(f"    {line}\n" for line in lines)
-    return f"  func.func private @{name}({arguments}) -> ({results}) {{\n{body}  }}\n"
+    return f"{helper_head(function, described=False)}{body}  }}\n"
 
 
 def _arranged(
     arrangement: Arrangement, operands: Sequence[str], kinds: Sequence[str]
-) -> tuple[list[str], list[str], tuple[str, ...]]:
+) -> tuple[list[str], list[str], list[str]]:
     """Returns the line of a dispatch of all operands but the last, and the operands of the kernel with their types."""
     made = arrangement.kernel.buffers[-1]
     kind = f"tensor<{made.elements}x{made.kind}>"
     line = f"%arranged = {_dispatch(arrangement.function, operands[:-1], kinds[:-1], [kind])}"
-    return [line], ["%arranged", operands[-1]], (kind, kinds[-1])
+    return [line], ["%arranged", operands[-1]], [kind, kinds[-1]]
 
 
 def _dispatch(function: str, operands: Sequence[str], kinds: Sequence[str], made: Sequence[str]) -> str:

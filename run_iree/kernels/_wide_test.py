@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compile_hlo import lower_module
-from compile_hlo.emit import ExternalParameters
+from compile_hlo.emit import ExternalParameters, Helper, helper_record
 from lang_core import Argument, EagerExecutionContext, EntryPoint, ExecutionContext, Tensor, as_dtype
 from lang_core import TensorSpec as Spec
 from run_iree import Session, compile_module, host_cpu, target_named
@@ -96,6 +96,7 @@ def test_candidates_are_kernels_that_the_same_cpu_runs():
 
 
 def _text(kernels: CpuKernels) -> str:
-    kernel = kernels.kernel("linear.bf16.f32.1x64x128")
+    given = Spec((1, 128), "bf16"), Spec((64, 128), "bf16")
+    kernel = kernels.kernel(helper_record(Helper("linear", "any"), given, [Spec((1, 64), "f32")]))
     assert kernel is not None
     return kernel.body

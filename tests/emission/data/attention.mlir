@@ -47,12 +47,12 @@ module @tapeline {
     %44 = stablehlo.convert %43 : (tensor<1x3x6xf32>) -> tensor<1x3x6xbf16>
     return %44 : tensor<1x3x6xbf16>
   }
-  func.func private @linear.bf16.bf16.3x4x6(%a0: tensor<3x6xbf16>, %a1: tensor<4x6xbf16>) -> (tensor<3x4xbf16>) {
+  func.func private @linear.bf16.bf16.3x4x6(%a0: tensor<3x6xbf16>, %a1: tensor<4x6xbf16>) -> (tensor<3x4xbf16>) attributes {tapeline.helper = "{\22kind\22:\22linear\22}"} {
     %0 = stablehlo.dot_general %a0, %a1, contracting_dims = [1] x [1] : (tensor<3x6xbf16>, tensor<4x6xbf16>) -> tensor<3x4xf32>
     %1 = stablehlo.convert %0 : (tensor<3x4xf32>) -> tensor<3x4xbf16>
     return %1 : tensor<3x4xbf16>
   }
-  func.func private @linear.bf16.bf16.3x6x4(%a0: tensor<3x4xbf16>, %a1: tensor<6x4xbf16>) -> (tensor<3x6xbf16>) {
+  func.func private @linear.bf16.bf16.3x6x4(%a0: tensor<3x4xbf16>, %a1: tensor<6x4xbf16>) -> (tensor<3x6xbf16>) attributes {tapeline.helper = "{\22kind\22:\22linear\22}"} {
     %0 = stablehlo.dot_general %a0, %a1, contracting_dims = [1] x [1] : (tensor<3x4xbf16>, tensor<6x4xbf16>) -> tensor<3x6xf32>
     %1 = stablehlo.convert %0 : (tensor<3x6xf32>) -> tensor<3x6xbf16>
     return %1 : tensor<3x6xbf16>
