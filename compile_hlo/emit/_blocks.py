@@ -40,21 +40,59 @@ class CallSite:
     function: FunctionFlow
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(NamedTuple):
     """Argument of a function.
 
     Attributes:
-        inside: name in the function.
-        outside: name of what is passed.
+        name: name in the function.
         spec: shape and dtype.
-        key: number of the value that is passed, or path of the parameter.
+        passed: value that is passed, or path of the parameter.
     """
 
-    inside: str
-    outside: str
+    name: str
     spec: TensorSpec
-    key: int | str
+    passed: Value | str
+
+    @property
+    def key(self) -> int | str:
+        """Number of the value, or path of the parameter."""
+        return self.passed if isinstance(self.passed, str) else self.passed.number
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCall:
+    """Call of a block's function, which can be repeated with other values and parameters.
+
+    Attributes:
+        function: name of the function.
+        block: name of the block.
+        passed: values and paths of parameters, in the order of the function's arguments.
+        specs: specs of the arguments.
+        loads: positions of the parameters among the arguments, in the order in which they are loaded.
+        updated: positions of the arguments that the function updates.
+        results: values that the call makes.
+    """
+
+    function: str
+    block: str
+    passed: tuple[Value | str, ...]
+    specs: tuple[TensorSpec, ...]
+    loads: tuple[int, ...]
+    updated: frozenset[int]
+    results: tuple[Value, ...]
+
+    def arguments(self, flow: FunctionFlow) -> tuple[KernelArgument, ...]:
+        """Returns the directions of the arguments, given the flow of the calling function."""
+        return tuple(
+            [
+                KernelArgument(
+                    spec,
+                    "INOUT" if isinstance(passed, Value) and flow.donated(passed.number) else "IN",
+                    "INOUT" if place in self.updated else "IN",
+                )
+                for place, (spec, passed) in enumerate(zip(self.specs, self.passed, strict=True))
+            ]
+        )
 
 
 @overridable("close_block")
@@ -75,12 +113,15 @@ class BlockFunctions:
         self.kernels: dict[str, KernelSignature] = {}
         self._texts = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+")  # noqa: SIM115 - closed by close()
 
-    def call(self, site: CallSite, emitter: Emitter) -> None:
+    def call(self, site: CallSite, emitter: Emitter) -> BlockCall:
         """Writes a call in place of the nodes, and the function where it is new.
 
         Args:
             site: stretch to write.
             emitter: emitter of the calling function.
+
+        Returns:
+            The call, to be repeated for stretches that are the same.
 
         Raises:
             GraphError: the function's arguments are not those of its call sites before.
@@ -91,47 +132,66 @@ class BlockFunctions:
         close_block(body, results)
         body.end("return", results)
         given = body.arguments()
-        heads = ", ".join([f"{argument.inside}: {tensor_type(argument.spec)}" for argument in given])
+        heads = ", ".join([f"{argument.name}: {tensor_type(argument.spec)}" for argument in given])
         kinds = ", ".join([tensor_type(value.spec) for value in results])
-        text = f"({heads}) -> ({kinds}) {{\n{''.join(body.pieces)}  }}\n"
-        arguments = ", ".join([argument.outside for argument in given])
-        types = ", ".join([tensor_type(argument.spec) for argument in given])
-        function = self._function(text, site, given, body)
-        if not results:
-            emitter.line(f"call {symbol(function)}({arguments}) : ({types}) -> ()")
-            return
-        name = emitter.new(f"call {symbol(function)}({arguments}) : ({types}) -> ({kinds})", len(results))
-        for index, value in enumerate(results):
-            emitter.bind(value, name if len(results) == 1 else f"{name}#{index}")
+        function = self._function(f"({heads}) -> ({kinds}) {{\n{''.join(body.pieces)}  }}\n", body)
+        keys = [argument.key for argument in given]
+        places = _Places(keys, body.leaves)
+        updated = frozenset([place for root in site.flow.updated() if (place := places.of(root)) is not None])
+        passed, specs = tuple([argument.passed for argument in given]), tuple([argument.spec for argument in given])
+        loads = tuple(map(keys.index, body.loads))
+        call = BlockCall(function, body.block, passed, specs, loads, updated, tuple(results))
+        if function not in self.kernels:
+            taken = [[places.of(root) for root in site.flow.taken_over(value)] for value in results]
+            self.kernels[function] = KernelSignature(
+                function,
+                call.arguments(site.function),
+                tuple(
+                    KernelResult(value.spec, min((place for place in candidates if place is not None), default=None))
+                    for value, candidates in zip(results, taken, strict=True)
+                ),
+                call_sites=0,
+                source=body.block,
+            )
+        self.repeat(call, site.function, emitter)
+        return call
 
-    def _function(self, text: str, site: CallSite, given: Sequence[_Given], body: "_BlockEmitter") -> str:
-        block = site.nodes[0].block
+    def repeat(self, call: BlockCall, flow: FunctionFlow, emitter: Emitter) -> None:
+        """Writes a call of a function that is there already.
+
+        Args:
+            call: call to write.
+            flow: flow of the calling function.
+            emitter: emitter of the calling function.
+
+        Raises:
+            GraphError: the function's arguments are not those of its call sites before.
+        """
+        self.kernels[call.function].join(call.arguments(flow), f"block {call.block!r}")
+        outside = ["" if isinstance(passed, str) else emitter.name(passed) for passed in call.passed]
+        for place in call.loads:
+            path = call.passed[place]
+            assert isinstance(path, str)
+            outside[place] = emitter.parameter(path, call.specs[place])
+        kinds = ", ".join([tensor_type(value.spec) for value in call.results])
+        types = ", ".join(map(tensor_type, call.specs))
+        text = f"call {symbol(call.function)}({', '.join(outside)}) : ({types}) -> ({kinds})"
+        if not call.results:
+            emitter.line(text)
+            return
+        name = emitter.new(text, len(call.results))
+        for index, value in enumerate(call.results):
+            emitter.bind(value, name if len(call.results) == 1 else f"{name}#{index}")
+
+    def _function(self, text: str, body: "_BlockEmitter") -> str:
+        """Returns the name of the function of this text, which is written where it is new."""
         key = hashlib.sha256(text.encode()).digest()
         name = self._names.get(key)
         if name is None:
-            name = self._names[key] = self._free_name(block)
+            name = self._names[key] = self._free_name(body.block)
             self._texts.write(f"  func.func private {symbol(name)}{text}")
             for helper in body.called:
                 helper.call_sites += 1
-        places = _Places(given, body.leaves)
-        updated = {places.of(root) for root in site.flow.updated()}
-        arguments = tuple(
-            KernelArgument(
-                argument.spec,
-                "INOUT" if isinstance(argument.key, int) and site.function.donated(argument.key) else "IN",
-                "INOUT" if place in updated else "IN",
-            )
-            for place, argument in enumerate(given)
-        )
-        if name in self.kernels:
-            self.kernels[name].join(arguments, f"block {block!r}")
-            return name
-        taken = [[places.of(root) for root in site.flow.taken_over(value)] for value in site.results]
-        results = [
-            KernelResult(value.spec, min((place for place in candidates if place is not None), default=None))
-            for value, candidates in zip(site.results, taken, strict=True)
-        ]
-        self.kernels[name] = KernelSignature(name, arguments, tuple(results), source=block)
         return name
 
     def _free_name(self, block: str) -> str:
@@ -157,14 +217,26 @@ class BlockFunctions:
 class _Places:
     """Positions of a function's arguments by the values that they are; a parameter may be several values."""
 
-    def __init__(self, given: Sequence[_Given], leaves: Mapping[int, Node]) -> None:
-        self._places = {argument.key: place for place, argument in enumerate(given)}
+    def __init__(self, keys: Sequence[int | str], leaves: Mapping[int, Node]) -> None:
+        self._places = {key: place for place, key in enumerate(keys)}
         self._leaves = leaves
 
     def of(self, root: int) -> int | None:
         """Returns the position of a value, given by its number; None where it is no argument."""
         leaf = self._leaves.get(root)
         return self._places.get(root if leaf is None else leaf.attributes[0])
+
+
+def layer_of(block: str) -> str:
+    """Returns a block's name up to its last number: paths in ``layers.3.backward``, too, begin with ``layers.3``."""
+    numbered = _NUMBERED.match(block)
+    return numbered.group() if numbered else block
+
+
+def path_in_block(path: str, layer: str) -> str | None:
+    """Returns a module path without the numbers of the block's layer; None for a path outside of the layer."""
+    inside = path == layer or path.startswith(f"{layer}.")
+    return _without_numbers(layer) + path[len(layer) :] if inside else None
 
 
 def _without_numbers(block: str) -> str:
@@ -178,38 +250,29 @@ class _Writer:
         self.write = write
 
 
-class _Load(NamedTuple):
-    """Parameter that a block reads."""
-
-    path: str
-    spec: TensorSpec
-
-
 class _BlockEmitter(Emitter):
     """Emitter of a block's body; a value from outside becomes an argument when it is first used.
 
     Attributes:
+        block: name of the block.
         called: helper function of each call in the body, to be counted where the body becomes a function of its own.
+        loads: specs of the parameters that the body reads, by path, in order.
     """
 
     def __init__(self, caller: Emitter, block: str) -> None:
         self.pieces: list[str] = []
         self._captured: dict[str, Value] = {}
-        self._loads: dict[str, _Load] = {}
+        self.block = block
+        self.loads: dict[str, TensorSpec] = {}
         self.called: list[KernelSignature] = []
         super().__init__(self.pieces.append, self, helpers=caller.helpers, overrides=caller.overrides)
         self._caller = caller
         self.leaves = caller.leaves
-        numbered = _NUMBERED.match(block)
-        self._prefix = numbered.group() if numbered else block
+        self._prefix = layer_of(block)
 
     def comment(self, path: str) -> str:
-        """Returns a module path without the block's numbers, so that alike blocks have equal texts.
-
-        Paths in ``layers.3``, and in ``layers.3.backward`` alike, begin with ``layers.3``.
-        """
-        inside = path == self._prefix or path.startswith(f"{self._prefix}.")
-        return _without_numbers(self._prefix) + path[len(self._prefix) :] if inside else super().comment(path)
+        """Returns a module path without the block's numbers, so that alike blocks have equal texts."""
+        return path_in_block(path, self._prefix) or super().comment(path)
 
     def calls(self, function: KernelSignature) -> None:
         """Notes a call of a helper function."""
@@ -225,16 +288,12 @@ class _BlockEmitter(Emitter):
 
     def load(self, emitter: Emitter, path: str, spec: TensorSpec) -> str:
         """Makes a parameter an argument."""
-        name = f"%parameter{len(self._loads)}"
-        self._loads[name] = _Load(path, spec)
+        name = f"%parameter{len(self.loads)}"
+        self.loads[path] = spec
         return name
 
     def arguments(self) -> list[_Given]:
         """Returns the arguments: values, then parameters, which are loaded in the caller; scalars after both."""
-        values = [
-            _Given(name, self._caller.name(value), value.spec, value.number) for name, value in self._captured.items()
-        ]
-        loads = [
-            _Given(name, self._caller.parameter(path, spec), spec, path) for name, (path, spec) in self._loads.items()
-        ]
+        values = [_Given(name, value.spec, value) for name, value in self._captured.items()]
+        loads = [_Given(f"%parameter{place}", spec, path) for place, (path, spec) in enumerate(self.loads.items())]
         return sorted([*values, *loads], key=lambda argument: not argument.spec.shape)
