@@ -11,7 +11,7 @@ from compile_dag._context import GraphExecutionContext
 from compile_dag._evaluate import evaluate, replay
 from compile_dag._graph import ComputeGraph, regions_of
 from compile_dag._graph_ops import PARAMETER, TAG, TagInfo, has_tags, tag_info, tags_of
-from compile_dag._node import Call, Node, Stretch, Value
+from compile_dag._node import Call, Node, Recording, Stretch, Value
 from compile_dag._record import RecordingSink, record
 from compile_dag._tape import Sink, Tape
 from compile_dag._verify import verify, verify_stretch
@@ -23,6 +23,7 @@ __all__ = [
     "ComputeGraph",
     "GraphExecutionContext",
     "Node",
+    "Recording",
     "RecordingSink",
     "Sink",
     "Stretch",
