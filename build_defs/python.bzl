@@ -72,14 +72,16 @@ def py_device_tests(name, srcs, devices = DEVICES, tags = [], env = {}, **kwargs
         )
     native.test_suite(name = name, tests = tests)
 
-def py_tool(name, **kwargs):
+def py_tool(name, srcs = None, deps = ["//tapeline/command"], **kwargs):
     """A py_binary that finds the Vulkan driver that build_defs/devices.bzl unpacked, if it did.
 
     Args:
       name: of the target.
+      srcs: by default the file of that name.
+      deps: by default the commands of tapeline, one of which it calls.
       **kwargs: of py_binary.
     """
-    py_binary(name = name, env = VULKAN_ENV, **kwargs)
+    py_binary(name = name, srcs = srcs or [name + ".py"], deps = deps, env = VULKAN_ENV, **kwargs)
 
 def package_wheel(name, package, summary_file = None, commands = {}, deps = [], requires = []):
     """The wheel of one top-level package: its library sources with those of its subpackages, no tests.
@@ -89,7 +91,7 @@ def package_wheel(name, package, summary_file = None, commands = {}, deps = [], 
       package: the top-level package, which is also the distribution's name.
       summary_file: a Markdown file for the long description.
       commands: console scripts: the name of each, and `module:function`.
-      deps: the public targets of the package and of its subpackages.
+      deps: targets that bring all libraries of the package; rooms that another one depends on need not be named.
       requires: the distributions it needs; those that name a package of this repository are pinned
         to this very version.
     """

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 _PYTHON_RULES = ("py_library", "py_binary", "py_test", "py_tool", "py_pytest_test", "py_device_tests")
 
+# What py_tool of build_defs/python.bzl takes where its call does not say it.
+_TOOL_DEPS = "//tapeline/command:command"
+
 # The distribution that provides a module, where it has another name: longest prefix first.
 _DISTRIBUTIONS = {
     "absl": "absl_py",
@@ -62,13 +65,18 @@ def parse_targets(text: str, package: str) -> list[Target]:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _PYTHON_RULES:
             continue
         attributes = {keyword.arg: keyword.value for keyword in call.keywords}
-        deps = [(full_label(d.value, package), lines[d.lineno - 1]) for d in _strings(attributes.get("deps"))]
+        (name,) = _strings(attributes["name"])
+        srcs, deps = _strings(attributes.get("srcs")), _strings(attributes.get("deps"))
+        if call.func.id == "py_tool":
+            srcs = srcs or [_String(f"{name.value}.py", name.lineno)]
+            deps = deps or [_String(_TOOL_DEPS, name.lineno)]
+        labels = [(full_label(d.value, package), lines[d.lineno - 1]) for d in deps]
         target = Target(
-            label="".join(f"//{package}:{name.value}" for name in _strings(attributes["name"])),
+            label=f"//{package}:{name.value}",
             rule=call.func.id,
-            srcs=tuple(_source(full_label(s.value, package)) for s in _strings(attributes.get("srcs"))),
-            deps=tuple(label for label, _ in deps),
-            kept=tuple(label for label, line in deps if "# keep" in line),
+            srcs=tuple(_source(full_label(s.value, package)) for s in srcs),
+            deps=tuple(label for label, _ in labels),
+            kept=tuple(label for label, line in labels if "# keep" in line),
             testonly="testonly" in attributes,
             line=statement.lineno,
         )

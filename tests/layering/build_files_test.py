@@ -52,6 +52,15 @@ def test_python_targets_are_read() -> None:
     assert test.deps == ("//compile_dag/passes:_a", "@pip//jax")
 
 
+def test_a_tool_has_the_defaults_of_its_macro() -> None:
+    tools = parse_targets('py_tool(name = "a")\npy_tool(name = "b", srcs = ["c.py"], deps = [":d"])', "tools")
+    assert [(tool.srcs, tool.deps) for tool in tools] == [
+        (("tools/a.py",), ("//tapeline/command:command",)),
+        (("tools/c.py",), ("//tools:d",)),
+    ]
+    assert not any(tool.is_test for tool in tools)
+
+
 @pytest.mark.parametrize(
     ("label", "full"),
     [(":x", "//p/q:x"), ("x.py", "//p/q:x.py"), ("//a/b", "//a/b:b"), ("//a:c", "//a:c"), ("@pip//n", "@pip//n")],
