@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from compile_dag._graph_ops import PARAMETER, TAG
 from compile_dag._node import Call, Node, Stretch, Value
@@ -25,6 +25,10 @@ from lang_core import (
     as_array,
     tag_name,
 )
+
+# Most values of a stretch, which is what a lowering keeps at a time: the part of a block that is longer is cut.
+WINDOW: Final = 2048
+_NOT_BEGUN: Final = -1
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Tensor)
@@ -84,13 +88,13 @@ class GraphExecutionContext(ExecutionContext):
     def _recorded_on(self, tape: Tape) -> Iterator[Tape]:
         self._tapes.append(tape)
         self._settle()
-        stretch, unseen = self._stretch, not self._also
+        stretch, window_end, unseen = self._stretch, self._window_end, not self._also
         try:
             yield tape
         finally:
             self._close(tape)
             if unseen:  # for the tapes around, no block inside has interrupted theirs
-                self._stretch = stretch
+                self._stretch, self._window_end = stretch, window_end
 
     def _close(self, tape: Tape) -> None:
         """Closes a recording, and before it those inside that a suspended generator still holds open."""
@@ -111,7 +115,16 @@ class GraphExecutionContext(ExecutionContext):
 
     def _stretch_of(self, block: str) -> Stretch:
         """Returns the next stretch, a part of this block."""
+        self._window_end = _NOT_BEGUN
         return Stretch(block, next(self._stretch_numbers))
+
+    def _begin_window(self, tape: Tape, number: int) -> None:
+        """Begins a stretch's window with the value of this number; a stretch that has filled one ends before it."""
+        if tape.is_region:
+            return  # a region is part of its op
+        if self._window_end != _NOT_BEGUN:
+            self._stretch = self._stretch_of(self._stretch.block)
+        self._window_end = number + WINDOW
 
     @contextmanager
     def block(self, name: str) -> Iterator[None]:
@@ -135,7 +148,7 @@ class GraphExecutionContext(ExecutionContext):
         self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
     ) -> R:
         """Records the body's ops, and notes on the nodes which call they belong to."""
-        outer = self._call
+        outer, stretch = self._call, self._stretch
         body = self._body_of(name, body)
         call = self._call = Call(name, inputs, attributes, outer)
         try:
@@ -143,6 +156,7 @@ class GraphExecutionContext(ExecutionContext):
         finally:
             self._call = outer
         call.results = results if isinstance(results, tuple) else (results,)  # pyright: ignore[reportAttributeAccessIssue]
+        call.is_whole = self._stretch is stretch
         return results
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
@@ -179,6 +193,8 @@ class GraphExecutionContext(ExecutionContext):
         except OpError as error:
             raise OpError(f"{error} (at {self.module_path or 'the root'}, {line})") from None
         results = tuple([Value(spec, tape, op.name, self.module_path, line) for spec in specs])
+        if results[0].number >= self._window_end:
+            self._begin_window(tape, results[0].number)
         node = Node(op, inputs, attributes, results, self._stretch, self._call)
         tape.add(node)
         for other in self._also:

@@ -55,8 +55,10 @@ class Value(Tensor):
 
     __slots__ = ("line", "mark", "number", "op_name", "path", "recording")
 
-    def __init__(self, spec: TensorSpec, recording: Recording, op_name: str, path: str, line: str) -> None:
-        self.number = recording.next_number()
+    def __init__(
+        self, spec: TensorSpec, recording: Recording, op_name: str, path: str, line: str, number: int | None = None
+    ) -> None:
+        self.number = recording.next_number() if number is None else number
         self.spec = spec
         self.recording = recording
         self.op_name = op_name
@@ -83,7 +85,9 @@ class Value(Tensor):
 
 
 class Stretch(NamedTuple):
-    """Uninterrupted part of a block, which is lowered as a unit. A block that holds another one is cut by it into two.
+    """Uninterrupted part of a block, which is lowered as a unit.
+
+    A block that holds another one is cut by it into two, and one that is longer than a window into several.
 
     Attributes:
         block: name of the innermost block; empty outside of blocks.
@@ -103,9 +107,10 @@ class Call:
         attributes: arguments that are known without data.
         results: values that it returned; empty until then.
         outer: call of the composite that called it.
+        is_whole: True once it has returned, if all of it was recorded in one stretch.
     """
 
-    __slots__ = ("attributes", "inputs", "name", "outer", "results")
+    __slots__ = ("attributes", "inputs", "is_whole", "name", "outer", "results")
 
     def __init__(self, name: str, inputs: tuple[Any, ...], attributes: tuple[Any, ...], outer: "Call | None") -> None:
         self.name: Final = name
@@ -113,6 +118,7 @@ class Call:
         self.attributes: Final = attributes
         self.results: tuple[Value, ...] = ()
         self.outer: Final = outer
+        self.is_whole = False
 
 
 class Node:

@@ -1,6 +1,7 @@
 """Directions of an entry point's arguments, stretch by stretch or of a whole graph."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from compile_dag import ComputeGraph, Node, Value
 from compile_hlo.directions._dataflow import add_origins, flow_of, made_by
@@ -18,6 +19,20 @@ from compile_hlo.directions._events import (
 )
 from compile_hlo.directions._signature import LoweredArgument
 from lang_core import Argument, GraphError
+
+
+class StretchUses(NamedTuple):
+    """Uses that the function's flow is told of. Values are named by their numbers.
+
+    Attributes:
+        reads: values that the nodes use.
+        events: what is done with given values, and where.
+        origins: which of the given values each result may be, by result.
+    """
+
+    reads: tuple[int, ...]
+    events: tuple[tuple[Event, WrittenAt], ...]
+    origins: tuple[tuple[int, Origins], ...]
 
 
 class StretchFlow:
@@ -38,6 +53,17 @@ class StretchFlow:
     def origins(self, value: Value) -> Origins:
         """Returns which of the given values a value may be."""
         return self._results.get(value.number, NONE) if value.number in self._made else {value.number: Origin.GIVEN}
+
+    def uses(self, nodes: Sequence[Node], results: Iterable[Value]) -> StretchUses:
+        """Returns the uses of the stretch.
+
+        Args:
+            nodes: nodes of the stretch.
+            results: those of their results that are used later.
+        """
+        reads = dict.fromkeys([value.number for node in nodes for value in node.inputs])
+        origins = tuple([(value.number, self.origins(value)) for value in results])
+        return StretchUses(tuple(reads), tuple(self.events.items()), origins)
 
     def updated(self) -> list[int]:
         """Returns the given values that the stretch updates in place."""
@@ -70,34 +96,27 @@ class FunctionFlow:
             Origin.CERTAIN in how and self._tensors[root].alias_result is not None for root, how in origins.items()
         )
 
-    def stretch(self, nodes: Sequence[Node], results: Iterable[Value], flow: StretchFlow) -> None:
-        """Adds a stretch.
-
-        Args:
-            nodes: nodes of the stretch.
-            results: those of their results that are used later.
-            flow: what the stretch does.
-        """
-        if self._unread:
-            self._read(value for node in nodes for value in node.inputs)
-        for event, place in flow.events.items():
+    def stretch(self, uses: StretchUses) -> None:
+        """Adds a stretch."""
+        self._unread.difference_update(uses.reads)
+        for event, place in uses.events:
             for root, how in self._origins.get(event.root, NONE).items():
                 if event.kind is EventKind.WRITTEN:
                     add_write(self._events, root, place, place.certain and Origin.CERTAIN in how)
                 for kind in seen_from_root(event.kind, how):
                     add_use(self._events, Event(kind, root), place)
-        for value in results:
+        for number, given in uses.origins:
             origins: dict[int, Origin] = {}
-            for root, how in flow.origins(value).items():
+            for root, how in given.items():
                 add_origins(origins, how, self._origins.get(root, NONE))
             if origins:
-                self._origins[value.number] = origins
+                self._origins[number] = origins
 
-    def forget(self, values: Iterable[Value]) -> None:
-        """Drops what is known of values that are not used any more."""
-        for value in values:
-            if value.number not in self._tensors:
-                self._origins.pop(value.number, None)
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Drops what is known of values, given by their numbers, that are not used any more."""
+        for number in numbers:
+            if number not in self._tensors:
+                self._origins.pop(number, None)
 
     def shares(self, result: str, value: Value) -> bool:
         """Returns whether a result may lie in an argument's buffer that is to hold something else in the end.
@@ -117,12 +136,9 @@ class FunctionFlow:
 
     def end(self, outputs: Mapping[str, Value]) -> tuple[LoweredArgument, ...]:
         """Returns the directions of the tensor arguments, given the function's results by name."""
-        self._read(outputs.values())
+        self._unread.difference_update([value.number for value in outputs.values()])
         results = {name: self._origins.get(value.number, NONE) for name, value in outputs.items()}
         return directions_of(self._tensors, self._events, self._tensors.keys() - self._unread, results)
-
-    def _read(self, values: Iterable[Value]) -> None:
-        self._unread.difference_update([value.number for value in values])
 
 
 def tensor_roots(arguments: Sequence[Argument], inputs: Iterable[Value]) -> dict[int, Argument]:

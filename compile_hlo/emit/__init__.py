@@ -18,11 +18,12 @@ from compile_hlo.emit import (
     _shape,
     _tag,
 )
+from compile_hlo.emit._blocks import BlockCall, layer_of, path_in_block
 from compile_hlo.emit._builder import Builder, SsaValue, Write
-from compile_hlo.emit._emitter import RULES, Emitter, emits
+from compile_hlo.emit._emitter import LEAVES, RULES, Emitter, emits
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form, InlineParameters
 from compile_hlo.emit._helpers import Helper, helper_head, helper_record, is_helper, read_helper
-from compile_hlo.emit._module import FunctionWriter, ModuleWriter, emit_module
+from compile_hlo.emit._module import FunctionWriter, ModuleWriter, WrittenStretch, emit_module
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, Watcher
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._portable_text import portable_text
@@ -45,9 +46,11 @@ del (
 )
 
 __all__ = [
+    "LEAVES",
     "NO_OVERRIDES",
     "RULES",
     "ArgumentParameters",
+    "BlockCall",
     "Builder",
     "Emitter",
     "ExternalParameters",
@@ -61,12 +64,15 @@ __all__ = [
     "SsaValue",
     "Watcher",
     "Write",
+    "WrittenStretch",
     "dense",
     "emit_module",
     "emits",
     "helper_head",
     "helper_record",
     "is_helper",
+    "layer_of",
+    "path_in_block",
     "portable_text",
     "read_helper",
     "tensor_type",

@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
-from compile_dag import ComputeGraph, Node, Value
+from compile_dag import ComputeGraph, Node, Stretch, Value
 from compile_hlo.directions import (
     REFLECTION,
     FunctionFlow,
@@ -14,11 +14,12 @@ from compile_hlo.directions import (
     LoweredArgument,
     Signature,
     StretchFlow,
+    StretchUses,
     graph_directions,
     reflected,
     signature_of,
 )
-from compile_hlo.emit._blocks import BlockFunctions, CallSite
+from compile_hlo.emit._blocks import BlockCall, BlockFunctions, CallSite
 from compile_hlo.emit._builder import Write
 from compile_hlo.emit._emitter import LEAVES, Emitter
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form
@@ -32,6 +33,18 @@ from lang_core import Argument, GraphError, TensorSpec, near_names
 
 # Other arguments get numbers, and parameters a name with a point: no two names are the same.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+
+
+class WrittenStretch(NamedTuple):
+    """Part of a stretch's lowering that does not depend on where the stretch stands.
+
+    Attributes:
+        call: call of the block's function; None where the nodes are written in place.
+        uses: uses that the stretch makes of its values.
+    """
+
+    call: BlockCall | None
+    uses: StretchUses
 
 
 class FunctionWriter:
@@ -61,28 +74,47 @@ class FunctionWriter:
         self._flow = flow
         self.parameters = emitter.parameters
 
-    def stretch(self, nodes: Sequence[Node], results: Sequence[Value]) -> None:
+    def stretch(self, nodes: Sequence[Node], results: Sequence[Value]) -> WrittenStretch:
         """Writes the nodes between two block boundaries.
 
         Args:
             nodes: nodes, in order.
             results: those of their results that are used later, in order.
+
+        Returns:
+            What can be repeated for a stretch that is the same.
         """
         flow = StretchFlow(nodes)
         nodes = with_groups(nodes, results, self._emitter.leaves)
+        call = None
         if self._blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
             self._emitter.nodes(nodes)
         else:
             self._emitter.enter(nodes[0].stretch)
             made = [value for value in results if value.op_name not in LEAVES]
-            self._blocks.call(CallSite(nodes, made, flow, self._flow), self._emitter)
-        self._flow.stretch(nodes, results, flow)
+            call = self._blocks.call(CallSite(nodes, made, flow, self._flow), self._emitter)
+        uses = flow.uses(nodes, results)
+        self._flow.stretch(uses)
+        return WrittenStretch(call, uses)
+
+    def repeat(self, call: BlockCall, uses: StretchUses, stretch: Stretch) -> None:
+        """Writes a stretch whose function is there already.
+
+        Args:
+            call: call of the function, with the values and parameters of this stretch.
+            uses: uses that the stretch makes of its values.
+            stretch: the stretch.
+        """
+        assert self._blocks is not None
+        self._emitter.enter(stretch)
+        self._blocks.repeat(call, self._flow, self._emitter)
+        self._flow.stretch(uses)
 
     def forget(self, values: Iterable[Value]) -> None:
         """Drops what is known of values that are not used any more."""
         gone = list(values)
         self._emitter.forget(gone)
-        self._flow.forget(gone)
+        self._flow.forget([value.number for value in gone])
 
     def end(self, results: Sequence[Value]) -> None:
         """Writes the return.

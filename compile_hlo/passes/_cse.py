@@ -33,6 +33,10 @@ class Subexpressions:
         """Returns the value that stands for this one; itself if none does."""
         return self._replaced.get(value.number, value)
 
+    def replace(self, value: Value, first: Value) -> None:
+        """Notes that a value stands for another one."""
+        self._replaced[value.number] = first
+
     def forget(self, values: Iterable[Value]) -> None:
         """Drops what is known of values that are not used any more."""
         for value in values:
@@ -85,7 +89,7 @@ def _call_with_replaced(call: Call, replaced: Mapping[int, Value], calls: dict[C
         inputs = [replaced.get(given.number, given) if isinstance(given, Value) else given for given in call.inputs]
         if outer is not call.outer or any(mine is not given for mine, given in zip(inputs, call.inputs, strict=True)):
             renewed = Call(call.name, tuple(inputs), call.attributes, outer)
-            renewed.results = call.results
+            renewed.results, renewed.is_whole = call.results, call.is_whole
         calls[call] = renewed
     return renewed
 

@@ -118,8 +118,8 @@ def _is_cast(node: Node, given: set[int]) -> bool:
 
 
 def _calls_around(node: Node) -> Iterator[Call]:
-    """Yields the calls that the node was recorded in, innermost first."""
+    """Yields the calls that the node was recorded in, innermost first, as far as they lie in one stretch."""
     call = node.call
-    while call is not None:
+    while call is not None and call.is_whole:
         yield call
         call = call.outer
