@@ -23,6 +23,10 @@ class ConfigError(InputError):
     """A model's configuration lacks a field, contradicts itself or names what is not supported."""
 
 
+class DescriptionError(InputError):
+    """The description of a compiled module contradicts the module, or itself."""
+
+
 class OpError(TapelineError):
     """An op was called against its contract."""
 

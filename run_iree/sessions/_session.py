@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -16,7 +16,12 @@ from run_iree.sessions._function import Function
 from run_iree.sessions._held import HeldTensors
 from run_iree.sessions._host_function import HostFunction
 from run_iree.sessions._program import Counters, Program
-from run_iree.sessions._signature import check_aliases, signature_of_reflection
+from run_iree.sessions._signature import (
+    check_aliases,
+    check_described,
+    check_entry_points,
+    signature_of_reflection,
+)
 from run_iree.sessions._updating import Updating
 
 
@@ -49,11 +54,13 @@ class Session:
             device: device, or its name, one of ``DEVICES``.
             parameters: path of the archive (``.irpa``); None where the module has no external parameters.
             scope: name of the archive in the module.
-            signatures: signatures of entry points, as a bundle records them; an absent one is read from the module.
+            signatures: signatures of entry points, as a bundle records them, each checked against the module; an absent
+                one is read from the module.
             dumper: receiver of the tensors of every call; a debug module has tags too (docs/dump.md).
 
         Raises:
             InputError: a file is missing or damaged, or the archive lacks a parameter.
+            DescriptionError: a recorded signature is not the module's.
             DeviceError: the device is not available or cannot run the module.
         """
         opened = Device(device) if isinstance(device, str) else device
@@ -70,6 +77,11 @@ class Session:
         self._entry_points: Final = self._program.function_names()
         self._signatures: Final = {signature.name: signature for signature in signatures}
         self._functions: Final[dict[str, Function]] = {}
+        try:
+            self._check_described()
+        except BaseException:
+            self._program.close()
+            raise
 
     @property
     def device(self) -> str:
@@ -90,8 +102,7 @@ class Session:
         """Returns an entry point to call.
 
         Raises:
-            DeviceError: the entry point is not found, its recorded signature is not the module's, or the session is
-                closed.
+            DeviceError: the entry point is not found, or the session is closed.
         """
         with self._program.lock:
             self._check_open(f"look up {name!r}")
@@ -186,26 +197,13 @@ class Session:
         if self._program.closed:
             raise DeviceError(f"cannot {action}: the session on {self._program.origin!r} is closed; open a new one")
 
+    def _check_described(self) -> None:
+        origin = self._program.origin
+        check_entry_points(tuple(self._signatures.values()), self._entry_points, origin)
+        for name, signature in self._signatures.items():
+            check_described(signature, self._program.reflection(name), origin)
+            check_aliases(signature)
+
     def _signature(self, name: str) -> Signature:
         recorded = self._signatures.get(name)
-        compiled = signature_of_reflection(name, self._program.reflection(name))
-        if recorded is None:
-            return compiled
-        if _outline(recorded) != _outline(compiled):
-            raise DeviceError(
-                f"the recorded signature of {name!r} {_text(recorded)}, but the module {self._program.origin!r} "
-                f"{_text(compiled)}; export again"
-            )
-        check_aliases(recorded)
-        return recorded
-
-
-def _outline(signature: Signature) -> Any:
-    """Returns the part of a signature that a compiled module has too."""
-    arguments = [(argument.spec, argument.kind) for argument in signature.arguments]
-    return arguments, signature.aliases, [result.spec for result in signature.results]
-
-
-def _text(signature: Signature) -> str:
-    arguments, aliases, results = _outline(signature)
-    return f"takes {arguments}, returns {results} and has the aliases {aliases}"
+        return signature_of_reflection(name, self._program.reflection(name)) if recorded is None else recorded

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
-from lang_core import DTYPES, DeviceError, DType, InputError, TensorSpec, bf16, bool_, f16, f32, f64, i32
+from lang_core import DTYPES, DescriptionError, DeviceError, DType, InputError, TensorSpec, bf16, bool_, f16, f32, f64, i32
 from run_iree._device_testing import STEP, archive, compiled, device_params
 from run_iree.devices import Device
 from run_iree.sessions._session import Session
@@ -156,18 +156,25 @@ def test_an_unknown_entry_point_names_its_neighbours(session: Session) -> None:
         session.function("mian")
 
 
-@pytest.mark.parametrize("changed", [{"alias": None}, {"scalar": "tensor"}])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"alias": None}, r"argument by aliased result is \{\} in the description, \{1: 2\} in the module"),
+        ({"scalar": "tensor"}, r"argument 'pos': type is tensor i32\[\] in the description, scalar i32\[\] in the mod"),
+    ],
+)
 def test_a_signature_that_is_not_the_modules_is_refused(
-    step: tuple[Path, Path], device: str, changed: dict[str, object]
+    step: tuple[Path, Path], device: str, changed: dict[str, object], message: str
 ) -> None:
     signature = _signature(**changed)  # pyright: ignore[reportArgumentType]
-    with (
-        Session(step[0], device, parameters=step[1], signatures=[signature]) as session,
-        pytest.raises(
-            DeviceError, match=r"the recorded signature of 'main' takes .* but the module .* takes .* export again"
-        ),
-    ):
-        session.function("main")
+    with pytest.raises(DescriptionError, match=rf"entry point 'main': .*{message}.*: export again"):
+        Session(step[0], device, parameters=step[1], signatures=[signature])
+
+
+def test_a_described_function_that_is_not_in_the_module_is_refused(step: tuple[Path, Path], device: str) -> None:
+    signature = dataclasses.replace(_signature(), name="mian")
+    with pytest.raises(DescriptionError, match=r"'mian' is described, and not found in .*; available: main; did you"):
+        Session(step[0], device, parameters=step[1], signatures=[signature])
 
 
 def test_after_close_every_use_is_an_error(step: tuple[Path, Path], device: str) -> None:

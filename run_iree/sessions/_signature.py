@@ -1,11 +1,12 @@
 """Signatures in compiled modules, and checks of signatures."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
-from lang_core import DeviceError, OpError, TensorSpec
+from compile_hlo.directions import REFLECTION, LoweredArgument, LoweredResult, Signature, reflected
+from lang_core import DescriptionError, DeviceError, OpError, TensorSpec, near_names
 
 _DECLARATION: Final = re.compile(r"^\w+ func @[^(]*\((?P<arguments>.*)\) -> \((?P<results>.*)\)$", re.DOTALL)
 _VALUE: Final = re.compile(r"%(?P<name>\w+): (?P<type>tensor<[^>]*>|[\w.]+)(?: \{(?P<attributes>[^}]*)\})?")
@@ -40,6 +41,99 @@ def check_aliases(signature: Signature) -> None:
                 f"dtype; export again"
             )
         taken[result.name] = argument.name
+
+
+class _Difference(NamedTuple):
+    """Field that a description and its module state differently."""
+
+    entry: str
+    field: str
+    described: Any
+    compiled: Any
+
+
+# Absent for an argument whose directions were not recorded: what the module says then counts.
+_DIRECTIONS: Final = ("effective", "guarded", "in_place")
+
+
+def check_described(recorded: Signature, reflection: Mapping[str, str], origin: str) -> None:
+    """Refuses a recorded signature that is not that of the compiled function.
+
+    Args:
+        recorded: signature as a bundle describes it.
+        reflection: reflection of the compiled function.
+        origin: path of the module, for messages.
+
+    Raises:
+        DescriptionError: an argument, a result, an alias or a direction differs.
+        DeviceError: the function cannot be called; see ``signature_of_reflection``.
+    """
+    compiled = signature_of_reflection(recorded.name, reflection)
+    differences = [*_type_differences(recorded, compiled), *_direction_differences(recorded, reflection)]
+    if differences:
+        entry, field, described, actual = differences[0]
+        raise DescriptionError(
+            f"entry point {recorded.name!r}: {entry}: {field} is {described} in the description, {actual} in the "
+            f"module {origin!r}: the two do not belong together: export again"
+        )
+
+
+def check_entry_points(recorded: Sequence[Signature], compiled: Sequence[str], origin: str) -> None:
+    """Refuses signatures of functions that the module does not have.
+
+    Raises:
+        DescriptionError: a function is not found.
+    """
+    for signature in recorded:
+        if signature.name not in compiled:
+            raise DescriptionError(
+                f"entry point {signature.name!r} is described, and not found in the module {origin!r}; available: "
+                f"{', '.join(compiled)}{near_names(signature.name, compiled)}: the two do not belong together: export "
+                f"again"
+            )
+
+
+def _type_differences(recorded: Signature, compiled: Signature) -> Iterator[_Difference]:
+    """Yields differences in what every compiled function declares: types and aliases."""
+    for part, mine, theirs in (
+        ("arguments", recorded.arguments, compiled.arguments),
+        ("results", recorded.results, compiled.results),
+    ):
+        if len(mine) != len(theirs):
+            yield _Difference("signature", f"number of {part}", len(mine), len(theirs))
+    for mine, theirs in zip(recorded.arguments, compiled.arguments, strict=False):
+        if (mine.kind, mine.spec) != (theirs.kind, theirs.spec):
+            yield _Difference(
+                f"argument {mine.name!r}", "type", f"{mine.kind} {mine.spec!r}", f"{theirs.kind} {theirs.spec!r}"
+            )
+    for mine, theirs in zip(recorded.results, compiled.results, strict=False):
+        if mine.spec != theirs.spec:
+            yield _Difference(f"result {mine.name!r}", "type", mine.spec, theirs.spec)
+    if recorded.aliases != compiled.aliases:
+        yield _Difference("signature", "argument by aliased result", recorded.aliases, compiled.aliases)
+
+
+def _direction_differences(recorded: Signature, reflection: Mapping[str, str]) -> Iterator[_Difference]:
+    """Yields differences in names and directions, which modules of ``lower_module`` have."""
+    if REFLECTION not in reflection:
+        return
+    try:
+        theirs = json.loads(reflection[REFLECTION])
+        rows = {part: [dict(row) for row in theirs[part]] for part in ("args", "results")}
+    except (KeyError, TypeError, ValueError) as error:
+        raise DescriptionError(
+            f"entry point {recorded.name!r}: {REFLECTION} of the compiled function cannot be read ({error}); export "
+            f"again"
+        ) from None
+    unknown = {argument.name for argument in recorded.arguments if argument.effective is None}
+    for part, mine in reflected(recorded).items():
+        for described, actual in zip(mine, rows[part], strict=False):
+            name = described["name"]
+            fields = [key for key in described | actual if key not in _DIRECTIONS or name not in unknown]
+            for key in fields:
+                if described.get(key) != actual.get(key):
+                    entry = f"{'argument' if part == 'args' else 'result'} {name!r}"
+                    yield _Difference(entry, key, described.get(key), actual.get(key))
 
 
 def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> Signature:

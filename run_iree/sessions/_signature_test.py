@@ -1,8 +1,12 @@
+import json
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
-from lang_core import DeviceError, TensorSpec, bf16, bool_, f32, i32, i64, u8
-from run_iree.sessions._signature import check_aliases, signature_of_reflection
+from compile_hlo.directions import LoweredArgument, LoweredResult, Signature, reflected
+from lang_core import DescriptionError, DeviceError, TensorSpec, bf16, bool_, f32, i32, i64, u8
+from run_iree.sessions._signature import check_aliases, check_described, signature_of_reflection
 
 _C = TensorSpec((7, 3), f32)
 
@@ -88,3 +92,49 @@ def test_a_result_with_a_buffer_of_its_own_is_no_alias() -> None:
     check_aliases(signature)
     assert signature.aliases == {1: 1}
     assert [argument.donated for argument in arguments] == [True, True]
+
+
+_STEP = Signature(
+    "main",
+    (LoweredArgument("x", _C), LoweredArgument("k", _C, alias_result="r", effective="INOUT", in_place=True)),
+    (LoweredResult("r", _C),),
+)
+_COMPILED = {
+    **_reflection("%x: tensor<7x3xf32>, %k: tensor<7x3xf32> {iree.abi.output = 0 : index}", "%r: tensor<7x3xf32>"),
+    "tapeline.signature": json.dumps(reflected(_STEP)),
+}
+
+
+def _with(index: int, **fields: Any) -> Signature:
+    arguments = list(_STEP.arguments)
+    arguments[index] = replace(arguments[index], **fields)
+    return replace(_STEP, arguments=tuple(arguments))
+
+
+@pytest.mark.parametrize(
+    ("signature", "message"),
+    [
+        (_with(0, name="y"), "argument 'y': name is y in the description, x in the module 'm.vmfb'"),
+        (_with(0, effective="INOUT"), "argument 'x': effective is INOUT in the description, IN in the module"),
+        (_with(0, guarded=True), "argument 'x': guarded is True in the description, False in the module"),
+        (_with(0, spec=TensorSpec((7,), f32)), r"argument 'x': type is tensor f32\[7\] in the desc.* f32\[7,3\] in"),
+        (_with(1, in_place=False), r"aliased result is \{\} in the description, \{0: 1\} in the module"),
+        (_with(1, alias_result=None, in_place=False, effective="IN"), r"aliased result is \{\} in the description"),
+        (replace(_STEP, arguments=_STEP.arguments[:1]), "number of arguments is 1 in the description, 2 in the module"),
+        (replace(_STEP, results=(LoweredResult("r", TensorSpec((3,), f32)),)), r"result 'r': type is f32\[3\] in the"),
+    ],
+)
+def test_a_description_that_contradicts_its_module_is_refused(signature: Signature, message: str) -> None:
+    with pytest.raises(DescriptionError, match=f"entry point 'main': .*{message}.* export again"):
+        check_described(signature, _COMPILED, "m.vmfb")
+
+
+def test_a_description_of_its_module_is_accepted() -> None:
+    check_described(_STEP, _COMPILED, "m.vmfb")
+    check_described(_with(0, effective=None, guarded=True), _COMPILED, "m.vmfb")  # directions that were not recorded
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"args": []}', '{"args": [1], "results": []}'])
+def test_directions_of_a_module_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(DescriptionError, match=r"tapeline\.signature of the compiled function cannot be read"):
+        check_described(_STEP, {**_COMPILED, "tapeline.signature": text}, "m.vmfb")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from tapeline.outline._functions import PrivateFunction, private_functions
 from tapeline.outline._outline import (
     Box,
     Edge,
@@ -29,8 +30,10 @@ __all__ = [
     "Item",
     "Outline",
     "Port",
+    "PrivateFunction",
     "Repeat",
     "boxes_of",
+    "private_functions",
     "read_outline",
     "without_numbers",
 ]

@@ -8,6 +8,7 @@ from compile_hlo.emit import is_helper
 from lang_core import InputError
 from tapeline.outline._bound import bounded
 from tapeline.outline._fold import Folder
+from tapeline.outline._functions import called_function
 from tapeline.outline._lines import Head, Line, head, line, lines, symbol, types
 from tapeline.outline._outline import Box, Edge, FunctionOutline, Outline, Port, boxes_of, without_numbers
 
@@ -174,7 +175,10 @@ class _Body:
         if operation.op == "util.global.load":
             self._values[operation.names[0]] = _Known(None, operation.types[0], symbol(text))
             return
-        called = symbol(text) if operation.op == "call" else None
+        function = called_function(text)
+        if function is not None:
+            self._calls[function] = self._calls.get(function, 0) + 1
+        called = function if operation.op == "call" else None  # calls of helpers stay ops of their module
         if called is not None:
             self._close()
             self._called(called, operation)
@@ -192,7 +196,6 @@ class _Body:
             self._close()
 
     def _called(self, name: str, operation: Line) -> None:
-        self._calls[name] = self._calls.get(name, 0) + 1
         if name not in self._given:
             known = [self._values.get(operand) for operand in operation.operands]
             self._given[name] = [without_numbers(value.path) if value else "" for value in known]
