@@ -209,6 +209,7 @@ class ModuleWriter:
         Raises:
             GraphError: arguments and inputs are not the same, or an alias does not fit.
         """
+        _check_aliases_differ(name, arguments)
         if [argument.name for argument in arguments] != list(inputs):
             raise GraphError(f"function {name!r}: inputs {list(inputs)} are not the arguments {arguments}")
         self._functions.append(name)
@@ -294,6 +295,19 @@ def emit_module(
 
 def _element(kind: str) -> str:
     return kind.removeprefix("tensor<").removesuffix(">")
+
+
+def _check_aliases_differ(function: str, arguments: Iterable[Argument]) -> None:
+    taken: dict[str, str] = {}
+    for argument in arguments:
+        if argument.alias_result is None:
+            continue
+        other = taken.setdefault(argument.alias_result, argument.name)
+        if other != argument.name:
+            raise GraphError(
+                f"graph {function!r}: arguments {other!r} and {argument.name!r} are both to become result "
+                f"{argument.alias_result!r}: a result takes over one buffer: give each argument a result of its own"
+            )
 
 
 def _alias(function: str, argument: Argument, results: Mapping[str, TensorSpec], in_place: Container[str]) -> str:

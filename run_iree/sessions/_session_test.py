@@ -6,7 +6,20 @@ import numpy as np
 import pytest
 
 from compile_hlo.directions import LoweredArgument, LoweredResult, Signature
-from lang_core import DTYPES, DescriptionError, DeviceError, DType, InputError, TensorSpec, bf16, bool_, f16, f32, f64, i32
+from lang_core import (
+    DTYPES,
+    DescriptionError,
+    DeviceError,
+    DType,
+    InputError,
+    TensorSpec,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i32,
+)
 from run_iree._device_testing import STEP, archive, compiled, device_params
 from run_iree.devices import Device
 from run_iree.sessions._session import Session

@@ -69,7 +69,11 @@ def check_described(recorded: Signature, reflection: Mapping[str, str], origin: 
         DeviceError: the function cannot be called; see ``signature_of_reflection``.
     """
     compiled = signature_of_reflection(recorded.name, reflection)
-    differences = [*_type_differences(recorded, compiled), *_direction_differences(recorded, reflection)]
+    differences = [
+        *_type_differences(recorded, compiled),
+        *_direction_differences(recorded, reflection),
+        *_alias_differences(recorded, compiled),
+    ]
     if differences:
         entry, field, described, actual = differences[0]
         raise DescriptionError(
@@ -94,7 +98,7 @@ def check_entry_points(recorded: Sequence[Signature], compiled: Sequence[str], o
 
 
 def _type_differences(recorded: Signature, compiled: Signature) -> Iterator[_Difference]:
-    """Yields differences in what every compiled function declares: types and aliases."""
+    """Yields differences in types, which every compiled function declares."""
     for part, mine, theirs in (
         ("arguments", recorded.arguments, compiled.arguments),
         ("results", recorded.results, compiled.results),
@@ -109,6 +113,10 @@ def _type_differences(recorded: Signature, compiled: Signature) -> Iterator[_Dif
     for mine, theirs in zip(recorded.results, compiled.results, strict=False):
         if mine.spec != theirs.spec:
             yield _Difference(f"result {mine.name!r}", "type", mine.spec, theirs.spec)
+
+
+def _alias_differences(recorded: Signature, compiled: Signature) -> Iterator[_Difference]:
+    """Yields a difference in the arguments that results take over in place."""
     if recorded.aliases != compiled.aliases:
         yield _Difference("signature", "argument by aliased result", recorded.aliases, compiled.aliases)
 

@@ -15,7 +15,8 @@ from tapeline.bundle._files import (
     executable_name,
     sha256_of,
 )
-from tapeline.bundle._kernel_config import KernelConfig, KernelRecord, kernel_record, signature_fields
+from tapeline.bundle._kernel_config import KernelConfig, signature_fields
+from tapeline.bundle._kernels import KernelRecord, kernel_record
 from tapeline.bundle._phases import Memory, PhaseCost, PhaseMeter, memory_now
 from tapeline.bundle._staging import check_output, staged
 from tapeline.bundle._steps import Steps

@@ -6,11 +6,12 @@ from typing import Final
 
 from autotune import is_recording_calls, record_lines
 from compile_hlo.directions import Signature
-from lang_core import InputError, TensorSpec, near_names
+from lang_core import DescriptionError, InputError, TensorSpec, near_names
 from run_iree import Device, Session, host_cpu, target_of_device
 from run_iree.archive import read_archive_index
 from run_iree.dump import Dumper
-from tapeline.bundle._files import ARCHIVE, MARK, SCOPE, debug_executable_name, executable_name
+from tapeline.bundle._description import check_kernels
+from tapeline.bundle._files import ARCHIVE, MARK, MODULE, SCOPE, debug_executable_name, executable_name, sha256_of
 from tapeline.bundle._kernel_config import KernelConfig
 
 
@@ -55,6 +56,7 @@ class Bundle:
                 the bundle has one.
 
         Raises:
+            DescriptionError: kernel_config.json and the module contradict one another.
             InputError: the bundle was not compiled for the device, or for another CPU.
             DeviceError: the device is not available, or a file is damaged.
         """
@@ -69,12 +71,13 @@ class Bundle:
                 f"it with target={target}"
             )
         self._check_cpu(target)
+        self._check_module(executable)
         if is_recording_calls():
             record_lines(self.config.kernel_calls)
         archive = self.path / ARCHIVE
         if archive.is_file():
             self._check_archive(archive)
-        return Session(
+        session = Session(
             executable,
             Device(device),
             parameters=archive if archive.is_file() else None,
@@ -82,6 +85,30 @@ class Bundle:
             signatures=[_guarding_all(point) if debug else point for point in self.config.entry_points],
             dumper=dumper,
         )
+        undescribed = sorted({*session.entry_points} - {point.name for point in self.config.entry_points})
+        if undescribed:
+            session.close()
+            raise DescriptionError(
+                f"{self.path / MARK}: entry points do not list {', '.join(undescribed)}, which {executable.name} has: "
+                f"export the bundle again"
+            )
+        return session
+
+    def _check_module(self, executable: Path) -> None:
+        """Compares the module's files with their hashes, and its private functions with the description."""
+        module = self.path / MODULE
+        for path in (executable, module):
+            listed = self.config.sha256.get(path.name)
+            if listed is not None and path.is_file() and sha256_of(path) != listed:
+                raise DescriptionError(
+                    f"{path} is not the file that {MARK} describes (sha256 differs): export the bundle again"
+                )
+        if not module.is_file():
+            return
+        try:
+            check_kernels(module, self.config.kernels, helpers=self.config.schema > 1)
+        except DescriptionError as error:
+            raise DescriptionError(f"{self.path / MARK}: {error}: export the bundle again") from None
 
     def _check_files(self, *names: str) -> None:
         for name in names:
@@ -121,7 +148,7 @@ def _guarding_all(signature: Signature) -> Signature:
     return replace(
         signature,
         arguments=tuple(
-            replace(argument, guarded=argument.kind == "tensor" and not argument.donated)
+            replace(argument, effective=None, guarded=argument.kind == "tensor" and not argument.donated)
             for argument in signature.arguments
         ),
     )

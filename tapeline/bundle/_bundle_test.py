@@ -60,7 +60,8 @@ def test_an_unknown_entry_point_is_refused(tmp_path: Path) -> None:
     [
         ("", "cannot be read"),
         ("[]", "schema 'list'"),
-        ('{"schema": 2}', "schema 2, this version reads schema 1"),
+        ('{"schema": 3}', "schema 3, this version reads schema 1 and 2"),
+        ('{"schema": 2}', "damaged"),
         ('{"schema": 1}', "damaged"),
         ('{"schema": 1, "entry_points": [{"name": "f", "args": [], "results": [{}]}]}', "damaged"),
     ],

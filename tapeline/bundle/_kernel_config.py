@@ -4,39 +4,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from autotune import Key
-from compile_hlo.directions import Direction, KernelSignature, LoweredArgument, LoweredResult, Signature
-from lang_core import InputError, TapelineError, TensorSpec
+from compile_hlo.directions import Direction, LoweredArgument, LoweredResult, Signature
+from lang_core import DescriptionError, InputError, TapelineError, TensorSpec
 from tapeline.bundle._debug import DebugConfig
+from tapeline.bundle._description import check_seals, seals_of
+from tapeline.bundle._kernels import KernelRecord, read_kernels, spec_fields
 
-SCHEMA: Final = 1
-
-_NOT_RECORDED: Final = "the version that wrote this bundle did not record it"
-
-
-@dataclass(frozen=True, slots=True)
-class KernelRecord:
-    """Private block function.
-
-    Attributes:
-        name: symbol in module.mlir.
-        call_sites: number of calls in the text.
-        signature: effective directions of its tensor arguments, in the order of the text, without the scalars after
-            them. None where it was not recorded.
-        reason: why there is no signature; None where there is one.
-        arguments: arguments in the order of the text: ``kind``, ``dtype``, ``shape``, ``direction`` (as declared: INOUT
-            where a call site passes a donated argument), ``effective``.
-        results: ``direction``, ``dtype``, ``shape``, ``alias_arg`` (number of the argument that it takes over).
-    """
-
-    name: str
-    call_sites: int
-    signature: list[str] | None = None
-    reason: str | None = None
-    arguments: list[dict[str, Any]] = field(default_factory=list)
-    results: list[dict[str, Any]] = field(default_factory=list)
+SCHEMA: Final = 2
+_READ: Final = (1, SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +23,7 @@ class KernelConfig:
 
     Attributes:
         entry_points: signatures of the public functions.
-        kernels: private block functions.
+        kernels: private functions: blocks, then helper functions.
         parameters: dtype and shape of the weights by path, in the order in which ``module.vhlo`` takes them.
         targets: file, flags and CPU by target.
         model: family, sizes, RoPE layout and scaling, tied weights.
@@ -53,7 +31,7 @@ class KernelConfig:
         sha256: hashes of all other files but the report.
         debug: debug module; None where the bundle was exported without the option ``dump_tags``.
         kernel_calls: configuration of each call of a kernel and where it comes from; empty without ``kernels``.
-        schema: version of the file's schema.
+        schema: version of the file's schema as it was read; what is written has the newest.
     """
 
     entry_points: list[Signature]
@@ -69,8 +47,9 @@ class KernelConfig:
 
     def text(self) -> str:
         """Returns the file's text."""
-        fields = asdict(replace(self, entry_points=[]))
+        fields = asdict(replace(self, entry_points=[], schema=SCHEMA))
         fields["entry_points"] = [signature_fields(signature) for signature in self.entry_points]
+        fields["seals"] = seals_of(fields)
         return json.dumps(fields, indent=2) + "\n"
 
     def write(self, path: Path) -> None:
@@ -82,6 +61,7 @@ class KernelConfig:
         """Reads the file.
 
         Raises:
+            DescriptionError: it contradicts itself, or was edited.
             InputError: the file is missing, damaged or of another schema.
         """
         try:
@@ -90,19 +70,27 @@ class KernelConfig:
             raise InputError(f"{path.parent} is not a bundle: it has no {path.name}: export one first") from None
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: cannot be read ({error}): export the bundle again") from None
-        if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
-            actual = fields.get("schema") if isinstance(fields, dict) else type(fields).__name__
-            raise InputError(f"{path}: schema {actual!r}, this version reads schema {SCHEMA}: export the bundle again")
+        schema = fields.get("schema") if isinstance(fields, dict) else type(fields).__name__
+        if schema not in _READ:
+            raise InputError(
+                f"{path}: schema {schema!r}, this version reads schema {' and '.join(map(str, _READ))}: export the "
+                f"bundle again"
+            )
         try:
+            sealed = dict(fields) if schema == SCHEMA else {}
+            fields.pop("seals", None)
             entry_points = [_signature(entry) for entry in fields.pop("entry_points")]
-            kernels = [_kernel(entry) for entry in fields.pop("kernels", [])]
+            kernels = read_kernels(fields.pop("kernels", []), schema)
             for name in ("parameters", "targets", "model", "producer", "sha256"):
                 if not isinstance(fields.get(name), dict):
                     raise TypeError(f"{name} is not an object")
             _check_parts(fields)
             debug = fields.pop("debug", None)
             debug = None if debug is None else DebugConfig.from_json(debug)
+            check_seals(sealed)
             return cls(entry_points=entry_points, kernels=kernels, debug=debug, **fields)
+        except DescriptionError as error:
+            raise DescriptionError(f"{path}: {error}: export the bundle again") from None
         except (AttributeError, KeyError, TypeError, TapelineError) as error:
             raise InputError(f"{path}: damaged ({error}): export the bundle again") from None
 
@@ -127,7 +115,7 @@ def signature_fields(signature: Signature) -> dict[str, Any]:
             {
                 "name": result.name,
                 "direction": "INOUT" if result.name in taken_over else "OUT",
-                **_spec_fields(result.spec),
+                **spec_fields(result.spec),
                 "alias_arg": taken_over.get(result.name),
             }
             for result in signature.results
@@ -140,7 +128,7 @@ def _argument_fields(argument: LoweredArgument) -> dict[str, Any]:
         "name": argument.name,
         "kind": argument.kind,
         "direction": argument.declared,
-        **_spec_fields(argument.spec),
+        **spec_fields(argument.spec),
         "alias_result": argument.alias_result,
         "donated": argument.donated,
         "effective": argument.effective,
@@ -150,22 +138,42 @@ def _argument_fields(argument: LoweredArgument) -> dict[str, Any]:
     }
 
 
-def _spec_fields(spec: TensorSpec) -> dict[str, Any]:
-    return {"dtype": spec.dtype.name, "shape": list(spec.shape)}
-
-
 def _signature(fields: Mapping[str, Any]) -> Signature:
-    """Reads an entry point; a damaged one raises TypeError, KeyError or TapelineError."""
-    arguments = tuple(_argument(**entry) for entry in fields["args"])
+    """Reads an entry point.
+
+    Raises:
+        DescriptionError: it contradicts itself.
+        TypeError: a field is damaged; also KeyError or TapelineError.
+    """
+    name = fields["name"]
+    arguments = tuple(_argument(name, **entry) for entry in fields["args"])
     results = tuple(_result(**entry) for entry in fields["results"])
+    signature = Signature(name, arguments, results)
     names = {result.name for result in results}
+    taken: dict[str, str] = {}
     for argument in arguments:
-        if argument.alias_result is not None and argument.alias_result not in names:
+        if argument.alias_result is None:
+            continue
+        if argument.alias_result not in names:
             raise KeyError(argument.alias_result)
-    return Signature(fields["name"], arguments, results)
+        if argument.alias_result in taken:
+            raise DescriptionError(
+                f"entry point {name!r}: arguments {taken[argument.alias_result]!r} and {argument.name!r} have the same "
+                f"alias_result, {argument.alias_result!r}: a result takes over one buffer"
+            )
+        taken[argument.alias_result] = argument.name
+    for entry, described in zip(fields["results"], signature_fields(signature)["results"], strict=True):
+        for key in ("direction", "alias_arg"):
+            if key in entry and entry[key] != described[key]:
+                raise DescriptionError(
+                    f"entry point {name!r}: result {entry['name']!r}: {key} is {entry[key]}, the arguments' aliases "
+                    f"make it {described[key]}"
+                )
+    return signature
 
 
 def _argument(
+    entry_point: str,
     *,
     name: str,
     kind: Literal["tensor", "scalar"],
@@ -180,16 +188,17 @@ def _argument(
     bounds: Sequence[int] | None = None,
 ) -> LoweredArgument:
     """Reads an argument; bundles of earlier versions lack some of the fields, and are treated with caution."""
-    spec = TensorSpec(tuple(shape), dtype)
-    if donated != (alias_result is not None):
-        raise TypeError(
-            f"argument {name!r}: donated is {donated}, alias_result {alias_result!r}, direction {direction}"
+    argument = LoweredArgument(name, TensorSpec(tuple(shape), dtype), kind, alias_result, effective, guarded, in_place)
+    if (donated, direction) != (argument.donated, argument.declared):
+        raise DescriptionError(
+            f"entry point {entry_point!r}: argument {name!r} has direction {direction}, donated {donated} and "
+            f"alias_result {alias_result!r}: an argument is INOUT and donated exactly where a result takes it over"
         )
     if bounds is None:
-        return LoweredArgument(name, spec, kind, alias_result, effective, guarded, in_place)
+        return argument
     least, most = bounds
     _ = least <= most  # raises TypeError where they are no numbers
-    return LoweredArgument(name, spec, kind, alias_result, effective, guarded, in_place, (least, most))
+    return replace(argument, bounds=(least, most))
 
 
 def _result(
@@ -198,36 +207,3 @@ def _result(
     """Reads a result; its direction and alias follow from the arguments."""
     del direction, alias_arg
     return LoweredResult(name, TensorSpec(tuple(shape), dtype))
-
-
-def _kernel(fields: Mapping[str, Any]) -> KernelRecord:
-    _ = fields["name"], int(fields["call_sites"])
-    kernel = KernelRecord(**fields)
-    if kernel.signature is None and kernel.reason is None:
-        return replace(kernel, reason=_NOT_RECORDED)
-    for direction in kernel.signature or ():
-        if direction not in get_args(Direction):
-            raise TypeError(f"kernel {kernel.name!r}: direction {direction!r}")
-    return kernel
-
-
-def kernel_record(kernel: KernelSignature) -> KernelRecord:
-    """Describes a private block function."""
-    return KernelRecord(
-        kernel.name,
-        kernel.call_sites,
-        list(kernel.signature),
-        arguments=[
-            {
-                "kind": argument.kind,
-                **_spec_fields(argument.spec),
-                "direction": argument.declared,
-                "effective": argument.effective,
-            }
-            for argument in kernel.arguments
-        ],
-        results=[
-            {**_spec_fields(result.spec), "direction": result.direction, "alias_arg": result.alias_arg}
-            for result in kernel.results
-        ],
-    )

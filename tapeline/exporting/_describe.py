@@ -25,7 +25,7 @@ def description(export: Export, lowered: LoweredModule, hashes: dict[str, str]) 
     return KernelConfig(
         entry_points=[function.signature for function in lowered.functions],
         parameters=_parameters(export, lowered),
-        kernels=[kernel_record(kernel) for kernel in lowered.kernels],
+        kernels=[kernel_record(kernel) for kernel in (*lowered.kernels, *lowered.helpers)],
         targets=export.targets,
         model=_model(export),
         producer=producer(),

@@ -136,7 +136,7 @@ def test_parameters_by_pattern(bundle: Bundle) -> None:
 def test_text_joins_rows_that_differ_in_numbers_only(bundle: Bundle) -> None:
     lines = _words(facts_text(facts(bundle, hashes=True)))
     for line in (
-        f"{bundle.path} (schema 1)",
+        f"{bundle.path} (schema 2)",
         "producer: tapeline 1.0",
         "model: family llama, layers [1 x 2, 2], rope (base 10000)",
         "argument IN x f32[2,3] guarded by a copy",

@@ -9,9 +9,10 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from compile_dag import ComputeGraph, record
+from compile_hlo import lower_module
 from compile_hlo.emit import ArgumentParameters, ExternalParameters, Form, InlineParameters, emit_module
 from compile_hlo.quirks import QUIRKS
-from lang_core import Argument, GraphError, Module, Parameter, TensorSpec
+from lang_core import Argument, EntryPoint, GraphError, Module, Parameter, TensorSpec
 from tests.emission._support import interpret, parsed, text_of
 
 _ODD = [
@@ -154,6 +155,15 @@ def test_an_alias_of_no_result_is_refused():
     ]
     with pytest.raises(GraphError, match=r"'cach', which is not there: it has old, cache.*cache"):
         _text(_cache_graph(), arguments, ArgumentParameters())
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_two_arguments_of_one_result_are_refused(streaming: bool):
+    spec = TensorSpec((4, 2), "f32")
+    arguments = (Argument("x", spec, alias_result="y"), Argument("y", spec), Argument("z", spec, alias_result="y"))
+    point = EntryPoint("f", lambda ctx, x, y, z: {"y": ctx.ops.add(ctx.ops.add(x, y), z)}, arguments)
+    with pytest.raises(GraphError, match="'f': arguments 'x' and 'z' are both to become result 'y': a result takes"):
+        lower_module([point], lambda _: None, ExternalParameters(), streaming=streaming)
 
 
 def test_arguments_that_are_not_the_inputs_are_refused():

@@ -188,8 +188,8 @@ _DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no_description": (lambda b: (b / _MARK).unlink(), "is not a bundle: it has no kernel_config.json"),
     "description_cut_off": (lambda b: _cut(b / _MARK, 0.5), "kernel_config.json: cannot be read"),
     "description_of_another_schema": (
-        lambda b: _edit(b / _MARK, lambda c: c.update(schema=2)),
-        "schema 2, this version reads schema 1: export the bundle again",
+        lambda b: _edit(b / _MARK, lambda c: c.update(schema=3)),
+        "schema 3, this version reads schema 1 and 2: export the bundle again",
     ),
     "description_a_list": (lambda b: (b / _MARK).write_text("[]"), "schema 'list', this version reads schema 1"),
     "description_without_entry_points": (lambda b: _edit(b / _MARK, lambda c: c.pop("entry_points")), "damaged"),
