@@ -1,22 +1,16 @@
 """tools:generate --prompt_cache: what a file holds of a prompt is what would be made anew, or it is refused."""
 
-import dataclasses
 import hashlib
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
-from compile_hlo.directions import Signature
-from lang_core import InputError
-from tapeline.bundle import Bundle
-from tapeline.running._prompt_cache import PromptCacheFile
 from tests.goldens.cases import CASES
 from tests.product._bundles import Finished, export, export_case, invoke
 
@@ -192,12 +186,6 @@ def test_what_cannot_be_kept(bundle: Path, generating: Generate, tmp_path: Path)
         done = generating(bundle, *more)
         assert (done.code, done.out) == (2, "")
         assert message in done.err
-    config = Bundle(bundle).config
-    encoding = dataclasses.replace(config, entry_points=[*config.entry_points, Signature("encode", (), ())])
-    other: Any = SimpleNamespace(path=bundle, config=encoding)
-    missing: Any = None
-    with pytest.raises(InputError, match="depends on what its encoder was given"):
-        PromptCacheFile(tmp_path / "p", other, "local-task", missing, missing)
 
 
 def test_several_prompts_are_not_kept(generating: Generate, tmp_path: Path) -> None:
