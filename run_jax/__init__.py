@@ -1,8 +1,30 @@
-"""JAX's runtime as an engine: StableHLO modules compiled by XLA.
+"""JAX as an engine: an execution context on its arrays, and StableHLO modules compiled by XLA.
 
 This package loads JAX into the process.
+
+>>> import jax
+>>> from run_jax import jax_function
+>>> cube = jax_function(lambda ctx, x: ctx.ops.mul(ctx.ops.mul(x, x), x))
+>>> float(jax.jit(jax.grad(cube, argnums=1))({}, 2.0))
+12.0
 """
 
+from run_jax import _contract, _elementwise, _indexing, _packed, _reduce, _shape
+from run_jax._context import JaxExecutionContext
 from run_jax._engine import StableHloFunction
+from run_jax._function import arrays_of, jax_function, parameter_arrays
+from run_jax._rules import RULES, computes
+from run_jax._tensor import JaxTensor
 
-__all__ = ["StableHloFunction"]
+del _contract, _elementwise, _indexing, _packed, _reduce, _shape  # imported for their rules
+
+__all__ = [
+    "RULES",
+    "JaxExecutionContext",
+    "JaxTensor",
+    "StableHloFunction",
+    "arrays_of",
+    "computes",
+    "jax_function",
+    "parameter_arrays",
+]

@@ -164,7 +164,8 @@ class Experts(Module):
             return ops.add(first, taken), ops.dynamic_update_slice(results, ops.linear(hidden, down), (first, 0))
 
         start = ops.constant(0, "i32"), ops.zeros((pairs + rows, size), x.dtype)
-        results = ops.while_loop(lambda first, results: ops.less(first, pairs), one_round, start)[1]
+        most = pairs // rows + min(pairs, self.gate_proj.spec.shape[0])  # each expert's last round may have few rows
+        results = ops.while_loop(lambda first, results: ops.less(first, pairs), one_round, start, most)[1]
         # The place of each pair among the sorted ones.
         places = ops.scatter(ops.zeros((pairs,), "i32"), order, ops.iota((pairs,)), 0)
         parts = ops.cast(ops.take(results, ops.reshape(places, (tokens, count))), weights.dtype)  # [M, C, D]

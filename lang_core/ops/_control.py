@@ -83,6 +83,7 @@ class ControlOps(OpsBase):
         cond: Callable[..., Tensor],
         body: Callable[..., Sequence[Tensor]],
         init: Sequence[Tensor],
+        most: int | None = None,
     ) -> tuple[Tensor, ...]:
         """Replaces ``values`` (at first ``init``) by ``body(*values)`` as long as ``cond(*values)`` holds.
 
@@ -90,10 +91,13 @@ class ControlOps(OpsBase):
             cond: takes the values, returns a rank-0 bool.
             body: takes the values, returns new ones of the same specs.
             init: the first values.
+            most: number of rounds that the loop cannot exceed, which lets a JAX context differentiate it; it bounds
+                nothing, and other contexts ignore it.
 
         Returns:
             The last values.
         """
+        del most
         return self._ctx.while_loop(cond, body, tuple(init))
 
     def cond(

@@ -1,0 +1,234 @@
+"""The execution context whose tensors are arrays of JAX."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lang_core import (
+    CheckpointError,
+    DType,
+    EagerExecutionContext,
+    ExecutionContext,
+    Op,
+    OpError,
+    Parameter,
+    Tensor,
+    TensorSpec,
+    WeightSource,
+    as_array,
+    as_dtype,
+    near_names,
+    tag_name,
+)
+from run_jax._composites import COMPOSITES
+from run_jax._control import bounded_loop, branch, counted_loop, loop
+from run_jax._ops import JaxOps
+from run_jax._rules import RULES, convert
+from run_jax._tensor import JaxTensor, tensor_of
+
+R = TypeVar("R")
+T = TypeVar("T", bound=Tensor)
+
+_HOST: Final = (bool, int, float, np.ndarray, np.generic)
+
+
+class JaxExecutionContext(ExecutionContext):
+    """Computes every op with JAX, at once or while JAX traces: inside of ``jit``, ``grad``, ``vmap``, ``shard_map``.
+
+    Arrays of JAX and of NumPy are accepted wherever tensors are. Results have the op table's dtypes: nothing is
+    promoted silently, and 64-bit dtypes are refused while JAX's are off.
+
+    Args:
+        parameters: arrays by parameter path, which functions of JAX may take as an argument (``parameter_arrays`` reads
+            them), or a source of weights, which become constants of what JAX traces.
+        inputs: what ``ops.placeholder`` gives, by name.
+        tag_sink: is given every tensor that the model tags, under its full name; while JAX traces, without data.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Any] | WeightSource | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        tag_sink: Callable[[str, JaxTensor], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self.ops = JaxOps(self)
+        self._parameters = parameters
+        self._inputs = dict(inputs or {})
+        self._tag_sink = tag_sink
+        self._traced = _has_tracer(parameters) or _has_tracer(self._inputs)
+
+    @property
+    def isRecording(self) -> bool:
+        """True once JAX traces a value of this context: then values have no data, and a path that needs it fails."""
+        return self._traced
+
+    def tensor(self, value: Any) -> JaxTensor:
+        """Returns an array of JAX or NumPy, a number or a tensor of this kind of context as a tensor.
+
+        Raises:
+            OpError: the value is of another kind or of a dtype outside of the table, or its dtype has 64 bits and JAX's
+                are off.
+        """
+        if type(value) is JaxTensor:
+            tensor = value
+        elif isinstance(value, jax.Array):
+            tensor = tensor_of(value)
+        elif isinstance(value, _HOST):
+            array = value if isinstance(value, np.ndarray | np.generic) else as_array(value)
+            require_width(as_dtype(array.dtype))
+            tensor = tensor_of(jnp.array(array))
+        else:
+            raise OpError(f"a JAX context takes its own tensors, arrays of JAX and NumPy, and numbers; found {value!r}")
+        if not self._traced and isinstance(tensor.data, jax.core.Tracer):
+            self._traced = True
+        return tensor
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[JaxTensor, ...]:
+        """Checks the op's contract and computes it by its rule.
+
+        Raises:
+            OpError: the contract does not hold, a dtype needs 64 bits and JAX's are off, or the op has no rule here.
+        """
+        try:
+            tensors = [self.tensor(operand) for operand in inputs]
+            specs = op.infer(tuple(tensor.spec for tensor in tensors), attributes)
+            for spec in (*specs, *(tensor.spec for tensor in tensors)):
+                require_width(spec.dtype)
+            if op.name not in RULES:
+                raise OpError("this op has no rule for JAX's arrays: register one with run_jax.computes")
+        except OpError as error:
+            where = f" (at {self.module_path})" if self.module_path else ""
+            text = str(error)
+            raise OpError(f"{text if text.startswith(op.name) else f'{op.name}: {text}'}{where}") from None
+        results = RULES[op.name](*(tensor.data for tensor in tensors), *attributes)
+        results = results if type(results) is tuple else (results,)
+        return tuple(_checked(op, spec, array) for spec, array in zip(specs, results, strict=True))
+
+    def composite(
+        self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
+    ) -> R:
+        """Returns ``body(*inputs, *attributes)``, or JAX's own function of that name where there is one."""
+        rule = None if name in self._substitutes else COMPOSITES.get(name)
+        if rule is None:
+            return super().composite(name, body, inputs, attributes)
+        return rule(self, body, *inputs, *attributes)
+
+    def tag(self, x: T, name: str, *, detail: bool = False) -> T:
+        """Hands the tensor to the sink, where there is one."""
+        if self._tag_sink is not None:
+            self._tag_sink(tag_name(self.module_path, name), self.tensor(x))
+        return x
+
+    def shows(self, name: str, *, detail: bool = False) -> bool:
+        """Returns whether there is a sink: it gets every tag."""
+        return self._tag_sink is not None
+
+    def constant(self, value: Any, dtype: DType | str | None = None) -> JaxTensor:
+        """Returns a tensor that holds a copy of the value; an array of JAX is cast, and stays differentiable."""
+        if isinstance(value, JaxTensor | jax.Array):
+            tensor = self.tensor(value)
+            return tensor if dtype is None else self.tensor(self.ops.cast(tensor, dtype))
+        return self.tensor(as_array(value, dtype))
+
+    def number(self, number: float, dtype: DType) -> JaxTensor:
+        """Returns a rank-0 constant, which JAX writes into what it traces as a literal."""
+        require_width(dtype)
+        return JaxTensor(TensorSpec((), dtype), as_array(number, dtype))
+
+    def placeholder(self, name: str, spec: TensorSpec) -> JaxTensor:
+        """Returns the array that was given as an input under this name."""
+        if name not in self._inputs:
+            known = ", ".join(self._inputs) or "none"
+            hint = near_names(name, self._inputs)
+            raise OpError(f"placeholder {name!r}: a JAX context needs its array; inputs given: {known}{hint}")
+        tensor = self.tensor(self._inputs[name])
+        if tensor.spec != spec:
+            raise OpError(f"placeholder {name!r}: wanted {spec!r}, found {tensor.spec!r}")
+        return tensor
+
+    def parameter(self, parameter: Parameter) -> JaxTensor:
+        """Returns the weight, cast to the parameter's dtype.
+
+        Raises:
+            CheckpointError: there is no such weight, or it has another shape, or a packed one another dtype.
+        """
+        given = self._given_for(parameter)
+        if given is not None:
+            return self.tensor(given)
+        path, spec = parameter.path, parameter.stored_spec
+        if self._parameters is None:
+            raise CheckpointError(f"parameter {path!r}: this context has no weights: pass parameters=")
+        if not isinstance(self._parameters, Mapping):
+            require_width(spec.dtype)
+            return self.tensor(EagerExecutionContext(self._parameters).parameter(parameter).data)
+        if path not in self._parameters:
+            hint = near_names(path, self._parameters)
+            raise CheckpointError(f"parameter {path!r}: not among the {len(self._parameters)} arrays given{hint}")
+        tensor = self.tensor(self._parameters[path])
+        same_kind = tensor.dtype is spec.dtype or (tensor.dtype.is_floating and spec.dtype.is_floating)
+        if tensor.shape != spec.shape or not same_kind:
+            raise CheckpointError(f"parameter {path!r}: the model wants {spec!r}, the array given is {tensor.spec!r}")
+        require_width(spec.dtype)
+        return tensor if tensor.dtype is spec.dtype else JaxTensor(spec, convert(tensor.data, spec.dtype))
+
+    def while_loop(
+        self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """Runs the loop as ``jax.lax.while_loop``, through which JAX has no reverse mode."""
+        return loop(self.tensor, cond, body, tuple(self.tensor(value) for value in init))
+
+    def counted_loop(
+        self, stop: int, body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """Runs ``body(i, *values)`` for i = 0 .. stop - 1 as ``jax.lax.scan``, which has every transformation."""
+        return counted_loop(self.tensor, stop, body, tuple(self.tensor(value) for value in init))
+
+    def bounded_loop(
+        self,
+        most: int,
+        cond: Callable[..., Tensor],
+        body: Callable[..., Sequence[Tensor]],
+        init: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        """Runs a loop of at most so many rounds as ``jax.lax.scan``; its rounds are computed again in reverse mode."""
+        return bounded_loop(self.tensor, most, cond, body, tuple(self.tensor(value) for value in init))
+
+    def conditional(
+        self,
+        pred: Tensor,
+        on_true: Callable[..., Sequence[Tensor]],
+        on_false: Callable[..., Sequence[Tensor]],
+        operands: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        """Runs one of the branches, as ``jax.lax.cond``."""
+        inputs = tuple(self.tensor(operand) for operand in operands)
+        return branch(self.tensor, self.tensor(pred), on_true, on_false, inputs)
+
+
+def require_width(dtype: DType) -> None:
+    """Checks that JAX computes in a dtype: without its 64-bit types it would take 32 bits silently.
+
+    Raises:
+        OpError: the dtype has 64 bits, and JAX's are off.
+    """
+    if dtype.itemsize == 8 and not jax.config.jax_enable_x64:
+        raise OpError(
+            f"{dtype} has 64 bits, and JAX computes in 32 until its 64-bit types are on: cast to "
+            f"{'f32' if dtype.is_floating else 'i32'}, or call within jax.enable_x64(True)"
+        )
+
+
+def _checked(op: Op, spec: TensorSpec, array: Any) -> JaxTensor:
+    if tuple(array.shape) != spec.shape or array.dtype != spec.dtype.numpy:
+        raise OpError(f"{op.name}: the rule for JAX gave {array.dtype}{list(array.shape)}, and the op gives {spec!r}")
+    return JaxTensor(spec, array)
+
+
+def _has_tracer(arrays: Any) -> bool:
+    return isinstance(arrays, Mapping) and any(
+        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(dict(arrays))
+    )

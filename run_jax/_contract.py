@@ -1,0 +1,70 @@
+"""Rules of sums of products: f16 and bf16 are multiplied exactly and summed in f32."""
+
+import string
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lang_core import DType, as_dtype, f32
+from run_jax._rules import Array, computes, convert
+
+Axes = tuple[int, ...]
+
+
+def exact() -> Any:
+    """Returns the precision of products: that of the dtype, unless JAX was told otherwise.
+
+    Without it, accelerators multiply f32 with the bits of bf16 or TF32; ``jax.default_matmul_precision`` asks for that.
+    """
+    return None if jax.config.jax_default_matmul_precision else lax.Precision.HIGHEST
+
+
+@computes("dot_general")
+def _dot_general(
+    x: Array, y: Array, x_contract: Axes, y_contract: Axes, x_batch: Axes, y_batch: Axes, dtype: DType
+) -> Array:
+    work = dtype.accumulation
+    if as_dtype(x.dtype).accumulation is not f32 or work is not f32:
+        x, y = convert(x, work), convert(y, work)
+    dimensions = ((x_contract, y_contract), (x_batch, y_batch))
+    product = lax.dot_general(x, y, dimensions, precision=exact(), preferred_element_type=work.numpy)
+    return convert(product, dtype)
+
+
+@computes("conv")
+def _conv(
+    x: Array, kernel: Array, strides: Axes, padding: tuple[tuple[int, int], ...], dilation: Axes, groups: int
+) -> Array:
+    dtype = as_dtype(x.dtype)
+    spatial = string.ascii_lowercase[: x.ndim - 2]
+    shape = _conv_shape(x, kernel, strides, padding, dilation)
+    if 0 in (*shape, *kernel.shape, *x.shape):
+        return jnp.zeros(shape, x.dtype)
+    result = lax.conv_general_dilated(
+        convert(x, dtype.accumulation),
+        convert(kernel, dtype.accumulation),
+        strides,
+        padding,
+        rhs_dilation=dilation,
+        dimension_numbers=(f"N{spatial}C", f"{spatial}IO", f"N{spatial}C"),
+        feature_group_count=groups,
+        precision=exact(),
+    )
+    return convert(result, dtype)
+
+
+def _conv_shape(x: Array, kernel: Array, strides: Axes, padding: Any, dilation: Axes) -> Axes:
+    sizes = zip(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation, strict=True)
+    spatial = (max((n + low + high - d * (taps - 1) - 1) // s + 1, 0) for n, taps, s, (low, high), d in sizes)
+    return (x.shape[0], *spatial, kernel.shape[-1])
+
+
+@computes("cached_attention")
+def _cached_attention(q: Array, k: Array, v: Array, bias: Array, scale: float) -> Array:
+    dtype = as_dtype(v.dtype)
+    q, k, v = (convert(array, f32) for array in (q, k, v))
+    scores = jnp.einsum("bkgth,bksh->bkgts", q, k, precision=exact()) * jnp.float32(scale)
+    weights = jax.nn.softmax(scores + bias[:, None, None], axis=-1)
+    return convert(jnp.einsum("bkgts,bksh->bkgth", weights, v, precision=exact()), dtype)

@@ -1,0 +1,102 @@
+"""Rules of elementwise ops: f16 and bf16 are computed in f32 and rounded once."""
+
+from collections.abc import Callable
+from typing import Final
+
+from jax import lax
+
+from lang_core import DType, bool_
+from run_jax._rules import RULES, Array, Rule, aligned, broadcast, common_dtype, computes, convert
+
+
+def _half_even(x: Array) -> Array:
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+_FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
+    "add": lax.add,
+    "sub": lax.sub,
+    "mul": lax.mul,
+    "div": lax.div,
+    "quotient": lax.div,
+    "rem": lax.rem,
+    "pow": lax.pow,
+    "maximum": lax.max,
+    "minimum": lax.min,
+    "logical_and": lax.bitwise_and,
+    "logical_or": lax.bitwise_or,
+    "logical_xor": lax.bitwise_xor,
+    "logical_not": lax.bitwise_not,
+    "bitwise_and": lax.bitwise_and,
+    "bitwise_or": lax.bitwise_or,
+    "bitwise_xor": lax.bitwise_xor,
+    "shift_left": lax.shift_left,
+    "shift_right_logical": lax.shift_right_logical,
+    "negate": lax.neg,
+    "abs": lax.abs,
+    "sign": lax.sign,
+    "exp": lax.exp,
+    "expm1": lax.expm1,
+    "log": lax.log,
+    "log1p": lax.log1p,
+    "tanh": lax.tanh,
+    "logistic": lax.logistic,
+    "erf": lax.erf,
+    "sqrt": lax.sqrt,
+    "rsqrt": lax.rsqrt,
+    "sin": lax.sin,
+    "cos": lax.cos,
+    "floor": lax.floor,
+    "ceil": lax.ceil,
+    "round": _half_even,
+}
+_COMPARISONS: Final = {
+    "equal": lax.eq,
+    "not_equal": lax.ne,
+    "less": lax.lt,
+    "less_equal": lax.le,
+    "greater": lax.gt,
+    "greater_equal": lax.ge,
+}
+
+
+def _elementwise(function: Callable[..., Array]) -> Rule:
+    def rule(*arrays: Array) -> Array:
+        dtype = common_dtype(arrays)
+        return convert(function(*aligned(arrays, dtype.accumulation)), dtype)
+
+    return rule
+
+
+def _comparison(function: Callable[..., Array]) -> Rule:
+    return lambda x, y: function(*aligned((x, y), common_dtype((x, y)).accumulation))
+
+
+RULES.update({name: _elementwise(function) for name, function in _FUNCTIONS.items()})
+RULES.update({name: _comparison(function) for name, function in _COMPARISONS.items()})
+
+
+@computes("clamp")
+def _clamp(x: Array, low: Array, high: Array) -> Array:
+    dtype = common_dtype((x, low, high))
+    x, low, high = aligned((x, low, high), dtype)
+    return lax.clamp(low, x, high)
+
+
+@computes("select")
+def _select(pred: Array, on_true: Array, on_false: Array) -> Array:
+    dtype = common_dtype((on_true, on_false))
+    pred, on_true, on_false = (
+        broadcast(array, _shape_of(pred, on_true, on_false))
+        for array in (pred, convert(on_true, dtype), convert(on_false, dtype))
+    )
+    return lax.select(pred, on_true, on_false)
+
+
+def _shape_of(*arrays: Array) -> tuple[int, ...]:
+    return lax.broadcast_shapes(*(tuple(array.shape) for array in arrays))
+
+
+@computes("cast")
+def _cast(x: Array, dtype: DType) -> Array:
+    return lax.ne(x, lax.full_like(x, 0)) if dtype is bool_ and x.dtype != bool_.numpy else convert(x, dtype)

@@ -1,0 +1,112 @@
+"""Rules of block-quantised products. The layouts are read as ``lang_core`` describes them."""
+
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lang_core import BLOCK, BlockLayout, DType, Encoding, GraphError, Plane, SubScales, f32
+from lang_core.ops import LEAST_MAGNITUDE
+from run_jax._contract import exact
+from run_jax._rules import Array, computes, convert
+
+_MOST = np.float32(127)
+_SCALE_BYTES = 16
+
+
+@computes("block_quantize")
+@jax.custom_jvp
+def block_quantize(x: Array) -> tuple[Array, Array, Array]:
+    """Returns integers i8 [.., K], scales f32 [.., K / 32] and sums i32 [.., K / 32] of x [.., K]."""
+    blocks = convert(x, f32).reshape(*x.shape[:-1], x.shape[-1] // BLOCK, BLOCK)
+    most = jnp.abs(blocks).max(axis=-1)
+    most = jnp.where(most < np.float32(LEAST_MAGNITUDE), np.float32(0), most)
+    # The barriers keep each division: XLA would multiply by 1 / 127, and make one division of two.
+    scale = lax.optimization_barrier(most / lax.optimization_barrier(jnp.full_like(most, _MOST)))
+    inverse = jnp.where(most == 0, np.float32(0), np.float32(1) / scale)
+    q = jnp.round(blocks * inverse[..., None]).astype(np.int8)
+    return q.reshape(x.shape), scale, q.sum(axis=-1, dtype=np.int32)
+
+
+@block_quantize.defjvp
+def _no_gradient(primals: Any, tangents: Any) -> NoReturn:
+    """Refuses, as ``compile_dag.gradient`` does: the derivative of rounding is 0, which no caller means."""
+    raise GraphError(
+        "block_quantize: what packed weights are multiplied with is rounded to integers, so it has no gradient: train "
+        "the model unpacked, or put jax.lax.stop_gradient before it"
+    )
+
+
+@computes("packed_linear")
+def _packed_linear(q: Array, scale: Array, total: Array, weight: Array, encoding: Encoding, dtype: DType) -> Array:
+    del total
+    x = (q.reshape(*scale.shape, BLOCK).astype(np.float32) * scale[..., None]).reshape(q.shape)
+    dimensions = (((x.ndim - 1,), (1,)), ((), ()))
+    return convert(lax.dot_general(x, unpacked(weight, encoding), dimensions, precision=exact()), dtype)
+
+
+@computes("dequantize")
+def _dequantize(packed: Array, encoding: Encoding, dtype: DType) -> Array:
+    return convert(unpacked(packed, encoding), dtype)
+
+
+def unpacked(packed: Array, encoding: Encoding) -> Array:
+    """Returns f32 [.., K] of packed blocks i8 [.., K / block * block_bytes]."""
+    count = packed.shape[-1] // encoding.block_bytes
+    stored = lax.bitcast_convert_type(packed, np.uint8)
+    weights = _weights(encoding.layout, stored.reshape(-1, encoding.block_bytes))
+    return weights.reshape(*packed.shape[:-1], count * encoding.block)
+
+
+def _weights(layout: BlockLayout, blocks: Array) -> Array:
+    """Returns f32 [n, size] of blocks u8 [n, bytes], in the steps of ``lang_core``'s reference."""
+    integers = _integers(layout, blocks).astype(np.float32) - np.float32(layout.offset)
+    scale = _half(blocks, layout.scale)
+    if layout.sub_scales is None:
+        weights = integers * scale
+        if layout.minimum is None:
+            return weights
+        minimum = _half(blocks, layout.minimum)
+        return weights + (minimum if layout.adds_minimum else -minimum)
+    parts = layout.size // layout.scaled
+    numbers = _sub_scales(layout.sub_scales, blocks).astype(np.float32)
+    weights = integers.reshape(-1, parts, layout.scaled) * (scale * numbers[:, :parts])[..., None]
+    if layout.minimum is not None:
+        weights = weights - (_half(blocks, layout.minimum) * numbers[:, parts:])[..., None]
+    return weights.reshape(-1, layout.size)
+
+
+def _integers(layout: BlockLayout, blocks: Array) -> Array:
+    first, *others = layout.planes
+    if first.bits == 8:
+        return lax.bitcast_convert_type(blocks[:, first.at : first.at + layout.size], np.int8)
+    integers = _plane(first, layout.size, blocks)
+    for plane in others:
+        integers = integers | _plane(plane, layout.size, blocks) << np.uint8(plane.up)
+    return integers
+
+
+def _plane(plane: Plane, size: int, blocks: Array) -> Array:
+    stored = blocks[:, plane.at : plane.at + size * plane.bits // 8].reshape(-1, size // plane.run, 1, plane.span)
+    mask = np.uint8((1 << plane.bits) - 1)
+    parts = [stored >> np.uint8(shift) & mask for shift in range(0, 8, plane.bits)]
+    return jnp.concatenate(parts, axis=2).reshape(-1, size)
+
+
+def _sub_scales(scales: SubScales, blocks: Array) -> Array:
+    """Returns the small integers, [n, 16]. Bit fields stay within bytes, so each byte is shifted by itself."""
+    stored = blocks[:, scales.at : scales.at + _SCALE_BYTES]
+    if scales.fields:
+        words, joined = stored.reshape(-1, 4, 4), jnp.zeros((), np.uint8)
+        for field in scales.fields:
+            right, mask = (np.array(bits, np.uint8)[:, None] for bits in (field.right, field.mask))
+            joined = joined | words[:, np.array(field.words)] >> right & mask
+        stored = joined.reshape(-1, _SCALE_BYTES)
+    return lax.bitcast_convert_type(stored, np.int8) if scales.signed else stored
+
+
+def _half(blocks: Array, place: int) -> Array:
+    """Returns the f16 whose first byte has this place, as f32 [n, 1]."""
+    return lax.bitcast_convert_type(blocks[:, place : place + 2], np.float16).astype(np.float32)[:, None]

@@ -1,0 +1,51 @@
+"""The context whose arrays are JAX's gives what NumPy's gives for every op, and what jax gives for composites."""
+
+import os
+from typing import Final
+
+import numpy as np
+import pytest
+
+from lang_core import OPS, as_dtype
+from run_jax import RULES
+from tests.differential._graphs import sample
+from tests.differential._jax import in_jax
+from tests.differential.strategies import STRATEGIES, Trial, difference, drawn, truths
+from tests.emission._all_cases import ALL_CASES
+from tests.emission._support import assert_agrees, eager_results
+
+# Loops and branches are methods of the context.
+_CONTROL: Final = {"while", "cond"}
+_STEPS: Final = 2.0
+# TAPELINE_LONG=1 in the environment asks for every dtype, and for more drawn calls.
+_LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
+_DRAWN: Final = 6 if _LONG else 2
+_DTYPES: Final = ("bool", "f32", "bf16", "i32", "u8")
+
+
+def test_every_op_has_a_rule_and_every_rule_an_op():
+    assert set(RULES) == set(OPS) - _CONTROL
+
+
+@pytest.mark.parametrize("op", sorted(OPS))
+def test_every_case_agrees_with_numpys_context(op: str):
+    cases = [case for case in ALL_CASES if case.op == op and (_LONG or case.dtype.name in _DTYPES)]
+    assert cases
+    results = in_jax([(case.fn, case.inputs, False) for case in cases])
+    for case, arrays in zip(cases, results, strict=True):
+        assert_agrees([np.asarray(array) for array in arrays], eager_results(case), case)
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES if _LONG else set(STRATEGIES) - set(OPS)))
+def test_drawn_calls_agree_with_jax(name: str):
+    drawings = [trial for trial in drawn(name, _DRAWN * 2) if not _has_subnormal(trial)]
+    checked = sample(list(zip(drawings, truths(drawings), strict=True)), _DRAWN)
+    results = in_jax([(trial.call, trial.inputs, trial.named) for trial, _ in checked])
+    for (trial, truth), arrays in zip(checked, results, strict=True):
+        assert difference(trial, truth, [np.asarray(array) for array in arrays], _STEPS) is None
+
+
+def _has_subnormal(trial: Trial) -> bool:
+    """True if an input has a number that XLA may flush to 0."""
+    floating = (x.astype(np.float64) for x in trial.inputs if as_dtype(x.dtype).is_floating)
+    return any(np.any((x != 0) & (np.abs(x) < 2.0**-126)) for x in floating)
