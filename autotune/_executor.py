@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, Never, TypeVar, overload
 
-from autotune._run import Run, hosted, hosted_result, prepared
+from autotune._run import Run, hosted, hosted_result
 from autotune.caches import Key, Selection
 from autotune.compilers import (
+    CompiledCall,
     CompiledKernel,
+    CompileRequest,
     KernelCompiler,
     compile_invocation,
     compile_request,
-    compiled_kernel,
+    compiled_call,
     compiler_named,
 )
 from autotune.kernel import (
@@ -19,8 +21,11 @@ from autotune.kernel import (
     Kernel,
     KernelError,
     as_numpy,
+    checked_cfg,
     is_trial,
     map_arrays,
+    needs_methods,
+    prepared,
     run_takes_context,
     value_and_pullback,
 )
@@ -38,9 +43,12 @@ from autotune.selection import ConfigChooser, ConfigSelectorChain
 
 Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
+Cfg_co = TypeVar("Cfg_co", covariant=True)
+Out_co = TypeVar("Out_co", covariant=True)
+Pullback = Callable[..., tuple[Any, ...]]
 
 
-class Executor:
+class Executor(Generic[Cfg_co, Out_co]):
     """Runner of kernels, with configurations from a chooser.
 
     Arguments may be NumPy arrays, tensors of a context, or JAX's arrays, also inside of ``jit`` and ``grad``. A kernel
@@ -48,24 +56,33 @@ class Executor:
     NumPy arrays give NumPy arrays, and JAX's arrays, outside of ``jit`` and ``grad``, are computed by NumPy and given
     back as JAX's. While the context records, the ops of the chosen variant are recorded under the call's label.
 
+    To type checkers ``Executor[Cfg, Out]`` runs kernels with these configurations and results; one without types runs
+    any kernel, and a result has the kernel's type in both cases.
+
     Args:
         chooser: source of configurations; a ``ConfigSelectorChain`` if None.
         stamp_prefix: first part of labels.
         compiler: default of ``compile``: a name, or a compiler.
+
+    Raises:
+        KernelError: the chooser or the compiler lacks a method.
     """
 
     def __init__(
         self,
-        chooser: ConfigChooser | None = None,
+        chooser: ConfigSelectorChain[Cfg_co, Out_co] | ConfigChooser | None = None,
         stamp_prefix: str = PREFIX,
         compiler: KernelCompiler | str | None = None,
     ) -> None:
         self.chooser: Final[ConfigChooser] = ConfigSelectorChain() if chooser is None else chooser
         self.stamp_prefix: Final = stamp_prefix
         self._compiler: Final = compiler
+        needs_methods(self.chooser, "chooser", "choose")
+        _check_compiler(compiler)
 
+    @overload
     def __call__(
-        self,
+        self: "Executor[Never, Never]",
         kernel: Kernel[Cfg, Out],
         *args: Any,
         cfg: Cfg | None = None,
@@ -74,7 +91,20 @@ class Executor:
         mesh: Any = None,
         batch_axes: Mapping[str, int] | None = None,
         **kwargs: Any,
-    ) -> Out:
+    ) -> Out: ...
+    @overload
+    def __call__(
+        self: "Executor[Cfg, Out]",
+        kernel: Kernel[Cfg, Out],
+        *args: Any,
+        cfg: Cfg | None = None,
+        stamp: bool = True,
+        method: str | None = None,
+        mesh: Any = None,
+        batch_axes: Mapping[str, int] | None = None,
+        **kwargs: Any,
+    ) -> Out: ...
+    def __call__(self, kernel: Kernel[Any, Any], *args: Any, **kwargs: Any) -> Any:
         """Runs a kernel.
 
         Args:
@@ -89,10 +119,9 @@ class Executor:
 
         Raises:
             ConfigSelectionError: no tier has a configuration.
-            KernelError: the kernel cannot take these arguments.
+            KernelError: the kernel cannot take these arguments, or is not written as its contract says.
         """
-        args, kwargs, hosts = hosted(kernel, *prepared(kernel, args, kwargs), method)
-        inv: Invocation[Cfg, Out] = Invocation(kernel.op_id, args, kwargs, batch_axes, cfg, stamp, method, mesh)
+        inv, hosts = _invocation(kernel, args, **kwargs)
         chosen, key = self._chosen(kernel, inv)
         run = Run(kernel, inv, chosen)
         profiled = None if is_trial() else PROFILE.get()
@@ -105,54 +134,54 @@ class Executor:
             profiled.append(ProfiledCall(label or kernel.op, chosen, time.perf_counter() - started))
         return hosted_result(result) if hosts else result
 
-    def choose_config(
-        self,
-        kernel: Kernel[Cfg, Out],
-        *args: Any,
-        cfg: Cfg | None = None,
-        method: str | None = None,
-        mesh: Any = None,
-        batch_axes: Mapping[str, int] | None = None,
-        **kwargs: Any,
-    ) -> Cfg:
-        """Returns the configuration that a call would run with. The kernel does not run, except to be tuned."""
-        args, kwargs, _ = hosted(kernel, *prepared(kernel, args, kwargs), method)
-        return self.chooser.choose(Invocation(kernel.op_id, args, kwargs, batch_axes, cfg, False, method, mesh), kernel)
+    @overload
+    def choose_config(self: "Executor[Never, Never]", kernel: Kernel[Cfg, Out], *args: Any, **kwargs: Any) -> Cfg: ...
+    @overload
+    def choose_config(self: "Executor[Cfg, Out]", kernel: Kernel[Cfg, Out], *args: Any, **kwargs: Any) -> Cfg: ...
+    def choose_config(self, kernel: Kernel[Any, Any], *args: Any, **kwargs: Any) -> Any:
+        """Returns the configuration that a call with these arguments would run with.
 
+        The kernel does not run, except to be tuned.
+        """
+        inv, _ = _invocation(kernel, args, **kwargs)
+        return checked_cfg(kernel, self.chooser.choose(inv, kernel), f"{type(self.chooser).__name__} chose")
+
+    @overload
     def explain(
-        self,
-        kernel: Kernel[Cfg, Out],
-        *args: Any,
-        cfg: Cfg | None = None,
-        method: str | None = None,
-        mesh: Any = None,
-        batch_axes: Mapping[str, int] | None = None,
-        **kwargs: Any,
-    ) -> Selection:
+        self: "Executor[Never, Never]", kernel: Kernel[Cfg, Out], *args: Any, **kwargs: Any
+    ) -> Selection[Cfg]: ...
+    @overload
+    def explain(self: "Executor[Cfg, Out]", kernel: Kernel[Cfg, Out], *args: Any, **kwargs: Any) -> Selection[Cfg]: ...
+    def explain(self, kernel: Kernel[Any, Any], *args: Any, **kwargs: Any) -> Selection[Any]:
         """Returns the configuration that a call would run with, with its tier, provenance and measurements.
 
         Raises:
             KernelError: the chooser is not a ``ConfigSelectorChain``.
         """
-        args, kwargs, _ = hosted(kernel, *prepared(kernel, args, kwargs), method)
+        inv, _ = _invocation(kernel, args, **kwargs)
         if not isinstance(self.chooser, ConfigSelectorChain):
             raise KernelError(f"{type(self.chooser).__name__} cannot explain a choice: use a ConfigSelectorChain")
-        return self.chooser.select(Invocation(kernel.op_id, args, kwargs, batch_axes, cfg, False, method, mesh), kernel)
+        return self.chooser.select(inv, kernel)
 
+    @overload
     def value_and_pullback(
-        self, kernel: Kernel[Cfg, Out], *args: Any, cfg: Cfg | None = None, method: str | None = None, **kwargs: Any
-    ) -> tuple[Out, Callable[..., tuple[Any, ...]]]:
+        self: "Executor[Never, Never]", kernel: Kernel[Cfg, Out], *args: Any, **kwargs: Any
+    ) -> tuple[Out, Pullback]: ...
+    @overload
+    def value_and_pullback(
+        self: "Executor[Cfg, Out]", kernel: Kernel[Cfg, Out], *args: Any, **kwargs: Any
+    ) -> tuple[Out, Pullback]: ...
+    def value_and_pullback(self, kernel: Kernel[Any, Any], *args: Any, **kwargs: Any) -> tuple[Any, Pullback]:
         """Returns the result, and a function from the result's gradient to the arguments', by the kernel's own rule.
 
         Raises:
             KernelError: the kernel has no gradient of its own.
         """
-        args, kwargs, hosts = hosted(kernel, *prepared(kernel, args, kwargs), method)
-        inv: Invocation[Cfg, Out] = Invocation(kernel.op_id, args, kwargs, None, cfg, False, method)
+        inv, hosts = _invocation(kernel, args, **kwargs)
         run = Run(kernel, inv, self.chooser.choose(inv, kernel))
         if not run.differentiable:
             raise KernelError(f"kernel {kernel.op_id!r} has no fwd_with_residuals and vjp: give it both")
-        output, pullback = value_and_pullback(run.call, args, run.ctx)
+        output, pullback = value_and_pullback(run.call, inv.args, run.ctx)
 
         def outside(tree: Any) -> Any:
             return hosted_result(run.unwrapped(tree)) if hosts else run.unwrapped(tree)
@@ -161,18 +190,39 @@ class Executor:
             pullback(map_arrays(as_numpy, d_output) if hosts else d_output)
         )
 
+    @overload
     def compile(
-        self,
+        self: "Executor[Never, Never]",
         kernel: Kernel[Cfg, Out],
         *examples: Any,
         cfg: Cfg | None = None,
         compiler: KernelCompiler | str | None = None,
         method: str | None = None,
         **kwargs: Any,
-    ) -> CompiledKernel[Out]:
+    ) -> CompiledKernel[Cfg, Out]: ...
+    @overload
+    def compile(
+        self: "Executor[Cfg, Out]",
+        kernel: Kernel[Cfg, Out],
+        *examples: Any,
+        cfg: Cfg | None = None,
+        compiler: KernelCompiler | str | None = None,
+        method: str | None = None,
+        **kwargs: Any,
+    ) -> CompiledKernel[Cfg, Out]: ...
+    def compile(
+        self,
+        kernel: Kernel[Any, Any],
+        *examples: Any,
+        cfg: Any = None,
+        compiler: KernelCompiler | str | None = None,
+        method: str | None = None,
+        **kwargs: Any,
+    ) -> CompiledKernel[Any, Any]:
         """Chooses a configuration for the example arguments on the compiler's device, and compiles the kernel with it.
 
-        Candidates are timed compiled. Configurations that were chosen for another runtime are not taken.
+        Candidates are timed compiled. Configurations that were chosen for another runtime are not taken. Arrays of
+        other shapes are compiled for when they come, each with a configuration of their own unless ``cfg`` is given.
 
         Args:
             kernel: kernel to compile.
@@ -186,11 +236,18 @@ class Executor:
         kwargs.pop("ctx", None)
         args, kwargs = prepared(kernel, examples, kwargs)
         chosen = self._compiler_for(kernel, compiler, method)
-        inv = compile_invocation(chosen, kernel, args, kwargs, cfg, method)
-        best, key = self._chosen(kernel, inv)
-        self._note(kernel, inv, key)
-        label = self._label(kernel, inv, best, key)
-        return compiled_kernel(compile_request(inv.where(), kernel, args, kwargs, best, method, label), chosen)
+
+        def request(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileRequest:
+            inv = compile_invocation(chosen, kernel, args, kwargs, cfg, method)
+            best, key = self._chosen(kernel, inv)
+            self._note(kernel, inv, key)
+            label = self._label(kernel, inv, best, key)
+            return compile_request(inv.where(), kernel, args, kwargs, best, method, label)
+
+        def compile_for(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledCall:
+            return compiled_call(request(args, kwargs), chosen)
+
+        return CompiledKernel(request(args, kwargs), chosen, compile_for)
 
     def _note(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any], key: Key) -> None:
         if is_recording_calls():
@@ -202,6 +259,7 @@ class Executor:
         wanted = compiler if compiler is not None else self._compiler
         if wanted is None:
             wanted = "iree" if run_takes_context(kernel, "cpu", method) else "jax"
+        _check_compiler(wanted)
         return compiler_named(wanted) if isinstance(wanted, str) else wanted
 
     def _chosen(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any]) -> tuple[Any, Key]:
@@ -209,7 +267,30 @@ class Executor:
             selection = self.chooser.select(inv, kernel)
             return selection.cfg, selection.key
         key = Key(inv.where().fingerprint, kernel.op, inv.make_key(kernel.key_builder, kernel.bucket), kernel.source)
-        return self.chooser.choose(inv, kernel), key
+        chosen = self.chooser.choose(inv, kernel)
+        return checked_cfg(kernel, chosen, f"{type(self.chooser).__name__} chose"), key
 
     def _label(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any, key: Key) -> str:
         return stamp_of(stamp_mode(), self.stamp_prefix, key, inv, kernel, cfg) if inv.stamp else ""
+
+
+def _invocation(
+    kernel: Kernel[Any, Any],
+    args: tuple[Any, ...],
+    /,
+    *,
+    cfg: Any = None,
+    stamp: bool = True,
+    method: str | None = None,
+    mesh: Any = None,
+    batch_axes: Mapping[str, int] | None = None,
+    **kwargs: Any,
+) -> tuple[Invocation[Any, Any], bool]:
+    """Returns the invocation of a call, and whether JAX's arrays were converted for it."""
+    args, kwargs, hosts = hosted(kernel, *prepared(kernel, args, kwargs), method)
+    return Invocation(kernel.op_id, args, kwargs, batch_axes, cfg, stamp, method, mesh), hosts
+
+
+def _check_compiler(compiler: Any) -> None:
+    if not isinstance(compiler, str | None):
+        needs_methods(compiler, "compiler", "environment", "compile")

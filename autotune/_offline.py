@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from autotune.caches import Key, PersistentCache, Selection, overlay_cache
 from autotune.compilers import KernelCompiler, compile_invocation, compiler_named
-from autotune.kernel import Invocation, KernelError, as_jax, device_fingerprint, map_arrays
+from autotune.kernel import Invocation, KernelError, as_jax, checked_arguments, device_fingerprint, map_arrays
 from autotune.records import RecordedCall, label, labels_in, recorded_calls, text_of
 from autotune.selection import ConfigSelectorChain, policy_override
 from lang_core import InputError
@@ -154,7 +154,7 @@ def tune_recorded_call(
         KernelError: no candidate is good, or the compiler is not available.
     """
     kernel = call.make_kernel()
-    args, kwargs = kernel.example_args(call.args, call.kwargs)
+    args, kwargs = checked_arguments(kernel, "example_args", kernel.example_args(call.args, call.kwargs))
     runtime = call.key.device.partition("|")[0]
     if compiler is None and runtime in _COMPILED:
         compiler = "iree"

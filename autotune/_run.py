@@ -22,22 +22,9 @@ from autotune.kernel import (
     map_arrays,
     run_in_jax,
     run_takes_context,
-    takes_context,
     without_gradient,
 )
 from lang_core import EagerExecutionContext, EagerTensor, ExecutionContext, Tensor
-
-
-def prepared(
-    kernel: Kernel[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns what the kernel's ``prepare`` makes of the arguments; it gets the context only if it has a ``ctx``."""
-    ctx = kwargs.pop("ctx", None)
-    if ctx is None:
-        return kernel.prepare(*args, **kwargs)
-    context = {"ctx": ctx} if takes_context(type(kernel).prepare) else {}
-    args, kwargs = kernel.prepare(*args, **context, **kwargs)
-    return args, {**kwargs, "ctx": ctx}
 
 
 def hosted(

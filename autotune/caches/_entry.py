@@ -115,7 +115,7 @@ class CacheEntry(Generic[Cfg]):
     created: float = field(default_factory=time.time)
 
 
-class Selection(NamedTuple):
+class Selection(NamedTuple, Generic[Cfg]):
     """Chosen configuration, and the reason.
 
     Attributes:
@@ -126,10 +126,10 @@ class Selection(NamedTuple):
         passed: (tier, reason) of each earlier tier that had nothing; empty for a hit in memory.
     """
 
-    cfg: Any
+    cfg: Cfg
     tier: str
     key: Key
-    entry: CacheEntry[Any] | None = None
+    entry: CacheEntry[Cfg] | None = None
     passed: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -1,12 +1,13 @@
 """Compilers as executors see them, and the registry of compilers by name."""
 
 from autotune.compilers._compiler import (
+    CompiledCall,
     CompiledKernel,
     CompileRequest,
     KernelCompiler,
     compile_invocation,
     compile_request,
-    compiled_kernel,
+    compiled_call,
     compiler_named,
     register_compiler,
     with_jax_arrays,
@@ -14,11 +15,12 @@ from autotune.compilers._compiler import (
 
 __all__ = [
     "CompileRequest",
+    "CompiledCall",
     "CompiledKernel",
     "KernelCompiler",
     "compile_invocation",
     "compile_request",
-    "compiled_kernel",
+    "compiled_call",
     "compiler_named",
     "register_compiler",
     "with_jax_arrays",

@@ -1,8 +1,9 @@
 """The protocol of compilers, the kernels that they compile, and compilers by name."""
 
 import importlib
+import threading
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from autotune.kernel import (
     ArraySpec,
@@ -16,15 +17,19 @@ from autotune.kernel import (
     as_jax,
     as_numpy,
     has_gradient,
+    is_array,
     is_jax,
     map_arrays,
+    prepared,
     run_in_jax,
     run_takes_context,
+    spec_of,
     without_gradient,
 )
 from autotune.records import labelled
 from lang_core import near_names
 
+Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
 
 
@@ -88,41 +93,93 @@ class KernelCompiler(Protocol):
         ...
 
 
-class CompiledKernel(Generic[Out]):
-    """Kernel compiled with one configuration for the shapes of its example arguments.
+class CompiledCall(NamedTuple):
+    """Kernel compiled for arrays of certain specs.
 
     Attributes:
         cfg: configuration.
         label: label of the ops.
-        compiler: name of the compiler.
         function: compiled function of the arrays alone, in order.
     """
 
+    cfg: Any
+    label: str
+    function: Callable[..., Any]
+
+
+class CompiledKernel(Generic[Cfg, Out]):
+    """Kernel compiled for the arrays of its example arguments, and for others when they come.
+
+    Arrays of other shapes or dtypes, where the compiled function refuses them, are compiled for in the same way: a
+    configuration is chosen for them first. The ``KEPT`` last compilations of this kind are kept.
+
+    Attributes:
+        cfg: configuration for the example arguments.
+        label: label of the ops.
+        compiler: name of the compiler.
+        function: compiled function of the arrays alone, in order.
+
+    Args:
+        request: request that was compiled.
+        compiler: its compiler.
+        compile_for: function from prepared arguments of other specs to a compiled call.
+    """
+
+    KEPT: Final = 16
+
     def __init__(
-        self, kernel: Kernel[Any, Out], cfg: Any, label: str, compiler: str, function: Callable[..., Out], statics: Any
+        self,
+        request: CompileRequest,
+        compiler: KernelCompiler,
+        compile_for: Callable[[tuple[Any, ...], dict[str, Any]], CompiledCall],
     ) -> None:
-        self.cfg, self.label, self.compiler, self.function = cfg, label, compiler, function
-        self._kernel, self._statics = kernel, statics
-        prepares = type(kernel).prepare is not Kernel.prepare
-        self._plain = not prepares and _statics_of(statics) == statics and not statics[1] and _all_arrays(statics[0])
-        self._count = len(statics[0])
+        first = compiled_call(request, compiler)
+        self.cfg: Final[Cfg] = first.cfg
+        self.label, self.function, self.compiler = first.label, first.function, compiler.name
+        self._kernel, self._statics = request.call.kernel, _statics_of(request.arguments)
+        self._specs, self._compile_for = tuple(request.specs), compile_for
+        self._others: Final[dict[tuple[ArraySpec, ...], CompiledCall]] = {}
+        self._lock: Final = threading.RLock()
+        prepares = type(self._kernel).prepare is not Kernel.prepare
+        args, kwargs = self._statics
+        self._plain = not prepares and _statics_of(self._statics) == self._statics and not kwargs and _all_arrays(args)
+        self._count = len(args)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Out:
-        """Runs the compiled function.
+        """Runs the compiled function; compiles again for arrays that it refuses.
 
         Raises:
             KernelError: a static argument is not the one that it was compiled with.
         """
-        if self._plain and not kwargs and len(args) == self._count:
-            return self.function(*args)
-        kwargs.pop("ctx", None)
-        args, kwargs = self._kernel.prepare(*args, **kwargs)
-        if _statics_of((args, kwargs)) != self._statics:
-            raise KernelError(
-                f"the compiled {self._kernel.op} was made for {self._statics}, with * for arrays; found "
-                f"{_statics_of((args, kwargs))}: compile it for these"
-            )
-        return self.function(*arrays_of((args, kwargs)))
+        if not (self._plain and not kwargs and len(args) == self._count):
+            kwargs.pop("ctx", None)
+            args, kwargs = prepared(self._kernel, args, kwargs)
+            if _statics_of((args, kwargs)) != self._statics:
+                raise KernelError(
+                    f"the compiled {self._kernel.op} was made for {self._statics}, with * for arrays; found "
+                    f"{_statics_of((args, kwargs))}: compile it for these"
+                )
+        arrays = args if self._plain else arrays_of((args, kwargs))
+        try:
+            return self.function(*arrays)
+        except Exception:
+            specs = tuple(map(spec_of, arrays)) if all(map(is_array, arrays)) else self._specs
+            if specs == self._specs:
+                raise
+        return self._for(specs, args, kwargs).function(*arrays)
+
+    def configurations(self) -> dict[tuple[ArraySpec, ...], Cfg]:
+        """Returns the configuration for the specs of each compilation that is kept."""
+        with self._lock:
+            return {self._specs: self.cfg, **{specs: call.cfg for specs, call in self._others.items()}}
+
+    def _for(self, specs: tuple[ArraySpec, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledCall:
+        with self._lock:
+            call = self._others.pop(specs, None) or self._compile_for(args, kwargs)
+            self._others[specs] = call  # the last one used is the last one to go
+            while len(self._others) > self.KEPT:
+                del self._others[next(iter(self._others))]
+            return call
 
 
 def _statics_of(tree: Any) -> Any:
@@ -133,10 +190,16 @@ def _all_arrays(statics: tuple[Any, ...]) -> bool:
     return all(type(static) is str and static == "*" for static in statics)
 
 
-def compiled_kernel(request: CompileRequest, compiler: KernelCompiler) -> CompiledKernel[Any]:
-    """Compiles a request."""
-    call, statics = request.call, _statics_of(request.arguments)
-    return CompiledKernel(call.kernel, call.cfg, request.label, compiler.name, compiler.compile(request), statics)
+def compiled_call(request: CompileRequest, compiler: KernelCompiler) -> CompiledCall:
+    """Compiles a request.
+
+    Raises:
+        KernelError: the compiler gives something that cannot be called.
+    """
+    function = compiler.compile(request)
+    if not callable(function):
+        raise KernelError(f"the compiler {compiler.name!r} gave {function!r} for {request.call.kernel.op}: no function")
+    return CompiledCall(request.call.cfg, request.label, function)
 
 
 def compile_invocation(
@@ -149,6 +212,8 @@ def compile_invocation(
 ) -> Invocation[Any, Any]:
     """Returns the invocation of a compiled call: keyed by the compiler's device, with candidates timed compiled."""
     environment = compiler.environment(arrays_of((args, kwargs)))
+    if not isinstance(environment, Environment):
+        raise KernelError(f"the compiler {compiler.name!r}: environment() gave {environment!r}: return an Environment")
 
     def candidate(cfg: Any) -> Callable[..., Any]:
         function = compiler.compile(compile_request(environment, kernel, args, kwargs, cfg, method))

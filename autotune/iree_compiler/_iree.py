@@ -52,7 +52,11 @@ class KernelModule:
         def fn(ctx: Any, *tensors: Tensor) -> Mapping[str, Tensor]:
             result = request.run(*tensors, ctx=ctx)
             self._form = abstractify(result)
-            return {f"result{number}": value for number, value in enumerate(arrays_of(result))}
+            results = {f"result{number}": value for number, value in enumerate(arrays_of(result))}
+            if not results:
+                op = request.call.kernel.op
+                raise KernelError(f"{op} returned no array: return an array, or a tuple of arrays; found {result!r}")
+            return results
 
         arguments = tuple(Argument(f"x{i}", table_spec(spec)) for i, spec in enumerate(request.specs))
         lower_module([EntryPoint(ENTRY_POINT, fn, arguments)], pieces.append, ExternalParameters())

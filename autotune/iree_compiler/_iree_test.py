@@ -30,7 +30,6 @@ from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
 from lang_core import (
     Argument,
-    DeviceError,
     EagerExecutionContext,
     EntryPoint,
     TensorSpec,
@@ -138,8 +137,44 @@ def test_specs_will_do_where_nothing_is_tuned() -> None:
     x, _ = _arrays()
     compiled = Executor(_HEURISTICS).compile(_Negate(), TensorSpec((2, 3), "f32"))
     np.testing.assert_array_equal(compiled(x[:2, :3]), -x[:2, :3])
-    with pytest.raises(DeviceError, match=r"argument 'input0' is f32\[2,3\], found an array of shape \(4, 7\)"):
-        compiled(x)
+    np.testing.assert_array_equal(compiled(x), -x)
+
+
+class _Halves(Kernel[int, Any]):
+    """Negates by halves; the number of columns is the configuration. One static argument."""
+
+    op_id = "tests.halves"
+
+    def run(self, x: Any, scale: float = 1.0, *, cfg: int, ctx: Any) -> Any:
+        assert x.shape[1] == cfg, "chosen for these arrays"
+        return ctx.ops.mul(x, -scale)
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
+        return inv.args[0].shape[1]
+
+
+@pytest.mark.parametrize("compiler", ["iree", "jax"])
+def test_other_shapes_are_compiled_again_and_kept(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain: ConfigSelectorChain[Any, Any] = ConfigSelectorChain(policy="heuristics")
+    compiled = Executor(chain, compiler=compiler).compile(_Halves(), np.zeros((2, 3), np.float32), 2.0)
+    monkeypatch.setattr(type(compiled), "KEPT", 2)
+    x = np.arange(20, dtype=np.float32)
+    for shape in ((2, 3), (4, 5), (5, 4), (4, 5), (2, 3), (1, 7)):
+        part = x[: shape[0] * shape[1]].reshape(shape)
+        np.testing.assert_array_equal(compiled(part, 2.0), -2 * part)
+    kept = {specs[0].shape: cfg for specs, cfg in compiled.configurations().items()}
+    assert kept == {(2, 3): 3, (4, 5): 5, (1, 7): 7}, "the one that was not used for longest went"
+    halves = np.float16(x[:6]).reshape(2, 3)
+    np.testing.assert_array_equal(compiled(halves, 2.0), -2 * halves)
+    with pytest.raises(KernelError, match=r"was made for \(\('\*', 2.0\), \{\}\).*compile it for these"):
+        compiled(x.reshape(4, 5), 3.0)
+
+
+def test_a_given_configuration_serves_other_shapes_too() -> None:
+    x, w = _arrays()
+    compiled = Executor(_HEURISTICS).compile(Blocked(), x, w, cfg=2)
+    np.testing.assert_allclose(compiled(x[:1], w).product, x[:1] @ w.T, rtol=1e-5, atol=1e-5)
+    assert set(compiled.configurations().values()) == {2}
 
 
 class _Negate(Kernel[int, Any]):

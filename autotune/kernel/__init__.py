@@ -1,6 +1,16 @@
 """The contract of a kernel: its class, a call of it, and what decides about the configuration of a call."""
 
 from autotune.kernel._call import COMPOSITE, KernelCall, bound_method, run_in_jax, value_and_pullback
+from autotune.kernel._contract import (
+    candidates_of,
+    checked_arguments,
+    checked_cfg,
+    checked_kernel,
+    checked_tolerance,
+    heuristic_of,
+    needs_methods,
+    prepared,
+)
 from autotune.kernel._environment import (
     Environment,
     compile_environment,
@@ -11,7 +21,14 @@ from autotune.kernel._environment import (
     get_device_platform,
     host_environment,
 )
-from autotune.kernel._errors import CacheWarning, CallbackWarning, ConfigSelectionError, KernelError, TuningError
+from autotune.kernel._errors import (
+    CacheWarning,
+    CallbackWarning,
+    ConfigSelectionError,
+    KernelError,
+    MissingMethodError,
+    TuningError,
+)
 from autotune.kernel._invocation import Cfg, Invocation, Out
 from autotune.kernel._jax_arrays import (
     HOST_KINDS,
@@ -32,6 +49,7 @@ from autotune.kernel._specs import (
     abstractify,
     arrays_of,
     describe,
+    is_array,
     map_arrays,
     powers_of_two,
     short_hash,
@@ -54,6 +72,7 @@ __all__ = [
     "Kernel",
     "KernelCall",
     "KernelError",
+    "MissingMethodError",
     "Observer",
     "Out",
     "TuningError",
@@ -62,6 +81,11 @@ __all__ = [
     "as_jax",
     "as_numpy",
     "bound_method",
+    "candidates_of",
+    "checked_arguments",
+    "checked_cfg",
+    "checked_kernel",
+    "checked_tolerance",
     "compile_environment",
     "cpu_model",
     "describe",
@@ -70,7 +94,9 @@ __all__ = [
     "flags_of",
     "get_device_platform",
     "has_gradient",
+    "heuristic_of",
     "host_environment",
+    "is_array",
     "is_jax",
     "is_tracer",
     "is_tracing",
@@ -79,7 +105,9 @@ __all__ = [
     "jitted",
     "map_arrays",
     "named_scope",
+    "needs_methods",
     "powers_of_two",
+    "prepared",
     "run_in_jax",
     "run_takes_context",
     "short_hash",

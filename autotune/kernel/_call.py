@@ -81,6 +81,11 @@ class KernelCall:
             )
         for number, (gradient, argument) in enumerate(zip(gradients, args, strict=True)):
             ours, theirs = arrays_of(gradient), arrays_of(argument)
+            if gradient is not None and len(ours) != len(theirs):
+                raise KernelError(
+                    f"{self.kernel.op_id}: vjp gave {len(ours)} arrays for argument {number}, which has {len(theirs)}: "
+                    f"return its structure, or None for no gradient"
+                )
             for one, other in zip(ours, theirs, strict=False):
                 if spec_of(one).shape != spec_of(other).shape:
                     raise KernelError(

@@ -7,6 +7,10 @@ class KernelError(TapelineError, RuntimeError):
     """Violation of a kernel's contract in its declaration, a call, or a remembered configuration."""
 
 
+class MissingMethodError(KernelError, NotImplementedError):
+    """A kernel lacks a method that the call needs."""
+
+
 class ConfigSelectionError(KernelError):
     """No tier has a configuration; the message gives the reason of each."""
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 
 from autotune.kernel._environment import Environment, environment_of
+from autotune.kernel._errors import KernelError
 from autotune.kernel._specs import Bucket, abstractify, map_arrays, quick_key, short_hash, spec_of
 
 Cfg = TypeVar("Cfg")
@@ -54,7 +55,7 @@ class Invocation(Generic[Cfg, Out]):
 
     def _key(self, bucket: Bucket | None) -> str:
         try:
-            extra = None if self.batch_axes is None else tuple(self.batch_axes.items())
+            extra = None if self.batch_axes is None else tuple(self._axes().items())
             quick = (
                 bucket,
                 *[(arg.shape, arg.dtype) if type(arg) is np.ndarray else quick_key(arg) for arg in self.args],
@@ -73,10 +74,15 @@ class Invocation(Generic[Cfg, Out]):
             key = _KEYS[quick] = self._long_key(bucket)
         return key
 
+    def _axes(self) -> Mapping[str, int]:
+        if not isinstance(self.batch_axes, Mapping | None):
+            raise KernelError(f"{self.op_id}: batch_axes={self.batch_axes!r}: expected a dict from argument to axis")
+        return self.batch_axes or {}
+
     def _long_key(self, bucket: Bucket | None) -> str:
         args, kwargs = self._specs(bucket)
         mesh = None if self.mesh is None else repr(self.mesh)
-        return short_hash((args, kwargs, dict(self.batch_axes or {}), self.method, mesh))
+        return short_hash((args, kwargs, dict(self._axes()), self.method, mesh))
 
     def specs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns the arguments with specs in place of arrays, shapes rounded by the bucket, without the context."""
@@ -89,7 +95,7 @@ class Invocation(Generic[Cfg, Out]):
 
         def rounded(array: Any) -> Any:
             spec = spec_of(array)
-            return spec._replace(shape=tuple(bucket(spec.shape)))
+            return spec._replace(shape=_rounded(self.op_id, bucket, spec.shape))
 
         return map_arrays(rounded, self.args), map_arrays(rounded, kwargs)
 
@@ -101,11 +107,26 @@ class Invocation(Generic[Cfg, Out]):
         Args:
             key_builder: the kernel's function from an invocation to a key.
             bucket: the kernel's bucket; ignored if the invocation has one of its own.
+
+        Raises:
+            KernelError: an argument cannot be part of a key, or a function of the kernel's returned no key or shape.
         """
-        return self._key(self.bucket or bucket) if key_builder is None else key_builder(self)
+        if key_builder is None:
+            return self._key(self.bucket or bucket)
+        key = key_builder(self)
+        if not isinstance(key, str) or not key:
+            raise KernelError(f"{self.op_id}: key_builder returned {key!r}: return a text that is not empty")
+        return key
 
     def where(self) -> Environment:
         """Returns the environment of the call."""
         if self.environment is not None:
             return self.environment
         return environment_of(self.args if not self.kwargs else (*self.args, *self.kwargs.values()))
+
+
+def _rounded(op_id: str, bucket: Bucket, shape: tuple[int, ...]) -> tuple[int, ...]:
+    rounded = bucket(shape)
+    if not isinstance(rounded, tuple | list) or not all(isinstance(dim, int | np.integer) for dim in rounded):
+        raise KernelError(f"{op_id}: bucket returned {rounded!r} for the shape {shape}: return a tuple of integers")
+    return tuple(map(int, rounded))

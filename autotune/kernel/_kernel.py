@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
 import numpy as np
 
-from autotune.kernel._errors import KernelError
+from autotune.kernel._errors import KernelError, MissingMethodError
 from autotune.kernel._invocation import Invocation
 from autotune.kernel._source import source_hash
 from autotune.kernel._specs import ArraySpec, Bucket, map_arrays
@@ -17,6 +17,8 @@ Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
 
 _BY_NAME: Final = {dtype.numpy.name: dtype for dtype in DTYPES}
+# Methods that get the configuration as ``cfg=``.
+_WITH_CFG: Final = ("run", "fwd_with_residuals", "vjp")
 # Declared classes of kernels by ``module:name``, the names that records of calls use.
 KERNEL_CLASSES: Final[dict[str, type["Kernel[Any, Any]"]]] = {}
 
@@ -92,11 +94,11 @@ class Kernel(Generic[Cfg, Out]):
 
     def run(self, *args: Any, cfg: Cfg, **kwargs: Any) -> Out:
         """Computes the result. ``args`` and ``kwargs`` are those that ``prepare`` returned."""
-        raise NotImplementedError(f"{type(self).__name__} has no run(*args, cfg, **kwargs)")
+        raise MissingMethodError(f"{type(self).__name__} has no run(*args, cfg, **kwargs)")
 
     def heuristic_cfg(self, inv: Invocation[Cfg, Out]) -> Cfg:
         """Returns a configuration that gives the right result and is reasonably fast, without a measurement."""
-        raise NotImplementedError(f"{type(self).__name__} has no heuristic_cfg(inv)")
+        raise MissingMethodError(f"{type(self).__name__} has no heuristic_cfg(inv)")
 
     def candidate_cfgs(self, inv: Invocation[Cfg, Out]) -> Iterable[Cfg]:
         """Returns the configurations worth measuring."""
@@ -104,7 +106,7 @@ class Kernel(Generic[Cfg, Out]):
 
     def fwd_with_residuals(self, *args: Any, cfg: Cfg, **kwargs: Any) -> tuple[Out, Any]:
         """Computes the result of ``run``, and the residuals that ``vjp`` needs besides."""
-        raise NotImplementedError(f"{type(self).__name__} has no fwd_with_residuals(*args, cfg, **kwargs)")
+        raise MissingMethodError(f"{type(self).__name__} has no fwd_with_residuals(*args, cfg, **kwargs)")
 
     def vjp(self, residuals: Any, output: Out, d_output: Out, *args: Any, cfg: Cfg, **kwargs: Any) -> tuple[Any, ...]:
         """Computes the gradients of the arguments.
@@ -120,7 +122,7 @@ class Kernel(Generic[Cfg, Out]):
         Returns:
             One gradient per entry of ``args``; None for an argument without one.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no vjp(residuals, output, d_output, *args, cfg)")
+        raise MissingMethodError(f"{type(self).__name__} has no vjp(residuals, output, d_output, *args, cfg)")
 
     def example_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns arrays to time a recorded call with: normally distributed for floating specs, else zeros."""
@@ -144,7 +146,16 @@ def variant(kernel: Kernel[Any, Any], name: str, platform: str, method: str | No
 def _variant(kernel: type, name: str, platform: str, method: str | None) -> str:
     names = [f"{name}_{method}_{platform}", f"{name}_{method}"] if method else []
     names.append(f"{name}_{platform}")
-    return next((known for known in names if callable(getattr(kernel, known, None))), name)
+    chosen = next((known for known in names if callable(getattr(kernel, known, None))), name)
+    if name in _WITH_CFG:
+        _check_takes_cfg(kernel, chosen)
+    return chosen
+
+
+def _check_takes_cfg(kernel: type, name: str) -> None:
+    parameters = inspect.signature(getattr(kernel, name)).parameters
+    if "cfg" not in parameters and not any(kind.kind is kind.VAR_KEYWORD for kind in parameters.values()):
+        raise KernelError(f"{kernel.__name__}.{name} has no argument cfg: write {name}(self, ..., *, cfg)")
 
 
 def has_gradient(kernel: Kernel[Any, Any], platform: str, method: str | None = None) -> bool:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Never, Protocol, TypeVar, overload
 
 from autotune.caches import (
     FAILED,
@@ -20,12 +20,26 @@ from autotune.caches import (
     Selection,
     cfg_name,
 )
-from autotune.kernel import ConfigSelectionError, Invocation, Kernel, KernelError, Observer, describe, is_trial, variant
-from autotune.selection._policy import OVERRIDDEN, AutotunePolicy, policy_named
+from autotune.kernel import (
+    ConfigSelectionError,
+    Invocation,
+    Kernel,
+    KernelError,
+    Observer,
+    candidates_of,
+    checked_cfg,
+    describe,
+    heuristic_of,
+    is_trial,
+    needs_methods,
+)
+from autotune.selection._policy import OVERRIDDEN, AutotunePolicy, as_policy
 from autotune.tuning import Tuner, tune_call, why_not_here
 
 Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
+Cfg_co = TypeVar("Cfg_co", covariant=True)
+Out_co = TypeVar("Out_co", covariant=True)
 Event = Callable[..., object]
 
 
@@ -37,8 +51,11 @@ class ConfigChooser(Protocol):
         ...
 
 
-class ConfigSelectorChain(Generic[Cfg, Out]):
+class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
     """Chain of tiers: override, overlay, memory, persistent, autotune, heuristics; the first hit is taken.
+
+    ``ConfigSelectorChain[Cfg, Out]`` is one for kernels with these configurations and results, to type checkers; one
+    without types serves any kernel.
 
     Args:
         cache: cache in memory; a new one if None.
@@ -55,18 +72,22 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
 
     def __init__(
         self,
-        cache: ConfigCache[Cfg] | None = None,
+        cache: ConfigCache[Any] | None = None,
         policy: AutotunePolicy | str | None = None,
-        tuner: Tuner[Cfg] | None = None,
-        persistent: PersistentCache[Cfg] | None = None,
+        tuner: Tuner[Any] | None = None,
+        persistent: PersistentCache[Any] | None = None,
         persist_autotune: bool = True,
         on_event: Event | None = None,
         forbid_reautotune: bool = True,
     ) -> None:
-        self.cache: ConfigCache[Cfg] = ConfigCache() if cache is None else cache
-        self._policy = policy_named(policy) if isinstance(policy, str) else policy or AutotunePolicy()
-        self.tuner: Tuner[Cfg] = tuner or Tuner()
+        self.cache: ConfigCache[Any] = ConfigCache() if cache is None else cache
+        self._policy = as_policy(policy)
+        self.tuner: Tuner[Any] = Tuner() if tuner is None else tuner
         self.persistent = persistent
+        needs_methods(self.cache, "cache", "find", "store")
+        needs_methods(self.tuner, "tuner", "autotune")
+        if persistent is not None:
+            needs_methods(persistent, "persistent", "find", "store")
         self.persist_autotune = persist_autotune
         self._observer = Observer(on_event, "on_event")
         self.forbid_reautotune = forbid_reautotune or policy == "forbid_reautotune"
@@ -90,9 +111,15 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
 
     @policy.setter
     def policy(self, policy: AutotunePolicy | str) -> None:
-        self._policy = policy_named(policy) if isinstance(policy, str) else policy
+        self._policy = as_policy(policy)
 
-    def choose(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Cfg:
+    @overload
+    def choose(
+        self: "ConfigSelectorChain[Never, Never]", inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]
+    ) -> Cfg: ...
+    @overload
+    def choose(self: "ConfigSelectorChain[Cfg, Out]", inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Cfg: ...
+    def choose(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Any:
         """Returns the configuration for a call.
 
         Raises:
@@ -100,11 +127,19 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         """
         return self.select(inv, kernel).cfg
 
-    def key(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Key:
+    def key(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Key:
         """Returns the key of a call."""
         return Key(inv.where().fingerprint, kernel.op, inv.make_key(kernel.key_builder, kernel.bucket), kernel.source)
 
-    def select(self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]) -> Selection:
+    @overload
+    def select(
+        self: "ConfigSelectorChain[Never, Never]", inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]
+    ) -> Selection[Cfg]: ...
+    @overload
+    def select(
+        self: "ConfigSelectorChain[Cfg, Out]", inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out]
+    ) -> Selection[Cfg]: ...
+    def select(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Selection[Any]:
         """Returns the configuration for a call, and the tier that had it.
 
         Raises:
@@ -112,6 +147,7 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         """
         key, policy = self.key(inv, kernel), self.policy
         if inv.override_cfg is not None:
+            checked_cfg(kernel, inv.override_cfg, "was called with cfg=")
             self._emit("override", key, cfg=inv.override_cfg)
             return Selection(inv.override_cfg, "override", key)
         overlays = OVERLAYS.get()
@@ -132,8 +168,8 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         return self._elsewhere(inv, kernel, key, passed)
 
     def _elsewhere(
-        self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]
-    ) -> Selection:
+        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]
+    ) -> Selection[Any]:
         entry = None if self.policy.tune_again else self._from_disk(kernel, key, passed)
         if entry is not None:
             self.cache.store(entry)
@@ -152,7 +188,7 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
             f"pass cfg=, tune the call first, or allow heuristics"
         )
 
-    def _from_disk(self, kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]) -> CacheEntry[Cfg] | None:
+    def _from_disk(self, kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]) -> CacheEntry[Any] | None:
         if self.persistent is None:
             passed.append(("persistent", "the chain has no persistent cache"))
             return None
@@ -166,8 +202,8 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         return entry
 
     def _by_tuning(
-        self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]
-    ) -> CacheEntry[Cfg] | None:
+        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]
+    ) -> CacheEntry[Any] | None:
         policy = self.policy
         if not policy.tunes:
             passed.append(("autotune", "the policy does not allow it"))
@@ -190,11 +226,14 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
             return self._tuned(inv, kernel, key, passed)
 
     def _tuned(
-        self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]
-    ) -> CacheEntry[Cfg] | None:
-        platform = inv.where().platform
-        policy = self.policy
-        candidates = tuple(variant(kernel, "candidate_cfgs", platform, inv.method)(inv))
+        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]
+    ) -> CacheEntry[Any] | None:
+        platform, policy = inv.where().platform, self.policy
+        try:
+            candidates = candidates_of(kernel, inv)
+        except NotImplementedError as error:
+            passed.append(("autotune", str(error)))
+            return None
         self._emit("autotune_start", key, candidates=len(candidates), platform=platform, method=inv.method)
         failures = {} if policy.tune_again else self._failures(key)
         data = tune_call(
@@ -219,13 +258,13 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
 
     def remember(
         self,
-        inv: Invocation[Cfg, Out],
-        kernel: Kernel[Cfg, Out],
+        inv: Invocation[Any, Any],
+        kernel: Kernel[Any, Any],
         key: Key,
-        cfg: Cfg,
-        data: AutotuneData[Cfg] | None = None,
+        cfg: Any,
+        data: AutotuneData[Any] | None = None,
         provenance: str = TUNED,
-    ) -> CacheEntry[Cfg]:
+    ) -> CacheEntry[Any]:
         """Stores an entry in memory and, unless it is heuristic, on disk."""
         measurements = () if data is None else tuple(data.measurements)
         name = f"{type(kernel).__module__}:{type(kernel).__qualname__}"
@@ -239,20 +278,20 @@ class ConfigSelectorChain(Generic[Cfg, Out]):
         on_disk = {} if self.persistent is None else self.persistent.failures(key)
         return {**on_disk, **self.cache.failures(key)}
 
-    def _note_failures(self, key: Key, data: AutotuneData[Cfg]) -> None:
+    def _note_failures(self, key: Key, data: AutotuneData[Any]) -> None:
         failed = {cfg_name(m.cfg): m.detail for m in data.measurements if m.status in (FAILED, REJECTED)}
         self.cache.note_failures(key, failed)
         if failed and self.persistent is not None and self.persist_autotune:
             self.persistent.note_failures(key, failed)
 
     def _by_heuristics(
-        self, inv: Invocation[Cfg, Out], kernel: Kernel[Cfg, Out], key: Key, passed: list[tuple[str, str]]
-    ) -> CacheEntry[Cfg] | None:
+        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]
+    ) -> CacheEntry[Any] | None:
         if not self.policy.guesses:
             passed.append(("heuristics", "the policy does not allow them"))
             return None
         try:
-            cfg = variant(kernel, "heuristic_cfg", inv.where().platform, inv.method)(inv)
+            cfg = heuristic_of(kernel, inv)
         except NotImplementedError as error:
             passed.append(("heuristics", str(error)))
             return None

@@ -58,6 +58,19 @@ def policy_named(name: str) -> AutotunePolicy:
     return AutotunePolicy(allow_autotune=False, allow_heuristics=False, cache_miss_fallback="cached-only")
 
 
+def as_policy(policy: AutotunePolicy | str | None) -> AutotunePolicy:
+    """Returns a policy given as such, by name, or not at all.
+
+    Raises:
+        KernelError: it is none of these.
+    """
+    if isinstance(policy, str):
+        return policy_named(policy)
+    if not isinstance(policy, AutotunePolicy | None):
+        raise KernelError(f"policy={policy!r}: expected an AutotunePolicy, or one of {', '.join(POLICIES)}")
+    return policy or AutotunePolicy()
+
+
 class HasPolicy(Protocol):
     """Object whose policy can be overridden."""
 

@@ -33,9 +33,10 @@ class Arguments:
 
     def lent(self) -> Lent:
         """Returns a copy of the arguments, in the state in which the caller gave them."""
-        if self._copy is None:
-            self._copy = _copied(self._own, {})
-        return self._copy
+        lent = self._copy
+        if lent is None:
+            lent = self._copy = _copied(self._own, {})
+        return lent
 
     def renew(self) -> None:
         """Makes ``lent`` return a new copy."""

@@ -11,12 +11,14 @@ from autotune.kernel import (
     Kernel,
     arrays_of,
     bound_method,
+    checked_cfg,
+    checked_tolerance,
     has_gradient,
+    heuristic_of,
     is_jax,
     jitted,
     map_arrays,
     trial,
-    variant,
 )
 from autotune.tuning._arguments import Arguments
 from autotune.tuning._tuner import Tuner
@@ -44,13 +46,12 @@ def tune_call(
         validate_backward: whether to run and compare the kernel's own gradient, too.
         bit_exact: whether a candidate must give the reference's result bit for bit.
     """
-    platform = inv.where().platform
     make = inv.candidate_runner or candidate_maker(inv, kernel, validate_backward)
     custom = getattr(type(tuner), "autotune", None) is not Tuner.autotune
     if custom or not hasattr(tuner, "tune"):  # the user's own tuner, which takes candidates and nothing else
-        return _by_foreign_tuner(tuner, make, inv, candidates)
+        return _by_foreign_tuner(tuner, make, inv, kernel, candidates)
     try:
-        reference = variant(kernel, "heuristic_cfg", platform, inv.method)(inv)
+        reference = heuristic_of(kernel, inv)
     except NotImplementedError:
         reference = None
     return tuner.tune(
@@ -60,18 +61,21 @@ def tune_call(
         candidates,
         reference=reference,
         known_failures=failures,
-        tolerance=kernel.tolerance,
+        tolerance=checked_tolerance(kernel),
         bit_exact=bit_exact,
     )
 
 
-def _by_foreign_tuner(tuner: Any, make: Any, inv: Invocation[Any, Any], candidates: Sequence[Any]) -> AutotuneData[Any]:
+def _by_foreign_tuner(
+    tuner: Any, make: Any, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], candidates: Sequence[Any]
+) -> AutotuneData[Any]:
     arguments = Arguments(inv.args, inv.kwargs)
     args, kwargs = arguments.lent()
     with trial(arguments.values):
         chosen = tuner.autotune(make, args, kwargs, candidates)
     data: AutotuneData[Any] = AutotuneData([])
     if chosen is not None:
+        checked_cfg(kernel, chosen, f"the tuner {type(tuner).__name__} chose")
         data.measurements.append(Measurement(chosen, float("nan"), OK, "chosen by a tuner that tells no times"))
         data.best = data.measurements[0]
     return data
