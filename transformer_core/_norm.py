@@ -26,9 +26,13 @@ class RMSNorm(Module):
         ops, weight = ctx.ops, ctx.parameter(self.weight)
         if not self.zero_centred:
             return ops.rms_norm(x, weight, self.eps)
-        wide = as_dtype(x.dtype).accumulation
-        scale = ops.add(ops.cast(weight, wide), 1.0)
-        return ops.cast(ops.rms_norm(ops.cast(x, wide), scale, self.eps), x.dtype)
+
+        def body(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+            wide = as_dtype(x.dtype).accumulation
+            scale = ops.add(ops.cast(weight, wide), 1.0)
+            return ops.cast(ops.rms_norm(ops.cast(x, wide), scale, eps), x.dtype)
+
+        return ctx.composite("zero_centred_rms_norm", body, (x, weight), (self.eps,))
 
 
 class GatedRMSNorm(Module):

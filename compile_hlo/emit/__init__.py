@@ -20,7 +20,7 @@ from compile_hlo.emit import (
 )
 from compile_hlo.emit._blocks import BlockCall, layer_of, path_in_block
 from compile_hlo.emit._builder import Builder, SsaValue, Write
-from compile_hlo.emit._emitter import LEAVES, RULES, Emitter, emits
+from compile_hlo.emit._emitter import CHAINS, LEAVES, RULES, Emitter, emits, emits_composite
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form, InlineParameters
 from compile_hlo.emit._helpers import Helper, helper_head, helper_record, is_helper, read_helper
 from compile_hlo.emit._module import FunctionWriter, ModuleWriter, WrittenStretch, emit_module
@@ -46,6 +46,7 @@ del (
 )
 
 __all__ = [
+    "CHAINS",
     "LEAVES",
     "NO_OVERRIDES",
     "RULES",
@@ -68,6 +69,7 @@ __all__ = [
     "dense",
     "emit_module",
     "emits",
+    "emits_composite",
     "helper_head",
     "helper_record",
     "is_helper",

@@ -4,16 +4,21 @@ Axes: B batch, K key/value heads, G query heads that share one of those, T queri
 """
 
 import math
+from typing import Final
 
 from compile_dag import Node
 from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper, in_name
 from compile_hlo.emit._contract import product
-from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._emitter import Emitter, emits, emits_composite
 from compile_hlo.emit._helpers import Helper, HelperKind
 from compile_hlo.emit._packed import bind_blocks, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
-from lang_core import TensorSpec, f32
+from compile_hlo.passes import Group
+from lang_core import BLOCK, TensorSpec, f32
+
+_MOST_SUMS: Final = 4096  # of heads that share keys: what a kernel of attention keeps until the end
+_HEADS_LAST: Final = (0, 3, 1, 2, 4)
 
 
 @emits("cached_attention")
@@ -26,8 +31,18 @@ def _cached_attention(e: Emitter, node: Node) -> None:
     e.alias(node, call_helper(e, _helper("cached_attention", node), e.values(node.inputs), (spec,), body))
 
 
-@emits("cached_attention_quantize")
-def _cached_attention_quantize(e: Emitter, node: Node) -> None:
+def _is_one_query(group: Group) -> bool:
+    """Returns whether this is attention of one query, whose heads are then side by side in a row per sequence."""
+    attention, turned, flat, _ = group.members
+    batch, _, shared, queries, size = attention.results[0].shape
+    rows = flat.results[0]
+    if turned.attributes != (_HEADS_LAST,) or queries != 1 or size % BLOCK or shared * size > _MOST_SUMS:
+        return False
+    return rows.shape[-1] * batch == rows.spec.size
+
+
+@emits_composite("cached_attention", "transpose", "reshape", "block_quantize", fits=_is_one_query)
+def _cached_attention_quantize(e: Emitter, node: Group) -> None:
     spec = _result(node)
     flat = TensorSpec((spec.shape[0], math.prod(spec.shape[1:])), spec.dtype)
     results = block_specs(flat.shape)

@@ -1,7 +1,7 @@
 """Emitter: walks nodes in order and writes one function's text."""
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from compile_dag import ComputeGraph, Node, Stretch, Value
 from compile_hlo.directions import KernelSignature
@@ -10,7 +10,7 @@ from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, overridable
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._types import tensor_type
-from compile_hlo.passes import Group
+from compile_hlo.passes import Chain, Group, chain_of
 from lang_core import DType, GraphError, TensorSpec
 
 Rule = Callable[["Emitter", Node], None]
@@ -30,6 +30,32 @@ def emits(*op_names: str) -> Callable[[Rule], Rule]:
             if name in RULES:
                 raise GraphError(f"op {name!r} has an emission rule already")
             RULES[name] = rule
+        return rule
+
+    return register
+
+
+# Chains that rules are registered for, by the names of their last ops.
+CHAINS: Final[dict[str, list[Chain]]] = {}
+
+
+def emits_composite(
+    composite: str, *then: str, fits: Callable[[Group], bool]
+) -> Callable[[Callable[["Emitter", Group], None]], Callable[["Emitter", Group], None]]:
+    """Registers a rule for a composite with the ops after it, as a group.
+
+    The group's inputs are the composite's, then the other operands of those ops; its attributes are the composite's.
+
+    Args:
+        composite: name of the composite, as it was recorded; or of an op.
+        then: names of the ops after it, each the only user of the result before; one or more.
+        fits: returns whether the rule can write a group; where it cannot, the nodes are written one by one.
+    """
+    chain = chain_of(composite, then, fits)
+
+    def register(rule: Callable[["Emitter", Group], None]) -> Callable[["Emitter", Group], None]:
+        emits(chain.op.name)(cast("Rule", rule))
+        CHAINS.setdefault(then[-1], []).append(chain)
         return rule
 
     return register

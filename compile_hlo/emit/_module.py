@@ -21,7 +21,7 @@ from compile_hlo.directions import (
 )
 from compile_hlo.emit._blocks import BlockCall, BlockFunctions, CallSite
 from compile_hlo.emit._builder import Write
-from compile_hlo.emit._emitter import LEAVES, Emitter
+from compile_hlo.emit._emitter import CHAINS, LEAVES, Emitter
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import Overrides
@@ -85,7 +85,7 @@ class FunctionWriter:
             What can be repeated for a stretch that is the same.
         """
         flow = StretchFlow(nodes)
-        nodes = with_groups(nodes, results, self._emitter.leaves)
+        nodes = with_groups(nodes, results, self._emitter.leaves, CHAINS)
         call = None
         if self._blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
             self._emitter.nodes(nodes)

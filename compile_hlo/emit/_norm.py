@@ -1,19 +1,40 @@
-"""Emission of what stands between products: norms and gates, with the quantising after them, as helper functions."""
+"""Emission of what stands between products: norms and gates, with the quantizing after them, as helper functions."""
 
-from compile_dag import Node
+from typing import Final
+
+import numpy as np
+
 from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper, flat, in_name
-from compile_hlo.emit._emitter import Emitter, emits
+from compile_hlo.emit._emitter import Emitter, emits_composite
 from compile_hlo.emit._helpers import Helper
 from compile_hlo.emit._packed import bind_blocks, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
-from lang_core import TensorSpec, f32
+from compile_hlo.passes import Group
+from lang_core import TensorSpec, bf16, f16, f32
+
+_DTYPES: Final = (f32, bf16, f16)
 
 
-@emits("rms_norm_quantize")
-def _rms_norm_quantize(e: Emitter, node: Node) -> None:
-    x, *weights = node.inputs
-    eps, centred = node.attributes
+def _is_norm(group: Group) -> bool:
+    x, *weights = group.inputs
+    fitting = [weight.shape == x.shape[-1:] and weight.dtype in _DTYPES for weight in weights]
+    return x.dtype in _DTYPES and x.spec.size > 0 and all(fitting)
+
+
+@emits_composite("rms_norm", "block_quantize", fits=_is_norm)
+def _rms_norm_quantize(e: Emitter, group: Group) -> None:
+    _quantized_norm(e, group, centred=False)
+
+
+@emits_composite("zero_centred_rms_norm", "block_quantize", fits=_is_norm)
+def _zero_centred_rms_norm_quantize(e: Emitter, group: Group) -> None:
+    _quantized_norm(e, group, centred=True)
+
+
+def _quantized_norm(e: Emitter, group: Group, centred: bool) -> None:
+    x, *weights = group.inputs
+    eps = float(np.float32(group.attributes[0]))
     spec = TensorSpec(flat(x.shape), x.dtype)
     given = [SsaValue(e.reshape(e.name(x), x.spec, spec.shape), spec), *e.values(weights)]
     kind = ".".join([*(weight.dtype.name for weight in weights), *(["centred"] if centred else [])]) or "plain"
@@ -23,7 +44,7 @@ def _rms_norm_quantize(e: Emitter, node: Node) -> None:
         return quantized(inner, SsaValue(_normed(inner, x, weights, eps, centred), spec))
 
     results, helper = block_specs(spec.shape), Helper("rms_norm_quantize", case, {"eps": eps, "centred": centred})
-    bind_blocks(e, node, call_helper(e, helper, given, results, body), results)
+    bind_blocks(e, group, call_helper(e, helper, given, results, body), results)
 
 
 def _normed(e: Builder, x: SsaValue, weights: tuple[SsaValue, ...], eps: float, centred: bool) -> str:
@@ -51,16 +72,21 @@ def _normed(e: Builder, x: SsaValue, weights: tuple[SsaValue, ...], eps: float, 
     return e.convert(e.elementwise("multiply", (factor, value), wide), wide, dtype)
 
 
-@emits("silu_quantize")
-def _silu_quantize(e: Emitter, node: Node) -> None:
-    spec = TensorSpec(flat(node.inputs[0].shape), node.inputs[0].dtype)
-    given = [SsaValue(e.reshape(e.name(value), value.spec, spec.shape), spec) for value in node.inputs]
+def _is_gate(group: Group) -> bool:
+    gate, up = group.inputs
+    return gate.spec == up.spec and gate.dtype in _DTYPES
+
+
+@emits_composite("silu", "mul", "block_quantize", fits=_is_gate)
+def _silu_quantize(e: Emitter, group: Group) -> None:
+    spec = TensorSpec(flat(group.inputs[0].shape), group.inputs[0].dtype)
+    given = [SsaValue(e.reshape(e.name(value), value.spec, spec.shape), spec) for value in group.inputs]
     case, results = f"{spec.dtype.name}.{spec.shape[0]}x{spec.shape[1]}", block_specs(spec.shape)
 
     def body(inner: Emitter, gate: SsaValue, up: SsaValue) -> list[str]:
         return quantized(inner, SsaValue(_gated(inner, gate, up), spec))
 
-    bind_blocks(e, node, call_helper(e, Helper("silu_quantize", case), given, results, body), results)
+    bind_blocks(e, group, call_helper(e, Helper("silu_quantize", case), given, results, body), results)
 
 
 def _gated(e: Builder, gate: SsaValue, up: SsaValue) -> str:

@@ -2,13 +2,14 @@
 
 from compile_hlo.passes._cse import Subexpressions, without_common_subexpressions
 from compile_hlo.passes._fusions import with_groups
-from compile_hlo.passes._groups import GROUPS, Group
+from compile_hlo.passes._groups import Chain, Group, chain_of
 from compile_hlo.passes._prune import needed_nodes, pruned_to_outputs, without_dead_code
 
 __all__ = [
-    "GROUPS",
+    "Chain",
     "Group",
     "Subexpressions",
+    "chain_of",
     "needed_nodes",
     "pruned_to_outputs",
     "with_groups",

@@ -44,9 +44,11 @@ def test_a_norm_and_its_blocks_are_one_function():
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
 def test_a_zero_centred_norm_is_one_too(kind: str):
     def fn(ctx: Any, x: Any, w: Any) -> Any:
-        scale = ctx.ops.add(ctx.ops.cast(w, "f32"), 1.0)
-        normed = ctx.ops.rms_norm(ctx.ops.cast(x, "f32"), scale, 1e-5)
-        return _blocks(ctx, ctx.ops.cast(normed, x.dtype))
+        def body(x: Any, w: Any, eps: float) -> Any:
+            scale = ctx.ops.add(ctx.ops.cast(w, "f32"), 1.0)
+            return ctx.ops.cast(ctx.ops.rms_norm(ctx.ops.cast(x, "f32"), scale, eps), x.dtype)
+
+        return _blocks(ctx, ctx.composite("zero_centred_rms_norm", body, (x, w), (1e-5,)))
 
     arguments = tuple(Argument(name, TensorSpec(shape, kind)) for name, shape in (("x", (3, 32)), ("w", (32,))))
     pieces: list[str] = []
@@ -54,6 +56,27 @@ def test_a_zero_centred_norm_is_one_too(kind: str):
     assert re.findall(r"private @([\w.]+)\(", "".join(pieces)) == [
         f"rms_norm_quantize.{kind}.3x32.{kind}.centred.0x1.4f8b580000000pm17"
     ]
+
+
+def test_a_composite_is_known_by_its_name_whatever_ops_it_was_recorded_as():
+    """A name stands for what it computes, as with gradients; ops that look the same are not taken for it."""
+
+    def spelled(ctx: Any, x: Any, w: Any, eps: float) -> Any:
+        wide = ctx.ops.cast(x, "f32")
+        root = ctx.ops.rsqrt(ctx.ops.add(ctx.ops.mean(ctx.ops.mul(wide, wide), -1, keepdims=True), eps))
+        return ctx.ops.mul(w, ctx.ops.cast(ctx.ops.mul(wide, root), x.dtype))
+
+    def otherwise(ctx: Any, x: Any, w: Any, eps: float) -> Any:
+        return ctx.ops.div(ctx.ops.mul(x, w), ctx.ops.sqrt(ctx.ops.mean(ctx.ops.mul(x, x), -1, keepdims=True)))
+
+    def named(ctx: Any, x: Any, w: Any) -> Any:
+        def body(x: Any, w: Any, eps: float) -> Any:
+            return otherwise(ctx, x, w, eps)
+
+        return _blocks(ctx, ctx.composite("rms_norm", body, (x, w), (1e-5,)))
+
+    assert _helpers(lambda ctx, x, w: _blocks(ctx, spelled(ctx, x, w, 1e-5)), _X, _W) == ["block_quantize"]
+    assert _helpers(named, _X, _W) == ["rms_norm_quantize"]
 
 
 @pytest.mark.parametrize(

@@ -1,40 +1,51 @@
-"""Ops that stand for several recorded ones: what a helper function does at once. No context has them."""
+"""Groups: nodes that one helper function computes at once, so that a target may have a kernel for it."""
 
-from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
 
-from compile_dag import Node
+from compile_dag import Node, Value
 from lang_core import GraphError, Op
-
-
-def _not_recorded(*_: Any) -> NoReturn:
-    raise GraphError("an op that stands for a group is made of recorded ones")
-
-
-def _group(name: str, summary: str, *attributes: str) -> Op:
-    return Op(name, attributes=attributes, summary=summary, shape_rule=_not_recorded, eager_rule=_not_recorded)
-
-
-RMS_NORM_QUANTIZE: Final = _group(
-    "rms_norm_quantize", "block_quantize of rms_norm; where centred with 1 + weight, rounded once.", "eps", "centred"
-)
-SILU_QUANTIZE: Final = _group("silu_quantize", "block_quantize of silu(x) * y.")
-CACHED_ATTENTION_QUANTIZE: Final = _group(
-    "cached_attention_quantize", "block_quantize of cached_attention of one query, heads in a row.", "scale"
-)
-GROUPS: Final = (RMS_NORM_QUANTIZE, CACHED_ATTENTION_QUANTIZE, SILU_QUANTIZE)
 
 
 class Group(Node):
     """A node that stands for several.
 
     Attributes:
-        paths: of the modules whose ops it stands for.
+        members: nodes that it stands for, in order.
+        paths: paths of the modules whose ops it stands for.
     """
 
-    __slots__ = ("paths",)
+    __slots__ = ("members", "paths")
 
-    def __init__(self, op: Op, inputs: Sequence[Any], attributes: tuple[Any, ...], nodes: Sequence[Node]) -> None:
-        last = nodes[-1]
+    def __init__(self, op: Op, inputs: Sequence[Value], attributes: tuple[Any, ...], members: Sequence[Node]) -> None:
+        last = members[-1]
         super().__init__(op, tuple(inputs), attributes, last.results, last.stretch)
-        self.paths: Final = tuple(dict.fromkeys(node.path for node in nodes))
+        self.members: Final = members
+        self.paths: Final = tuple(dict.fromkeys(node.path for node in members))
+
+
+class Chain(NamedTuple):
+    """Composite and the ops after it, each the only user of the result before: what becomes a group.
+
+    Attributes:
+        op: op of the group, which no context has.
+        composite: name of the composite, as it was recorded; or of an op.
+        then: names of the ops after it.
+        fits: returns whether a group can be computed at once.
+    """
+
+    op: Op
+    composite: str
+    then: tuple[str, ...]
+    fits: Callable[[Group], bool]
+
+
+def chain_of(composite: str, then: tuple[str, ...], fits: Callable[[Group], bool]) -> Chain:
+    """Returns a chain; its op is named as its parts are."""
+    name = "+".join((composite, *then))
+    op = Op(name, attributes=(), summary=f"{name} at once.", shape_rule=_not_recorded, eager_rule=_not_recorded)
+    return Chain(op, composite, then, fits)
+
+
+def _not_recorded(*_: Any) -> NoReturn:
+    raise GraphError("an op that stands for a group is made of recorded ones")

@@ -45,19 +45,10 @@ class Uses:
         node = self._makers.get(value.number)
         return node if node is not None and node.op.name == op_name else None
 
-    def only_user(self, value: Value, op_name: str) -> Node | None:
-        """Returns the node that is alone in using a value, if it is of this op."""
+    def only_user(self, value: Value) -> Node | None:
+        """Returns the node that is alone in using a value."""
         users = self._users.get(value.number, [])
-        if len(users) != 1 or value.number in self._later:
-            return None
-        return users[0] if users[0].op.name == op_name else None
-
-    def number(self, value: Value) -> float | None:
-        """Returns a constant of one element."""
-        node = self._makers.get(value.number) or self._leaves.get(value.number)
-        if node is None or node.op.name != "constant" or value.spec.size != 1:
-            return None
-        return float(node.attributes[0].array.reshape(()))
+        return users[0] if len(users) == 1 and value.number not in self._later else None
 
     def call_of(self, value: Value, name: str) -> WholeCall | None:
         """Returns the call of a composite whose only result a value is, if its nodes can be taken as one.

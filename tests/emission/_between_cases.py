@@ -32,8 +32,11 @@ def _of_blocks(*numbers: float) -> Array:
 
 
 def _centred(c: Any, x: Any, w: Any) -> Any:
-    normed = c.ops.rms_norm(c.ops.cast(x, "f32"), c.ops.add(c.ops.cast(w, "f32"), 1.0), 1e-3)
-    return c.ops.block_quantize(c.ops.cast(normed, x.dtype))
+    def body(x: Any, w: Any, eps: float) -> Any:
+        normed = c.ops.rms_norm(c.ops.cast(x, "f32"), c.ops.add(c.ops.cast(w, "f32"), 1.0), eps)
+        return c.ops.cast(normed, x.dtype)
+
+    return c.ops.block_quantize(c.composite("zero_centred_rms_norm", body, (x, w), (1e-3,)))
 
 
 def _normed(c: Any, x: Any, *w: Any) -> Any:

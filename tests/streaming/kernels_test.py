@@ -119,6 +119,15 @@ def test_every_private_function_has_one_record(streaming: bool, tmp_path: Path) 
     assert packed[0].source.startswith("model.layers.0.self_attn.")
 
 
+def test_a_zero_centred_norm_before_a_packed_product_is_one_function_with_it(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**CASES["gemma3"].config, **_BLOCKS}))
+    model = load_model(tmp_path, "bf16", quantize="q4_0")
+    pieces: list[str] = []
+    lowered = lower_module(entry_points(model, sequence=8), pieces.append, ExternalParameters(), streaming=True)
+    norms = [function for function in lowered.helpers if function.kind == "rms_norm_quantize"]
+    assert {function.attributes["centred"] for function in norms} == {True}
+
+
 def test_alike_layers_stay_one_function(tmp_path: Path) -> None:
     """A choice depends on the call alone, so what was one block function for all layers is one with kernels, too."""
     points = _points("llama_gqa", tmp_path)
