@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from autotune.compilers import traced_context
 from autotune.kernel import (
     COMPOSITE,
     HOST_KINDS,
@@ -14,6 +15,7 @@ from autotune.kernel import (
     arrays_of,
     as_jax,
     as_numpy,
+    data_of,
     environment_of,
     has_gradient,
     is_jax,
@@ -22,6 +24,7 @@ from autotune.kernel import (
     map_arrays,
     run_in_jax,
     run_takes_context,
+    traced,
     without_gradient,
 )
 from lang_core import EagerExecutionContext, EagerTensor, ExecutionContext, Tensor
@@ -32,8 +35,8 @@ def hosted(
 ) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
     """Converts JAX's arrays to NumPy's for a kernel that NumPy computes.
 
-    This applies to a kernel that takes a context, outside of a recording, if every array has data. Such a call runs in
-    this process, and its configuration is chosen for NumPy.
+    This applies to a kernel that takes a context, outside of a recording, if every array has data and the caller gave
+    no context on JAX's arrays. Such a call runs in this process, and its configuration is chosen for NumPy.
 
     Returns:
         Positional arguments, keyword arguments, and whether any array was converted.
@@ -44,7 +47,8 @@ def hosted(
     if not any(map(is_jax, arrays)) or any(map(is_tracer, arrays)):
         return args, kwargs, False
     ctx = kwargs.get("ctx")
-    if (ctx is not None and ctx.isRecording) or not run_takes_context(kernel, environment_of(arrays).platform, method):
+    computes_elsewhere = ctx is not None and not isinstance(ctx, EagerExecutionContext)
+    if computes_elsewhere or not run_takes_context(kernel, environment_of(arrays).platform, method):
         return args, kwargs, False
     return (*map_arrays(as_numpy, (args, kwargs)), True)
 
@@ -60,46 +64,54 @@ class Run:
     Attributes:
         call: kernel and configuration.
         args: positional arguments.
-        ctx: context of the call; an eager one if the kernel takes one and the caller gave none.
-        jax: whether an argument is an array of JAX.
+        ctx: context of the call; if the kernel takes one and the caller gave none, one on JAX's arrays or an eager one.
+        jax: whether an argument is an array of JAX, or a tensor with one.
         differentiable: whether the kernel has its own gradient.
     """
 
     def __init__(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any) -> None:
         kwargs = dict(inv.kwargs)
         arrays = arrays_of((inv.args, kwargs))
-        self.jax: Final = any(map(is_jax, arrays))
+        self.jax: Final = any(is_jax(data_of(array)) for array in arrays)
         platform = inv.where().platform
         self.ctx: ExecutionContext | None = kwargs.pop("ctx", None)
         own_context = self.ctx is None and run_takes_context(kernel, platform, inv.method)
         if own_context:
+            self.ctx = traced_context() if self.jax else EagerExecutionContext()
             self._check_arrays(kernel, arrays)
-            self.ctx = EagerExecutionContext()
         self._unwraps = own_context and not any(isinstance(array, Tensor) for array in arrays)
+        self._in_jax = self.jax and (self.ctx is None or hasattr(self.ctx, "tensor"))
         if self.jax:
-            kwargs = map_arrays(without_gradient, kwargs)
+            kwargs = map_arrays(lambda array: without_gradient(data_of(array)), kwargs)
+        if self._in_jax and self.ctx is not None:
+            kwargs = map_arrays(self.ctx.tensor, kwargs)  # pyright: ignore[reportAttributeAccessIssue]
         self.args: Final = inv.args
         self.call: Final = KernelCall(kernel, cfg, platform, inv.method, kwargs)
         self.differentiable: Final = has_gradient(kernel, platform, inv.method)
 
     def _check_arrays(self, kernel: Kernel[Any, Any], arrays: list[Any]) -> None:
-        if self.jax:
-            raise KernelError(
-                f"kernel {kernel.op_id!r} is written in ctx.ops, and JAX traces its arguments: call it outside of jit "
-                f"and grad, or compile it (Executor.compile(..., compiler='jax'))"
-            )
-        if any(isinstance(array, Tensor) and not isinstance(array, EagerTensor) for array in arrays):
+        tensors = [array for array in arrays if isinstance(array, Tensor) and data_of(array) is array]
+        if any(not isinstance(tensor, EagerTensor) for tensor in tensors):
             raise KernelError(
                 f"kernel {kernel.op_id!r} was given a recorded value and no context: pass ctx= that records"
             )
 
     def __call__(self) -> Any:
-        if self.differentiable and self.jax:
-            return run_in_jax(self.call, self.args)
+        if self._in_jax:
+            return self._result_in_jax()
         ctx = self.ctx
         if ctx is not None and ctx.isRecording and self.differentiable:
             return ctx.composite(COMPOSITE, self._composite_body, self.args, (self.call,))
         return self.unwrapped(self.call.run(*self.args, ctx=ctx))
+
+    def _result_in_jax(self) -> Any:
+        """Runs the call on arrays of JAX; their transformations use the kernel's gradient if it has one."""
+        args = map_arrays(data_of, self.args)
+        if self.differentiable:
+            result = run_in_jax(self.call, args, self.ctx)
+        else:
+            result = traced(self.call.run, args, self.ctx)
+        return result if self.ctx is None or self._unwraps else map_arrays(self.ctx.tensor, result)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _composite_body(self, *inputs: Any) -> Any:
         *args, call = inputs

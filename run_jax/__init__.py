@@ -10,7 +10,7 @@ This package loads JAX into the process.
 """
 
 from run_jax import _contract, _elementwise, _indexing, _packed, _reduce, _shape
-from run_jax._context import JaxExecutionContext
+from run_jax._context import JaxExecutionContext, require_width
 from run_jax._engine import StableHloFunction
 from run_jax._function import arrays_of, jax_function, parameter_arrays
 from run_jax._rules import RULES, computes
@@ -27,4 +27,5 @@ __all__ = [
     "computes",
     "jax_function",
     "parameter_arrays",
+    "require_width",
 ]

@@ -10,6 +10,7 @@ from autotune.compilers._compiler import (
     compiled_call,
     compiler_named,
     register_compiler,
+    traced_context,
     with_jax_arrays,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "compiled_call",
     "compiler_named",
     "register_compiler",
+    "traced_context",
     "with_jax_arrays",
 ]

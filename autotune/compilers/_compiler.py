@@ -24,10 +24,11 @@ from autotune.kernel import (
     run_in_jax,
     run_takes_context,
     spec_of,
+    traced,
     without_gradient,
 )
 from autotune.records import labelled
-from lang_core import near_names
+from lang_core import ExecutionContext, near_names
 
 Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
@@ -70,13 +71,13 @@ class CompileRequest:
         with labelled(self.label, ctx):
             return call.run(*args, ctx=ctx)
 
-    def run_in_jax(self, *arrays: Any) -> Any:
-        """Runs the call on JAX's arrays, with the kernel's own gradient."""
+    def run_in_jax(self, *arrays: Any, ctx: Any = None) -> Any:
+        """Runs the call on JAX's arrays, with the kernel's own gradient, in a context on these if it takes one."""
         args, kwargs = self.filled(arrays)
         kwargs = map_arrays(without_gradient, kwargs)
         call = KernelCall(self.call.kernel, self.call.cfg, self.call.platform, self.call.method, kwargs)
         with labelled(self.label, jax=True):
-            return run_in_jax(call, args) if self.differentiable else call.run(*args)
+            return run_in_jax(call, args, ctx) if self.differentiable else traced(call.run, args, ctx)
 
 
 class KernelCompiler(Protocol):
@@ -272,6 +273,16 @@ def compiler_named(name: str, device: str | None = None) -> KernelCompiler:
         known = sorted({*_COMPILERS, *_MODULES})
         raise KernelError(f"unknown compiler {name!r}; available: {', '.join(known)}{near_names(name, known)}")
     return _COMPILERS[name]() if device is None else _COMPILERS[name](device)
+
+
+def traced_context() -> ExecutionContext:
+    """Returns a context on JAX's arrays, in which kernels that are written in ``ctx.ops`` run where JAX traces.
+
+    Raises:
+        KernelError: the package with that context is not installed.
+    """
+    compiler: Any = compiler_named("jax")
+    return compiler.context()
 
 
 def with_jax_arrays(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:

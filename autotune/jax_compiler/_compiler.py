@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from autotune import CompileRequest, Environment, environment_of, with_jax_arrays
-from autotune.iree_compiler import KernelModule
-from run_jax import StableHloFunction
+from autotune import CompileRequest, Environment, environment_of, map_arrays
+from lang_core import as_dtype
+from run_jax import JaxExecutionContext, require_width
 
 
 class JaxCompiler:
-    """Compiler of kernels with JAX: ``jax.jit``, or for kernels in ``ctx.ops`` their StableHLO on JAX's runtime.
+    """Compiler of kernels with ``jax.jit``; those in ``ctx.ops`` run in a context on JAX's arrays.
 
     Attributes:
         name: ``jax``.
@@ -26,18 +26,24 @@ class JaxCompiler:
         ours = [array for array in arrays if isinstance(array, jax.Array)]
         return environment_of(ours or [jnp.zeros(())])
 
-    def compile(self, request: CompileRequest) -> Callable[..., Any]:
-        """Returns a function of arrays of NumPy or JAX. JAX can differentiate that of a kernel that computes with JAX.
+    def context(self) -> JaxExecutionContext:
+        """Returns the context in which a kernel in ``ctx.ops`` computes on JAX's arrays."""
+        return JaxExecutionContext()
 
-        Raises:
-            VerificationError: XLA refuses the kernel's StableHLO.
+    def compile(self, request: CompileRequest) -> Callable[..., Any]:
+        """Returns a function of arrays of NumPy or JAX, to which JAX's transformations apply.
+
+        It gives NumPy's arrays for NumPy's alone if the kernel is written in ``ctx.ops``, else JAX's.
         """
         if not request.takes_context:
             return jax.jit(request.run_in_jax)
-        module = KernelModule(request)
-        function = StableHloFunction(module.text)
+        function = jax.jit(lambda *arrays: request.run_in_jax(*arrays, ctx=self.context()))
 
         def run(*arrays: Any) -> Any:
-            return with_jax_arrays(lambda *given: module.in_form(function(*map(np.asarray, given))), arrays)
+            if any(isinstance(array, jax.Array) for array in arrays):
+                return function(*arrays)
+            for array in arrays:  # jit would take 64 bits for 32
+                require_width(as_dtype(array.dtype))
+            return map_arrays(np.asarray, function(*arrays))
 
         return run

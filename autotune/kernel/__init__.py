@@ -1,6 +1,6 @@
 """The contract of a kernel: its class, a call of it, and what decides about the configuration of a call."""
 
-from autotune.kernel._call import COMPOSITE, KernelCall, bound_method, run_in_jax, value_and_pullback
+from autotune.kernel._call import COMPOSITE, KernelCall, bound_method, run_in_jax, traced, value_and_pullback
 from autotune.kernel._contract import (
     candidates_of,
     checked_arguments,
@@ -34,6 +34,7 @@ from autotune.kernel._jax_arrays import (
     HOST_KINDS,
     as_jax,
     as_numpy,
+    data_of,
     is_jax,
     is_tracer,
     is_tracing,
@@ -109,6 +110,8 @@ __all__ = [
     "powers_of_two",
     "prepared",
     "run_in_jax",
+    "data_of",
+    "traced",
     "run_takes_context",
     "short_hash",
     "spec_of",

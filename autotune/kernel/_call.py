@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autotune.kernel._errors import KernelError
-from autotune.kernel._jax_arrays import is_jax, with_gradient, zero_gradient
+from autotune.kernel._jax_arrays import data_of, is_jax, varying_alike, with_gradient, zero_gradient
 from autotune.kernel._kernel import Kernel, takes_context, variant
 from autotune.kernel._specs import arrays_of, map_arrays, spec_of
 from compile_dag.gradient import Step, composite_gradient
@@ -95,10 +95,22 @@ class KernelCall:
         return tuple(gradients)
 
 
+def traced(run: Callable[..., Any], args: tuple[Any, ...], ctx: Any) -> Any:
+    """Returns ``run(*args, ctx=ctx)`` of arrays of JAX; a context on these gets them as tensors."""
+    if ctx is None:
+        return run(*args)
+    return map_arrays(data_of, run(*map_arrays(ctx.tensor, args), ctx=ctx))
+
+
 def run_in_jax(call: KernelCall, args: tuple[Any, ...], ctx: Any = None) -> Any:
     """Runs a call so that ``jax.grad`` uses the kernel's gradient, with respect to every array in ``args``.
 
     Arrays in ``kwargs`` have no gradient, by the contract of ``vjp``.
+
+    Args:
+        call: call with a chosen configuration.
+        args: arguments with arrays of JAX.
+        ctx: context on JAX's arrays, for a kernel that is written in ``ctx.ops``.
     """
     leaves = arrays_of(args)
 
@@ -107,16 +119,16 @@ def run_in_jax(call: KernelCall, args: tuple[Any, ...], ctx: Any = None) -> Any:
         return map_arrays(lambda _: next(remaining), args)
 
     def primal(*arrays: Any) -> Any:
-        return call.run(*rebuilt(arrays), ctx=ctx)
+        return traced(call.run, rebuilt(arrays), ctx)
 
     def forward(*arrays: Any) -> Any:
-        output, residuals = call.forward(*rebuilt(arrays), ctx=ctx)
+        output, residuals = traced(call.forward, rebuilt(arrays), ctx)
         return output, (arrays, output, residuals)
 
     def backward(saved: Any, d_output: Any) -> tuple[Any, ...]:
         arrays, output, residuals = saved
         arguments = rebuilt(arrays)
-        gradients = call.backward(residuals, output, d_output, *arguments, ctx=ctx)
+        gradients = traced(call.backward, (residuals, output, d_output, *arguments), ctx)
         results: list[Any] = []
         for gradient, argument in zip(gradients, arguments, strict=True):
             if gradient is None:
@@ -126,7 +138,7 @@ def run_in_jax(call: KernelCall, args: tuple[Any, ...], ctx: Any = None) -> Any:
                 results += [_in_dtype(one, array) for one, array in pairs]
         return tuple(results)
 
-    return with_gradient(primal, forward, backward)(*leaves)
+    return with_gradient(primal, forward, backward)(*varying_alike(leaves))
 
 
 def _in_dtype(gradient: Any, argument: Any) -> Any:

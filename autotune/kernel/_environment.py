@@ -14,7 +14,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from autotune.kernel._jax_arrays import HOST_KINDS, is_jax, is_tracer, jax_module
+from autotune.kernel._jax_arrays import HOST_KINDS, data_of, is_jax, is_tracer, jax_module
 from autotune.kernel._specs import arrays_of, short_hash
 from lang_core import EagerTensor, ExecutionContext, Tensor
 
@@ -118,6 +118,8 @@ def environment_of(arrays: Iterable[Any]) -> Environment:
         elif is_jax(value):
             return _jax_environment(value)
         elif isinstance(value, Tensor):
+            if is_jax(data_of(value)):
+                return _jax_environment(data_of(value))
             if not isinstance(value, EagerTensor):
                 return recorded_environment()
         elif isinstance(value, ExecutionContext) and value.isRecording:

@@ -1,11 +1,13 @@
 """JAX's arrays and transformations, without importing JAX: if a value is one of its arrays, JAX is loaded already."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import numpy as np
+
+from lang_core import Tensor
 
 _KINDS: Final[dict[type, bool]] = {}
 # Types of most arguments: no array of JAX, and no container of arrays.
@@ -32,8 +34,15 @@ def _is_array(jax: Any, value: Any) -> bool:
     return isinstance(value, jax.Array)
 
 
+def data_of(value: Any) -> Any:
+    """Returns the array of a tensor whose data are JAX's, and any other value unchanged."""
+    data = getattr(value, "data", None) if isinstance(value, Tensor) else None
+    return data if is_jax(data) else value
+
+
 def is_tracer(value: Any) -> bool:
-    """Returns whether a value is a tracer, which has no data."""
+    """Returns whether a value is a tracer, or a tensor with one, which has no data."""
+    value = data_of(value)
     return is_jax(value) and isinstance(value, jax_module().core.Tracer)
 
 
@@ -73,6 +82,24 @@ def with_gradient(
     function = jax_module().custom_vjp(primal)
     function.defvjp(forward, backward)
     return function
+
+
+def varying_alike(arrays: Sequence[Any]) -> list[Any]:
+    """Returns the arrays with each marked as different on every device on which one of them is.
+
+    Inside of ``shard_map`` a function with a gradient of its own gives every array's gradient per device; JAX sums it
+    over the devices that share the array where the mark is undone.
+    """
+    jax = jax_module()
+    axes = [_varying_axes(jax.typeof(array)) for array in arrays]
+    every = frozenset().union(*axes)
+    pairs = zip(arrays, axes, strict=True)
+    return [jax.lax.pcast(x, tuple(every - own), to="varying") if every - own else x for x, own in pairs]
+
+
+def _varying_axes(kind: Any) -> frozenset[Any]:
+    """Returns the axes of a mesh along which an array differs; JAX 0.8 has them in another attribute than 0.10."""
+    return getattr(getattr(kind, "manual_axis_type", None), "varying", None) or getattr(kind, "vma", frozenset())
 
 
 def as_jax(array: Any) -> Any:

@@ -1,0 +1,237 @@
+"""Kernels that are written in ctx.ops, inside of JAX's transformations: called, and compiled."""
+
+import os
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from autotune import (
+    CompositeKernel,
+    ConfigSelectorChain,
+    Executor,
+    Invocation,
+    Kernel,
+    KernelError,
+    find_labels_in_lowered,
+    using_kernels,
+)
+from autotune._kernels_testing import chain
+from compile_dag import record
+from lang_core import EagerExecutionContext, OpError, TensorSpec
+from run_jax import JaxExecutionContext, JaxTensor, arrays_of
+
+_CALLS: list[str] = []
+_EXECUTOR = Executor(ConfigSelectorChain(policy="heuristics"))
+
+
+class Gated(NamedTuple):
+    """Two results."""
+
+    gate: Any
+    product: Any
+
+
+class GatedKernel(Kernel[int, Gated]):
+    """silu(scale * x @ w + b) and what silu takes, x in blocks of rows."""
+
+    op_id = "tests.gated_in_jax"
+
+    def run(self, x: Any, w: Any, *, cfg: int, ctx: Any, bias: Any = None, scale: float = 1.0) -> Gated:
+        parts = ctx.ops.split(x, (x.shape[0] // cfg,) * cfg, 0)
+        product = ctx.ops.concat([ctx.ops.dot_general(part, w, ((1,), (0,))) for part in parts], 0)
+        product = ctx.ops.mul(product, scale)
+        product = product if bias is None else ctx.ops.add(product, bias)
+        return Gated(ctx.ops.silu(product), product)
+
+    def heuristic_cfg(self, inv: Invocation[Any, Any]) -> int:
+        return 1
+
+    def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[int]:
+        return [1, 2]
+
+
+class GatedByHand(GatedKernel):
+    op_id = "tests.gated_by_hand_in_jax"
+
+    def fwd_with_residuals(self, x: Any, w: Any, *, cfg: int, ctx: Any, **kwargs: Any) -> Any:
+        _CALLS.append(type(ctx).__name__)
+        output = self.run(x, w, cfg=cfg, ctx=ctx, **kwargs)
+        return output, {"slope": ctx.ops.logistic(output.product)}
+
+    def vjp(
+        self, residuals: Any, output: Any, d_output: Any, x: Any, w: Any, *, cfg: int, ctx: Any, **kwargs: Any
+    ) -> Any:
+        ops, s = ctx.ops, residuals["slope"]
+        assert all(isinstance(value, JaxTensor) for value in (s, *output, *d_output, x, w))
+        slope = ops.mul(s, ops.add(ops.mul(output.product, ops.sub(1.0, s)), 1.0))
+        d = ops.mul(ops.add(ops.mul(d_output[0], slope), d_output[1]), kwargs.get("scale", 1.0))
+        return ops.dot_general(d, w, ((1,), (1,))), ops.dot_general(x, d, ((0,), (0,)))
+
+
+def _arrays() -> tuple[Any, Any]:
+    random = np.random.default_rng(3)
+    return jnp.asarray(random.standard_normal((4, 5)), "f4"), jnp.asarray(random.standard_normal((5, 3)), "f4")
+
+
+def _truth(x: Any, w: Any) -> Any:
+    product = 0.5 * x @ w
+    return jnp.sum(jnp.sin(jax.nn.silu(product))) + jnp.sum(product**2)
+
+
+def _loss(call: Any) -> Any:
+    def loss(x: Any, w: Any) -> Any:
+        gate, product = call(x, w)
+        return jnp.sum(jnp.sin(gate)) + jnp.sum(product**2)
+
+    return loss
+
+
+_WAYS = {
+    "called": lambda kernel: lambda x, w: _EXECUTOR(kernel, x, w, scale=0.5),
+    "blocks": lambda kernel: lambda x, w: _EXECUTOR(kernel, x, w, scale=0.5, cfg=2),
+    "compiled": lambda kernel: _compiled(kernel),  # noqa: PLW0108 - it is below
+    "context": lambda kernel: lambda x, w: arrays_of(_EXECUTOR(kernel, x, w, scale=0.5, ctx=JaxExecutionContext())),
+}
+
+
+def _compiled(kernel: Any) -> Any:
+    function = _EXECUTOR.compile(kernel, *_arrays(), scale=0.5, compiler="jax")
+    return lambda x, w: function(x, w, scale=0.5)
+
+
+@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize("kernel", [GatedKernel(), GatedByHand()], ids=["ops", "by hand"])
+def test_a_kernel_in_ops_has_jaxs_transformations(kernel: Any, way: str) -> None:
+    x, w = _arrays()
+    call = _WAYS[way](kernel)
+    loss = _loss(call)
+    _CALLS.clear()
+    value, slopes = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(x, w)
+    wanted, truth = jax.value_and_grad(_truth, argnums=(0, 1))(x, w)
+    np.testing.assert_allclose(value, wanted, rtol=1e-5)
+    for ours, theirs in zip(slopes, truth, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
+    assert set(_CALLS) == ({"JaxExecutionContext"} if isinstance(kernel, GatedByHand) else set())
+    batch = jnp.stack([x, 2 * x, -x])
+    batched = jax.vmap(lambda x: jax.tree.leaves(call(x, w))[1])(batch)
+    np.testing.assert_allclose(batched, 0.5 * batch @ w, rtol=1e-5, atol=1e-6)
+    per_example = jax.vmap(jax.grad(loss), (0, None))(batch, w)
+    np.testing.assert_allclose(per_example[1], jax.grad(_truth)(2 * x, w), rtol=1e-5, atol=1e-5)
+
+
+def test_results_are_arrays_and_in_the_callers_context_tensors() -> None:
+    x, w = _arrays()
+    seen: list[Any] = []
+
+    def call(x: Any) -> Any:
+        arrays = _EXECUTOR(GatedKernel(), x, w)
+        tensors = _EXECUTOR(GatedKernel(), x, w, ctx=JaxExecutionContext())
+        seen.extend((arrays, tensors))
+        return arrays.gate + tensors.gate.data
+
+    result = jax.jit(call)(x)
+    np.testing.assert_allclose(result, 2 * jax.nn.silu(x @ w), rtol=1e-5)
+    assert [type(value) for value in seen] == [Gated, Gated]
+    assert isinstance(seen[0].gate, jax.Array)
+    assert isinstance(seen[1].gate, JaxTensor)
+
+
+def test_arrays_among_the_keywords_have_no_gradient() -> None:
+    x, w = _arrays()
+
+    def loss(x: Any, bias: Any) -> Any:
+        return jnp.sum(_EXECUTOR(GatedByHand(), x, w, bias=bias).product)
+
+    slopes = jax.jit(jax.grad(loss, argnums=(0, 1)))(x, jnp.ones(3))
+    np.testing.assert_allclose(slopes[0], jnp.broadcast_to(w.sum(1), x.shape), rtol=1e-5)
+    assert not slopes[1].any()
+
+
+def test_nothing_is_tuned_while_jax_traces_a_kernel_in_ops() -> None:
+    made, events, clock = chain(lambda cfg: 1.0 / cfg)
+    x, w = _arrays()
+    executor = Executor(made)
+    for ctx in ({}, {"ctx": JaxExecutionContext()}):
+        jax.jit(lambda x, ctx=ctx: jax.tree.map(jnp.sum, executor(GatedKernel(), x, w, **ctx)))(x)
+    assert clock.tuned == []
+    assert events[0][1]["reason"] == "JAX traces the arguments, which have no data"
+
+
+def test_the_label_is_in_what_jax_lowers() -> None:
+    x, w = _arrays()
+    lowered = jax.jit(lambda x: _EXECUTOR(GatedKernel(), x, w).gate).lower(x)
+    (label,) = find_labels_in_lowered(lowered)
+    assert label.startswith("tapeline_ops#tests.gated_in_jax@v0:")
+
+
+def test_kernels_stand_for_composites_under_jit_and_grad() -> None:
+    class Norm(Kernel[str, Any]):
+        op_id = "tests.norm_in_jax"
+
+        def run(self, x: Any, weight: Any = None, *, cfg: str, ctx: Any, eps: float) -> Any:
+            _CALLS.append("norm")
+            return ctx.ops.rms_norm(x, weight, eps)
+
+        def heuristic_cfg(self, inv: Invocation[Any, Any]) -> str:
+            return "plain"
+
+    table = {"rms_norm": CompositeKernel(Norm(), lambda x, weight, eps: ((x, weight), {"eps": eps}))}
+
+    def loss(x: Any) -> Any:
+        ctx = JaxExecutionContext()
+        with using_kernels(ctx, table, _EXECUTOR):
+            return ctx.ops.sum(ctx.ops.sin(ctx.ops.rms_norm(x))).data
+
+    _CALLS.clear()
+    x, _ = _arrays()
+    slope = jax.jit(jax.grad(loss))(x)
+    truth = jax.grad(lambda x: jnp.sum(jnp.sin(x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-6))))(x)
+    assert _CALLS == ["norm"]
+    np.testing.assert_allclose(slope, truth, rtol=1e-4, atol=1e-6)
+
+
+def test_arrays_of_64_bits_and_of_other_contexts_are_refused() -> None:
+    x, w = _arrays()
+    function = _EXECUTOR.compile(GatedKernel(), x, w, compiler="jax")
+    with pytest.raises(OpError, match=r"f64 has 64 bits, and JAX computes in 32 until its 64-bit types are on"):
+        function(np.ones((4, 5)), np.ones((5, 3)))
+    eager = EagerExecutionContext().constant(np.ones((4, 5), np.float32))
+    with pytest.raises(OpError, match=r"a JAX context takes its own tensors, arrays of JAX and NumPy, and numbers; f"):
+        jax.jit(lambda w: _EXECUTOR(GatedKernel(), eager, w).gate)(w)
+    with pytest.raises(KernelError, match=r"was given a recorded value and no context: pass ctx= that records"):
+        record(lambda ctx, x: _EXECUTOR(GatedKernel(), x, w).gate, TensorSpec((4, 5), "f32"))
+
+
+_SHARDED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, PartitionSpec as P
+from autotune import ConfigSelectorChain, Executor
+from autotune._in_jax_test import GatedByHand, GatedKernel
+
+executor = Executor(ConfigSelectorChain(policy="heuristics"))
+mesh = Mesh(np.array(jax.devices()[:2]), ("rows",))
+x = np.arange(40, dtype=np.float32).reshape(8, 5) / 10 - 2
+w = np.arange(15, dtype=np.float32).reshape(5, 3) / 10 - 1
+for kernel in (GatedKernel(), GatedByHand()):
+    def call(x, w):
+        return executor(kernel, x, w, cfg=2).product
+    split = jax.shard_map(call, mesh=mesh, in_specs=(P("rows"), P()), out_specs=P("rows"))
+    np.testing.assert_allclose(jax.jit(split)(x, w), x @ w, rtol=1e-5, atol=1e-6)
+    slope = jax.jit(jax.grad(lambda x, w: jnp.sum(split(x, w) ** 2)))(x, w)
+    np.testing.assert_allclose(slope, 2 * (x @ w) @ w.T, rtol=1e-4, atol=1e-5)
+print("shared")
+"""
+
+
+def test_devices_share_a_kernel_by_shard_map() -> None:
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, **flags, "PYTHONPATH": os.pathsep.join(sys.path)}
+    child = subprocess.run(
+        [sys.executable, "-c", _SHARDED], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (child.returncode, child.stdout) == (0, "shared\n"), child.stderr
