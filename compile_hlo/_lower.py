@@ -1,15 +1,21 @@
 """Lowering: entry points in, StableHLO text out."""
 
+import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Final
 
-from compile_dag import ComputeGraph, TagInfo, has_tags, record, tags_of
-from compile_hlo.directions import KernelSignature, LoweredArgument, Signature, graph_directions, signature_of
+from compile_dag import ComputeGraph, TagInfo, record
+from compile_hlo.directions import KernelSignature, LoweredArgument, Signature, signature_of
 from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, Overrides, ParameterTable, Write
-from compile_hlo.passes import without_common_subexpressions, without_dead_code
 from compile_hlo.quirks import QUIRKS
-from compile_hlo.streaming import EmittingSink, PlanningSink
-from lang_core import EntryPoint, GraphError, TagSelection, TensorSpec
+from compile_hlo.streaming import LargestStretch, Plan, RecordedFunction, StretchWriter
+from lang_core import EntryPoint, TagSelection, TensorSpec
+
+# Characters of a module's text that stay in memory until it is complete; the rest goes to a temporary file.
+_TEXT_IN_MEMORY: Final = 1 << 18
+_PIECE: Final = 1 << 16
 
 
 @dataclass(slots=True)
@@ -23,6 +29,7 @@ class LoweredFunction:
         nodes_pruned: nodes that no output needs.
         nodes_emitted: nodes that remained when equal ones were merged.
         tags: that a dump of the function has, in order; of loops too.
+        largest_stretch: part that decides how much memory the lowering took.
     """
 
     signature: Signature
@@ -31,6 +38,7 @@ class LoweredFunction:
     nodes_pruned: int
     nodes_emitted: int
     tags: tuple[TagInfo, ...] = ()
+    largest_stretch: LargestStretch = field(default_factory=LargestStretch)
 
     @property
     def name(self) -> str:
@@ -87,13 +95,14 @@ def lower_module(
     tags: TagSelection | None = None,
     overrides: Overrides = QUIRKS,
 ) -> LoweredModule:
-    """Records, prunes, merges and emits entry points, one after the other.
+    """Records, prunes, merges and emits entry points, one after the other. Each is recorded once.
 
     Args:
         entry_points: public functions of the module.
-        write: function that takes the text, piece by piece.
+        write: function that takes the text, piece by piece, once all of it is there: of a lowering that fails it gets
+            nothing.
         form: way in which parameters come in.
-        streaming: True to record twice and keep nothing, instead of once and keep the graph. The text is the same.
+        streaming: True to keep what is recorded on disk, instead of in memory. The text is the same.
         block_functions: True to write blocks as private functions, alike ones once
             (docs/design/0005-block-functions.md).
         tags: selection of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); where
@@ -104,55 +113,51 @@ def lower_module(
         The functions and kernels that were written.
 
     Raises:
-        GraphError: parameters are to be arguments, which a function's head names before its body, and with streaming
-            the form does not know them.
+        GraphError: what was recorded breaks a rule of graphs.
         InputError: a glob of ``tags`` matches no tag of any entry point.
     """
-    if streaming and isinstance(form, ArgumentParameters) and form.known is None:
-        raise GraphError(
-            "parameters as arguments cannot be streamed: the function's head names them all: give ArgumentParameters "
-            "those of each function (known=...)"
-        )
-    lower = _streamed if streaming else _buffered
     lowered = LoweredModule()
-    with ModuleWriter(write, form, overrides, block_functions=block_functions) as writer:
+    with (
+        tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+", encoding="utf-8", newline="") as text,
+        ModuleWriter(text.write, form, overrides, block_functions=block_functions) as writer,
+    ):
         for entry_point in entry_points:
-            lowered.functions.append(lower(entry_point, writer, tags))
+            lowered.functions.append(_lowered(entry_point, writer, form, tags, streaming))
         lowered.kernels, lowered.helpers = writer.kernels(), writer.helpers()
         if tags is not None:
             tags.check()
         writer.end()
+        text.seek(0)
+        while piece := text.read(_PIECE):
+            write(piece)
     return lowered
 
 
-def _buffered(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection | None) -> LoweredFunction:
-    recorded = record_entry_point(entry_point, tags)
-    pruned = without_dead_code(recorded)
-    graph = without_common_subexpressions(pruned)
-    function = writer.function(graph, entry_point.arguments, graph_directions(pruned, entry_point.arguments))
-    results = {name: value.spec for name, value in graph.outputs.items()}
-    return LoweredFunction(
-        signature=signature_of(graph.name, entry_point.arguments, results, function.directions),
-        parameters=function.parameters,
-        nodes_recorded=len(recorded.nodes),
-        nodes_pruned=len(recorded.nodes) - len(pruned.nodes),
-        nodes_emitted=len(graph.nodes),
-        tags=tuple(tags_of(filter(has_tags, graph.nodes))),
-    )
-
-
-def _streamed(entry_point: EntryPoint, writer: ModuleWriter, tags: TagSelection | None) -> LoweredFunction:
+def _lowered(
+    entry_point: EntryPoint, writer: ModuleWriter, form: Form, tags: TagSelection | None, streaming: bool
+) -> LoweredFunction:
     names = [argument.name for argument in entry_point.arguments]
     specs = [argument.spec for argument in entry_point.arguments]
-    planning = PlanningSink(entry_point.arguments)
-    plan = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=planning, tags=tags)
-    sink = EmittingSink(plan, writer, entry_point.arguments)
-    function = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink, tags=tags)
+    with RecordedFunction(streaming) as sink:
+        recorded = record(entry_point.fn, *specs, input_names=names, name=entry_point.name, sink=sink, tags=tags)
+        with closing(Plan(recorded)) as plan:
+            results = {name: value.spec for name, value in recorded.outputs.items()}
+            directions = plan.directions(entry_point.arguments)
+            if isinstance(form, ArgumentParameters):
+                form.specs = plan.parameters()
+            function = writer.begin(entry_point.name, recorded.inputs, entry_point.arguments, results, directions)
+            stretches = StretchWriter(recorded, function)
+            for stretch in plan:
+                stretches.write(stretch)
+            stretches.end()
+    if isinstance(form, ArgumentParameters):
+        function.parameters = form.specs
     return LoweredFunction(
-        signature=signature_of(entry_point.name, entry_point.arguments, plan.results, function.directions),
+        signature=signature_of(entry_point.name, entry_point.arguments, results, function.directions),
         parameters=function.parameters,
-        nodes_recorded=plan.nodes,
-        nodes_pruned=sink.pruned,
-        nodes_emitted=sink.emitted,
-        tags=tuple(sink.tags),
+        nodes_recorded=recorded.nodes,
+        nodes_pruned=recorded.nodes - stretches.needed,
+        nodes_emitted=stretches.emitted,
+        tags=tuple(stretches.tags),
+        largest_stretch=recorded.largest,
     )

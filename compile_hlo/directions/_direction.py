@@ -34,6 +34,10 @@ class WrittenAt:
     line: str
     certain: bool
 
+    def under(self, path: str) -> "WrittenAt":
+        """Returns the same place in another module."""
+        return self if path == self.path else WrittenAt(self.op, path, self.line, self.certain)
+
     def __str__(self) -> str:
         return f"{self.op} (at {self.path or 'the root'}, {self.line})"
 

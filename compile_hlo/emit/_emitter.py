@@ -156,7 +156,7 @@ class Emitter(Builder):
 
     def parameter(self, path: str, spec: TensorSpec) -> str:
         """Returns the name of a weight, loaded once per stretch."""
-        key = "parameter", path
+        key = "parameter", path, spec
         if key not in self._ready:
             self.parameters.add(path, spec)
             self._ready[key] = self._parameters.load(self, path, spec)

@@ -1,12 +1,13 @@
 """Streaming lowering: memory that does not grow with the model (docs/design/0001-streaming.md).
 
-A model is recorded twice. Pass 1 (``PlanningSink``) finds out what is needed of each stretch between block boundaries;
-pass 2 (``EmittingSink``) prunes, merges and writes each stretch when it ends, and forgets it. The text is that of the
-whole graph, byte for byte.
+A model is recorded once. Each stretch between block boundaries is taken apart when it ends: what it has in common with
+equal ones is a template, which is verified, planned, merged and printed once; what it has of its own goes to disk. A
+sweep backward over the stretches finds what is needed, and one forward writes the text of the whole graph, byte for
+byte.
 """
 
-from compile_hlo.streaming._emit import EmittingSink
 from compile_hlo.streaming._plan import Plan
-from compile_hlo.streaming._planning import PlanningSink
+from compile_hlo.streaming._record import LargestStretch, RecordedFunction
+from compile_hlo.streaming._write import StretchWriter
 
-__all__ = ["EmittingSink", "Plan", "PlanningSink"]
+__all__ = ["LargestStretch", "Plan", "RecordedFunction", "StretchWriter"]

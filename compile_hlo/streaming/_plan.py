@@ -1,169 +1,201 @@
-"""Plan of a streamed lowering: which results of which stretch are needed.
+"""Plan of a lowering: which results of which stretch are needed, found backward from the outputs.
 
-From the uses between stretches alone, a sweep from the outputs backward finds what is live: exactly what pruning the
-whole graph finds.
+The sweep reads a recording's stretches from the last to the first. What is live after a stretch are the values that
+later stretches read; it tells what of the stretch is needed, and that which values it reads. So what is live is what
+pruning the whole graph finds, including dead blocks and dead results of live blocks.
 """
 
-from __future__ import annotations  # array[int] is subscriptable from Python 3.12 on only
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
-
-from compile_dag import ComputeGraph, Node, Value
-from compile_hlo.directions import (
-    LoweredArgument,
-)
-from lang_core import GraphError, Literal, TensorSpec
-
-# Attributes that are new objects in each recording.
-_NOT_COMPARED: Final = (Literal, ComputeGraph)
-_WORD: Final = (1 << 64) - 1
-
-# The stretch of what is given from outside, and that of writes to arguments: what depends on one needs it.
-INPUT: Final = -1
-WRITE: Final = -2
+from compile_dag import Node, regions_of
+from compile_hlo.directions import Event, FunctionFlow, LoweredArgument, StretchFlow, StretchUses
+from compile_hlo.emit import ParameterTable
+from compile_hlo.passes import needed_nodes
+from compile_hlo.streaming._form import Occurrence
+from compile_hlo.streaming._journal import DiskJournal, Journal
+from compile_hlo.streaming._record import RecordedFunction
+from compile_hlo.streaming._templates import Uses, Variant
+from lang_core import Argument, GraphError, TensorSpec
 
 
-@dataclass(frozen=True, slots=True)
-class StretchPlan:
-    """Part of a plan that pass 2 needs for one stretch.
+class StretchPlan(NamedTuple):
+    """Part of a plan for one stretch.
 
     Attributes:
-        first: number of the first result.
-        live: results that later stretches, or the outputs, need, counted from the first one: alike stretches share one
-            set.
+        live: places of the results that later stretches, or the outputs, need.
         last_uses: numbers of the values that no later stretch needs.
     """
 
-    first: int
-    live: frozenset[int]
+    live: tuple[int, ...]
     last_uses: tuple[int, ...]
 
-    def needs(self, value: Value) -> bool:
-        """Returns whether a result of the stretch is live."""
-        return value.number - self.first in self.live
+
+class PlannedStretch(NamedTuple):
+    """Stretch with its plan.
+
+    Attributes:
+        occurrence: stretch.
+        plan: what is live of it.
+        variant: what is needed of its template; None where nothing is.
+    """
+
+    occurrence: Occurrence
+    plan: StretchPlan
+    variant: Variant | None
 
 
-@dataclass(slots=True)
 class Plan:
-    """Result of pass 1.
+    """Plan of a recorded function.
 
-    Attributes:
-        results: specs of the outputs by name.
-        nodes: number of recorded nodes.
-        stretches: number of stretches that have nodes.
-        fingerprints: fingerprint of each stretch's nodes.
-        firsts: number of each stretch's first result.
-        directions: directions of the tensor arguments.
+    Args:
+        recorded: function.
     """
 
-    results: dict[str, TensorSpec]
-    nodes: int
-    stretches: int
-    fingerprints: array[int]
-    firsts: array[int]
-    directions: tuple[LoweredArgument, ...]
-    _live: list[frozenset[int]] = field(default_factory=list)
-    _dropped: array[int] = field(default_factory=lambda: array("q"))
-    _dropped_at: array[int] = field(default_factory=lambda: array("q"))
+    def __init__(self, recorded: RecordedFunction) -> None:
+        self._recorded = recorded
+        # In the order in which the sweep finds them: from the last stretch to the first.
+        self._plans: Journal = DiskJournal() if isinstance(recorded.occurrences, DiskJournal) else []
+        self._sweep()
 
-    def stretch(self, index: int, recorded: int) -> StretchPlan:
-        """Returns the plan of one stretch.
+    def __iter__(self) -> Iterator[PlannedStretch]:
+        """Yields the stretches in order."""
+        for record, planned in zip(self._recorded.occurrences, reversed(self._plans), strict=True):
+            occurrence, plan = Occurrence(*record), StretchPlan(*planned)
+            yield PlannedStretch(occurrence, plan, self._variant(occurrence, plan.live))
 
-        Args:
-            index: position of the stretch among those that have nodes.
-            recorded: fingerprint of what was recorded this time.
+    def close(self) -> None:
+        """Gives up what lies on disk."""
+        if isinstance(self._plans, DiskJournal):
+            self._plans.close()
 
-        Raises:
-            GraphError: pass 1 recorded something else.
-        """
-        if index >= self.stretches or self.fingerprints[index] != recorded:
-            raise GraphError(_DIFFERS)
-        begin, end = self._dropped_at[2 * index], self._dropped_at[2 * index + 1]
-        return StretchPlan(self.firsts[index], self._live[index], tuple(self._dropped[begin:end]))
+    def directions(self, arguments: Sequence[Argument]) -> tuple[LoweredArgument, ...]:
+        """Returns the directions of the function's tensor arguments, before common subexpressions are merged."""
+        flow = FunctionFlow(arguments, self._recorded.inputs.values())
+        for occurrence, plan, variant in self:
+            if variant is not None:
+                flow.stretch(uses_of(variant.uses, occurrence, occurrence.outside))
+                flow.forget(plan.last_uses)
+        return flow.end(self._recorded.outputs)
 
-    def check_complete(self, stretches: int) -> None:
-        """Checks that as many stretches were recorded again.
+    def parameters(self) -> ParameterTable:
+        """Returns the parameters that the function needs."""
+        table = ParameterTable()
+        for occurrence, _, variant in self:
+            for number, spec in () if variant is None else variant.parameters:
+                table.add(occurrence.parameters[number], spec)
+        return table
 
-        Raises:
-            GraphError: there were fewer.
-        """
-        if stretches != self.stretches:
-            raise GraphError(_DIFFERS)
+    def _sweep(self) -> None:
+        recorded = self._recorded
+        inputs = {value.number for value in recorded.inputs.values()}
+        live = {value.number for value in recorded.outputs.values()} - inputs
+        latest = [-number for number in live]
+        heapq.heapify(latest)
+        for record in reversed(recorded.occurrences):
+            occurrence = Occurrence(*record)
+            places: list[int] = []
+            while latest and -latest[0] >= occurrence.first:
+                number = -heapq.heappop(latest)
+                live.remove(number)
+                places.append(number - occurrence.first)
+            variant = self._variant(occurrence, tuple(places))
+            read = () if variant is None else [occurrence.outside[place] for place in variant.reads]
+            last_uses = [number for number in read if number not in live and number not in inputs]
+            live.update(last_uses)
+            for number in last_uses:
+                heapq.heappush(latest, -number)
+            self._plans.append(StretchPlan(tuple(places), tuple(last_uses)))
+        if live:
+            raise _unknown(recorded.name)
+
+    def _variant(self, occurrence: Occurrence, live: tuple[int, ...]) -> Variant | None:
+        template = self._recorded.templates[occurrence.template]
+        if not live and not template.form.has_tags:
+            return None
+        variant = template.variants.get(live)
+        if variant is None:
+            nodes = self._recorded.templates.nodes(occurrence, {})
+            variant = template.variants[live] = _variant_of(self._recorded.name, nodes, occurrence, live)
+        return variant
 
 
-def fingerprint(nodes: Sequence[Node]) -> int:
-    """Returns a hash of what two recordings of a stretch could have different: ops, attributes, operands and specs.
+def _variant_of(name: str, nodes: list[Node], occurrence: Occurrence, live: tuple[int, ...]) -> Variant:
+    """Finds out what is needed of a stretch."""
+    made = {value.number: value for node in nodes for value in node.results}
+    numbers = [occurrence.first + place for place in live]
+    if not made.keys() >= set(numbers):
+        raise _unknown(name)
+    needed = set(numbers)
+    kept = needed_nodes(nodes, needed)
+    uses = StretchFlow(kept).uses(kept, [made[number] for number in numbers])
+    paths = {path: number for number, path in enumerate(occurrence.parameters)}
+    return Variant(
+        tuple([place for place, number in enumerate(occurrence.outside) if number in needed]),
+        len(kept),
+        tuple([(paths[path], spec) for path, spec in _parameters(kept)]),
+        uses_form(uses, occurrence, {number: place for place, number in enumerate(occurrence.outside)}),
+    )
 
-    Operands count by their numbers, which two recordings of the same ops have in common. The bytes of constants, and
-    what lies inside regions, do not count.
-    """
-    value = 0
+
+def _parameters(nodes: Iterable[Node]) -> Iterator[tuple[str, TensorSpec]]:
+    """Yields path and spec of each parameter that nodes or their regions read."""
     for node in nodes:
-        attributes = tuple([attribute for attribute in node.attributes if type(attribute) not in _NOT_COMPARED])
-        operands = tuple([operand.number for operand in node.inputs])
-        value = hash((value, node.op.name, attributes, operands, node.results[0].number, node.results[0].spec))
-    return value & _WORD
+        if node.op.name == "parameter":
+            yield node.attributes
+        for region in regions_of(node):
+            yield from _parameters(region.nodes)
 
 
-_DIFFERS: Final = (
-    "streaming records a model twice, and the second recording was not like the first: a model must record the same "
-    "ops each time (no randomness, no state that a call changes); buffered lowering (streaming=False) records it once"
-)
+def uses_form(uses: StretchUses, occurrence: Occurrence, places: dict[int, int]) -> Uses:
+    """Returns uses by places.
 
-
-class Sweep:
-    """Backward sweep over the stretches, which finds what is needed of each.
-
-    Attributes:
-        read: numbers of the inputs that are needed.
-        writes: numbers of the writes that are needed.
+    Args:
+        uses: uses by numbers.
+        occurrence: stretch.
+        places: places in ``Occurrence.outside`` by number; what is not among them cannot be an argument's buffer.
     """
+    paths = {path: number for number, path in enumerate(occurrence.paths)}
+    return Uses(
+        tuple([places[number] for number in uses.reads if number in places]),
+        tuple(
+            [(event.kind, places[event.root], at, paths[at.path]) for event, at in uses.events if event.root in places]
+        ),
+        tuple(
+            [
+                (number - occurrence.first, given)
+                for number, origins in uses.origins
+                if (given := tuple([(places[root], how) for root, how in origins.items() if root in places]))
+            ]
+        ),
+    )
 
-    def __init__(self, uses: array[int], begins: array[int], masks: list[int], tagged: dict[int, int]) -> None:
-        self._uses, self._begins, self._masks = uses, begins, masks
-        self._needed: dict[int, set[int]] = {}
-        self._depends: dict[int, int] = tagged
-        self.read: set[int] = set()
-        self.writes: set[int] = set()
 
-    def need(self, number: int, stretch: int, mask: int) -> bool:
-        """Notes that a value, or a write, is needed; returns whether it is a value for which this is new."""
-        if stretch < 0:
-            (self.read if stretch == INPUT else self.writes).add(number)
-            return False
-        numbers = self._needed.setdefault(stretch, set())
-        if number in numbers:
-            return False
-        numbers.add(number)
-        self._depends[stretch] = self._depends.get(stretch, 0) | mask
-        return True
+def uses_of(uses: Uses, occurrence: Occurrence, outside: Sequence[int]) -> StretchUses:
+    """Returns uses by numbers.
 
-    def run(self, plan: Plan) -> Plan:
-        """Fills the plan."""
-        known: dict[frozenset[int], frozenset[int]] = {}
-        live: list[frozenset[int]] = []
-        bounds: list[int] = []
-        for index in reversed(range(plan.stretches)):
-            begin = len(plan._dropped)
-            self._needs_of(index, plan._dropped)
-            bounds += len(plan._dropped), begin
-            first = plan.firsts[index]
-            offsets = frozenset([number - first for number in self._needed.pop(index, ())])
-            live.append(known.setdefault(offsets, offsets))
-        plan._live = live[::-1]
-        plan._dropped_at.extend(reversed(bounds))
-        return plan
+    Args:
+        uses: uses by places.
+        occurrence: stretch.
+        outside: number of the value at each place.
+    """
+    return StretchUses(
+        tuple([outside[place] for place in uses.reads]),
+        tuple(
+            [(Event(kind, outside[place]), at.under(occurrence.paths[path])) for kind, place, at, path in uses.events]
+        ),
+        tuple(
+            [
+                (occurrence.first + result, {outside[place]: how for place, how in origins})
+                for result, origins in uses.origins
+            ]
+        ),
+    )
 
-    def _needs_of(self, index: int, dropped: array[int]) -> None:
-        depends = self._depends.pop(index, 0)
-        first = self._begins[index]
-        bit = 0
-        while depends >> bit:
-            if depends >> bit & 1:
-                number, stretch, mask = self._uses[3 * (first + bit) : 3 * (first + bit) + 3]
-                if self.need(number, stretch, self._masks[mask]):
-                    dropped.append(number)
-            bit += 1
+
+def _unknown(name: str) -> GraphError:
+    return GraphError(
+        f"graph {name!r} uses a value that is none of its inputs and of no earlier node: record it in this graph, or "
+        f"make it an input"
+    )

@@ -52,17 +52,17 @@ def entry_point(steps: list[Step], outputs: list[int]) -> EntryPoint:
 
     def fn(ctx: Any, *inputs: Any) -> dict[str, Any]:
         values = list(inputs)
-        _run(ctx, steps, values)
+        run(ctx, steps, values)
         return {f"out{i}": values[number % len(values)] for i, number in enumerate(outputs)}
 
     return EntryPoint("main", fn, tuple(Argument(name, SPEC) for name in INPUTS))
 
 
-def _run(ctx: Any, steps: list[Step], values: list[Any]) -> None:
+def run(ctx: Any, steps: list[Step], values: list[Any]) -> None:
     for kind, (a, b), inner in steps:
         if kind == "block":
             with ctx.block(f"block{a % 3}"):
-                _run(ctx, inner, values)
+                run(ctx, inner, values)
         else:
             x, y = values[a % len(values)], values[b % len(values)]
             values.extend(_KINDS[kind](ctx, x, y, a))

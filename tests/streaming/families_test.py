@@ -11,6 +11,7 @@ from lang_core import EntryPoint
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import write_config
+from tests.streaming._reference import lower_graphs
 from transformer_core.models import architectures, entry_points, load_model
 
 _ONE_EACH: dict[str, GoldenCase | EncoderCase] = {
@@ -35,7 +36,9 @@ def test_a_familys_entry_points(case: GoldenCase | EncoderCase, block_functions:
         (tmp_path / "config.json").write_text(json.dumps(case.config))
         model = load_model(tmp_path)
         points = entry_points(model, names=model.ENTRY_POINTS, sequence=6, max_sequence=16)
-    assert _lowered(points, True, block_functions) == _lowered(points, False, block_functions)
+    text = _lowered(points, True, block_functions)
+    assert text == _lowered(points, False, block_functions)
+    assert text == lower_graphs(points, ExternalParameters(), block_functions=block_functions)[0]
 
 
 def test_every_family_has_a_case() -> None:
