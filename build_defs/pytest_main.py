@@ -53,6 +53,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     # Mesa keeps compiled shaders below the home folder, and complains on stderr where it may not write there.
     if folder := environ.get("TEST_TMPDIR"):
         os.environ.setdefault("MESA_SHADER_CACHE_DIR", folder)
+        # Configurations that somebody tuned on this machine decide about nothing here.
+        os.environ.setdefault("TAPELINE_KERNEL_CACHE", os.path.join(folder, "kernels"))
     # Mesa's Vulkan on a CPU compiles each shader for a call or two; LLVM's optimisation is a third of that time.
     os.environ.setdefault("GALLIVM_PERF", "nopt")
     # What jax compiles runs once, on a few numbers.

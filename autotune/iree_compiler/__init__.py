@@ -8,9 +8,20 @@
 from functools import cache
 
 from autotune import register_compiler
+from autotune.iree_compiler._cpu_kernels import CpuKernelsKernel, remembered_kernels, tune_kernels
 from autotune.iree_compiler._entry_points import CANDIDATE_FLAGS, CompileFlags, EntryPointKernel
 from autotune.iree_compiler._iree import IreeCompiler, IreeFunction, KernelModule
 
 register_compiler("iree", cache(IreeCompiler))
 
-__all__ = ["CANDIDATE_FLAGS", "CompileFlags", "EntryPointKernel", "IreeCompiler", "IreeFunction", "KernelModule"]
+__all__ = [
+    "CANDIDATE_FLAGS",
+    "CompileFlags",
+    "CpuKernelsKernel",
+    "EntryPointKernel",
+    "IreeCompiler",
+    "IreeFunction",
+    "KernelModule",
+    "remembered_kernels",
+    "tune_kernels",
+]

@@ -23,7 +23,8 @@ from autotune import (
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
 from lang_core import Argument, EntryPoint, Tensor, TensorSpec, as_dtype
-from run_iree import Device, HostFunction, Session, compile_module, target_named, target_of_device
+from run_iree import Device, HostFunction, Session, Target, compile_module, target_named, target_of_device
+from run_iree.kernels import CpuKernels
 
 ENTRY_POINT: Final = "main"
 # Number of loaded modules that a compiler keeps for reuse.
@@ -151,19 +152,21 @@ class IreeCompiler:
         return Environment("iree", platform, self._device_name, cpu_model(), versions, flags)
 
     def compile(self, request: CompileRequest) -> IreeFunction:
-        """Records, lowers, compiles and loads a kernel.
+        """Records, lowers, compiles and loads a kernel; a configuration that is ``CpuKernels`` is that of the target.
 
         Raises:
             KernelError: the kernel is not written in ``ctx.ops``.
             CompileError: IREE refuses the module.
         """
-        module = KernelModule(request)
-        flags = (*self._flags, *getattr(request.call.cfg, "compile_flags", ()))
-        return IreeFunction(module, self._session(module.text, flags))
+        module, cfg = KernelModule(request), request.call.cfg
+        flags = (*self._flags, *getattr(cfg, "compile_flags", ()))
+        target = dataclasses.replace(self._target, kernels=cfg) if isinstance(cfg, CpuKernels) else self._target
+        return IreeFunction(module, self._session(module.text, target, flags))
 
-    def _session(self, text: str, flags: tuple[str, ...]) -> Session:
+    def _session(self, text: str, target: Target, flags: tuple[str, ...]) -> Session:
         """Returns a session with the module; a module that was compiled as a candidate is reused."""
-        code = "\n".join([*flags, *(line for line in text.splitlines() if not line.lstrip().startswith("//"))])
+        lines = (line for line in text.splitlines() if not line.lstrip().startswith("//"))
+        code = "\n".join([repr(target.kernels), *flags, *lines])
         if code not in self._loaded:
             if self._device is None:
                 self._device = Device(self._device_name)
@@ -172,7 +175,7 @@ class IreeCompiler:
             with tempfile.TemporaryDirectory(prefix="tapeline-kernel-") as folder:
                 source, compiled = Path(folder, "kernel.mlir"), Path(folder, "kernel.vmfb")
                 source.write_text(text)
-                compile_module(source, compiled, self._target, extra_flags=flags)
+                compile_module(source, compiled, target, extra_flags=flags)
                 weights: dict[str, Any] = {"parameters": self._parameters, "scope": self._scope}
                 self._loaded[code] = Session(compiled, self._device, **weights)
         return self._loaded[code]

@@ -57,7 +57,7 @@ def test_a_kernel_by_the_contract_runs(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "found"),
+    ("returned", "kinds"),
     [
         (None, "NoneType"),
         (_X, "ndarray"),
@@ -68,9 +68,9 @@ def test_a_kernel_by_the_contract_runs(policy: str) -> None:
         ([(_X,), {}], "list"),
     ],
 )
-def test_prepare_that_does_not_return_arguments(returned: Any, found: str) -> None:
+def test_prepare_that_does_not_return_arguments(returned: Any, kinds: str) -> None:
     wrong = _with(prepare=lambda self, *args, **kwargs: returned)
-    message = rf"kernel 'tests.good': prepare returned {found}: return \(args, kwargs\), a tuple and a dict"
+    message = rf"kernel 'tests.good': prepare returned {kinds}: return \(args, kwargs\), a tuple and a dict"
     for call in (_executor(), _executor().choose_config, _executor().explain, _executor().value_and_pullback):
         with pytest.raises(KernelError, match=message):
             call(wrong, _X)

@@ -38,7 +38,7 @@ class Tuner(Generic[Cfg]):
     """Timer of candidates, on arrays with data, outside of recording and tracing.
 
     Candidates run on copies of whatever they could write to, and nothing that they do is tagged, recorded or profiled.
-    A call longer than a twentieth of a second is a sample by itself, and a candidate that takes so long and more than
+    A call longer than a quarter of a second is a sample by itself, and a candidate that takes so long and more than
     twice as long as the fastest is not timed again.
 
     Args:

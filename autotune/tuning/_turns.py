@@ -19,7 +19,7 @@ _MARGIN: Final = 0.03
 # Factor on the number of rounds when the fastest candidate is confirmed against the reference.
 _AGAIN: Final = 3
 # Seconds from which on a call is a sample by itself: noise is small beside it, and more of them take long.
-_LONG_S: Final = 0.05
+_LONG_S: Final = 0.25
 # Factor on the fastest time above which a long candidate is not timed again.
 _SLOW: Final = 2.0
 
@@ -200,7 +200,9 @@ class Turns:
     def _is_slow(self, number: int, samples: dict[int, list[float]], first: int) -> bool:
         """Returns whether a candidate other than the reference is not worth another sample, and notes it."""
         own, others = samples[number], [second for sample in samples.values() for second in sample]
-        if number == first or not own or not self._is_long(number) or min(own) <= _SLOW * min(others):
+        if number == first or not own or not self._is_long(number):
+            return False
+        if min(*own, self._good[number].first) <= _SLOW * min(others):
             return False
         detail = "more than twice as slow as the fastest: not timed again"
         self._measurements[number] = replace(self._measurements[number], detail=detail)

@@ -4,6 +4,7 @@ tune list                                    what is remembered
 tune explain --op=NAME [--call=KEY]          why a call has its configuration: candidates and their times
 tune explain --bundle=DIR [--op=NAME]        the calls of a bundle, and where each has its configuration from
 tune recorded                                tune the calls that a run with TAPELINE_OPS_RECORD=1 recorded
+tune cpu                                     measure which CPU kernels are fastest here; exports then take them
 tune pin --op=NAME --call=KEY [--cfg=JSON]   keep a configuration, whatever a tuning finds
 tune clear [--op=NAME] [--call=KEY]          forget
 tune export --file=FILE, tune import --file=FILE   carry to another machine
@@ -32,11 +33,12 @@ from tapeline.tuning import (
     find_entry,
     load_kernels,
     pin_entry,
+    tune_cpu,
     tune_recorded,
     tuned_text,
 )
 
-ACTIONS: Final = ("list", "explain", "recorded", "pin", "clear", "export", "import")
+ACTIONS: Final = ("list", "explain", "recorded", "cpu", "pin", "clear", "export", "import")
 
 FLAGS: Final = flags.FlagValues()
 POSITIONAL: Final = ("action", ACTIONS)
@@ -70,10 +72,10 @@ _COMPILER: Final = flags.DEFINE_enum(
     flag_values=FLAGS,
 )
 _ROUNDS: Final = flags.DEFINE_integer(
-    "rounds", 3, "For recorded: samples of each candidate.", lower_bound=1, flag_values=FLAGS
+    "rounds", 3, "For recorded and cpu: samples of each candidate.", lower_bound=1, flag_values=FLAGS
 )
 _PICTURE: Final = flags.DEFINE_string(
-    "picture", None, "For recorded and explain: bars of candidates (.png, .svg).", flag_values=FLAGS
+    "picture", None, "For recorded, cpu and explain: bars of candidates (.png, .svg).", flag_values=FLAGS
 )
 _FORMAT: Final = flags.DEFINE_enum(
     "format", "text", ["text", "json"], "For a person, or for a program.", flag_values=FLAGS
@@ -87,7 +89,7 @@ def main() -> None:
     picture = cli.output_file("picture", _PICTURE.value)
     if picture is not None:
         check_picture(picture)
-    actions = {"list": _list, "explain": _explain, "recorded": _recorded, "pin": _pin, "clear": _clear}
+    actions = {"list": _list, "explain": _explain, "recorded": _recorded, "cpu": _cpu, "pin": _pin, "clear": _clear}
     if _ACTION.value in actions:
         actions[_ACTION.value](cache, picture)
     else:
@@ -118,6 +120,13 @@ def _recorded(cache: PersistentCache[Any], picture: Path | None) -> None:
     _print([call.entry for call in tuned], tuned_text(tuned, skipped))
     if picture is not None and tuned:
         write_candidate_bars([_bars(call.title, call.entry) for call in _shown(tuned)], picture)
+
+
+def _cpu(cache: PersistentCache[Any], picture: Path | None) -> None:
+    tuned = tune_cpu(cache, _ROUNDS.value)
+    _print([call.entry for call in tuned], tuned_text(tuned, []))
+    if picture is not None:
+        write_candidate_bars([_bars(call.title, call.entry) for call in tuned], picture)
 
 
 def _shown(tuned: list[TunedCall]) -> list[TunedCall]:

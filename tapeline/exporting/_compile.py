@@ -9,7 +9,7 @@ from typing import Any, Final
 from autotune import cpu_model
 from autotune.iree_compiler import CANDIDATE_FLAGS
 from lang_core import CompileError
-from run_iree import Session, Target, available, check_bindings, compile_module, target_named
+from run_iree import Session, Target, available, check_bindings, compile_module
 from tapeline.bundle import (
     ARCHIVE,
     DEBUG_MODULE,
@@ -23,6 +23,7 @@ from tapeline.exporting._load import Export
 from tapeline.exporting._producer import producer
 from tapeline.exporting._tune import tune_flags
 from tapeline.exporting._verify import devices_of
+from tapeline.tuning import tuned_target
 
 _ROOM_FOR_MODULE: Final = 2**20
 
@@ -74,7 +75,7 @@ class _Compilation:
         return self._steps.run(f"tune.{name}", key, [], make)
 
     def _compiled(self, step: str, name: str, module: str, file: str) -> dict[str, Any]:
-        target = target_named(name)
+        target, cpu_kernels = tuned_target(name)
         tuned = self._tuned(name)
         more = tuple(tuned.get("flags", ()))
         flags = [*target.flags, *more]
@@ -85,7 +86,8 @@ class _Compilation:
         key |= {"producer": producer(), "says": "schedule"}  # what an earlier version compiled says none
 
         def make() -> dict[str, Any]:
-            self._export.progress(ProgressEvent(f"compiling {module} for {name} ..."))
+            measured = f", with {cpu_kernels['from']} CPU kernels" if _is_measured(cpu_kernels) else ""
+            self._export.progress(ProgressEvent(f"compiling {module} for {name}{measured} ..."))
             try:
                 report = compile_module(self._staging / module, self._staging / file, target, extra_flags=more)
             except CompileError as error:
@@ -98,6 +100,7 @@ class _Compilation:
                 "flags": flags,
                 "matvec_tiles": tiles,
                 "kernels": dict(report.kernels),
+                "cpu_kernels": cpu_kernels,
                 "devices": list(target.devices),
                 "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
                 "schedule": {entry: dataclasses.asdict(schedule) for entry, schedule in report.schedules.items()},
@@ -116,3 +119,7 @@ class _Compilation:
             Session(file, device, parameters=weights if weights.exists() else None).close()
         else:
             check_bindings(module, target)
+
+
+def _is_measured(cpu_kernels: dict[str, Any] | None) -> bool:
+    return cpu_kernels is not None and cpu_kernels["from"] != "table"

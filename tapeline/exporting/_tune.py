@@ -12,10 +12,11 @@ from autotune import Measurement, Tuner
 from autotune.iree_compiler import CANDIDATE_FLAGS, CompileFlags
 from compile_hlo import LoweredModule
 from lang_core import EntryPoint, InputError, TapelineError
-from run_iree import Session, available, compile_module, target_named
+from run_iree import Session, available, compile_module
 from tapeline.cli import Progress, ProgressEvent
 from tapeline.divergence import Arrays, example_inputs, next_state
 from tapeline.exporting._verify import devices_of
+from tapeline.tuning import tuned_target
 
 # A text is read once, and written token by token: an entry point that takes one token counts so often.
 _DECODES: Final = 16
@@ -62,7 +63,7 @@ def tune_flags(
 
         def make(cfg: CompileFlags) -> Calls:
             executable = Path(folder, f"{len(sessions)}.vmfb")
-            compile_module(module, executable, target_named(target), extra_flags=cfg.compile_flags)
+            compile_module(module, executable, tuned_target(target)[0], extra_flags=cfg.compile_flags)
             sessions.append(Session(executable, device, parameters=weights))
             runner = _Runner(sessions[-1], lowered)
             if not inputs:

@@ -1,6 +1,7 @@
 """Configurations of kernels for a person: listed, explained, pinned, removed, and tuned from records of calls."""
 
 from tapeline.tuning._bundle_calls import bundle_calls, bundle_text
+from tapeline.tuning._cpu_kernels import tune_cpu, tuned_target
 from tapeline.tuning._entries import clear_entries, find_entry, pin_entry
 from tapeline.tuning._explain import as_json, cfg_text, entries_text, explanation
 from tapeline.tuning._tune import TunedCall, load_kernels, tune_recorded, tuned_text
@@ -17,6 +18,8 @@ __all__ = [
     "find_entry",
     "load_kernels",
     "pin_entry",
+    "tune_cpu",
     "tune_recorded",
+    "tuned_target",
     "tuned_text",
 ]

@@ -1,5 +1,7 @@
 """tools:tune on calls that a run recorded."""
 
+import dataclasses
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -10,7 +12,11 @@ import numpy as np
 import pytest
 
 from autotune import ConfigSelectorChain, Executor, Key, PersistentCache, forget_invocations
+from autotune.iree_compiler import CpuKernelsKernel
 from autotune.supplied import GatedDeltaConfig, GatedDeltaKernel, SoftmaxConfig, SoftmaxKernel
+from run_iree import host_cpu
+from run_iree.kernels import CpuKernels
+from tapeline.tuning import tuned_target
 from tests.product._bundles import Finished, invoke
 
 Tune = Callable[..., Finished]
@@ -164,3 +170,24 @@ def test_compiled_calls_are_tuned_for_iree(tune: Tune, cache: PersistentCache[An
     assert entry.key.device.startswith("iree|cpu|local-task|")
     assert {m.cfg for m in entry.measurements} == {SoftmaxConfig(form) for form in ("divide", "reciprocal", "log")}
     assert "holds here     yes: the persistent tier" in tune("explain").out
+
+
+@pytest.mark.skipif(not CpuKernels.of(host_cpu().features).fma, reason="this CPU has no kernels to choose between")
+def test_kernels_of_this_cpu_are_measured_remembered_and_used(
+    tune: Tune, cache: PersistentCache[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CpuKernelsKernel, "__init__", functools.partialmethod(CpuKernelsKernel.__init__, rows=64))
+    finished = tune("cpu", "--rounds=1")
+    assert finished.code == 0
+    (entry,) = cache.entries()
+    candidates = list(CpuKernels.of(host_cpu().features, host_cpu().name).candidates())
+    assert [m.cfg for m in entry.measurements] == candidates
+    assert {m.status for m in entry.measurements} == {"ok"}, "all kernels give the same products"
+    assert finished.err.count("tuning CPU kernels, ") == len(candidates)
+    assert finished.out.splitlines()[1].startswith("cpu_kernels@v")
+    assert "holds here     yes: the persistent tier" in tune("explain", "--op=cpu_kernels").out
+    target, origin = tuned_target("llvm-cpu")
+    assert target.kernels == entry.cfg
+    assert origin == {**dataclasses.asdict(entry.cfg), "from": "tuned"}
+    tune("clear", "--op=cpu_kernels")
+    assert tuned_target("llvm-cpu")[0].kernels == candidates[0]
