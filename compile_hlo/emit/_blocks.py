@@ -168,6 +168,12 @@ class BlockFunctions:
             GraphError: the function's arguments are not those of its call sites before.
         """
         self.kernels[call.function].join(call.arguments(flow), f"block {call.block!r}")
+        location = emitter.location
+        emitter.locate(call.block)
+        self._write_call(call, emitter)
+        emitter.location = location
+
+    def _write_call(self, call: BlockCall, emitter: Emitter) -> None:
         outside = ["" if isinstance(passed, str) else emitter.name(passed) for passed in call.passed]
         for place in call.loads:
             path = call.passed[place]
@@ -265,7 +271,13 @@ class _BlockEmitter(Emitter):
         self.block = block
         self.loads: dict[str, TensorSpec] = {}
         self.called: list[KernelSignature] = []
-        super().__init__(self.pieces.append, self, helpers=caller.helpers, overrides=caller.overrides)
+        super().__init__(
+            self.pieces.append,
+            self,
+            helpers=caller.helpers,
+            overrides=caller.overrides,
+            locations=caller.locations,
+        )
         self._caller = caller
         self.leaves = caller.leaves
         self._prefix = layer_of(block)

@@ -146,14 +146,22 @@ class ModuleWriter:
         overrides: functions that take the place of emission's own, such as ``compile_hlo.quirks.QUIRKS``.
         name: name of the module.
         block_functions: whether blocks become private functions, alike ones the same.
+        locations: whether ops have their module paths as locations.
     """
 
     def __init__(
-        self, write: Write, form: Form, overrides: Overrides, name: str = "tapeline", block_functions: bool = False
+        self,
+        write: Write,
+        form: Form,
+        overrides: Overrides,
+        name: str = "tapeline",
+        block_functions: bool = False,
+        locations: bool = False,
     ) -> None:
         self._write = write
         self._form = form
         self._overrides = overrides
+        self._locations = locations
         self._functions: list[str] = []
         self._helpers = HelperFunctions()
         self._blocks = BlockFunctions() if block_functions else None
@@ -214,7 +222,10 @@ class ModuleWriter:
             raise GraphError(f"function {name!r}: inputs {list(inputs)} are not the arguments {arguments}")
         self._functions.append(name)
         in_place = {argument.name for argument in directions if argument.in_place}
-        emitter = Emitter(self._write, self._form, helpers=self._helpers, overrides=self._overrides)
+        emitter = Emitter(
+            self._write, self._form, helpers=self._helpers, overrides=self._overrides, locations=self._locations
+        )
+        emitter.locate(name)
         heads: list[str] = []
         numbers: list[tuple[str, Argument]] = []
         for argument in arguments:
