@@ -5,7 +5,6 @@ import math
 from compile_dag import Node, Value
 from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper
-from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._helpers import Helper
 from compile_hlo.emit._overrides import overridable
@@ -28,7 +27,7 @@ def contracted(e: Emitter, node: Node) -> str:
     *axes, dtype = node.attributes
     if _is_linear(x, y, node):
         return _linear(e, x, y, result)
-    wide = TensorSpec(result.shape, wide_dtype(dtype))
+    wide = TensorSpec(result.shape, dtype.accumulation)
     left, right = factors(e, x, y, dtype)
     return e.convert(product(e, left, right, tuple(axes), wide), wide, dtype)
 

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from compile_dag import Node
 from compile_hlo.emit._builder import Builder, SsaValue
-from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import integers, tensor_type
@@ -37,7 +36,7 @@ def convolved(e: Emitter, node: Node) -> str:
     """Writes a node's convolution; f16 and bf16 products accumulate in f32 and are rounded once."""
     x, kernel = node.inputs
     result = node.results[0].spec
-    source, taps, target = (TensorSpec(spec.shape, wide_dtype(result.dtype)) for spec in (x.spec, kernel.spec, result))
+    source, taps, target = (TensorSpec(spec.shape, result.dtype.accumulation) for spec in (x.spec, kernel.spec, result))
     left = SsaValue(e.operand(x, x.shape, source.dtype), source)
     right = SsaValue(e.operand(kernel, kernel.shape, taps.dtype), taps)
     return e.convert(convolution(e, Window(*node.attributes), left, right, target), target, result.dtype)

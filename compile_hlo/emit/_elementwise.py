@@ -64,15 +64,6 @@ def common_dtype(values: tuple[Value, ...]) -> DType:
     return dtype
 
 
-def wide_dtype(dtype: DType) -> DType:
-    """Returns the dtype to compute in: f32 for f16 and bf16.
-
-    One rounding of an f32 result to 16 bits gives what 16-bit arithmetic gives, sum, product, quotient and root
-    alike (Figueroa 1995, "When is double rounding innocuous?").
-    """
-    return dtype.accumulation
-
-
 @emits(*_NAMES)
 def _plain(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
@@ -90,7 +81,7 @@ def low_bits(e: Builder, name: str, spec: TensorSpec) -> str:
 
 @emits(*_COMPARE)
 def _compare(e: Emitter, node: Node) -> None:
-    spec = TensorSpec(node.results[0].shape, wide_dtype(common_dtype(node.inputs)))
+    spec = TensorSpec(node.results[0].shape, common_dtype(node.inputs).accumulation)
     x, y = (e.operand(value, spec.shape, spec.dtype) for value in node.inputs)
     e.alias(node, e.compare(_COMPARE[node.op.name], x, y, spec))
 
@@ -113,7 +104,7 @@ def chosen(e: Builder, condition: str, x: str, y: str, spec: TensorSpec) -> str:
 @emits("clamp")
 def _clamp(e: Emitter, node: Node) -> None:
     spec = node.results[0].spec
-    wide = TensorSpec(spec.shape, wide_dtype(spec.dtype))
+    wide = TensorSpec(spec.shape, spec.dtype.accumulation)
     x, low, high = (e.operand(value, spec.shape, wide.dtype) for value in node.inputs)
     result = e.new(f"stablehlo.clamp {low}, {x}, {high} : {tensor_type(wide)}")
     e.alias(node, e.convert(result, wide, spec.dtype))

@@ -7,7 +7,6 @@ import numpy as np
 
 from compile_dag import Node, Value
 from compile_hlo.emit._builder import SsaValue
-from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._slices import dynamic_slice, dynamic_update_slice
@@ -199,6 +198,6 @@ def _reshaped(e: Emitter, name: str, old: TensorSpec, new: TensorSpec) -> str:
 
 
 def _combined(e: Emitter, reduction: str, old: str, new: str, dtype: DType) -> str:
-    spec, wide = TensorSpec((), dtype), TensorSpec((), wide_dtype(dtype))
+    spec, wide = TensorSpec((), dtype), TensorSpec((), dtype.accumulation)
     operands = ", ".join([e.convert(name, spec, wide.dtype) for name in (old, new)])
     return e.convert(e.new(f"stablehlo.{_COMBINES[reduction]} {operands} : {tensor_type(wide)}"), wide, dtype)

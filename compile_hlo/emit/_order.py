@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from compile_dag import Node
 from compile_hlo.emit._builder import Builder, SsaValue
-from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._reduce import reduced
@@ -19,7 +18,7 @@ Comparator = Callable[[str, str, tuple[str, str]], str]
 @emits("sort")
 def _sort(e: Emitter, node: Node) -> None:
     narrow = node.inputs[0].spec
-    x = TensorSpec(narrow.shape, wide_dtype(narrow.dtype))
+    x = TensorSpec(narrow.shape, narrow.dtype.accumulation)
     axis, descending = node.attributes
     indices = TensorSpec(x.shape, i32)
     operand = SsaValue(e.operand(node.inputs[0], x.shape, x.dtype), x)
@@ -72,7 +71,7 @@ def _arg_reduce(e: Emitter, node: Node) -> None:
     """Writes the first index of the reduced value, by two plain reductions, which every device vectorises."""
     x, result = node.inputs[0].spec, node.results[0].spec
     axis, _ = node.attributes
-    wide = TensorSpec(x.shape, wide_dtype(x.dtype))
+    wide = TensorSpec(x.shape, x.dtype.accumulation)
     operand = e.operand(node.inputs[0], x.shape, wide.dtype)
     best = reduced(e, node.op.name.removeprefix("arg"), operand, wide, (axis,))
     dims = tuple(i for i in range(x.ndim) if i != axis)
@@ -93,7 +92,7 @@ def _cumsum(e: Emitter, node: Node) -> None:
     """Writes log2(n) shifted additions (Hillis, Steele 1986); a reduce_window would take n additions per element."""
     x = node.inputs[0].spec
     axis = node.attributes[0]
-    wide = TensorSpec(x.shape, wide_dtype(x.dtype))
+    wide = TensorSpec(x.shape, x.dtype.accumulation)
     total = SsaValue(e.operand(node.inputs[0], x.shape, wide.dtype), wide)
     shift = 1
     while shift < x.shape[axis] and x.size:

@@ -7,7 +7,6 @@ import numpy as np
 
 from compile_dag import Node
 from compile_hlo.emit._builder import Builder
-from compile_hlo.emit._elementwise import wide_dtype
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._types import integers, tensor_type
@@ -38,7 +37,7 @@ def _initial(op_name: str, dtype: DType) -> float:
 def _reduce(e: Emitter, node: Node) -> None:
     x, result = node.inputs[0].spec, node.results[0].spec
     axes, _ = node.attributes
-    wide = TensorSpec(x.shape, wide_dtype(x.dtype))
+    wide = TensorSpec(x.shape, x.dtype.accumulation)
     name = reduced(e, node.op.name, e.operand(node.inputs[0], x.shape, wide.dtype), wide, axes)
     kept = tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes)
     name = e.convert(name, TensorSpec(kept, wide.dtype), result.dtype)
