@@ -23,6 +23,7 @@ from lang_core import (
     TensorSpec,
     TraceEscapeError,
     as_array,
+    checked_choices,
     tag_name,
 )
 
@@ -73,6 +74,7 @@ class GraphExecutionContext(ExecutionContext):
         """True while a recording is open."""
         return self._tape is not None
 
+    @checked_choices
     @contextmanager
     def recording(self, sink: Sink | None = None, include_nested: bool = False) -> Iterator[Tape]:
         """Opens a recording.

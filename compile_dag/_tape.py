@@ -7,7 +7,7 @@ from typing import Protocol
 from compile_dag._graph import ComputeGraph
 from compile_dag._node import Node, Recording, Value
 from compile_dag._verify import verify
-from lang_core import RecordingError
+from lang_core import RecordingError, checked_choices
 
 
 class Sink(Protocol):
@@ -26,6 +26,7 @@ class Sink(Protocol):
         ...
 
 
+@checked_choices
 class Tape(Recording):
     """One recording: its inputs and, unless a sink takes them, its nodes.
 

@@ -11,7 +11,7 @@ from compile_hlo.directions import KernelSignature, LoweredArgument, Signature, 
 from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, Overrides, ParameterTable, Write
 from compile_hlo.quirks import QUIRKS
 from compile_hlo.streaming import LargestStretch, Plan, RecordedFunction, StretchWriter
-from lang_core import EntryPoint, TagSelection, TensorSpec
+from lang_core import EntryPoint, TagSelection, TensorSpec, checked_choices
 
 # Characters of a module's text that stay in memory until it is complete; the rest goes to a temporary file.
 _TEXT_IN_MEMORY: Final = 1 << 18
@@ -85,6 +85,7 @@ def record_entry_point(entry_point: EntryPoint, tags: TagSelection | None = None
     return record(entry_point.fn, *specs, input_names=names, name=entry_point.name, tags=tags)
 
 
+@checked_choices
 def lower_module(
     entry_points: Sequence[EntryPoint],
     write: Write,
@@ -94,7 +95,6 @@ def lower_module(
     block_functions: bool = True,
     tags: TagSelection | None = None,
     overrides: Overrides = QUIRKS,
-    locations: bool = False,
 ) -> LoweredModule:
     """Records, prunes, merges and emits entry points, one after the other. Each is recorded once.
 
@@ -109,8 +109,6 @@ def lower_module(
         tags: selection of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); where
             None, the text is that of a model without tags.
         overrides: emission rules that avoid faults of compilers; with ``NO_OVERRIDES`` the text is plain StableHLO.
-        locations: True to write each op's module path, which ends in the label of a kernel's call, as its location: the
-            dumps and profiles of a compiler then name it (docs/kernels.md).
 
     Returns:
         The functions and kernels that were written.
@@ -122,7 +120,7 @@ def lower_module(
     lowered = LoweredModule()
     with (
         tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+", encoding="utf-8", newline="") as text,
-        ModuleWriter(text.write, form, overrides, block_functions=block_functions, locations=locations) as writer,
+        ModuleWriter(text.write, form, overrides, block_functions=block_functions) as writer,
     ):
         for entry_point in entry_points:
             lowered.functions.append(_lowered(entry_point, writer, form, tags, streaming))

@@ -10,12 +10,14 @@ False
 """
 
 from lang_core._cached_weights import CachedWeights
+from lang_core._choices import checked_choices, choice, flag
 from lang_core._context import ExecutionContext
 from lang_core._dtypes import DTYPES, DType, as_dtype, bf16, bool_, f16, f32, f64, i8, i32, i64, promote, u8
 from lang_core._eager import EagerExecutionContext, as_array
 from lang_core._entry_point import Argument, EntryPoint
 from lang_core._errors import (
     CheckpointError,
+    ChoiceError,
     CompileError,
     ConfigError,
     DescriptionError,
@@ -61,6 +63,7 @@ __all__ = [
     "Argument",
     "CachedWeights",
     "CheckpointError",
+    "ChoiceError",
     "CompileError",
     "ConfigError",
     "DType",
@@ -98,10 +101,13 @@ __all__ = [
     "bf16",
     "bool_",
     "check_rows",
+    "checked_choices",
+    "choice",
     "encoding_named",
     "f16",
     "f32",
     "f64",
+    "flag",
     "i8",
     "i32",
     "i64",

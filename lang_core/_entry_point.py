@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lang_core._choices import checked_choices
 from lang_core._errors import RecordingError
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class Argument:
     """Argument of an entry point.

@@ -27,6 +27,10 @@ class DescriptionError(InputError):
     """The description of a compiled module contradicts the module, or itself."""
 
 
+class ChoiceError(ConfigError):
+    """An argument with a fixed set of values, such as an enumeration's, is none of them."""
+
+
 class OpError(TapelineError):
     """An op was called against its contract."""
 

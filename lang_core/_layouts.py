@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from lang_core._choices import checked_choices
+
 _WORD: Final = 4  # bytes that ``BitField`` moves together
 
 _Array = np.ndarray[Any, Any]
@@ -58,6 +60,7 @@ class BitField:
         return tuple(0x01010101 * mask for mask in self.mask)
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class SubScales:
     """Small integers that scale the parts of a super-block.
@@ -73,6 +76,7 @@ class SubScales:
     signed: bool = False
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
     """Bytes of a block: weight = d * sub_scale * (integer - offset), less dmin * sub_minimum where it has minima.

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from lang_core import ConfigError
+from lang_core import ConfigError, checked_choices
 from transformer_core._rope_config import RopeKind, RopeMode
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class QueryKeyNorm:
     """RMSNorms of queries and keys before RoPE (Qwen3).
@@ -21,6 +22,7 @@ class QueryKeyNorm:
     whole: bool = False
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class LayerRope:
     """RoPE of a layer.
@@ -47,6 +49,7 @@ class ScoreConfig:
     softcap: float | None = None
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class CacheSharing:
     """Sharing of keys and values between layers.
@@ -61,6 +64,7 @@ class CacheSharing:
     lends: bool = False
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class AttentionConfig:
     """Sizes and options of ``Attention``.

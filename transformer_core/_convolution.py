@@ -1,8 +1,9 @@
 """Convolutions over time."""
 
-from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices
 
 
+@checked_choices
 class Conv1d(Module):
     """``y[t] = sum over i of weight[:, :, i] x[stride * t + i - padding] + bias``, with zeros beyond the ends.
 
@@ -32,6 +33,7 @@ class Conv1d(Module):
         return y if self.bias is None else ops.add(y, ctx.parameter(self.bias))
 
 
+@checked_choices
 class CausalConv(Module):
     """Each channel convolved by itself, over its own and earlier tokens. The weight lies as PyTorch's Conv1d has it."""
 

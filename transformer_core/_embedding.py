@@ -2,12 +2,13 @@
 
 import math
 
-from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices
 
 Size = tuple[int, int]
 """Height and width."""
 
 
+@checked_choices
 class Embedding(Module):
     """Rows of ``weight [V, D]`` by token id. ``packable`` is as for ``Linear``."""
 
@@ -22,6 +23,7 @@ class Embedding(Module):
         return rows if encoding is None else ctx.ops.dequantize(rows, encoding, self.weight.spec.dtype)
 
 
+@checked_choices
 class PatchEmbedding(Module):
     """Embeds each patch of an image as a token (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1).
 

@@ -2,7 +2,7 @@
 
 import enum
 
-from lang_core import DType, ExecutionContext, Module, Tensor
+from lang_core import DType, ExecutionContext, Module, Tensor, checked_choices
 from transformer_core._linear import Linear
 
 
@@ -19,6 +19,7 @@ class Activation(enum.Enum):
         return getattr(ctx.ops, self.value)(x)
 
 
+@checked_choices
 class SwiGLU(Module):
     """``down(silu(gate(x)) * up(x))`` (Shazeer 2020, arXiv:2002.05202), under Hugging Face's names.
 
@@ -50,6 +51,7 @@ class SwiGLU(Module):
         return self.down_proj(ctx, ctx.ops.mul(gate, self.up_proj(ctx, x)))
 
 
+@checked_choices
 class FeedForward(Module):
     """``down(activation(up(x)))`` (Vaswani et al. 2017, arXiv:1706.03762, section 3.3); arguments as ``SwiGLU``."""
 

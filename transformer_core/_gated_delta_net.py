@@ -3,7 +3,19 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, TensorSpec, as_dtype, f32, f64
+from lang_core import (
+    ConfigError,
+    DType,
+    ExecutionContext,
+    Module,
+    Parameter,
+    Tensor,
+    TensorSpec,
+    as_dtype,
+    checked_choices,
+    f32,
+    f64,
+)
 from transformer_core._cache import CacheLayout
 from transformer_core._convolution import CausalConv
 from transformer_core._linear import Linear
@@ -19,6 +31,7 @@ class HeadOrder(Enum):
     """``n % K``: GGUF's, which permutes the value heads."""
 
 
+@checked_choices
 def repeat_heads(ctx: ExecutionContext, x: Tensor, heads: int, order: HeadOrder = HeadOrder.CONSECUTIVE) -> Tensor:
     """Copies shared heads for each of N ``heads``: x [B, T, K, H] as [B, T, N, H]."""
     *lead, shared, size = x.shape
@@ -49,6 +62,7 @@ class DeltaState:
         return self.conv, self.delta
 
 
+@checked_choices
 class GatedDeltaNet(Module):
     """Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464) as in Qwen3-Next and Qwen3.5, under Hugging Face's names.
 

@@ -1,6 +1,6 @@
 """Attention over compressed keys and values."""
 
-from lang_core import DType, ExecutionContext, Module, Tensor, as_dtype
+from lang_core import DType, ExecutionContext, Module, Tensor, as_dtype, checked_choices
 from transformer_core._cache import CacheLayout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core._linear import Linear
@@ -10,6 +10,7 @@ from transformer_core._rope_config import RopeMode
 from transformer_core._step import StepInputs, for_heads
 
 
+@checked_choices
 class LatentAttention(Module):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1), under Hugging Face's names.
 

@@ -1,8 +1,9 @@
 """The linear layer."""
 
-from lang_core import DType, ExecutionContext, Module, Parameter, Tensor
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices
 
 
+@checked_choices
 class Linear(Module):
     """``x [.., in] @ weight [out, in].T + bias [out]``. The weight lies output-major, as checkpoints have it.
 

@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from lang_core import ExecutionContext, OpError, Tensor
+from lang_core import ExecutionContext, OpError, Tensor, checked_choices
 
 # Far below every score, and finite: sums with it stay numbers.
 _HIDDEN: Final = -1e30
 
 
+@checked_choices
 def causal_mask(
     ctx: ExecutionContext,
     queries: int,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, as_dtype
+from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, as_dtype, checked_choices
 from transformer_core._feed_forward import Activation, SwiGLU
 from transformer_core._linear import Linear
 
@@ -28,6 +28,7 @@ class Scoring(enum.Enum):
     """Logistic function of each logit (DeepSeek-V3, arXiv:2412.19437, section 2.1.2)."""
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
     """Choice of experts for each token.
@@ -108,6 +109,7 @@ class Router(Module):
         return ops.reshape(masked, choice.shape)
 
 
+@checked_choices
 class Experts(Module):
     """E feed-forward layers as ``SwiGLU``, each projection of all of them in one parameter.
 
@@ -172,6 +174,7 @@ class Experts(Module):
         return ops.cast(ops.dot_general(weights, parts, ((1,), (1,)), ((0,), (0,))), x.dtype)
 
 
+@checked_choices
 class SparseFeedForward(Module):
     """A router and its experts, and experts that every token goes through; under Hugging Face's names.
 

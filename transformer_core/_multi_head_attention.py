@@ -1,11 +1,12 @@
 """Self-attention and cross-attention with a key/value head for each query head."""
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor
+from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, checked_choices
 from transformer_core._attention import grouped_attention
 from transformer_core._kv_cache import KVCache
 from transformer_core._linear import Linear
 
 
+@checked_choices
 class MultiHeadAttention(Module):
     """Attention without rotation (Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2).
 

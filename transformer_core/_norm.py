@@ -1,8 +1,9 @@
 """Norms over the last axis, computed in f32 or wider."""
 
-from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, as_dtype
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, as_dtype, checked_choices
 
 
+@checked_choices
 class RMSNorm(Module):
     """``weight * x / sqrt(mean(x^2) + eps)`` (Zhang, Sennrich 2019, arXiv:1910.07467).
 
@@ -49,6 +50,7 @@ class GatedRMSNorm(Module):
         return ctx.ops.cast(ctx.ops.mul(normed, ctx.ops.silu(ctx.ops.cast(gate, wide))), x.dtype)
 
 
+@checked_choices
 class LayerNorm(Module):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al. 2016, arXiv:1607.06450)."""
 

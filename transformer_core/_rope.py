@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lang_core import EagerTensor, ExecutionContext, OpError, Tensor, TensorSpec, as_dtype
+from lang_core import EagerTensor, ExecutionContext, OpError, Tensor, TensorSpec, as_dtype, checked_choices
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import DynamicScaling, LongropeScaling
 
@@ -112,6 +112,7 @@ def _one_axis_per_frequency(ctx: ExecutionContext, config: RopeConfig, angles: T
     return ctx.ops.sum(ctx.ops.mul(angles, mask), 0)
 
 
+@checked_choices
 def apply_rope(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode: RopeMode) -> Tensor:
     """Rotates the first R dims of each head: pair (a, b) becomes (a cos - b sin, a sin + b cos).
 

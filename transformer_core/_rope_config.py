@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lang_core import ConfigError
+from lang_core import ConfigError, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_scaling import (
     DynamicScaling,
@@ -41,6 +41,7 @@ class RopeKind(enum.Enum):
     """Queries and keys are not rotated (NoPE, arXiv:2501.18795)."""
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
     """Configuration of a RoPE table besides positions and the sequence's length.

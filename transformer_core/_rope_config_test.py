@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -151,3 +152,15 @@ def test_every_field_tells_configs_apart():
     assert set(changes) == {field.name for field in dataclasses.fields(RopeConfig)}
     others = [dataclasses.replace(one, **{name: value}) for name, value in changes.items()]
     assert len({one, *others}) == 1 + len(others)
+
+
+def test_a_mode_may_be_its_name_and_no_other():
+    def config(**choices: Any) -> RopeConfig:
+        return RopeConfig(rotated=8, trained_length=16, **choices)
+
+    assert config(mode="split_half") == config(mode=RopeMode.SPLIT_HALF)
+    assert config(mode="interleaved").mode is RopeMode.INTERLEAVED
+    with pytest.raises(ConfigError, match="RopeConfig: mode: expected one of split_half, interleaved; found 'neox'"):
+        config(mode="neox")
+    with pytest.raises(ConfigError, match="RopeConfig: sections_interleaved: expected true or false; found 'no'"):
+        config(sections_interleaved="no")

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from lang_core import checked_choices
+
 Array = np.ndarray[Any, Any]
 
 
@@ -120,6 +122,7 @@ class Llama3Scaling(RopeScaling):
         return max(trained, math.floor(self.factor * self.original_length))
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class YarnScaling(RopeScaling):
     """Type ``yarn`` (Peng et al. 2023, arXiv:2309.00071). ``factor_of_attention`` is the resolved attention factor."""

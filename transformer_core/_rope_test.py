@@ -203,3 +203,18 @@ def test_tables_that_do_not_fit_are_refused(ctx, x, cos, sin):
     tensors = [CTX.ops.zeros(shape, "f32") for shape in (x, cos, sin)]
     with pytest.raises(OpError, match=r"apply_rope: expected x \[.., H\] of rank 2 or more"):
         apply_rope(ctx, tensors[0], tensors[1], tensors[2], RopeMode.SPLIT_HALF)
+
+
+def test_a_mode_given_by_name_computes_that_mode():
+    x: Any = np.random.default_rng(0).standard_normal((3, 8), np.float32)
+    positions: Any = np.arange(3, dtype=np.int32)
+    ctx, results = EagerExecutionContext(), {}
+    for mode in RopeMode:
+        config = RopeConfig(rotated=8, trained_length=16, mode=mode)
+        results[mode] = rope(ctx, x, config).numpy()
+        name: Any = mode.value
+        named = RopeConfig(rotated=8, trained_length=16, mode=name)
+        np.testing.assert_array_equal(rope(ctx, x, named).numpy(), results[mode])
+        by_name = apply_rope(ctx, x, *rope_tables(ctx, config, positions), name)
+        np.testing.assert_array_equal(by_name.numpy(), results[mode])
+    assert not np.array_equal(results[RopeMode.SPLIT_HALF], results[RopeMode.INTERLEAVED])

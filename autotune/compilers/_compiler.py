@@ -28,12 +28,13 @@ from autotune.kernel import (
     without_gradient,
 )
 from autotune.records import labelled
-from lang_core import ExecutionContext, near_names
+from lang_core import ExecutionContext, checked_choices, near_names
 
 Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
 
 
+@checked_choices
 class CompileRequest:
     """Call with a chosen configuration, as a function of its arrays alone.
 

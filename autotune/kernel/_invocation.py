@@ -9,6 +9,7 @@ import numpy as np
 from autotune.kernel._environment import Environment, environment_of
 from autotune.kernel._errors import KernelError
 from autotune.kernel._specs import Bucket, abstractify, map_arrays, quick_key, short_hash, spec_of
+from lang_core import checked_choices
 
 Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
@@ -18,6 +19,7 @@ _KEYS: Final[dict[Any, str]] = {}
 _KEYS_LIMIT: Final = 4096
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class Invocation(Generic[Cfg, Out]):
     """Call of a kernel, with prepared arguments.

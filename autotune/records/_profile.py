@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from autotune.kernel import named_scope
+from lang_core import checked_choices
 
 
 class ProfiledCall(NamedTuple):
@@ -36,6 +37,7 @@ def profile() -> Iterator[list[ProfiledCall]]:
         PROFILE.reset(token)
 
 
+@checked_choices
 @contextmanager
 def labelled(label: str, ctx: Any = None, jax: bool = False) -> Iterator[None]:
     """Names what runs or is recorded within a ``with`` block.

@@ -35,6 +35,7 @@ from autotune.kernel import (
 )
 from autotune.selection._policy import OVERRIDDEN, AutotunePolicy, as_policy
 from autotune.tuning import Tuner, tune_call, why_not_here
+from lang_core import checked_choices
 
 Cfg = TypeVar("Cfg")
 Out = TypeVar("Out")
@@ -51,6 +52,7 @@ class ConfigChooser(Protocol):
         ...
 
 
+@checked_choices
 class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
     """Chain of tiers: override, overlay, memory, persistent, autotune, heuristics; the first hit is taken.
 

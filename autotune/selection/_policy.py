@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
 from autotune.kernel import KernelError
-from lang_core import near_names
+from lang_core import checked_choices, near_names
 
 POLICIES: Final = ("autotune", "heuristics", "cached-only", "forbid_reautotune")
 
 
+@checked_choices
 @dataclass
 class AutotunePolicy:
     """Permissions of a chain of tiers.

@@ -1,18 +1,19 @@
 """Attention: all scores at once, in two layouts, or block by block with a running softmax."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from autotune import Invocation, Kernel
 from autotune.supplied._attention_forms import causal as causal_mask
 from autotune.supplied._attention_forms import merged, online
-from lang_core import ExecutionContext, OpError, Tensor
+from lang_core import ExecutionContext, OpError, Tensor, checked_choices
 from transformer_core import grouped_attention
 
 # Largest number of blocks: each is written out in the graph.
 _MOST_BLOCKS: Final = 64
 
 
+@checked_choices
 @dataclass(frozen=True)
 class AttentionConfig:
     """Configuration of attention.
@@ -25,7 +26,7 @@ class AttentionConfig:
         keys: number of keys of a block, for ``online``.
     """
 
-    form: str = "grouped"
+    form: Literal["grouped", "merged", "online"] = "grouped"
     queries: int = 0
     keys: int = 0
 
@@ -39,6 +40,7 @@ class AttentionKernel(Kernel[AttentionConfig, Tensor]):
 
     op_id = "attention"
 
+    @checked_choices
     def run(
         self,
         q: Any,

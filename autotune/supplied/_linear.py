@@ -2,18 +2,21 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from autotune import Invocation, Kernel
-from lang_core import BLOCK, ENCODINGS, ExecutionContext, OpError, Tensor, TensorSpec, f32, near_names
+from lang_core import BLOCK, ENCODINGS, ExecutionContext, OpError, Tensor, TensorSpec, checked_choices, f32, near_names
 
 # Layouts of a weight: [out, in] as in checkpoints; [in, out]; [out / tile, in, tile]; or, by the encoding's name,
 # i8 [out, in / block * bytes of a block], GGUF's blocks (lang_core/_packing.py).
 LAYOUTS: Final = ("output_major", "input_major", "tiles", *ENCODINGS)
 
+Form = Literal["direct", "flat", "weight_first", "unpacked"]
 
+
+@checked_choices
 @dataclass(frozen=True)
 class LinearConfig:
     """Configuration of a linear layer.
@@ -25,7 +28,7 @@ class LinearConfig:
         blocks: number of blocks of outputs, computed one after the other.
     """
 
-    form: str = "direct"
+    form: Form = "direct"
     blocks: int = 1
 
 
@@ -94,11 +97,9 @@ class LinearKernel(Kernel[LinearConfig, Tensor]):
         """Returns every form, whole and in blocks."""
         layout = inv.kwargs.get("layout", "output_major")
         count = inv.args[1].shape[_output_axis(layout)]
+        forms: tuple[Form, ...] = ("direct", "flat", "unpacked" if layout in ENCODINGS else "weight_first")
         return [
-            LinearConfig(form, blocks)
-            for form in ("direct", "flat", "unpacked" if layout in ENCODINGS else "weight_first")
-            for blocks in (1, 2, 4)
-            if blocks == 1 or count >= 16 * blocks
+            LinearConfig(form, blocks) for form in forms for blocks in (1, 2, 4) if blocks == 1 or count >= 16 * blocks
         ]
 
 

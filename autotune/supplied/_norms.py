@@ -1,14 +1,15 @@
 """Softmax and RMS norm."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from autotune import Invocation, Kernel
-from lang_core import ExecutionContext, Tensor, as_dtype
+from lang_core import ExecutionContext, Tensor, as_dtype, checked_choices
 
 
+@checked_choices
 @dataclass(frozen=True)
 class SoftmaxConfig:
     """Configuration of softmax.
@@ -17,7 +18,7 @@ class SoftmaxConfig:
         form: ``divide`` (``ctx.ops.softmax``), ``reciprocal`` (one division per row), or ``log`` (exp(x - logsumexp)).
     """
 
-    form: str = "divide"
+    form: Literal["divide", "reciprocal", "log"] = "divide"
 
 
 class SoftmaxKernel(Kernel[SoftmaxConfig, Tensor]):
@@ -43,9 +44,10 @@ class SoftmaxKernel(Kernel[SoftmaxConfig, Tensor]):
 
     def candidate_cfgs(self, inv: Invocation[Any, Any]) -> list[SoftmaxConfig]:
         """Returns every form."""
-        return [SoftmaxConfig(form) for form in ("divide", "reciprocal", "log")]
+        return [SoftmaxConfig("divide"), SoftmaxConfig("reciprocal"), SoftmaxConfig("log")]
 
 
+@checked_choices
 @dataclass(frozen=True)
 class RMSNormConfig:
     """Configuration of the RMS norm.
@@ -54,7 +56,7 @@ class RMSNormConfig:
         form: ``mean`` (``ctx.ops.rms_norm``), or ``dot`` (the sum of squares is a product of a row with itself).
     """
 
-    form: str = "mean"
+    form: Literal["mean", "dot"] = "mean"
 
 
 class RMSNormKernel(Kernel[RMSNormConfig, Tensor]):

@@ -1,13 +1,14 @@
 """Rotary positions."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from autotune import Invocation, Kernel
-from lang_core import ExecutionContext, Tensor
+from lang_core import ExecutionContext, Tensor, checked_choices
 from transformer_core import RopeMode, apply_rope
 
 
+@checked_choices
 @dataclass(frozen=True)
 class RopeKernelConfig:
     """Configuration of the rotation.
@@ -17,7 +18,7 @@ class RopeKernelConfig:
             (both members of the pairs separately; nothing is swapped).
     """
 
-    form: str = "apply"
+    form: Literal["apply", "halves"] = "apply"
 
 
 class RopeKernel(Kernel[RopeKernelConfig, Tensor]):
@@ -25,6 +26,7 @@ class RopeKernel(Kernel[RopeKernelConfig, Tensor]):
 
     op_id = "rope"
 
+    @checked_choices
     def run(
         self,
         x: Any,

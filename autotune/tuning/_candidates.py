@@ -22,9 +22,10 @@ from autotune.kernel import (
 )
 from autotune.tuning._arguments import Arguments
 from autotune.tuning._tuner import Tuner
-from lang_core import Tensor
+from lang_core import Tensor, checked_choices
 
 
+@checked_choices
 def tune_call(
     tuner: Tuner[Any],
     inv: Invocation[Any, Any],

@@ -8,7 +8,7 @@ from autotune.caches import AutotuneData, Measurement, cfg_name
 from autotune.kernel import ArraySpec, TuningError, arrays_of, is_tracer, is_tracing, map_arrays, trial, wait
 from autotune.tuning._arguments import Arguments
 from autotune.tuning._turns import Limits, Turns
-from lang_core import EagerTensor, ExecutionContext, Tensor
+from lang_core import EagerTensor, ExecutionContext, Tensor, checked_choices
 
 Cfg = TypeVar("Cfg")
 MakeFn = Callable[[Any], Callable[..., Any]]
@@ -90,6 +90,7 @@ class Tuner(Generic[Cfg]):
             )
         return data.best.cfg
 
+    @checked_choices
     def tune(
         self,
         make_fn: MakeFn,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from compile_dag._node import Value
-from lang_core import ExecutionContext, GraphError, Ops, Tensor
+from lang_core import ExecutionContext, GraphError, Ops, Tensor, checked_choices
 
 # The gradient of one input; it is asked for only if something needs it. None: there is none, or it is zero.
 Thunk = Callable[[], Tensor | None] | None
@@ -18,6 +18,7 @@ NOT_DIFFERENTIABLE: Final[dict[str, str]] = {}
 REFUSED: Final[set[str]] = set()
 
 
+@checked_choices
 class Step:
     """Op, or call of a composite, that is differentiated now, as a rule sees it.
 
@@ -110,6 +111,7 @@ def _register(table: dict[str, Rule], kind: str, names: tuple[str, ...]) -> Call
     return register
 
 
+@checked_choices
 def not_differentiable(reason: str, *names: str, refused: bool = False) -> None:
     """Registers ops through which no gradient flows, with the reason.
 

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from lang_core import TensorSpec
+from lang_core import TensorSpec, checked_choices
 
 Direction = Literal["IN", "OUT", "INOUT"]
 
 
+@checked_choices
 def joined(one: Direction, other: Direction) -> Direction:
     """Returns the direction of an argument that is used in two ways: reading and writing add up.
 
@@ -17,6 +18,7 @@ def joined(one: Direction, other: Direction) -> Direction:
     return one if one == other else "INOUT"
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class WrittenAt:
     """Place in the program where an argument is written.
@@ -42,6 +44,7 @@ class WrittenAt:
         return f"{self.op} (at {self.path or 'the root'}, {self.line})"
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class KernelArgument:
     """Argument of a kernel, over all its call sites.

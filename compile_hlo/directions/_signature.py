@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compile_hlo.directions._direction import Direction, WrittenAt
-from lang_core import Argument, TensorSpec
+from lang_core import Argument, TensorSpec, checked_choices
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class LoweredArgument:
     """Argument of a lowered function: what its author declares, and what the program does with its buffer.

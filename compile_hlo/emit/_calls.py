@@ -36,8 +36,7 @@ def call_helper(
 
     def body_text() -> str:
         lines: list[str] = []
-        inner = Emitter(lines.append, _NO_PARAMETERS, helpers=e.helpers, overrides=e.overrides, locations=e.locations)
-        inner.locate(helper.name)
+        inner = Emitter(lines.append, _NO_PARAMETERS, helpers=e.helpers, overrides=e.overrides)
         arguments = [SsaValue(f"%a{i}", value.spec) for i, value in enumerate(given)]
         inner.line(f"return {', '.join(body(inner, *arguments))} : {made}")
         return "".join(lines)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from lang_core._choices import flag
 from lang_core._dtypes import as_dtype, bool_, i32
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
@@ -140,7 +141,9 @@ class ReductionOps(OpsBase):
 
     def _reduce(self, op: Op, x: Tensor, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
         axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-        return self._apply(op, (x,), (tuple(sorted(positive_axis(a, x.ndim) for a in axes)), keepdims))
+        return self._apply(
+            op, (x,), (tuple(sorted(positive_axis(a, x.ndim) for a in axes)), flag(keepdims, "keepdims"))
+        )
 
     def sum(self, x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Returns the sum over ``axis`` (all axes where None), in x's dtype."""
@@ -168,11 +171,11 @@ class ReductionOps(OpsBase):
 
     def argmax(self, x: Tensor, axis: int, keepdims: bool = False) -> Tensor:
         """Returns the i32 index of the largest element along ``axis``: the first of equal ones, the first NaN."""
-        return self._apply(ARGMAX, (x,), (positive_axis(axis, x.ndim), keepdims))
+        return self._apply(ARGMAX, (x,), (positive_axis(axis, x.ndim), flag(keepdims, "keepdims")))
 
     def argmin(self, x: Tensor, axis: int, keepdims: bool = False) -> Tensor:
         """Returns the i32 index of the smallest element along ``axis``: the first of equal ones, the first NaN."""
-        return self._apply(ARGMIN, (x,), (positive_axis(axis, x.ndim), keepdims))
+        return self._apply(ARGMIN, (x,), (positive_axis(axis, x.ndim), flag(keepdims, "keepdims")))
 
     def cumsum(self, x: Tensor, axis: int) -> Tensor:
         """Returns the sum of the elements up to and including each one along ``axis``."""
@@ -180,5 +183,7 @@ class ReductionOps(OpsBase):
 
     def sort(self, x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
         """Returns x sorted along ``axis`` (stable, NaN as the largest), and the i32 indices that sort it."""
-        values, indices = self._ctx.apply(_SORT, (x,), (positive_axis(axis, x.ndim), descending))
+        values, indices = self._ctx.apply(
+            _SORT, (x,), (positive_axis(axis, x.ndim), flag(descending, "sort: descending"))
+        )
         return values, indices

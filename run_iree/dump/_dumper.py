@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from compile_dag import TagInfo
+from lang_core import checked_choices
 from run_iree.dump._record import TensorLabel
 from run_iree.dump._writer import DumpTotals, DumpWriter
 
@@ -58,11 +59,13 @@ class DumpedCall:
         self.tags: Final = tags
         self.wants_arguments: Final = writer.level != TAGS_ONLY
 
+    @checked_choices
     def argument(self, name: str, array: Array, *, donated: bool) -> None:
         """Adds an argument, before the call; INOUT where it is donated."""
         if self.wants_arguments:
             self._add(name, array, "INOUT" if donated else "IN", "before")
 
+    @checked_choices
     def result(self, name: str, array: Array, *, aliased: bool) -> None:
         """Adds a result, after the call; INOUT where it lies in the buffer of a donated argument."""
         if self.wants_arguments:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lang_core import InputError
+from lang_core import InputError, checked_choices
 from run_iree.dump._payload import read_payload
 from run_iree.dump._record import DumpRecord
 from run_iree.dump._writer import MANIFEST, PARTIAL, SCHEMA
@@ -26,6 +26,7 @@ _HEAD: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class Dump:
     """Dump, as its manifest describes it.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from lang_core import InputError, TapelineError, TensorSpec
+from lang_core import InputError, TapelineError, TensorSpec, checked_choices
 
 Direction = Literal["IN", "OUT", "INOUT", "TAG"]
 When = Literal["before", "during", "after"]
@@ -15,6 +15,7 @@ _WHENS: Final = ("before", "during", "after")
 _DROPS: Final = (None, "tensor_limit", "total_limit")
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorLabel:
     """Name of a tensor, and the moment of the dump.
@@ -43,6 +44,7 @@ class TensorLabel:
     line: str | None = None
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpRecord(TensorLabel):
     """Tensor of a dump.

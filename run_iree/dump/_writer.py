@@ -11,7 +11,7 @@ from typing import IO, Any, Final, Literal, Self
 
 import numpy as np
 
-from lang_core import InputError, as_dtype
+from lang_core import InputError, as_dtype, checked_choices
 from run_iree.dump._payload import write_payload
 from run_iree.dump._record import DumpRecord, TensorLabel, fields_of
 from run_iree.dump._statistics import Statistics, statistics
@@ -118,6 +118,7 @@ class DumpWriter:
         }
         self._write(f'{json.dumps(head)[:-1]}, "records": [')
 
+    @checked_choices
     def add(self, label: TensorLabel, array: np.ndarray[Any, Any], *, payload: bool) -> DumpRecord:
         """Adds a tensor.
 

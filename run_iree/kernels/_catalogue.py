@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from compile_hlo.directions import KernelSignature
-from lang_core import Encoding, bf16, encoding_named, f16
+from lang_core import Encoding, bf16, checked_choices, encoding_named, f16
 from run_iree.kernels._attention import AttentionSizes, attention_kernel
 from run_iree.kernels._avx2_matmul import avx2_matmul_kernel
 from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_matvec
@@ -24,6 +24,7 @@ from run_iree.kernels._wide_matmul import PANEL_ROWS, wide_matmul_kernel
 from run_iree.kernels._wide_matvec import STEP, wide_matvec_kernel
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class CpuKernels:
     """Kernels that a CPU gets.

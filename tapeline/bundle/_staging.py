@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from lang_core import InputError
+from lang_core import InputError, checked_choices
 from tapeline.bundle._files import MARK, REPORT
 from tapeline.bundle._kernel_config import KernelConfig
 
@@ -29,6 +29,7 @@ _REFUSED: Final = (
 )
 
 
+@checked_choices
 @contextlib.contextmanager
 def staged(output: Path, *, resume: bool = False) -> Iterator[Path]:
     """Yields a directory beside ``output`` that replaces it when the block ends without an error.

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from lang_core import checked_choices
+
 # Largest error, relative to the largest reference value, that rounding through a whole model explains: see
 # docs/numerics.md. Operands of packed weights are rounded to 8 bits, as many as bf16 has.
 PACKED: Final = "packed"
@@ -15,6 +17,7 @@ TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2, PACKED:
 _AS_NEAR: Final = 2.0
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """Figures of agreement, over all elements that are finite in the reference.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from lang_core import as_dtype
+from lang_core import as_dtype, checked_choices
 from run_iree.dump import TensorLabel
 from tapeline.compare._agreement import PACKED, TOLERANCE, Agreement
 
@@ -17,6 +17,7 @@ State = Literal["agrees", "differs", "unlike", "missing", "extra"]
 SCHEMA: Final = 1
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedTensor:
     """Comparison of one tensor of both sides.
@@ -94,6 +95,7 @@ class Comparison:
                 last = tensor
         return last
 
+    @checked_choices
     def count(self, *states: State) -> int:
         """Returns the number of tensors in any of these states."""
         return sum(tensor.state in states for tensor in self.tensors)

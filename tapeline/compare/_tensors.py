@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lang_core import TensorSpec, as_dtype
+from lang_core import TensorSpec, as_dtype, checked_choices
 from run_iree.dump import TensorLabel
 from tapeline.compare._agreement import agreement
 from tapeline.compare._comparison import ComparedTensor
@@ -36,6 +36,7 @@ def unlike(label: TensorLabel, actual: TensorSpec, reference: TensorSpec) -> Com
     return ComparedTensor(label=label, state="unlike", actual=repr(actual), reference=repr(reference))
 
 
+@checked_choices
 def left_out(label: TensorLabel, spec: TensorSpec, *, missing: bool) -> ComparedTensor:
     """Returns the comparison of a tensor that only one side has; the reference if ``missing``."""
     actual, reference = (None, repr(spec)) if missing else (repr(spec), None)

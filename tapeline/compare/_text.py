@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from lang_core import checked_choices
 from tapeline.cli import table
 from tapeline.compare._comparison import ComparedTensor, Comparison
 
 _MOST_LISTED: Final = 20
 
 
+@checked_choices
 def comparison_text(comparison: Comparison, *, every: bool) -> str:
     """Returns the table of a comparison, with a summary and the first divergence.
 

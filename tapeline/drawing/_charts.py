@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lang_core import checked_choices
+
 _DARK: Final = "#08519c"
 _LIGHT: Final = "#9ecae1"
 _PEERS: Final = "#bdbdbd"
@@ -16,6 +18,7 @@ _BAD: Final = "#cb181d"
 _MEAN_OVER: Final = 20
 
 
+@checked_choices
 class Candidate(NamedTuple):
     """Bar of a candidate.
 
@@ -57,6 +60,7 @@ def write_candidate_bars(calls: Sequence[tuple[str, Sequence[Candidate]]], path:
     _save(figure, path, dpi=150)
 
 
+@checked_choices
 class Bar(NamedTuple):
     """Bar of a system.
 

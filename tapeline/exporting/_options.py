@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from compile_hlo.portable import ARTIFACT_VERSION
-from lang_core import ENCODINGS, QUANTIZED, InputError, near_names
+from lang_core import ENCODINGS, QUANTIZED, InputError, checked_choices, near_names
 from tapeline.inspecting import GRAPH_FORMATS
 from transformer_core import STORED
 from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
@@ -54,12 +54,12 @@ class ExportKeywords(TypedDict, total=False):
     resume: bool
     tune: bool
     kernels: str
-    locations: bool
     report: Path | None
     dump_tags: Sequence[str]
     graph: Sequence[str]
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
     """Options of an export. The flags of ``tapeline export`` have the same names.
@@ -89,8 +89,6 @@ class ExportOptions:
         resume: True continues an interrupted export.
         tune: True compiles with several sets of flags and keeps the fastest on this machine.
         kernels: ``tuned`` puts kernels in place of a model's composites.
-        locations: True writes each op's module path, with a kernel's label, as its location, which IREE's dumps and
-            profiles show.
         report: file for a copy of the report.
         dump_tags: tags, or globs of them, that a dump can show; builds the debug module.
         graph: forms of the graph that the bundle holds.
@@ -125,7 +123,6 @@ class ExportOptions:
     resume: bool = False
     tune: bool = False
     kernels: str = "none"
-    locations: bool = False
     report: Path | None = None
     dump_tags: Sequence[str] = ()
     graph: Sequence[str] = ()

@@ -242,8 +242,7 @@ def _lower(export: Export, tags: Sequence[str] = (), keep: IO[str] | None = None
     if tags:
         lowered = lower_debug(export.entry_points, write, form, tags)
     else:
-        locations = export.options.locations
-        lowered = lower_module(export.entry_points, write, form, streaming=True, locations=locations)
+        lowered = lower_module(export.entry_points, write, form, streaming=True)
     return lowered, text_bytes + data, digest.hexdigest()
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lang_core import InputError, WeightSource
+from lang_core import InputError, WeightSource, checked_choices
 from tapeline.bundle import sha256_of
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.demo import write_demo_checkpoint
@@ -38,6 +38,7 @@ class ModelSource:
     facts: dict[str, Any]
 
 
+@checked_choices
 @contextlib.contextmanager
 def open_source(model: str, path: Path, with_weights: bool, progress: Progress = no_progress) -> Iterator[ModelSource]:
     """Opens a model.

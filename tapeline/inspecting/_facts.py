@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lang_core import InputError, TensorSpec, near_names
+from lang_core import InputError, TensorSpec, checked_choices, near_names
 from tapeline.bundle import MARK, REPORT, Bundle, sha256_of, signature_fields
 
 _LARGEST: Final = 10
@@ -20,6 +20,7 @@ UNCHECKED: Final = "not checked"
 UNLISTED: Final = "not listed"
 
 
+@checked_choices
 def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
     """Returns everything that is known of a bundle but its graph.
 
@@ -47,6 +48,7 @@ def facts(bundle: Bundle, *, hashes: bool) -> dict[str, Any]:
     }
 
 
+@checked_choices
 def files(bundle: Bundle, *, hashes: bool) -> list[dict[str, Any]]:
     """Returns name, bytes (None if missing) and state of every file that is present or listed."""
     listed = bundle.config.sha256

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from lang_core import checked_choices
+
 _NUMBER: Final = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
@@ -73,6 +75,7 @@ def boxes_of(items: Iterable[Item]) -> Iterator[Box]:
             yield from boxes_of(item.items)
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class Edge:
     """Value that goes from a box or an argument to another box or a result.

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 
-from lang_core import InputError, near_names
+from lang_core import InputError, checked_choices, near_names
 from tapeline.text import IdStream, Tokenizer
 from transformer_core.generation import SamplingConfig, Speculation, TokenStep
 
@@ -24,6 +24,7 @@ class GenerateKeywords(TypedDict, total=False):
     ignore_eos: bool
 
 
+@checked_choices
 @dataclass(frozen=True, kw_only=True)
 class GenerateOptions(SamplingConfig):
     """Options of a generation: those of sampling, and when it ends.
@@ -53,6 +54,7 @@ def generate_options(given: GenerateKeywords) -> GenerateOptions:
     return GenerateOptions(**given)
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class GeneratedToken:
     """New token of a prompt.
@@ -77,6 +79,7 @@ class GeneratedToken:
         return self.step.logits
 
 
+@checked_choices
 @dataclass(slots=True)
 class Generation:
     """Answer to one prompt.

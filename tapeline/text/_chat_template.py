@@ -8,7 +8,7 @@ from typing import Any, Final
 import jinja2
 from jinja2.exceptions import SecurityError
 
-from lang_core import InputError
+from lang_core import InputError, checked_choices
 from tapeline.text._template_environment import environment
 
 Message = Mapping[str, str]
@@ -67,6 +67,7 @@ class ChatTemplate:
                 raise InputError(f"cannot read {file}: {error}; copy it again from where the model came") from error
         return cls(_configured(config.get("chat_template"), directory), str(directory / _CONFIG), tokens)
 
+    @checked_choices
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any) -> str:
         """Returns the text of a conversation.
 

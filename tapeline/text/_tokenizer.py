@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tokenizers
 
-from lang_core import CheckpointError, InputError
+from lang_core import CheckpointError, InputError, checked_choices
 from tapeline.text._ids import check_ids
 from tapeline.text._stream import TextStream
 
@@ -67,6 +67,7 @@ class Tokenizer:
             ) from error
         return cls(path, inner)
 
+    @checked_choices
     def encode(self, text: str, model_size: int | None = None, *, special_tokens: bool = True) -> list[int]:
         """Returns the ids of a text.
 

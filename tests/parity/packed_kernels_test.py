@@ -15,7 +15,7 @@ _COMPILER = IreeCompiler("local-sync")
 
 @pytest.mark.parametrize("form", ["direct", "flat", "unpacked"])
 @pytest.mark.parametrize("layout", QUANTIZED)
-def test_compiled_forms_are_the_eager_op(layout: str, form: str) -> None:
+def test_compiled_forms_are_the_eager_op(layout: str, form: Any) -> None:
     random = np.random.default_rng(6)
     packed: Any = pack_weight(random.standard_normal((70, 96)).astype(np.float32), layout)
     cfg = LinearConfig(form, blocks=2 if form == "flat" else 1)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from lang_core import CheckpointError, DType, TensorSpec, WeightSource, near_names
+from lang_core import CheckpointError, DType, TensorSpec, WeightSource, checked_choices, near_names
 
 IGNORABLE: Final = (
     "*rotary_emb.inv_freq",
@@ -39,6 +39,7 @@ class Audit(NamedTuple):
     unexpected: tuple[str, ...]
 
 
+@checked_choices
 def audit(
     source: WeightSource,
     wanted: Mapping[str, TensorSpec],

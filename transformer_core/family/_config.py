@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import Any
 
-from lang_core import ConfigError, DType
+from lang_core import ConfigError, DType, checked_choices
 from transformer_core._cache import CachedLayer
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
@@ -25,6 +25,7 @@ class NormKind(enum.Enum):
     LAYER_WITHOUT_BIAS = "layer_without_bias"
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertsConfig:
     """Mixtures of experts of a decoder.
@@ -63,6 +64,7 @@ class LatentConfig:
     scale: float
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaConfig:
     """Layers with a Gated DeltaNet in place of attention (see ``GatedDeltaNet``).
@@ -84,6 +86,7 @@ class DeltaConfig:
     taps: int
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
     """Configuration of a decoder of any family.
@@ -174,6 +177,7 @@ class DecoderConfig:
     eos_token_ids: tuple[int, ...] = ()
 
     @classmethod
+    @checked_choices
     def from_hf(cls, values: Mapping[str, Any], where: str = CONFIG_FILE, *, weights: bool = True) -> "DecoderConfig":
         """Reads a ``config.json``, of transformers 4 or 5.
 
@@ -247,6 +251,7 @@ def family_of(config: DecoderConfig) -> Family:
     return _decoder_family(family_named(config.architecture), "")
 
 
+@checked_choices
 def load_config(directory: str | os.PathLike[str], *, weights: bool = True) -> DecoderConfig:
     """Reads ``config.json`` of a decoder's directory; ``weights`` as for ``DecoderConfig.from_hf``.
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from lang_core import ConfigError, near_names
+from lang_core import ConfigError, checked_choices, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf
 
@@ -80,6 +80,7 @@ def family_named(architecture: str) -> AnyFamily:
     return family
 
 
+@checked_choices
 def family_in(config: ConfigFields, *, weights: bool = True) -> AnyFamily:
     """Returns the family that a config.json names.
 

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lang_core import ConfigError, ExecutionContext, Tensor
+from lang_core import ConfigError, ExecutionContext, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core.family._registry import json_array, json_object
 
@@ -45,6 +45,7 @@ _SIZES: Final = ("embedding_dimension", "word_embedding_dimension")  # new files
 _SHORTEST: Final = 1e-12
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class Pooling:
     """Pooling of token states into one vector (Reimers, Gurevych 2019, arXiv:1908.10084, section 3).

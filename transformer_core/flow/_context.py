@@ -4,7 +4,18 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lang_core import DType, ExecutionContext, Module, OpError, Tensor, TensorSpec, as_dtype, near_names, tag_name
+from lang_core import (
+    DType,
+    ExecutionContext,
+    Module,
+    OpError,
+    Tensor,
+    TensorSpec,
+    as_dtype,
+    checked_choices,
+    near_names,
+    tag_name,
+)
 from transformer_core._attention import Attention
 from transformer_core._cache import Cache, CachedLayer
 from transformer_core._gated_delta_net import GatedDeltaNet
@@ -177,6 +188,7 @@ class FlowContext:
         self.state.outputs[full] = value
         return value
 
+    @checked_choices
     def load_param(
         self,
         key: str,

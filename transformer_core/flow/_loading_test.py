@@ -201,3 +201,10 @@ def test_a_tied_head_may_be_stored_once_more():
     both = Arrays(model__embed__weight=np.zeros((5, 4), np.float32), lm_head__weight=np.zeros((5, 4), np.float32))
     report = recipe.build(PROFILE, both).audit()
     assert (report.used, report.tied, report.unexpected) == (("model.embed.weight",), ("lm_head.weight",), ())
+
+
+def test_the_orientation_is_a_flag_and_not_a_word():
+    wrong: Any = "yes"
+    model = _model(lambda flow, x: (flow.load_param("a.w", wrong), x)[1])
+    with pytest.raises(ConfigError, match=r"FlowContext\.load_param: transpose: expected true or false; found 'yes'"):
+        _run(model)

@@ -17,6 +17,7 @@ from lang_core import (
     Tensor,
     TensorSpec,
     WeightSource,
+    checked_choices,
     near_names,
 )
 from transformer_core._logits import NEXT_IDS, next_ids_of
@@ -208,6 +209,7 @@ class FlowModel(Module):
             if entry.parameter.path not in own:
                 yield entry.parameter.path, entry.parameter
 
+    @checked_choices
     def audit(self, *, strict: bool = True) -> Audit:
         """Compares the parameters with the weights that the model was built with: missing, unused, of another shape.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from lang_core import ConfigError, DType, OpError, as_dtype, f32, near_names
+from lang_core import ConfigError, DType, OpError, as_dtype, checked_choices, f32, near_names
 
 
 class Memory(enum.Enum):
@@ -37,6 +37,7 @@ class Positions(enum.Enum):
     """They are i32 [B], and bound tables and masks are per sequence."""
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileProfile:
     """One entry point: its name, its sizes and what it keeps.
@@ -87,9 +88,6 @@ class CompileProfile:
             if not (optional and size is None) and (type(size) is not int or size < 1):
                 raise _wrong(field, "an integer of 1 or more", size)
         object.__setattr__(self, "dtype", _floating(self.dtype))
-        object.__setattr__(self, "memory", _member(Memory, "memory", self.memory))
-        object.__setattr__(self, "rows", _member(Rows, "rows", self.rows))
-        object.__setattr__(self, "positions", _member(Positions, "positions", self.positions))
         if self.memory is Memory.CACHES and self.sequence > self.capacity:
             raise ConfigError(
                 f"sequence: expected at most max_sequence ({self.capacity}); found {self.sequence}: "
@@ -97,10 +95,6 @@ class CompileProfile:
             )
         if self.ring_tokens is not None and self.ring_tokens < self.sequence:
             raise _wrong("ring_tokens", f"at least sequence ({self.sequence})", self.ring_tokens)
-        for field, optional in (("causal", False), ("padded", True), ("next_ids", False)):
-            flag = getattr(self, field)
-            if not (optional and flag is None) and type(flag) is not bool:
-                raise _wrong(field, "true or false", flag)
         if self.outputs is not None:
             if not _are_names(self.outputs):
                 raise _wrong("outputs", "names, each once", self.outputs)
@@ -156,14 +150,6 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "training": {"name": "forward"},
 }
 """Fields of each preset besides a profile's defaults."""
-
-
-def _member(kind: type[enum.Enum], field: str, value: Any) -> enum.Enum:
-    names = [member.value for member in kind]
-    if not isinstance(value, kind) and not (type(value) is str and value in names):
-        near = near_names(value, names) if isinstance(value, str) else ""
-        raise ConfigError(f"{field}: expected one of {', '.join(names)}; found {value!r}{near}")
-    return kind(value)
 
 
 def _floating(value: Any) -> DType:

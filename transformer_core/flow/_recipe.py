@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lang_core import ConfigError, DType, Module, OpError, TensorSpec, WeightSource, as_dtype
+from lang_core import ConfigError, DType, Module, OpError, TensorSpec, WeightSource, as_dtype, checked_choices
 from transformer_core._norm import RMSNorm
 from transformer_core._rope_config import RopeConfig
 from transformer_core.flow._build import Maker, Stage
@@ -83,6 +83,7 @@ class ModelFlow:
         """Appends another recipe below a name."""
         return self.then(GroupStage(name, recipe.stages))
 
+    @checked_choices
     def when(self, condition: Condition, then: "ModelFlow", otherwise: "ModelFlow | None" = None) -> "ModelFlow":
         """Appends another recipe's stages where the condition holds: a bool, or a function of the profile."""
         return self.then(WhenStage(condition, then.stages, () if otherwise is None else otherwise.stages))
@@ -216,6 +217,7 @@ class ModelFlow:
 
         return self.then(ModuleStage(name, make or rms_norm, tag=f"{name}.output"))
 
+    @checked_choices
     def lm_head(
         self,
         *,
@@ -274,6 +276,7 @@ def sequence(*parts: ModelFlow | Stage) -> ModelFlow:
     return ModelFlow("sequence").then(*parts)
 
 
+@checked_choices
 def when(condition: Condition, then: ModelFlow, otherwise: ModelFlow | None = None) -> ModelFlow:
     """Returns a recipe whose stages a condition chooses; see ``ModelFlow.when``."""
     return ModelFlow("when").when(condition, then, otherwise)

@@ -6,9 +6,20 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import CheckpointError, DType, MappingWeights, Module, Parameter, TensorSpec, WeightSource, near_names
+from lang_core import (
+    CheckpointError,
+    DType,
+    MappingWeights,
+    Module,
+    Parameter,
+    TensorSpec,
+    WeightSource,
+    checked_choices,
+    near_names,
+)
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class ParameterKey:
     """Identity of a loaded parameter."""

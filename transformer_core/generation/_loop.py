@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from lang_core import checked_choices
 from transformer_core.generation._prediction import Prediction
 from transformer_core.generation._prompt import CachedModel, PromptMemory, check_room, run_prompt
 from transformer_core.generation._sampler import Sampler
@@ -13,6 +14,7 @@ from transformer_core.generation._speculation import Speculation
 from transformer_core.generation._stop import StopRule
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class TokenStep:
     """A new token.

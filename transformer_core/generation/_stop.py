@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lang_core import ConfigError
+from lang_core import ConfigError, checked_choices
 
 _GENERATION = "generation_config.json"
 _CONFIG = "config.json"
 
 
+@checked_choices
 @dataclass(frozen=True)
 class StopRule:
     """Ends generation with an end-of-sequence token or after a number of tokens, whichever comes first.

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from lang_core import ConfigError, DType, encoding_named
+from lang_core import ConfigError, DType, checked_choices, encoding_named
 from transformer_core._config_fields import ConfigFields
 from transformer_core._packing import pack_weights
 from transformer_core.family._config import Family
@@ -13,6 +13,7 @@ from transformer_core.family._registry import config_values, family_in
 from transformer_core.family._sentence import Pooling, read_pooling
 
 
+@checked_choices
 def load_model(
     directory: str | os.PathLike[str],
     dtype: DType | str = "f32",

@@ -14,6 +14,7 @@ from lang_core import (
     Parameter,
     Tensor,
     TensorSpec,
+    checked_choices,
     f32,
 )
 from transformer_core._config_fields import ConfigFields
@@ -38,6 +39,7 @@ from transformer_core.models.encoders._stack import (
 )
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertConfig(EncoderConfig):
     """Configuration of a BERT; further attributes as of ``EncoderConfig``.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from lang_core import DType, ExecutionContext, Module, Repeated, Tensor
+from lang_core import DType, ExecutionContext, Module, Repeated, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation, FeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention
@@ -11,6 +11,7 @@ from transformer_core._norm import LayerNorm
 from transformer_core.flow import CompileProfile
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackConfig:
     """Configuration of the layers of an encoder.

@@ -4,7 +4,7 @@ import dataclasses
 import os
 from typing import Any, Final
 
-from lang_core import ConfigError
+from lang_core import ConfigError, checked_choices
 from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.gguf import GgufCheckpoint
@@ -33,6 +33,7 @@ class GgufModel(GgufCheckpoint):
         self.config_values: Final[dict[str, Any]] = config_values_of(self)
         self.permuted: Final = is_permuted(self)
 
+    @checked_choices
     def config(self, mode: RopeMode = RopeMode.SPLIT_HALF) -> DecoderConfig:
         """Returns the decoder's configuration.
 
