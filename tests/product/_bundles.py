@@ -1,8 +1,10 @@
 """Helpers of the end-to-end tests: checkpoints of golden cases, exports of them, generation with a bundle."""
 
 import dataclasses
+import hashlib
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import tapeline
+from run_iree import CompileReport, Target, compile_module
 from tapeline.bundle import Bundle
 from tapeline.command import main
 from tapeline.running import BundleModel
@@ -53,6 +56,37 @@ def refused(done: Finished, message: str) -> None:
     assert (done.code, done.out) == (2, "")
     assert message in done.err
     assert done.err.count("error: ") == 1
+
+
+class CompiledOnce:
+    """Compiles like ``compile_module``, and copies the result where the text and the target were compiled before.
+
+    Args:
+        folder: keeps the results.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._reports = folder, dict[str, CompileReport]()
+
+    def __call__(self, source: Path, output: Path, target: Target, *, extra_flags: Sequence[str] = ()) -> CompileReport:
+        identity = f"{source.name} {target} {extra_flags} ".encode() + source.read_bytes()  # the name is in the result
+        key = hashlib.sha256(identity).hexdigest()
+        if key in self._reports:
+            shutil.copyfile(self._folder / key, output)
+        else:
+            self._reports[key] = compile_module(source, output, target, extra_flags=extra_flags)
+            shutil.copyfile(output, self._folder / key)
+        return self._reports[key]
+
+
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Lets exports and comparisons of a file compile equal modules once."""
+    with pytest.MonkeyPatch.context() as patched:
+        compiling = CompiledOnce(tmp_path_factory.mktemp("compiled"))
+        for module in ("exporting._compile", "exporting._tune", "divergence._runners"):
+            patched.setattr(f"tapeline.{module}.compile_module", compiling)
+        yield
 
 
 def export(model: Path | str, output: Path, **options: Any) -> Path:

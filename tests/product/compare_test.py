@@ -15,7 +15,11 @@ from run_iree.dump import DumpWriter, TensorLabel, read_dump
 from tapeline.bundle import MARK
 from tapeline.command import load_command
 from tests.goldens.cases import CASES
+from tests.product import _bundles
 from tests.product._bundles import Finished, export, export_case, invoke
+
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 Compare = Callable[..., Finished]
 _CASE = CASES["llama_gqa"]

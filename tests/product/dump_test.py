@@ -16,9 +16,13 @@ from run_iree.dump import Dump, Dumper, DumpWriter, eager_call, read_dump, tags_
 from tapeline.bundle import DEBUG_MODULE, MARK, MODULE, Bundle, KernelConfig, debug_executable_name
 from tapeline.exporting import ExportOptions
 from tests.goldens.cases import CASES
+from tests.product import _bundles
 from tests.product._bundles import Finished, export, export_case, invoke, refused
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import DecoderLM, entry_points, load_config
+
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 _CASE = CASES["tinyllama_4x"]
 _PROMPT = _CASE.prompt[0]

@@ -19,7 +19,11 @@ from tapeline.bundle import KernelConfig
 from tapeline.cli import ProgressEvent
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
+from tests.product import _bundles
 from tests.product._bundles import export, tree
+
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 _ALL = {"lower", "parameters", "compile.vmvx", "portable", "verify"}
 _EXPORTING = "tapeline.exporting."
