@@ -1,6 +1,7 @@
 """Helpers of the end-to-end tests: checkpoints of golden cases, exports of them, generation with a bundle."""
 
 import dataclasses
+import functools
 import hashlib
 import os
 import shutil
@@ -79,11 +80,17 @@ class CompiledOnce:
         return self._reports[key]
 
 
+@functools.cache
+def _compiling(folder: Path) -> CompiledOnce:
+    folder.mkdir()
+    return CompiledOnce(folder)
+
+
 @pytest.fixture(scope="module")
 def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Lets exports and comparisons of a file compile equal modules once."""
+    """Lets exports and comparisons of this file, and of others that ask for it, compile equal modules once."""
     with pytest.MonkeyPatch.context() as patched:
-        compiling = CompiledOnce(tmp_path_factory.mktemp("compiled"))
+        compiling = _compiling(tmp_path_factory.getbasetemp() / "compiled")
         for module in ("exporting._compile", "exporting._tune", "divergence._runners"):
             patched.setattr(f"tapeline.{module}.compile_module", compiling)
         yield

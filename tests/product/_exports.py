@@ -1,5 +1,6 @@
 """Fixtures of exports: a model where the user stands, the demo as the program exports it."""
 
+import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +19,13 @@ FAST = ("--num_layers=1", "--sequence=6", "--max_sequence=20")
 @pytest.fixture(scope="session")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with ``model``, in two shards, and an earlier ``bundle``."""
-    folder = tmp_path_factory.mktemp("good")
-    (folder / "model").mkdir()
+    return _good(tmp_path_factory.getbasetemp() / "good")
+
+
+# A fixture that several files import is made once per file, what it calls once per process.
+@functools.cache
+def _good(folder: Path) -> Path:
+    (folder / "model").mkdir(parents=True)
     write_checkpoint(folder / "model", CASES["llama_gqa"], shards=2)
     export(folder / "model", folder / "bundle", target=(), num_layers=1)
     return folder
@@ -49,7 +55,12 @@ def exporting(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: p
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One layer of the demo model, as the program exports it; beside it the copy of its report."""
-    folder = tmp_path_factory.mktemp("demo")
+    return _demo(tmp_path_factory.getbasetemp() / "demo")
+
+
+@functools.cache
+def _demo(folder: Path) -> Path:
+    folder.mkdir()
     environment = pytest.MonkeyPatch()
     environment.setenv("BUILD_WORKING_DIRECTORY", str(folder))
     code = main(["export", *FAST, "--output=demo", "--report=reports/demo.json"])

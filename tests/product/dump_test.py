@@ -24,7 +24,7 @@ from transformer_core.models import DecoderLM, entry_points, load_config
 compiled_once = _bundles.compiled_once
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
-_CASE = CASES["tinyllama_4x"]
+_CASE = CASES["llama_gqa"]
 _PROMPT = _CASE.prompt[0]
 _SIZES: dict[str, Any] = {"sequence": 4, "max_sequence": len(_PROMPT) + _CASE.steps}
 _GLOBS = ("*", "model.layers.1.self_attn.scores")

@@ -16,7 +16,11 @@ from tapeline.bundle import Bundle
 from tapeline.command import load_command
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
+from tests.product import _bundles
 from tests.product._bundles import Finished, export, export_case, invoke
+
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 Generate = Callable[..., Finished]
 _CASE = CASES["tinyllama_4x"]

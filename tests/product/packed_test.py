@@ -33,7 +33,8 @@ def test_a_gguf_files_blocks_are_the_bundles(tmp_path: Path, capfd: pytest.Captu
     kinds, path = GGMLQuantizationType, tmp_path / "model.gguf"
     stored = write_gguf(path, _case(), pack=lambda key, _: kinds.Q8_0 if "ffn" in key else kinds.Q4_0)
     target = target_of_device(_DEVICE)
-    bundle = export(path, tmp_path / "bundle", target=(target,), sequence=8, quantize="q8_0", verify="iree")
+    how = {"quantize": "q8_0", "verify": "iree", "sequence": 8, "entry_points": ("forward",)}
+    bundle = export(path, tmp_path / "bundle", target=(target,), **how)
     said = capfd.readouterr().err
     report = json.loads((bundle / "report.json").read_text())["parameters"]
     facts = report["packed"]

@@ -112,7 +112,7 @@ def test_a_truncated_archive_is_refused(bundle: Path, at: str, call: Call, tmp_p
 def _encoder(name: str, directory: Path) -> None:
     """One of whole blocks, with random weights."""
     config = dict(ENCODER_CASES[name].config)
-    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_hidden_layers": 1}
     directory.mkdir()
     (directory / "config.json").write_text(json.dumps(config | sizes))
     specs = stored_specs(load_model(directory), MappingWeights({}))

@@ -12,7 +12,11 @@ import pytest
 import safetensors.numpy
 
 from tests.goldens.cases import CASES
+from tests.product import _bundles
 from tests.product._bundles import Finished, export, export_case, invoke
+
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 Generate = Callable[..., Finished]
 _FILE = "prompt.cache"
@@ -189,7 +193,8 @@ def test_what_cannot_be_kept(bundle: Path, generating: Generate, tmp_path: Path)
 
 
 def test_several_prompts_are_not_kept(generating: Generate, tmp_path: Path) -> None:
-    options = {"num_layers": 1, "sequence": 4, "max_sequence": 8, "batch": 2, "positions": "per_row"}
+    # As generate_test has it: compiled once.
+    options = {"num_layers": 1, "sequence": 8, "max_sequence": 40, "batch": 3, "positions": "per_row"}
     several = export("demo", tmp_path / "several", **options)
     done = generating(several, "--prompt=a", "--prompt=b", "--prompt_cache=p", "--max_new_tokens=1")
     assert (done.code, done.out) == (2, "")

@@ -11,7 +11,11 @@ import pytest
 
 from tapeline.text import Tokenizer
 from tests.goldens.cases import CASES
+from tests.product import _bundles
 from tests.product._bundles import Finished, export, export_case, invoke, refused
+
+compiled_once = _bundles.compiled_once
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 Generate = Callable[..., Finished]
 _SIZES: dict[str, Any] = {"sequence": 8, "max_sequence": 72}
