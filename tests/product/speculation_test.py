@@ -1,5 +1,6 @@
 """tools:generate --speculate and --draft: the same text from fewer calls."""
 
+import dataclasses
 import io
 import json
 import shutil
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from compile_hlo.directions import Signature
+from tapeline.bundle import MARK, KernelConfig
 from tapeline.text import Tokenizer
 from tests.goldens.cases import CASES
 from tests.product import _bundles
@@ -170,6 +173,8 @@ def test_a_draft_of_another_kind(other: Path, demo: Path, draft: Path, generatin
     refused(generating(demo, *flags, f"--draft={text}"), "its tokenizer.json is not that of")
     (text / "tokenizer.json").unlink()
     refused(generating(demo, *flags, f"--draft={text}"), "(sha256 None and ")
-    entry = {"name": "encode", "args": [], "results": []}
-    encoder = _edited(draft, tmp_path / "encoder", lambda c: c["entry_points"].append(entry))
+    encoder = Path(shutil.copytree(draft, tmp_path / "encoder"))
+    described = KernelConfig.read(draft / MARK)
+    described = dataclasses.replace(described, entry_points=[*described.entry_points, Signature("encode", (), ())])
+    described.write(encoder / MARK)
     refused(generating(demo, *flags, f"--draft={encoder}"), "the model has an encoder, which nothing is given to")
