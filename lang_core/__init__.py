@@ -31,6 +31,7 @@ from lang_core._errors import (
     VerificationError,
     near_names,
 )
+from lang_core._formats import LAYOUTS
 from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
 from lang_core._module import Module, Repeated
@@ -58,6 +59,7 @@ __all__ = [
     "SubScales",
     "DTYPES",
     "ENCODINGS",
+    "LAYOUTS",
     "OPS",
     "QUANTIZED",
     "Argument",

@@ -63,23 +63,29 @@ class BitField:
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class SubScales:
-    """Small integers that scale the parts of a super-block.
+    """Small integers that scale the parts of a super-block, and their minima after them.
 
     Attributes:
-        at: first byte of the words that ``fields`` index.
-        fields: bit fields, joined by or; none where each byte is a scale.
+        at: first byte of the words that ``fields`` index, or of the bytes that are the integers.
+        fields: bit fields, joined by or; none where each byte is an integer, or where ``planes`` has the bits.
+        planes: bits of the integers, joined by or, as those of weights are described.
         signed: whether they are signed bytes.
+        offset: subtracted from them.
     """
 
-    at: int
+    at: int = 0
     fields: tuple[BitField, ...] = ()
+    planes: tuple[Plane, ...] = ()
     signed: bool = False
+    offset: int = 0
 
 
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
     """Bytes of a block: weight = d * sub_scale * (integer - offset), less dmin * sub_minimum where it has minima.
+
+    With a table, ``table[integer]`` takes the place of the integer.
 
     Attributes:
         size: weights of a block.
@@ -91,6 +97,8 @@ class BlockLayout:
         minimum: first byte of dmin, an f16; None without minima.
         adds_minimum: whether minima are added, not subtracted.
         sub_scales: scales of the parts, then their minima; None where d is the only scale.
+        table: value of each stored integer; None where integers stand for themselves.
+        exponent: whether d is a byte e, for 2**(e - 128), and not an f16.
     """
 
     size: int
@@ -102,91 +110,99 @@ class BlockLayout:
     minimum: int | None = None
     adds_minimum: bool = False
     sub_scales: SubScales | None = None
+    table: tuple[int, ...] | None = None
+    exponent: bool = False
 
     @property
     def halves(self) -> tuple[int, ...]:
         """First bytes of the f16s."""
-        return (self.scale,) if self.minimum is None else (self.scale, self.minimum)
+        places = () if self.exponent else (self.scale,)
+        return places if self.minimum is None else (*places, self.minimum)
 
-
-Q8_0: Final = BlockLayout(32, 34, (Plane(2, 8, 32),))
-Q4_0: Final = BlockLayout(32, 18, (Plane(2, 4, 16),), offset=8)
-# ggml's get_scale_min_k4: six bits each, of eight scales, then of eight minima. Words 1 and 2 hold the first four of
-# each and the upper bits of the others, whose lower bits are in word 3.
-SIX_BITS: Final = SubScales(
-    0,
-    (
-        BitField((1, 3, 2, 3), (0, 0, 0, 4), (0x3F, 0x0F, 0x3F, 0x0F)),
-        BitField((1, 1, 2, 2), (2, 2, 2, 2), (0, 0x30, 0, 0x30)),
-    ),
-)
-Q4_K: Final = BlockLayout(256, 144, (Plane(16, 4, 32),), minimum=2, sub_scales=SIX_BITS)
-Q6_K: Final = BlockLayout(
-    256,
-    210,
-    (Plane(0, 4, 64), Plane(128, 2, 32, up=4)),
-    offset=32,
-    scale=208,
-    scaled=16,
-    sub_scales=SubScales(192, signed=True),
-)
+    @property
+    def parts(self) -> int:
+        """Number of parts with a scale of their own."""
+        return self.size // self.scaled
 
 
 def unpacked_blocks(layout: BlockLayout, blocks: _Array) -> _Array:
     """Returns the weights, f32 [n, size], of blocks u8 [n, bytes].
 
-    >>> unpacked_blocks(Q4_0, np.uint8([[0, 0x3C, *range(16)]]))[0, 7:18].tolist()  # d = 1; low bits first
+    >>> q4_0 = BlockLayout(32, 18, (Plane(2, 4, 16),), offset=8)
+    >>> unpacked_blocks(q4_0, np.uint8([[0, 0x3C, *range(16)]]))[0, 7:18].tolist()  # d = 1; low bits first
     [-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -8.0, -8.0]
     """
-    integers = _integers(layout, blocks).astype(np.float32)
-    if layout.offset:
-        integers -= layout.offset
-    scale = _half(blocks, layout.scale)
+    integers = _values(layout, blocks)
+    scale = _exponent(blocks, layout.scale) if layout.exponent else _half(blocks, layout.scale)
     if layout.sub_scales is None:
         weights = integers * scale
         if layout.minimum is not None:
             minimum = _half(blocks, layout.minimum)
             weights += minimum if layout.adds_minimum else -minimum
         return weights
-    parts = layout.size // layout.scaled
-    numbers = _sub_scales(layout.sub_scales, blocks).astype(np.float32)
+    parts = layout.parts
+    numbers = _sub_scales(layout, layout.sub_scales, blocks)
     weights = integers.reshape(-1, parts, layout.scaled) * (scale * numbers[:, :parts])[..., np.newaxis]
     if layout.minimum is not None:
         weights -= (_half(blocks, layout.minimum) * numbers[:, parts:])[..., np.newaxis]
     return weights.reshape(-1, layout.size)
 
 
-def _integers(layout: BlockLayout, blocks: _Array) -> _Array:
-    """Returns the integers as they are stored, [n, size]."""
-    first, *others = layout.planes
-    if first.bits == 8:
-        return blocks[:, first.at : first.at + layout.size].view(np.int8)
-    integers = _plane(first, layout.size, blocks)
+def _values(layout: BlockLayout, blocks: _Array) -> _Array:
+    """Returns the values of the integers, f32 [n, size]."""
+    stored = _integers(layout.planes, layout.size, blocks)
+    if layout.table is not None:
+        return np.array(layout.table, np.float32)[stored]
+    values = (stored.view(np.int8) if layout.planes[0].bits == 8 else stored).astype(np.float32)
+    if layout.offset:
+        values -= layout.offset
+    return values
+
+
+def _integers(planes: tuple[Plane, ...], size: int, blocks: _Array) -> _Array:
+    """Returns the integers as they are stored, u8 [n, size]."""
+    first, *others = planes
+    integers = _plane(first, size, blocks)
     for plane in others:
-        integers |= _plane(plane, layout.size, blocks) << plane.up
+        integers |= _plane(plane, size, blocks) << plane.up
     return integers
 
 
 def _plane(plane: Plane, size: int, blocks: _Array) -> _Array:
     """Returns the bits of a plane, u8 [n, size]."""
-    stored = blocks[:, plane.at : plane.at + size * plane.bits // 8].reshape(-1, size // plane.run, 1, plane.span)
+    stored = blocks[:, plane.at : plane.at + size * plane.bits // 8]
+    if plane.bits == 8:
+        return np.ascontiguousarray(stored)
+    stored = stored.reshape(-1, size // plane.run, 1, plane.span)
     parts = [stored >> shift & (1 << plane.bits) - 1 for shift in range(0, 8 - plane.bits, plane.bits)]
     return np.concatenate([*parts, stored >> 8 - plane.bits], axis=2).reshape(-1, size)
 
 
-def _sub_scales(scales: SubScales, blocks: _Array) -> _Array:
-    """Returns the small integers, [n, 16]."""
-    stored = blocks[:, scales.at : scales.at + 4 * _WORD]
-    if scales.fields:
-        words = np.ascontiguousarray(stored).view("<u4")
-        shifted = [
-            words[:, field.words] >> np.array(field.right, np.uint32) & np.array(field.masks, np.uint32)
-            for field in scales.fields
-        ]
-        stored = np.bitwise_or.reduce(shifted).view(np.uint8)
-    return stored.view(np.int8) if scales.signed else stored
+def _sub_scales(layout: BlockLayout, scales: SubScales, blocks: _Array) -> _Array:
+    """Returns the small integers, f32 [n, parts], or [n, 2 * parts] with minima."""
+    count = layout.parts * (1 if layout.minimum is None else 2)
+    if scales.planes:
+        stored = _integers(scales.planes, count, blocks)
+    else:
+        stored = blocks[:, scales.at : scales.at + 4 * _WORD]
+        if scales.fields:
+            words = np.ascontiguousarray(stored).view("<u4")
+            shifted = [
+                words[:, field.words] >> np.array(field.right, np.uint32) & np.array(field.masks, np.uint32)
+                for field in scales.fields
+            ]
+            stored = np.bitwise_or.reduce(shifted).view(np.uint8)
+    numbers = (stored.view(np.int8) if scales.signed else stored).astype(np.float32)
+    if scales.offset:
+        numbers -= scales.offset
+    return numbers
 
 
 def _half(blocks: _Array, place: int) -> _Array:
     """Returns the f16 whose first byte has this place, as f32 [n, 1]."""
     return np.ascontiguousarray(blocks[:, place : place + 2]).view(np.float16).astype(np.float32)
+
+
+def _exponent(blocks: _Array, place: int) -> _Array:
+    """Returns half of the power of two that an E8M0 byte says (OCP Microscaling Formats 1.0), f32 [n, 1]."""
+    return np.ldexp(np.float32(1), blocks[:, place : place + 1].astype(np.int32) - 128)

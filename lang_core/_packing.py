@@ -13,7 +13,8 @@ import numpy as np
 
 from lang_core._dtypes import f32, i8
 from lang_core._errors import ConfigError, near_names
-from lang_core._layouts import Q4_0, Q4_K, Q6_K, Q8_0, BlockLayout, unpacked_blocks
+from lang_core._formats import Q4_0, Q4_K, Q6_K, Q8_0
+from lang_core._layouts import BlockLayout, unpacked_blocks
 from lang_core._quantizers import BYTES, NIBBLES, Quantizer
 from lang_core._spec import TensorSpec
 

@@ -10,22 +10,11 @@ import numpy as np
 import pytest
 
 from compile_hlo.emit import helper_head, tensor_type
-from lang_core import BLOCK, BitField, BlockLayout, EagerExecutionContext, Encoding, Plane, SubScales
+from lang_core import BLOCK, LAYOUTS, BlockLayout, EagerExecutionContext, Encoding, Plane, SubScales
 from run_iree import Session
 from run_iree.kernels import CpuKernels, _catalogue
 from run_iree.kernels._spelled_testing import compile_spelled, packed_linear
 
-_SIX_BITS = SubScales(
-    0,
-    (
-        BitField((1, 3, 2, 3), (0, 0, 0, 4), (0x3F, 0x0F, 0x3F, 0x0F)),
-        BitField((1, 1, 2, 2), (2, 2, 2, 2), (0, 0x30, 0, 0x30)),
-    ),
-)
-_Q5_0 = BlockLayout(32, 22, (Plane(6, 4, 16), Plane(2, 1, 1, up=4)), offset=16)
-_Q5_K = BlockLayout(256, 176, (Plane(48, 4, 32), Plane(16, 1, 32, up=4)), minimum=2, sub_scales=_SIX_BITS)
-_Q4_1 = BlockLayout(32, 20, (Plane(4, 4, 16),), minimum=2, adds_minimum=True)
-_Q5_1 = BlockLayout(32, 24, (Plane(8, 4, 16), Plane(4, 1, 1, up=4)), minimum=2, adds_minimum=True)
 # As Q6_K, but two bits in one plane: all of a super-block's scales are bytes.
 _TWO_BITS = BlockLayout(
     256, 82, (Plane(0, 2, 32),), offset=2, scale=80, scaled=16, sub_scales=SubScales(64, signed=True)
@@ -33,10 +22,10 @@ _TWO_BITS = BlockLayout(
 _ENCODINGS = {
     name: Encoding(name, layout.size, layout.bytes, bits, layout)
     for name, layout, bits in (
-        ("q4_1", _Q4_1, 4),
-        ("q5_0", _Q5_0, 5),
-        ("q5_1", _Q5_1, 5),
-        ("q5_k", _Q5_K, 5),
+        ("q4_1", LAYOUTS["q4_1"], 4),
+        ("q5_0", LAYOUTS["q5_0"], 5),
+        ("q5_1", LAYOUTS["q5_1"], 5),
+        ("q5_k", LAYOUTS["q5_k"], 5),
         ("two_bits", _TWO_BITS, 2),
     )
 }

@@ -86,8 +86,7 @@ class _Compilation:
         key |= {"producer": producer(), "says": "schedule"}  # what an earlier version compiled says none
 
         def make() -> dict[str, Any]:
-            measured = f", with {cpu_kernels['from']} CPU kernels" if _is_measured(cpu_kernels) else ""
-            self._export.progress(ProgressEvent(f"compiling {module} for {name}{measured} ..."))
+            self._export.progress(ProgressEvent(f"compiling {module} for {name}{_origin(cpu_kernels)} ..."))
             try:
                 report = compile_module(self._staging / module, self._staging / file, target, extra_flags=more)
             except CompileError as error:
@@ -121,5 +120,8 @@ class _Compilation:
             check_bindings(module, target)
 
 
-def _is_measured(cpu_kernels: dict[str, Any] | None) -> bool:
-    return cpu_kernels is not None and cpu_kernels["from"] != "table"
+def _origin(cpu_kernels: dict[str, Any] | None) -> str:
+    """Returns where CPU kernels are from, as a part of a sentence; empty where they are from the table."""
+    if cpu_kernels is None or cpu_kernels["from"] == "table":
+        return ""
+    return f", with {cpu_kernels['from']} CPU kernels"
