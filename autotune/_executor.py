@@ -26,6 +26,7 @@ from autotune.kernel import (
     map_arrays,
     needs_methods,
     prepared,
+    pullback_by_ops,
     run_takes_context,
     value_and_pullback,
 )
@@ -173,16 +174,21 @@ class Executor(Generic[Cfg_co, Out_co]):
         self: "Executor[Cfg, Out]", kernel: Kernel[Cfg, Out], *args: Any, **kwargs: Any
     ) -> tuple[Out, Pullback]: ...
     def value_and_pullback(self, kernel: Kernel[Any, Any], *args: Any, **kwargs: Any) -> tuple[Any, Pullback]:
-        """Returns the result, and a function from the result's gradient to the arguments', by the kernel's own rule.
+        """Returns the result, and a function from the result's gradient to the arguments'.
+
+        The gradient is the kernel's own, or that of its ops if it is written in ``ctx.ops``.
 
         Raises:
-            KernelError: the kernel has no gradient of its own.
+            KernelError: the kernel has no gradient of its own, and computes without ``ctx.ops``.
         """
         inv, hosts = _invocation(kernel, args, **kwargs)
         run = Run(kernel, inv, self.chooser.choose(inv, kernel))
-        if not run.differentiable:
+        if run.differentiable:
+            output, pullback = value_and_pullback(run.call, inv.args, run.ctx)
+        elif run.ctx is not None:
+            output, pullback = pullback_by_ops(run.call, inv.args, run.ctx)
+        else:
             raise KernelError(f"kernel {kernel.op_id!r} has no fwd_with_residuals and vjp: give it both")
-        output, pullback = value_and_pullback(run.call, inv.args, run.ctx)
 
         def outside(tree: Any) -> Any:
             return hosted_result(run.unwrapped(tree)) if hosts else run.unwrapped(tree)

@@ -22,7 +22,7 @@ from autotune import (
 )
 from autotune._kernels_testing import chain
 from compile_dag import record
-from lang_core import EagerExecutionContext, OpError, TensorSpec
+from lang_core import EagerExecutionContext, OpError, TensorSpec, TraceEscapeError
 from run_jax import JaxExecutionContext, JaxTensor, arrays_of
 
 _CALLS: list[str] = []
@@ -150,6 +150,29 @@ def test_arrays_among_the_keywords_have_no_gradient() -> None:
     slopes = jax.jit(jax.grad(loss, argnums=(0, 1)))(x, jnp.ones(3))
     np.testing.assert_allclose(slopes[0], jnp.broadcast_to(w.sum(1), x.shape), rtol=1e-5)
     assert not slopes[1].any()
+
+
+def test_the_pullback_of_a_kernel_in_ops_is_that_of_its_ops() -> None:
+    """By NumPy for arrays with data, in JAX for those without; integers and static arguments have none."""
+    x, w = _arrays()
+    given = jnp.ones((4, 3)), jnp.full((4, 3), 2.0)
+    _, wanted = jax.vjp(lambda x, w: (jax.nn.silu(x @ w), x @ w), x, w)
+
+    def pulled(x: Any, w: Any) -> Any:
+        output, pullback = _EXECUTOR.value_and_pullback(GatedKernel(), x, w, bias=np.zeros(3, np.float32))
+        return output, pullback(Gated(*given))
+
+    for run in (pulled, jax.jit(pulled)):
+        output, slopes = run(x, w)
+        assert all(isinstance(array, jax.Array) for array in (*output, *slopes))
+        for ours, theirs in zip(slopes, wanted(given), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    _, pullback = _EXECUTOR.value_and_pullback(GatedKernel(), np.asarray(x), np.asarray(w))
+    assert all(type(slope) is np.ndarray for slope in pullback(Gated(*map(np.asarray, given))))
+    with pytest.raises(KernelError, match=r"its result has 2 arrays, and a gradient of 1 was given"):
+        pullback(np.ones((4, 3), np.float32))
+    with pytest.raises(TraceEscapeError, match=r"an array, float32\[5,3\], reached a recorded kernel: make it an inp"):
+        record(lambda ctx, x: _EXECUTOR.value_and_pullback(GatedKernel(), x, w, ctx=ctx)[0], TensorSpec((4, 5), "f32"))
 
 
 def test_nothing_is_tuned_while_jax_traces_a_kernel_in_ops() -> None:

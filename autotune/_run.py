@@ -124,7 +124,7 @@ class Run:
         return result
 
     def unwrapped(self, result: Any) -> Any:
-        """Returns the result with NumPy arrays for tensors, if all arguments were NumPy arrays."""
+        """Returns the result with arrays for tensors, if all arguments were arrays."""
         if not self._unwraps:
             return result
-        return map_arrays(lambda array: array.data if isinstance(array, EagerTensor) else array, result)
+        return map_arrays(lambda array: array.data if isinstance(array, EagerTensor) else data_of(array), result)

@@ -27,7 +27,7 @@ from run_jax._composites import COMPOSITES
 from run_jax._control import bounded_loop, branch, counted_loop, loop
 from run_jax._ops import JaxOps
 from run_jax._rules import RULES, convert
-from run_jax._tensor import JaxTensor, tensor_of
+from run_jax._tensor import JaxTensor, is_traced, tensor_of
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Tensor)
@@ -83,7 +83,7 @@ class JaxExecutionContext(ExecutionContext):
             tensor = tensor_of(jnp.array(array))
         else:
             raise OpError(f"a JAX context takes its own tensors, arrays of JAX and NumPy, and numbers; found {value!r}")
-        if not self._traced and isinstance(tensor.data, jax.core.Tracer):
+        if not self._traced and is_traced(tensor.data):
             self._traced = True
         return tensor
 
@@ -229,6 +229,4 @@ def _checked(op: Op, spec: TensorSpec, array: Any) -> JaxTensor:
 
 
 def _has_tracer(arrays: Any) -> bool:
-    return isinstance(arrays, Mapping) and any(
-        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(dict(arrays))
-    )
+    return isinstance(arrays, Mapping) and any(map(is_traced, jax.tree.leaves(dict(arrays))))

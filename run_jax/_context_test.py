@@ -231,6 +231,21 @@ def test_loops_and_branches_that_break_their_contract_are_refused() -> None:
         jax.jit(lambda p: ctx.ops.cond(p, lambda: (x,), lambda: (ctx.ops.sum(x),))[0].data)(jnp.asarray(True))
 
 
+def test_the_gradient_of_a_largest_element_is_shared_among_equal_ones() -> None:
+    x = jnp.array([[1.0, 3.0, 3.0], [2.0, -1.0, 2.0]])
+
+    def weighted(op: str, x: Any, axes: Any) -> Any:
+        ctx = JaxExecutionContext()
+        return jnp.sum(getattr(ctx.ops, op)(ctx.tensor(x), axes).data * jnp.array(2.0))
+
+    assert jax.grad(weighted, 1)("max", x, 1).tolist() == [[0, 1, 1], [1, 0, 1]]
+    assert jax.grad(weighted, 1)("max", x, None).tolist() == [[0, 1, 1], [0, 0, 0]]
+    assert jax.grad(weighted, 1)("min", x, (0,)).tolist() == [[2, 0, 0], [0, 2, 2]]
+    both = jax.grad(lambda a, b: JaxExecutionContext().ops.maximum(a, b).data, (0, 1))
+    assert [float(slope) for slope in both(1.0, 1.0)] == [0.5, 0.5]
+    assert [float(slope) for slope in both(1.0, 2.0)] == [0, 1]
+
+
 def test_what_is_rounded_to_integers_has_no_gradient() -> None:
     encoding = ENCODINGS["q8_0"]
     weight = encoding.pack(np.ones((2, 32), np.float32))

@@ -18,7 +18,8 @@ def exact() -> Any:
 
     Without it, accelerators multiply f32 with the bits of bf16 or TF32; ``jax.default_matmul_precision`` asks for that.
     """
-    return None if jax.config.jax_default_matmul_precision else lax.Precision.HIGHEST
+    told = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    return None if told else lax.Precision.HIGHEST
 
 
 @computes("dot_general")

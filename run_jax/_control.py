@@ -10,7 +10,7 @@ from jax import lax
 
 from lang_core import OPS, Tensor, TensorSpec
 from lang_core import bool_ as boolean
-from run_jax._tensor import JaxTensor, tensor_of
+from run_jax._tensor import JaxTensor, is_traced, tensor_of
 
 Lift = Callable[[Any], JaxTensor]
 
@@ -126,7 +126,7 @@ def branch(
 
         return run
 
-    if pred.shape == () and not isinstance(pred.data, jax.core.Tracer):  # as the eager context: one branch, at once
+    if pred.shape == () and not is_traced(pred.data):  # as the eager context: one branch, at once
         chosen = side(on_true if bool(pred.data) else on_false)
         return tuple(map(tensor_of, chosen(*_data(operands))))
     OPS["cond"].infer_afresh((pred.spec,), (_Results(()), _Results(())))

@@ -1,16 +1,41 @@
 """Rules of elementwise ops: f16 and bf16 are computed in f32 and rounded once."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
+import jax
+import numpy as np
 from jax import lax
 
-from lang_core import DType, bool_
+from lang_core import DType, as_dtype, bool_
 from run_jax._rules import RULES, Array, Rule, aligned, broadcast, common_dtype, computes, convert
 
 
 def _half_even(x: Array) -> Array:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+def _larger(function: Callable[..., Array], wins: Callable[..., Array]) -> Callable[..., Array]:
+    """Returns the larger or smaller operand; its gradient goes to that one, and half to each where they are equal.
+
+    JAX's own gradient compares the operands with the result. Where XLA computes an operand twice with different
+    roundings it is equal to neither, and its gradient would be 0.
+    """
+
+    @jax.custom_jvp
+    def chosen(x: Array, y: Array) -> Array:
+        return function(x, y)
+
+    @chosen.defjvp
+    def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+        (x, y), (dx, dy) = primals, tangents
+        half = (dx + dy) * np.array(0.5, x.dtype)
+        return chosen(x, y), lax.select(lax.eq(x, y), half, lax.select(wins(x, y), dx, dy))
+
+    def either(x: Array, y: Array) -> Array:
+        return chosen(x, y) if as_dtype(x.dtype).is_floating else function(x, y)
+
+    return either
 
 
 _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
@@ -21,8 +46,8 @@ _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
     "quotient": lax.div,
     "rem": lax.rem,
     "pow": lax.pow,
-    "maximum": lax.max,
-    "minimum": lax.min,
+    "maximum": _larger(lax.max, lax.gt),
+    "minimum": _larger(lax.min, lax.lt),
     "logical_and": lax.bitwise_and,
     "logical_or": lax.bitwise_or,
     "logical_xor": lax.bitwise_xor,

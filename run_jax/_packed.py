@@ -16,9 +16,8 @@ _MOST = np.float32(127)
 _SCALE_BYTES = 16
 
 
-@computes("block_quantize")
 @jax.custom_jvp
-def block_quantize(x: Array) -> tuple[Array, Array, Array]:
+def _block_quantize(x: Array) -> tuple[Array, Array, Array]:
     """Returns integers i8 [.., K], scales f32 [.., K / 32] and sums i32 [.., K / 32] of x [.., K]."""
     blocks = convert(x, f32).reshape(*x.shape[:-1], x.shape[-1] // BLOCK, BLOCK)
     most = jnp.abs(blocks).max(axis=-1)
@@ -30,13 +29,16 @@ def block_quantize(x: Array) -> tuple[Array, Array, Array]:
     return q.reshape(x.shape), scale, q.sum(axis=-1, dtype=np.int32)
 
 
-@block_quantize.defjvp
+@_block_quantize.defjvp
 def _no_gradient(primals: Any, tangents: Any) -> NoReturn:
     """Refuses, as ``compile_dag.gradient`` does: the derivative of rounding is 0, which no caller means."""
     raise GraphError(
         "block_quantize: what packed weights are multiplied with is rounded to integers, so it has no gradient: train "
         "the model unpacked, or put jax.lax.stop_gradient before it"
     )
+
+
+computes("block_quantize")(_block_quantize)
 
 
 @computes("packed_linear")

@@ -1,8 +1,10 @@
 """Rules of reductions, running sums and order."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -28,10 +30,44 @@ def _choosing(function: Callable[..., Array]) -> Rule:
     return lambda x, axes, keepdims: function(x, axis=axes, keepdims=keepdims)
 
 
+def _extreme(function: Callable[..., Array], position: Callable[..., Array]) -> Rule:
+    """Returns the rule of max or min, whose gradient goes to the elements that are equal to the result, in shares.
+
+    Args:
+        function: reduction.
+        position: function that gives the index of one such element: XLA may compute x twice with different roundings,
+            and then none is equal to the result.
+    """
+
+    @jax.custom_jvp
+    def kept(x: Array) -> Array:
+        return function(x, axis=-1, keepdims=True)
+
+    @kept.defjvp
+    def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+        (x,) = primals
+        result = kept(x)
+        first = lax.expand_dims(position(x, x.ndim - 1, _INDEX), (-1,))
+        chosen = (x == result) | (lax.broadcasted_iota(_INDEX, x.shape, x.ndim - 1) == first)
+        shares = chosen.astype(x.dtype) / jnp.sum(chosen, axis=-1, keepdims=True, dtype=x.dtype)
+        return result, jnp.sum(shares * tangents[0], axis=-1, keepdims=True)
+
+    def rule(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        shape = [1 if axis in axes else dim for axis, dim in enumerate(x.shape)]
+        if not as_dtype(x.dtype).is_floating:
+            return function(x, axis=axes, keepdims=keepdims)
+        others = [axis for axis in range(x.ndim) if axis not in axes]
+        rows = lax.transpose(x, (*others, *axes))
+        size = math.prod(x.shape[axis] for axis in axes)
+        result = kept(lax.reshape(rows, (*(x.shape[axis] for axis in others), size)))
+        return lax.reshape(result, shape if keepdims else [x.shape[axis] for axis in others])
+
+    return rule
+
+
 RULES.update({"sum": _accumulating(jnp.sum), "prod": _accumulating(jnp.prod)})
-RULES.update(
-    {"max": _choosing(jnp.max), "min": _choosing(jnp.min), "any": _choosing(jnp.any), "all": _choosing(jnp.all)}
-)
+RULES.update({"max": _extreme(jnp.max, lax.argmax), "min": _extreme(jnp.min, lax.argmin)})
+RULES.update({"any": _choosing(jnp.any), "all": _choosing(jnp.all)})
 
 
 def _position(function: Callable[..., Array]) -> Rule:

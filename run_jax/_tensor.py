@@ -3,9 +3,15 @@
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 
 from lang_core import OpError, Tensor, TensorSpec, TraceEscapeError, as_dtype
+
+
+def is_traced(value: Any) -> bool:
+    """Returns whether JAX traces an array, which then has no data."""
+    return isinstance(value, jax.core.Tracer)
 
 
 class JaxTensor(Tensor):
@@ -29,7 +35,7 @@ class JaxTensor(Tensor):
         Raises:
             TraceEscapeError: JAX traces the value, so it has no data yet.
         """
-        if isinstance(self.data, jax.core.Tracer):
+        if is_traced(self.data):
             raise TraceEscapeError(
                 f"numpy() was asked of {self.spec!r} while JAX traces it (jit, grad, vmap): it has no data yet. "
                 f"Compute with ctx.ops, return the tensor and read it outside, or ask ctx.isRecording before a path "

@@ -1,5 +1,6 @@
 """The contract of a kernel: its class, a call of it, and what decides about the configuration of a call."""
 
+from autotune.kernel._by_ops import pullback_by_ops
 from autotune.kernel._call import COMPOSITE, KernelCall, bound_method, run_in_jax, traced, value_and_pullback
 from autotune.kernel._contract import (
     candidates_of,
@@ -109,6 +110,7 @@ __all__ = [
     "needs_methods",
     "powers_of_two",
     "prepared",
+    "pullback_by_ops",
     "run_in_jax",
     "data_of",
     "traced",
