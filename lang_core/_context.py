@@ -65,6 +65,16 @@ class ExecutionContext(ABC):
     def parameter(self, parameter: Parameter) -> Tensor:
         """Returns a weight, in the dtype and shape the module declared."""
 
+    def parameter_or(self, parameter: Parameter, values: Any) -> Tensor:
+        """Returns a weight, or where the context knows its weights and they lack it, these values.
+
+        Args:
+            parameter: the parameter.
+            values: array of its shape and dtype.
+        """
+        del values
+        return self.parameter(parameter)
+
     @abstractmethod
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]

@@ -149,6 +149,13 @@ class EagerExecutionContext(ExecutionContext):
         with np.errstate(over="ignore"):
             return EagerTensor(spec, self._weights.read(path).astype(spec.dtype.numpy, copy=False))
 
+    def parameter_or(self, parameter: Parameter, values: Any) -> EagerTensor:
+        """Returns the weight, or these values where no weight has its path."""
+        is_given = self._given_for(parameter) is not None
+        if is_given or (self._weights is not None and self._weights.has(parameter.path)):
+            return self.parameter(parameter)
+        return self.constant(values)
+
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:

@@ -25,7 +25,7 @@ from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache
 from transformer_core._convolution import CausalConv, Conv1d
 from transformer_core._embedding import Embedding, PatchEmbedding, patch_count
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
-from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, repeat_heads
+from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, delta_layout, repeat_heads
 from transformer_core._joint_block import JointBlock, Modulation
 from transformer_core._kv_cache import KVCache, RingCache, cache_spec, kv_layout, ring_layout
 from transformer_core._latent_attention import LatentAttention
@@ -104,6 +104,7 @@ __all__ = [
     "cache_spec",
     "cache_starts",
     "causal_mask",
+    "delta_layout",
     "for_heads",
     "grouped_attention",
     "inverse_frequencies",

@@ -62,6 +62,11 @@ class DeltaState:
         return self.conv, self.delta
 
 
+def delta_layout(conv: TensorSpec, delta: TensorSpec) -> CacheLayout:
+    """Returns the layout of a ``DeltaState`` with tensors of these specs."""
+    return CacheLayout(DeltaState, {"conv_state": conv, "delta_state": delta})
+
+
 @checked_choices
 class GatedDeltaNet(Module):
     """Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464) as in Qwen3-Next and Qwen3.5, under Hugging Face's names.
@@ -194,4 +199,4 @@ class GatedDeltaNet(Module):
         del capacity
         conv = TensorSpec((batch, self.conv1d.taps - 1, self.conv1d.channels), self.dtype)
         delta = TensorSpec((batch, self.value_heads, self.key_size, self.value_size), self.wide)
-        return CacheLayout(DeltaState, {"conv_state": conv, "delta_state": delta})
+        return delta_layout(conv, delta)

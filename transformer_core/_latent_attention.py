@@ -92,7 +92,9 @@ class LatentAttention(Module):
         if cache is not None and step.places:
             cache = cache.updated(ctx, k, v, step.places[None])
             k, v = cache.key, cache.value
-        heads = self._attended(ctx, q_plain, q_rotated, k, v, for_heads(ctx, step.biases[None], 4))
+        bias = step.biases[None]
+        over = None if bias is None else for_heads(ctx, bias, 4)
+        heads = self._attended(ctx, q_plain, q_rotated, k, v, over)
         return self.o_proj(ctx, ops.reshape(heads, (batch, queries, -1))), cache
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
@@ -108,7 +110,7 @@ class LatentAttention(Module):
         return self.q_b_proj(ctx, self.q_a_layernorm(ctx, self.q_a_proj(ctx, x)))
 
     def _attended(
-        self, ctx: ExecutionContext, q_plain: Tensor, q_rotated: Tensor, k: Tensor, v: Tensor, bias: Tensor
+        self, ctx: ExecutionContext, q_plain: Tensor, q_rotated: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
     ) -> Tensor:
         """Attends with q_plain [B, T, N, plain], q_rotated [B, N, T, R], k [B, 1, S, R], v [B, 1, S, rank].
 
@@ -126,7 +128,8 @@ class LatentAttention(Module):
             ops.dot_general(q_latent, v, ((3,), (2,)), ((1,), (0,)), dtype=wide),  # [B, N, T, S]
             ops.dot_general(q_rotated, k, ((3,), (2,)), ((0,), (0,)), dtype=wide),
         )
-        scores = ctx.tag(ops.add(ops.mul(scores, self.scale), bias), "scores", detail=True)
+        scores = ops.mul(scores, self.scale)
+        scores = ctx.tag(scores if bias is None else ops.add(scores, bias), "scores", detail=True)
         weights = ops.cast(ops.softmax(scores), v.dtype)
         latent = ops.dot_general(weights, v, ((3,), (1,)), ((0,), (0,)))  # [B, N, T, rank]
         heads = ops.dot_general(latent, up_value, ((3,), (2,)), ((1,), (0,)))  # [N, B, T, value]

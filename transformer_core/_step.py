@@ -21,7 +21,8 @@ class StepInputs:
         cos: f32 [T, R] or [B, T, R] from ``rope_tables``, for the model's RoPE.
         sin: as ``cos``.
         positions: i32 [T] or [B, T], positions of the tokens.
-        biases: f32 [T, S] or [B, T, S] for each window of the layers (None is no window), from ``mask_bias``.
+        biases: f32 [T, S] or [B, T, S] for each window of the layers (None is no window), from ``mask_bias``; None
+            where each token sees all keys.
         places: places of new keys and values in the caches, for each window; empty without caches.
         count: i32 of rank 0 or [B], number of tokens before padding; None without padding.
         local_cos: ``cos`` of the second RoPE that some models have for layers with windows.
@@ -31,7 +32,7 @@ class StepInputs:
     cos: Tensor
     sin: Tensor
     positions: Tensor
-    biases: Mapping[int | None, Tensor]
+    biases: Mapping[int | None, Tensor | None]
     places: Mapping[int | None, Places] = field(default_factory=dict)
     count: Tensor | None = None
     local_cos: Tensor | None = None

@@ -27,7 +27,9 @@ def test_with_caches_positions_and_masks_begin_at_the_position():
     np.testing.assert_array_equal(step.cos.numpy(), rope_tables(CTX, rope, CTX.ops.constant([5, 6]))[0].numpy())
     for window in (None, 3):
         mask = causal_mask(CTX, 2, 9, position=5, window=window)
-        np.testing.assert_array_equal(step.biases[window].numpy(), mask_bias(CTX, mask).numpy())
+        bias = step.biases[window]
+        assert bias is not None
+        np.testing.assert_array_equal(bias.numpy(), mask_bias(CTX, mask).numpy())
     starts = step.places[None]
     assert isinstance(starts, Starts)
     assert [int(start) for start in starts.at] == [0, 0, 5, 0]

@@ -26,7 +26,7 @@ def test_the_page_does_what_it_says() -> None:
             assert following == "text", f"block {number} is followed by no output"
             assert out.getvalue() == text, code
             shown += 1
-    assert shown == 4
+    assert shown == 7
 
 
 def test_its_profiles_are_profiles(tmp_path: Path) -> None:

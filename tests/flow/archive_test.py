@@ -58,7 +58,6 @@ def test_a_device_finds_them_in_the_archive(tmp_path: Path) -> None:
     point = model.entry_point()
     with open(tmp_path / "module.mlir", "w", encoding="utf-8") as file:
         module = lower_module([point], file.write, ExternalParameters(), streaming=True)
-    assert model.weights is not None
     names = module.parameters()
     assert set(names) == {path for path, _ in model.named_parameters()}
     entries = [ArchiveEntry(path, path, spec) for path, spec in names.items()]
@@ -70,6 +69,37 @@ def test_a_device_finds_them_in_the_archive(tmp_path: Path) -> None:
         (result,) = session.function("forward")(*inputs)
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(recorded(point, model.weights, inputs)["output"], expected, rtol=1e-5, atol=1e-5)
+
+
+class Weighed(Block):
+    """Adds an input that no recipe mentions, times a synthesised weight of the layer, below zeros."""
+
+    def __init__(self, build: BuildContext) -> None:
+        self.factor = build.index + 1.0
+
+    def run(self, flow: FlowContext, *values: FlowValue) -> FlowValue:
+        (x,) = values
+        turn = flow.synth_param("turn", np.eye(6) * self.factor, shape=(6, 6))
+        shift = flow.emit("add", flow.input("shift", (1, 6)), flow.synth_zeros("zeros", (6,)))
+        return flow.emit("add", x, flow.emit("dot_general", shift, turn, contract=((1,), (0,))), spec=x.spec)
+
+
+def test_a_model_without_weights_exports_what_it_synthesises_and_the_inputs_of_its_blocks(tmp_path: Path) -> None:
+    recipe = ModelFlow("m").input("x", ("T", 6)).repeat_layers(3, Weighed)
+    model = recipe.build(CompileProfile.preset("encoder", sequence=4))
+    point = model.entry_point()
+    assert [argument.name for argument in point.arguments] == ["x", "shift"]
+    text = lowered([point])
+    assert lowered([point], streaming=True) == text
+    (tmp_path / "module.mlir").write_text(text, encoding="utf-8")
+    entries = [ArchiveEntry(path, path, parameter.spec) for path, parameter in model.named_parameters()]
+    assert [entry.name for entry in entries] == [f"layers.{i}.{name}" for i in range(3) for name in ("turn", "zeros")]
+    write_archive(tmp_path / "weights.irpa", entries, model.weights)
+    compile_module(tmp_path / "module.mlir", tmp_path / "module.vmfb", target="llvm-cpu")
+    x, shift = inputs_of(point)
+    with Session(tmp_path / "module.vmfb", "local-task", parameters=tmp_path / "weights.irpa") as session:
+        (result,) = session.function("forward")(x, shift)
+        np.testing.assert_allclose(result.numpy(), x + 6 * shift, rtol=1e-5, atol=1e-6)
 
 
 def test_nothing_of_a_layer_lives_on() -> None:
@@ -86,6 +116,7 @@ def test_nothing_of_a_layer_lives_on() -> None:
     stored = {f"layers.{i}.{name}": array for i in range(40) for name, array in (("w", matrix), ("norm.weight", norm))}
     recipe = ModelFlow("m").input("x", ("T", 6)).repeat_layers(40, Counted)
     point = recipe.build(CompileProfile.preset("encoder", sequence=4), MappingWeights(stored)).entry_point()
+    alive.clear()  # those of the run on specs, which looks for inputs
     gc.collect()
     gc.freeze()  # the collections below look at what the lowering makes alone
     try:

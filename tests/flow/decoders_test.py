@@ -123,8 +123,8 @@ def test_arrays_do_not_enter_a_recording_unseen():
     config = DecoderConfig.from_hf(_CASES["LlamaForCausalLM"].config)
     ids = np.zeros((2, 6), np.int32)
     model = _models(decoder_flow(config))[0]
-    for fn, name in ((model, "argument 'token_ids'"), (DecoderLM(config), "input 'token_ids'")):
-        with pytest.raises(TraceEscapeError, match=f"{name}: a ndarray reached a recorded flow: make it an input"):
+    for fn in (model, DecoderLM(config)):
+        with pytest.raises(TraceEscapeError, match="argument 'token_ids': a ndarray reached a recorded flow: make it"):
             record(lambda ctx, fn=fn: fn(ctx, ids))
 
 

@@ -7,7 +7,7 @@ from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Module, 
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import cache_owner, norm
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
-from transformer_core.flow import BuiltFlow, CompileProfile, FlowInputs, ModelFlow
+from transformer_core.flow import CompileProfile, ModelFlow
 
 DEFAULT_CAPACITY: Final = 2048
 """The most positions that caches hold where the caller does not say."""
@@ -104,13 +104,12 @@ class DecoderLM(Model[DecoderConfig]):
             cache_owner(self.config, index)  # layers are made when they are asked for: too late for a clear error
         profile = CompileProfile(name="forward", sequence=1, dtype=self.dtype)
         self._recipe = decoder_flow(self.config)
-        self._flow = BuiltFlow(self._recipe.name, self._recipe.stages, self, profile, None)
+        self._flow = self._recipe.build(profile, root=self)
         self._changes: list[Callable[[Module], None]] = []
 
     def forward(self, ctx: ExecutionContext, token_ids: Tensor) -> Tensor:
         """Computes logits f32 [B, T, V] of whole sequences, token_ids i32 [B, T], without a cache."""
-        logits, _ = self._flow.run(ctx, FlowInputs({"token_ids": token_ids}))
-        return logits.tensor
+        return self._flow.forward(ctx, token_ids)["logits"]
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
         """Returns a profile of the sizes; T is 64 by default, S the length of training, 2048 at most.
@@ -165,4 +164,4 @@ class DecoderLM(Model[DecoderConfig]):
 
     def tied(self) -> dict[str, str]:
         """Returns the head's name, where it is the embedding."""
-        return self._flow.registry.tied()
+        return self._flow.tied()

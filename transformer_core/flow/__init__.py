@@ -25,41 +25,26 @@
 {'logits': f32[1,5,11]}
 """
 
-from transformer_core.flow._build import BuildContext, Maker, Stage, StageRun
-from transformer_core.flow._built import BuiltFlow, FlowInputs
+from transformer_core.flow._build import BuildContext, Maker
 from transformer_core.flow._context import Block, FlowContext
-from transformer_core.flow._model import FlowModel, FlowTrace, entry_points
-from transformer_core.flow._profile import PRESETS, CompileProfile, Memory, Positions, Rows
+from transformer_core.flow._model import FlowModel, entry_points
+from transformer_core.flow._profile import CompileProfile, Memory, Positions, Rows
 from transformer_core.flow._profile_file import load_profiles
 from transformer_core.flow._recipe import ModelFlow, sequence, when
-from transformer_core.flow._state import DecodeBindings, FlowState
-from transformer_core.flow._value import Emit, FlowValue
-from transformer_core.flow._weights import FlowWeights, LoadedParameter, ParameterKey
+from transformer_core.flow._value import FlowValue
 
 __all__ = [
-    "PRESETS",
     "Block",
     "BuildContext",
-    "BuiltFlow",
     "CompileProfile",
-    "DecodeBindings",
-    "Emit",
     "FlowContext",
-    "FlowInputs",
     "FlowModel",
-    "FlowState",
-    "FlowTrace",
     "FlowValue",
-    "FlowWeights",
-    "LoadedParameter",
     "Maker",
     "Memory",
     "ModelFlow",
-    "ParameterKey",
     "Positions",
     "Rows",
-    "Stage",
-    "StageRun",
     "entry_points",
     "load_profiles",
     "sequence",

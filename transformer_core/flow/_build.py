@@ -8,7 +8,7 @@ from lang_core import ConfigError, DType, Module, Parameter, Repeated
 from transformer_core._rope_config import RopeConfig
 from transformer_core.flow._context import Block, FlowContext
 from transformer_core.flow._profile import CompileProfile
-from transformer_core.flow._value import Dim, FlowValue
+from transformer_core.flow._value import FlowValue, InputSpec
 
 M = TypeVar("M", bound=Module | Repeated)
 
@@ -69,15 +69,6 @@ class Group(Block):
     def is_built(self) -> bool:
         """True if the group has stages."""
         return self._run is not None
-
-
-@dataclass(frozen=True, slots=True)
-class InputSpec:
-    """An input of a model: its name, its shape in sizes and letters, its dtype."""
-
-    name: str
-    dims: tuple[Dim, ...]
-    dtype: DType
 
 
 @dataclass(frozen=True, slots=True)

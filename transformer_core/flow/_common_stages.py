@@ -7,11 +7,11 @@ from lang_core import ConfigError, DType, OpError, Parameter
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
 from transformer_core._logits import logits_of, row_of
-from transformer_core.flow._build import BuildContext, InputSpec, StageRun, unchanged
+from transformer_core.flow._build import BuildContext, StageRun, unchanged
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import Memory, Rows
 from transformer_core.flow._stages import needed
-from transformer_core.flow._value import Dim, FlowValue
+from transformer_core.flow._value import Dim, FlowValue, InputSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Input:
         Raises:
             ConfigError: another input has the name.
         """
-        spec = InputSpec(self.name, self.dims, build.dtype if self.dtype is None else self.dtype)
+        spec = InputSpec(self.name, self.dims, self.dtype or build.dtype)
         if build.registry.inputs.setdefault(self.name, spec) != spec:
             raise ConfigError(f"input {self.name!r}: two inputs of different shapes have this name")
         return lambda flow, x: flow.input(self.name)
@@ -177,7 +177,7 @@ class Action:
 
 
 def store_residual(flow: FlowContext, x: FlowValue) -> FlowValue:
-    """Keeps the present value for ``add_residual``, and returns it.
+    """Keeps the present value for ``add_residual`` of the same recipe, and returns it.
 
     Raises:
         OpError: one is kept already.

@@ -1,72 +1,26 @@
 """The run of a flow as stages see it, and the base class of modules that use it."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
-from lang_core import (
-    DType,
-    ExecutionContext,
-    Module,
-    OpError,
-    Tensor,
-    TensorSpec,
-    as_dtype,
-    checked_choices,
-    near_names,
-    tag_name,
-)
+from lang_core import Module, OpError, Tensor
 from transformer_core._attention import Attention
 from transformer_core._cache import Cache, CachedLayer
-from transformer_core._gated_delta_net import GatedDeltaNet
+from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._step import StepInputs
-from transformer_core.flow._loading import ParameterLoader
-from transformer_core.flow._profile import CompileProfile
-from transformer_core.flow._state import FlowState
-from transformer_core.flow._value import Dim, Emit, FlowValue, bind, checked
-from transformer_core.flow._weights import FlowWeights
+from transformer_core.flow._memory import Remembering
+from transformer_core.flow._run_values import RunValues
+from transformer_core.flow._value import FlowValue, checked
 
 _CACHED: Final = (CachedLayer, Attention, LatentAttention)
 """Modules that are called with x, the step and a cache, and return x and the cache."""
 
 
-class FlowContext:
-    """One run of a flow.
-
-    Attributes:
-        ctx: execution context; ``flow.ctx.ops`` has the ops.
-        model: root of the module tree.
-        profile: profile that the model was built for.
-        weights: source of ``load_param``; None where the model was built without.
-        state: values and caches that stages share.
-        emit: ops on flow values.
-    """
-
-    def __init__(
-        self, ctx: ExecutionContext, model: Module, profile: CompileProfile, weights: FlowWeights | None
-    ) -> None:
-        self.ctx: Final = ctx
-        self.model: Final = model
-        self.profile: Final = profile
-        self.weights: Final = weights
-        self.state: Final = FlowState()
-        self.emit: Final = Emit(ctx)
-        self._loader: Final = ParameterLoader(ctx, model, profile.dtype, weights, self.state)
-
-    @property
-    def module_path(self) -> str:
-        """The path of the running module."""
-        return self.ctx.module_path
-
-    @property
-    def where(self) -> str:
-        """The same for messages: the root has a name."""
-        return self.ctx.module_path or "the root"
-
-    def value(self, tensor: Tensor, spec: TensorSpec | None = None) -> FlowValue:
-        """Wraps a tensor, and compares it with a spec where one is given."""
-        return checked(FlowValue(tensor, tensor.spec if spec is None else spec), self.where)
+class FlowContext(RunValues):
+    """One run of a flow: its values by name, and the running of modules with their caches and states."""
 
     def run(self, module: Module, *values: FlowValue) -> FlowValue:
         """Runs a module of any kind with one result, and checks that result."""
@@ -101,8 +55,7 @@ class FlowContext:
             self.fill(module, cache if owner is None else self.slot(module))
             return (FlowValue.of(result),)
         if isinstance(module, GatedDeltaNet):
-            count = None if self.state.step is None else self.state.step.count
-            result, state = module(self.ctx, *tensors, self.slot(module), count)
+            result, state = module(self.ctx, *tensors, self.slot(module), self.count)
             self.fill(module, state)
             return (FlowValue.of(result),)
         results = module(self.ctx, *tensors)
@@ -120,103 +73,82 @@ class FlowContext:
             raise OpError(f"{self.where} needs RoPE's tables: put .rope_tables(..) before this stage")
         return self.state.step
 
+    @property
+    def count(self) -> Tensor | None:
+        """The number of tokens before padding, i32 of rank 0 or [B]; None without padding."""
+        state = self.state
+        if state.step is not None or state.last is None:
+            return None if state.step is None else state.step.count
+        return self.ctx.ops.add(state.last, 1)
+
+    @contextmanager
+    def scope(self, path: str) -> Iterator[None]:
+        """Runs the stages of an included recipe: at its path, with a residual of its own.
+
+        Raises:
+            OpError: a residual is stored and never added.
+        """
+        ctx, state = self.ctx, self.state
+        before, ctx.module_path = ctx.module_path, path
+        outer, state.residual = state.residual, None
+        try:
+            yield
+            if state.residual is not None:
+                raise OpError(f"{path}: a residual is stored and never added: put .add_residual()")
+        finally:
+            ctx.module_path, state.residual = before, outer
+
+    @contextmanager
+    def layer(self, path: str) -> Iterator[None]:
+        """Runs a repeated layer: what it keeps and loads is its own, for outside it would be results of its block."""
+        state = self.state
+        before = state.layer, state.named, state.loaded
+        state.layer, state.named, state.loaded = path, dict(state.named), dict(state.loaded)
+        try:
+            with self.scope(path):
+                yield
+        finally:
+            state.layer, state.named, state.loaded = before
+
     def slot(self, module: Module, sibling: int | None = None) -> Cache | None:
         """Returns a module's present cache or state, or that of layer ``sibling`` of the same repetition."""
         path = module.path if sibling is None else f"{module.path.rpartition('.')[0]}.{sibling}"
         return self.state.slots.get(path)
 
-    def fill(self, module: Module, cache: Cache | None) -> None:
+    def fill(self, module: Remembering | Module, cache: Cache | None) -> None:
         """Stores a module's updated cache or state."""
         if cache is not None:
             self.state.slots[module.path] = cache
             self.state.written.add(module.path)
 
-    def input(self, name: str) -> FlowValue:
-        """Returns an input of the model."""
-        return _known("input", name, self.state.inputs, self.where)
-
-    def stream(self, name: str) -> FlowValue:
-        """Returns the present value of a stream."""
-        return _known("stream", name, self.state.streams, self.where)
-
-    def store_stream(self, name: str, value: FlowValue) -> None:
-        """Stores a value in a stream, new or not."""
-        self.state.streams[name] = checked(value, f"stream {name!r} at {self.where}")
-
-    def named(self, name: str) -> FlowValue:
-        """Returns a kept value."""
-        return _known("value", name, self.state.named, self.where)
-
-    def keep(self, name: str, value: FlowValue) -> FlowValue:
-        """Keeps a value under a name for later stages, and returns it.
-
-        Raises:
-            OpError: the name is taken.
-        """
-        if name in self.state.named:
-            raise OpError(
-                f"value {name!r} at {self.where}: the name is taken: a value is kept once, a stream may change"
-            )
-        self.state.named[name] = checked(value, f"value {name!r} at {self.where}")
-        return value
-
-    def read(self, name: str) -> FlowValue:
-        """Returns the stream, kept value or input of a name; the first of these in this order."""
-        state = self.state
-        return _known("value", name, {**state.inputs, **state.named, **state.streams}, self.where)
-
-    def side_output(
-        self, name: str, value: FlowValue, dims: Sequence[Dim] | None = None, dtype: DType | str | None = None
-    ) -> FlowValue:
-        """Makes a value a further result, named below the path of the running module, and returns it.
+    def delta_state(self, owner: Remembering) -> DeltaState:
+        """Returns the gated-delta state of a module after the tokens so far; zeros at the start.
 
         Args:
-            name: name of the result, unique in the module.
-            value: the result.
-            dims: required shape, in sizes and letters; any where None.
-            dtype: required dtype; any where None.
+            owner: module whose ``cache_layout`` is a ``delta_layout``: the block itself, in ``run``.
 
         Raises:
-            OpError: the name is taken, or shape or dtype differ.
+            OpError: its layout is another one.
         """
-        full = tag_name(self.module_path, name)
-        value = checked(value, f"side output {full!r}")
-        if full in self.state.outputs:
-            raise OpError(f"side output {full!r}: the name is taken")
-        wanted = value.dtype if dtype is None else as_dtype(dtype)
-        bind(f"side output {full!r}", value.shape if dims is None else dims, wanted, value.spec, self.state.sizes)
-        self.state.outputs[full] = value
-        return value
+        layout = owner.cache_layout(self.state.sizes.get("B", self.profile.batch), self.profile.capacity)
+        if layout.make is not DeltaState:
+            raise OpError(f"delta_state of {owner.path!r}: expected a cache_layout from delta_layout(conv, delta)")
+        state = self.state.slots.get(owner.path)
+        if isinstance(state, DeltaState):
+            return state
+        return DeltaState(*[self.ctx.ops.zeros(spec.shape, spec.dtype) for spec in layout.specs.values()])
 
-    @checked_choices
-    def load_param(
-        self,
-        key: str,
-        transpose: bool = False,
-        *,
-        dtype: DType | str | None = None,
-        shape: tuple[int, ...] | None = None,
-    ) -> FlowValue:
-        """Loads a tensor of the weights. The same key, orientation and dtype give the same parameter.
-
-        Args:
-            key: the weights' key, whatever module runs.
-            transpose: whether to give the transposed matrix; the archive holds it once, as stored.
-            dtype: dtype of the value; where None the profile's, or the stored one where that is not floating.
-            shape: required shape of the value; any where None.
+    def store_delta_state(self, owner: Remembering, state: DeltaState) -> None:
+        """Stores the gated-delta state of a module, for the next call where the profile keeps states.
 
         Raises:
-            CheckpointError: the key is missing, or its tensor has another shape; names key, shapes and module path.
+            OpError: a tensor has another spec than in the layout.
         """
-        return self._loader.load(key, transpose, dtype, shape)
-
-    def synth_param(self, name: str, array: Any) -> FlowValue:
-        """Adds a parameter whose values the flow computes; ``FlowModel.weights`` has them.
-
-        Raises:
-            ConfigError: a weight, a module's parameter or a synthesised parameter has the name.
-        """
-        return self._loader.synthesise(name, array)
+        layout = owner.cache_layout(self.state.sizes.get("B", self.profile.batch), self.profile.capacity)
+        for (name, spec), tensor in zip(layout.specs.items(), state.tensors, strict=True):
+            if tensor.spec != spec:
+                raise OpError(f"{name} of {owner.path!r}: expected {spec!r}; found {tensor.spec!r}")
+        self.fill(owner, state)
 
 
 class Block(Module):
@@ -248,10 +180,3 @@ class Block(Module):
         Returns:
             A value, or one per stream, each compared with its tensor.
         """
-
-
-def _known(kind: str, name: str, known: Mapping[str, FlowValue], where: str) -> FlowValue:
-    if name not in known:
-        available = ", ".join(known) or "none"
-        raise OpError(f"{kind} {name!r} at {where}: not found; available: {available}{near_names(name, known)}")
-    return known[name]

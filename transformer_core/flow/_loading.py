@@ -3,16 +3,20 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from lang_core import (
     DTYPES,
     ConfigError,
     DType,
     ExecutionContext,
     Module,
+    OpError,
     Parameter,
     TensorSpec,
     as_array,
     as_dtype,
+    tag_name,
 )
 from transformer_core.flow._state import FlowState
 from transformer_core.flow._value import FlowValue
@@ -26,12 +30,12 @@ class ParameterLoader:
         ctx: context that computes.
         model: root of the module tree, whose parameters' names are taken.
         dtype: default dtype of floating parameters.
-        weights: source of the parameters; None where the flow was built without.
+        weights: source of the parameters; gets those that are computed.
         state: state of the run; it keeps what was loaded.
     """
 
     def __init__(
-        self, ctx: ExecutionContext, model: Module, dtype: DType, weights: FlowWeights | None, state: FlowState
+        self, ctx: ExecutionContext, model: Module, dtype: DType, weights: FlowWeights, state: FlowState
     ) -> None:
         self._ctx: Final = ctx
         self._model: Final = model
@@ -41,7 +45,7 @@ class ParameterLoader:
 
     def load(self, key: str, transpose: bool, dtype: DType | str | None, shape: tuple[int, ...] | None) -> FlowValue:
         """Loads a tensor of the weights; see ``FlowContext.load_param``."""
-        stored = stored_spec(self._weights, key, self._ctx.module_path, shape, transpose)
+        stored = stored_spec(self._weights.source, key, self._ctx.module_path, shape, transpose)
         floating = self._dtype if stored.dtype.is_floating else stored.dtype
         wanted = floating if dtype is None else as_dtype(dtype)
         asked = ParameterKey(key, transpose, wanted)
@@ -70,25 +74,54 @@ class ParameterLoader:
         if not other and not any(ParameterKey(key, t, dtype) in known for t in (False, True) for dtype in DTYPES):
             return parameter_at(key, spec)
         path = f"{key}.as_{spec.dtype}"
-        if self._weights is not None:
-            self._weights.rename(path, key)
+        self._weights.rename(path, key)
         return parameter_at(path, spec)
 
-    def synthesise(self, name: str, array: Any) -> FlowValue:
+    def synthesise(self, name: str, data: Any, shape: tuple[int, ...] | None, dtype: DType | str | None) -> FlowValue:
         """Adds a parameter with computed values; see ``FlowContext.synth_param``."""
+        path = tag_name(self._state.layer, name)
         asked = f"synth_param({name!r}) at {self._ctx.module_path or 'the root'}"
-        if self._weights is None:
-            raise ConfigError(f"{asked}: the flow was built without weights: pass build(.., weights=..)")
-        taken = "a synthesised parameter" if name in self._state.synthesised else ""
-        taken = "a tensor of the weights" if self._weights.source.has(name) else taken
-        taken = "a module's parameter" if parameter_of(self._model, name) is not None else taken
+        source = self._weights.source
+        taken = "a synthesised parameter" if path in self._state.synthesised else ""
+        taken = "a tensor of the weights" if source is not None and source.has(path) else taken
+        taken = "a module's parameter" if parameter_of(self._model, path) is not None else taken
         if taken:
             raise ConfigError(f"{asked}: the name is taken by {taken}: choose another")
-        values = as_array(array)
-        self._weights.synthesise(name, values)
-        spec = TensorSpec(values.shape, as_dtype(values.dtype))
-        loaded = self._state.synthesised[name] = LoadedParameter(name, parameter_at(name, spec), None)
-        return FlowValue.of(self._ctx.parameter(loaded.parameter))
+        try:
+            values = _converted(data, shape, dtype, self._dtype)
+        except OpError as error:
+            raise ConfigError(f"{asked}: {error}") from None
+        self._weights.synthesise(path, values)
+        parameter = parameter_at(path, TensorSpec(values.shape, as_dtype(values.dtype)))
+        self._state.synthesised[path] = LoadedParameter(path, parameter, None)
+        return FlowValue.of(self._ctx.parameter_or(parameter, values))
+
+
+def _converted(data: Any, shape: tuple[int, ...] | None, dtype: DType | str | None, floating: DType) -> np.ndarray:
+    """Converts computed values to the dtype of a parameter.
+
+    Args:
+        data: number, nested sequences or array.
+        shape: required shape; any where None.
+        dtype: dtype of the parameter; where None ``floating`` for floating values, else their own.
+        floating: dtype of the model.
+
+    Raises:
+        OpError: the shape differs, or a value does not fit the dtype.
+    """
+    array = np.asarray(data)
+    array = array if array.dtype.kind == "f" else as_array(data)
+    own = as_dtype(array.dtype)
+    wanted = (floating if own.is_floating else own) if dtype is None else as_dtype(dtype)
+    if shape is not None and array.shape != tuple(shape):
+        raise OpError(f"expected shape {list(shape)}; found {list(array.shape)}")
+    with np.errstate(all="ignore"):
+        values = array.astype(wanted.numpy)
+        fit = np.isfinite(values) == np.isfinite(array) if wanted.is_floating else values == array
+    if not np.all(fit):
+        lost = array[~fit].flat[0] if array.ndim else array
+        raise OpError(f"{lost} does not fit {wanted}: pass dtype=, or other values")
+    return values
 
 
 def parameter_of(root: Module, path: str) -> Parameter | None:

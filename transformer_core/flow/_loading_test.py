@@ -3,9 +3,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lang_core import CheckpointError, ConfigError, EagerExecutionContext, MappingWeights, OpError, TensorSpec
+from lang_core import CheckpointError, ConfigError, EagerExecutionContext, MappingWeights, OpError, TensorSpec, i32
 from transformer_core._linear import Linear
-from transformer_core.flow import CompileProfile, FlowContext, FlowModel, FlowValue, ModelFlow
+from transformer_core.flow import Block, CompileProfile, FlowContext, FlowModel, FlowValue, ModelFlow
 
 PROFILE = CompileProfile.preset("encoder", sequence=3)
 INPUT = ModelFlow("m").input("x", ("T", 4))
@@ -184,8 +184,74 @@ def test_what_the_model_does_not_use_is_reported():
         model.audit()
     with pytest.raises(ConfigError, match=r"flow 'm': it was built without weights: pass build\(\.\., weights=\.\.\)"):
         INPUT.build(PROFILE).audit()
-    with pytest.raises(ConfigError, match=r"synth_param\('s'\) at load: the flow was built without weights"):
-        INPUT.custom("load", lambda flow, x: flow.synth_param("s", X)).build(PROFILE).trace()
+
+
+def test_parameters_are_synthesised_without_weights_in_the_models_dtype():
+    def mirrored(flow: FlowContext, x: FlowValue) -> FlowValue:
+        turn = flow.synth_param("turn", np.eye(4)[::-1], shape=(4, 4))  # f64
+        moved = flow.synth_zeros("shift", (4,))
+        order = flow.synth_param("order", [2, 0, 1])
+        turned = flow.emit("dot_general", x, turn, contract=((1,), (0,)))
+        assert (turn.dtype, moved.dtype, order.dtype) == (flow.profile.dtype, flow.profile.dtype, i32)
+        return flow.emit("take", flow.emit("add", turned, moved), order)
+
+    for dtype in ("f32", "bf16"):
+        model = INPUT.custom("mirrored", mirrored).build(CompileProfile.preset("encoder", sequence=3, dtype=dtype))
+        x = X.astype(model.profile.dtype.numpy)
+        for weights in (None, model.weights, MappingWeights({})):
+            actual = model(EagerExecutionContext(weights), x)["output"].numpy()
+            np.testing.assert_array_equal(actual, x[[2, 0, 1], ::-1])
+        assert {path: repr(parameter.spec) for path, parameter in model.named_parameters()} == {
+            "turn": f"{dtype}[4,4]",
+            "shift": f"{dtype}[4]",
+            "order": "i32[3]",
+        }
+        assert list(model.weights.keys()) == ["turn", "shift", "order"]
+        with pytest.raises(CheckpointError, match="flow, built without weights"):
+            model.weights.read("x")
+
+
+def test_a_context_with_weights_of_the_name_reads_these():
+    recipe = INPUT.custom("scaled", lambda flow, x: flow.emit("mul", x, flow.synth_param("gain", np.ones(4))))
+    model = recipe.build(PROFILE)
+    trained = MappingWeights({"gain": np.full(4, 3, np.float32)})
+    np.testing.assert_array_equal(model(EagerExecutionContext(trained), X)["output"].numpy(), 3 * X)
+    ctx = EagerExecutionContext()
+    with ctx.parameters_from({"gain": ctx.constant(np.full(4, 5, np.float32))}):
+        np.testing.assert_array_equal(model(ctx, X)["output"].numpy(), 5 * X)
+
+
+def test_synthesised_parameters_of_a_repeated_layer_have_names_per_layer():
+    class Scaled(Block):
+        def __init__(self, index: int) -> None:
+            self._index = index
+
+        def run(self, flow: FlowContext, *values: FlowValue) -> FlowValue:
+            return flow.emit("mul", values[0], flow.synth_param("gain", np.full(4, self._index + 2.0)))
+
+    layer = ModelFlow("layer").stage("inner.scaled", lambda build: Scaled(build.index))
+    for layers, path in ((layer, "layers.{}.gain"), (lambda build: Scaled(build.index), "layers.{}.gain")):
+        model = INPUT.repeat_layers(3, layers).build(PROFILE)
+        assert [name for name, _ in model.named_parameters()] == [path.format(index) for index in range(3)]
+        np.testing.assert_array_equal(model(EagerExecutionContext(), X)["output"].numpy(), X * 24)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"data": np.eye(3), "shape": (4, 4)}, r"synth_param\('s'\) at load: expected shape \[4, 4\]; found \[3, 3\]"),
+        ({"data": [1e39, 0.0]}, r"synth_param\('s'\) at load: 1e\+39 does not fit f32: pass dtype=, or other values"),
+        ({"data": [1.0, 0.5], "dtype": "i32"}, "0.5 does not fit i32"),
+        ({"data": [1, 300], "dtype": "u8"}, "300 does not fit u8"),
+        ({"data": [1.0], "dtype": "f33"}, "unknown dtype 'f33'"),
+        ({"data": ["a"]}, r"synth_param\('s'\) at load: "),
+        ({"data": np.ones(2, np.complex64)}, r"unknown dtype 'complex64'"),
+    ],
+)
+def test_synthesised_values_are_held_to_shape_and_dtype(arguments: Any, message: str):
+    recipe = INPUT.custom("load", lambda flow, x: flow.synth_param("s", **arguments))
+    with pytest.raises(ConfigError, match=message):
+        recipe.build(PROFILE).trace()
 
 
 def test_modules_of_another_shape_than_the_weights():

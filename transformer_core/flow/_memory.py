@@ -176,7 +176,8 @@ def binding_arguments(
     if local is not None:
         specs |= {name: TensorSpec((*rows, local), "f32") for name in ("local_cos", "local_sin")}
     keys = profile.capacity + profile.sequence
-    specs |= {mask_name(window): TensorSpec((*rows, keys), "f32") for window in windows}
+    if profile.masked:
+        specs |= {mask_name(window): TensorSpec((*rows, keys), "f32") for window in windows}
     return tuple(Argument(name, spec) for name, spec in specs.items())
 
 

@@ -1,4 +1,4 @@
-"""Recipes that were built: arguments, results and entry points."""
+"""Recipes that were built: modules, arguments, results and entry points."""
 
 import itertools
 from collections import Counter
@@ -23,8 +23,8 @@ from lang_core import (
 from transformer_core._logits import NEXT_IDS, next_ids_of
 from transformer_core._places import last_argument, position_argument
 from transformer_core.checkpoints import Audit, audit
-from transformer_core.flow._build import Stage
-from transformer_core.flow._built import BuiltFlow, FlowInputs
+from transformer_core.flow._build import BuildContext, BuildRegistry, Stage, chained
+from transformer_core.flow._context import FlowContext
 from transformer_core.flow._memory import (
     Slot,
     binding_arguments,
@@ -34,11 +34,15 @@ from transformer_core.flow._memory import (
     outgoing,
     slots_of,
 )
+from transformer_core.flow._patching import calls_others
 from transformer_core.flow._profile import CompileProfile, Memory, Positions, Rows
+from transformer_core.flow._stages import needed
 from transformer_core.flow._state import DecodeBindings, FlowState
 from transformer_core.flow._trace import SpecContext, SpecTensor
-from transformer_core.flow._value import as_tensor, sized
+from transformer_core.flow._value import FlowValue, as_tensor, bind
 from transformer_core.flow._weights import FlowWeights, LoadedParameter
+
+Results = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +59,36 @@ class FlowTrace:
 
 
 class FlowModel(Module):
-    """Flow built for one profile; called with a context and a tensor per argument, it returns results by name."""
+    """Flow built for one profile; called with a context and a tensor per argument, it returns results by name.
+
+    Args:
+        name: name of the recipe, for messages.
+        stages: stages of the recipe.
+        profile: sizes and kind of the entry point.
+        source: source of ``load_param``; None without.
+        root: module to which the stages' modules are attached; the model itself where None.
+
+    Raises:
+        ConfigError: the stages contradict one another or the profile.
+    """
 
     def __init__(
-        self, name: str, stages: Sequence[Stage], profile: CompileProfile, weights: WeightSource | None
+        self,
+        name: str,
+        stages: Sequence[Stage],
+        profile: CompileProfile,
+        source: WeightSource | None = None,
+        root: Module | None = None,
     ) -> None:
-        self._flow = BuiltFlow(name, stages, self, profile, weights)
-        if profile.next_ids and not self._flow.registry.has_head:
+        self._title, self._stages, self._profile = name, stages, profile
+        self._root = self if root is None else root
+        self._weights = FlowWeights(source)
+        self._registry = BuildRegistry()
+        build = BuildContext(profile, self._root, self._registry)
+        self._run_stages = chained([stage.build(build) for stage in stages])
+        if not self._registry.inputs:
+            raise ConfigError(f"flow {name!r}: no stage is an input: begin with .input(..)")
+        if profile.next_ids and not self._registry.has_head:
             raise ConfigError(f"next_ids: profile {profile.name!r} needs logits, and flow {name!r} has no .lm_head(..)")
         self._slots: tuple[Slot, ...] | None = None
         self._arguments: tuple[Argument, ...] | None = None
@@ -70,31 +97,37 @@ class FlowModel(Module):
     @property
     def profile(self) -> CompileProfile:
         """The profile that it is built for."""
-        return self._flow.profile
+        return self._profile
 
     @property
-    def weights(self) -> FlowWeights | None:
-        """The weights that it was built with, and those that the flow adds; None where there were none."""
-        return self._flow.weights
+    def weights(self) -> FlowWeights:
+        """The weights that it was built with, and those that its stages compute."""
+        return self._weights
+
+    def tied(self) -> dict[str, str]:
+        """Returns the names under which checkpoints may store the embedding once more, with its path."""
+        return self._registry.tied()
 
     def entry_point(self) -> EntryPoint:
         """Returns the model as a function that can be recorded, lowered and exported, named as the profile."""
-        return EntryPoint(self.profile.name, self.__call__, self.arguments())
+        return EntryPoint(self._profile.name, self.__call__, self.arguments())
 
     def arguments(self) -> tuple[Argument, ...]:
-        """Returns inputs, ``position`` and ``last``, bound cos, sin and masks, then caches, states or pasts."""
-        if self._arguments is None:
-            self._arguments = self._listed_arguments()
-        return self._arguments
+        """Returns inputs, ``position`` and ``last``, bound cos, sin and masks, then caches, states or pasts.
 
-    def _listed_arguments(self) -> tuple[Argument, ...]:
-        profile = self.profile
-        inputs = [
-            Argument(name, sized(f"input {name!r}", spec.dims, spec.dtype, profile.sizes))
-            for name, spec in self._flow.registry.inputs.items()
-        ]
+        Functions and blocks that may declare inputs are run on specs for it, once.
+        """
+        if self._traced is None and calls_others(self._stages, self._root):
+            self.trace()
+        return self._present_arguments()
+
+    def _present_arguments(self) -> tuple[Argument, ...]:
+        """Returns the arguments with the inputs that are known now."""
+        if self._arguments is not None:
+            return self._arguments
+        profile = self._profile
         arguments = (
-            *inputs,
+            *(Argument(spec.name, spec.spec(profile.sizes)) for spec in self._registry.inputs.values()),
             *self._places(),
             *self._binding_arguments(),
             *memory_arguments(self._kept_slots(), profile),
@@ -102,30 +135,31 @@ class FlowModel(Module):
         names = Counter(argument.name for argument in arguments)
         twice = next((name for name, count in names.items() if count > 1), None)
         if twice is not None:
-            raise ConfigError(f"flow {self._flow.name!r}: two arguments are called {twice!r}: rename an input")
+            raise ConfigError(f"flow {self._title!r}: two arguments are called {twice!r}: rename an input")
+        self._arguments = arguments
         return arguments
 
     def _places(self) -> list[Argument]:
         """Returns ``position`` and ``last``, as far as the profile has them."""
-        profile, tokens, padded = self.profile, self.profile.sequence, self.profile.padded
+        profile, tokens, padded = self._profile, self._profile.sequence, self._profile.padded
         rows = profile.batch if profile.positions is Positions.PER_ROW else None
         position = [position_argument(tokens, profile.capacity, rows)] if profile.memory is Memory.CACHES else []
         if padded is None:
-            padded = self._flow.registry.takes_last and tokens > 1 and profile.rows is Rows.LAST
+            padded = self._registry.takes_last and tokens > 1 and profile.rows is Rows.LAST
         return [*position, last_argument(tokens, rows)] if padded else position
 
     def _binding_arguments(self) -> tuple[Argument, ...]:
-        settings = self._flow.registry.rope
-        if self.profile.memory is not Memory.BINDINGS:
+        settings = self._registry.rope
+        if self._profile.memory is not Memory.BINDINGS:
             return ()
         if settings is None:
-            raise ConfigError(f"flow {self._flow.name!r}: memory bindings: no .rope_tables(..) takes cos, sin and mask")
+            raise ConfigError(f"flow {self._title!r}: memory bindings: no .rope_tables(..) takes cos, sin and mask")
         local = None if settings.local_rope is None else settings.local_rope.rotated
-        return binding_arguments(settings.windows, settings.rope.rotated, local, self.profile)
+        return binding_arguments(settings.windows, settings.rope.rotated, local, self._profile)
 
     def _kept_slots(self) -> tuple[Slot, ...]:
         if self._slots is None:
-            self._slots = slots_of(self, self.profile)
+            self._slots = slots_of(self._root, self._profile)
         return self._slots
 
     def forward(self, ctx: ExecutionContext, *tensors: Any) -> Mapping[str, Tensor]:
@@ -141,68 +175,86 @@ class FlowModel(Module):
         Raises:
             OpError: an input does not fit, or a stage hands on a wrong value.
         """
-        return self._run(ctx, tensors)[0]
+        if len(tensors) != len(self._present_arguments()):
+            self.arguments()
+        return self._run(ctx, tensors, declares=False)[0]
 
-    def _run(self, ctx: ExecutionContext, tensors: Sequence[Any]) -> tuple[dict[str, Tensor], FlowState]:
-        result, state = self._flow.run(ctx, self._inputs(ctx, tensors))
-        results = {self._flow.registry.result: result.tensor, **self._side_outputs(state)}
-        further = outgoing(self._kept_slots(), self.profile, state.slots)
-        if self.profile.next_ids:
-            further[NEXT_IDS] = next_ids_of(ctx, result.tensor)
-        for name, tensor in further.items():
-            if name in results:
-                raise OpError(f"flow {self._flow.name!r}: two results are called {name!r}: rename the side output")
-            results[name] = tensor
-        return results, state
+    def _run(self, ctx: ExecutionContext, tensors: Sequence[Any], *, declares: bool) -> tuple[Results, FlowState]:
+        flow = FlowContext(ctx, self._root, self._profile, self._weights, declares=declares)
+        state = flow.state
+        self._fill_in(state, ctx, tensors)
+        given = tuple(state.slots)
+        result = needed(self._run_stages(flow, None), self._title)
+        if state.residual is not None:
+            raise OpError(f"flow {self._title!r}: a residual is stored and never added: put .add_residual()")
+        for path in given:
+            if path not in state.written:
+                raise OpError(f"flow {self._title!r}: {path} has a cache, and no stage has run it")
+        return self._results(ctx, result, state), state
 
-    def _inputs(self, ctx: ExecutionContext, tensors: Sequence[Any]) -> FlowInputs:
+    def _fill_in(self, state: FlowState, ctx: ExecutionContext, tensors: Sequence[Any]) -> None:
         """Sorts the arguments' tensors by their kind."""
-        known, registry = [argument.name for argument in self.arguments()], self._flow.registry
+        known, registry = [argument.name for argument in self._present_arguments()], self._registry
         if len(tensors) != len(known):
             raise OpError(
-                f"flow {self._flow.name!r}: expected {len(known)} tensors ({', '.join(known[:8])}"
+                f"flow {self._title!r}: expected {len(known)} tensors ({', '.join(known[:8])}"
                 f"{', ..' if len(known) > 8 else ''}); found {len(tensors)}"
             )
         rest = iter([as_tensor(ctx, f"argument {name!r}", tensor) for name, tensor in zip(known, tensors, strict=True)])
-        inputs = dict(zip(registry.inputs, rest, strict=False))
+        for spec in registry.inputs.values():
+            tensor = next(rest)
+            bind(f"input {spec.name!r}", spec.dims, spec.dtype, tensor.spec, state.sizes)
+            state.inputs[spec.name] = FlowValue.of(tensor)
         places = {argument.name: next(rest) for argument in self._places()}
+        state.position, state.last = places.get("position"), places.get("last")
         bound = {argument.name: next(rest) for argument in self._binding_arguments()}
-        caches, bindings = incoming(ctx, self._kept_slots(), self.profile, rest), None
+        state.slots = incoming(ctx, self._kept_slots(), self._profile, rest)
         if bound and registry.rope is not None:
-            masks = {window: bound[mask_name(window)] for window in registry.rope.windows}
+            masks = {window: bound.get(mask_name(window)) for window in registry.rope.windows}
             local = bound.get("local_cos"), bound.get("local_sin")
-            bindings = DecodeBindings(bound["cos"], bound["sin"], masks, caches, *local)
-        return FlowInputs(inputs, places.get("position"), places.get("last"), caches, bindings)
+            state.bindings = DecodeBindings(bound["cos"], bound["sin"], masks, *local)
+
+    def _results(self, ctx: ExecutionContext, result: FlowValue, state: FlowState) -> Results:
+        results = {self._registry.result: result.tensor, **self._side_outputs(state)}
+        further = outgoing(self._kept_slots(), self._profile, state.slots)
+        if self._profile.next_ids:
+            further[NEXT_IDS] = next_ids_of(ctx, result.tensor)
+        for name, tensor in further.items():
+            if name in results:
+                raise OpError(f"flow {self._title!r}: two results are called {name!r}: rename the side output")
+            results[name] = tensor
+        return results
 
     def _side_outputs(self, state: FlowState) -> dict[str, Tensor]:
-        wanted = tuple(state.outputs) if self.profile.outputs is None else self.profile.outputs
+        wanted = tuple(state.outputs) if self._profile.outputs is None else self._profile.outputs
         for name in wanted:
             if name not in state.outputs:
                 there = ", ".join(state.outputs) or "none"
                 raise OpError(
-                    f"outputs of profile {self.profile.name!r}: {name!r} is no side output of flow "
-                    f"{self._flow.name!r}; available: {there}{near_names(name, state.outputs)}"
+                    f"outputs of profile {self._profile.name!r}: {name!r} is no side output of flow "
+                    f"{self._title!r}; available: {there}{near_names(name, state.outputs)}"
                 )
-            if name == self._flow.registry.result:
+            if name == self._registry.result:
                 raise OpError(f"side output {name!r}: the model's result has this name: rename one")
         return {name: state.outputs[name].tensor for name in wanted}
 
     def trace(self) -> FlowTrace:
         """Runs the model on specs of the profile's sizes: every contract is checked, no weight is read."""
         if self._traced is None:
-            tensors = [SpecTensor(argument.spec) for argument in self.arguments()]
-            results, state = self._run(SpecContext(), tensors)
+            tensors = [SpecTensor(argument.spec) for argument in self._present_arguments()]
+            results, state = self._run(SpecContext(), tensors, declares=True)
+            if state.declared:
+                self._registry.inputs.update(state.declared)
+                self._arguments = None
             by_path = {loaded.parameter.path: loaded for loaded in state.parameters.values()} | state.synthesised
             self._traced = FlowTrace({name: tensor.spec for name, tensor in results.items()}, tuple(by_path.values()))
         return self._traced
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Yields the modules' parameters, then those that stages load by key where the model has weights."""
+        """Yields the modules' parameters, then those that stages load by key or compute."""
         yield from super().named_parameters()
-        if self.weights is not None:
-            yield from self._loaded()
-
-    def _loaded(self) -> Iterator[tuple[str, Parameter]]:
+        if not calls_others(self._stages, self._root):
+            return
         loaded = self.trace().loaded
         own = {path for path, _ in super().named_parameters()} if loaded else set()
         for entry in loaded:
@@ -217,16 +269,16 @@ class FlowModel(Module):
             ConfigError: the model was built without weights.
             CheckpointError: see ``transformer_core.checkpoints.audit``.
         """
-        weights = self.weights
-        if weights is None:
-            raise ConfigError(f"flow {self._flow.name!r}: it was built without weights: pass build(.., weights=..)")
+        source = self._weights.source
+        if source is None:
+            raise ConfigError(f"flow {self._title!r}: it was built without weights: pass build(.., weights=..)")
         keys = {loaded.parameter.path: loaded.key for loaded in self.trace().loaded}
         wanted: dict[str, TensorSpec] = {}
         for path, parameter in self.named_parameters():
             key = keys.get(path, path)
             if key is not None:
                 wanted.setdefault(key, parameter.spec)
-        return audit(weights.source, wanted, tied=self._flow.registry.tied(), strict=strict)
+        return audit(source, wanted, tied=self.tied(), strict=strict)
 
 
 def entry_points(models: Sequence[FlowModel]) -> tuple[EntryPoint, ...]:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lang_core import ConfigError, near_names
-from transformer_core.flow._build import Stage
-from transformer_core.flow._stages import GroupStage, WhenStage
+from lang_core import ConfigError, Module, Repeated, near_names
+from transformer_core.flow._build import Group, Stage
+from transformer_core.flow._context import Block
+from transformer_core.flow._stages import CustomStage, GroupStage, WhenStage
 
 Change = Callable[[Stage], Stage | None]
 
@@ -19,6 +20,29 @@ def addresses(stages: Sequence[Stage], above: str = "") -> Iterator[str]:
             yield here
         for inner in _inside(stage):
             yield from addresses(inner, here)
+
+
+def calls_others(stages: Sequence[Stage], root: Module) -> bool:
+    """Returns whether functions or blocks run that are not of this package; they may load parameters and add inputs.
+
+    Args:
+        stages: stages of a recipe.
+        root: module to which their modules are attached.
+    """
+    own_blocks_only = Block.__subclasses__() == [Group]  # then no layer need be made to see what it is
+    return any(_has_custom(stage) for stage in stages) or (not own_blocks_only and _has_blocks(root))
+
+
+def _has_custom(stage: Stage) -> bool:
+    return isinstance(stage, CustomStage) or any(_has_custom(inner) for part in _inside(stage) for inner in part)
+
+
+def _has_blocks(module: Module) -> bool:
+    if isinstance(module, Block) and type(module) is not Group:
+        return True
+    values = [value for name, value in vars(module).items() if not name.startswith("_")]
+    parts = [value if isinstance(value, list | tuple | Repeated) else (value,) for value in values]
+    return any(_has_blocks(child) for part in parts for child in part if isinstance(child, Module))
 
 
 def changed(stages: Sequence[Stage], name: str, change: Change, flow: str) -> tuple[Stage, ...]:

@@ -52,6 +52,7 @@ class CompileProfile:
         rows: rows that ``last_token`` lets through.
         positions: whether the sequences of a batch share their positions.
         causal: whether a token sees only itself and those before it.
+        masked: whether bindings have a mask per window; without, the one token of a call sees all keys and values.
         padded: whether the last tokens of a call may be padding; ``last``, the row of the last real token, is then an
             argument. Where None, it is one if a stage takes the last row of several.
         ring_tokens: the most tokens that a call of any entry point appends, if layers with a window keep rings of the
@@ -75,6 +76,7 @@ class CompileProfile:
     rows: Rows = Rows.ALL
     positions: Positions = Positions.SHARED
     causal: bool = True
+    masked: bool = True
     padded: bool | None = None
     ring_tokens: int | None = None
     next_ids: bool = False
@@ -95,6 +97,11 @@ class CompileProfile:
             )
         if self.ring_tokens is not None and self.ring_tokens < self.sequence:
             raise _wrong("ring_tokens", f"at least sequence ({self.sequence})", self.ring_tokens)
+        if not self.masked and (self.memory is not Memory.BINDINGS or self.sequence != 1):
+            raise ConfigError(
+                "masked: false needs memory bindings and sequence 1, for a token must not see those after it; found "
+                f"memory {self.memory.value}, sequence {self.sequence}"
+            )
         if self.outputs is not None:
             if not _are_names(self.outputs):
                 raise _wrong("outputs", "names, each once", self.outputs)

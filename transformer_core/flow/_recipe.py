@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lang_core import ConfigError, DType, Module, OpError, TensorSpec, WeightSource, as_dtype, checked_choices
+from lang_core import ConfigError, DType, Module, TensorSpec, WeightSource, checked_choices
 from transformer_core._norm import RMSNorm
 from transformer_core._rope_config import RopeConfig
 from transformer_core.flow._build import Maker, Stage
@@ -35,7 +35,7 @@ from transformer_core.flow._stages import (
     RepeatStage,
     WhenStage,
 )
-from transformer_core.flow._value import Dim, FlowValue
+from transformer_core.flow._value import Dim, FlowValue, declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,20 @@ class ModelFlow:
     name: str
     stages: tuple[Stage, ...] = ()
 
-    def build(self, profile: CompileProfile, weights: WeightSource | None = None) -> FlowModel:
+    def build(
+        self, profile: CompileProfile, weights: WeightSource | None = None, *, root: Module | None = None
+    ) -> FlowModel:
         """Makes the modules for a profile.
 
         Args:
             profile: sizes and kind of the entry point.
             weights: source of ``load_param``; read lazily, only its specs while tracing.
+            root: module to which the modules are attached; the returned one where None.
 
         Raises:
             ConfigError: the stages contradict one another or the profile.
         """
-        return FlowModel(self.name, self.stages, profile, weights)
+        return FlowModel(self.name, self.stages, profile, weights, root)
 
     def names(self) -> tuple[str, ...]:
         """Returns the full names of the stages, for ``patch``."""
@@ -80,7 +83,7 @@ class ModelFlow:
         return replace(self, stages=(*self.stages, *added))
 
     def include(self, name: str, recipe: "ModelFlow") -> "ModelFlow":
-        """Appends another recipe below a name."""
+        """Appends another recipe below a name; it may have a residual of its own."""
         return self.then(GroupStage(name, recipe.stages))
 
     @checked_choices
@@ -135,12 +138,7 @@ class ModelFlow:
             shape: sizes and letters, of which the profile has ``B``, ``T`` and ``S``; or a spec.
             dtype: dtype of the argument; the profile's where None.
         """
-        if isinstance(shape, TensorSpec):
-            shape, dtype = shape.shape, shape.dtype
-        try:
-            return self.then(Input(name, tuple(shape), None if dtype is None else as_dtype(dtype)))
-        except OpError as error:
-            raise ConfigError(f"input {name!r}: {error}") from None
+        return self.then(Input(name, *declared(name, shape, dtype)))
 
     def side_output(
         self, name: str, shape: Sequence[Dim] | None = None, dtype: DType | str | None = None
@@ -259,7 +257,7 @@ class ModelFlow:
         return self.then(Action(lambda flow, x: flow.stream(name)))
 
     def keep(self, name: str) -> "ModelFlow":
-        """Keeps the present value under a name, for ``reads=`` and ``flow.named``."""
+        """Keeps the present value under a name, for ``reads=`` and ``flow.named``; in a layer, for this layer."""
         return self.then(Action(lambda flow, x: flow.keep(name, x)))
 
     def store_residual(self) -> "ModelFlow":

@@ -45,6 +45,8 @@ class RopeTables:
             )
         if not profile.causal and any(window is not None for window in self.windows):
             raise ConfigError(f"windows: a window looks back, and profile {profile.name!r} is not causal")
+        if not profile.masked and any(window is not None for window in self.windows):
+            raise ConfigError(f"masked: a window is a mask, and profile {profile.name!r} has none: use masked=true")
         if not profile.causal and profile.keeps:
             raise ConfigError(
                 f"causal: profile {profile.name!r} keeps keys and values of tokens that did not see those after them: "

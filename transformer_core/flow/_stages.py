@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lang_core import ConfigError, Module, OpError, Repeated
+from lang_core import ConfigError, Module, OpError, Repeated, tag_name
 from transformer_core.flow._build import BuildContext, Group, Maker, Stage, StageRun, chained
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._profile import CompileProfile
@@ -98,11 +98,8 @@ class GroupStage:
         group.build_stages(self.stages, replace(build, group=group))
 
         def run(flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
-            before, flow.ctx.module_path = flow.ctx.module_path, group.path
-            try:
+            with flow.scope(group.path):
                 return group.run_stages(flow, x)
-            finally:
-                flow.ctx.module_path = before
 
         return run
 
@@ -132,11 +129,8 @@ class RepeatStage:
         layers = build.attach(self.name, Repeated(self.count, lambda index: self._layer(replace(build, index=index))))
 
         def run(flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
-            outside = dict(flow.state.loaded)
             for layer in layers:
-                flow.state.loaded = dict(outside)
                 x = self._run_layer(flow, layer, x)
-            flow.state.loaded = outside
             return x
 
         return run
@@ -149,7 +143,7 @@ class RepeatStage:
         return group
 
     def _run_layer(self, flow: FlowContext, layer: Module, x: FlowValue | None) -> FlowValue:
-        with flow.ctx.block(layer.path):
+        with flow.ctx.block(layer.path), flow.layer(layer.path):
             before = [flow.stream(name).spec for name in self.operands.streams] or [needed(x, self.name).spec]
             results = self.operands.run(flow, layer, x, self.name)
         for wanted, result in zip(before, results, strict=True):
@@ -175,7 +169,7 @@ class CustomStage:
 
     def _run(self, flow: FlowContext, x: FlowValue | None) -> FlowValue:
         before = flow.ctx.module_path
-        flow.ctx.module_path = f"{before}.{self.name}" if before else self.name
+        flow.ctx.module_path = tag_name(before, self.name)
         try:
             return checked(self.function(flow, needed(x, self.name)), f"{flow.where} (custom)")
         finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from lang_core import Parameter, Tensor, TensorSpec
 from transformer_core._cache import Cache
 from transformer_core._step import StepInputs
-from transformer_core.flow._value import FlowValue
+from transformer_core.flow._value import FlowValue, InputSpec
 from transformer_core.flow._weights import LoadedParameter, ParameterKey
 
 
@@ -17,16 +17,15 @@ class DecodeBindings:
     Attributes:
         cos: f32 [T, R] or [B, T, R], as ``rope_tables`` gives it for the positions of the new tokens.
         sin: as ``cos``.
-        masks: f32 [T, P + T] or [B, T, P + T] per window, added to scores: of the past's P keys, then of the new ones.
-        past: keys and values, or states, of earlier tokens, by the path of the module that reads them.
+        masks: f32 [T, P + T] or [B, T, P + T] per window, added to scores: of the past's P keys, then of the new ones;
+            None where each token sees all of them.
         local_cos: ``cos`` of the second RoPE, where the model has one.
         local_sin: as ``local_cos``.
     """
 
     cos: Tensor
     sin: Tensor
-    masks: Mapping[int | None, Tensor]
-    past: Mapping[str, Cache]
+    masks: Mapping[int | None, Tensor | None]
     local_cos: Tensor | None = None
     local_sin: Tensor | None = None
 
@@ -38,26 +37,30 @@ class FlowState:
     Attributes:
         sizes: sizes of the axis letters, from the inputs.
         inputs: inputs by name.
+        declared: inputs that blocks declare; None in a run whose inputs are known.
+        layer: path of the repeated layer that runs; empty outside.
         position: i32 of rank 0 or [B], position of the first token; None without caches.
         last: row of the last real token, as ``position``; None without padding.
         bindings: tables and masks of the caller; None where ``rope_tables`` computes them.
         step: RoPE's cos and sin, masks and places in caches, from ``rope_tables``.
         embedding: weight [V, D] of ``token_embed``.
         hidden: spec of the residual stream, from ``token_embed``.
-        residual: value between ``store_residual`` and ``add_residual``.
+        residual: value between ``store_residual`` and ``add_residual`` of the recipe that runs.
         streams: streams by name.
-        named: values kept under a name; each is written once.
+        named: values kept under a name outside of a repeated layer or in the present one; each is written once.
         outputs: side outputs by full name, in order.
         slots: caches, states and taps by module path; updated ones replace those at the start.
         written: module paths of the slots that were updated.
         parameters: loaded parameters.
-        loaded: values of parameters that were loaded outside of a repeated layer or in the present layer, not in
-            earlier ones: these would become results of that layer's block and arguments of the next.
+        loaded: values of parameters that were loaded outside of a repeated layer or in the present one; those of
+            earlier layers would become results of their blocks.
         synthesised: synthesised parameters by name.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)
     inputs: dict[str, FlowValue] = field(default_factory=dict)
+    declared: dict[str, InputSpec] | None = None
+    layer: str = ""
     position: Tensor | None = None
     last: Tensor | None = None
     bindings: DecodeBindings | None = None

@@ -5,8 +5,9 @@ import pytest
 
 from lang_core import EagerExecutionContext, OpError, TensorSpec, TraceEscapeError
 from transformer_core._linear import Linear
-from transformer_core.flow import CompileProfile, Emit, FlowContext, FlowValue, ModelFlow
+from transformer_core.flow import CompileProfile, FlowContext, FlowValue, ModelFlow
 from transformer_core.flow._trace import SpecContext
+from transformer_core.flow._value import Emit
 
 PROFILE = CompileProfile.preset("encoder", sequence=3)
 X = np.arange(6, dtype=np.float32).reshape(3, 2)

@@ -5,7 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lang_core import DType, ExecutionContext, OpError, Ops, Tensor, TensorSpec, TraceEscapeError, near_names
+from lang_core import (
+    ConfigError,
+    DType,
+    ExecutionContext,
+    OpError,
+    Ops,
+    Tensor,
+    TensorSpec,
+    TraceEscapeError,
+    as_dtype,
+    near_names,
+)
 
 Dim = int | str
 """A size, or an axis letter; a letter has the size of the first tensor that has it."""
@@ -39,6 +50,44 @@ class FlowValue:
     def dtype(self) -> DType:
         """The declared element type."""
         return self.spec.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """An input of a model: its name, its shape in sizes and letters, its dtype."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    dtype: DType
+
+    def spec(self, sizes: Mapping[str, int]) -> TensorSpec:
+        """Returns the spec at the sizes of the letters.
+
+        Raises:
+            OpError: a letter has no size.
+        """
+        for dim in self.dims:
+            if isinstance(dim, str) and dim not in sizes:
+                raise OpError(
+                    f"input {self.name!r}: axis {dim!r} has no size: the letters of a profile are {', '.join(sizes)}"
+                )
+        return TensorSpec(tuple(sizes[dim] if isinstance(dim, str) else dim for dim in self.dims), self.dtype)
+
+
+def declared(
+    name: str, shape: Sequence[Dim] | TensorSpec, dtype: DType | str | None
+) -> tuple[tuple[Dim, ...], DType | None]:
+    """Returns the dimensions and the dtype of an input, None for the profile's.
+
+    Raises:
+        ConfigError: the dtype is unknown.
+    """
+    if isinstance(shape, TensorSpec):
+        return shape.shape, shape.dtype
+    try:
+        return tuple(shape), None if dtype is None else as_dtype(dtype)
+    except OpError as error:
+        raise ConfigError(f"input {name!r}: {error}") from None
 
 
 def checked(value: object, maker: str) -> FlowValue:
@@ -91,18 +140,6 @@ def bind(name: str, dims: Sequence[Dim], dtype: DType, actual: TensorSpec, sizes
         if wanted != size:
             known = ", ".join(f"{letter} = {value}" for letter, value in sizes.items()) or "no letters"
             raise OpError(f"{name}: expected {declared} with {known}; found {actual!r}")
-
-
-def sized(name: str, dims: Sequence[Dim], dtype: DType, sizes: Mapping[str, int]) -> TensorSpec:
-    """Returns the spec of a declared shape at the sizes of its letters.
-
-    Raises:
-        OpError: a letter has no size.
-    """
-    for dim in dims:
-        if isinstance(dim, str) and dim not in sizes:
-            raise OpError(f"{name}: axis {dim!r} has no size: the letters of a profile are {', '.join(sizes)}")
-    return TensorSpec(tuple(sizes[dim] if isinstance(dim, str) else dim for dim in dims), dtype)
 
 
 class Emit:

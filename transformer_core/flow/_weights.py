@@ -50,11 +50,12 @@ class FlowWeights:
     Implements ``lang_core.WeightSource``: contexts and exports of a flow read from it.
 
     Args:
-        source: source of all other weights.
+        source: source of all other weights; None without.
     """
 
-    def __init__(self, source: WeightSource) -> None:
+    def __init__(self, source: WeightSource | None) -> None:
         self.source: Final = source
+        self._stored: Final = MappingWeights({}, "the flow, built without weights") if source is None else source
         self._arrays: Final[dict[str, np.ndarray]] = {}
         self._made: Final = MappingWeights(self._arrays, "synthesised by the flow")
         self._keys: Final[dict[str, str]] = {}
@@ -69,36 +70,43 @@ class FlowWeights:
 
     def keys(self) -> Iterator[str]:
         """Yields the source's keys, then the added ones."""
-        yield from self.source.keys()
+        yield from self._stored.keys()
         yield from self._keys
         yield from self._arrays
 
     def has(self, key: str) -> bool:
         """Returns whether the key exists."""
-        return key in self._arrays or self.source.has(self._keys.get(key, key))
+        source, stored = self._of(key)
+        return source.has(stored)
 
     def spec(self, key: str) -> TensorSpec:
         """Returns the shape and dtype that reading gives."""
-        return self._of(key).spec(self._keys.get(key, key))
+        source, stored = self._of(key)
+        return source.spec(stored)
 
     def encoding(self, key: str) -> str | None:
         """Returns the name of the tensor's encoding; None where it is not packed."""
-        return self._of(key).encoding(self._keys.get(key, key))
+        source, stored = self._of(key)
+        return source.encoding(stored)
 
     def read(self, key: str) -> np.ndarray:
         """Reads the whole tensor."""
-        return self._of(key).read(self._keys.get(key, key))
+        source, stored = self._of(key)
+        return source.read(stored)
 
     def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows ``start`` to ``stop`` of the first axis."""
-        return self._of(key).read_rows(self._keys.get(key, key), start, stop)
+        source, stored = self._of(key)
+        return source.read_rows(stored, start, stop)
 
     def origin(self, key: str) -> str:
         """Returns the file or place of the tensor, for messages."""
-        return self._of(key).origin(self._keys.get(key, key))
+        source, stored = self._of(key)
+        return source.origin(stored)
 
-    def _of(self, key: str) -> WeightSource:
-        return self._made if key in self._arrays else self.source
+    def _of(self, key: str) -> tuple[WeightSource, str]:
+        """Returns the source that has a key, and its key there."""
+        return (self._made, key) if key in self._arrays else (self._stored, self._keys.get(key, key))
 
 
 class _Root(Module):
@@ -113,12 +121,12 @@ def parameter_at(path: str, spec: TensorSpec) -> Parameter:
 
 
 def stored_spec(
-    weights: FlowWeights | None, key: str, where: str, shape: tuple[int, ...] | None, transpose: bool
+    source: WeightSource | None, key: str, where: str, shape: tuple[int, ...] | None, transpose: bool
 ) -> TensorSpec:
     """Returns the stored spec of a key that a stage loads.
 
     Args:
-        weights: weights of the flow.
+        source: weights that the flow was built with.
         key: key of the source.
         where: module path, for messages.
         shape: required shape in the orientation of the value; any where None.
@@ -128,9 +136,8 @@ def stored_spec(
         CheckpointError: the flow has no weights, the key is missing, or the tensor has another shape.
     """
     asked = f"load_param({key!r}) at {where or 'the root'}"
-    if weights is None:
+    if source is None:
         raise CheckpointError(f"{asked}: the flow was built without weights: pass build(.., weights=..)")
-    source = weights.source
     if not source.has(key):
         raise CheckpointError(f"{asked}: the weights have no such key{near_names(key, source.keys())}")
     spec = source.spec(key)

@@ -1,0 +1,214 @@
+"""Values of one run by name: inputs, streams, kept values, side outputs and parameters."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from lang_core import (
+    DType,
+    ExecutionContext,
+    Module,
+    OpError,
+    Tensor,
+    TensorSpec,
+    as_dtype,
+    checked_choices,
+    near_names,
+    tag_name,
+)
+from transformer_core.flow._loading import ParameterLoader
+from transformer_core.flow._profile import CompileProfile
+from transformer_core.flow._state import FlowState
+from transformer_core.flow._value import Dim, Emit, FlowValue, InputSpec, bind, checked, declared
+from transformer_core.flow._weights import FlowWeights
+
+
+class RunValues:
+    """Values of one run, by name; ``FlowContext`` is these and the running of modules.
+
+    Args:
+        ctx: as the attribute.
+        model: as the attribute.
+        profile: as the attribute.
+        weights: as the attribute.
+        declares: whether ``input`` may declare inputs: the run is on specs, to see which there are.
+
+    Attributes:
+        ctx: execution context; ``flow.ctx.ops`` has the ops.
+        model: root of the module tree.
+        profile: profile that the model was built for.
+        weights: source of ``load_param``, with what ``synth_param`` adds.
+        state: values and caches that stages share.
+        emit: ops on flow values.
+    """
+
+    def __init__(
+        self,
+        ctx: ExecutionContext,
+        model: Module,
+        profile: CompileProfile,
+        weights: FlowWeights,
+        *,
+        declares: bool = False,
+    ) -> None:
+        self.ctx: Final = ctx
+        self.model: Final = model
+        self.profile: Final = profile
+        self.weights: Final = weights
+        self.state: Final = FlowState(declared={} if declares else None)
+        self.emit: Final = Emit(ctx)
+        self._loader: Final = ParameterLoader(ctx, model, profile.dtype, weights, self.state)
+
+    @property
+    def module_path(self) -> str:
+        """The path of the running module."""
+        return self.ctx.module_path
+
+    @property
+    def where(self) -> str:
+        """The same for messages: the root has a name."""
+        return self.ctx.module_path or "the root"
+
+    def value(self, tensor: Tensor, spec: TensorSpec | None = None) -> FlowValue:
+        """Wraps a tensor, and compares it with a spec where one is given."""
+        return checked(FlowValue(tensor, tensor.spec if spec is None else spec), self.where)
+
+    def input(
+        self, name: str, shape: Sequence[Dim] | TensorSpec | None = None, dtype: DType | str | None = None
+    ) -> FlowValue:
+        """Returns an input of the model; with a shape, one that the recipe need not have.
+
+        Args:
+            name: name of the argument; blocks that declare the same name get the same tensor.
+            shape: as for ``ModelFlow.input``; an input of the recipe where None.
+            dtype: dtype of the argument; the profile's where None.
+
+        Raises:
+            OpError: the input is unknown or has another shape, or the caller gave no tensor for it.
+        """
+        if shape is None:
+            return _known("input", name, self.state.inputs, self.where)
+        state, (dims, wanted) = self.state, declared(name, shape, dtype)
+        spec = InputSpec(name, dims, wanted or self.profile.dtype)
+        if name not in state.inputs:
+            if state.declared is None:
+                raise OpError(
+                    f"input {name!r} at {self.where}: the block declares it, and the model was called without a "
+                    f"tensor for it: give it after {', '.join(state.inputs)}"
+                )
+            state.declared[name] = spec
+            state.inputs[name] = FlowValue.of(self.ctx.placeholder(name, spec.spec(self.profile.sizes)))
+        value = state.inputs[name]
+        bind(f"input {name!r} at {self.where}", spec.dims, spec.dtype, value.spec, state.sizes)
+        return value
+
+    def stream(self, name: str) -> FlowValue:
+        """Returns the present value of a stream."""
+        return _known("stream", name, self.state.streams, self.where)
+
+    def store_stream(self, name: str, value: FlowValue) -> None:
+        """Stores a value in a stream, new or not."""
+        self.state.streams[name] = checked(value, f"stream {name!r} at {self.where}")
+
+    def named(self, name: str) -> FlowValue:
+        """Returns a kept value."""
+        return _known("value", name, self.state.named, self.where)
+
+    def keep(self, name: str, value: FlowValue) -> FlowValue:
+        """Keeps a value under a name for later stages, and returns it; in a repeated layer, for this layer.
+
+        Raises:
+            OpError: the name is taken.
+        """
+        if name in self.state.named:
+            raise OpError(
+                f"value {name!r} at {self.where}: the name is taken: a value is kept once, a stream may change"
+            )
+        self.state.named[name] = checked(value, f"value {name!r} at {self.where}")
+        return value
+
+    def read(self, name: str) -> FlowValue:
+        """Returns the stream, kept value or input of a name; the first of these in this order."""
+        state = self.state
+        return _known("value", name, {**state.inputs, **state.named, **state.streams}, self.where)
+
+    def side_output(
+        self, name: str, value: FlowValue, dims: Sequence[Dim] | None = None, dtype: DType | str | None = None
+    ) -> FlowValue:
+        """Makes a value a further result, named below the path of the running module, and returns it.
+
+        Args:
+            name: name of the result, unique in the module.
+            value: the result.
+            dims: required shape, in sizes and letters; any where None.
+            dtype: required dtype; any where None.
+
+        Raises:
+            OpError: the name is taken, or shape or dtype differ.
+        """
+        full = tag_name(self.module_path, name)
+        value = checked(value, f"side output {full!r}")
+        if full in self.state.outputs:
+            raise OpError(f"side output {full!r}: the name is taken")
+        wanted = value.dtype if dtype is None else as_dtype(dtype)
+        bind(f"side output {full!r}", value.shape if dims is None else dims, wanted, value.spec, self.state.sizes)
+        self.state.outputs[full] = value
+        return value
+
+    @checked_choices
+    def load_param(
+        self,
+        key: str,
+        transpose: bool = False,
+        *,
+        dtype: DType | str | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> FlowValue:
+        """Loads a tensor of the weights. The same key, orientation and dtype give the same parameter.
+
+        Args:
+            key: the weights' key, whatever module runs.
+            transpose: whether to give the transposed matrix; the archive holds it once, as stored.
+            dtype: dtype of the value; where None the profile's, or the stored one where that is not floating.
+            shape: required shape of the value; any where None.
+
+        Raises:
+            CheckpointError: the key is missing, or its tensor has another shape; names key, shapes and module path.
+        """
+        return self._loader.load(key, transpose, dtype, shape)
+
+    def synth_param(
+        self,
+        name: str,
+        data: Any,
+        *,
+        shape: tuple[int, ...] | None = None,
+        dtype: DType | str | None = None,
+    ) -> FlowValue:
+        """Adds a parameter whose values the flow computes; ``FlowModel.weights`` has them.
+
+        A context whose weights have the parameter reads it there.
+
+        Args:
+            name: name of the parameter; in a repeated layer below the layer's path.
+            data: number, nested sequences or array.
+            shape: required shape; any where None.
+            dtype: dtype of the parameter; where None the profile's for floating values, else their own.
+
+        Raises:
+            ConfigError: a weight, a module's parameter or a synthesised parameter has the name, the shape differs, or
+                a value does not fit the dtype.
+        """
+        return self._loader.synthesise(name, data, shape, dtype)
+
+    def synth_zeros(self, name: str, shape: tuple[int, ...], *, dtype: DType | str | None = None) -> FlowValue:
+        """Adds a parameter of zeros; arguments and errors as for ``synth_param``."""
+        return self._loader.synthesise(name, np.zeros(shape), shape, dtype)
+
+
+def _known(kind: str, name: str, known: Mapping[str, FlowValue], where: str) -> FlowValue:
+    if name not in known:
+        available = ", ".join(known) or "none"
+        raise OpError(f"{kind} {name!r} at {where}: not found; available: {available}{near_names(name, known)}")
+    return known[name]
