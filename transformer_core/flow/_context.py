@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from lang_core import Module, OpError, Tensor
+import numpy as np
+
+from lang_core import DType, Module, OpError, Tensor, checked_choices
 from transformer_core._attention import Attention
 from transformer_core._cache import Cache, CachedLayer
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet
@@ -149,6 +151,56 @@ class FlowContext(RunValues):
             if tensor.spec != spec:
                 raise OpError(f"{name} of {owner.path!r}: expected {spec!r}; found {tensor.spec!r}")
         self.fill(owner, state)
+
+    @checked_choices
+    def load_param(
+        self,
+        key: str,
+        transpose: bool = False,
+        *,
+        dtype: DType | str | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> FlowValue:
+        """Loads a tensor of the weights. The same key, orientation and dtype give the same parameter.
+
+        Args:
+            key: the weights' key, whatever module runs.
+            transpose: whether to give the transposed matrix; the archive holds it once, as stored.
+            dtype: dtype of the value; where None the profile's, or the stored one where that is not floating.
+            shape: required shape of the value; any where None.
+
+        Raises:
+            CheckpointError: the key is missing, or its tensor has another shape; names key, shapes and module path.
+        """
+        return self._loader.load(key, transpose, dtype, shape)
+
+    def synth_param(
+        self,
+        name: str,
+        data: Any,
+        *,
+        shape: tuple[int, ...] | None = None,
+        dtype: DType | str | None = None,
+    ) -> FlowValue:
+        """Adds a parameter whose values the flow computes; ``FlowModel.weights`` has them.
+
+        A context whose weights have the parameter reads it there.
+
+        Args:
+            name: name of the parameter; in a repeated layer below the layer's path.
+            data: number, nested sequences or array.
+            shape: required shape; any where None.
+            dtype: dtype of the parameter; where None the profile's for floating values, else their own.
+
+        Raises:
+            ConfigError: a weight, a module's parameter or a synthesised parameter has the name, the shape differs, or
+                a value does not fit the dtype.
+        """
+        return self._loader.synthesise(name, data, shape, dtype)
+
+    def synth_zeros(self, name: str, shape: tuple[int, ...], *, dtype: DType | str | None = None) -> FlowValue:
+        """Adds a parameter of zeros; arguments and errors as for ``synth_param``."""
+        return self._loader.synthesise(name, np.zeros(shape), shape, dtype)
 
 
 class Block(Module):

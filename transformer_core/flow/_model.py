@@ -180,8 +180,9 @@ class FlowModel(Module):
         return self._run(ctx, tensors, declares=False)[0]
 
     def _run(self, ctx: ExecutionContext, tensors: Sequence[Any], *, declares: bool) -> tuple[Results, FlowState]:
-        flow = FlowContext(ctx, self._root, self._profile, self._weights, declares=declares)
+        flow = FlowContext(ctx, self._root, self._profile, self._weights)
         state = flow.state
+        state.declared = {} if declares else None
         self._fill_in(state, ctx, tensors)
         given = tuple(state.slots)
         result = needed(self._run_stages(flow, None), self._title)

@@ -1,9 +1,7 @@
 """Values of one run by name: inputs, streams, kept values, side outputs and parameters."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from lang_core import (
     DType,
@@ -13,7 +11,6 @@ from lang_core import (
     Tensor,
     TensorSpec,
     as_dtype,
-    checked_choices,
     near_names,
     tag_name,
 )
@@ -32,7 +29,6 @@ class RunValues:
         model: as the attribute.
         profile: as the attribute.
         weights: as the attribute.
-        declares: whether ``input`` may declare inputs: the run is on specs, to see which there are.
 
     Attributes:
         ctx: execution context; ``flow.ctx.ops`` has the ops.
@@ -49,14 +45,12 @@ class RunValues:
         model: Module,
         profile: CompileProfile,
         weights: FlowWeights,
-        *,
-        declares: bool = False,
     ) -> None:
         self.ctx: Final = ctx
         self.model: Final = model
         self.profile: Final = profile
         self.weights: Final = weights
-        self.state: Final = FlowState(declared={} if declares else None)
+        self.state: Final = FlowState()
         self.emit: Final = Emit(ctx)
         self._loader: Final = ParameterLoader(ctx, model, profile.dtype, weights, self.state)
 
@@ -155,56 +149,6 @@ class RunValues:
         bind(f"side output {full!r}", value.shape if dims is None else dims, wanted, value.spec, self.state.sizes)
         self.state.outputs[full] = value
         return value
-
-    @checked_choices
-    def load_param(
-        self,
-        key: str,
-        transpose: bool = False,
-        *,
-        dtype: DType | str | None = None,
-        shape: tuple[int, ...] | None = None,
-    ) -> FlowValue:
-        """Loads a tensor of the weights. The same key, orientation and dtype give the same parameter.
-
-        Args:
-            key: the weights' key, whatever module runs.
-            transpose: whether to give the transposed matrix; the archive holds it once, as stored.
-            dtype: dtype of the value; where None the profile's, or the stored one where that is not floating.
-            shape: required shape of the value; any where None.
-
-        Raises:
-            CheckpointError: the key is missing, or its tensor has another shape; names key, shapes and module path.
-        """
-        return self._loader.load(key, transpose, dtype, shape)
-
-    def synth_param(
-        self,
-        name: str,
-        data: Any,
-        *,
-        shape: tuple[int, ...] | None = None,
-        dtype: DType | str | None = None,
-    ) -> FlowValue:
-        """Adds a parameter whose values the flow computes; ``FlowModel.weights`` has them.
-
-        A context whose weights have the parameter reads it there.
-
-        Args:
-            name: name of the parameter; in a repeated layer below the layer's path.
-            data: number, nested sequences or array.
-            shape: required shape; any where None.
-            dtype: dtype of the parameter; where None the profile's for floating values, else their own.
-
-        Raises:
-            ConfigError: a weight, a module's parameter or a synthesised parameter has the name, the shape differs, or
-                a value does not fit the dtype.
-        """
-        return self._loader.synthesise(name, data, shape, dtype)
-
-    def synth_zeros(self, name: str, shape: tuple[int, ...], *, dtype: DType | str | None = None) -> FlowValue:
-        """Adds a parameter of zeros; arguments and errors as for ``synth_param``."""
-        return self._loader.synthesise(name, np.zeros(shape), shape, dtype)
 
 
 def _known(kind: str, name: str, known: Mapping[str, FlowValue], where: str) -> FlowValue:
