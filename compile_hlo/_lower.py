@@ -95,6 +95,7 @@ def lower_module(
     block_functions: bool = True,
     tags: TagSelection | None = None,
     overrides: Overrides = QUIRKS,
+    locations: bool = False,
 ) -> LoweredModule:
     """Records, prunes, merges and emits entry points, one after the other. Each is recorded once.
 
@@ -109,6 +110,8 @@ def lower_module(
         tags: selection of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); where
             None, the text is that of a model without tags.
         overrides: emission rules that avoid faults of compilers; with ``NO_OVERRIDES`` the text is plain StableHLO.
+        locations: True to write each op's module path, which ends in the label of a kernel's call, as its location: the
+            dumps and profiles of a compiler then name it (docs/kernels.md).
 
     Returns:
         The functions and kernels that were written.
@@ -120,7 +123,7 @@ def lower_module(
     lowered = LoweredModule()
     with (
         tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+", encoding="utf-8", newline="") as text,
-        ModuleWriter(text.write, form, overrides, block_functions=block_functions) as writer,
+        ModuleWriter(text.write, form, overrides, block_functions=block_functions, locations=locations) as writer,
     ):
         for entry_point in entry_points:
             lowered.functions.append(_lowered(entry_point, writer, form, tags, streaming))

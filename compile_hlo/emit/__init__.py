@@ -18,12 +18,13 @@ from compile_hlo.emit import (
     _shape,
     _tag,
 )
-from compile_hlo.emit._blocks import BlockCall, layer_of, path_in_block
+from compile_hlo.emit._block_call import BlockCall, layer_of, path_in_block
 from compile_hlo.emit._builder import Builder, SsaValue, Write
 from compile_hlo.emit._emitter import CHAINS, LEAVES, RULES, Emitter, emits, emits_composite
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form, InlineParameters
+from compile_hlo.emit._function import FunctionWriter, WrittenStretch
 from compile_hlo.emit._helpers import Helper, helper_head, helper_record, is_helper, read_helper
-from compile_hlo.emit._module import FunctionWriter, ModuleWriter, WrittenStretch, emit_module
+from compile_hlo.emit._module import ModuleWriter, emit_module
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, Watcher
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._portable_text import portable_text

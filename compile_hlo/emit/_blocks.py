@@ -1,15 +1,22 @@
 """Blocks as private functions: blocks whose text is equal are written once and called with their own parameters."""
 
 import hashlib
-import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
-from compile_dag import Node, Value
-from compile_hlo.directions import FunctionFlow, KernelArgument, KernelResult, KernelSignature, StretchFlow
+from compile_dag import Value
+from compile_hlo.directions import FunctionFlow, KernelResult, KernelSignature
+from compile_hlo.emit._block_call import (
+    BlockArgument,
+    BlockCall,
+    CallSite,
+    Places,
+    layer_of,
+    path_in_block,
+    without_numbers,
+)
 from compile_hlo.emit._builder import Write
 from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._overrides import overridable
@@ -18,81 +25,6 @@ from lang_core import TensorSpec
 
 # Bytes of the functions' text that stay in memory; the rest goes to a temporary file.
 _TEXT_IN_MEMORY: Final = 1 << 18
-_NUMBER: Final = re.compile(r"\d+")
-# A block's name up to its last number: the path of the layer that it computes, or goes backward through.
-_NUMBERED: Final = re.compile(r"(?:.*\.)?\d+(?=\.|$)")
-
-
-@dataclass(frozen=True, slots=True)
-class CallSite:
-    """Stretch of a block, which becomes a call.
-
-    Attributes:
-        nodes: nodes of the stretch, not empty.
-        results: those of their results that are used later.
-        flow: flow of the stretch, which knows which of its operands it writes.
-        function: flow of the calling function, which knows which of them it may write.
-    """
-
-    nodes: Sequence[Node]
-    results: Sequence[Value]
-    flow: StretchFlow
-    function: FunctionFlow
-
-
-class _Given(NamedTuple):
-    """Argument of a function.
-
-    Attributes:
-        name: name in the function.
-        spec: shape and dtype.
-        passed: value that is passed, or path of the parameter.
-    """
-
-    name: str
-    spec: TensorSpec
-    passed: Value | str
-
-    @property
-    def key(self) -> int | str:
-        """Number of the value, or path of the parameter."""
-        return self.passed if isinstance(self.passed, str) else self.passed.number
-
-
-@dataclass(frozen=True, slots=True)
-class BlockCall:
-    """Call of a block's function, which can be repeated with other values and parameters.
-
-    Attributes:
-        function: name of the function.
-        block: name of the block.
-        passed: values and paths of parameters, in the order of the function's arguments.
-        specs: specs of the arguments.
-        loads: positions of the parameters among the arguments, in the order in which they are loaded.
-        updated: positions of the arguments that the function updates.
-        results: values that the call makes.
-    """
-
-    function: str
-    block: str
-    passed: tuple[Value | str, ...]
-    specs: tuple[TensorSpec, ...]
-    loads: tuple[int, ...]
-    updated: frozenset[int]
-    results: tuple[Value, ...]
-
-    def arguments(self, flow: FunctionFlow) -> tuple[KernelArgument, ...]:
-        """Returns the directions of the arguments, given the flow of the calling function."""
-        return tuple(
-            [
-                KernelArgument(
-                    spec,
-                    "INOUT" if isinstance(passed, Value) and flow.donated(passed.number) else "IN",
-                    "INOUT" if place in self.updated else "IN",
-                )
-                for place, (spec, passed) in enumerate(zip(self.specs, self.passed, strict=True))
-            ]
-        )
 
 
 @overridable("close_block")
@@ -136,7 +68,7 @@ class BlockFunctions:
         kinds = ", ".join([tensor_type(value.spec) for value in results])
         function = self._function(f"({heads}) -> ({kinds}) {{\n{''.join(body.pieces)}  }}\n", body)
         keys = [argument.key for argument in given]
-        places = _Places(keys, body.leaves)
+        places = Places(keys, body.leaves)
         updated = frozenset([place for root in site.flow.updated() if (place := places.of(root)) is not None])
         passed, specs = tuple([argument.passed for argument in given]), tuple([argument.spec for argument in given])
         loads = tuple(map(keys.index, body.loads))
@@ -168,6 +100,12 @@ class BlockFunctions:
             GraphError: the function's arguments are not those of its call sites before.
         """
         self.kernels[call.function].join(call.arguments(flow), f"block {call.block!r}")
+        location = emitter.location
+        emitter.locate(call.block)
+        self._write_call(call, emitter)
+        emitter.location = location
+
+    def _write_call(self, call: BlockCall, emitter: Emitter) -> None:
         outside = ["" if isinstance(passed, str) else emitter.name(passed) for passed in call.passed]
         for place in call.loads:
             path = call.passed[place]
@@ -196,7 +134,7 @@ class BlockFunctions:
 
     def _free_name(self, block: str) -> str:
         """Returns the block's name without its numbers, and with a number of its own where that is taken."""
-        base = f"block.{_without_numbers(block)}"
+        base = f"block.{without_numbers(block)}"
         name, count = base, 1
         while name in self.kernels:
             count += 1
@@ -212,35 +150,6 @@ class BlockFunctions:
     def close(self) -> None:
         """Closes the temporary file."""
         self._texts.close()
-
-
-class _Places:
-    """Positions of a function's arguments by the values that they are; a parameter may be several values."""
-
-    def __init__(self, keys: Sequence[int | str], leaves: Mapping[int, Node]) -> None:
-        self._places = {key: place for place, key in enumerate(keys)}
-        self._leaves = leaves
-
-    def of(self, root: int) -> int | None:
-        """Returns the position of a value, given by its number; None where it is no argument."""
-        leaf = self._leaves.get(root)
-        return self._places.get(root if leaf is None else leaf.attributes[0])
-
-
-def layer_of(block: str) -> str:
-    """Returns a block's name up to its last number: paths in ``layers.3.backward``, too, begin with ``layers.3``."""
-    numbered = _NUMBERED.match(block)
-    return numbered.group() if numbered else block
-
-
-def path_in_block(path: str, layer: str) -> str | None:
-    """Returns a module path without the numbers of the block's layer; None for a path outside of the layer."""
-    inside = path == layer or path.startswith(f"{layer}.")
-    return _without_numbers(layer) + path[len(layer) :] if inside else None
-
-
-def _without_numbers(block: str) -> str:
-    return _NUMBER.sub("N", block)
 
 
 class _Writer:
@@ -265,7 +174,13 @@ class _BlockEmitter(Emitter):
         self.block = block
         self.loads: dict[str, TensorSpec] = {}
         self.called: list[KernelSignature] = []
-        super().__init__(self.pieces.append, self, helpers=caller.helpers, overrides=caller.overrides)
+        super().__init__(
+            self.pieces.append,
+            self,
+            helpers=caller.helpers,
+            overrides=caller.overrides,
+            locations=caller.locations,
+        )
         self._caller = caller
         self.leaves = caller.leaves
         self._prefix = layer_of(block)
@@ -292,8 +207,10 @@ class _BlockEmitter(Emitter):
         self.loads[path] = spec
         return name
 
-    def arguments(self) -> list[_Given]:
+    def arguments(self) -> list[BlockArgument]:
         """Returns the arguments: values, then parameters, which are loaded in the caller; scalars after both."""
-        values = [_Given(name, value.spec, value) for name, value in self._captured.items()]
-        loads = [_Given(f"%parameter{place}", spec, path) for place, (path, spec) in enumerate(self.loads.items())]
+        values = [BlockArgument(name, value.spec, value) for name, value in self._captured.items()]
+        loads = [
+            BlockArgument(f"%parameter{place}", spec, path) for place, (path, spec) in enumerate(self.loads.items())
+        ]
         return sorted([*values, *loads], key=lambda argument: not argument.spec.shape)

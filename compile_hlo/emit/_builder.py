@@ -35,10 +35,12 @@ class Builder:
 
     Attributes:
         overrides: functions that take the place of overridable ones.
+        location: text after each op, such as `` loc("model.layers.0":0:0)``; empty where ops have none.
     """
 
     def __init__(self, write: Write, indent: str = "    ", overrides: Overrides = NO_OVERRIDES) -> None:
         self.overrides = overrides
+        self.location = ""
         self._write = write
         self._indent = indent
         # Names of what the current block has made ready: by a constant's text, or by (value or parameter, target).
@@ -52,14 +54,18 @@ class Builder:
         return name
 
     def line(self, text: str) -> None:
-        """Writes one line of the body."""
+        """Writes one line of the body, the only or the last one of an op."""
+        self._write(f"{self._indent}{text}{self.location}\n")
+
+    def part(self, text: str) -> None:
+        """Writes one line of an op with regions, other than its last one."""
         self._write(f"{self._indent}{text}\n")
 
     def new(self, text: str, results: int = 1) -> str:
         """Writes ``%n = text`` and returns ``%n``; its results, if several, are ``%n#0``, ``%n#1``, ..."""
         name = f"%{self._count}"
         self._count += 1
-        self._write(f"{self._indent}{name if results == 1 else f'{name}:{results}'} = {text}\n")
+        self._write(f"{self._indent}{name if results == 1 else f'{name}:{results}'} = {text}{self.location}\n")
         return name
 
     def new_in_pieces(self, pieces: Iterable[str]) -> str:
@@ -68,7 +74,7 @@ class Builder:
         self._write(f"{self._indent}{name} = ")
         for piece in pieces:
             self._write(piece)
-        self._write("\n")
+        self._write(f"{self.location}\n")
         return name
 
     def constant(self, array: Any, spec: TensorSpec | None = None) -> str:

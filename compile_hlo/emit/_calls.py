@@ -36,7 +36,8 @@ def call_helper(
 
     def body_text() -> str:
         lines: list[str] = []
-        inner = Emitter(lines.append, _NO_PARAMETERS, helpers=e.helpers, overrides=e.overrides)
+        inner = Emitter(lines.append, _NO_PARAMETERS, helpers=e.helpers, overrides=e.overrides, locations=e.locations)
+        inner.locate(helper.name)
         arguments = [SsaValue(f"%a{i}", value.spec) for i, value in enumerate(given)]
         inner.line(f"return {', '.join(body(inner, *arguments))} : {made}")
         return "".join(lines)

@@ -24,10 +24,10 @@ def _while(e: Emitter, node: Node) -> None:
         e.name(value)  # a constant or parameter that a region captures is written before it
     pairs = ", ".join(f"{name} = {start}" for name, start in zip(names, initial, strict=True))
     types = ", ".join(tensor_type(value.spec) for value in values)
-    e.line(f"{_bind_results(e, node)} = stablehlo.while({pairs}) : {types}")
-    e.line("cond {")
+    e.part(f"{_bind_results(e, node)} = stablehlo.while({pairs}) : {types}")
+    e.part("cond {")
     e.region(cond, names)
-    e.line("} do {")
+    e.part("} do {")
     e.region(body, names)
     e.line("}")
 
@@ -38,9 +38,9 @@ def _cond(e: Emitter, node: Node) -> None:
     pred = e.name(node.inputs[0])
     for value in node.inputs[1:]:
         e.name(value)
-    e.line(f'{_bind_results(e, node)} = "stablehlo.if"({pred}) ({{')
+    e.part(f'{_bind_results(e, node)} = "stablehlo.if"({pred}) ({{')
     e.region(on_true, ())
-    e.line("}, {")
+    e.part("}, {")
     e.region(on_false, ())
     types = ", ".join(tensor_type(value.spec) for value in node.results)
     e.line(f"}}) : (tensor<i1>) -> ({types})")

@@ -9,7 +9,7 @@ from compile_hlo.emit._builder import Builder, SsaValue, Write
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, overridable
 from compile_hlo.emit._parameter_table import ParameterTable
-from compile_hlo.emit._types import tensor_type
+from compile_hlo.emit._types import quoted, tensor_type
 from compile_hlo.passes import Chain, Group, chain_of
 from lang_core import DType, GraphError, TensorSpec
 
@@ -80,6 +80,7 @@ class Emitter(Builder):
         leaves: nodes of constants and parameters, by the numbers of their values.
         helpers: private functions of the module that rules call.
         path: module path of the node that is written.
+        locations: whether ops have locations, which compilers keep: their module paths.
         watcher: follower of the values, made by the overrides.
     """
 
@@ -90,6 +91,7 @@ class Emitter(Builder):
         indent: str = "    ",
         helpers: HelperFunctions | None = None,
         overrides: Overrides = NO_OVERRIDES,
+        locations: bool = False,
     ) -> None:
         super().__init__(write, indent, overrides)
         self.helpers = HelperFunctions() if helpers is None else helpers
@@ -97,6 +99,7 @@ class Emitter(Builder):
         self._names: dict[int, str] = {}
         self.leaves: dict[int, Node] = {}
         self.path = ""
+        self.locations = locations
         self._stretch: Stretch | None = None
         self.parameters = ParameterTable()
         self.watcher = None if overrides.watch is None else overrides.watch()
@@ -150,6 +153,11 @@ class Emitter(Builder):
         """Returns what a comment says of a module path."""
         return path or "the root"
 
+    def locate(self, place: str) -> None:
+        """Gives the ops that follow a location."""
+        if self.locations:
+            self.location = f" loc({quoted(place)}:0:0)"
+
     def calls(self, function: KernelSignature) -> None:
         """Counts a call of a helper function in the text."""
         function.call_sites += 1
@@ -189,6 +197,7 @@ class Emitter(Builder):
                 if path != self.path:
                     self.path = path
                     self._write(f"{self._indent}// {self.comment(path)}\n")
+                    self.locate(self.comment(path))
             rule = RULES.get(node.op.name)
             if rule is None:
                 raise GraphError(f"{node!r}: the op has no emission rule")
@@ -207,10 +216,11 @@ class Emitter(Builder):
         self._ready, self._indent = dict(ready), indent + "  "
         for value, name in zip(graph.inputs.values(), arguments, strict=True):
             self.bind(value, name)
-        stretch, path = self._stretch, self.path
+        stretch, path, location = self._stretch, self.path, self.location
         self.nodes(graph.nodes)
         self.end("stablehlo.return", graph.outputs.values())
-        self._ready, self._indent, self._stretch, self.path = ready, indent, stretch, path
+        self._ready, self._indent = ready, indent
+        self._stretch, self.path, self.location = stretch, path, location
 
     def end(self, terminator: str, results: Iterable[Value], separate: Iterable[bool] = ()) -> None:
         """Writes the return of a function or region.

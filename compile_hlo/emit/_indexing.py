@@ -116,14 +116,14 @@ def scattered(e: Emitter, node: Node, into: SsaValue, places: str | None = None)
     at = e.name(indices) if places is None else places
     beside, element = _line_dims(into.spec.ndim, axis), tensor_type(TensorSpec((), into.spec.dtype))
     result, old, new = e.fresh(), e.fresh(), e.fresh()
-    e.line(
+    e.part(
         f'{result} = "stablehlo.scatter"({into.name}, {at}, {e.name(updates)}) '
         f"<{{indices_are_sorted = false, unique_indices = false, scatter_dimension_numbers = #stablehlo.scatter<"
         f"inserted_window_dims = [{axis}], input_batching_dims = {beside}, "
         f"scatter_indices_batching_dims = {beside}, scatter_dims_to_operand_dims = [{axis}], "
         f"index_vector_dim = {into.spec.ndim}>}}> ({{"
     )
-    e.line(f"^bb0({old}: {element}, {new}: {element}):")
+    e.part(f"^bb0({old}: {element}, {new}: {element}):")
     value = new if reduction == "set" else _combined(e, reduction, old, new, into.spec.dtype)
     e.line(f"stablehlo.return {value} : {element}")
     e.line(f"}}) : ({into.kind}, {tensor_type(indices.spec)}, {tensor_type(updates.spec)}) -> {into.kind}")
@@ -181,13 +181,13 @@ def _scattered_rows(e: Emitter, into: str, places: str, new: str, specs: tuple[T
     matrix, column, rows = map(tensor_type, specs)
     element = tensor_type(TensorSpec((), specs[0].dtype))
     result, old, chosen = e.fresh(), e.fresh(), e.fresh()
-    e.line(
+    e.part(
         f'{result} = "stablehlo.scatter"({into}, {places}, {new}) '
         f"<{{indices_are_sorted = false, unique_indices = true, scatter_dimension_numbers = #stablehlo.scatter<"
         f"update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
         f"index_vector_dim = 1>}}> ({{"
     )
-    e.line(f"^bb0({old}: {element}, {chosen}: {element}):")
+    e.part(f"^bb0({old}: {element}, {chosen}: {element}):")
     e.line(f"stablehlo.return {chosen} : {element}")
     e.line(f"}}) : ({matrix}, {column}, {rows}) -> {matrix}")
     return result

@@ -2,140 +2,36 @@
 
 import json
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Final, Self
 
-from compile_dag import ComputeGraph, Node, Stretch, Value
+from compile_dag import ComputeGraph, Value
 from compile_hlo.directions import (
     REFLECTION,
     FunctionFlow,
     KernelSignature,
     LoweredArgument,
     Signature,
-    StretchFlow,
-    StretchUses,
     graph_directions,
     reflected,
     signature_of,
 )
-from compile_hlo.emit._blocks import BlockCall, BlockFunctions, CallSite
+from compile_hlo.emit._blocks import BlockFunctions
 from compile_hlo.emit._builder import Write
-from compile_hlo.emit._emitter import CHAINS, LEAVES, Emitter
+from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._forms import ArgumentParameters, ExternalParameters, Form
+from compile_hlo.emit._function import FunctionWriter, alias_attribute, check_aliases_differ
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import Overrides
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._stretches import stretches
 from compile_hlo.emit._types import quoted, symbol, tensor_type
-from compile_hlo.passes import with_groups
-from lang_core import Argument, GraphError, TensorSpec, checked_choices, near_names
+from lang_core import Argument, GraphError, TensorSpec, checked_choices
 
 # Other arguments get numbers, and parameters a name with a point: no two names are the same.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 
 
-class WrittenStretch(NamedTuple):
-    """Part of a stretch's lowering that does not depend on where the stretch stands.
-
-    Attributes:
-        call: call of the block's function; None where the nodes are written in place.
-        uses: uses that the stretch makes of its values.
-    """
-
-    call: BlockCall | None
-    uses: StretchUses
-
-
-class FunctionWriter:
-    """Writer of one function's body, stretch by stretch.
-
-    Attributes:
-        parameters: weights that the function reads so far.
-        directions: directions of its tensor arguments, once it has ended.
-    """
-
-    directions: tuple[LoweredArgument, ...] = ()
-
-    def __init__(
-        self,
-        write: Write,
-        emitter: Emitter,
-        blocks: BlockFunctions | None,
-        flow: FunctionFlow,
-        results: Sequence[str],
-        head: Sequence[LoweredArgument],
-    ) -> None:
-        self._head = head
-        self._results = tuple(results)
-        self._write = write
-        self._emitter = emitter
-        self._blocks = blocks
-        self._flow = flow
-        self.parameters = emitter.parameters
-
-    def stretch(self, nodes: Sequence[Node], results: Sequence[Value]) -> WrittenStretch:
-        """Writes the nodes between two block boundaries.
-
-        Args:
-            nodes: nodes, in order.
-            results: those of their results that are used later, in order.
-
-        Returns:
-            What can be repeated for a stretch that is the same.
-        """
-        flow = StretchFlow(nodes)
-        nodes = with_groups(nodes, results, self._emitter.leaves, CHAINS)
-        call = None
-        if self._blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
-            self._emitter.nodes(nodes)
-        else:
-            self._emitter.enter(nodes[0].stretch)
-            made = [value for value in results if value.op_name not in LEAVES]
-            call = self._blocks.call(CallSite(nodes, made, flow, self._flow), self._emitter)
-        uses = flow.uses(nodes, results)
-        self._flow.stretch(uses)
-        return WrittenStretch(call, uses)
-
-    def repeat(self, call: BlockCall, uses: StretchUses, stretch: Stretch) -> None:
-        """Writes a stretch whose function is there already.
-
-        Args:
-            call: call of the function, with the values and parameters of this stretch.
-            uses: uses that the stretch makes of its values.
-            stretch: the stretch.
-        """
-        assert self._blocks is not None
-        self._emitter.enter(stretch)
-        self._blocks.repeat(call, self._flow, self._emitter)
-        self._flow.stretch(uses)
-
-    def forget(self, values: Iterable[Value]) -> None:
-        """Drops what is known of values that are not used any more."""
-        gone = list(values)
-        self._emitter.forget(gone)
-        self._flow.forget([value.number for value in gone])
-
-    def end(self, results: Sequence[Value]) -> None:
-        """Writes the return.
-
-        Raises:
-            GraphError: the body uses the arguments in other directions than the head has.
-        """
-        named = dict(zip(self._results, results, strict=True))
-        self._emitter.end("return", results, [self._flow.shares(name, value) for name, value in named.items()])
-        # Equal updates are merged by now: the head may tell less of an alias than the body would allow.
-        self.directions = tuple(
-            replace(body, in_place=body.in_place and head.in_place)
-            for body, head in zip(self._flow.end(named), self._head, strict=True)
-        )
-        body, head = ([replace(argument, written=None) for argument in side] for side in (self.directions, self._head))
-        if body != head:
-            raise GraphError(f"the directions of the head differ from those of the body: {head}, {body}")
-        self._write("  }\n")
-
-
-@checked_choices
 class ModuleWriter:
     """Writer of a module: functions one by one, then what they refer to. Nothing that was written is kept.
 
@@ -147,14 +43,22 @@ class ModuleWriter:
         overrides: functions that take the place of emission's own, such as ``compile_hlo.quirks.QUIRKS``.
         name: name of the module.
         block_functions: whether blocks become private functions, alike ones the same.
+        locations: whether ops have their module paths as locations.
     """
 
     def __init__(
-        self, write: Write, form: Form, overrides: Overrides, name: str = "tapeline", block_functions: bool = False
+        self,
+        write: Write,
+        form: Form,
+        overrides: Overrides,
+        name: str = "tapeline",
+        block_functions: bool = False,
+        locations: bool = False,
     ) -> None:
         self._write = write
         self._form = form
         self._overrides = overrides
+        self._locations = locations
         self._functions: list[str] = []
         self._helpers = HelperFunctions()
         self._blocks = BlockFunctions() if block_functions else None
@@ -210,12 +114,15 @@ class ModuleWriter:
         Raises:
             GraphError: arguments and inputs are not the same, or an alias does not fit.
         """
-        _check_aliases_differ(name, arguments)
+        check_aliases_differ(name, arguments)
         if [argument.name for argument in arguments] != list(inputs):
             raise GraphError(f"function {name!r}: inputs {list(inputs)} are not the arguments {arguments}")
         self._functions.append(name)
         in_place = {argument.name for argument in directions if argument.in_place}
-        emitter = Emitter(self._write, self._form, helpers=self._helpers, overrides=self._overrides)
+        emitter = Emitter(
+            self._write, self._form, helpers=self._helpers, overrides=self._overrides, locations=self._locations
+        )
+        emitter.locate(name)
         heads: list[str] = []
         numbers: list[tuple[str, Argument]] = []
         for argument in arguments:
@@ -226,7 +133,7 @@ class ModuleWriter:
                 heads.append(f"{text}: {_element(kind)}")
                 numbers.append((text, argument))
             else:
-                heads.append(f"{text}: {kind}{_alias(name, argument, results, in_place)}")
+                heads.append(f"{text}: {kind}{alias_attribute(name, argument, results, in_place)}")
                 emitter.bind(inputs[argument.name], text)
         if isinstance(self._form, ArgumentParameters):
             heads += self._form.heads(name)
@@ -296,35 +203,3 @@ def emit_module(
 
 def _element(kind: str) -> str:
     return kind.removeprefix("tensor<").removesuffix(">")
-
-
-def _check_aliases_differ(function: str, arguments: Iterable[Argument]) -> None:
-    taken: dict[str, str] = {}
-    for argument in arguments:
-        if argument.alias_result is None:
-            continue
-        other = taken.setdefault(argument.alias_result, argument.name)
-        if other != argument.name:
-            raise GraphError(
-                f"graph {function!r}: arguments {other!r} and {argument.name!r} are both to become result "
-                f"{argument.alias_result!r}: a result takes over one buffer: give each argument a result of its own"
-            )
-
-
-def _alias(function: str, argument: Argument, results: Mapping[str, TensorSpec], in_place: Container[str]) -> str:
-    wanted = argument.alias_result
-    if wanted is None:
-        return ""
-    if wanted not in results:
-        raise GraphError(
-            f"graph {function!r}: argument {argument.name!r} is to become result {wanted!r}, which is not there: it "
-            f"has {', '.join(results)}{near_names(wanted, results)}"
-        )
-    if results[wanted] != argument.spec:
-        raise GraphError(
-            f"graph {function!r}: argument {argument.name!r} ({argument.spec!r}) cannot become result {wanted!r} "
-            f"({results[wanted]!r}): the specs must be equal"
-        )
-    if argument.name not in in_place:
-        return ""
-    return f" {{tf.aliasing_output = {list(results).index(wanted)} : i32}}"

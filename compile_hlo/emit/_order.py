@@ -37,12 +37,12 @@ def _sort(e: Emitter, node: Node) -> None:
 def sorted_along(e: Builder, x: SsaValue, order: SsaValue, axis: int, before: Comparator) -> str:
     """Writes a stable sort of elements and, with them, their positions."""
     result = e.fresh()
-    e.line(
+    e.part(
         f'{result}:2 = "stablehlo.sort"({x.name}, {order.name}) <{{dimension = {axis} : i64, is_stable = true}}> ({{'
     )
     a, b, place_a, place_b = (e.fresh() for _ in range(4))
     kind, index = (tensor_type(TensorSpec((), value.spec.dtype)) for value in (x, order))
-    e.line(f"^bb0({a}: {kind}, {b}: {kind}, {place_a}: {index}, {place_b}: {index}):")
+    e.part(f"^bb0({a}: {kind}, {b}: {kind}, {place_a}: {index}, {place_b}: {index}):")
     e.line(f"stablehlo.return {before(a, b, (place_a, place_b))} : tensor<i1>")
     e.line(f"}}) : ({x.kind}, {order.kind}) -> ({x.kind}, {order.kind})")
     return result

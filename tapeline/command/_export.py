@@ -126,6 +126,12 @@ _KERNELS: Final = flags.DEFINE_enum(
     "tuned: attention, linear layers and norms as tools:tune found them best, else as their heuristics say.",
     flag_values=FLAGS,
 )
+_LOCATIONS: Final = flags.DEFINE_bool(
+    "locations",
+    False,
+    "Write module paths, with labels of kernels, as locations of ops: IREE's dumps and profiles show them.",
+    flag_values=FLAGS,
+)
 _REPORT: Final = flags.DEFINE_string("report", None, "Also write the JSON report here.", flag_values=FLAGS)
 _DUMP_TAGS: Final = flags.DEFINE_string(
     "dump_tags",
@@ -185,6 +191,7 @@ def _options() -> ExportKeywords:
         "resume": _RESUME.value,
         "tune": _TUNE.value,
         "kernels": _KERNELS.value,
+        "locations": _LOCATIONS.value,
         "report": Path(_REPORT.value) if _REPORT.value else None,
         "dump_tags": [part.strip() for part in _DUMP_TAGS.value.split(",")] if _DUMP_TAGS.value else (),
         "graph": _list("graph", _GRAPH.value, GRAPH_FORMATS) if _GRAPH.value else (),

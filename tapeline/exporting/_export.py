@@ -129,7 +129,9 @@ class _Run:
         else:
             form = form_of(options.weights, self._export.weights, export.nonfinite)
             with (self._staging / MODULE).open("w") as text:
-                export.lowered = lower_module(export.entry_points, text.write, form, streaming=streaming)
+                export.lowered = lower_module(
+                    export.entry_points, text.write, form, streaming=streaming, locations=options.locations
+                )
         self._steps.finish("lower", key, {MODULE: None}, {"nonfinite": export.nonfinite})
 
     def _lower_debug(self) -> None:

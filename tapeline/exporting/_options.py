@@ -54,6 +54,7 @@ class ExportKeywords(TypedDict, total=False):
     resume: bool
     tune: bool
     kernels: str
+    locations: bool
     report: Path | None
     dump_tags: Sequence[str]
     graph: Sequence[str]
@@ -89,6 +90,8 @@ class ExportOptions:
         resume: True continues an interrupted export.
         tune: True compiles with several sets of flags and keeps the fastest on this machine.
         kernels: ``tuned`` puts kernels in place of a model's composites.
+        locations: True writes each op's module path, with a kernel's label, as its location, which IREE's dumps and
+            profiles show.
         report: file for a copy of the report.
         dump_tags: tags, or globs of them, that a dump can show; builds the debug module.
         graph: forms of the graph that the bundle holds.
@@ -123,6 +126,7 @@ class ExportOptions:
     resume: bool = False
     tune: bool = False
     kernels: str = "none"
+    locations: bool = False
     report: Path | None = None
     dump_tags: Sequence[str] = ()
     graph: Sequence[str] = ()

@@ -242,7 +242,8 @@ def _lower(export: Export, tags: Sequence[str] = (), keep: IO[str] | None = None
     if tags:
         lowered = lower_debug(export.entry_points, write, form, tags)
     else:
-        lowered = lower_module(export.entry_points, write, form, streaming=True)
+        locations = export.options.locations
+        lowered = lower_module(export.entry_points, write, form, streaming=True, locations=locations)
     return lowered, text_bytes + data, digest.hexdigest()
 
 
