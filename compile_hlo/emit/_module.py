@@ -32,6 +32,7 @@ from lang_core import Argument, GraphError, TensorSpec, checked_choices
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 
 
+@checked_choices
 class ModuleWriter:
     """Writer of a module: functions one by one, then what they refer to. Nothing that was written is kept.
 
