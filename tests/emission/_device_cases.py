@@ -42,7 +42,7 @@ DEVICE_CASES: Final = (
     *ATTENTION_CASES,
 )
 _CPU: Final = ("local-task", "local-sync")
-_IN_F32: Final = frozenset(case.op for case in CASES if case.dtype.name == "f32")
+_IN_F32: Final = frozenset(case.op for case in DEVICE_CASES if case.dtype.name == "f32")
 _PLAIN: Final = frozenset(case.name for case in CASES if case.dtype.name != "f32" and case.op in _IN_F32)
 
 
@@ -53,11 +53,13 @@ _TOUCHY: Final = re.compile(
     r"(scatter_.*_int32|conv_.*|dot_general.*|pow)_f32"
 )
 _FIRST: Final = {(case.op, case.dtype.name): case.name for case in reversed(CASES) if is_run(case)}
+# What the other encodings have too, in the same ways.
+_LIKE_OTHERS: Final = re.compile(r"(dequantize|dequantize_beyond|packed_linear_one_row)_(q8_0|q6_k)(_f32)?")
 _FURTHER: Final = frozenset(
     case.name
     for case in CASES
     if case.name != _FIRST.get((case.op, case.dtype.name)) and _TOUCHY.fullmatch(case.name) is None
-)
+) | frozenset(case.name for case in PACKED_CASES if _LIKE_OTHERS.fullmatch(case.name))
 
 
 # Dtypes that no bundle computes with.

@@ -26,7 +26,7 @@ from transformer_core.models import DecoderConfig, DecoderLM
 def measured(name: str, tmp_path: Path, checkpoint: Path | None = None) -> Run:
     plan = tiny_plan(checkpoint)
     if not os.environ.get("TAPELINE_LONG"):  # each group of the suite decode takes several processes per system
-        plan = replace(plan, decode_groups=plan.decode_groups[:2])
+        plan = replace(plan, decode_groups=plan.decode_groups[:1])
     return run_suite(name, Runner(1, tmp_path, print), plan, f"bench --suite {name}")
 
 
