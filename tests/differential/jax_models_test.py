@@ -1,0 +1,140 @@
+"""Whole models inside of JAX's transformations: results are transformers' and NumPy's, gradients are verified."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from compile_dag.gradient import value_and_gradient
+from lang_core import EagerExecutionContext, Module, WeightSource
+from run_jax import jax_function, parameter_arrays
+from tests.differential._jax import QUICKLY
+from tests.goldens.cases import CASES, GoldenCase
+from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.encoders.files import read_encoder_golden, write_encoder_checkpoint
+from tests.goldens.golden_files import read_golden
+from tests.goldens.weights import write_checkpoint
+from tests.parity._golden_encoders import forward_of
+from tests.parity._golden_models import empty_caches, prefill_and_decode, relative_error, scalar
+from transformer_core.checkpoints import SafetensorsCheckpoint
+from transformer_core.models import DecoderLM, load_config, load_model, weights_of
+from transformer_core.training import cross_entropy
+
+# Relative to the largest logit: transformers' results, and those of NumPy's context.
+_TOLERANCE: Final = 2e-4
+_BESIDE_NUMPY: Final = 2e-5
+# TAPELINE_LONG=1 in the environment asks for every golden model.
+_LONG: Final = bool(os.environ.get("TAPELINE_LONG"))
+_DECODERS: Final = tuple(CASES) if _LONG else ("llama_gqa", "gemma3", "deepseek_v3", "qwen3_next", "gpt2")
+_ENCODERS: Final = tuple(ENCODER_CASES) if _LONG else (next(iter(ENCODER_CASES)),)
+
+
+@contextmanager
+def _opened(case: GoldenCase, directory: Path, dtype: str = "f32") -> Iterator[tuple[DecoderLM, WeightSource]]:
+    """The case's model with its weights."""
+    write_checkpoint(directory, case)
+    with SafetensorsCheckpoint(directory) as checkpoint:
+        model = DecoderLM(load_config(directory), dtype)
+        yield model, weights_of(model, checkpoint)
+
+
+def _jitted(fn: Any) -> Any:
+    return jax.jit(jax_function(fn), compiler_options=QUICKLY)
+
+
+@pytest.mark.parametrize("name", _DECODERS)
+def test_decoders_under_jit(name: str, tmp_path: Path) -> None:
+    golden = read_golden(name)
+    prompt: Any = golden.prompt.astype(np.int32)
+    with _opened(CASES[name], tmp_path) as (model, weights):
+        logits = _jitted(model)(parameter_arrays(model, weights), prompt)
+        beside = model(EagerExecutionContext(weights), prompt)
+    assert relative_error(logits, golden.prompt_logits) < _TOLERANCE
+    assert relative_error(logits, beside.numpy()) < _BESIDE_NUMPY
+
+
+@pytest.mark.parametrize("name", _ENCODERS)
+def test_encoders_under_jit(name: str, tmp_path: Path) -> None:
+    golden = read_encoder_golden(name)
+    write_encoder_checkpoint(tmp_path, ENCODER_CASES[name])
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        model = load_model(tmp_path)
+        weights = weights_of(model, checkpoint)
+        point = forward_of(model, golden.inputs)
+        results = _jitted(point)(parameter_arrays(model, weights), *golden.inputs.values())
+        ctx = EagerExecutionContext(weights)
+        beside = point(ctx, *map(ctx.constant, golden.inputs.values()))
+    assert set(results) == set(beside)
+    for key, array in results.items():
+        assert relative_error(array, golden.outputs[key]) < _TOLERANCE, key
+        assert relative_error(array, beside[key].numpy()) < _BESIDE_NUMPY, key
+
+
+def test_prefill_and_decode_under_jit_give_transformers_tokens(tmp_path: Path) -> None:
+    case, golden = CASES["llama_gqa"], read_golden("llama_gqa")
+    with _opened(case, tmp_path) as (model, weights):
+        parameters = parameter_arrays(model, weights)
+        prefill, decode = prefill_and_decode(model, case)
+        step, length = _jitted(decode), golden.prompt.shape[1]
+        tokens = golden.prompt.astype(np.int32)
+        results = _jitted(prefill)(parameters, tokens, scalar(0), scalar(length - 1), *empty_caches(prefill))
+        results = dict(results)
+        for number in range(case.steps):
+            assert relative_error(results.pop("logits"), golden.logits[:, number]) < _TOLERANCE
+            tokens = results.pop("next_ids")[:, None]
+            np.testing.assert_array_equal(tokens[:, 0], golden.tokens[:, number])
+            caches = [results[a.alias_result] for a in decode.arguments if a.alias_result]
+            results = dict(step(parameters, tokens, scalar(length + number), *caches))
+
+
+def _loss_of(model: Module) -> Any:
+    return lambda ctx, ids, labels: cross_entropy(ctx, model(ctx, ids), labels)
+
+
+def _batch(case: GoldenCase) -> tuple[Any, Any]:
+    ids = np.array(case.prompt, np.int32)[:1, :6]
+    return ids, np.roll(ids, -1, 1)
+
+
+@pytest.mark.parametrize("name", ["llama_gqa", "gemma2"])
+def test_gradients_of_all_weights_are_those_of_compile_dag(name: str, tmp_path: Path) -> None:
+    """Reverse mode of another hand: recorded, and written in ops."""
+    ids, labels = _batch(CASES[name])
+    with _opened(CASES[name], tmp_path) as (model, weights):
+        loss, parameters = _loss_of(model), parameter_arrays(model, weights)
+        value, slopes = jax.jit(jax.value_and_grad(jax_function(loss)))(parameters, ids, labels)
+        ctx = EagerExecutionContext(weights)
+        wanted, truth = value_and_gradient(loss, list(parameters))(ctx, ctx.constant(ids), ctx.constant(labels))
+    assert float(value) == pytest.approx(float(wanted), rel=1e-5)
+    for path, slope in zip(parameters, truth, strict=True):
+        room = 2e-5 * max(np.abs(slope.numpy()).max(), 1e-3)
+        np.testing.assert_allclose(slopes[path], slope.numpy(), rtol=0, atol=room, err_msg=path)
+
+
+def test_gradients_go_through_experts_and_linear_attention(tmp_path: Path) -> None:
+    """A step along a random direction changes the loss as the gradient says: central difference, logits are f32."""
+    case = CASES["qwen3_next"]
+    ids, labels = _batch(case)
+    with jax.enable_x64(True), _opened(case, tmp_path, "f64") as (model, weights):
+        loss, parameters = jax_function(_loss_of(model)), parameter_arrays(model, weights)
+        assert any("experts" in path for path in parameters)
+        random = np.random.default_rng(5)
+        direction = {path: jnp.asarray(random.standard_normal(x.shape)) for path, x in parameters.items()}
+
+        def along(step: Any, parameters: Any) -> Any:
+            return loss({path: x + step * direction[path] for path, x in parameters.items()}, ids, labels)
+
+        def slopes(parameters: Any) -> Any:
+            gradient = jax.grad(lambda p: along(0.0, p))(parameters)
+            return sum(jnp.vdot(gradient[path], direction[path]) for path in parameters)
+
+        run = jax.jit(lambda p: (slopes(p), along(1e-5, p), along(-1e-5, p)), compiler_options=QUICKLY)
+        slope, above, below = map(float, run(parameters))
+    assert slope == pytest.approx((above - below) / 2e-5, rel=2e-3)
+    assert abs(slope) > 1e-3
