@@ -1,14 +1,22 @@
-"""Emission of what packed blocks say. Each step is rounded as the eager rule's is."""
+"""Emission of what packed blocks say, generated from their layouts. Each step is rounded as the eager rule's is."""
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+import numpy as np
 
 from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._elementwise import low_bits
 from compile_hlo.emit._overrides import overridable
 from compile_hlo.emit._slices import cut_last, joined
-from lang_core import Encoding, TensorSpec, f16, f32, i32
+from compile_hlo.emit._types import tensor_type
+from lang_core import BitField, BlockLayout, Encoding, Plane, SubScales, TensorSpec, f16, f32, i32
+
+_BYTE: Final = 0xFF
+_BYTE_BITS: Final = 8
+_MANTISSA: Final = 23  # bits of an f32's fraction
+_SIGN: Final = 0x80
+_WORD: Final = 4  # bytes that a ``BitField`` moves together
 
 
 def unpacked(e: Builder, packed: SsaValue, encoding: Encoding) -> SsaValue:
@@ -16,63 +24,160 @@ def unpacked(e: Builder, packed: SsaValue, encoding: Encoding) -> SsaValue:
     *leading, width = packed.spec.shape
     count = width // encoding.block_bytes
     blocks = _shaped(e, packed, (count, encoding.block_bytes))
-    weights = _UNPACKERS[encoding.name](e, blocks)
+    weights = _weights(e, blocks, encoding.layout)
     result = TensorSpec((*leading, count * encoding.block), f32)
     return SsaValue(e.reshape(weights.name, weights.spec, result.shape), result)
 
 
-def _q8_0(e: Builder, blocks: SsaValue) -> SsaValue:
-    return _scaled(e, cut_last(e, blocks, 2, 34), _half(e, blocks, 0))
+def _weights(e: Builder, blocks: SsaValue, layout: BlockLayout) -> SsaValue:
+    """Writes weights f32 [.., size], or [.., parts, size / parts] where parts have scales, of blocks [.., bytes]."""
+    if layout.sub_scales is None:
+        weights = _scaled(e, _values(e, blocks, layout), _scale(e, blocks, layout))
+        if layout.minimum is None:
+            return weights
+        minimum = _half(e, blocks, layout.minimum)
+        return _shifted(e, "add" if layout.adds_minimum else "subtract", weights, minimum)
+    if layout.minimum is None:
+        values = _values(e, blocks, layout)
+        (scale,) = _part_scales(e, blocks, layout, layout.sub_scales)
+        return _scaled(e, values, scale)
+    scale, minimum = _part_scales(e, blocks, layout, layout.sub_scales)
+    return _shifted(e, "subtract", _scaled(e, _values(e, blocks, layout), scale), minimum)
 
 
-def _q4_0(e: Builder, blocks: SsaValue) -> SsaValue:
-    stored = _bits(e, cut_last(e, blocks, 2, 18))
-    nibbles = joined(e, [_nibble(e, stored, place) for place in (0, 1)], stored.spec.ndim - 1)
-    return _scaled(e, integer_op(e, "subtract", nibbles, 8), _half(e, blocks, 0))
+def _values(e: Builder, blocks: SsaValue, layout: BlockLayout) -> SsaValue:
+    """Writes the values of the integers [.., size] or [.., parts, size / parts]: f32 of a table, else integers."""
+    shape = (layout.size,) if layout.sub_scales is None else (layout.parts, layout.scaled)
+    first = layout.planes[0]
+    if first.bits == _BYTE_BITS and layout.table is None:
+        stored = _shaped(e, cut_last(e, blocks, first.at, first.at + layout.size), shape)
+        return _less(e, stored, layout.offset)
+    stored = _integers(e, blocks, layout.planes, layout.size, shape)
+    return _less(e, stored, layout.offset) if layout.table is None else _looked_up(e, layout.table, stored)
 
 
-def _q4_k(e: Builder, blocks: SsaValue) -> SsaValue:
-    """Writes ``(d * sc) * q - (dmin * m)`` of eight sub-blocks of 32."""
-    low, mins, high = (_bits(e, cut_last(e, blocks, start, start + 4)) for start in (4, 8, 12))
+def _integers(e: Builder, blocks: SsaValue, planes: Sequence[Plane], size: int, shape: tuple[int, ...]) -> SsaValue:
+    """Writes integers as they are stored, i32 [.., *shape]."""
+    first, *others = planes
+    value = _plane(e, blocks, first, size, shape)
+    for plane in others:
+        value = integer_op(e, "or", value, _plane(e, blocks, plane, size, shape))
+    return value
 
-    def sixes(first: SsaValue, rest: SsaValue) -> SsaValue:
-        upper = integer_op(e, "and", integer_op(e, "shift_right_logical", first, 2), 48)
-        both = integer_op(e, "or", upper, rest)
-        return joined(e, [integer_op(e, "and", first, 63), both], first.spec.ndim - 1)
 
-    scale = _scaled(e, sixes(low, _nibble(e, high, 0)), _half(e, blocks, 0))
-    minimum = _scaled(e, sixes(mins, _nibble(e, high, 1)), _half(e, blocks, 2))
-    stored = _shaped(e, _bits(e, cut_last(e, blocks, 16, 144)), (4, 1, 32))
-    nibbles = [_nibble(e, stored, place) for place in (0, 1)]
-    q = _shaped(e, joined(e, nibbles, stored.spec.ndim - 2), (8, 32), replaced=3)
-    product = _scaled(e, q, scale)
-    return SsaValue(
-        e.elementwise("subtract", (product.name, _spread(e, minimum, product.spec)), product.spec), product.spec
+def _less(e: Builder, value: SsaValue, offset: int) -> SsaValue:
+    """Subtracts an offset, if there is one, from integers."""
+    if not offset:
+        return value
+    whole = TensorSpec(value.spec.shape, i32)
+    return integer_op(e, "subtract", SsaValue(e.convert(value.name, value.spec, i32), whole), offset)
+
+
+def _looked_up(e: Builder, table: Sequence[int], places: SsaValue) -> SsaValue:
+    """Writes the numbers of a table at places, f32."""
+    numbers = SsaValue(e.constant(np.array(table, np.float32)), TensorSpec((len(table),), f32))
+    result = TensorSpec(places.spec.shape, f32)
+    name = e.new(
+        f'"stablehlo.gather"({numbers.name}, {places.name}) <{{dimension_numbers = #stablehlo.gather<'
+        f"collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = {places.spec.ndim}>, "
+        f"slice_sizes = array<i64: 1>}}> : ({numbers.kind}, {places.kind}) -> {tensor_type(result)}"
     )
+    return SsaValue(name, result)
 
 
-def _q6_k(e: Builder, blocks: SsaValue) -> SsaValue:
-    """Writes ``(d * sc) * (q - 32)`` of sixteen sub-blocks of 16."""
-    stored = _shaped(e, _bits(e, cut_last(e, blocks, 0, 128)), (2, 1, 64))
-    nibbles = [_nibble(e, stored, place) for place in (0, 1)]
-    low = _shaped(e, joined(e, nibbles, stored.spec.ndim - 2), (16, 16), replaced=3)
-    pairs = _shaped(e, _bits(e, cut_last(e, blocks, 128, 192)), (2, 1, 32))
-    shifted = [integer_op(e, "shift_right_logical", pairs, shift) if shift else pairs for shift in (0, 2, 4, 6)]
-    high = _shaped(e, joined(e, shifted, pairs.spec.ndim - 2), (16, 16), replaced=3)
-    high = integer_op(e, "shift_left", integer_op(e, "and", high, 3), 4)
-    q = integer_op(e, "subtract", integer_op(e, "or", low, high), 32)
-    scale = _scaled(e, cut_last(e, blocks, 192, 208), _half(e, blocks, 208))
-    return _scaled(e, q, scale)
+def _plane(e: Builder, blocks: SsaValue, plane: Plane, size: int, shape: tuple[int, ...]) -> SsaValue:
+    """Writes the bits of a plane, i32 [.., *shape], where they stand in the integers."""
+    runs, count = size // plane.run, _BYTE_BITS // plane.bits
+    stored = _bits(e, cut_last(e, blocks, plane.at, plane.at + runs * plane.span))
+    if runs > 1:
+        stored = _shaped(e, stored, (runs, 1, plane.span))
+    mask = (1 << plane.bits) - 1
+    at_once = count > 2  # masks all parts together, not each
+    parts = [_field(e, stored, place * plane.bits, _BYTE if at_once else mask) for place in range(count)]
+    value = joined(e, parts, stored.spec.ndim - (2 if runs > 1 else 1))
+    value = _shaped(e, value, shape, replaced=3 if runs > 1 else 1)
+    if at_once:
+        value = integer_op(e, "and", value, mask)
+    return integer_op(e, "shift_left", value, plane.up) if plane.up else value
 
 
-_UNPACKERS: Final[Mapping[str, Callable[[Builder, SsaValue], SsaValue]]] = MappingProxyType(
-    {"q8_0": _q8_0, "q4_0": _q4_0, "q4_k": _q4_k, "q6_k": _q6_k}
-)
+def _part_scales(e: Builder, blocks: SsaValue, layout: BlockLayout, scales: SubScales) -> list[SsaValue]:
+    """Writes scales of the parts and then, where there are, minima: f32 [.., parts], times the number of all."""
+    parts = layout.parts
+    count = parts if layout.minimum is None else 2 * parts
+    words = _words(e, blocks, scales)
+    stored = _integers(e, blocks, scales.planes, count, (count,)) if scales.planes else None
+    made: list[SsaValue] = []
+    for start in range(0, count, parts):
+        if stored is not None:
+            small = cut_last(e, stored, start, start + parts)
+        elif scales.fields:
+            small = _joined_fields(e, words, scales.fields, range(start // _WORD, (start + parts) // _WORD))
+        else:
+            small = cut_last(e, blocks, scales.at + start, scales.at + start + parts)
+            small = small if scales.signed else _bits(e, small)
+        if scales.signed and small.spec.dtype is i32:
+            small = _with_sign(e, small)
+        small = _less(e, small, scales.offset)
+        whole = _half(e, blocks, layout.minimum) if start and layout.minimum is not None else _scale(e, blocks, layout)
+        made.append(_scaled(e, small, whole))
+    return made
+
+
+def _with_sign(e: Builder, value: SsaValue) -> SsaValue:
+    """Writes bytes, i32 of 0 .. 255, as what they are with a sign."""
+    return integer_op(e, "subtract", value, integer_op(e, "shift_left", integer_op(e, "and", value, _SIGN), 1))
+
+
+def _words(e: Builder, blocks: SsaValue, scales: SubScales) -> dict[int, SsaValue]:
+    """Writes the words that fields take bits from, i32 [.., 4], by their indices."""
+    used = sorted({word for field in scales.fields for word, mask in zip(field.words, field.mask, strict=True) if mask})
+    starts = {word: scales.at + _WORD * word for word in used}
+    return {word: _bits(e, cut_last(e, blocks, start, start + _WORD)) for word, start in starts.items()}
+
+
+def _joined_fields(
+    e: Builder, words: Mapping[int, SsaValue], fields: Sequence[BitField], results: Sequence[int]
+) -> SsaValue:
+    """Writes small integers, those of the given words of the result side by side; the last word is written first."""
+    made: list[SsaValue] = []
+    for result in reversed(results):
+        kept = [field for field in fields if field.mask[result]]
+        value, *others = (
+            _field(e, words[field.words[result]], field.right[result], field.mask[result]) for field in kept
+        )
+        for other in others:
+            value = integer_op(e, "or", other, value)
+        made.insert(0, value)
+    return joined(e, made, made[0].spec.ndim - 1)
 
 
 def _bits(e: Builder, part: SsaValue) -> SsaValue:
     """Returns bytes as i32 of 0 .. 255."""
     return SsaValue(low_bits(e, part.name, part.spec), TensorSpec(part.spec.shape, i32))
+
+
+def _field(e: Builder, value: SsaValue, right: int, mask: int) -> SsaValue:
+    """Writes some bits of i32 of 0 .. 255, shifted right; no mask where the shift leaves no other bits."""
+    if right:
+        value = integer_op(e, "shift_right_logical", value, right)
+    return integer_op(e, "and", value, mask) if (_BYTE >> right) & ~mask else value
+
+
+def _scale(e: Builder, blocks: SsaValue, layout: BlockLayout) -> SsaValue:
+    """Returns the number that scales every block: f32 [.., 1]."""
+    return _exponent(e, blocks, layout.scale) if layout.exponent else _half(e, blocks, layout.scale)
+
+
+def _exponent(e: Builder, blocks: SsaValue, place: int) -> SsaValue:
+    """Writes 2**(byte - 128), f32 [.., 1]: the bits of a normal number, or of the two that are below those."""
+    byte = _bits(e, cut_last(e, blocks, place, place + 1))
+    normal = integer_op(e, "shift_left", integer_op(e, "subtract", byte, 1), _MANTISSA)
+    small = integer_op(e, "shift_left", SsaValue(e.filled(1 << _MANTISSA - 2, byte.spec), byte.spec), byte)
+    is_small = e.compare("LT", byte.name, e.filled(2, byte.spec), byte.spec)
+    bits = e.select(is_small, small.name, normal.name, byte.spec)
+    number = TensorSpec(byte.spec.shape, f32)
+    return SsaValue(e.bitcast(bits, byte.spec, number), number)
 
 
 def _half(e: Builder, blocks: SsaValue, place: int) -> SsaValue:
@@ -89,11 +194,6 @@ def half(e: Builder, blocks: SsaValue, place: int) -> str:
     return e.reshape(name, TensorSpec(number.shape, f32), (*number.shape, 1))
 
 
-def _nibble(e: Builder, value: SsaValue, place: int) -> SsaValue:
-    """Returns the low (0) or the high (1) four bits of i32 of 0 .. 255."""
-    return integer_op(e, "shift_right_logical", value, 4) if place else integer_op(e, "and", value, 15)
-
-
 def _shaped(e: Builder, value: SsaValue, last: tuple[int, ...], replaced: int = 1) -> SsaValue:
     """Reshapes to ``last`` in the place of the last axis, or of the last ``replaced``."""
     shape = (*value.spec.shape[:-replaced], *last)
@@ -105,6 +205,11 @@ def _scaled(e: Builder, value: SsaValue, scale: SsaValue) -> SsaValue:
     cube = TensorSpec(value.spec.shape, f32)
     wide = _spread(e, scale, cube)
     return SsaValue(e.elementwise("multiply", (e.convert(value.name, value.spec, f32), wide), cube), cube)
+
+
+def _shifted(e: Builder, name: str, value: SsaValue, minimum: SsaValue) -> SsaValue:
+    """Adds or subtracts minima, which have the shape of the scales."""
+    return SsaValue(e.elementwise(name, (value.name, _spread(e, minimum, value.spec)), value.spec), value.spec)
 
 
 def _spread(e: Builder, value: SsaValue, target: TensorSpec) -> str:

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from compile_dag import TAG
 from compile_hlo.emit import CHAINS, RULES
-from lang_core import DTYPES, OPS, DType, bool_
+from lang_core import DTYPES, LAYOUTS, OPS, DType, Encoding, bool_, f32
 from tests.emission import _cases
 from tests.emission._all_cases import ALL_CASES
 from tests.emission._cases import Case
+from tests.emission._packed_cases import packed_blocks
 from tests.emission._support import assert_agrees, eager_results, graph_of, interpret, parsed, text_of
 
 _DRAWN = settings(deadline=None, derandomize=True, database=None, max_examples=40)
@@ -45,6 +46,20 @@ def test_interpreter_agrees_with_eager(op: str, dtype: DType):
     for case in ALL_CASES:
         if case.op == op and case.dtype is dtype:
             assert_agrees(interpret(graph_of(case), case.inputs), eager_results(case), case)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_is_enough_to_unpack_blocks(name: str):
+    layout = LAYOUTS[name]
+    encoding = Encoding(name, layout.size, layout.bytes, layout.planes[0].bits, layout)
+    scales = np.array([[0.5, -0.0625], [3.0, 2.0**-20], [0.0, -65504.0]], np.float16)
+    packed = packed_blocks(encoding, scales)
+    if layout.exponent:
+        packed = packed_blocks(encoding, np.zeros((256, 1), np.float16))
+        packed[:, layout.scale] = np.arange(256).astype(np.uint8).view(np.int8)
+    fn = lambda c, w: c.ops.dequantize(w, encoding)  # noqa: E731
+    case = Case("dequantize", f"dequantize_{encoding.name}", f32, fn, (packed,))
+    assert_agrees(interpret(graph_of(case), case.inputs), eager_results(case), case)
 
 
 def _check(op: str, fn: Any, *inputs: np.ndarray) -> None:
