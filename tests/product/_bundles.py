@@ -1,8 +1,10 @@
 """Helpers of the end-to-end tests: checkpoints of golden cases, exports of them, generation with a bundle."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
+import importlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -96,10 +98,21 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+_TOOLS: Final = importlib.import_module("compile_hlo.portable._stablehlo")
+
+
+@contextlib.contextmanager
+def stablehlo_here() -> Iterator[None]:
+    """Lets StableHLO's tools run in this process: a child is nearly all imports. Exports by command have children."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("compile_hlo.portable._child._in_child", lambda name, *args: getattr(_TOOLS, name)(*args))
+        yield
+
+
 def export(model: Path | str, output: Path, **options: Any) -> Path:
-    """Exports a model, without verification where nothing else is said; returns the bundle."""
+    """Exports a model, without verification unless ``verify`` is given; returns the bundle."""
     chosen: Any = {"verify": "none", **options}
-    with tapeline.TerminalProgress() as progress:
+    with tapeline.TerminalProgress() as progress, stablehlo_here():
         return tapeline.export(model, output, progress=progress, **chosen).path
 
 

@@ -14,6 +14,7 @@ from tapeline.bundle import PhaseMeter
 from tapeline.exporting import ExportOptions, dry_run, run_export
 from tests.goldens.cases import CASES
 from tests.goldens.weights import stored_weights, weight_shapes, write_checkpoint
+from tests.product._bundles import stablehlo_here
 
 CASE = CASES["qwen3_moe"]
 
@@ -28,7 +29,8 @@ def model(tmp_path: Path) -> Path:
 
 def export(model: Path, output: Path, **changes: Any) -> dict[str, Any]:
     fields = {"sequence": 3, "max_sequence": 9, "target": (), "verify": "none"}
-    run_export(ExportOptions(**{"model": str(model), "output": output, **fields, **changes}), model, PhaseMeter())
+    with stablehlo_here():
+        run_export(ExportOptions(**{"model": str(model), "output": output, **fields, **changes}), model, PhaseMeter())
     return json.loads((output / "report.json").read_text())
 
 

@@ -11,6 +11,7 @@ from tapeline.bundle import PhaseMeter
 from tapeline.exporting import ExportOptions, run_export
 from tests.goldens.cases import CASES
 from tests.goldens.weights import weight_shapes, write_checkpoint
+from tests.product._bundles import stablehlo_here
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import DecoderLM, load_config, weights_of
 
@@ -31,7 +32,8 @@ def export(name: str, directory: Path, num_layers: int | None = None) -> Path:
         verify="none",
         num_layers=num_layers,
     )
-    run_export(options, model, PhaseMeter())
+    with stablehlo_here():
+        run_export(options, model, PhaseMeter())
     return output
 
 
