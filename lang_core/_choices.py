@@ -105,14 +105,18 @@ def _wrapped(function: Callable[..., Any], title: str) -> Any:
             if index >= len(args):
                 break
             value = args[index]
+            if type(value) in options.plain:
+                continue
             settled = _convert(options, value, name)
             if settled is not value:
                 args = (*args[:index], settled, *args[index + 1 :])
         if rest is not None:
             first, name, options = rest
             args = (*args[:first], *(_convert(options, value, name) for value in args[first:]))
-        for name in kwargs.keys() & named.keys() if kwargs else ():
-            kwargs[name] = _convert(named[name], kwargs[name], f"{title}: {name}")
+        for name, value in kwargs.items():
+            options = named.get(name)
+            if options is not None and type(value) not in options.plain:
+                kwargs[name] = _convert(options, value, f"{title}: {name}")
         return function(*args, **kwargs)
 
     return checked
@@ -123,9 +127,10 @@ class _Options:
 
     Attributes:
         has_choices: whether any part of the annotation is an enumeration, a Literal or bool.
+        plain: classes whose values are allowed as they are, to be recognised at once.
     """
 
-    __slots__ = ("_flag", "_inside", "_kinds", "_members", "_others", "has_choices")
+    __slots__ = ("_flag", "_inside", "_kinds", "_members", "_others", "has_choices", "plain")
 
     def __init__(self, annotation: Any) -> None:
         self._members: list[Any] = []
@@ -141,6 +146,8 @@ class _Options:
             else:
                 self._add(arm)
         self.has_choices = bool(self._members or self._flag or self._inside)
+        plain = {*self._kinds, bool} if self._flag else {*self._kinds}
+        self.plain = frozenset({*plain, types.NoneType} if types.NoneType in self._others else plain)
 
     def _add(self, arm: Any) -> None:
         origin = typing.get_origin(arm)
