@@ -20,7 +20,14 @@ Besides these, R is the number of rotated dims of a head and G = N / K the query
 """
 
 from transformer_core._attention import Attention, grouped_attention
-from transformer_core._attention_config import AttentionConfig, CacheSharing, LayerRope, QueryKeyNorm, ScoreConfig
+from transformer_core._attention_config import (
+    AttentionConfig,
+    CacheSharing,
+    LatentAttentionConfig,
+    LayerRope,
+    QueryKeyNorm,
+    ScoreConfig,
+)
 from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache, shared_layout
 from transformer_core._convolution import CausalConv, Conv1d
 from transformer_core._embedding import Embedding, PatchEmbedding, patch_count
@@ -71,6 +78,7 @@ __all__ = [
     "JointBlock",
     "KVCache",
     "LatentAttention",
+    "LatentAttentionConfig",
     "LayerNorm",
     "LayerRope",
     "Linear",

@@ -109,3 +109,40 @@ class AttentionConfig:
     def group(self) -> int:
         """G, the query heads of a key/value head."""
         return self.heads // self.kv_heads
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True)
+class LatentAttentionConfig:
+    """Sizes and options of ``LatentAttention``.
+
+    Attributes:
+        size: D.
+        heads: N.
+        plain_size: dims of a head's queries and keys without RoPE.
+        rotated_size: R, dims with RoPE.
+        value_size: dims of a head's values.
+        rank: size of the compressed keys and values.
+        scale: factor of the scores.
+        query_rank: size of the compressed queries; None where they are not compressed.
+        rope_mode: layout of the rotated pairs.
+        bias: whether the projections into the compressed vectors have biases.
+        output_bias: whether the output projection has one.
+    """
+
+    size: int
+    heads: int
+    plain_size: int
+    rotated_size: int
+    value_size: int
+    rank: int
+    scale: float
+    query_rank: int | None = None
+    rope_mode: RopeMode = RopeMode.INTERLEAVED
+    bias: bool = False
+    output_bias: bool = False
+
+    @property
+    def query_size(self) -> int:
+        """Dims of a head's queries and keys."""
+        return self.plain_size + self.rotated_size

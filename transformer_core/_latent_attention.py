@@ -1,16 +1,15 @@
 """Attention over compressed keys and values."""
 
-from lang_core import DType, ExecutionContext, Module, Tensor, as_dtype, checked_choices
+from lang_core import DType, ExecutionContext, Module, Tensor, as_dtype
+from transformer_core._attention_config import LatentAttentionConfig
 from transformer_core._cache import CacheLayout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
 from transformer_core._rope import apply_rope
-from transformer_core._rope_config import RopeMode
 from transformer_core._step import StepInputs, for_heads
 
 
-@checked_choices
 class LatentAttention(Module):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1), under Hugging Face's names.
 
@@ -21,47 +20,23 @@ class LatentAttention(Module):
     ``rank`` products in place of ``plain_size``.
 
     Args:
-        size: D.
-        heads: N.
-        plain_size: dims of a head's queries and keys without RoPE.
-        rotated_size: R, dims with RoPE.
-        value_size: dims of a head's values.
-        rank: size of the compressed keys and values.
-        query_rank: size of the compressed queries; None where they are not compressed.
-        rope_mode: the layout of the rotated pairs.
-        bias: whether the projections into the compressed vectors have biases.
-        output_bias: whether the output projection has one.
-        scale: factor of the scores.
+        config: sizes and options.
         dtype: dtype of the parameters.
     """
 
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        *,
-        plain_size: int,
-        rotated_size: int,
-        value_size: int,
-        rank: int,
-        query_rank: int | None,
-        scale: float,
-        rope_mode: RopeMode = RopeMode.INTERLEAVED,
-        bias: bool = False,
-        output_bias: bool = False,
-        dtype: DType | str = "f32",
-    ) -> None:
-        self.heads, self.plain_size, self.rotated_size = heads, plain_size, rotated_size
-        self.value_size, self.rank, self.rope_mode, self.scale = value_size, rank, rope_mode, scale
-        queries = heads * (plain_size + rotated_size)
-        self.q_proj = Linear(size, queries, dtype=dtype) if query_rank is None else None
-        self.q_a_proj = None if query_rank is None else Linear(size, query_rank, bias=bias, dtype=dtype)
-        self.q_a_layernorm = None if query_rank is None else RMSNorm(query_rank, dtype=dtype)
-        self.q_b_proj = None if query_rank is None else Linear(query_rank, queries, dtype=dtype)
-        self.kv_a_proj_with_mqa = Linear(size, rank + rotated_size, bias=bias, dtype=dtype)
-        self.kv_a_layernorm = RMSNorm(rank, dtype=dtype)
-        self.kv_b_proj = Linear(rank, heads * (plain_size + value_size), dtype=dtype, packable=False)
-        self.o_proj = Linear(heads * value_size, size, bias=output_bias, dtype=dtype)
+    def __init__(self, config: LatentAttentionConfig, *, dtype: DType | str = "f32") -> None:
+        self.config = config
+        size, heads, rank, bias = config.size, config.heads, config.query_rank, config.bias
+        queries = heads * config.query_size
+        self.q_proj = Linear(size, queries, dtype=dtype) if rank is None else None
+        self.q_a_proj = None if rank is None else Linear(size, rank, bias=bias, dtype=dtype)
+        self.q_a_layernorm = None if rank is None else RMSNorm(rank, dtype=dtype)
+        self.q_b_proj = None if rank is None else Linear(rank, queries, dtype=dtype)
+        self.kv_a_proj_with_mqa = Linear(size, config.rank + config.rotated_size, bias=bias, dtype=dtype)
+        self.kv_a_layernorm = RMSNorm(config.rank, dtype=dtype)
+        inner = heads * (config.plain_size + config.value_size)
+        self.kv_b_proj = Linear(config.rank, inner, dtype=dtype, packable=False)
+        self.o_proj = Linear(heads * config.value_size, size, bias=config.output_bias, dtype=dtype)
 
     def forward(
         self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
@@ -78,16 +53,15 @@ class LatentAttention(Module):
         Returns:
             [B, T, D], and the updated cache.
         """
-        ops = ctx.ops
+        ops, config = ctx.ops, self.config
         batch, queries, _ = x.shape
-        split = self.plain_size, self.rotated_size
-        q = ops.reshape(self._queries(ctx, x), (batch, queries, self.heads, sum(split)))
-        q_plain, q_rotated = ops.split(q, split, 3)
-        compressed, k = ops.split(self.kv_a_proj_with_mqa(ctx, x), (self.rank, self.rotated_size), 2)
+        q = ops.reshape(self._queries(ctx, x), (batch, queries, config.heads, config.query_size))
+        q_plain, q_rotated = ops.split(q, (config.plain_size, config.rotated_size), 3)
+        compressed, k = ops.split(self.kv_a_proj_with_mqa(ctx, x), (config.rank, config.rotated_size), 2)
         cos, sin = for_heads(ctx, step.cos, 4), for_heads(ctx, step.sin, 4)
-        q_rotated = apply_rope(ctx, ops.transpose(q_rotated, (0, 2, 1, 3)), cos, sin, self.rope_mode)
-        k = apply_rope(ctx, ops.reshape(k, (batch, 1, queries, -1)), cos, sin, self.rope_mode)
-        v = ops.reshape(self.kv_a_layernorm(ctx, compressed), (batch, 1, queries, self.rank))
+        q_rotated = apply_rope(ctx, ops.transpose(q_rotated, (0, 2, 1, 3)), cos, sin, config.rope_mode)
+        k = apply_rope(ctx, ops.reshape(k, (batch, 1, queries, -1)), cos, sin, config.rope_mode)
+        v = ops.reshape(self.kv_a_layernorm(ctx, compressed), (batch, 1, queries, config.rank))
         q_rotated, k, v = ctx.tag(q_rotated, "q_rotated"), ctx.tag(k, "k_rotated"), ctx.tag(v, "kv_compressed")
         if cache is not None and step.places:
             cache = cache.updated(ctx, k, v, step.places[None])
@@ -99,8 +73,8 @@ class LatentAttention(Module):
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
         """Returns the layout: as keys the rotated part [B, 1, S, R], as values compressed vectors [B, 1, S, rank]."""
-        dtype = self.kv_b_proj.weight.spec.dtype
-        key, value = (cache_spec(batch, 1, capacity, size, dtype) for size in (self.rotated_size, self.rank))
+        config, dtype = self.config, self.kv_b_proj.weight.spec.dtype
+        key, value = (cache_spec(batch, 1, capacity, size, dtype) for size in (config.rotated_size, config.rank))
         return kv_layout(key, value)
 
     def _queries(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
@@ -117,18 +91,20 @@ class LatentAttention(Module):
         Returns:
             [B, T, N, value].
         """
-        ops = ctx.ops
+        ops, config = ctx.ops, self.config
         batch, _, keys, _ = k.shape
         k, v = ops.reshape(k, (batch, keys, -1)), ops.reshape(v, (batch, keys, -1))
-        up = ops.reshape(ctx.parameter(self.kv_b_proj.weight), (self.heads, -1, self.rank))
-        up_key, up_value = ops.split(up, (self.plain_size, self.value_size), 1)  # [N, plain, rank], [N, value, rank]
+        up = ops.reshape(ctx.parameter(self.kv_b_proj.weight), (config.heads, -1, config.rank))
+        up_key, up_value = ops.split(
+            up, (config.plain_size, config.value_size), 1
+        )  # [N, plain, rank], [N, value, rank]
         wide = as_dtype(v.dtype).accumulation
         q_latent = ops.dot_general(q_plain, up_key, ((3,), (1,)), ((2,), (0,)))  # [N, B, T, rank]
         scores = ops.add(
             ops.dot_general(q_latent, v, ((3,), (2,)), ((1,), (0,)), dtype=wide),  # [B, N, T, S]
             ops.dot_general(q_rotated, k, ((3,), (2,)), ((0,), (0,)), dtype=wide),
         )
-        scores = ops.mul(scores, self.scale)
+        scores = ops.mul(scores, config.scale)
         scores = ctx.tag(scores if bias is None else ops.add(scores, bias), "scores", detail=True)
         weights = ops.cast(ops.softmax(scores), v.dtype)
         latent = ops.dot_general(weights, v, ((3,), (1,)), ((0,), (0,)))  # [B, N, T, rank]

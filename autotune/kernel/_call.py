@@ -8,7 +8,7 @@ from autotune.kernel._errors import KernelError
 from autotune.kernel._jax_arrays import data_of, is_jax, varying_alike, with_gradient, zero_gradient
 from autotune.kernel._kernel import Kernel, takes_context, variant
 from autotune.kernel._specs import arrays_of, map_arrays, spec_of
-from compile_dag.gradient import Step, composite_gradient
+from compile_dag.gradient import ForwardCall, composite_gradient
 from lang_core import EagerExecutionContext, Tensor
 
 # The composite under which a recording knows a kernel that has its own gradient.
@@ -152,20 +152,20 @@ def value_and_pullback(call: KernelCall, args: tuple[Any, ...], ctx: Any = None)
 
 
 @composite_gradient(COMPOSITE)
-def kernel_gradient(step: Step, *cotangents: Tensor | None) -> Sequence[Callable[[], Tensor | None]]:
+def kernel_gradient(forward: ForwardCall, *cotangents: Tensor | None) -> Sequence[Callable[[], Tensor | None]]:
     """Applies the kernel's ``vjp``; what it keeps of the forward pass is computed again."""
-    call: KernelCall = step.attributes[0]
+    call: KernelCall = forward.attributes[0]
     computed: list[tuple[Any, ...]] = []
 
     def gradients() -> tuple[Any, ...]:
         if not computed:
-            output, residuals = call.forward(*step.inputs, ctx=step.ctx)
+            output, residuals = call.forward(*forward.inputs, ctx=forward.ctx)
             complete = [
-                step.zeros_like(result) if cotangent is None else cotangent
-                for cotangent, result in zip(cotangents, step.results, strict=True)
+                forward.zeros_like(result) if cotangent is None else cotangent
+                for cotangent, result in zip(cotangents, forward.results, strict=True)
             ]
             d_output = tuple(complete) if isinstance(output, tuple) else complete[0]
-            computed.append(call.backward(residuals, output, d_output, *step.inputs, ctx=step.ctx))
+            computed.append(call.backward(residuals, output, d_output, *forward.inputs, ctx=forward.ctx))
         return computed[0]
 
-    return [lambda i=i: gradients()[i] for i in range(len(step.inputs))]
+    return [lambda i=i: gradients()[i] for i in range(len(forward.inputs))]

@@ -4,15 +4,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compile_dag.gradient._rules import Step, Thunk, composite_gradient
+from compile_dag.gradient._rules import ForwardCall, Thunk, composite_gradient
 from lang_core import Tensor
 
 
 class _Scores:
     """Scores of query heads in groups, [B, K, G, T, S], and the way back from their gradient to q and k."""
 
-    def __init__(self, step: Step, q: Tensor, k: Tensor, scale: float | None) -> None:
-        self.ops, self.dtype = step.ops, q.dtype.accumulation
+    def __init__(self, forward: ForwardCall, q: Tensor, k: Tensor, scale: float | None) -> None:
+        self.ops, self.dtype = forward.ops, q.dtype.accumulation
         self._q, self._k = q, k
         self._scale = max(q.shape[-1], 1) ** -0.5 if scale is None else scale
         product = self.ops.dot_general(q, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=self.dtype)
@@ -55,19 +55,19 @@ def _once(make: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 
 @composite_gradient("attention")
-def _attention(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _attention(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     """Differentiates ``ops.attention``: scores may be capped by ``c tanh(score / c)``, a bias may be learned."""
-    ops = step.ops
-    q, k, v, mask, bias = step.inputs
-    scale, softcap = step.attributes
+    ops = forward.ops
+    q, k, v, mask, bias = forward.inputs
+    scale, softcap = forward.attributes
     batch, heads, queries, size = q.shape
     shared, group = k.shape[1], heads // k.shape[1]
-    scores = _Scores(step, ops.reshape(q, (batch, shared, group, queries, size)), k, scale)
+    scores = _Scores(forward, ops.reshape(q, (batch, shared, group, queries, size)), k, scale)
     bent = None if softcap is None else ops.tanh(ops.div(scores.scaled, softcap))
     shifted = scores.scaled if bent is None else ops.mul(bent, softcap)
-    where = _per_group(step, mask, shared, group)
+    where = _per_group(forward, mask, shared, group)
     if bias is not None:
-        added = ops.cast(_per_group(step, bias, shared, group), scores.dtype)
+        added = ops.cast(_per_group(forward, bias, shared, group), scores.dtype)
         seen = ops.not_equal(added, -math.inf)
         shifted, where = ops.add(shifted, added), seen if where is None else ops.logical_and(where, seen)
     weights = ops.softmax(shifted, -1, where=where)
@@ -87,20 +87,20 @@ def _attention(step: Step, g: Tensor) -> Sequence[Thunk]:
     )
 
 
-def _per_group(step: Step, x: Tensor | None, shared: int, group: int) -> Any:
+def _per_group(forward: ForwardCall, x: Tensor | None, shared: int, group: int) -> Any:
     """Returns a mask or bias in a shape that broadcasts to [B, K, G, T, S]."""
     if x is None or x.ndim == 2:
         return x
     heads = (1, 1) if x.shape[1] == 1 else (shared, group)
-    return step.ops.reshape(x, (x.shape[0], *heads, *x.shape[2:]))
+    return forward.ops.reshape(x, (x.shape[0], *heads, *x.shape[2:]))
 
 
 @composite_gradient("grouped_attention")
-def _grouped_attention(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _grouped_attention(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     """Differentiates ``softmax(scale q k^T + bias) v`` with q [B, K, G, T, H]; the bias may be learned."""
-    ops = step.ops
-    q, k, v, bias = step.inputs
-    scores = _Scores(step, q, k, step.attributes[0])
+    ops = forward.ops
+    q, k, v, bias = forward.inputs
+    scores = _Scores(forward, q, k, forward.attributes[0])
     weights = ops.softmax(scores.scaled if bias is None else ops.add(scores.scaled, bias), -1)
     wide = ops.cast(g, scores.dtype)
     through = _once(lambda: scores.through_softmax(weights, wide, v))

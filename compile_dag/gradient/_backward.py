@@ -7,7 +7,7 @@ from typing import Any
 
 from compile_dag._graph import regions_of
 from compile_dag._node import Node, Value
-from compile_dag.gradient._rules import COMPOSITE_RULES, NOT_DIFFERENTIABLE, REFUSED, RULES, Rule, Step
+from compile_dag.gradient._rules import COMPOSITE_RULES, NOT_DIFFERENTIABLE, REFUSED, RULES, ForwardCall, Rule
 from compile_dag.gradient._units import Unit, units_of
 from lang_core import ExecutionContext, GraphError, Tensor, near_names
 
@@ -121,7 +121,7 @@ def _unit(
         return
     operands = unit.node.inputs if unit.call is None else unit.call.inputs
     node = unit.node
-    step = Step(
+    forward = ForwardCall(
         ctx,
         node.op.name if unit.call is None else unit.call.name,
         tuple(known[operand.number] if isinstance(operand, Value) else operand for operand in operands),
@@ -132,28 +132,28 @@ def _unit(
         f"at {node.path or 'the root'}, {node.line}",
         constants,
     )
-    thunks = (_rule_of(node, step) if unit.call is None else COMPOSITE_RULES[unit.call.name])(step, *cotangents)
+    thunks = (_rule_of(node, forward) if unit.call is None else COMPOSITE_RULES[unit.call.name])(forward, *cotangents)
     if len(thunks) != len(operands):
         raise GraphError(
-            f"the gradient rule of {step.name!r} returned {len(thunks)} functions for {len(operands)} inputs "
-            f"({step.where}): return one for each, None where no gradient flows"
+            f"the gradient rule of {forward.name!r} returned {len(thunks)} functions for {len(operands)} inputs "
+            f"({forward.where}): return one for each, None where no gradient flows"
         )
-    for value, wants, thunk in zip(operands, step.wanted, thunks, strict=True):
+    for value, wants, thunk in zip(operands, forward.wanted, thunks, strict=True):
         gradient = thunk() if wants and thunk is not None else None
         if gradient is not None:
             totals.add(value, gradient)
 
 
-def _rule_of(node: Node, step: Step) -> Rule:
+def _rule_of(node: Node, forward: ForwardCall) -> Rule:
     rule = RULES.get(node.op.name)
     if node.op.name in REFUSED:
         raise GraphError(
-            f"no gradient goes through the op {node.op.name!r} ({step.where}): {NOT_DIFFERENTIABLE[node.op.name]}"
+            f"no gradient goes through the op {node.op.name!r} ({forward.where}): {NOT_DIFFERENTIABLE[node.op.name]}"
         )
     if rule is None:
         inside = " and regions" if any(True for _ in regions_of(node)) else ""
         raise GraphError(
-            f"the op {node.op.name!r}{inside} ({step.where}) has no gradient rule: register one with "
+            f"the op {node.op.name!r}{inside} ({forward.where}) has no gradient rule: register one with "
             f"@gradient_of({node.op.name!r}), or say why there is none with not_differentiable"
             f"{near_names(node.op.name, RULES)}"
         )

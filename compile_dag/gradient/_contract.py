@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from compile_dag.gradient._rules import Step, Thunk, gradient_of, not_differentiable
+from compile_dag.gradient._rules import ForwardCall, Thunk, gradient_of, not_differentiable
 from lang_core import Ops, Tensor
 
 Axes = tuple[int, ...]
@@ -23,10 +23,10 @@ not_differentiable("block-quantised weights are integers", "dequantize")
 
 
 @gradient_of("dot_general")
-def _dot_general(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _dot_general(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     """Contracts the cotangent with the other operand over that one's free axes, for each operand."""
-    x_contract, y_contract, x_batch, y_batch, _ = step.attributes
-    x, y = step.inputs
+    x_contract, y_contract, x_batch, y_batch, _ = forward.attributes
+    x, y = forward.inputs
     lead = len(x_batch)
     x_free = _free(x.ndim, x_contract + x_batch)
     y_free = _free(y.ndim, y_contract + y_batch)
@@ -34,12 +34,12 @@ def _dot_general(step: Step, g: Tensor) -> Sequence[Thunk]:
     of_y_free = tuple(range(lead + len(x_free), g.ndim))
 
     def of_x() -> Tensor:
-        product = _product(step.ops, g, y, (of_y_free, y_free), (tuple(range(lead)), y_batch), x)
-        return _arranged(step.ops, product, x_batch + x_free + _paired(y_contract, x_contract))
+        product = _product(forward.ops, g, y, (of_y_free, y_free), (tuple(range(lead)), y_batch), x)
+        return _arranged(forward.ops, product, x_batch + x_free + _paired(y_contract, x_contract))
 
     def of_y() -> Tensor:
-        product = _product(step.ops, g, x, (of_x_free, x_free), (tuple(range(lead)), x_batch), y)
-        return _arranged(step.ops, product, y_batch + y_free + _paired(x_contract, y_contract))
+        product = _product(forward.ops, g, x, (of_x_free, x_free), (tuple(range(lead)), x_batch), y)
+        return _arranged(forward.ops, product, y_batch + y_free + _paired(x_contract, y_contract))
 
     return of_x, of_y
 
@@ -68,17 +68,17 @@ def _arranged(ops: Ops, product: Tensor, axes: Axes) -> Tensor:
 
 
 @gradient_of("conv")
-def _conv(step: Step, g: Tensor) -> Sequence[Thunk]:
-    return lambda: _of_conv_input(step, g), lambda: _of_conv_kernel(step, g)
+def _conv(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    return lambda: _of_conv_input(forward, g), lambda: _of_conv_kernel(forward, g)
 
 
-def _of_conv_input(step: Step, g: Tensor) -> Tensor:
+def _of_conv_input(forward: ForwardCall, g: Tensor) -> Tensor:
     """Convolves the cotangent, spread out by the strides, with the reversed kernel."""
-    ops = step.ops
-    x, kernel = step.inputs
-    strides, padding, dilation, groups = step.attributes
+    ops = forward.ops
+    x, kernel = forward.inputs
+    strides, padding, dilation, groups = forward.attributes
     if not g.spec.size or not x.spec.size or not kernel.spec.size:
-        return step.zeros_like(x)
+        return forward.zeros_like(x)
     taps, (inputs, outputs) = kernel.shape[:-2], kernel.shape[-2:]
     spatial = tuple(range(len(taps)))
     split = ops.reshape(ops.reverse(kernel, spatial), (*taps, inputs, groups, outputs // groups))
@@ -103,13 +103,13 @@ def _padded(ops: Ops, x: Tensor, low: Axes, high: Axes, interior: Axes) -> Tenso
     return padded if not any(start) and stop == list(padded.shape) else ops.slice(padded, start, stop)
 
 
-def _of_conv_kernel(step: Step, g: Tensor) -> Tensor:
+def _of_conv_kernel(forward: ForwardCall, g: Tensor) -> Tensor:
     """Convolves the input with the cotangent: the batch is summed over, strides and dilation change places."""
-    ops = step.ops
-    x, kernel = step.inputs
-    strides, padding, dilation, groups = step.attributes
+    ops = forward.ops
+    x, kernel = forward.inputs
+    strides, padding, dilation, groups = forward.attributes
     if not g.spec.size or not x.spec.size or not kernel.spec.size:
-        return step.zeros_like(kernel)
+        return forward.zeros_like(kernel)
     batch, *sizes, channels = x.shape
     count = len(sizes)
     inputs = channels // groups

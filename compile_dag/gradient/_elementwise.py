@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from compile_dag.gradient._rules import Step, Thunk, gradient_of, not_differentiable
+from compile_dag.gradient._rules import ForwardCall, Thunk, gradient_of, not_differentiable
 from lang_core import Ops, Tensor
 
 not_differentiable(
@@ -43,8 +43,8 @@ _UNARY: Final[dict[str, Callable[[Ops, Tensor, Tensor, Tensor], Tensor]]] = {
 
 
 def _unary_rule(formula: Callable[[Ops, Tensor, Tensor, Tensor], Tensor]) -> Any:
-    def rule(step: Step, cotangent: Tensor) -> Sequence[Thunk]:
-        return (lambda: formula(step.ops, *step.wide(cotangent, step.inputs[0], step.results[0])),)
+    def rule(forward: ForwardCall, cotangent: Tensor) -> Sequence[Thunk]:
+        return (lambda: formula(forward.ops, *forward.wide(cotangent, forward.inputs[0], forward.results[0])),)
 
     return rule
 
@@ -54,35 +54,35 @@ for _name, _formula in _UNARY.items():
 
 
 @gradient_of("add")
-def _add(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _add(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     return lambda: g, lambda: g
 
 
 @gradient_of("sub")
-def _sub(step: Step, g: Tensor) -> Sequence[Thunk]:
-    return lambda: g, lambda: step.ops.negate(g)
+def _sub(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    return lambda: g, lambda: forward.ops.negate(g)
 
 
 @gradient_of("mul")
-def _mul(step: Step, g: Tensor) -> Sequence[Thunk]:
-    x, y = step.inputs
-    return lambda: step.ops.mul(g, y), lambda: step.ops.mul(g, x)
+def _mul(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    x, y = forward.inputs
+    return lambda: forward.ops.mul(g, y), lambda: forward.ops.mul(g, x)
 
 
 @gradient_of("div")
-def _div(step: Step, g: Tensor) -> Sequence[Thunk]:
-    ops = step.ops
-    g, x, y = step.wide(g, *step.inputs)
+def _div(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    ops = forward.ops
+    g, x, y = forward.wide(g, *forward.inputs)
     return lambda: ops.div(g, y), lambda: ops.negate(ops.mul(g, ops.div(ops.div(x, y), y)))
 
 
 @gradient_of("rem")
-def _rem(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _rem(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     """Differentiates x - y trunc(x / y): the quotient's whole part is a step function."""
-    ops = step.ops
+    ops = forward.ops
 
     def of_y() -> Tensor:
-        wide, x, y = step.wide(g, *step.inputs)
+        wide, x, y = forward.wide(g, *forward.inputs)
         quotient = ops.div(x, y)
         whole = ops.mul(ops.sign(quotient), ops.floor(ops.abs(quotient)))
         return ops.negate(ops.mul(wide, whole))
@@ -91,9 +91,9 @@ def _rem(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 
 @gradient_of("pow")
-def _pow(step: Step, g: Tensor) -> Sequence[Thunk]:
-    ops = step.ops
-    g, x, y, result = step.wide(g, *step.inputs, *step.results)
+def _pow(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    ops = forward.ops
+    g, x, y, result = forward.wide(g, *forward.inputs, *forward.results)
 
     def of_x() -> Tensor:  # y = 0 has no slope, and 0 to the power -1 must not make a NaN of it
         flat = ops.equal(y, 0.0)
@@ -107,10 +107,10 @@ def _pow(step: Step, g: Tensor) -> Sequence[Thunk]:
     return of_x, of_y
 
 
-def _chosen(step: Step, g: Tensor, first_wins: Tensor) -> Sequence[Thunk]:
+def _chosen(forward: ForwardCall, g: Tensor, first_wins: Tensor) -> Sequence[Thunk]:
     """Gives the gradient to the operand that was chosen, half to each where they are equal."""
-    ops = step.ops
-    x, y = step.inputs
+    ops = forward.ops
+    x, y = forward.inputs
     share = ops.select(ops.equal(x, y), ops.mul(g, 0.5), g)
     second_loses = ops.logical_and(first_wins, ops.not_equal(x, y))
     return lambda: ops.select(ops.logical_or(first_wins, ops.equal(x, y)), share, 0.0), lambda: ops.select(
@@ -119,26 +119,26 @@ def _chosen(step: Step, g: Tensor, first_wins: Tensor) -> Sequence[Thunk]:
 
 
 @gradient_of("maximum")
-def _maximum(step: Step, g: Tensor) -> Sequence[Thunk]:
-    return _chosen(step, g, step.ops.greater(*step.inputs))
+def _maximum(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    return _chosen(forward, g, forward.ops.greater(*forward.inputs))
 
 
 @gradient_of("minimum")
-def _minimum(step: Step, g: Tensor) -> Sequence[Thunk]:
-    return _chosen(step, g, step.ops.less(*step.inputs))
+def _minimum(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    return _chosen(forward, g, forward.ops.less(*forward.inputs))
 
 
 @gradient_of("select")
-def _select(step: Step, g: Tensor) -> Sequence[Thunk]:
-    pred = step.inputs[0]
-    return None, lambda: step.ops.select(pred, g, 0.0), lambda: step.ops.select(pred, 0.0, g)
+def _select(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    pred = forward.inputs[0]
+    return None, lambda: forward.ops.select(pred, g, 0.0), lambda: forward.ops.select(pred, 0.0, g)
 
 
 @gradient_of("clamp")
-def _clamp(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _clamp(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     """Gives no gradient on a bound, as jax.lax.clamp does."""
-    ops = step.ops
-    x, low, high = step.inputs
+    ops = forward.ops
+    x, low, high = forward.inputs
 
     def where(pred: Callable[[], Tensor]) -> Thunk:
         return lambda: ops.select(pred(), g, 0.0)
@@ -151,5 +151,5 @@ def _clamp(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 
 @gradient_of("cast")
-def _cast(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _cast(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     return (lambda: g,)

@@ -6,36 +6,36 @@ from typing import Any
 from compile_dag._context import GraphExecutionContext
 from compile_dag._evaluate import replay
 from compile_dag.gradient._backward import backward
-from compile_dag.gradient._rules import Step, Thunk, composite_gradient
+from compile_dag.gradient._rules import ForwardCall, Thunk, composite_gradient
 from lang_core import ExecutionContext, Ops, Tensor, TensorSpec
 
 
 @composite_gradient("gated_delta_rule")
-def _gated_delta_rule(step: Step, of_o: Tensor | None, of_last: Tensor | None) -> Sequence[Thunk]:
+def _gated_delta_rule(forward: ForwardCall, of_o: Tensor | None, of_last: Tensor | None) -> Sequence[Thunk]:
     """Runs the chunks again for the states before them, then from the last one back, each by the gradients of its ops.
 
     What is kept are the states between chunks. (The loop of the forward pass carries all results too, and the gradient
     of any loop keeps what each round carries: memory would grow with the square of T.)
     """
-    ctx, ops = step.ctx, step.ops
-    q, k, v, *_, state = step.inputs
-    scale, size = step.attributes
+    ctx, ops = forward.ctx, forward.ops
+    q, k, v, *_, state = forward.inputs
+    scale, size = forward.attributes
     wide = q.dtype.accumulation
-    present = [index for index in range(5) if step.inputs[index] is not None]
-    wanted = [index for index in present if step.wanted[index]]
-    chunks = [_in_chunks(ops, ops.cast(step.inputs[index], wide), size) for index in present]
-    of_results = _in_chunks(ops, ops.cast(step.zeros_like(step.results[0]) if of_o is None else of_o, wide), size)
+    present = [index for index in range(5) if forward.inputs[index] is not None]
+    wanted = [index for index in present if forward.wanted[index]]
+    chunks = [_in_chunks(ops, ops.cast(forward.inputs[index], wide), size) for index in present]
+    of_results = _in_chunks(ops, ops.cast(forward.zeros_like(forward.results[0]) if of_o is None else of_o, wide), size)
     shape = (k.shape[0], k.shape[2], k.shape[3], v.shape[3])
     first = ops.zeros(shape, wide) if state is None else ops.cast(state, wide)
     last = ops.zeros(shape, wide) if of_last is None else ops.cast(of_last, wide)
     chunk = _Chunk([TensorSpec(x.shape[1:], wide) for x in chunks], present, first.spec, scale)
     count = chunks[0].shape[0]
 
-    def forward(i: Tensor, before: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    def advance(i: Tensor, before: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         values = chunk.run(ctx, [_at(ops, x, i) for x in chunks], before)
         return values[chunk.after.number], _put(ops, starts, before, i)
 
-    _, starts = ops.fori_loop(count, forward, (first, ops.zeros((count, *shape), wide)))
+    _, starts = ops.fori_loop(count, advance, (first, ops.zeros((count, *shape), wide)))
 
     def back(i: Tensor, of_after: Tensor, *buffers: Tensor) -> list[Tensor]:
         i = ops.sub(count - 1, i)

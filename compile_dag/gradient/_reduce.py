@@ -2,50 +2,50 @@
 
 from collections.abc import Sequence
 
-from compile_dag.gradient._rules import Step, Thunk, gradient_of, not_differentiable
+from compile_dag.gradient._rules import ForwardCall, Thunk, gradient_of, not_differentiable
 from lang_core import Ops, Tensor
 
 not_differentiable("it is of bool", "any", "all")
 not_differentiable("it gives a position", "argmax", "argmin")
 
 
-def _kept(step: Step, reduced: Tensor) -> Tensor:
+def _kept(forward: ForwardCall, reduced: Tensor) -> Tensor:
     """Reshapes a reduction's result, or its cotangent, to have the reduced axes as 1."""
-    axes, keepdims = step.attributes
+    axes, keepdims = forward.attributes
     if keepdims:
         return reduced
-    shape = [1 if axis in axes else dim for axis, dim in enumerate(step.inputs[0].shape)]
-    return step.ops.reshape(reduced, shape)
+    shape = [1 if axis in axes else dim for axis, dim in enumerate(forward.inputs[0].shape)]
+    return forward.ops.reshape(reduced, shape)
 
 
 @gradient_of("sum")
-def _sum(step: Step, g: Tensor) -> Sequence[Thunk]:
-    return (lambda: step.ops.broadcast(_kept(step, g), step.inputs[0].shape),)
+def _sum(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    return (lambda: forward.ops.broadcast(_kept(forward, g), forward.inputs[0].shape),)
 
 
 @gradient_of("max", "min")
-def _extreme(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _extreme(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     """Shares the gradient evenly among all elements that are the extreme one."""
-    ops = step.ops
-    (x,) = step.inputs
+    ops = forward.ops
+    (x,) = forward.inputs
 
     def of_x() -> Tensor:
-        (wide,) = step.wide(_kept(step, g))
-        hit = ops.equal(x, _kept(step, step.results[0]))
-        count = ops.sum(ops.cast(hit, wide.dtype), step.attributes[0], keepdims=True)
+        (wide,) = forward.wide(_kept(forward, g))
+        hit = ops.equal(x, _kept(forward, forward.results[0]))
+        count = ops.sum(ops.cast(hit, wide.dtype), forward.attributes[0], keepdims=True)
         return ops.select(hit, ops.div(wide, count), 0.0)
 
     return (of_x,)
 
 
 @gradient_of("prod")
-def _prod(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _prod(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     """Multiplies by the product of all other elements, without a division by what may be 0."""
-    ops = step.ops
-    axes = step.attributes[0]
+    ops = forward.ops
+    axes = forward.attributes[0]
 
     def of_x() -> Tensor:
-        wide, x = step.wide(_kept(step, g), step.inputs[0])
+        wide, x = forward.wide(_kept(forward, g), forward.inputs[0])
         if not x.spec.size or not axes:
             return ops.broadcast(wide, x.shape)
         free = [axis for axis in range(x.ndim) if axis not in axes]
@@ -77,16 +77,16 @@ def _shifted(ops: Ops, x: Tensor, by: int) -> Tensor:
 
 
 @gradient_of("cumsum")
-def _cumsum(step: Step, g: Tensor) -> Sequence[Thunk]:
-    (axis,) = step.attributes
-    ops = step.ops
+def _cumsum(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    (axis,) = forward.attributes
+    ops = forward.ops
     return (lambda: ops.reverse(ops.cumsum(ops.reverse(g, (axis,)), axis), (axis,)),)
 
 
 @gradient_of("sort")
-def _sort(step: Step, g: Tensor | None, _: Tensor | None) -> Sequence[Thunk]:
+def _sort(forward: ForwardCall, g: Tensor | None, _: Tensor | None) -> Sequence[Thunk]:
     """Scatters the gradient to where each element came from; a permutation, so nothing is written twice."""
-    axis, _descending = step.attributes
+    axis, _descending = forward.attributes
     if g is None:
         return (None,)
-    return (lambda: step.ops.scatter(step.zeros_like(step.inputs[0]), step.results[1], g, axis),)
+    return (lambda: forward.ops.scatter(forward.zeros_like(forward.inputs[0]), forward.results[1], g, axis),)

@@ -19,7 +19,7 @@ REFUSED: Final[set[str]] = set()
 
 
 @checked_choices
-class Step:
+class ForwardCall:
     """Op, or call of a composite, that is differentiated now, as a rule sees it.
 
     Attributes:
@@ -76,7 +76,7 @@ class Step:
 def gradient_of(*names: str) -> Callable[[Rule], Rule]:
     """Registers the gradient rule of ops.
 
-    A rule is ``rule(step, *cotangents)``, with one cotangent per result: the gradient of the loss with respect to
+    A rule is ``rule(forward, *cotangents)``, with one cotangent per result: the gradient of the loss with respect to
     that result, in its shape and dtype; None where nothing depends on a result (never if the op has one result). It
     returns one function without arguments per input, or None where no gradient flows; those are called whose gradient
     is needed. What they return may have the shape to which the input was broadcast, and another floating
@@ -93,9 +93,9 @@ def composite_gradient(*names: str) -> Callable[[Rule], Rule]:
 
     >>> from compile_dag.gradient import composite_gradient
     >>> @composite_gradient("my_package.square")
-    ... def rule(step, cotangent):
-    ...     (x,) = step.inputs
-    ...     return (lambda: step.ops.mul(cotangent, step.ops.mul(x, 2.0)),)
+    ... def rule(forward, cotangent):
+    ...     (x,) = forward.inputs
+    ...     return (lambda: forward.ops.mul(cotangent, forward.ops.mul(x, 2.0)),)
     """
     return _register(COMPOSITE_RULES, "composite", names)
 

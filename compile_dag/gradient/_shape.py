@@ -2,58 +2,58 @@
 
 from collections.abc import Sequence
 
-from compile_dag.gradient._rules import Step, Thunk, gradient_of, not_differentiable
+from compile_dag.gradient._rules import ForwardCall, Thunk, gradient_of, not_differentiable
 from lang_core import Tensor
 
 not_differentiable("it has no operands", "iota", "constant")
 
 
 @gradient_of("broadcast")
-def _broadcast(step: Step, g: Tensor) -> Sequence[Thunk]:
+def _broadcast(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
     return (lambda: g,)  # summed over what was broadcast, as every gradient is
 
 
 @gradient_of("reshape")
-def _reshape(step: Step, g: Tensor) -> Sequence[Thunk]:
-    return (lambda: step.ops.reshape(g, step.inputs[0].shape),)
+def _reshape(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    return (lambda: forward.ops.reshape(g, forward.inputs[0].shape),)
 
 
 @gradient_of("transpose")
-def _transpose(step: Step, g: Tensor) -> Sequence[Thunk]:
-    (axes,) = step.attributes
-    return (lambda: step.ops.transpose(g, tuple(axes.index(axis) for axis in range(len(axes)))),)
+def _transpose(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    (axes,) = forward.attributes
+    return (lambda: forward.ops.transpose(g, tuple(axes.index(axis) for axis in range(len(axes)))),)
 
 
 @gradient_of("concat")
-def _concat(step: Step, g: Tensor) -> Sequence[Thunk]:
-    (axis,) = step.attributes
+def _concat(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    (axis,) = forward.attributes
     thunks: list[Thunk] = []
     begin = 0
-    for operand in step.inputs:
+    for operand in forward.inputs:
         end = begin + operand.shape[axis]
-        thunks.append(lambda begin=begin, end=end: step.ops.slice_axis(g, axis, begin, end))
+        thunks.append(lambda begin=begin, end=end: forward.ops.slice_axis(g, axis, begin, end))
         begin = end
     return thunks
 
 
 @gradient_of("slice")
-def _slice(step: Step, g: Tensor) -> Sequence[Thunk]:
-    start, _, stride = step.attributes
-    shape = step.inputs[0].shape
+def _slice(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    start, _, stride = forward.attributes
+    shape = forward.inputs[0].shape
 
     def of_x() -> Tensor:
         covered = [low + max(n - 1, 0) * s + min(n, 1) for low, n, s in zip(start, g.shape, stride, strict=True)]
         high = [dim - end for dim, end in zip(shape, covered, strict=True)]
-        return step.ops.pad(g, start, high, interior=[s - 1 for s in stride])
+        return forward.ops.pad(g, start, high, interior=[s - 1 for s in stride])
 
     return (of_x,)
 
 
 @gradient_of("pad")
-def _pad(step: Step, g: Tensor) -> Sequence[Thunk]:
-    ops = step.ops
-    low, high, interior = step.attributes
-    x = step.inputs[0]
+def _pad(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    ops = forward.ops
+    low, high, interior = forward.attributes
+    x = forward.inputs[0]
 
     def of_x() -> Tensor:
         stop = [a + (n - 1) * (i + 1) + 1 if n else a for a, n, i in zip(low, x.shape, interior, strict=True)]
@@ -68,5 +68,5 @@ def _pad(step: Step, g: Tensor) -> Sequence[Thunk]:
 
 
 @gradient_of("reverse")
-def _reverse(step: Step, g: Tensor) -> Sequence[Thunk]:
-    return (lambda: step.ops.reverse(g, step.attributes[0]),)
+def _reverse(forward: ForwardCall, g: Tensor) -> Sequence[Thunk]:
+    return (lambda: forward.ops.reverse(g, forward.attributes[0]),)

@@ -14,7 +14,7 @@ from tapeline.bundle._files import REPORT, sha256_of
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FinishedStep:
     """Finished step of an export.
 
     Attributes:
@@ -51,7 +51,7 @@ class Steps:
         self._noted = {
             name: step for place, steps in self._earlier if place == directory for name, step in steps.items()
         }
-        self.done: dict[str, Step] = {}
+        self.done: dict[str, FinishedStep] = {}
 
     def run(self, name: str, key: Any, files: Iterable[str], make: Callable[[], dict[str, Any] | None]) -> Any:
         """Runs a step, unless an earlier run did it; returns its result.
@@ -78,17 +78,17 @@ class Steps:
             if step is not None and step.key == wanted and _hold(place, step.files):
                 for file in step.files:
                     _link(place / file, self._directory / file)
-                self._note(name, Step(wanted, step.files, step.result, reused=True))
+                self._note(name, FinishedStep(wanted, step.files, step.result, reused=True))
                 return step.result
         return None
 
     def finish(self, name: str, key: Any, files: Mapping[str, str | None], result: dict[str, Any]) -> dict[str, Any]:
         """Records a finished step and its files, with their SHA-256 where it is known."""
         known = {file: sha256 or sha256_of(self._directory / file) for file, sha256 in files.items()}
-        self._note(name, Step(_digest(key), known, result))
+        self._note(name, FinishedStep(_digest(key), known, result))
         return result
 
-    def _note(self, name: str, step: Step) -> None:
+    def _note(self, name: str, step: FinishedStep) -> None:
         self.done[name] = self._noted[name] = step
         beside = self._directory / f"{self.FILE}.new"
         beside.write_text(json.dumps(_json(self._noted)))
@@ -122,18 +122,18 @@ def _digest(key: Any) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
-def _json(steps: Mapping[str, Step]) -> dict[str, Any]:
+def _json(steps: Mapping[str, FinishedStep]) -> dict[str, Any]:
     return {name: asdict(step) for name, step in steps.items()}
 
 
-def _read(directory: Path) -> dict[str, Step]:
+def _read(directory: Path) -> dict[str, FinishedStep]:
     """Reads the steps that are recorded in a directory; none where the record is missing or damaged."""
     for name, path in ((Steps.FILE, ()), (REPORT, ("steps",))):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             steps = json.loads((directory / name).read_text())
             for part in path:
                 steps = steps[part]
-            return {step: Step(**fields) for step, fields in steps.items()}
+            return {step: FinishedStep(**fields) for step, fields in steps.items()}
     return {}
 
 

@@ -5,7 +5,14 @@ from typing import Any
 
 from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor
 from transformer_core._attention import Attention
-from transformer_core._attention_config import AttentionConfig, CacheSharing, LayerRope, QueryKeyNorm, ScoreConfig
+from transformer_core._attention_config import (
+    AttentionConfig,
+    CacheSharing,
+    LatentAttentionConfig,
+    LayerRope,
+    QueryKeyNorm,
+    ScoreConfig,
+)
 from transformer_core._cache import Cache, CachedLayer, CacheLayout
 from transformer_core._feed_forward import FeedForward, SwiGLU
 from transformer_core._gated_delta_net import GatedDeltaNet
@@ -126,20 +133,20 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
     """
     latent = config.latent
     if latent is not None:
-        return LatentAttention(
-            config.hidden,
-            config.heads,
+        sizes = LatentAttentionConfig(
+            size=config.hidden,
+            heads=config.heads,
             plain_size=latent.plain_size,
             rotated_size=config.rope.rotated,
             value_size=latent.value_size,
             rank=latent.rank,
+            scale=latent.scale,
             query_rank=latent.query_rank,
             rope_mode=config.rope.mode,
             bias=config.qkv_bias,
             output_bias=config.output_bias,
-            scale=latent.scale,
-            dtype=dtype,
         )
+        return LatentAttention(sizes, dtype=dtype)
     return Attention(_attention_config(config, index), dtype=dtype)
 
 
