@@ -42,6 +42,7 @@ class BlockFunctions:
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
+        self._counts: dict[str, int] = {}  # by a function's name without its own number: the last such number
         self.kernels: dict[str, KernelSignature] = {}
         self._texts = tempfile.SpooledTemporaryFile(_TEXT_IN_MEMORY, "w+")  # noqa: SIM115 - closed by close()
 
@@ -135,10 +136,12 @@ class BlockFunctions:
     def _free_name(self, block: str) -> str:
         """Returns the block's name without its numbers, and with a number of its own where that is taken."""
         base = f"block.{without_numbers(block)}"
-        name, count = base, 1
+        count = self._counts.get(base, 1)
+        name = base if count == 1 else f"{base}.{count}"
         while name in self.kernels:
             count += 1
             name = f"{base}.{count}"
+        self._counts[base] = count
         return name
 
     def end(self, write: Write) -> None:

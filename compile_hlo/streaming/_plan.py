@@ -118,6 +118,7 @@ class Plan:
         if variant is None:
             nodes = self._recorded.templates.nodes(occurrence, {})
             variant = template.variants[live] = _variant_of(self._recorded.name, nodes, occurrence, live)
+            template.is_changed = True
         return variant
 
 

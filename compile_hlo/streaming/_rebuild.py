@@ -86,7 +86,7 @@ class _Builder:
 
     def _attributes(self, op: Op, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
         if op.name == "constant":
-            return (Literal(next(self._literals).array),)
+            return (next(self._literals),)
         if op.name == "parameter":
             number, spec = attributes
             return self._occurrence.parameters[number], spec
@@ -104,7 +104,8 @@ class _Builder:
 
     def _stretch(self, number: int) -> Stretch:
         """Returns a stretch; those of blocks in regions are told apart by negative numbers."""
-        return self._stretches.setdefault(number, Stretch("", -number))
+        stretch = self._stretches.get(number)
+        return self._stretches.setdefault(number, Stretch("", -number)) if stretch is None else stretch
 
     def _call(self, number: int) -> Call:
         call = self._calls.get(number)

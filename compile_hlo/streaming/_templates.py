@@ -100,11 +100,13 @@ class Template:
         form: its form.
         literals: literals of the form, in order.
         variants: what is needed of it, by the places of the live results.
+        is_changed: True if variants were added since it was last in a file.
     """
 
     form: Form
     literals: tuple[Literal, ...]
     variants: dict[tuple[int, ...], Variant] = field(default_factory=dict)
+    is_changed: bool = False
 
     @property
     def size(self) -> int:
@@ -125,7 +127,8 @@ class Templates:
         self._numbers: dict[Form, int] = {}  # of those that are present
         self._size = 0
         self._disk = DiskBytes() if on_disk else None
-        self._places = array("q")  # on disk, by number; _NOWHERE where it was never put away
+        # Pieces on disk, by number: of the form and literals, and of the variants as they were last put away.
+        self._places, self._variants = array("q"), array("q")
         self._kept: dict[int, Template] = {}  # those that cannot be written to a file
 
     def number_of(self, stretch: ReadStretch) -> tuple[int, bool]:
@@ -136,6 +139,7 @@ class Templates:
             return number, False
         number = len(self._places)
         self._places.append(_NOWHERE)
+        self._variants.append(_NOWHERE)
         self._add(number, Template(stretch.form, stretch.literals))
         return number, True
 
@@ -171,16 +175,20 @@ class Templates:
         self._size -= template.size
         if self._numbers.get(template.form) == number:
             del self._numbers[template.form]
-        if self._places[number] != _NOWHERE or number in self._kept:
+        if number in self._kept:
             return
         try:
-            data = pickle.dumps((template.form, [literal.array for literal in template.literals]))
+            if self._places[number] == _NOWHERE:
+                data = pickle.dumps((template.form, [literal.array for literal in template.literals]))
+                self._places[number] = disk.add(data)
+            if template.is_changed:
+                self._variants[number] = disk.add(pickle.dumps(template.variants))
         except (pickle.PicklingError, AttributeError, TypeError):
             self._kept[number] = template
-        else:
-            self._places[number] = disk.add(data)
 
     def _loaded(self, number: int) -> Template:
         assert self._disk is not None
         form, arrays = pickle.loads(self._disk.read(self._places[number]))  # noqa: S301 - written by this process
-        return Template(form, tuple(map(Literal, arrays)))
+        variants = self._disk.read(self._variants[number]) if self._variants[number] != _NOWHERE else None
+        known = {} if variants is None else pickle.loads(variants)  # noqa: S301 - likewise
+        return Template(form, tuple(map(Literal, arrays)), known)

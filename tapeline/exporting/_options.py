@@ -79,8 +79,7 @@ class ExportOptions:
         dtype: dtype of activations and unquantized weights.
         quantize: encoding of matrices: ``none``, ``q8_0``, ``q4_0``, or ``stored`` as a GGUF file has them.
         weights: ``external`` archive, ``inline`` constants of the module, or ``none``.
-        lowering: ``streaming`` records twice and keeps no graph, ``buffered`` records once and keeps it; the module's
-            text is the same.
+        lowering: ``streaming`` keeps what is recorded on disk, ``buffered`` in memory; the module's text is the same.
         num_layers: number of layers, the first ones; None is all.
         target: kinds of device to compile for; may be empty.
         verify: ``parse`` checks the module, ``interpreter`` and ``iree`` also the results; ``auto`` is ``iree`` where
