@@ -9,6 +9,7 @@ from tools.benching.suites._run import Result, Runner
 from tools.benching.suites._stats import Summary
 
 LOWER_JOB: Final = "tools.benching.jobs.lower"
+CHAIN_JOB: Final = "tools.benching.jobs.lower_chain"
 JAX_JOB: Final = "tools.benching.jobs.jax_export"
 
 
@@ -34,6 +35,13 @@ def ours(
         form=form,
         block_functions=block_functions,
         text=str(runner.workdir / "lowered.mlir"),
+    )
+
+
+def chain(runner: Runner, nodes: int, blocks: str, *, streaming: bool = True) -> Result:
+    """Lowers a chain of ops with this repository."""
+    return runner.job_with_memory(
+        CHAIN_JOB, nodes=nodes, blocks=blocks, streaming=streaming, text=str(runner.workdir / "lowered.mlir")
     )
 
 

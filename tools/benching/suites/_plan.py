@@ -75,6 +75,7 @@ class Plan:
         layers: numbers of layers; the first one is what growth is measured from.
         peer_layers: the peer is measured up to so many.
         blocks: numbers of layers of the smallest model.
+        chain_nodes: numbers of nodes of one function without blocks, in one block, and in blocks that all differ.
         large: the model that is lowered as prefill and decode.
         experts: models with mixtures of experts by name, as config.json has them, that are lowered likewise.
         capacity: of its caches.
@@ -107,6 +108,7 @@ class Plan:
     layers: tuple[int, ...] = (22, 80, 500)
     peer_layers: int = 500
     blocks: tuple[int, int] = (22, 10_000)
+    chain_nodes: tuple[int, int] = (1000, 100_000)
     large: LlamaSizes = LLAMA_405B
     experts: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _EXPERTS)
     capacity: int = 2048
@@ -142,6 +144,7 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         layers=(2, 3),
         peer_layers=2,
         blocks=(2, 4),
+        chain_nodes=(80, 160),
         large=TINY._replace(positions=16384),
         experts={"tiny": TINY_EXPERTS},
         capacity=16,

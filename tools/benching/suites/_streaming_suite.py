@@ -6,8 +6,8 @@ from typing import Any
 
 from tools.benching.suites._dry_runs import dry_runs
 from tools.benching.suites._exports import exports
-from tools.benching.suites._figures import Goal, SuiteResult, Table
-from tools.benching.suites._lowerings import growth, jax_export, ours, row, same_text
+from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
+from tools.benching.suites._lowerings import chain, growth, jax_export, ours, row, same_text
 from tools.benching.suites._plan import MIB, TINY, Plan, config_of, large_config
 from tools.benching.suites._run import Result, Runner
 from tools.benching.suites._stats import Summary
@@ -20,6 +20,7 @@ def streaming(runner: Runner, plan: Plan) -> SuiteResult:
     result = SuiteResult("streaming")
     _layers(runner, plan, result)
     _blocks(runner, plan, result)
+    _chains(runner, plan, result)
     _large(runner, plan, result)
     _experts(runner, plan, result)
     dry_runs(runner, plan, _rounds(runner), result)
@@ -65,6 +66,39 @@ def _blocks(runner: Runner, plan: Plan, result: SuiteResult) -> None:
     for kind, key in (("RSS", "rss_bytes"), ("anonymous", "anonymous_bytes")):
         text = f"{plan.blocks[0]} to {plan.blocks[1]:,} blocks: growth of the peak, {kind}, MiB"
         result.goals.append(Goal(text, "<=", 4, growth(most, least, key)))
+
+
+def _chains(runner: Runner, plan: Plan, result: SuiteResult) -> None:
+    """Adds what no layer cuts into small parts: a flat function, and one block; and blocks that all differ."""
+    kinds = {"flat": "none", "one block": "one", "unlike blocks": "unlike"}
+    jobs = {
+        f"{name}, {nodes:,} nodes": partial(chain, runner, nodes, blocks)
+        for name, blocks in kinds.items()
+        for nodes in plan.chain_nodes
+    }
+    jobs["flat, buffered"] = partial(chain, runner, plan.chain_nodes[1], "none", streaming=False)
+    results = runner.interleaved(jobs, 1)
+    cases = [
+        Case(
+            name,
+            {
+                "seconds": Summary.of_key(rows, "seconds"),
+                "processor seconds": Summary.of_key(rows, "cpu_seconds"),
+                "RSS +MiB": Summary.of_key(rows, "rss_bytes", MIB),
+                "anonymous +MiB": Summary.of_key(rows, "anonymous_bytes", MIB),
+                "nodes of the largest stretch": Summary.of_key(rows, "largest"),
+            },
+        )
+        for name, rows in results.items()
+    ]
+    result.tables.append(Table("A chain of ops, streaming where nothing else is said, one round", cases))
+    for name in kinds:
+        least, most = (results[f"{name}, {nodes:,} nodes"] for nodes in plan.chain_nodes)
+        for kind, key in (("RSS", "rss_bytes"), ("anonymous", "anonymous_bytes")):
+            text = f"{name}, {plan.chain_nodes[0]:,} to {plan.chain_nodes[1]:,} nodes: growth of the peak, {kind}, MiB"
+            result.goals.append(Goal(text, "<=", 4, growth(most, least, key)))
+    texts = results[f"flat, {plan.chain_nodes[1]:,} nodes"], results["flat, buffered"]
+    result.facts["flat: streamed text is the buffered text"] = same_text(*texts)
 
 
 def _large(runner: Runner, plan: Plan, result: SuiteResult) -> None:

@@ -49,18 +49,24 @@ def test_streaming_with_whole_exports(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     write_random_llama(checkpoint, TINY, bf16)
     result = measured("streaming", tmp_path, checkpoint).result
-    assert {"streaming, 2", "buffered, 3", "jax.export, 2", "inline, streaming", "external, buffered", "tiny"} <= {
-        *cases(result)
-    }
+    assert {
+        "streaming, 2",
+        "buffered, 3",
+        "jax.export, 2",
+        "inline, streaming",
+        "external, buffered",
+        "tiny",
+        "flat, 160 nodes",
+    } <= {*cases(result)}
     assert "jax.export, 3" not in cases(result)
-    assert len(result.facts) == 6
+    assert len(result.facts) == 7
     assert all(result.facts.values())
     assert not (tmp_path / "bundle").exists()
 
 
 def test_streaming_without_a_checkpoint_has_no_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exported = []
-    for part in ("_layers", "_blocks", "_large", "_experts", "dry_runs"):
+    for part in ("_layers", "_blocks", "_chains", "_large", "_experts", "dry_runs"):
         monkeypatch.setattr(_streaming_suite, part, lambda *_: None)
     monkeypatch.setattr(
         _streaming_suite, "exports", lambda runner, plan, checkpoint, result: exported.append(checkpoint)
