@@ -10,7 +10,7 @@
 from compile_dag._context import GraphExecutionContext
 from compile_dag._evaluate import evaluate, replay
 from compile_dag._graph import ComputeGraph, regions_of
-from compile_dag._graph_ops import PARAMETER, TAG, TagInfo, has_tags, tag_info, tags_of
+from compile_dag._graph_ops import PARAMETER, TAG, TagInfo, has_tags, line_in_package, tag_info, tags_of
 from compile_dag._node import Call, Node, Recording, Stretch, Value
 from compile_dag._record import RecordingSink, record
 from compile_dag._tape import Sink, Tape
@@ -32,6 +32,7 @@ __all__ = [
     "Value",
     "evaluate",
     "has_tags",
+    "line_in_package",
     "record",
     "regions_of",
     "replay",

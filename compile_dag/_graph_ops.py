@@ -57,10 +57,10 @@ def tag_info(node: Node) -> TagInfo:
     """Returns the description in a tag's node."""
     (x,) = node.inputs
     line = node.line if x.op_name == "placeholder" else x.line
-    return TagInfo(tag_name(node.path, node.attributes[0]), x.spec, node.path, x.op_name, _of_package(line))
+    return TagInfo(tag_name(node.path, node.attributes[0]), x.spec, node.path, x.op_name, line_in_package(line))
 
 
-def _of_package(line: str) -> str:
+def line_in_package(line: str) -> str:
     """Returns the line without the folder that its package was imported from, which differs from machine to machine.
 
     That is the shortest of the search path, for the folder of a program lies in it, too. Bazel adds the folder of all

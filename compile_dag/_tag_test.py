@@ -3,8 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compile_dag import TAG, evaluate, has_tags, record, tag_info, tags_of
-from compile_dag._graph_ops import _of_package
+from compile_dag import TAG, evaluate, has_tags, line_in_package, record, tag_info, tags_of
 from lang_core import EagerExecutionContext, Module, TagSelection, Tensor, TensorSpec, TraceEscapeError
 
 X = TensorSpec((2, 3), "f32")
@@ -68,9 +67,9 @@ def test_what_is_known_of_a_tag_and_of_those_in_loops() -> None:
 
 def test_lines_leave_out_where_the_package_was_imported_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", ["", "/home/a/repo/tools", "/home/a/repo"])
-    assert _of_package("/home/a/repo/tools/demo/_model.py:5") == "tools/demo/_model.py:5"
-    assert _of_package("/elsewhere/model.py:7") == "model.py:7"
-    assert _of_package("unknown") == "unknown"
+    assert line_in_package("/home/a/repo/tools/demo/_model.py:5") == "tools/demo/_model.py:5"
+    assert line_in_package("/elsewhere/model.py:7") == "model.py:7"
+    assert line_in_package("unknown") == "unknown"
 
 
 @pytest.mark.parametrize("root", ["tapeline", "_main"])
@@ -80,8 +79,8 @@ def test_lines_in_bazel_are_those_of_the_repository(monkeypatch: pytest.MonkeyPa
     packages = f"{runfiles}/pip_other/site-packages"
     for path in ([runfiles], [f"{runfiles}/{root}/tools", runfiles, f"{runfiles}/{root}", packages]):
         monkeypatch.setattr("sys.path", path)
-        assert _of_package(f"{runfiles}/{root}/tools/demo/_model.py:5") == "tools/demo/_model.py:5"
-    assert _of_package(f"{packages}/other/model.py:7") == "site-packages/other/model.py:7"
+        assert line_in_package(f"{runfiles}/{root}/tools/demo/_model.py:5") == "tools/demo/_model.py:5"
+    assert line_in_package(f"{packages}/other/model.py:7") == "site-packages/other/model.py:7"
 
 
 def test_a_graph_with_tags_is_evaluated_with_them() -> None:

@@ -1,11 +1,11 @@
 """Recording: each stretch is taken apart when it ends, and its nodes go."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-from compile_dag import Node, Stretch, Value, verify_stretch
+from compile_dag import Node, Stretch, Value, line_in_package, verify_stretch
 from compile_hlo.streaming._form import read_stretch
 from compile_hlo.streaming._journal import DiskJournal, Journal
 from compile_hlo.streaming._templates import Templates
@@ -19,7 +19,7 @@ class LargestStretch:
         nodes: number of its nodes.
         block: name of its block; empty outside of blocks.
         path: path of the module whose op is its first.
-        line: Python source line of its first op.
+        line: Python source line of its first op, ``package/file.py:line``.
     """
 
     nodes: int = 0
@@ -82,6 +82,7 @@ class RecordedFunction:
         """Takes the results."""
         self._finish()
         self.outputs = dict(outputs)
+        self.largest = replace(self.largest, line=line_in_package(self.largest.line))
         return self
 
     def _finish(self) -> None:

@@ -52,6 +52,9 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
             for name, target in targets.items()
         },
         "nodes": node_counts(lowered),
+        "largest_stretch": dataclasses.asdict(
+            max((function.largest_stretch for function in lowered.functions), key=lambda stretch: stretch.nodes)
+        ),
         "parameters": {
             "used": list(audit.used) if audit else list(lowered.parameters()),
             "tied": list(audit.tied) if audit else [],

@@ -189,6 +189,8 @@ def test_the_report_has_the_fields_of_the_contract(demo: Path) -> None:
         assert cost["seconds"] > 0
     assert set(report["nodes"]) == {"recorded", "pruned", "emitted"}
     assert report["nodes"]["recorded"] >= report["nodes"]["emitted"] > 50
+    assert report["largest_stretch"]["block"] == "model.layers.0"
+    assert report["largest_stretch"]["nodes"] < report["nodes"]["recorded"]
     parameters = report["parameters"]
     assert {"used", "tied", "ignored", "missing", "bytes"} <= set(parameters)
     assert "model.layers.0.mlp.up_proj.weight" in parameters["used"]
