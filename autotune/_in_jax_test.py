@@ -21,6 +21,7 @@ from autotune import (
     using_kernels,
 )
 from autotune._kernels_testing import chain
+from autotune.compilers import _compiler
 from compile_dag import record
 from lang_core import EagerExecutionContext, OpError, TensorSpec, TraceEscapeError
 from run_jax import JaxExecutionContext, JaxTensor, arrays_of
@@ -228,6 +229,15 @@ def test_arrays_of_64_bits_and_of_other_contexts_are_refused() -> None:
         jax.jit(lambda w: _EXECUTOR(GatedKernel(), eager, w).gate)(w)
     with pytest.raises(KernelError, match=r"was given a recorded value and no context: pass ctx= that records"):
         record(lambda ctx, x: _EXECUTOR(GatedKernel(), x, w).gate, TensorSpec((4, 5), "f32"))
+
+
+def test_a_compiler_of_the_users_without_a_context_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain:
+        name = "jax"
+
+    monkeypatch.setitem(_compiler._COMPILERS, "jax", Plain)
+    with pytest.raises(KernelError, match=r"the compiler registered as 'jax' has no context\(\): give it one"):
+        jax.jit(lambda x: _EXECUTOR(GatedKernel(), x, x.T).gate)(jnp.ones((4, 5)))
 
 
 _SHARDED = """

@@ -1,6 +1,7 @@
 """The execution context whose tensors are arrays of JAX."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final, TypeVar
 
 import jax
@@ -88,7 +89,7 @@ class JaxExecutionContext(ExecutionContext):
         return tensor
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[JaxTensor, ...]:
-        """Checks the op's contract and computes it by its rule.
+        """Checks the op's contract and computes it by its rule, under the module's path in what JAX lowers.
 
         Raises:
             OpError: the contract does not hold, a dtype needs 64 bits and JAX's are off, or the op has no rule here.
@@ -104,7 +105,8 @@ class JaxExecutionContext(ExecutionContext):
             where = f" (at {self.module_path})" if self.module_path else ""
             text = str(error)
             raise OpError(f"{text if text.startswith(op.name) else f'{op.name}: {text}'}{where}") from None
-        results = RULES[op.name](*(tensor.data for tensor in tensors), *attributes)
+        with jax.named_scope(self.module_path) if self.module_path else nullcontext():
+            results = RULES[op.name](*(tensor.data for tensor in tensors), *attributes)
         results = results if type(results) is tuple else (results,)
         return tuple(_checked(op, spec, array) for spec, array in zip(specs, results, strict=True))
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from compile_dag import TAG
 from lang_core import DType, Literal, i32
 from run_jax._rules import Array, broadcast, computes, convert
 
@@ -48,6 +49,12 @@ def _reverse(x: Array, axes: Axes) -> Array:
 def _iota(shape: Axes, axis: int, dtype: DType) -> Array:
     """Counts in i32 and converts: in a dtype of few bits the count itself would be rounded, or end."""
     return convert(lax.broadcasted_iota(np.dtype(i32.numpy), shape, axis), dtype)
+
+
+@computes(TAG.name)
+def _tag(x: Array, *_: Any) -> Array:
+    """Passes x on: a graph's tags reach a sink only where values have data."""
+    return x
 
 
 @computes("constant")

@@ -280,10 +280,15 @@ def traced_context() -> ExecutionContext:
     """Returns a context on JAX's arrays, in which kernels that are written in ``ctx.ops`` run where JAX traces.
 
     Raises:
-        KernelError: the package with that context is not installed.
+        KernelError: the package with that context is not installed, or the compiler that is registered has none.
     """
-    compiler: Any = compiler_named("jax")
-    return compiler.context()
+    context = getattr(compiler_named("jax"), "context", None)
+    if context is None:
+        raise KernelError(
+            "JAX traces the arguments of a kernel in ctx.ops, and the compiler registered as 'jax' has no context(): "
+            "give it one that returns a run_jax.JaxExecutionContext, or pass ctx="
+        )
+    return context()
 
 
 def with_jax_arrays(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:

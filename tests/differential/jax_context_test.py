@@ -3,11 +3,16 @@
 import os
 from typing import Final
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
+from compile_dag import TAG
+from compile_dag.testing import DRAWN, PROGRAMS, Program, eager, input_tensors
 from lang_core import OPS, as_dtype
-from run_jax import RULES
+from run_jax import RULES, jax_function
 from tests.differential._graphs import sample
 from tests.differential._jax import in_jax
 from tests.differential.strategies import STRATEGIES, Trial, difference, drawn, truths
@@ -24,7 +29,7 @@ _DTYPES: Final = ("bool", "f32", "bf16", "i32", "u8")
 
 
 def test_every_op_has_a_rule_and_every_rule_an_op():
-    assert set(RULES) == set(OPS) - _CONTROL
+    assert set(RULES) == set(OPS) - _CONTROL | {TAG.name}
 
 
 @pytest.mark.parametrize("op", sorted(OPS))
@@ -43,6 +48,21 @@ def test_drawn_calls_agree_with_jax(name: str):
     results = in_jax([(trial.call, trial.inputs, trial.named) for trial, _ in checked])
     for (trial, truth), arrays in zip(checked, results, strict=True):
         assert difference(trial, truth, [np.asarray(array) for array in arrays], _STEPS) is None
+
+
+@settings(DRAWN, max_examples=1000 if _LONG else 40)
+@given(program=PROGRAMS)
+def test_drawn_programs_have_numpys_dtypes_and_shapes(program: Program):
+    """Traced, and not compiled: loops, branches, weights and all dtypes, each op's contract checked on the way."""
+    ctx = eager()
+    weights = {"inner.scale": jnp.ones(3, jnp.float32), "inner.shift": jnp.ones((2, 1), jnp.float16)}
+    inputs = [tensor.numpy() for tensor in input_tensors(ctx).values()]
+    wanted = program(ctx, *input_tensors(ctx).values())
+    with jax.enable_x64(True):
+        traced = jax.eval_shape(jax_function(program), weights, *inputs)
+    assert list(traced) == list(wanted)
+    for name, array in traced.items():
+        assert (array.shape, array.dtype) == (wanted[name].shape, wanted[name].dtype.numpy), name
 
 
 def _has_subnormal(trial: Trial) -> bool:

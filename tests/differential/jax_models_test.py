@@ -1,6 +1,8 @@
 """Whole models inside of JAX's transformations: results are transformers' and NumPy's, gradients are verified."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +38,7 @@ _ENCODERS: Final = tuple(ENCODER_CASES) if _LONG else (next(iter(ENCODER_CASES))
 
 
 @contextmanager
-def _opened(case: GoldenCase, directory: Path, dtype: str = "f32") -> Iterator[tuple[DecoderLM, WeightSource]]:
+def opened(case: GoldenCase, directory: Path, dtype: str = "f32") -> Iterator[tuple[DecoderLM, WeightSource]]:
     """The case's model with its weights."""
     write_checkpoint(directory, case)
     with SafetensorsCheckpoint(directory) as checkpoint:
@@ -52,7 +54,7 @@ def _jitted(fn: Any) -> Any:
 def test_decoders_under_jit(name: str, tmp_path: Path) -> None:
     golden = read_golden(name)
     prompt: Any = golden.prompt.astype(np.int32)
-    with _opened(CASES[name], tmp_path) as (model, weights):
+    with opened(CASES[name], tmp_path) as (model, weights):
         logits = _jitted(model)(parameter_arrays(model, weights), prompt)
         beside = model(EagerExecutionContext(weights), prompt)
     assert relative_error(logits, golden.prompt_logits) < _TOLERANCE
@@ -78,7 +80,7 @@ def test_encoders_under_jit(name: str, tmp_path: Path) -> None:
 
 def test_prefill_and_decode_under_jit_give_transformers_tokens(tmp_path: Path) -> None:
     case, golden = CASES["llama_gqa"], read_golden("llama_gqa")
-    with _opened(case, tmp_path) as (model, weights):
+    with opened(case, tmp_path) as (model, weights):
         parameters = parameter_arrays(model, weights)
         prefill, decode = prefill_and_decode(model, case)
         step, length = _jitted(decode), golden.prompt.shape[1]
@@ -91,6 +93,34 @@ def test_prefill_and_decode_under_jit_give_transformers_tokens(tmp_path: Path) -
             np.testing.assert_array_equal(tokens[:, 0], golden.tokens[:, number])
             caches = [results[a.alias_result] for a in decode.arguments if a.alias_result]
             results = dict(step(parameters, tokens, scalar(length + number), *caches))
+
+
+_SHARDED: Final = """
+import pathlib, sys
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from run_jax import jax_function, parameter_arrays
+from tests.differential.jax_models_test import opened
+from tests.goldens.cases import CASES
+from tests.goldens.golden_files import read_golden
+from tests.parity._golden_models import relative_error
+
+mesh, golden = Mesh(np.array(jax.devices()), ("tp",)), read_golden("llama_gqa")
+with opened(CASES["llama_gqa"], pathlib.Path(sys.argv[1])) as (model, weights):
+    split = lambda path, spec: NamedSharding(mesh, P("tp") if spec.ndim == 2 and spec.shape[0] % 2 == 0 else P())
+    parameters = parameter_arrays(model, weights, split)
+    logits = jax.jit(jax_function(model))(parameters, golden.prompt.astype(np.int32))
+assert relative_error(logits, golden.prompt_logits) < 2e-4
+print(len(mesh.devices), sum(not array.sharding.is_fully_replicated for array in parameters.values()) > 10)
+"""
+
+
+def test_devices_share_a_model_by_the_shardings_of_its_weights(tmp_path: Path) -> None:
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, **flags, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", _SHARDED, str(tmp_path)]
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (child.returncode, child.stdout) == (0, "2 True\n"), child.stderr
 
 
 def _loss_of(model: Module) -> Any:
@@ -106,7 +136,7 @@ def _batch(case: GoldenCase) -> tuple[Any, Any]:
 def test_gradients_of_all_weights_are_those_of_compile_dag(name: str, tmp_path: Path) -> None:
     """Reverse mode of another hand: recorded, and written in ops."""
     ids, labels = _batch(CASES[name])
-    with _opened(CASES[name], tmp_path) as (model, weights):
+    with opened(CASES[name], tmp_path) as (model, weights):
         loss, parameters = _loss_of(model), parameter_arrays(model, weights)
         value, slopes = jax.jit(jax.value_and_grad(jax_function(loss)))(parameters, ids, labels)
         ctx = EagerExecutionContext(weights)
@@ -121,7 +151,7 @@ def test_gradients_go_through_experts_and_linear_attention(tmp_path: Path) -> No
     """A step along a random direction changes the loss as the gradient says: central difference, logits are f32."""
     case = CASES["qwen3_next"]
     ids, labels = _batch(case)
-    with jax.enable_x64(True), _opened(case, tmp_path, "f64") as (model, weights):
+    with jax.enable_x64(True), opened(case, tmp_path, "f64") as (model, weights):
         loss, parameters = jax_function(_loss_of(model)), parameter_arrays(model, weights)
         assert any("experts" in path for path in parameters)
         random = np.random.default_rng(5)
