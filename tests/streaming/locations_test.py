@@ -31,9 +31,10 @@ def _points(tmp_path: Path, labels: bool) -> list[EntryPoint]:
     return [in_kernels(point, composite_kernels(), executor) if labels else point for point in points]
 
 
-def _text(points: Sequence[EntryPoint], streaming: bool, **options: bool) -> str:
+def _text(points: Sequence[EntryPoint], streaming: bool, locations: bool = False, blocks: bool = True) -> str:
     pieces: list[str] = []
-    lower_module(points, pieces.append, ExternalParameters(), streaming=streaming, **options)
+    form = ExternalParameters()
+    lower_module(points, pieces.append, form, streaming=streaming, block_functions=blocks, locations=locations)
     return "".join(pieces)
 
 
@@ -41,9 +42,9 @@ def _text(points: Sequence[EntryPoint], streaming: bool, **options: bool) -> str
 @_LOWERINGS
 def test_locations_are_all_that_the_option_adds(streaming: bool, blocks: bool, tmp_path: Path) -> None:
     points = _points(tmp_path, labels=True)
-    plain = _text(points, streaming, block_functions=blocks)
-    located = _text(points, streaming, block_functions=blocks, locations=True)
-    assert located == _text(points, not streaming, block_functions=blocks, locations=True)
+    plain = _text(points, streaming, blocks=blocks)
+    located = _text(points, streaming, blocks=blocks, locations=True)
+    assert located == _text(points, not streaming, blocks=blocks, locations=True)
     assert _LOCATION.sub("", located) == plain
     assert " loc(" not in plain
     ops = [line for line in located.splitlines() if line.startswith("    ") and " = " in line]
