@@ -1,6 +1,7 @@
 """Lowering: recorded entry points in, StableHLO text out. Nothing here runs a program."""
 
 from compile_hlo._lower import LoweredFunction, LoweredModule, lower_module, record_entry_point
+from compile_hlo._text_file import text_file
 from compile_hlo.passes import pruned_to_outputs, without_common_subexpressions, without_dead_code
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "lower_module",
     "pruned_to_outputs",
     "record_entry_point",
+    "text_file",
     "without_common_subexpressions",
     "without_dead_code",
 ]

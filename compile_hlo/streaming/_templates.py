@@ -14,7 +14,7 @@ from compile_hlo.streaming._rebuild import nodes_of
 from lang_core import Literal, TensorSpec
 
 # Templates in memory take about so many bytes at most; one is always kept.
-IN_MEMORY: Final = 1 << 21
+IN_MEMORY: Final = 1 << 20
 _BYTES_OF_NODE: Final = 512
 _NOWHERE: Final = -1
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from compile_hlo import lower_module
+from compile_hlo import lower_module, text_file
 from compile_hlo.portable import verify_text
 from lang_core import CachedWeights, VerificationError, WeightSource
 from run_iree.archive import WrittenArchive
@@ -128,7 +128,7 @@ class _Run:
             export.lowered = self._prediction.lowered
         else:
             form = form_of(options.weights, self._export.weights, export.nonfinite)
-            with (self._staging / MODULE).open("w") as text:
+            with text_file(self._staging / MODULE) as text:
                 export.lowered = lower_module(
                     export.entry_points, text.write, form, streaming=streaming, locations=options.locations
                 )
@@ -146,7 +146,7 @@ class _Run:
             if self._texts.move(DEBUG_MODULE, self._staging / DEBUG_MODULE):
                 return
             form = form_of(options.weights, export.weights, {})
-            with (self._staging / DEBUG_MODULE).open("w") as text:
+            with text_file(self._staging / DEBUG_MODULE) as text:
                 lower_debug(export.entry_points, text.write, form, options.dump_tags)
 
         self._steps.run("lower.debug", key, [DEBUG_MODULE], make)

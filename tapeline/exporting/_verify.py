@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from compile_hlo import LoweredModule, lower_module
+from compile_hlo import LoweredModule, lower_module, text_file
 from compile_hlo.emit import ArgumentParameters, portable_text
 from compile_hlo.portable import interpret, write_artifact
 from lang_core import EagerExecutionContext, EntryPoint, TapelineError, VerificationError, WeightSource, as_dtype
@@ -45,7 +45,7 @@ def write_portable(
         VerificationError: StableHLO refuses it.
     """
     text = staging / "portable.mlir"
-    with text.open("w") as file:
+    with text_file(text) as file:
         known = {function.name: function.parameters for function in lowered.functions}
         parameters = lowered.parameters()
         if inline:
@@ -179,7 +179,7 @@ def check_interpreter(
     rows: list[dict[str, Any]] = []
     text = staging / "interpreter.mlir"
     for entry_point in entry_points:
-        with text.open("w") as file:
+        with text_file(text) as file:
             lowered = lower_module([entry_point], file.write, ArgumentParameters())
         inputs, expected = references()[entry_point.name]
         parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]

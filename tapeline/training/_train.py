@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compile_hlo import lower_module
+from compile_hlo import lower_module, text_file
 from compile_hlo.emit import ExternalParameters
 from lang_core import EntryPoint, VerificationError
 from run_iree import Session, Target, compile_module
@@ -44,7 +44,7 @@ def open_step(step: EntryPoint, folder: Path, target: Target, device: str) -> Se
         A session that knows which arguments are donated; close it.
     """
     source, executable = folder / "train.mlir", folder / "train.vmfb"
-    with source.open("w", encoding="utf-8") as file:
+    with text_file(source) as file:
         (lowered,) = lower_module([step], file.write, ExternalParameters(), streaming=True).functions
     compile_module(source, executable, target)
     return Session(executable, device, signatures=[lowered.signature])

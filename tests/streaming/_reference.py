@@ -12,7 +12,12 @@ from lang_core import EntryPoint, TagSelection
 
 
 def lower_graphs(
-    entry_points: Sequence[EntryPoint], form: Form, *, block_functions: bool = True, tags: Sequence[str] | None = None
+    entry_points: Sequence[EntryPoint],
+    form: Form,
+    *,
+    block_functions: bool = True,
+    locations: bool = False,
+    tags: Sequence[str] | None = None,
 ) -> tuple[str, LoweredModule]:
     """Lowers entry points, each as one graph that is pruned and merged as a whole: no template, no plan, no journal.
 
@@ -21,7 +26,7 @@ def lower_graphs(
     """
     pieces: list[str] = []
     lowered = LoweredModule()
-    with ModuleWriter(pieces.append, form, QUIRKS, block_functions=block_functions) as writer:
+    with ModuleWriter(pieces.append, form, QUIRKS, block_functions=block_functions, locations=locations) as writer:
         for point in entry_points:
             recorded = record_entry_point(point, None if tags is None else TagSelection(tags))
             pruned = without_dead_code(recorded)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from compile_hlo import lower_module
+from compile_hlo import lower_module, text_file
 from compile_hlo.emit import ExternalParameters, InlineParameters
 from lang_core import Argument, EntryPoint, GraphError, InputError, OpError, Parameter, TagSelection, TensorSpec
 
@@ -53,9 +53,17 @@ def test_nothing_of_a_function_that_fails_or_of_those_before_it_is_written(
         lower_module(points, pieces.append, ExternalParameters(), streaming=streaming)
     assert not pieces
     path = tmp_path / "module.mlir"
-    with pytest.raises(error), path.open("w") as file:
+    with pytest.raises(error), text_file(path) as file:
         lower_module(points, file.write, ExternalParameters(), streaming=streaming)
-    assert path.read_text() == ""
+    assert not list(tmp_path.iterdir())
+    path.write_text("of before")
+    with pytest.raises(error), text_file(path) as file:
+        lower_module(points, file.write, ExternalParameters(), streaming=streaming)
+    assert path.read_text() == "of before"
+    with text_file(path) as file:
+        lower_module(points[:1], file.write, ExternalParameters(), streaming=streaming)
+    assert path.read_text().endswith("}\n")
+    assert [path] == list(tmp_path.iterdir())
 
 
 def test_nothing_is_written_before_tags_and_weights_are_known_to_be_there() -> None:

@@ -22,19 +22,17 @@ _COUNT: Final = 10_000 if os.environ.get("TAPELINE_LONG") else 60
 SPEC = _programs.SPEC
 
 
-def lowered(point: EntryPoint, streaming: bool, block_functions: bool = True) -> tuple[str, LoweredModule]:
+def lowered(point: EntryPoint, streaming: bool, **options: Any) -> tuple[str, LoweredModule]:
     pieces: list[str] = []
-    module = lower_module(
-        [point], pieces.append, ExternalParameters(), streaming=streaming, block_functions=block_functions
-    )
+    module = lower_module([point], pieces.append, ExternalParameters(), streaming=streaming, **options)
     return "".join(pieces), module
 
 
-def check_same(fresh: Any, block_functions: bool = True) -> str:
+def check_same(fresh: Any, **options: Any) -> str:
     """Checks that a program of this kind has one text, each lowering being given one that has not run yet."""
-    streamed, module = lowered(fresh(), True, block_functions)
-    assert (streamed, module) == lowered(fresh(), False, block_functions)
-    whole, known = lower_graphs([fresh()], ExternalParameters(), block_functions=block_functions)
+    streamed, module = lowered(fresh(), True, **options)
+    assert (streamed, module) == lowered(fresh(), False, **options)
+    whole, known = lower_graphs([fresh()], ExternalParameters(), **options)
     known.functions[0].largest_stretch = module.functions[0].largest_stretch
     assert streamed == whole
     assert module == known
@@ -159,7 +157,8 @@ def test_random_programs_with_literals_of_their_own(
     with pytest.MonkeyPatch.context() as patch:
         if sizes == "small":
             shrink(patch)
-        check_same(lambda: drawn_program(steps, outputs, seed, blocks), block_functions)
+        program = lambda: drawn_program(steps, outputs, seed, blocks)  # noqa: E731 - each call has a state of its own
+        check_same(program, block_functions=block_functions, locations=seed % 2 == 1)
 
 
 @pytest.mark.parametrize("block", ["", "layers.0"])
