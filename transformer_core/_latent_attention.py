@@ -95,9 +95,8 @@ class LatentAttention(Module):
         batch, _, keys, _ = k.shape
         k, v = ops.reshape(k, (batch, keys, -1)), ops.reshape(v, (batch, keys, -1))
         up = ops.reshape(ctx.parameter(self.kv_b_proj.weight), (config.heads, -1, config.rank))
-        up_key, up_value = ops.split(
-            up, (config.plain_size, config.value_size), 1
-        )  # [N, plain, rank], [N, value, rank]
+        sizes = config.plain_size, config.value_size
+        up_key, up_value = ops.split(up, sizes, 1)  # [N, plain, rank], [N, value, rank]
         wide = as_dtype(v.dtype).accumulation
         q_latent = ops.dot_general(q_plain, up_key, ((3,), (1,)), ((2,), (0,)))  # [N, B, T, rank]
         scores = ops.add(

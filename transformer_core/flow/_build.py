@@ -73,7 +73,7 @@ class Group(Block):
 
 @dataclass(frozen=True, slots=True)
 class RopeSettings:
-    """Arguments of ``rope_tables``."""
+    """RoPE of a model, and the windows of its layers, each once; ``local_rope`` is that of layers with a second one."""
 
     rope: RopeConfig
     windows: tuple[int | None, ...]

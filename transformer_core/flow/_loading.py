@@ -20,7 +20,7 @@ from lang_core import (
 )
 from transformer_core.flow._state import FlowState
 from transformer_core.flow._value import FlowValue
-from transformer_core.flow._weights import FlowWeights, LoadedParameter, ParameterKey, parameter_at, stored_spec
+from transformer_core.flow._weights import FlowWeights, ParameterKey, parameter_at, stored_spec
 
 
 class ParameterLoader:
@@ -50,32 +50,24 @@ class ParameterLoader:
         wanted = floating if dtype is None else as_dtype(dtype)
         asked = ParameterKey(key, transpose, wanted)
         value = self._state.loaded.get(asked)
-        if value is not None:
-            return value
-        loaded = self._state.parameters.get(asked)
-        if loaded is None:
-            parameter = self._parameter(key, TensorSpec(stored.shape, wanted))
-            loaded = LoadedParameter(f"{parameter.path}.transposed" if transpose else parameter.path, parameter, key)
-            self._state.parameters[asked] = loaded
-        tensor = self._ctx.parameter(loaded.parameter)
-        value = FlowValue.of(self._ctx.ops.transpose(tensor) if transpose else tensor)
-        self._state.loaded[asked] = value
+        if value is None:
+            tensor = self._ctx.parameter(self._parameter(key, TensorSpec(stored.shape, wanted)))
+            value = FlowValue.of(self._ctx.ops.transpose(tensor) if transpose else tensor)
+            self._state.loaded[asked] = value
         return value
 
     def _parameter(self, key: str, spec: TensorSpec) -> Parameter:
         """Returns the parameter of a key in a dtype; the first dtype that is asked for has the key as its path."""
-        known = self._state.parameters
-        for transpose in (False, True):
-            same = known.get(ParameterKey(key, transpose, spec.dtype))
-            if same is not None:
-                return same.parameter
-        taken = parameter_of(self._model, key)
-        other = taken is not None and taken.spec != spec
-        if not other and not any(ParameterKey(key, t, dtype) in known for t in (False, True) for dtype in DTYPES):
-            return parameter_at(key, spec)
-        path = f"{key}.as_{spec.dtype}"
-        self._weights.rename(path, key)
-        return parameter_at(path, spec)
+        known, asked = self._state.parameters, ParameterKey(key, False, spec.dtype)
+        if asked in known:
+            return known[asked]
+        taken, path = parameter_of(self._model, key), key
+        in_others = any(ParameterKey(key, False, dtype) in known for dtype in DTYPES)
+        if in_others or (taken is not None and taken.spec != spec):
+            path = f"{key}.as_{spec.dtype}"
+            self._weights.rename(path, key)
+        known[asked] = parameter_at(path, spec)
+        return known[asked]
 
     def synthesise(self, name: str, data: Any, shape: tuple[int, ...] | None, dtype: DType | str | None) -> FlowValue:
         """Adds a parameter with computed values; see ``FlowContext.synth_param``."""
@@ -93,7 +85,7 @@ class ParameterLoader:
             raise ConfigError(f"{asked}: {error}") from None
         self._weights.synthesise(path, values)
         parameter = parameter_at(path, TensorSpec(values.shape, as_dtype(values.dtype)))
-        self._state.synthesised[path] = LoadedParameter(path, parameter, None)
+        self._state.synthesised[path] = parameter
         return FlowValue.of(self._ctx.parameter_or(parameter, values))
 
 

@@ -59,21 +59,21 @@ def test_a_key_is_one_parameter_however_often_it_is_loaded():
     assert [(entry.parameter.path, entry.key) for entry in loaded] == [("a.w", "a.w")]
 
 
-def test_two_orientations_are_two_names_over_one_tensor():
+def test_two_orientations_are_two_values_over_one_tensor():
     def load(flow: FlowContext, x: FlowValue) -> FlowValue:
         for transpose in (False, True):
             flow.load_param("a.w", transpose)
-        names.extend(loaded.name for loaded in flow.state.parameters.values())
-        paths.extend(loaded.parameter.path for loaded in flow.state.parameters.values())
+        loads.extend((asked.key, asked.transpose) for asked in flow.state.loaded)
+        paths.extend(parameter.path for parameter in flow.state.parameters.values())
         return x
 
-    names: list[str] = []
+    loads: list[tuple[str, bool]] = []
     paths: list[str] = []
     model = _model(load)
     assert model.weights is not None
     _run(model)
-    assert names == ["a.w", "a.w.transposed"]
-    assert paths == ["a.w", "a.w"]
+    assert loads == [("a.w", False), ("a.w", True)]
+    assert paths == ["a.w"]
 
 
 def test_nothing_is_read_before_the_model_runs():

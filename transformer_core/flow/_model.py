@@ -247,8 +247,9 @@ class FlowModel(Module):
             if state.declared:
                 self._registry.inputs.update(state.declared)
                 self._arguments = None
-            by_path = {loaded.parameter.path: loaded for loaded in state.parameters.values()} | state.synthesised
-            self._traced = FlowTrace({name: tensor.spec for name, tensor in results.items()}, tuple(by_path.values()))
+            loaded = [LoadedParameter(parameter, asked.key) for asked, parameter in state.parameters.items()]
+            loaded += [LoadedParameter(parameter, None) for parameter in state.synthesised.values()]
+            self._traced = FlowTrace({name: tensor.spec for name, tensor in results.items()}, tuple(loaded))
         return self._traced
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:

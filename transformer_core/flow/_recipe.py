@@ -7,7 +7,7 @@ from typing import Any
 from lang_core import ConfigError, DType, Module, TensorSpec, WeightSource, checked_choices
 from transformer_core._norm import RMSNorm
 from transformer_core._rope_config import RopeConfig
-from transformer_core.flow._build import Maker, Stage
+from transformer_core.flow._build import Maker, RopeSettings, Stage
 from transformer_core.flow._common_stages import (
     Action,
     Head,
@@ -205,7 +205,7 @@ class ModelFlow:
         self, rope: RopeConfig, windows: Sequence[int | None] = (None,), local_rope: RopeConfig | None = None
     ) -> "ModelFlow":
         """Computes the inputs that all layers share: RoPE's tables, a mask per window, places in caches."""
-        return self.then(RopeTables(rope, tuple(windows), local_rope))
+        return self.then(RopeTables(RopeSettings(rope, tuple(dict.fromkeys(windows)), local_rope)))
 
     def final_norm(self, make: Maker | None = None, *, eps: float = 1e-6, name: str = "norm") -> "ModelFlow":
         """Appends a norm over D, an RMSNorm where ``make`` is None; its result is tagged ``<name>.output``."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from lang_core import ConfigError, Tensor
 from transformer_core._gated_delta_net import DeltaState
 from transformer_core._places import cache_starts
-from transformer_core._rope_config import RopeConfig
 from transformer_core._step import StepInputs, extending_step, make_step
 from transformer_core.flow._build import BuildContext, RopeSettings, StageRun
 from transformer_core.flow._context import FlowContext
@@ -20,15 +19,11 @@ class RopeTables:
     """Computes RoPE's cos and sin, the mask of each window and the places in caches; the value stays as it is.
 
     Attributes:
-        rope: RoPE of the model.
-        windows: windows of the layers.
-        local_rope: RoPE of the layers with a second one.
+        settings: RoPE, and the windows of the layers.
         name: name of the stage.
     """
 
-    rope: RopeConfig
-    windows: tuple[int | None, ...] = (None,)
-    local_rope: RopeConfig | None = None
+    settings: RopeSettings
     name: str = ""
 
     def build(self, build: BuildContext) -> StageRun:
@@ -37,22 +32,23 @@ class RopeTables:
         Raises:
             ConfigError: the sequence is longer than RoPE reaches, or a window is not causal.
         """
-        profile, reach = build.profile, self.rope.reach
+        profile, settings = build.profile, self.settings
+        reach, has_window = settings.rope.reach, any(window is not None for window in settings.windows)
         if reach is not None and profile.reach > reach:
             raise ConfigError(
                 f"profile {profile.name!r}: expected at most {reach} positions, which the model's RoPE reaches; "
                 f"found {profile.reach}: lower {'max_sequence' if profile.keeps else 'sequence'}"
             )
-        if not profile.causal and any(window is not None for window in self.windows):
+        if not profile.causal and has_window:
             raise ConfigError(f"windows: a window looks back, and profile {profile.name!r} is not causal")
-        if not profile.masked and any(window is not None for window in self.windows):
+        if not profile.masked and has_window:
             raise ConfigError(f"masked: a window is a mask, and profile {profile.name!r} has none: use masked=true")
         if not profile.causal and profile.keeps:
             raise ConfigError(
                 f"causal: profile {profile.name!r} keeps keys and values of tokens that did not see those after them: "
                 f"memory must be none or taps; found {profile.memory.value}"
             )
-        build.registry.rope = RopeSettings(self.rope, tuple(dict.fromkeys(self.windows)), self.local_rope)
+        build.registry.rope = settings
         return self._run
 
     def _run(self, flow: FlowContext, x: FlowValue | None) -> FlowValue:
@@ -65,7 +61,7 @@ class RopeTables:
         batch, queries = x.shape[:2]
         if state.bindings is not None:
             return self._bound(flow, state.bindings, queries)
-        rope, windows, local = self.rope, self.windows, self.local_rope
+        rope, windows, local = self.settings.rope, self.settings.windows, self.settings.local_rope
         if state.position is not None:
             caches = tuple(state.slots.values())
             position, last = state.position, state.last

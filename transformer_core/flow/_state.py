@@ -7,7 +7,7 @@ from lang_core import Parameter, Tensor, TensorSpec
 from transformer_core._cache import Cache
 from transformer_core._step import StepInputs
 from transformer_core.flow._value import FlowValue, InputSpec
-from transformer_core.flow._weights import LoadedParameter, ParameterKey
+from transformer_core.flow._weights import ParameterKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class FlowState:
         outputs: side outputs by full name, in order.
         slots: caches, states and taps by module path; updated ones replace those at the start.
         written: module paths of the slots that were updated.
-        parameters: loaded parameters.
+        parameters: loaded parameters; those of transposed values are the others'.
         loaded: values of parameters that were loaded outside of a repeated layer or in the present one; those of
             earlier layers would become results of their blocks.
-        synthesised: synthesised parameters by name.
+        synthesised: synthesised parameters by path.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -73,6 +73,6 @@ class FlowState:
     outputs: dict[str, FlowValue] = field(default_factory=dict)
     slots: dict[str, Cache] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
-    parameters: dict[ParameterKey, LoadedParameter] = field(default_factory=dict)
+    parameters: dict[ParameterKey, Parameter] = field(default_factory=dict)
     loaded: dict[ParameterKey, FlowValue] = field(default_factory=dict)
-    synthesised: dict[str, LoadedParameter] = field(default_factory=dict)
+    synthesised: dict[str, Parameter] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from lang_core import (
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class ParameterKey:
-    """Identity of a loaded parameter."""
+    """Identity of a loaded value."""
 
     key: str
     transpose: bool
@@ -34,12 +34,10 @@ class LoadedParameter:
     """Weight that a stage loaded or computed.
 
     Attributes:
-        name: unique name: the parameter's path, with ``.transposed`` where the value is transposed.
         parameter: weight as stored; the same for both orientations.
         key: key of the source; None where it was synthesised.
     """
 
-    name: str
     parameter: Parameter
     key: str | None
 
