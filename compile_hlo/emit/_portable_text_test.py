@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from compile_hlo import lower_module
 from compile_hlo.emit import ArgumentParameters, ExternalParameters, portable_text
 from lang_core import Argument, EntryPoint, Module, Parameter, TensorSpec
@@ -44,7 +46,7 @@ class _Model(Module):
 
 def _entry_points() -> list[EntryPoint]:
     model = _Model()
-    number, x = TensorSpec((), "i32"), TensorSpec((1, 4), "f32")
+    number, x, narrow = TensorSpec((), "i32"), TensorSpec((1, 4), "f32"), TensorSpec((3, 4), "bf16")
     arguments = (
         Argument("position", number, "scalar"),
         Argument("x", x),
@@ -55,19 +57,24 @@ def _entry_points() -> list[EntryPoint]:
         EntryPoint("step", model.step, arguments),
         EntryPoint("whole", model.whole, (Argument("x", x),)),
         EntryPoint("nothing", lambda ctx, x: {"y": ctx.ops.exp(x)}, (Argument("x", x),)),
+        EntryPoint("helped", lambda ctx, x: {"y": ctx.ops.linear(x, x)}, (Argument("x", narrow),)),
     ]
 
 
-def test_the_text_is_what_another_lowering_writes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("locations", [False, True])
+def test_the_text_is_what_another_lowering_writes(locations: bool, tmp_path: Path) -> None:
     for streaming in (False, True):
         module = tmp_path / "module.mlir"
         with module.open("w") as file:
-            lowered = lower_module(_entry_points(), file.write, ExternalParameters(), streaming=streaming)
+            external = ExternalParameters()
+            lowered = lower_module(_entry_points(), file.write, external, streaming=streaming, locations=locations)
+        assert "tapeline.helper" in module.read_text()
         known = {function.name: function.parameters for function in lowered.functions}
         expected: list[str] = []
         form = ArgumentParameters(lowered.parameters(), known)
-        lower_module(_entry_points(), expected.append, form, streaming=streaming)
+        lower_module(_entry_points(), expected.append, form, streaming=streaming, locations=locations)
         rewritten = "".join(portable_text(module, dict(lowered.parameters().items()), known))
         assert rewritten == "".join(expected)
         assert "util." not in rewritten
         assert "iree" not in rewritten
+        assert "tapeline.helper" not in rewritten
