@@ -27,6 +27,11 @@ _WORDS: Final = "vector<8xi32>"
 _PAIRS: Final = "vector<16xi16>"
 
 
+def fits_avx2_matmul(encoding: Encoding) -> bool:
+    """Returns whether there is a kernel for the encoding: minima are those of blocks of 32."""
+    return encoding.layout.minimum is None or encoding.layout.scaled == BLOCK
+
+
 def avx2_matmul_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, kind: str) -> CpuKernel:
     """Builds q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs].
 

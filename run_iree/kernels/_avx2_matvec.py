@@ -24,7 +24,7 @@ from run_iree.kernels._avx2_row import (
 from run_iree.kernels._avx2_super_block import super_block_steps
 from run_iree.kernels._instruction_sets import byte_dot, with_sign
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
-from run_iree.kernels._packed_row import has_whole_integers, packed_buffers
+from run_iree.kernels._packed_row import has_plain_numbers, has_whole_integers, packed_buffers
 from run_iree.kernels._text import CpuKernel, listed, wanted_workgroups
 
 NAME: Final = "avx2-matvec"
@@ -35,7 +35,7 @@ _HALF_BYTES: Final = f"vector<{BLOCK // 2}xi8>"
 
 def fits_avx2_matvec(columns: int, encoding: Encoding) -> bool:
     """Returns whether there is a kernel for the encoding, rows are whole steps, and x fits the stack."""
-    reads = encoding.block > BLOCK or has_whole_integers(encoding)
+    reads = has_plain_numbers(encoding) if encoding.block > BLOCK else has_whole_integers(encoding)
     return reads and columns % max(encoding.block, 2 * BLOCK) == 0 and columns <= _MOST_COLUMNS
 
 

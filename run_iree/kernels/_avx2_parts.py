@@ -9,12 +9,12 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._lanes_matmul import ROWS
-from run_iree.kernels._packed_row import block_minimum, half, signed_block, unsigned_offset
+from run_iree.kernels._packed_row import block_minimum, block_scale, looked_up, signed_block, unsigned_offset
+from run_iree.kernels._sub_scales import part_scales
 from run_iree.kernels._super_block import (
     CHUNK,
     chunks_of_group,
     group_integers,
-    part_scales,
     super_block_constants,
     super_block_numbers,
 )
@@ -97,7 +97,10 @@ def _super_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> Pa
         if layout.offset:
             integers = f"%signed{chunk}"
             lines.append(f"{integers} = arith.subi %u_{chunk}, %above : vector<64xi8>")
-        lines += _put(chunk, integers, "si" if layout.offset else "ui", rows)
+        if layout.table is not None:
+            integers = f"%signed{chunk}"
+            lines += looked_up(layout.table, f"%u_{chunk}", f"signed{chunk}", CHUNK)
+        lines += _put(chunk, integers, "si" if layout.offset or layout.table else "ui", rows)
     numbers = (stride, ROW_SCALES, *soon, *super_block_numbers(encoding))
     return PackedRows(encoding.block, layout.scaled, minima, encoding.block_bytes, numbers, before, lines)
 
@@ -119,9 +122,8 @@ def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int) -> PackedRo
         "  %block_at = arith.addi %at, %skip : index",
         *within(prefetches("soon", "%block_at", w, [ahead], locality=2)),
         f"  %q_at = arith.addi %block_at, %c{encoding.layout.planes[0].at} : index",
-        *within([*half("half", "%block_at", w.memref), *signed_block(encoding, "%block_at", "%q_at", "q", w.memref)]),
-        "  %ones = arith.extf %half : vector<1xf16> to vector<1xf32>",
-        "  %d = vector.extract %ones[0] : f32 from vector<1xf32>",
+        *within(block_scale(encoding, "%block_at", "d", w.memref)),
+        *within(signed_block(encoding, "%block_at", "%q_at", "q", w.memref)),
         "  %scale_at = arith.addi %scales_to, %block : index",
         f"  memref.store %d, %scales[%scale_at] : {SCALES}",
         *within(_minimum(encoding, w) if minima else []),

@@ -26,10 +26,10 @@ from run_iree.kernels._avx2_row import (
 )
 from run_iree.kernels._instruction_sets import byte_dot, neighbours_added, pair_dot
 from run_iree.kernels._packed_matvec import Steps
+from run_iree.kernels._sub_scales import part_scales
 from run_iree.kernels._super_block import (
     chunks_of_group,
     group_integers,
-    part_scales,
     super_block_constants,
     super_block_numbers,
 )

@@ -8,12 +8,13 @@ from typing import Final
 from compile_hlo.directions import KernelSignature
 from lang_core import Encoding, bf16, checked_choices, encoding_named, f16
 from run_iree.kernels._attention import AttentionSizes, attention_kernel
-from run_iree.kernels._avx2_matmul import avx2_matmul_kernel
+from run_iree.kernels._avx2_matmul import avx2_matmul_kernel, fits_avx2_matmul
 from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_matvec
 from run_iree.kernels._fma_matmul import fma_matmul_kernel
 from run_iree.kernels._instruction_sets import PREFETCH_CANDIDATES, PREFETCH_DISTANCE, available, prefetch_distance
 from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from run_iree.kernels._norm import Norm, norm_kernel
+from run_iree.kernels._packed_row import has_plain_numbers
 from run_iree.kernels._quantize import quantize_kernel, silu_quantize_kernel
 from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
@@ -121,9 +122,9 @@ def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     dtype = result.name if result in (bf16, f16) else "f32"
     if rows == 1:
         return _packed_matvec(kernels, outputs, columns, encoding, dtype)
-    if kernels.vnni and outputs % ROWS == 0:
+    if kernels.vnni and outputs % ROWS == 0 and has_plain_numbers(encoding):
         return matmul_kernel(rows, outputs, columns, encoding)
-    if kernels.fma and outputs % LANES_ROWS == 0:
+    if kernels.fma and outputs % LANES_ROWS == 0 and fits_avx2_matmul(encoding):
         return avx2_matmul_kernel(rows, outputs, columns, encoding, dtype)
     return vector_kernel(rows, outputs, columns, encoding, dtype)
 

@@ -26,6 +26,11 @@ _ENCODINGS = {
         ("q5_0", LAYOUTS["q5_0"], 5),
         ("q5_1", LAYOUTS["q5_1"], 5),
         ("q5_k", LAYOUTS["q5_k"], 5),
+        ("q2_k", LAYOUTS["q2_k"], 2),
+        ("q3_k", LAYOUTS["q3_k"], 3),
+        ("iq4_nl", LAYOUTS["iq4_nl"], 4),
+        ("iq4_xs", LAYOUTS["iq4_xs"], 4),
+        ("mxfp4", LAYOUTS["mxfp4"], 4),
         ("two_bits", _TWO_BITS, 2),
     )
 }
@@ -53,16 +58,27 @@ def _function(encoding: Encoding, sizes: tuple[int, int, int]) -> str:
 """
 
 
-def _inputs(encoding: Encoding, sizes: tuple[int, int, int]) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """Returns q, scale, total and w, and what the product is in f64."""
+def _inputs(
+    encoding: Encoding, sizes: tuple[int, int, int], exponents: range = range(120, 136), size: float = 1
+) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """Returns q, scale, total and w, and what the product is in f64.
+
+    Args:
+        encoding: encoding of w.
+        sizes: rows, outputs and columns.
+        exponents: exponents to draw, for blocks that have one.
+        size: standard deviation of x.
+    """
     rows, outputs, columns = sizes
     rng = np.random.default_rng(rows)
-    x = EagerExecutionContext().constant(rng.standard_normal((rows, columns)).astype(np.float32))
+    x = EagerExecutionContext().constant((size * rng.standard_normal((rows, columns))).astype(np.float32))
     q, scale, total = (tensor.numpy() for tensor in EagerExecutionContext().ops.block_quantize(x))
     w = rng.integers(-128, 128, (outputs, columns // encoding.block, encoding.block_bytes)).astype(np.int8)
     for place in encoding.layout.halves:
         halves = (rng.standard_normal((*w.shape[:2], 1)) / 256).astype(np.float16)
         w[..., place : place + 2] = halves.view(np.int8)
+    if encoding.layout.exponent:
+        w[..., encoding.layout.scale] = rng.choice(exponents, w.shape[:2]).astype(np.uint8).view(np.int8)
     w = w.reshape(outputs, -1)
     rounded = q.astype(np.float64) * np.repeat(scale.astype(np.float64), BLOCK, axis=-1)
     return [q, scale, total, w], rounded @ encoding.unpacked(w).astype(np.float64).T
@@ -85,7 +101,31 @@ def test_a_layout_is_enough_for_all_kernels(
             np.testing.assert_allclose(y.numpy(), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize(("name", "chosen"), [("q5_0", "vector"), ("q5_k", "avx2-matvec"), ("two_bits", "avx2-matvec")])
+def test_the_least_exponents_are_zero_and_the_next_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
+    module, compiled, encoding = tmp_path / "module.mlir", tmp_path / "module.vmfb", _ENCODINGS["mxfp4"]
+    module.write_text(f"module @m {{\n{_function(encoding, _SIZES[0])}}}\n")
+    compile_spelled(module, compiled, CpuKernels())
+    with Session(compiled, "local-task") as session:
+        for exponents in (range(2), range(2, 5)):
+            inputs, expected = _inputs(encoding, _SIZES[0], exponents, 1e30)
+            (y,) = session.function(f"product_{_SIZES[0][0]}")(*inputs)
+            if exponents[0] == 0:
+                np.testing.assert_array_equal(y.numpy(), 0)
+            else:
+                np.testing.assert_allclose(y.numpy(), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        ("q5_0", "vector"),
+        ("q5_k", "avx2-matvec"),
+        ("two_bits", "avx2-matvec"),
+        ("q3_k", "avx2-matvec"),
+        ("iq4_xs", "vector"),
+    ],
+)
 def test_one_token_gets_the_kernel_that_reads_the_layout(name: str, chosen: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
     kernel = CpuKernels(fma=True).kernel(packed_linear(_ENCODINGS[name], (1, 37, 768)))

@@ -1,5 +1,7 @@
 """Lines that read blocks of 32 of a packed weight ``%w``."""
 
+from collections.abc import Sequence
+
 from lang_core import BLOCK, Encoding, Plane
 from run_iree.kernels._text import Buffer, listed
 
@@ -30,6 +32,64 @@ def half(name: str, place: str, w: str) -> list[str]:
     ]
 
 
+def block_scale(encoding: Encoding, begin: str, name: str, w: str) -> list[str]:
+    """Makes ``%name`` f32, d of the block at ``begin``."""
+    if encoding.layout.exponent:
+        return _power_of_two(begin, name, w)
+    return [
+        *half(f"{name}_half", begin, w),
+        f"%{name}_float = arith.extf %{name}_half : vector<1xf16> to vector<1xf32>",
+        f"%{name} = vector.extract %{name}_float[0] : f32 from vector<1xf32>",
+    ]
+
+
+def _power_of_two(begin: str, name: str, w: str) -> list[str]:
+    """Makes ``%name`` f32, 2**(e - 128) of the byte e at ``begin``.
+
+    The two least, which have no leading bit in f32, are 0: a CPU's threads flush them.
+    """
+    return [
+        f"%{name}_one = arith.constant 1 : i32",
+        f"%{name}_up = arith.constant 23 : i32",
+        f"%{name}_byte = vector.load %w[{begin}] : {w}, vector<1xi8>",
+        f"%{name}_narrow = vector.extract %{name}_byte[0] : i8 from vector<1xi8>",
+        f"%{name}_e = arith.extui %{name}_narrow : i8 to i32",
+        f"%{name}_least = arith.maxui %{name}_e, %{name}_one : i32",
+        f"%{name}_less = arith.subi %{name}_least, %{name}_one : i32",
+        f"%{name}_bits = arith.shli %{name}_less, %{name}_up : i32",
+        f"%{name} = arith.bitcast %{name}_bits : i32 to f32",
+    ]
+
+
+def looked_up(table: Sequence[int], stored: str, name: str, lanes: int) -> list[str]:
+    """Makes ``%name`` of the entries of a table of sixteen numbers at integers of four bits, vector<lanes x i8> both.
+
+    Each bit of the integers halves the numbers that are left, so any CPU has the instructions.
+    """
+    kind, masks = f"vector<{lanes}xi8>", f"vector<{lanes}xi1>"
+    lines = [f"%{name}_zero = arith.constant dense<0> : {kind}"]
+    values = [f"%{name}_entry{i}" for i in range(len(table))]
+    lines += [f"{value} = arith.constant dense<{n}> : {kind}" for value, n in zip(values, table, strict=True)]
+    for bit in range(4):
+        lines += [
+            f"%{name}_bit{bit} = arith.constant dense<{1 << bit}> : {kind}",
+            f"%{name}_only{bit} = arith.andi {stored}, %{name}_bit{bit} : {kind}",
+            f"%{name}_is{bit} = arith.cmpi ne, %{name}_only{bit}, %{name}_zero : {kind}",
+        ]
+        halved = [f"%{name}_of{bit}_{i}" for i in range(len(values) // 2)] if bit < 3 else [f"%{name}"]
+        for i, value in enumerate(halved):
+            low, high = values[2 * i : 2 * i + 2]
+            lines.append(f"{value} = arith.select %{name}_is{bit}, {high}, {low} : {masks}, {kind}")
+        values = halved
+    return lines
+
+
+def has_plain_numbers(encoding: Encoding) -> bool:
+    """Returns whether integers and scales stand for themselves, and minima for blocks of 32, as fast kernels need."""
+    layout = encoding.layout
+    return layout.table is None and not layout.exponent and (layout.minimum is None or layout.scaled == BLOCK)
+
+
 def unsigned_offset(encoding: Encoding) -> int:
     """Returns by how much the integers exceed their values when they are read as unsigned."""
     return 128 if encoding.bits == 8 else encoding.layout.offset
@@ -51,7 +111,7 @@ def block_minimum(encoding: Encoding, begin: str, name: str, w: str) -> list[str
 
 def has_whole_integers(encoding: Encoding) -> bool:
     """Returns whether integers lie in one plane, of 4 or 8 bits, without minima, as the kernels for one token need."""
-    return len(encoding.layout.planes) == 1 and encoding.layout.minimum is None
+    return len(encoding.layout.planes) == 1 and encoding.layout.minimum is None and has_plain_numbers(encoding)
 
 
 def stored_block(encoding: Encoding, begin: str, place: str, name: str, w: str) -> list[str]:
@@ -96,6 +156,11 @@ def _with_bits(plane: Plane, begin: str, nibbles: str, name: str, w: str) -> lis
 
 def signed_block(encoding: Encoding, begin: str, place: str, name: str, w: str) -> list[str]:
     """Makes ``%name`` as ``stored_block`` does, of the integers' values; it also needs ``%offset`` vector<32xi8>."""
+    if encoding.layout.table is not None:
+        return [
+            *stored_block(encoding, begin, place, f"{name}_stored", w),
+            *looked_up(encoding.layout.table, f"%{name}_stored", name, BLOCK),
+        ]
     if encoding.bits == 8 or not encoding.layout.offset:
         return stored_block(encoding, begin, place, name, w)
     return [

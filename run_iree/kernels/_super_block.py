@@ -1,6 +1,6 @@
 """Lines that read super-blocks of a packed weight ``%w``, generated from the layout of its encoding.
 
-lang_core/_layouts.py has the layouts: planes of bits, and scales and minima of the parts of a super-block.
+lang_core/_layouts.py has the layouts: planes of bits. ``_sub_scales.py`` reads the scales and minima of the parts.
 
 Names of values end with the number ``r`` of a row, or with nothing where a kernel reads one row at a time.
 """
@@ -8,14 +8,12 @@ Names of values end with the number ``r`` of a row, or with nothing where a kern
 from collections.abc import Sequence
 from typing import Final
 
-from lang_core import BitField, BlockLayout, Encoding, Plane
-from run_iree.kernels._packed_row import half
+from lang_core import BlockLayout, Encoding, Plane
 from run_iree.kernels._text import listed
 
 CHUNK: Final = 64  # columns whose bytes fill a register of 512 bits
 _BYTES: Final = f"vector<{CHUNK}xi8>"
 _PAIRS: Final = f"vector<{CHUNK // 2}xi16>"
-_SUMS: Final = "vector<16xf32>"
 
 
 def super_block_constants(encoding: Encoding) -> list[str]:
@@ -30,7 +28,7 @@ def super_block_constants(encoding: Encoding) -> list[str]:
         ]
     for i, plane in enumerate(layout.planes):
         if plane.bits == 4:
-            kind = f"vector<{plane.span}xi8>"
+            kind = f"vector<{_loaded(plane)}xi8>"
             lines += [
                 f"%k_nibble = arith.constant dense<15> : {kind}",
                 f"%k_four = arith.constant dense<4> : {kind}",
@@ -47,71 +45,24 @@ def super_block_numbers(encoding: Encoding) -> list[int]:
     """Returns the index constants that ``part_scales`` and ``group_integers`` need: bytes of a block."""
     layout = encoding.layout
     places = [place for group in range(groups(layout)) for place in group_bytes(layout, group)]
-    return [*places, layout.sub_scales.at if layout.sub_scales else 0, *layout.halves]
-
-
-def part_scales(encoding: Encoding, r: int | str, w: str, order: Sequence[int] = range(16)) -> list[str]:
-    """Makes ``%scaled<r>`` vector<16xf32> of the scales of the super-block at ``%at<r>``.
-
-    They are ``d * sc`` of sixteen parts, or of eight parts and then their ``dmin * m``.
-
-    Args:
-        encoding: encoding of the weight.
-        r: number of the row, at the end of all names.
-        w: type of the weight.
-        order: which scale each lane gets, for scales that are bytes.
-    """
-    layout = encoding.layout
     scales = layout.sub_scales
-    assert scales is not None
-    head = f"%scales_at{r}" if scales.at else f"%at{r}"
-    apart = not scales.at <= layout.scale < scales.at + 16
-    lines = [f"%scales_at{r} = arith.addi %at{r}, %c{scales.at} : index"] if scales.at else []
-    lines += [f"%d_at{r} = arith.addi %at{r}, %c{layout.scale} : index"] if apart else []
-    lines += [f"%head{r} = vector.load %w[{head}] : {w}, vector<16xi8>"]
-    if scales.fields:
-        lines += _joined_fields(scales.fields, r)
-    else:
-        lines.append(f"%narrow{r} = vector.shuffle %head{r}, %head{r} {listed(order)} : vector<16xi8>, vector<16xi8>")
-    lines += [
-        f"%wide{r} = arith.ext{'si' if scales.signed else 'ui'} %narrow{r} : vector<16xi8> to vector<16xi32>",
-        f"%float_scales{r} = arith.sitofp %wide{r} : vector<16xi32> to {_SUMS}",
-    ]
-    count, lanes = 1, [0] * 16
-    if apart:
-        lines += half(f"halves{r}", f"%d_at{r}", w)
-    else:
-        count, lanes = 8, [(place - scales.at) // 2 for place in layout.halves for _ in range(16 // len(layout.halves))]
-        lines.append(f"%halves{r} = vector.bitcast %head{r} : vector<16xi8> to vector<8xf16>")
-    kind = f"vector<{count}xf16>"
-    return [
-        *lines,
-        f"%both{r} = vector.shuffle %halves{r}, %halves{r} {listed(lanes)} : {kind}, {kind}",
-        f"%d{r} = arith.extf %both{r} : vector<16xf16> to {_SUMS}",
-        f"%scaled{r} = arith.mulf %float_scales{r}, %d{r} : {_SUMS}",
-    ]
-
-
-def _joined_fields(fields: Sequence[BitField], r: int | str) -> list[str]:
-    """Makes ``%narrow<r>`` vector<16xi8>: the bit fields of the words in ``%head<r>``, joined."""
-    words = "vector<4xi32>"
-    lines, joined = [f"%words{r} = vector.bitcast %head{r} : vector<16xi8> to {words}"], ""
-    for i, field in enumerate(fields):
-        name = f"{r}_{i}"
-        lines += [
-            f"%picked{name} = vector.shuffle %words{r}, %words{r} {listed(field.words)} : {words}, {words}",
-            f"%right{name} = arith.shrui %picked{name}, %k_right{i} : {words}",
-            f"%field{name} = arith.andi %right{name}, %k_mask{i} : {words}",
-        ]
-        if joined:
-            lines.append(f"%joined{name} = arith.ori {joined}, %field{name} : {words}")
-        joined = f"%joined{name}" if joined else f"%field{name}"
-    return [*lines, f"%narrow{r} = vector.bitcast {joined} : {words} to vector<16xi8>"]
+    small = [] if scales is None else [scales.at, *(plane.at for plane in scales.planes)]
+    return [*places, *small, *layout.halves]
 
 
 def chunks_of_group(layout: BlockLayout) -> int:
     """Returns how many chunks of 64 columns are read together, because they share bytes."""
-    return max(plane.run for plane in layout.planes) // CHUNK
+    return max(_run(plane) for plane in layout.planes) // CHUNK
+
+
+def _run(plane: Plane) -> int:
+    """Returns how many columns are read together of a plane: a run, or as many runs as a chunk has."""
+    return max(plane.run, CHUNK)
+
+
+def _loaded(plane: Plane) -> int:
+    """Returns the bytes that hold these columns."""
+    return _run(plane) * plane.bits // 8
 
 
 def groups(layout: BlockLayout) -> int:
@@ -125,7 +76,7 @@ def group_bytes(layout: BlockLayout, group: int) -> list[int]:
     return [
         plane.at + (group * columns + column) * plane.bits // 8
         for plane in layout.planes
-        for column in range(0, columns, plane.run)
+        for column in range(0, columns, _run(plane))
     ]
 
 
@@ -145,14 +96,16 @@ def group_integers(encoding: Encoding, r: int | str, group: int, w: str, places:
         places = [f"%place{r}_{group}_{i}" for i in range(len(group_bytes(layout, group)))]
         for place, byte in zip(places, group_bytes(layout, group), strict=True):
             lines.append(f"{place} = arith.addi %at{r}, %c{byte} : index")
-    runs = [(i, plane, first) for i, plane in enumerate(layout.planes) for first in range(0, count, plane.run // CHUNK)]
+    runs = [
+        (i, plane, first) for i, plane in enumerate(layout.planes) for first in range(0, count, _run(plane) // CHUNK)
+    ]
     for (i, plane, first), place in zip(runs, places, strict=True):
         name = f"%stored{r}_{group}_{i}_{first}"
-        lines.append(f"{name} = vector.load %w[{place}] : {w}, vector<{plane.span}xi8>")
+        lines.append(f"{name} = vector.load %w[{place}] : {w}, vector<{_loaded(plane)}xi8>")
     parts: dict[int, list[str]] = {}
     for i, plane, first in reversed(runs):
         read = _nibbles if plane.bits == 4 else _bits
-        chunks = range(first, first + plane.run // CHUNK)
+        chunks = range(first, first + _run(plane) // CHUNK)
         names = [_part(layout, i, f"{r}_{group * count + chunk}") for chunk in chunks]
         lines += read(i, plane, f"%stored{r}_{group}_{i}_{first}", names)
         for chunk, name in zip(chunks, names, strict=True):
@@ -172,19 +125,21 @@ def _part(layout: BlockLayout, plane: int, chunk: str) -> str:
 
 
 def _nibbles(i: int, plane: Plane, stored: str, names: Sequence[str]) -> list[str]:
-    """Makes the four bits of one chunk (32 bytes) or of two (64 bytes)."""
+    """Makes the four bits of one chunk (32 bytes, of one run or of several) or of two (64 bytes)."""
     del i
-    kind = f"vector<{plane.span}xi8>"
+    kind = f"vector<{_loaded(plane)}xi8>"
     if len(names) == 2:
         return [
             f"{names[0]} = arith.andi {stored}, %k_nibble : {kind}",
             f"{names[1]} = arith.shrui {stored}, %k_four : {kind}",
         ]
     (name,) = names
+    runs = [range(first, first + plane.span) for first in range(0, _loaded(plane), plane.span)]
+    order = [lane for run in runs for lane in (*run, *(_loaded(plane) + lane for lane in run))]
     return [
         f"{name}_low = arith.andi {stored}, %k_nibble : {kind}",
         f"{name}_high = arith.shrui {stored}, %k_four : {kind}",
-        f"{name} = vector.shuffle {name}_low, {name}_high {listed(range(CHUNK))} : {kind}, {kind}",
+        f"{name} = vector.shuffle {name}_low, {name}_high {listed(order)} : {kind}, {kind}",
     ]
 
 

@@ -3,12 +3,19 @@
 from typing import Final
 
 from lang_core import BLOCK, Encoding
-from run_iree.kernels._packed_row import block_minimum, half, packed_buffers, signed_block, unsigned_offset
+from run_iree.kernels._packed_row import (
+    block_minimum,
+    block_scale,
+    looked_up,
+    packed_buffers,
+    signed_block,
+    unsigned_offset,
+)
+from run_iree.kernels._sub_scales import part_minima, part_scales
 from run_iree.kernels._super_block import (
     CHUNK,
     chunks_of_group,
     group_integers,
-    part_scales,
     super_block_constants,
     super_block_numbers,
 )
@@ -76,9 +83,7 @@ def _block(rows: int, columns: int, encoding: Encoding, w: str) -> list[str]:
     """Makes ``%next`` of ``%sum`` and the products of a block of 32."""
     return [
         f"%q_at = arith.addi %at, %c{encoding.layout.planes[0].at} : index",
-        *half("half", "%at", w),
-        "%float = arith.extf %half : vector<1xf16> to vector<1xf32>",
-        "%w_scale = vector.extract %float[0] : f32 from vector<1xf32>",
+        *block_scale(encoding, "%at", "w_scale", w),
         *signed_block(encoding, "%at", "%q_at", "signed", w),
         f"%in_x = arith.muli %block, %c{BLOCK} : index",
         "%x_at = arith.addi %x_begin, %in_x : index",
@@ -119,6 +124,7 @@ def _super_block(rows: int, columns: int, encoding: Encoding, w: str) -> list[st
     """Makes ``%next`` of ``%sum`` and the products of a super-block: less all minima, then part after part."""
     layout, blocks = encoding.layout, encoding.block // BLOCK
     parts = BLOCK // layout.scaled  # of a block of 32
+    of_blocks = layout.minimum is not None and parts == 1
     lines = [
         f"%in_x = arith.muli %block, %c{encoding.block} : index",
         "%x_at = arith.addi %x_begin, %in_x : index",
@@ -126,25 +132,63 @@ def _super_block(rows: int, columns: int, encoding: Encoding, w: str) -> list[st
         "%s_at = arith.addi %s_begin, %in_scales : index",
         f"%xs = vector.load %scale[%s_at] : memref<{rows * (columns // BLOCK)}xf32>, {_EIGHT}",
         *part_scales(encoding, "", w),
-        *(_less_minima(rows, columns) if layout.minimum is not None else _factors(parts)),
+        *(_less_minima(rows, columns) if of_blocks else _factors(parts)),
     ]
-    sums = ["%less" if layout.minimum is not None else "%sum"]
-    sums += [*(f"%sum_{part}" for part in range(parts * blocks - 1)), "%next"]
+    of_parts = layout.minimum is not None and parts > 1
+    lines += [*part_minima(encoding, "", w), *_minus()] if of_parts else []
+    terms: list[tuple[str, str, int]] = []
+    steps: list[list[str]] = []
     for block in range(blocks):
-        chunk, side = divmod(block, 2)
-        integers = f"%u_{chunk}"
-        if side == 0 and chunk % chunks_of_group(layout) == 0:
-            lines += group_integers(encoding, "", chunk // chunks_of_group(layout), w)
-        if layout.offset:
-            integers = f"%signed{chunk}"
-            lines += [] if side else [f"{integers} = arith.subi %u_{chunk}, %above : vector<{CHUNK}xi8>"]
-        lines += _chunk_half(block, integers, rows * columns)
+        of_block, integers = _integers(block, encoding, w)
+        of_block += _chunk_half(block, integers, rows * columns)
         dots = [f"%low{block}", f"%high{block}"]
         if parts == 1:
-            lines.append(f"%dot{block} = arith.addi {dots[0]}, {dots[1]} : vector<8xi32>")
+            of_block.append(f"%dot{block} = arith.addi {dots[0]}, {dots[1]} : vector<8xi32>")
             dots = [f"%dot{block}"]
-        for part, dot in enumerate(dots, parts * block):
-            lines += _added(dot, part, _EIGHT if parts == 1 else "vector<16xf32>", sums[part], sums[part + 1])
+        terms += [(dot, "%factors", part) for part, dot in enumerate(dots, parts * block)]
+        steps += [of_block, *[[]] * (len(dots) - 1)]
+        if of_parts:
+            terms += [(f"%x_{side}{block}", "%minus", parts * block + i) for i, side in enumerate(("low", "high"))]
+            steps += [_sums_of_x(block), []]
+    sums = ["%less" if of_blocks else "%sum", *(f"%sum_{i}" for i in range(len(terms) - 1)), "%next"]
+    kind = _EIGHT if parts == 1 else "vector<16xf32>"
+    for i, ((dot, factors, part), step) in enumerate(zip(terms, steps, strict=True)):
+        lines += [*step, *_added(dot, part, factors, kind, sums[i], sums[i + 1])]
+    return lines
+
+
+def _integers(block: int, encoding: Encoding, w: str) -> tuple[list[str], str]:
+    """Returns lines that make the values of a chunk's integers, with its first block of 32, and their name."""
+    layout, (chunk, side) = encoding.layout, divmod(block, 2)
+    lines, integers = [], f"%u_{chunk}"
+    if side == 0 and chunk % chunks_of_group(layout) == 0:
+        lines += group_integers(encoding, "", chunk // chunks_of_group(layout), w)
+    if layout.offset:
+        integers = f"%signed{chunk}"
+        lines += [] if side else [f"{integers} = arith.subi %u_{chunk}, %above : vector<{CHUNK}xi8>"]
+    if layout.table is not None:
+        integers = f"%signed{chunk}"
+        lines += [] if side else looked_up(layout.table, f"%u_{chunk}", f"signed{chunk}", CHUNK)
+    return lines, integers
+
+
+def _minus() -> list[str]:
+    """Makes ``%minus`` vector<16xf32>: minima of parts times x's scales, negated."""
+    return [
+        "%minima = arith.mulf %least, %x_scales : vector<16xf32>",
+        "%minus = arith.negf %minima : vector<16xf32>",
+    ]
+
+
+def _sums_of_x(block: int) -> list[str]:
+    """Makes ``%x_low<block>`` and ``%x_high<block>`` vector<8xi32>: sums of two of the first and last sixteen of x."""
+    wide, lines = "vector<32xi32>", []
+    for side, first in (("low", 0), ("high", 16)):
+        name = f"%x_{side}{block}"
+        for word, begin in (("a", first), ("b", first + 8)):
+            lanes = listed(range(begin, begin + 8))
+            lines.append(f"{name}_{word} = vector.shuffle %x_wide{block}, %x_wide{block} {lanes} : {wide}, {wide}")
+        lines.append(f"{name} = arith.addi {name}_a, {name}_b : vector<8xi32>")
     return lines
 
 
@@ -164,7 +208,13 @@ def _less_minima(rows: int, columns: int) -> list[str]:
 
 
 def _factors(parts: int) -> list[str]:
-    """Makes ``%factors`` vector<16xf32>, the scales of each block's parts times x's."""
+    """Makes ``%factors``, the scales of each block's parts times x's: vector<16xf32>, or vector<8xf32> of one part."""
+    if parts == 1:
+        few = listed(range(8))
+        return [
+            f"%scales = vector.shuffle %scaled, %scaled {few} : vector<16xf32>, vector<16xf32>",
+            f"%factors = arith.mulf %scales, %xs : {_EIGHT}",
+        ]
     spread = listed([block for block in range(16 // parts) for _ in range(parts)])
     return [
         f"%x_scales = vector.shuffle %xs, %xs {spread} : {_EIGHT}, {_EIGHT}",
@@ -204,12 +254,12 @@ def _products(n: str, x: str, w: str) -> list[str]:
     ]
 
 
-def _added(dot: str, part: int, factors: str, before: str, after: str) -> list[str]:
-    """Makes ``after`` of ``before`` and integers, times the factor of a part."""
+def _added(dot: str, part: int, factors: str, kind: str, before: str, after: str) -> list[str]:
+    """Makes ``after`` of ``before`` and integers, times a part's entry of ``factors``, of type ``kind``."""
     name = after.removeprefix("%")
     return [
         f"%float_{name} = arith.sitofp {dot} : vector<8xi32> to {_EIGHT}",
-        f"%factor_{name} = vector.extract %factors[{part}] : f32 from {factors}",
+        f"%factor_{name} = vector.extract {factors}[{part}] : f32 from {kind}",
         f"%all_{name} = vector.broadcast %factor_{name} : f32 to {_EIGHT}",
         f"{after} = math.fma %float_{name}, %all_{name}, {before} : {_EIGHT}",
     ]

@@ -9,12 +9,19 @@ from typing import Final
 from lang_core import BLOCK, BlockLayout, Encoding
 from run_iree.kernels._instruction_sets import vnni_dot
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
-from run_iree.kernels._packed_row import half, has_whole_integers, packed_buffers, unsigned_offset, unsigned_pair
+from run_iree.kernels._packed_row import (
+    half,
+    has_plain_numbers,
+    has_whole_integers,
+    packed_buffers,
+    unsigned_offset,
+    unsigned_pair,
+)
+from run_iree.kernels._sub_scales import part_scales
 from run_iree.kernels._super_block import (
     CHUNK,
     chunks_of_group,
     group_integers,
-    part_scales,
     super_block_constants,
     super_block_numbers,
 )
@@ -26,7 +33,7 @@ _ZEROS: Final = "%zeros = arith.constant dense<0> : vector<16xi32>"
 
 def fits_vnni_matvec(columns: int, encoding: Encoding) -> bool:
     """Returns whether there is a kernel for the encoding, and rows of so many columns are whole steps."""
-    reads = encoding.block > BLOCK or has_whole_integers(encoding)
+    reads = has_plain_numbers(encoding) if encoding.block > BLOCK else has_whole_integers(encoding)
     return reads and columns % max(encoding.block, 2 * BLOCK) == 0
 
 

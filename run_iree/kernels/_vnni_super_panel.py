@@ -9,13 +9,13 @@ from typing import Final
 
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._instruction_sets import vnni_dot
+from run_iree.kernels._sub_scales import part_scales
 from run_iree.kernels._super_block import (
     CHUNK,
     chunks_of_group,
     group_bytes,
     group_integers,
     groups,
-    part_scales,
     super_block_constants,
     super_block_numbers,
 )
