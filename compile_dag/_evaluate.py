@@ -1,6 +1,6 @@
 """Runs graphs node by node in another context: eagerly, or to record them anew."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from itertools import groupby
 from typing import Any
@@ -9,6 +9,8 @@ from compile_dag._graph import ComputeGraph, regions_of
 from compile_dag._graph_ops import TAG
 from compile_dag._node import Node
 from lang_core import ExecutionContext, GraphError, Parameter, Tensor, near_names
+
+Observer = Callable[[Node, Mapping[int, Tensor]], None]
 
 
 def evaluate(graph: ComputeGraph, ctx: ExecutionContext, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -54,7 +56,11 @@ def _run(graph: ComputeGraph, ctx: ExecutionContext, values: dict[int, Tensor]) 
 
 
 def replay(
-    nodes: Iterable[Node], ctx: ExecutionContext, values: dict[int, Tensor], kept: set[int] | None = None
+    nodes: Iterable[Node],
+    ctx: ExecutionContext,
+    values: dict[int, Tensor],
+    kept: set[int] | None = None,
+    observe: Observer | None = None,
 ) -> None:
     """Applies nodes in ``ctx``, each in its block, under its module path and source line.
 
@@ -63,6 +69,7 @@ def replay(
         ctx: context that gives the ops their meaning.
         values: tensors of ``ctx`` by the number of the value that they stand for; results are added.
         kept: numbers of the values to keep; all where None. The others are dropped after their last use.
+        observe: called with each node of a loop or a branch that was run, and the values at hand there.
     """
     nodes = tuple(nodes)
     last_use = {value.number: node for node in nodes for value in node.inputs} if kept is not None else {}
@@ -72,7 +79,7 @@ def replay(
             with ctx.block(stretch.block) if stretch.block else nullcontext():
                 for node in members:
                     ctx.module_path, ctx.source_line = node.path, node.line
-                    results = _apply(node, ctx, values)
+                    results = _apply(node, ctx, values, observe)
                     values.update((value.number, result) for value, result in zip(node.results, results, strict=True))
                     for value in (*node.inputs, *node.results) if kept is not None else ():
                         if value.number not in kept and last_use.get(value.number, node) is node:  # pyright: ignore[reportOperatorIssue]
@@ -81,7 +88,9 @@ def replay(
         ctx.module_path, ctx.source_line = path, line
 
 
-def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tuple[Tensor, ...]:
+def _apply(
+    node: Node, ctx: ExecutionContext, values: dict[int, Tensor], observe: Observer | None
+) -> tuple[Tensor, ...]:
     operands = tuple(values[value.number] for value in node.inputs)
     if node.op.name == "parameter":
         path, spec = node.attributes
@@ -90,7 +99,7 @@ def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tupl
         return (ctx.constant(node.attributes[0].array),)
     if node.op is TAG and not ctx.isRecording:
         return (ctx.tag(operands[0], node.attributes[0]),)
-    regions = [_callable(region, ctx, values) for region in regions_of(node)]
+    regions = [_callable(region, ctx, values, observe) for region in regions_of(node)]
     if node.op.name == "while":
         return ctx.while_loop(lambda *v: regions[0](*v)[0], regions[1], operands[: node.attribute("carried")])
     if node.op.name == "cond":
@@ -98,14 +107,23 @@ def _apply(node: Node, ctx: ExecutionContext, values: dict[int, Tensor]) -> tupl
     return ctx.apply(node.op, operands, node.attributes)
 
 
-def _callable(region: ComputeGraph, ctx: ExecutionContext, outer: dict[int, Tensor]) -> Any:
+def _callable(region: ComputeGraph, ctx: ExecutionContext, outer: dict[int, Tensor], observe: Observer | None) -> Any:
     def run(*arguments: Tensor) -> tuple[Tensor, ...]:
         values = {value.number: outer[value.number] for value in region.captures}
         values.update({value.number: given for value, given in zip(region.inputs.values(), arguments, strict=True)})
-        _run(region, ctx, values)
+        if observe is None:
+            _run(region, ctx, values)
+        else:
+            _observed(region, ctx, values, observe)
         return tuple(values[value.number] for value in region.outputs.values())
 
     return run
+
+
+def _observed(region: ComputeGraph, ctx: ExecutionContext, values: dict[int, Tensor], observe: Observer) -> None:
+    for node in region.nodes:
+        replay((node,), ctx, values, observe=observe)
+        observe(node, values)
 
 
 class _Named(Parameter):

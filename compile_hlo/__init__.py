@@ -1,6 +1,6 @@
 """Lowering: recorded entry points in, StableHLO text out. Nothing here runs a program."""
 
-from compile_hlo._lower import LoweredFunction, LoweredModule, lower_module, record_entry_point
+from compile_hlo._lower import LoweredFunction, LoweredModule, lower_module, record_entry_point, traced_name
 from compile_hlo._text_file import text_file
 from compile_hlo.passes import pruned_to_outputs, without_common_subexpressions, without_dead_code
 
@@ -11,6 +11,7 @@ __all__ = [
     "pruned_to_outputs",
     "record_entry_point",
     "text_file",
+    "traced_name",
     "without_common_subexpressions",
     "without_dead_code",
 ]

@@ -3,12 +3,12 @@
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from compile_dag import ComputeGraph, TagInfo, record
 from compile_hlo.directions import KernelSignature, LoweredArgument, Signature, signature_of
-from compile_hlo.emit import ArgumentParameters, Form, ModuleWriter, Overrides, ParameterTable, Write
+from compile_hlo.emit import ArgumentParameters, Form, KernelSite, ModuleWriter, Overrides, ParameterTable, Write
 from compile_hlo.quirks import QUIRKS
 from compile_hlo.streaming import LargestStretch, Plan, RecordedFunction, StretchWriter
 from lang_core import EntryPoint, TagSelection, TensorSpec, checked_choices
@@ -29,6 +29,7 @@ class LoweredFunction:
         nodes_pruned: nodes that no output needs.
         nodes_emitted: nodes that remained when equal ones were merged.
         tags: that a dump of the function has, in order; of loops too.
+        sites: calls of kernels that a dump of the function has, in order.
         largest_stretch: part that decides how much memory the lowering took.
     """
 
@@ -38,6 +39,7 @@ class LoweredFunction:
     nodes_pruned: int
     nodes_emitted: int
     tags: tuple[TagInfo, ...] = ()
+    sites: tuple[KernelSite, ...] = ()
     largest_stretch: LargestStretch = field(default_factory=LargestStretch)
 
     @property
@@ -64,11 +66,13 @@ class LoweredModule:
         functions: its entry points, in order.
         kernels: its private block functions.
         helpers: its other private functions, which emission rules share.
+        traced: its entry points once more, named by ``traced_name``, with traces of the tensors of kernels.
     """
 
     functions: list[LoweredFunction] = field(default_factory=list)
     kernels: list[KernelSignature] = field(default_factory=list)
     helpers: list[KernelSignature] = field(default_factory=list)
+    traced: list[LoweredFunction] = field(default_factory=list)
 
     def parameters(self) -> ParameterTable:
         """Returns the weights that the module reads."""
@@ -94,6 +98,7 @@ def lower_module(
     streaming: bool = False,
     block_functions: bool = True,
     tags: TagSelection | None = None,
+    trace_kernels: bool = False,
     overrides: Overrides = QUIRKS,
     locations: bool = False,
 ) -> LoweredModule:
@@ -109,6 +114,8 @@ def lower_module(
             (docs/design/0005-block-functions.md).
         tags: selection of the model's tags to write, as traces that IREE delivers to a session (docs/dump.md); where
             None, the text is that of a model without tags.
+        trace_kernels: True to write each entry point a second time, without tags, with traces of those tensors of
+            kernels that ``tags`` selects. The calls are those of a module with block functions.
         overrides: emission rules that avoid faults of compilers; with ``NO_OVERRIDES`` the text is plain StableHLO.
         locations: True to write each op's module path, which ends in the label of a kernel's call, as its location: the
             dumps and profiles of a compiler then name it (docs/kernels.md).
@@ -127,6 +134,10 @@ def lower_module(
     ):
         for entry_point in entry_points:
             lowered.functions.append(_lowered(entry_point, writer, form, tags, streaming))
+        if tags is not None and trace_kernels:
+            writer.trace_kernels(tags)
+            points = map(_traced, entry_points)
+            lowered.traced = [_lowered(entry_point, writer, form, None, streaming) for entry_point in points]
         lowered.kernels, lowered.helpers = writer.kernels(), writer.helpers()
         if tags is not None:
             tags.check()
@@ -135,6 +146,17 @@ def lower_module(
         while piece := text.read(_PIECE):
             write(piece)
     return lowered
+
+
+def traced_name(entry_point: str) -> str:
+    """Returns the name of the function that is an entry point with traces of the tensors of kernels."""
+    return f"kernels.{entry_point}"
+
+
+def _traced(entry_point: EntryPoint) -> EntryPoint:
+    """Returns an entry point that keeps its arguments: a trace of what is updated in place would show the update."""
+    arguments = tuple(replace(argument, alias_result=None) for argument in entry_point.arguments)
+    return EntryPoint(traced_name(entry_point.name), entry_point.fn, arguments)
 
 
 def _lowered(
@@ -163,5 +185,6 @@ def _lowered(
         nodes_pruned=recorded.nodes - stretches.needed,
         nodes_emitted=stretches.emitted,
         tags=tuple(stretches.tags),
+        sites=function.sites,
         largest_stretch=recorded.largest,
     )

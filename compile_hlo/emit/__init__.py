@@ -28,6 +28,7 @@ from compile_hlo.emit._module import ModuleWriter, emit_module
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, Watcher
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._portable_text import portable_text
+from compile_hlo.emit._sites import AFTER, BEFORE, KernelSite, SiteTensor
 from compile_hlo.emit._types import dense, tensor_type
 
 del (
@@ -48,6 +49,8 @@ del (
 
 __all__ = [
     "CHAINS",
+    "AFTER",
+    "BEFORE",
     "LEAVES",
     "NO_OVERRIDES",
     "RULES",
@@ -60,9 +63,11 @@ __all__ = [
     "FunctionWriter",
     "Helper",
     "InlineParameters",
+    "KernelSite",
     "ModuleWriter",
     "Overrides",
     "ParameterTable",
+    "SiteTensor",
     "SsaValue",
     "Watcher",
     "Write",

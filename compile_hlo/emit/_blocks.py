@@ -17,9 +17,10 @@ from compile_hlo.emit._block_call import (
     path_in_block,
     without_numbers,
 )
-from compile_hlo.emit._builder import Write
+from compile_hlo.emit._builder import SsaValue, Write
 from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._overrides import overridable
+from compile_hlo.emit._sites import Call
 from compile_hlo.emit._types import symbol, tensor_type
 from lang_core import TensorSpec
 
@@ -59,6 +60,28 @@ class BlockFunctions:
         Raises:
             GraphError: the function's arguments are not those of its call sites before.
         """
+        call = self._described(site, emitter)
+        self.repeat(call, site.function, emitter)
+        return call
+
+    def traced(self, site: CallSite, emitter: Emitter) -> None:
+        """Writes the nodes in place, between traces of the tensors that a call would pass and return."""
+        call = self._described(site, emitter)
+        tracer, kernel = emitter.tracer, self.kernels[call.function]
+        given = [
+            SsaValue(emitter.parameter(passed, spec) if isinstance(passed, str) else emitter.name(passed), spec)
+            for passed, spec in zip(call.passed, call.specs, strict=True)
+        ]
+        sources = [passed if isinstance(passed, str) else passed.number for passed in call.passed]
+        made = [value.number for value in call.results]
+        whole = Call(kernel, call.block, site.nodes[0].line, False, given, sources, made)
+        traced = tracer and tracer.before(emitter, whole)
+        emitter.nodes(site.nodes)
+        if tracer and traced:
+            tracer.after(emitter, traced, [emitter.value(value) for value in call.results])
+
+    def _described(self, site: CallSite, emitter: Emitter) -> BlockCall:
+        """Returns the call of a stretch, whose function is written where it is new."""
         nodes, results = site.nodes, site.results
         body = _BlockEmitter(emitter, nodes[0].block)
         body.nodes(nodes)
@@ -86,7 +109,6 @@ class BlockFunctions:
                 call_sites=0,
                 source=body.block,
             )
-        self.repeat(call, site.function, emitter)
         return call
 
     def repeat(self, call: BlockCall, flow: FunctionFlow, emitter: Emitter) -> None:

@@ -8,6 +8,7 @@ from compile_hlo.emit._builder import SsaValue
 from compile_hlo.emit._emitter import Emitter
 from compile_hlo.emit._forms import ArgumentParameters
 from compile_hlo.emit._helpers import Helper, helper_record
+from compile_hlo.emit._sites import Call
 from compile_hlo.emit._types import symbol, tensor_type
 from lang_core import TensorSpec
 
@@ -47,8 +48,17 @@ def call_helper(
         function = helper_record(helper, [value.spec for value in given], results, e.path)
         e.helpers.add(function, body_text())
     e.calls(function)
+    node, site = e.node, None
+    if e.tracer is not None and node is not None:
+        sources, values = [value.number for value in node.inputs], [value.number for value in node.results]
+        site = e.tracer.before(e, Call(function, e.path, node.line, e.in_region, given, sources, values))
     names = ", ".join([value.name for value in given])
-    return e.new(f"func.call {symbol(helper.name)}({names}) : ({kinds}) -> ({made})", len(results))
+    name = e.new(f"func.call {symbol(helper.name)}({names}) : ({kinds}) -> ({made})", len(results))
+    if e.tracer is not None and site is not None:
+        several = len(results) > 1
+        values = [SsaValue(f"{name}#{i}" if several else name, spec) for i, spec in enumerate(results)]
+        e.tracer.after(e, site, values)
+    return name
 
 
 def flat(shape: Sequence[int]) -> tuple[int, int]:

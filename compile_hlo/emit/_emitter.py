@@ -9,6 +9,7 @@ from compile_hlo.emit._builder import Builder, SsaValue, Write
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, overridable
 from compile_hlo.emit._parameter_table import ParameterTable
+from compile_hlo.emit._sites import SiteTracer
 from compile_hlo.emit._types import quoted, tensor_type
 from compile_hlo.passes import Chain, Group, chain_of
 from lang_core import DType, GraphError, TensorSpec
@@ -82,6 +83,9 @@ class Emitter(Builder):
         path: module path of the node that is written.
         locations: whether ops have locations, which compilers keep: their module paths.
         watcher: follower of the values, made by the overrides.
+        node: node that is written.
+        in_region: True inside of a loop or a branch.
+        tracer: writer of traces of kernels' tensors; None where there are none.
     """
 
     def __init__(
@@ -103,6 +107,9 @@ class Emitter(Builder):
         self._stretch: Stretch | None = None
         self.parameters = ParameterTable()
         self.watcher = None if overrides.watch is None else overrides.watch()
+        self.node: Node | None = None
+        self.in_region = False
+        self.tracer: SiteTracer | None = None
 
     def bind(self, value: Value, name: str) -> None:
         """Names a value that exists already, such as an argument."""
@@ -201,6 +208,7 @@ class Emitter(Builder):
             rule = RULES.get(node.op.name)
             if rule is None:
                 raise GraphError(f"{node!r}: the op has no emission rule")
+            self.node = node
             rule(self, node)
             if self.watcher is not None:
                 self.watcher.follow(node)
@@ -217,8 +225,10 @@ class Emitter(Builder):
         for value, name in zip(graph.inputs.values(), arguments, strict=True):
             self.bind(value, name)
         stretch, path, location = self._stretch, self.path, self.location
+        outside, self.in_region = self.in_region, True
         self.nodes(graph.nodes)
         self.end("stablehlo.return", graph.outputs.values())
+        self.in_region = outside
         self._ready, self._indent = ready, indent
         self._stretch, self.path, self.location = stretch, path, location
 

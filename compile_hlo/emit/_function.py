@@ -10,6 +10,7 @@ from compile_hlo.emit._block_call import BlockCall, CallSite
 from compile_hlo.emit._blocks import BlockFunctions
 from compile_hlo.emit._builder import Write
 from compile_hlo.emit._emitter import CHAINS, LEAVES, Emitter
+from compile_hlo.emit._sites import KernelSite
 from compile_hlo.passes import with_groups
 from lang_core import Argument, GraphError, TensorSpec, near_names
 
@@ -32,6 +33,8 @@ class FunctionWriter:
     Attributes:
         parameters: weights that the function reads so far.
         directions: directions of its tensor arguments, once it has ended.
+
+    Blocks are written in place where ``blocks`` is None; ``shadow`` then names the kernels that they would be.
     """
 
     directions: tuple[LoweredArgument, ...] = ()
@@ -44,8 +47,10 @@ class FunctionWriter:
         flow: FunctionFlow,
         results: Sequence[str],
         head: Sequence[LoweredArgument],
+        shadow: BlockFunctions | None = None,
     ) -> None:
         self._head = head
+        self._shadow = shadow
         self._results = tuple(results)
         self._write = write
         self._emitter = emitter
@@ -66,12 +71,17 @@ class FunctionWriter:
         flow = StretchFlow(nodes)
         nodes = with_groups(nodes, results, self._emitter.leaves, CHAINS)
         call = None
-        if self._blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
+        blocks = self._blocks or self._shadow
+        if blocks is None or all(not node.block or node.op.name in LEAVES for node in nodes):
             self._emitter.nodes(nodes)
         else:
             self._emitter.enter(nodes[0].stretch)
             made = [value for value in results if value.op_name not in LEAVES]
-            call = self._blocks.call(CallSite(nodes, made, flow, self._flow), self._emitter)
+            site = CallSite(nodes, made, flow, self._flow)
+            if blocks is self._blocks:
+                call = blocks.call(site, self._emitter)
+            else:
+                blocks.traced(site, self._emitter)
         uses = flow.uses(nodes, results)
         self._flow.stretch(uses)
         return WrittenStretch(call, uses)
@@ -88,6 +98,11 @@ class FunctionWriter:
         self._emitter.enter(stretch)
         self._blocks.repeat(call, self._flow, self._emitter)
         self._flow.stretch(uses)
+
+    @property
+    def sites(self) -> tuple[KernelSite, ...]:
+        """Calls of kernels whose tensors are traced."""
+        return () if self._emitter.tracer is None else tuple(self._emitter.tracer.sites)
 
     def forget(self, values: Iterable[Value]) -> None:
         """Drops what is known of values that are not used any more."""

@@ -24,9 +24,10 @@ from compile_hlo.emit._function import FunctionWriter, alias_attribute, check_al
 from compile_hlo.emit._helpers import HelperFunctions
 from compile_hlo.emit._overrides import Overrides
 from compile_hlo.emit._parameter_table import ParameterTable
+from compile_hlo.emit._sites import SiteTracer
 from compile_hlo.emit._stretches import stretches
 from compile_hlo.emit._types import quoted, symbol, tensor_type
-from lang_core import Argument, GraphError, TensorSpec, checked_choices
+from lang_core import Argument, GraphError, TagSelection, TensorSpec, checked_choices
 
 # Other arguments get numbers, and parameters a name with a point: no two names are the same.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
@@ -63,6 +64,8 @@ class ModuleWriter:
         self._functions: list[str] = []
         self._helpers = HelperFunctions()
         self._blocks = BlockFunctions() if block_functions else None
+        self._shadow: BlockFunctions | None = None
+        self._traced: TagSelection | None = None
         write(f"module {symbol(name)} {{\n")
 
     def function(
@@ -124,6 +127,7 @@ class ModuleWriter:
             self._write, self._form, helpers=self._helpers, overrides=self._overrides, locations=self._locations
         )
         emitter.locate(name)
+        emitter.tracer = None if self._traced is None else SiteTracer(self._traced)
         heads: list[str] = []
         numbers: list[tuple[str, Argument]] = []
         for argument in arguments:
@@ -147,7 +151,7 @@ class ModuleWriter:
             load = f'"tensor.from_elements"({text}) : ({_element(kind)}) -> {kind}'
             emitter.bind(inputs[argument.name], emitter.new(load))
         flow = FunctionFlow(arguments, inputs.values())
-        return FunctionWriter(self._write, emitter, self._blocks, flow, tuple(results), directions)
+        return FunctionWriter(self._write, emitter, self._blocks, flow, tuple(results), directions, self._shadow)
 
     def _reflection(self, signature: Signature) -> str:
         """Returns attributes that IREE keeps with the compiled function; none in the form that is pure StableHLO."""
@@ -155,6 +159,11 @@ class ModuleWriter:
             return ""
         text = json.dumps(reflected(signature), separators=(",", ":"))
         return f" attributes {{iree.reflection = {{{REFLECTION} = {quoted(text)}}}}}"
+
+    def trace_kernels(self, selection: TagSelection) -> None:
+        """Traces, in the functions that follow, the tensors of kernels that are selected."""
+        assert self._blocks is None, "blocks must be written in place: a shared function has no layer"
+        self._shadow, self._traced = BlockFunctions(), selection
 
     def kernels(self) -> list[KernelSignature]:
         """Returns the records of the blocks' functions so far."""
@@ -168,8 +177,8 @@ class ModuleWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._blocks is not None:
-            self._blocks.close()
+        for blocks in filter(None, (self._blocks, self._shadow)):
+            blocks.close()
 
     def end(self) -> None:
         """Writes what belongs to the module rather than to a function.

@@ -12,8 +12,9 @@
 (4.0, [1.0, 2.0, 4.0])
 """
 
-from run_iree.dump._dumper import LEVELS, DumpedCall, Dumper
-from run_iree.dump._eager import eager_call, tags_by_entry_point
+from run_iree.dump._agreement import Companion, ModuleAgreement
+from run_iree.dump._dumper import LEVELS, CallDumper, DumpedCall, Dumper
+from run_iree.dump._eager import eager_call, kernel_sites, tags_by_entry_point
 from run_iree.dump._reader import Dump, read_dump
 from run_iree.dump._record import DumpRecord, TensorLabel
 from run_iree.dump._statistics import Statistics, statistics
@@ -22,6 +23,8 @@ from run_iree.dump._writer import MANIFEST, DumpLimits, DumpTotals, DumpWriter
 __all__ = [
     "LEVELS",
     "MANIFEST",
+    "CallDumper",
+    "Companion",
     "Dump",
     "DumpLimits",
     "DumpRecord",
@@ -29,9 +32,11 @@ __all__ = [
     "DumpWriter",
     "DumpedCall",
     "Dumper",
+    "ModuleAgreement",
     "Statistics",
     "TensorLabel",
     "eager_call",
+    "kernel_sites",
     "read_dump",
     "statistics",
     "tags_by_entry_point",

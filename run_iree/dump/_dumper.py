@@ -1,12 +1,13 @@
 """Chooses the tensors of a call that go into a dump, by its level."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
 from compile_dag import TagInfo
-from lang_core import checked_choices
+from compile_hlo.emit import KernelSite
+from lang_core import DescriptionError, checked_choices
 from run_iree.dump._record import TensorLabel
 from run_iree.dump._writer import DumpTotals, DumpWriter
 
@@ -18,29 +19,72 @@ FIGURES_OF_ALL: Final = 3
 LEVELS: Final = (TAGS_ONLY, ALL, FIGURES_OF_ALL)
 
 
+class CallDumper(Protocol):
+    """Maker of the dumps of calls."""
+
+    def call(self, entry_point: str) -> "DumpedCall":
+        """Begins a call."""
+        ...
+
+
 class Dumper:
     """Counter of a dump's calls.
 
     Args:
         writer: receiver of the tensors.
         tags: tags that are dumped, by entry point.
+        sites: calls of kernels that are dumped, by entry point; at level 1 none is.
     """
 
-    def __init__(self, writer: DumpWriter, tags: Mapping[str, Sequence[TagInfo]]) -> None:
-        self._writer: Final = writer
+    def __init__(
+        self,
+        writer: DumpWriter,
+        tags: Mapping[str, Sequence[TagInfo]],
+        sites: Mapping[str, Sequence[KernelSite]] | None = None,
+    ) -> None:
+        self.writer: Final = writer
         self._tags: Final = {entry_point: {tag.name: tag for tag in infos} for entry_point, infos in tags.items()}
+        chosen = {} if sites is None or writer.level == TAGS_ONLY else sites
+        self.sites: Final = {entry_point: {site.name: site for site in calls} for entry_point, calls in chosen.items()}
         self._step = 0
 
     @property
     def totals(self) -> DumpTotals:
         """Totals so far."""
-        return self._writer.totals
+        return self.writer.totals
 
     def call(self, entry_point: str) -> "DumpedCall":
         """Begins the next call."""
-        call = DumpedCall(self._writer, self._step, entry_point, self._tags.get(entry_point, {}))
+        self._call = DumpedCall(
+            self.writer,
+            self._step,
+            entry_point,
+            self._tags.get(entry_point, {}),
+            self.sites.get(entry_point, {}),
+        )
         self._step += 1
-        return call
+        return self._call
+
+    def kernels(self) -> "KernelDumper":
+        """Returns the dumper of a second function that runs what the present call runs, for tensors of kernels."""
+        return KernelDumper(self)
+
+    @property
+    def present(self) -> "DumpedCall":
+        """Call that was begun last."""
+        return self._call
+
+
+class KernelDumper:
+    """Dumper of the tensors of kernels, which come from a function of their own beside the call that is dumped."""
+
+    def __init__(self, dumper: Dumper) -> None:
+        self._dumper: Final = dumper
+
+    def call(self, entry_point: str) -> "DumpedCall":
+        """Returns the call that is being dumped, without its arguments and results."""
+        del entry_point
+        return self._dumper.present.inside()
 
 
 class DumpedCall:
@@ -49,15 +93,85 @@ class DumpedCall:
     Attributes:
         wants_arguments: True if the level has arguments and results.
         tags: tags of the entry point, by name.
+        sites: calls of kernels, by name.
     """
 
-    def __init__(self, writer: DumpWriter, step: int, entry_point: str, tags: Mapping[str, TagInfo]) -> None:
+    def __init__(
+        self,
+        writer: DumpWriter,
+        step: int,
+        entry_point: str,
+        tags: Mapping[str, TagInfo],
+        sites: Mapping[str, KernelSite],
+    ) -> None:
         self._writer: Final = writer
         self._step: Final = step
         self._entry_point: Final = entry_point
         self._met: Final[dict[str, int]] = {}
         self.tags: Final = tags
-        self.wants_arguments: Final = writer.level != TAGS_ONLY
+        self.sites: Final = sites
+        self.wants_arguments = writer.level != TAGS_ONLY
+        self._traced: Final[dict[tuple[str, str], int]] = {}
+
+    def inside(self) -> "DumpedCall":
+        """Returns the dump of the same call's kernels alone."""
+        call = DumpedCall(self._writer, self._step, self._entry_point, {}, self.sites)
+        call.wants_arguments = False
+        return call
+
+    def kernel(self, name: str, when: Literal["before", "after"], arrays: Sequence[Array]) -> None:
+        """Adds the tensors of a kernel's call.
+
+        Args:
+            name: name of the call, one of ``sites``.
+            when: ``before`` for the tensor arguments, ``after`` for the results.
+            arrays: all of them, in order.
+
+        Raises:
+            DescriptionError: their number, shapes or dtypes are not those of the kernel's signature.
+        """
+        site = self.sites[name]
+        tensors = site.before if when == "before" else site.after
+        actual = [(array.shape, array.dtype) for array in arrays]
+        if actual != [(tensor.spec.shape, tensor.spec.dtype.numpy) for tensor in tensors]:
+            raise DescriptionError(
+                f"call {name!r} of kernel {site.kernel!r}: {when} it the signature {site.signature} has "
+                f"{[tensor.spec for tensor in tensors]}, found {[f'{dtype}{list(shape)}' for shape, dtype in actual]}"
+            )
+        iteration = self._traced.get((name, when), 0)
+        self._traced[name, when] = iteration + 1
+        for tensor, array in zip(tensors, arrays, strict=True):
+            if tensor.selected:
+                label = TensorLabel(
+                    step=self._step,
+                    entry_point=self._entry_point,
+                    name=tensor.name,
+                    direction=tensor.direction,
+                    when=when,
+                    iteration=iteration,
+                    module_path=site.module_path,
+                    line=site.line,
+                    kernel=site.kernel,
+                    call_site=site.call_site,
+                    layer=site.layer,
+                )
+                self._writer.add(label, array, payload=self._writer.level == ALL)
+
+    def check_kernels(self) -> None:
+        """Refuses a call in which a kernel's tensors were not there once before and once after each of its calls.
+
+        Raises:
+            DescriptionError: there is such a kernel.
+        """
+        for name, site in self.sites.items():
+            rounds = max(self._traced.get((name, when), 0) for when in ("before", "after")) if site.in_region else 1
+            for when, tensors in (("before", site.before), ("after", site.after)):
+                count = self._traced.get((name, when), 0)
+                if count != (rounds if tensors else 0):
+                    raise DescriptionError(
+                        f"call {name!r} of kernel {site.kernel!r}: its tensors {when} the call came {count} times, "
+                        f"expected {rounds if tensors else 0}: the debug module is not the one that is described"
+                    )
 
     @checked_choices
     def argument(self, name: str, array: Array, *, donated: bool) -> None:

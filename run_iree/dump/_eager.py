@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from compile_dag import TagInfo, tags_of
-from compile_hlo import record_entry_point
-from lang_core import EagerExecutionContext, EagerTensor, EntryPoint, TagSelection, WeightSource
-from run_iree.dump._dumper import Dumper
+from compile_dag import ComputeGraph, Node, TagInfo, replay, tags_of
+from compile_hlo import lower_module, record_entry_point
+from compile_hlo.emit import ExternalParameters, KernelSite, SiteTensor
+from lang_core import EagerExecutionContext, EagerTensor, EntryPoint, TagSelection, Tensor, WeightSource
+from run_iree.dump._dumper import DumpedCall, Dumper
 
 
 def tags_by_entry_point(entry_points: Sequence[EntryPoint], globs: Sequence[str]) -> dict[str, list[TagInfo]]:
@@ -21,6 +22,67 @@ def tags_by_entry_point(entry_points: Sequence[EntryPoint], globs: Sequence[str]
     tags = {point.name: list(tags_of(record_entry_point(point, selection).nodes)) for point in entry_points}
     selection.check()
     return tags
+
+
+def kernel_sites(entry_points: Sequence[EntryPoint], globs: Sequence[str]) -> dict[str, tuple[KernelSite, ...]]:
+    """Returns the calls of kernels of which globs select a tensor, by entry point; no weight is read.
+
+    Raises:
+        InputError: a glob selects no tag and no tensor of a kernel of any entry point.
+    """
+    lowered = lower_module(
+        entry_points,
+        lambda _: None,
+        ExternalParameters(),
+        block_functions=False,
+        tags=TagSelection(globs),
+        trace_kernels=True,
+    )
+    return {point.name: function.sites for point, function in zip(entry_points, lowered.traced, strict=True)}
+
+
+class _KernelValues:
+    """Finds the tensors of kernels among the values of the recorded ops, in the shapes in which they are passed."""
+
+    def __init__(self, call: DumpedCall, graph: ComputeGraph, values: Mapping[int, Tensor]) -> None:
+        self._call = call
+        self._values = values
+        self._numbers = {
+            node.attributes[0]: node.results[0].number for node in graph.nodes if node.op.name == "parameter"
+        }
+        # A call in a region is one op there: its result tells which one.
+        self._regions = {site.after[0].source: site for site in call.sites.values() if site.in_region}
+
+    def region(self, node: Node, values: Mapping[int, Tensor]) -> None:
+        """Dumps the call that a node of a loop or a branch is, if it is one."""
+        site = self._regions.get(node.results[0].number) if node.results else None
+        if site is not None:
+            self.dump(site, values)
+
+    def dump(self, site: KernelSite, inner: Mapping[int, Tensor]) -> None:
+        """Dumps a call; a value that is not among the inner ones is one of the whole graph."""
+        values = {**self._values, **inner} if site.in_region else inner
+        if site.before:
+            self._call.kernel(site.name, "before", [self._array(tensor, values) for tensor in site.before])
+        if site.after:
+            self._call.kernel(site.name, "after", [self._array(tensor, values) for tensor in site.after])
+
+    def _array(self, tensor: SiteTensor, values: Mapping[int, Tensor]) -> np.ndarray[Any, Any]:
+        number = tensor.source if isinstance(tensor.source, int) else self._numbers[tensor.source]
+        return np.asarray(values[number].numpy()).reshape(tensor.spec.shape)
+
+
+def _dump_kernels(
+    call: DumpedCall, entry_point: EntryPoint, weights: WeightSource | None, tensors: Sequence[Tensor]
+) -> None:
+    ctx, graph = EagerExecutionContext(weights), record_entry_point(entry_point)
+    values = {value.number: tensor for value, tensor in zip(graph.inputs.values(), tensors, strict=True)}
+    kernels = _KernelValues(call, graph, values)
+    replay(graph.nodes, ctx, values, observe=kernels.region)
+    for site in call.sites.values():
+        if not site.in_region:
+            kernels.dump(site, values)
+    call.check_kernels()
 
 
 def eager_call(
@@ -51,6 +113,8 @@ def eager_call(
         call.argument(argument.name, inputs[argument.name], donated=argument.alias_result is not None)
     tensors = [ctx.constant(inputs[argument.name]) for argument in entry_point.arguments]
     results = {name: tensor.numpy() for name, tensor in entry_point(ctx, *tensors).items()}
+    if call.sites:
+        _dump_kernels(call, entry_point, weights, tensors)
     aliased = {argument.alias_result for argument in entry_point.arguments}
     for name, array in results.items():
         call.result(name, array, aliased=name in aliased)

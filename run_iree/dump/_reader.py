@@ -21,6 +21,7 @@ _HEAD: Final[Mapping[str, tuple[type, ...]]] = {
     "limits": (dict,),
     "records": (list,),
     "totals": (dict,),
+    "agreement": (list,),
     "complete": (bool,),
     "error": (str, type(None)),
 }
@@ -40,6 +41,8 @@ class Dump:
         limits: ``tensor_bytes`` and ``total_bytes`` of payloads; None is no limit.
         records: tensors, in the order in which they were dumped.
         totals: ``records``, ``payloads``, ``payload_bytes``, and ``dropped``: per reason ``count`` and ``bytes``.
+        agreement: where a second module was needed, how well its results agree, per module and entry point (the fields
+            of ``ModuleAgreement``).
         complete: True if the program ended well.
         error: error that ended it early; None where it ended well.
     """
@@ -52,6 +55,7 @@ class Dump:
     limits: dict[str, int | None]
     records: list[DumpRecord]
     totals: dict[str, Any]
+    agreement: list[dict[str, Any]]
     complete: bool
     error: str | None
 
@@ -71,7 +75,7 @@ def read_dump(directory: Path) -> Dump:
         InputError: the manifest is missing or damaged.
     """
     path = directory / MANIFEST
-    fields = _fields(path)
+    fields = {"agreement": [], **_fields(path)}  # manifests of earlier versions have none
     for name, kinds in _HEAD.items():
         if type(fields.get(name)) not in kinds:
             raise InputError(f"{path}: {name} is {fields.get(name)!r}: the manifest is damaged; dump again")

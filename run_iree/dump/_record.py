@@ -26,11 +26,15 @@ class TensorLabel:
         name: name of the argument or result; module path and name of a tag.
         direction: direction of an argument or result; TAG for a tag.
         when: ``before`` the call for arguments, ``after`` for results, ``during`` for tags.
-        iteration: number of earlier occurrences of a tag in the call, which counts the iterations of loops. None for
-            arguments and results.
+        iteration: number of earlier occurrences in the call of a tag or a kernel, which counts the iterations of loops.
+            None for arguments and results of the entry point.
         module_path: path of the module that tagged it; None for arguments and results.
         op: op that computed it; ``placeholder`` for an argument, None where it is unknown.
         line: Python source line that called the op, ``package/file.py:line``; None where it is unknown.
+        kernel: private function of the module whose argument or result it is; None for tags and those of the entry
+            point.
+        call_site: number of the kernel's call in the entry point, from 0; None where there is no kernel.
+        layer: number of the layer that calls the kernel; None where there is none.
     """
 
     step: int
@@ -42,6 +46,9 @@ class TensorLabel:
     module_path: str | None = None
     op: str | None = None
     line: str | None = None
+    kernel: str | None = None
+    call_site: int | None = None
+    layer: int | None = None
 
 
 @checked_choices
@@ -98,6 +105,7 @@ class DumpRecord(TensorLabel):
         """
         if not isinstance(fields, Mapping):
             raise InputError(f"{where}: expected an object, found {type(fields).__name__}: {_AGAIN}")
+        fields = {**dict.fromkeys(_ADDED), **fields}
         missing = [name for name in _KINDS if name not in fields]
         unknown = [name for name in fields if name not in _KINDS]
         if missing or unknown:
@@ -129,6 +137,8 @@ def fields_of(record: Any) -> dict[str, Any]:
 
 _AGAIN: Final = "the manifest is damaged; dump again"
 
+# Fields that manifests of earlier versions lack.
+_ADDED: Final = ("kernel", "call_site", "layer")
 _NONE: Final = type(None)
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "index": (int,),
@@ -141,6 +151,9 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "module_path": (str, _NONE),
     "op": (str, _NONE),
     "line": (str, _NONE),
+    "kernel": (str, _NONE),
+    "call_site": (int, _NONE),
+    "layer": (int, _NONE),
     "dtype": (str,),
     "shape": (list,),
     "bytes": (int,),

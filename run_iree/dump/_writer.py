@@ -12,6 +12,7 @@ from typing import IO, Any, Final, Literal, Self
 import numpy as np
 
 from lang_core import InputError, as_dtype, checked_choices
+from run_iree.dump._agreement import ModuleAgreement
 from run_iree.dump._payload import write_payload
 from run_iree.dump._record import DumpRecord, TensorLabel, fields_of
 from run_iree.dump._statistics import Statistics, statistics
@@ -71,6 +72,7 @@ class DumpWriter:
         directory: directory of the dump.
         level: level of the dump.
         totals: totals so far.
+        agreement: agreement so far of the modules that were needed, per module and entry point.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class DumpWriter:
             "order": {name: list(tags) for name, tags in (order or {}).items()},
             "limits": asdict(self._limits),
         }
+        self.agreement: Final[list[ModuleAgreement]] = []
         self._write(f'{json.dumps(head)[:-1]}, "records": [')
 
     @checked_choices
@@ -199,6 +202,7 @@ class DumpWriter:
         """
         tail = {
             "totals": asdict(self.totals),
+            "agreement": [asdict(agreement) for agreement in self.agreement],
             "complete": error is None,
             "error": None if error is None else f"{type(error).__name__}: {error}",
         }

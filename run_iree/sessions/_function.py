@@ -10,7 +10,7 @@ from iree.runtime import HalBufferView, VmVariantList
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import DeviceError
 from run_iree.devices import IREE_ERRORS, address, duplicate, reason, upload
-from run_iree.dump import Dumper
+from run_iree.dump import CallDumper, Companion
 from run_iree.sessions._arguments import ArgumentChecks, Value
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
@@ -25,12 +25,19 @@ class Function:
         signature: its arguments and results.
     """
 
-    def __init__(self, program: Program, signature: Signature, dumper: Dumper | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        signature: Signature,
+        dumper: CallDumper | None = None,
+        companions: Sequence[Companion] = (),
+    ) -> None:
         self.name: Final = signature.name
         self.signature: Final = signature
         self._program: Final = program
         self._check: Final = ArgumentChecks(program, signature)
         self._dumper: Final = dumper
+        self._companions: Final = companions
         self._donated: Final = tuple(argument.donated for argument in signature.arguments)
         self._uses: Final = tuple(f"{self.name!r} as argument {argument.name!r}" for argument in signature.arguments)
         # The argument in whose buffer a result lies, by the numbers of both. An object of IREE per result has its
@@ -77,6 +84,7 @@ class Function:
                 donated tensor is passed twice; or the device failed.
             InputError: a number is outside of the argument's allowed range (tensors on the device are not looked at);
                 or the call is dumped, and the dump cannot be written.
+            VerificationError: the call is dumped, and another module that dumps need does not agree.
         """
         program = self._program
         with program.lock:
@@ -85,7 +93,7 @@ class Function:
             self._check(values)
             tap = None
             if self._dumper is not None:
-                tap = Tap(program, self.signature, self._dumper.call(self.name))
+                tap = Tap(program, self.signature, self._dumper.call(self.name), self._companions)
                 tap.arguments(values)
             program.tracer = None if tap is None else tap.traced
             outcome = self._run(values)

@@ -10,7 +10,7 @@ import numpy as np
 from compile_hlo.directions import Signature
 from lang_core import DeviceError, OpError, TensorSpec, as_dtype, near_names
 from run_iree.devices import Device, upload
-from run_iree.dump import Dumper
+from run_iree.dump import CallDumper, Companion
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._function import Function
 from run_iree.sessions._held import HeldTensors
@@ -45,7 +45,8 @@ class Session:
         parameters: str | os.PathLike[str] | None = None,
         scope: str = "model",
         signatures: Sequence[Signature] = (),
-        dumper: Dumper | None = None,
+        dumper: CallDumper | None = None,
+        companions: Sequence[Companion] = (),
     ) -> None:
         """Loads the module.
 
@@ -57,6 +58,8 @@ class Session:
             signatures: signatures of entry points, as a bundle records them, each checked against the module; an absent
                 one is read from the module.
             dumper: receiver of the tensors of every call; a debug module has tags too (docs/dump.md).
+            companions: other modules that run each call that is dumped, whose results must agree; closed with this
+                session.
 
         Raises:
             InputError: a file is missing or damaged, or the archive lacks a parameter.
@@ -74,6 +77,7 @@ class Session:
         )
         self.counters: Final[Counters] = self._program.counters
         self._dumper: Final = dumper
+        self._companions: Final = tuple(companions)
         self._entry_points: Final = self._program.function_names()
         self._signatures: Final = {signature.name: signature for signature in signatures}
         self._functions: Final[dict[str, Function]] = {}
@@ -113,7 +117,7 @@ class Session:
                     f"{near_names(name, self._entry_points)}"
                 )
             if name not in self._functions:
-                self._functions[name] = Function(self._program, self._signature(name), self._dumper)
+                self._functions[name] = Function(self._program, self._signature(name), self._dumper, self._companions)
             return self._functions[name]
 
     def host_function(self, name: str) -> HostFunction:
@@ -182,6 +186,8 @@ class Session:
     def close(self) -> None:
         """Frees the module, the parameters and every tensor; closing twice is allowed."""
         self._program.close()
+        for companion in self._companions:
+            companion.close()
 
     def __enter__(self) -> Self:
         self._check_open("enter it")

@@ -7,9 +7,10 @@ import numpy as np
 from iree.runtime import HalBufferView
 
 from compile_hlo.directions import LoweredArgument, Signature
-from lang_core import InputError
+from compile_hlo.emit import AFTER, BEFORE
+from lang_core import DescriptionError, InputError
 from run_iree.devices import peek
-from run_iree.dump import DumpedCall
+from run_iree.dump import Companion, DumpedCall
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
 
@@ -20,7 +21,11 @@ class Tap:
     Errors are stored without their frames: a frame may hold a buffer, and must not outlive the device.
     """
 
-    def __init__(self, program: Program, signature: Signature, call: DumpedCall) -> None:
+    def __init__(
+        self, program: Program, signature: Signature, call: DumpedCall, companions: Sequence[Companion] = ()
+    ) -> None:
+        self._companions: Final = companions
+        self._others: list[Any] = []
         self._program: Final = program
         self._signature: Final = signature
         self._call: Final = call
@@ -36,9 +41,17 @@ class Tap:
             for argument, value in zip(self._signature.arguments, values, strict=True):
                 self._guarded(self._argument, argument, value)
         self.check()
+        if self._companions:
+            pairs = zip(self._signature.arguments, values, strict=True)
+            arrays = [np.array(self._array(argument, value)) for argument, value in pairs]
+            name = self._signature.name
+            self._others = [(companion, companion.run(name, arrays)) for companion in self._companions]
 
     def traced(self, key: str, views: Sequence[HalBufferView]) -> None:
         """Dumps a trace, during the call; IREE calls this, so errors are stored for ``check``."""
+        if key.startswith((BEFORE, AFTER)):
+            self._guarded(self._kernel, key, views)
+            return
         for view in views:
             self._guarded(self._tag, key, view)
 
@@ -49,10 +62,19 @@ class Tap:
             InputError: the dump cannot be written.
         """
         if self._call.wants_arguments:
-            aliases = self._signature.aliases
+            taken_over = self._signature.taken_over
             for index, key in enumerate(keys):
-                self._guarded(self._result, index, key, index in aliases)
+                aliased = self._signature.results[index].name in taken_over
+                self._guarded(self._result, index, key, aliased)
         self.check()
+        names = [result.name for result in self._signature.results]
+        copied = keys if self._others else ()  # an error's frames may keep the arrays beyond the device
+        expected = [np.array(self._view(index, key)) for index, key in enumerate(copied)]
+        for companion, actual in self._others:
+            if actual is not None:
+                companion.compare(self._signature.name, names, actual, expected)
+        if self._call.sites and not self._companions:
+            self._call.check_kernels()
 
     def check(self) -> None:
         """Raises the first stored error.
@@ -72,11 +94,27 @@ class Tap:
             self._error = _without_frames(error)
 
     def _argument(self, argument: LoweredArgument, value: Any) -> None:
+        self._call.argument(argument.name, self._array(argument, value), donated=argument.donated)
+
+    def _array(self, argument: LoweredArgument, value: Any) -> Any:
         if isinstance(value, DeviceTensor):
-            array = self._peek(self._program.views[value.key], argument.spec)
-        else:
-            array = np.asarray(value, argument.spec.dtype.numpy)
-        self._call.argument(argument.name, array, donated=argument.donated)
+            return self._peek(self._program.views[value.key], argument.spec)
+        return np.asarray(value, argument.spec.dtype.numpy)
+
+    def _kernel(self, key: str, views: Sequence[HalBufferView]) -> None:
+        mark = BEFORE if key.startswith(BEFORE) else AFTER
+        name = key.removeprefix(mark)
+        site = self._call.sites.get(name)
+        tensors = None if site is None else site.before if mark == BEFORE else site.after
+        sizes = [view.byte_length for view in views]
+        if tensors is None or sizes != [tensor.spec.nbytes for tensor in tensors]:
+            recorded = "no such call" if tensors is None else f"{[tensor.spec for tensor in tensors]} there"
+            raise DescriptionError(
+                f"{self._program.origin!r} traced {len(views)} tensors {key.partition(':')[0]} {name!r} ({sizes} "
+                f"bytes), and the bundle's description has {recorded}: export again with `dump_tags`"
+            )
+        arrays = [self._peek(view, tensor.spec) for view, tensor in zip(views, tensors, strict=True)]
+        self._call.kernel(name, "before" if mark == BEFORE else "after", arrays)
 
     def _tag(self, key: str, view: HalBufferView) -> None:
         info = self._call.tags.get(key)
@@ -89,8 +127,10 @@ class Tap:
         self._call.tag(key, self._peek(view, info.spec))
 
     def _result(self, index: int, key: int, aliased: bool) -> None:
-        result = self._signature.results[index]
-        self._call.result(result.name, self._peek(self._program.views[key], result.spec), aliased=aliased)
+        self._call.result(self._signature.results[index].name, self._view(index, key), aliased=aliased)
+
+    def _view(self, index: int, key: int) -> Any:
+        return self._peek(self._program.views[key], self._signature.results[index].spec)
 
     def _peek(self, view: HalBufferView, spec: Any) -> Any:
         assert self._program.device is not None

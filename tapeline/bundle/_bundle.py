@@ -1,15 +1,19 @@
 """Bundle that is open for reading and running."""
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from autotune import is_recording_calls, record_lines
+from compile_hlo import traced_name
 from compile_hlo.directions import Signature
 from lang_core import DescriptionError, InputError, TensorSpec, near_names
 from run_iree import Device, Session, host_cpu, target_of_device
 from run_iree.archive import read_archive_index
-from run_iree.dump import Dumper
+from run_iree.dump import CallDumper, Dumper
+from tapeline.bundle._companions import SecondModule, tolerance_of
 from tapeline.bundle._description import check_kernels
 from tapeline.bundle._files import ARCHIVE, MARK, MODULE, SCOPE, debug_executable_name, executable_name, sha256_of
 from tapeline.bundle._kernel_config import KernelConfig
@@ -71,33 +75,70 @@ class Bundle:
                 f"it with target={target}"
             )
         self._check_cpu(target)
-        self._check_module(executable)
+        self._check_module(executable, self.path / executable_name(target))
         if is_recording_calls():
             record_lines(self.config.kernel_calls)
         archive = self.path / ARCHIVE
         if archive.is_file():
             self._check_archive(archive)
-        session = Session(
+        with contextlib.ExitStack() as stack:
+            opened = Device(device)
+            companions: list[SecondModule] = []
+            if dumper is not None and debug:
+                companions = self._companions(opened, dumper)
+                for companion in companions:
+                    stack.callback(companion.close)
+            session = stack.enter_context(self._open(executable, opened, dumper, companions))
+            self._check_described(session, executable)
+            stack.pop_all()
+            return session
+
+    def _open(
+        self,
+        executable: Path,
+        device: Device,
+        dumper: CallDumper | None = None,
+        companions: Sequence[SecondModule] = (),
+        *,
+        traced: bool = False,
+    ) -> Session:
+        archive, debug = self.path / ARCHIVE, dumper is not None and self.config.debug is not None
+        points = () if traced else self.config.entry_points
+        return Session(
             executable,
-            Device(device),
+            device,
             parameters=archive if archive.is_file() else None,
             scope=SCOPE,
-            signatures=[_guarding_all(point) if debug else point for point in self.config.entry_points],
+            signatures=[_guarding_all(point) if debug else point for point in points],
             dumper=dumper,
+            companions=companions,
         )
-        undescribed = sorted({*session.entry_points} - {point.name for point in self.config.entry_points})
+
+    def _companions(self, device: Device, dumper: Dumper) -> list[SecondModule]:
+        """Opens the modules beside the debug module: the module itself, and the functions with traces of kernels."""
+        target = target_of_device(device.name)
+        rows, tolerance = dumper.writer.agreement, tolerance_of(self.config.model)
+        plain, debug = executable_name(target), debug_executable_name(target)
+        self._check_files(plain)
+        companions = [SecondModule(plain, self._open(self.path / plain, device), rows, tolerance)]
+        if any(dumper.sites.values()):
+            session = self._open(self.path / debug, device, dumper.kernels(), traced=True)
+            companions.append(SecondModule(debug, session, rows, tolerance, function=traced_name, always=True))
+        return companions
+
+    def _check_described(self, session: Session, executable: Path) -> None:
+        known = {point.name for point in self.config.entry_points}
+        undescribed = sorted({*session.entry_points} - known - {traced_name(name) for name in known})
         if undescribed:
-            session.close()
             raise DescriptionError(
                 f"{self.path / MARK}: entry points do not list {', '.join(undescribed)}, which {executable.name} has: "
                 f"export the bundle again"
             )
-        return session
 
-    def _check_module(self, executable: Path) -> None:
+    def _check_module(self, *executables: Path) -> None:
         """Compares the module's files with their hashes, and its private functions with the description."""
         module = self.path / MODULE
-        for path in (executable, module):
+        for path in {*executables, module}:
             listed = self.config.sha256.get(path.name)
             if listed is not None and path.is_file() and sha256_of(path) != listed:
                 raise DescriptionError(

@@ -179,7 +179,8 @@ def predict(export: Export, source: ModelSource, texts: KeptTexts | None = None)
         debug, files[DEBUG_MODULE], debug_sha256 = _lower(export, tags=options.dump_tags, keep=keep)
         debug_nodes = node_counts(debug)["emitted"]
         tags = {function.name: function.tags for function in debug.functions}
-        export.debug = debug_config(options.dump_tags, options.target, tags)
+        sites = {function.name: traced.sites for function, traced in zip(debug.functions, debug.traced, strict=False)}
+        export.debug = debug_config(options.dump_tags, options.target, tags, sites)
     largest = max(counts["emitted"], debug_nodes), max(module_bytes, files.get(DEBUG_MODULE, 0))
     if options.weights == "external":
         files[ARCHIVE] = layout.total_bytes

@@ -12,7 +12,7 @@ import pytest
 
 from compile_hlo.emit import is_helper
 from lang_core import InputError
-from run_iree.dump import Dump, Dumper, DumpWriter, eager_call, read_dump, tags_by_entry_point
+from run_iree.dump import Dump, Dumper, DumpWriter, eager_call, kernel_sites, read_dump, tags_by_entry_point
 from tapeline.bundle import DEBUG_MODULE, MARK, MODULE, Bundle, KernelConfig, debug_executable_name
 from tapeline.exporting import ExportOptions
 from tests.goldens.cases import CASES
@@ -67,7 +67,10 @@ def test_the_debug_module_is_flat_and_described(bundle: Path) -> None:
     assert debug is not None
     assert (debug.tags, debug.module) == (list(_GLOBS), DEBUG_MODULE)
     assert debug.targets == {"llvm-cpu": debug_executable_name("llvm-cpu")}
-    assert text.count("flow.tensor.trace") == sum(map(len, debug.entry_points.values()))
+    keys = re.findall(r'flow.tensor.trace"\(.*?key = "([^"]*)"', text)
+    assert [key for key in keys if ":" not in key] == [tag.name for tags in debug.entry_points.values() for tag in tags]
+    calls = [site.name for sites in debug.kernels.values() for site in sites]
+    assert [key for key in keys if ":" in key] == [f"{when}:{name}" for name in calls for when in ("before", "after")]
     names = [tag.name for tag in debug.entry_points["prefill"]]
     assert [name for name in names if "scores" in name] == ["model.layers.1.self_attn.scores"]
     assert names[-2:] == ["model.norm.output", "logits"]
@@ -117,7 +120,8 @@ def test_the_eager_context_dumps_the_same_calls(
         SafetensorsCheckpoint(bundle.parent / "model") as weights,
         DumpWriter(tmp_path / "eager", level=level, source={"context": "eager"}, tags=_GLOBS) as writer,
     ):
-        dumper = Dumper(writer, tags_by_entry_point(tuple(points.values()), _GLOBS))
+        called = tuple(points.values())
+        dumper = Dumper(writer, tags_by_entry_point(called, _GLOBS), kernel_sites(called, _GLOBS))
         for step in range(max(record.step for record in dump.records) + 1):
             given = [record for record in dump.records if (record.step, record.when) == (step, "before")]
             eager_call(dumper, points[given[0].entry_point], weights, {r.name: dump.load(r) for r in given})
@@ -125,7 +129,7 @@ def test_the_eager_context_dumps_the_same_calls(
     assert set(eager) == {record.key for record in dump.records}
     for record in dump.records:
         other = eager[record.key]
-        facts = ("direction", "module_path", "op", "line", "dtype", "shape")
+        facts = ("direction", "module_path", "op", "line", "dtype", "shape", "kernel", "call_site", "layer")
         assert [getattr(record, fact) for fact in facts] == [getattr(other, fact) for fact in facts]
         if other.file is not None and record.name != "model.layers.1.self_attn.scores":  # masked ones are -1e30
             np.testing.assert_allclose(
