@@ -70,10 +70,25 @@ def test_a_record_has_all_that_was_said_of_the_tensor(directory: Path) -> None:
         {
             "index": 0, "step": 7, "entry_point": "main", "name": "layers.2.mlp/out", "direction": "TAG",
             "when": "during", "iteration": 4, "module_path": "layers.2.mlp", "op": "add", "line": "a/b.py:3",
+            "kernel": None, "call_site": None, "layer": None,
             "dtype": "f32", "shape": [1, 3], "bytes": 12, "min": -3.0, "max": 1.0, "mean": -1.0, "nan": 1, "inf": 0,
             "file": "step000007/000000.layers.2.mlp_out.npy", "dropped": None,
         }
     ]  # fmt: skip
+
+
+def test_a_manifest_of_an_earlier_version_is_read(directory: Path) -> None:
+    """Tensors of kernels and the agreement of modules were added."""
+    written(directory, np.ones(3, np.float32))
+    manifest = json.loads((directory / MANIFEST).read_text())
+    del manifest["agreement"]
+    for record in manifest["records"]:
+        for name in ("kernel", "call_site", "layer"):
+            del record[name]
+    newer = read_dump(directory)
+    (directory / MANIFEST).write_text(json.dumps(manifest))
+    assert read_dump(directory) == newer
+    assert (newer.agreement, newer.records[0].kernel) == ([], None)
 
 
 def test_the_example() -> None:

@@ -119,6 +119,7 @@ class DumpedCall:
         call.wants_arguments = False
         return call
 
+    @checked_choices
     def kernel(self, name: str, when: Literal["before", "after"], arrays: Sequence[Array]) -> None:
         """Adds the tensors of a kernel's call.
 

@@ -65,9 +65,11 @@ def test_every_private_function_has_its_signature(whole: Path) -> None:
     module = parsed((whole / MODULE).read_text(), allow_unregistered=True)
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
     private = {
-        op.attributes["sym_name"].value: op for op in functions if "sym_visibility" in op.operation.attributes
-        and op.attributes["sym_visibility"].value == "private"
-    }  # fmt: skip
+        ir.StringAttr(op.attributes["sym_name"]).value: op
+        for op in functions
+        if "sym_visibility" in op.operation.attributes
+        and ir.StringAttr(op.attributes["sym_visibility"]).value == "private"
+    }
     calls = Counter(
         ir.FlatSymbolRefAttr(op.operation.attributes["callee"]).value
         for op in _operations(module.operation)
