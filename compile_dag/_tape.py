@@ -1,7 +1,7 @@
 """The tape: an ordered record of ops."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from compile_dag._graph import ComputeGraph
@@ -26,6 +26,14 @@ class Sink(Protocol):
         ...
 
 
+class Pauses(Protocol):
+    """Keeper of open recordings, which can pause them."""
+
+    def paused(self, tape: "Tape") -> AbstractContextManager[None]:
+        """Pauses a recording."""
+        ...
+
+
 @checked_choices
 class Tape(Recording):
     """One recording: its inputs and, unless a sink takes them, its nodes.
@@ -36,6 +44,7 @@ class Tape(Recording):
         nodes: recorded nodes, in order; empty if a sink takes the nodes.
         is_region: True if this is a function of a loop or branch, whose ops are part of that one op.
         is_closed: True if the recording has ended.
+        recorder: keeper of the recording while it is open.
     """
 
     def __init__(
@@ -52,6 +61,31 @@ class Tape(Recording):
         self.nodes: list[Node] = []
         self.add = self.nodes.append if sink is None else sink.node
         self.sink = sink
+        self.recorder: Pauses | None = None
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Pauses the recording in a ``with`` statement: ops inside are computed by the context's eager one.
+
+        What they give has data, so it can come back as an explicit ``ctx.ops.constant`` alone.
+
+        Raises:
+            RecordingError: the recording has ended, is another thread's, or has another one open inside.
+
+        >>> from compile_dag import GraphExecutionContext
+        >>> ctx = GraphExecutionContext()
+        >>> with ctx.recording() as tape:
+        ...     x = ctx.ops.placeholder("x", (2,), "f32")
+        ...     with tape.paused():
+        ...         table = ctx.ops.exp(ctx.ops.constant([0.0, 1.0]))
+        ...     y = ctx.ops.add(x, ctx.ops.constant(table))
+        >>> [node.op.name for node in tape.nodes]
+        ['constant', 'add']
+        """
+        if self.recorder is None:
+            raise RecordingError(
+                "paused(): the recording is not open in this thread or task: pause it inside its `with` statement"
+            )
+        return self.recorder.paused(self)
 
     def add_input(self, name: str, value: Value) -> None:
         """Adds an input.

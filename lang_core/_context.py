@@ -1,5 +1,6 @@
 """Execution contexts, which give ops their meaning."""
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,21 +20,65 @@ T = TypeVar("T", bound=Tensor)
 Substitute = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+class Scope(threading.local):
+    """Surroundings of the next op: each thread that uses a context has its own.
+
+    Attributes:
+        module_path: path of the module that runs now.
+        source_line: Python line to which ops are attributed; the caller's where empty.
+        given: tensors in place of weights, by path.
+        substitutes: functions in place of the bodies of composites, by the composite's name.
+    """
+
+    def __init__(self) -> None:
+        self.module_path = ""
+        self.source_line = ""
+        self.given: Mapping[str, Tensor] = {}
+        self.substitutes: Mapping[str, Substitute] = {}
+
+
 class ExecutionContext(ABC):
     """Gives ops their meaning. Model code asks ``ctx.ops`` for ops and ``ctx.parameter`` for weights.
 
+    Threads may share a context: the module path, the source line, ``parameters_from`` and ``substituting`` belong to
+    the thread that set them.
+
     Attributes:
         ops: every op as a method.
-        module_path: path of the module that runs now, for names and messages.
-        source_line: Python line to which ops are attributed, as ``file:line``; the caller's where empty.
     """
 
     def __init__(self) -> None:
         self.ops = Ops(self)
-        self.module_path = ""
-        self.source_line = ""
-        self._given: dict[str, Tensor] = {}
-        self._substitutes: Mapping[str, Substitute] = {}
+        self._scope = Scope()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Puts ``isRecording`` and ``is_recording`` under both names where a class overrides one."""
+        super().__init_subclass__(**kwargs)
+        for kind in cls.__mro__:
+            names = [name for name in ("isRecording", "is_recording") if name in vars(kind)]
+            if len(names) == 1:
+                other = "is_recording" if names[0] == "isRecording" else "isRecording"
+                setattr(cls, other, vars(kind)[names[0]])
+            if names:
+                return
+
+    @property
+    def module_path(self) -> str:
+        """Path of the module that runs now, for names and messages."""
+        return self._scope.module_path
+
+    @module_path.setter
+    def module_path(self, path: str) -> None:
+        self._scope.module_path = path
+
+    @property
+    def source_line(self) -> str:
+        """Python line to which ops are attributed, as ``file:line``; the caller's where empty."""
+        return self._scope.source_line
+
+    @source_line.setter
+    def source_line(self, line: str) -> None:
+        self._scope.source_line = line
 
     @property
     def isRecording(self) -> bool:
@@ -42,8 +87,8 @@ class ExecutionContext(ABC):
 
     @property
     def is_recording(self) -> bool:
-        """Alias of ``isRecording``, in Python's spelling."""
-        return self.isRecording
+        """Alias of ``isRecording``, in Python's spelling; a subclass overrides either."""
+        return False
 
     @abstractmethod
     def apply(self, op: Op, inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
@@ -97,15 +142,17 @@ class ExecutionContext(ABC):
 
         Other weights are read as usual. Calls nest.
         """
-        before, self._given = self._given, {**self._given, **tensors}
+        scope = self._scope
+        before, scope.given = scope.given, {**scope.given, **tensors}
         try:
             yield
         finally:
-            self._given = before
+            scope.given = before
 
     def _given_for(self, parameter: Parameter) -> Tensor | None:
         """Returns the tensor that ``parameters_from`` gives for a parameter, if any."""
-        given = self._given.get(parameter.path) if self._given else None
+        tensors = self._scope.given
+        given = tensors.get(parameter.path) if tensors else None
         if given is not None and given.spec != parameter.stored_spec:
             raise CheckpointError(
                 f"parameter {parameter.path!r}: the model wants {parameter.stored_spec!r}, parameters_from was given "
@@ -131,7 +178,8 @@ class ExecutionContext(ABC):
 
     def _body_of(self, name: str, body: Callable[..., R]) -> Callable[..., R]:
         """Returns the body of a composite, or what stands in its place."""
-        substitute = self._substitutes.get(name) if self._substitutes else None
+        substitutes = self._scope.substitutes
+        substitute = substitutes.get(name) if substitutes else None
         return body if substitute is None else substitute(body)
 
     @contextmanager
@@ -141,11 +189,12 @@ class ExecutionContext(ABC):
         Args:
             substitutes: functions by the composite's name, each from the body to what is called with its operands.
         """
-        before, self._substitutes = self._substitutes, substitutes
+        scope = self._scope
+        before, scope.substitutes = scope.substitutes, substitutes
         try:
             yield
         finally:
-            self._substitutes = before
+            scope.substitutes = before
 
     def tag(self, x: T, name: str, *, detail: bool = False) -> T:
         """Names a tensor, so that a dump can show it, and returns it.

@@ -77,3 +77,24 @@ def test_untagged_hands_nothing_to_a_sink_and_restores_it() -> None:
     assert ctx.shows("c")
     ctx.tag(x, "c")
     assert tags == ["c"]
+
+
+@pytest.mark.parametrize("name", ["isRecording", "is_recording"])
+@pytest.mark.parametrize("value", [True, property(lambda self: True)], ids=["attribute", "property"])
+def test_a_subclass_may_override_either_name(name: str, value: Any) -> None:
+    one = type("One", (EagerExecutionContext,), {name: value})
+    mixed = type("Mixed", (type("Mixin", (), {name: value}), EagerExecutionContext), {})
+    below = type("Below", (one,), {"isRecording": False})
+    for kind in (one, type("Deeper", (one,), {}), mixed):
+        assert (kind().isRecording, kind().is_recording) == (True, True)
+    assert (below().isRecording, below().is_recording) == (False, False)
+    assert (EagerExecutionContext().isRecording, EagerExecutionContext().is_recording) == (False, False)
+
+
+def test_an_override_may_ask_its_base() -> None:
+    class Asks(EagerExecutionContext):
+        @property
+        def is_recording(self) -> bool:
+            return not super().is_recording
+
+    assert (Asks().isRecording, Asks().is_recording) == (True, True)

@@ -114,7 +114,7 @@ class JaxExecutionContext(ExecutionContext):
         self, name: str, body: Callable[..., R], inputs: tuple[Any, ...], attributes: tuple[Any, ...] = ()
     ) -> R:
         """Returns ``body(*inputs, *attributes)``, or JAX's own function of that name where there is one."""
-        rule = None if name in self._substitutes else COMPOSITES.get(name)
+        rule = None if name in self._scope.substitutes else COMPOSITES.get(name)
         if rule is None:
             return super().composite(name, body, inputs, attributes)
         return rule(self, body, *inputs, *attributes)
