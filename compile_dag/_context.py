@@ -35,12 +35,9 @@ T = TypeVar("T", bound=Tensor)
 class GraphExecutionContext(ExecutionContext):
     """Records ops on a tape while a recording is open, and computes them otherwise.
 
-    Recordings nest. The innermost one gets the ops and placeholders; each one around it that asked to
-    (``include_nested``) gets them too. However a recording is left, it is closed. What the functions of a loop
-    or branch do is part of that op, and reaches no recording around it.
-
-    A recording belongs to the thread or asyncio task that opened it: for all others the context computes. Outside of
-    recordings, and while one is paused, ops are computed by another context.
+    Recordings nest: the innermost one gets the ops and placeholders; each one around it that asked to
+    (``include_nested``) gets them too. What the functions of a loop or branch do is part of that op. A recording
+    belongs to the thread or asyncio task that opened it. Elsewhere, and while it is paused, another context computes.
 
     Args:
         tags: selection of the tags to record; none where None.
@@ -233,6 +230,10 @@ class GraphExecutionContext(ExecutionContext):
         if given is not None:
             return given
         return self._record(recorder, PARAMETER, (), (parameter.path, parameter.stored_spec), PARAMETER.infer_afresh)[0]
+
+    def parameter_or(self, parameter: Parameter, values: Any) -> Tensor:
+        """Records that a weight is read; without a recording, reads it, or gives the values where there is none."""
+        return self._eager.parameter_or(parameter, values) if self._recorder() is None else self.parameter(parameter)
 
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
