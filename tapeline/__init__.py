@@ -26,8 +26,11 @@ if TYPE_CHECKING:
         TapelineError,
         VerificationError,
     )
+    from tapeline._comparing import compare_bundles
+    from tapeline._inspecting import draw_graph, inspect_bundle, inspect_model, list_parameters, list_tensors
     from tapeline.bundle import Bundle
     from tapeline.cli import VERSION, Progress, ProgressEvent, TerminalProgress
+    from tapeline.compare import Comparison, compare_dumps
     from tapeline.exporting import ExportOptions, export, predict_export
     from tapeline.running import (
         Conversation,
@@ -45,6 +48,7 @@ __all__ = [
     "VERSION",
     "Bundle",
     "CheckpointError",
+    "Comparison",
     "CompileError",
     "ConfigError",
     "Conversation",
@@ -63,7 +67,14 @@ __all__ = [
     "TerminalProgress",
     "TokenStream",
     "VerificationError",
+    "compare_bundles",
+    "compare_dumps",
+    "draw_graph",
     "export",
+    "inspect_bundle",
+    "inspect_model",
+    "list_parameters",
+    "list_tensors",
     "load",
     "predict_export",
 ]
@@ -78,8 +89,11 @@ _MODULES: Final = {
         "TapelineError",
         "VerificationError",
     ),
+    "tapeline._comparing": ("compare_bundles",),
+    "tapeline._inspecting": ("draw_graph", "inspect_bundle", "inspect_model", "list_parameters", "list_tensors"),
     "tapeline.bundle": ("Bundle",),
     "tapeline.cli": ("VERSION", "Progress", "ProgressEvent", "TerminalProgress"),
+    "tapeline.compare": ("Comparison", "compare_dumps"),
     "tapeline.exporting": ("ExportOptions", "export", "predict_export"),
     "tapeline.running": (
         "Conversation",

@@ -5,24 +5,19 @@ compare --found BUNDLE --reference BUNDLE    two bundles, run on the same inputs
 compare --found BUNDLE --reference eager     a bundle, and its model in the eager context
 """
 
-import contextlib
 import json
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 from absl import flags
 
-from compile_hlo.directions import Signature
+import tapeline
 from lang_core import InputError, VerificationError
 from run_iree import DEVICES
-from run_iree.dump import MANIFEST, read_dump
 from tapeline import cli
-from tapeline.bundle import Bundle
-from tapeline.compare import Comparison, compare_dumps, comparison_text
-from tapeline.divergence import INSIDE, DeviceSide, Side, check_alike, compare_runs, eager_side
+from tapeline.compare import Comparison, comparison_text, is_dump
+from tapeline.divergence import INSIDE
 from tapeline.drawing import check_picture, write_picture
-from tapeline.exporting import open_source
 from tapeline.running import read_inputs
 
 EAGER: Final = "eager"
@@ -97,48 +92,37 @@ def main() -> None:
 
 def _compared() -> Comparison:
     path = cli.user_path(_FOUND.value)
-    if (path / MANIFEST).is_file():
-        return _dumps(path)
-    bundle = Bundle(path)
-    with contextlib.ExitStack() as stack:
-        reference = _reference_side(bundle, stack)
-        side = DeviceSide(bundle, stack.enter_context(bundle.session(_DEVICE.value)))
-        calls, given = _calls(bundle)
-        vocabulary = int(bundle.config.model.get("vocabulary", 0))
-        options = {"tolerance": _TOLERANCE.value, "inside": _INSIDE.value}
-        return compare_runs(side, reference, calls, vocabulary, given=given, **options)
-
-
-def _dumps(path: Path) -> Comparison:
-    if _REFERENCE.value == EAGER:
-        raise InputError(f"--found={_FOUND.value} is a dump: give another dump as --reference")
-    dumps = read_dump(path), read_dump(cli.user_path(_REFERENCE.value))
-    for dump in dumps:
-        if not dump.complete:
-            cli.say(f"warning: {dump.directory} ends early: {dump.error}")
-    return compare_dumps(*dumps, _TOLERANCE.value)
-
-
-def _reference_side(bundle: Bundle, stack: contextlib.ExitStack) -> Side:
-    if _REFERENCE.value == EAGER:
-        weights = None
-        if _MODEL.value is not None:
-            source = open_source(_MODEL.value, cli.user_path(_MODEL.value), True)
-            weights = stack.enter_context(source).weights
-        return stack.enter_context(eager_side(bundle, weights))
-    path = cli.user_path(_REFERENCE.value)
-    if (path / MANIFEST).is_file():
+    if is_dump(path):
+        if _REFERENCE.value == EAGER:
+            raise InputError(f"--found={_FOUND.value} is a dump: give another dump as --reference")
+        return tapeline.compare_dumps(path, cli.user_path(_REFERENCE.value), _TOLERANCE.value, progress=_warn)
+    reference = None if _REFERENCE.value == EAGER else cli.user_path(_REFERENCE.value)
+    if reference is not None and is_dump(reference):
         raise InputError(f"--found={_FOUND.value} is a bundle, --reference={_REFERENCE.value} a dump: give two alike")
-    reference = Bundle(path)
-    check_alike(bundle, reference)
-    return DeviceSide(reference, stack.enter_context(reference.session(_REFERENCE_DEVICE.value or _DEVICE.value)))
+    bundle = tapeline.Bundle(path)
+    return tapeline.compare_bundles(
+        bundle,
+        reference,
+        model=_MODEL.value,
+        base=cli.user_path(""),
+        device=_DEVICE.value,
+        reference_device=_REFERENCE_DEVICE.value,
+        entry_point=_ENTRY_POINT.value,
+        inputs=_inputs(bundle),
+        tolerance=_TOLERANCE.value,
+        inside=_INSIDE.value,
+    )
 
 
-def _calls(bundle: Bundle) -> tuple[list[Signature], dict[str, np.ndarray]]:
+def _inputs(bundle: tapeline.Bundle) -> dict[str, np.ndarray | int]:
+    if not _INPUT.value:
+        return {}
     if _ENTRY_POINT.value is None:
-        if _INPUT.value:
-            raise InputError("--input is for one entry point: name it with --entry_point")
-        return bundle.config.entry_points, {}
+        raise InputError("--input is for one entry point: name it with --entry_point")
     call = bundle.entry_point(_ENTRY_POINT.value)
-    values = read_inputs(call, _INPUT.value) if _INPUT.value else []
-    return [call], {argument.name: np.asarray(value) for argument, value in zip(call.arguments, values, strict=False)}
+    names = [argument.name for argument in call.arguments]
+    return dict(zip(names, read_inputs(call, _INPUT.value), strict=True))
+
+
+def _warn(event: tapeline.ProgressEvent) -> None:
+    cli.say(str(event))

@@ -12,22 +12,10 @@ from typing import Final
 
 from absl import flags
 
+import tapeline
 from lang_core import InputError
 from tapeline import cli
-from tapeline.bundle import Bundle
-from tapeline.exporting import open_source
-from tapeline.inspecting import (
-    GRAPH_FORMATS,
-    check_whole,
-    facts,
-    facts_text,
-    graph_text,
-    model_facts,
-    model_text,
-    parameters,
-    parameters_text,
-    stored_tensors,
-)
+from tapeline.inspecting import GRAPH_FORMATS, check_whole, facts_text, model_text, parameters_text
 
 FLAGS: Final = flags.FlagValues()
 
@@ -60,15 +48,15 @@ def main() -> None:
     if _BUNDLE.value is None:
         _put(_model(_MODEL.value or ""), output)
         return
-    bundle = Bundle(cli.user_path(_BUNDLE.value))
+    bundle = tapeline.Bundle(cli.user_path(_BUNDLE.value))
     bundle_facts = None
     if _GRAPH.value is not None:
-        text = graph_text(bundle.path, bundle.config.entry_points, _GRAPH.value)
+        text = tapeline.draw_graph(bundle, _GRAPH.value)
     elif _PARAMETERS.value is not None:
-        listed = parameters(bundle, _PARAMETERS.value)
+        listed = tapeline.list_parameters(bundle, _PARAMETERS.value)
         text = parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
     else:
-        bundle_facts = facts(bundle, hashes=_HASHES.value)
+        bundle_facts = tapeline.inspect_bundle(bundle, hashes=_HASHES.value)
         text = facts_text(bundle_facts) if _FORMAT.value == "text" else json.dumps(bundle_facts, indent=2) + "\n"
     _put(text, output)
     if bundle_facts is not None:
@@ -79,14 +67,11 @@ def _model(name: str) -> str:
     """Returns the text that describes a model."""
     if _GRAPH.value is not None:
         raise InputError("--graph is of a bundle: give --bundle, or export with --graph")
-    with open_source(name, cli.user_path(name), True) as source:
-        weights = source.weights
-        assert weights is not None
-        if _PARAMETERS.value is not None:
-            listed = stored_tensors(name, weights, _PARAMETERS.value)
-            return parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
-        described = model_facts(name, source.directory, weights, source.facts)
-        return model_text(described) if _FORMAT.value == "text" else json.dumps(described, indent=2) + "\n"
+    if _PARAMETERS.value is not None:
+        listed = tapeline.list_tensors(name, _PARAMETERS.value, base=cli.user_path(""))
+        return parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
+    described = tapeline.inspect_model(name, base=cli.user_path(""))
+    return model_text(described) if _FORMAT.value == "text" else json.dumps(described, indent=2) + "\n"
 
 
 def _put(text: str, output: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 from tapeline.compare._agreement import PACKED, TOLERANCE, Agreement, agreement
 from tapeline.compare._comparison import ComparedTensor, Comparison, block_of, tolerance_of
-from tapeline.compare._dumps import compare_dumps
+from tapeline.compare._dumps import compare_dumps, is_dump
 from tapeline.compare._tensors import compare_tensors, left_out
 from tapeline.compare._text import comparison_text, error_of
 
@@ -18,6 +18,7 @@ __all__ = [
     "compare_tensors",
     "comparison_text",
     "error_of",
+    "is_dump",
     "left_out",
     "tolerance_of",
 ]

@@ -2,10 +2,13 @@
 
 import dataclasses
 import math
+import os
+from pathlib import Path
 from typing import Final
 
 from lang_core import InputError
-from run_iree.dump import Dump, DumpRecord, TensorLabel
+from run_iree.dump import MANIFEST, Dump, DumpRecord, TensorLabel, read_dump
+from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.compare._agreement import Agreement
 from tapeline.compare._comparison import ComparedTensor, Comparison, tolerance_of
 from tapeline.compare._tensors import are_unlike, compare_tensors, left_out, unlike
@@ -13,17 +16,33 @@ from tapeline.compare._tensors import are_unlike, compare_tensors, left_out, unl
 _LABEL: Final = tuple(field.name for field in dataclasses.fields(TensorLabel))
 
 
-def compare_dumps(actual: Dump, reference: Dump, tolerance: float | None = None) -> Comparison:
+def is_dump(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a directory is a dump."""
+    return Path(path, MANIFEST).is_file()
+
+
+def compare_dumps(
+    dump: Dump | str | os.PathLike[str],
+    reference: Dump | str | os.PathLike[str],
+    tolerance: float | None = None,
+    *,
+    progress: Progress = no_progress,
+) -> Comparison:
     """Compares two dumps, in the order of the reference.
 
     Args:
-        actual: dump to compare.
-        reference: dump to compare with.
+        dump: dump to compare, or its directory.
+        reference: dump to compare with, or its directory.
         tolerance: tolerance for floats; that of the coarsest dtype in the dumps if None.
+        progress: receives a warning for a dump that ended early.
 
     Raises:
-        InputError: the dumps have no tensor in common, or a payload is missing or damaged.
+        InputError: a directory is no dump, the dumps have no tensor in common, or a payload is missing or damaged.
     """
+    actual, reference = (other if isinstance(other, Dump) else read_dump(Path(other)) for other in (dump, reference))
+    for opened in (actual, reference):
+        if not opened.complete:
+            progress(ProgressEvent(f"warning: {opened.directory} ends early: {opened.error}"))
     if tolerance is None:
         tolerance = tolerance_of(record.dtype for dump in (actual, reference) for record in dump.records)
     others = {record.key: record for record in actual.records}

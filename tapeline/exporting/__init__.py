@@ -4,13 +4,14 @@ from tapeline.exporting._api import export, predict_export
 from tapeline.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tapeline.exporting._export import run_export
 from tapeline.exporting._options import CHOICES, TARGETS, ExportKeywords, ExportOptions, check_names
-from tapeline.exporting._source import open_source
+from tapeline.exporting._source import ModelSource, open_source
 
 __all__ = [
     "CHOICES",
     "TARGETS",
     "ExportKeywords",
     "ExportOptions",
+    "ModelSource",
     "check_names",
     "dry_run",
     "export",

@@ -1,0 +1,89 @@
+"""Comparison of a bundle with another one, or with its model in the eager context."""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from lang_core import InputError, checked_choices
+from tapeline.bundle import Bundle
+from tapeline.compare import Comparison
+from tapeline.divergence import DeviceSide, Side, check_alike, compare_runs, eager_side
+from tapeline.exporting import open_source
+
+
+@checked_choices
+def compare_bundles(
+    bundle: Bundle | str | os.PathLike[str],
+    reference: Bundle | str | os.PathLike[str] | None = None,
+    *,
+    model: str | os.PathLike[str] | None = None,
+    base: str | os.PathLike[str] = "",
+    device: str = "local-task",
+    reference_device: str | None = None,
+    entry_point: str | None = None,
+    inputs: Mapping[str, np.ndarray | int] | None = None,
+    tolerance: float | None = None,
+    inside: Literal["auto", "always", "never"] = "auto",
+) -> Comparison:
+    """Runs a bundle and its reference on the same inputs, and compares their results, and the inside of what departs.
+
+    Args:
+        bundle: bundle to compare, or its directory.
+        reference: bundle to compare with; the bundle's own model in the eager context if None.
+        model: model whose weights the eager context takes, as for ``export``; those of the bundle's archive if None.
+        base: directory that a relative path of ``model`` starts from.
+        device: device of the bundle.
+        reference_device: device of the reference; that of the bundle if None.
+        entry_point: only this entry point; all of them if None.
+        inputs: arguments of ``entry_point`` by name; example inputs for those that are missing.
+        tolerance: relative to a tensor's largest value; that of the coarsest dtype if None.
+        inside: calls whose inner tensors are compared: the first that diverges (``auto``), ``always`` or ``never``.
+
+    Returns:
+        The comparison; ``first`` is the first tensor that diverges, or None.
+
+    Raises:
+        InputError: a directory is no bundle, the bundles are of other sizes, or inputs do not fit.
+        DeviceError: a device is absent, or a file is damaged.
+
+    Example::
+
+        comparison = tapeline.compare_bundles("tapeline-demo")
+        print(comparison.first or "all agree")
+    """
+    ours = _opened(bundle)
+    with contextlib.ExitStack() as stack:
+        other = None if reference is None else _opened(reference)
+        side = _reference(ours, other, model, base, reference_device or device, stack)
+        actual = DeviceSide(ours, stack.enter_context(ours.session(device)))
+        if entry_point is None and inputs:
+            raise InputError("`inputs` are for one entry point: name it with `entry_point`")
+        calls = ours.config.entry_points if entry_point is None else [ours.entry_point(entry_point)]
+        given = {name: np.asarray(value) for name, value in (inputs or {}).items()}
+        vocabulary = int(ours.config.model.get("vocabulary", 0))
+        return compare_runs(actual, side, calls, vocabulary, tolerance=tolerance, given=given, inside=inside)
+
+
+def _opened(bundle: Bundle | str | os.PathLike[str]) -> Bundle:
+    return bundle if isinstance(bundle, Bundle) else Bundle(Path(bundle))
+
+
+def _reference(
+    bundle: Bundle,
+    reference: Bundle | None,
+    model: str | os.PathLike[str] | None,
+    base: str | os.PathLike[str],
+    device: str,
+    stack: contextlib.ExitStack,
+) -> Side:
+    if reference is not None:
+        check_alike(bundle, reference)
+        return DeviceSide(reference, stack.enter_context(reference.session(device)))
+    if model is None:
+        return stack.enter_context(eager_side(bundle, None))
+    source = stack.enter_context(open_source(os.fspath(model), Path(base, model), True))
+    return stack.enter_context(eager_side(bundle, source.weights))
