@@ -7,7 +7,6 @@ load("//build_defs:version.bzl", "VERSION")
 
 # BUILD files load one file.
 py_binary = _py_binary
-py_library = _py_library
 
 _MAIN = "//build_defs:pytest_main.py"
 
@@ -17,11 +16,20 @@ DEVICES = ["local-task", "vmvx", "vulkan", "cuda"]
 # Devices that need a driver of the host: skipped (not failed) where @local_devices found none.
 _DETECTED = ["vulkan", "cuda"]
 
-def py_pytest_test(name, srcs, deps = [], args = [], **kwargs):
+def py_library(name = None, **kwargs):
+    """A py_library; that of a room is named as its folder.
+
+    Args:
+      name: the target, by default the folder's name.
+      **kwargs: of py_library.
+    """
+    _py_library(name = name or native.package_name().split("/")[-1], **kwargs)
+
+def py_pytest_test(name = "tests", srcs = [], deps = [], args = [], **kwargs):
     """A py_test that runs pytest over srcs; each of srcs has to hold a test.
 
     Args:
-      name: the target, by habit named as its one source, or `small_tests` of several that take no time.
+      name: the target, where it is not the tests of the room: named as its one source.
       srcs: test modules (`*_test.py`).
       deps: what the modules import; pytest need not be named.
       args: further arguments of pytest.
@@ -36,7 +44,7 @@ def py_pytest_test(name, srcs, deps = [], args = [], **kwargs):
         **kwargs
     )
 
-def py_device_tests(name, srcs, devices = DEVICES, tags = [], env = {}, **kwargs):
+def py_device_tests(name = "device_tests", srcs = [], devices = DEVICES, tags = [], env = {}, **kwargs):
     """One py_pytest_test per device, called `<name>_<device>`, and a test_suite called name.
 
     The device is in the environment variable TAPELINE_DEVICE and among the tags. Where the driver of

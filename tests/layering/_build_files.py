@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 _PYTHON_RULES = ("py_library", "py_binary", "py_test", "py_tool", "py_pytest_test", "py_device_tests")
 
-# What py_tool of build_defs/python.bzl takes where its call does not say it.
+# What the macros of build_defs/python.bzl take where a call does not say it; a library is named as its folder.
+_NAMES = {"py_pytest_test": "tests", "py_device_tests": "device_tests"}
 _TOOL_DEPS = "//tapeline/command:command"
 
 # The distribution that provides a module, where it has another name: longest prefix first.
@@ -65,7 +66,8 @@ def parse_targets(text: str, package: str) -> list[Target]:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _PYTHON_RULES:
             continue
         attributes = {keyword.arg: keyword.value for keyword in call.keywords}
-        (name,) = _strings(attributes["name"])
+        default = _NAMES.get(call.func.id, posixpath.basename(package))
+        name = next(iter(_strings(attributes.get("name"))), _String(default, statement.lineno))
         srcs, deps = _strings(attributes.get("srcs")), _strings(attributes.get("deps"))
         if call.func.id == "py_tool":
             srcs = srcs or [_String(f"{name.value}.py", name.lineno)]

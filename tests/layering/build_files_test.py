@@ -52,6 +52,12 @@ def test_python_targets_are_read() -> None:
     assert test.deps == ("//compile_dag/passes:_a", "@pip//jax")
 
 
+def test_targets_have_the_names_of_their_macros() -> None:
+    calls = ("py_library()", "py_pytest_test()", "py_device_tests()", 'py_library(name = "testing")')
+    names = [target.label for target in parse_targets("\n".join(calls), "lang_core/ops")]
+    assert names == [f"//lang_core/ops:{name}" for name in ("ops", "tests", "device_tests", "testing")]
+
+
 def test_a_tool_has_the_defaults_of_its_macro() -> None:
     tools = parse_targets('py_tool(name = "a")\npy_tool(name = "b", srcs = ["c.py"], deps = [":d"])', "tools")
     assert [(tool.srcs, tool.deps) for tool in tools] == [
