@@ -217,7 +217,8 @@ def require_width(dtype: DType) -> None:
     Raises:
         OpError: the dtype has 64 bits, and JAX's are off.
     """
-    if dtype.itemsize == 8 and not jax.config.jax_enable_x64:
+    wide = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    if dtype.itemsize == 8 and not wide:
         raise OpError(
             f"{dtype} has 64 bits, and JAX computes in 32 until its 64-bit types are on: cast to "
             f"{'f32' if dtype.is_floating else 'i32'}, or call within jax.enable_x64(True)"

@@ -11,9 +11,9 @@ from lang_core import OpError
 from run_jax import JaxExecutionContext
 
 
-def _looped(x: Any, most: int | None, counted: bool = False) -> Any:
+def _looped(x: Any, most: Any, counted: Any = False) -> Any:
     """x^8, by a loop of 3 rounds."""
-    ctx = JaxExecutionContext()
+    ctx: Any = JaxExecutionContext()
     if counted:
         return ctx.ops.fori_loop(3, lambda i, y: (ctx.ops.mul(y, y),), (ctx.tensor(x),))[0].data
     body = lambda i, y: (ctx.ops.add(i, 1), ctx.ops.mul(y, y))  # noqa: E731
@@ -33,7 +33,7 @@ def test_loops_run_and_those_of_known_length_are_differentiated() -> None:
 
 def test_branches_run_at_once_or_traced() -> None:
     def chosen(pred: Any, x: Any) -> Any:
-        ctx = JaxExecutionContext()
+        ctx: Any = JaxExecutionContext()
         return ctx.ops.cond(ctx.tensor(pred), lambda y: (ctx.ops.sin(y),), lambda y: (ctx.ops.mul(y, x),), (x,))[0].data
 
     x = jnp.asarray(2.0)
@@ -45,7 +45,7 @@ def test_branches_run_at_once_or_traced() -> None:
 
 
 def test_loops_and_branches_that_break_their_contract_are_refused() -> None:
-    ctx = JaxExecutionContext()
+    ctx: Any = JaxExecutionContext()
     x = ctx.constant([1.0, 2.0])
     with pytest.raises(OpError, match=r"while_c1: cond returns \(f32\[2\],\)"):
         ctx.ops.while_loop(lambda y: y, lambda y: (y,), (x,))

@@ -175,7 +175,7 @@ def test_gradients_are_those_of_jaxs_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["direct", "unpacked"])
-def test_packed_weights_have_no_gradient_and_say_so(form: str) -> None:
+def test_packed_weights_have_no_gradient_and_say_so(form: Any) -> None:
     x, weight = _normal(2, 32), pack_weight(_normal(4, 32, seed=1), "q8_0")
     with pytest.raises(GraphError, match=r"what packed weights are multiplied with is rounded to integers.*: train"):
         jax.grad(lambda x: jnp.sum(_EXECUTOR(LinearKernel(), x, weight, cfg=LinearConfig(form), layout="q8_0")))(x)

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from autotune import Executor, Invocation, Kernel, find_labels_in_lowered, using_kernels
+from autotune.supplied import composite_kernels
 from compile_dag.gradient import value_and_gradient
 from lang_core import EagerExecutionContext, Module, WeightSource
 from run_jax import jax_function, parameter_arrays
@@ -93,6 +95,30 @@ def test_prefill_and_decode_under_jit_give_transformers_tokens(tmp_path: Path) -
             np.testing.assert_array_equal(tokens[:, 0], golden.tokens[:, number])
             caches = [results[a.alias_result] for a in decode.arguments if a.alias_result]
             results = dict(step(parameters, tokens, scalar(length + number), *caches))
+
+
+class _Last:
+    """Chooses what is least like the heuristic: the last candidate."""
+
+    def choose(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Any:
+        """A configuration."""
+        return list(kernel.candidate_cfgs(inv))[-1]
+
+
+@pytest.mark.parametrize("name", ["llama_gqa", "qwen3_next"])
+def test_supplied_kernels_in_place_of_composites_under_jit(name: str, tmp_path: Path) -> None:
+    golden = read_golden(name)
+    with opened(CASES[name], tmp_path) as (model, weights):
+
+        def with_kernels(ctx: Any, ids: Any) -> Any:
+            with using_kernels(ctx, composite_kernels(), Executor(_Last())):
+                return model(ctx, ids)
+
+        lowered = jax.jit(jax_function(with_kernels)).lower(parameter_arrays(model, weights), np.int32(golden.prompt))
+        logits = lowered.compile(compiler_options=QUICKLY)(parameter_arrays(model, weights), np.int32(golden.prompt))
+    assert relative_error(logits, golden.prompt_logits) < _TOLERANCE
+    kernels = {label.partition("#")[2].partition("@")[0] for label in find_labels_in_lowered(lowered)}
+    assert kernels >= {"linear", "rms_norm", "grouped_attention", "rope"}
 
 
 _SHARDED: Final = """
