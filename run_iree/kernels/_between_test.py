@@ -36,8 +36,13 @@ def _plain(ctx: Any, x: Any, w: Any) -> Any:
 
 
 def _centred(ctx: Any, x: Any, w: Any) -> Any:
-    scale = ctx.ops.add(ctx.ops.cast(w, "f32"), 1.0)
-    return ctx.ops.cast(ctx.ops.rms_norm(ctx.ops.cast(x, "f32"), scale, 1e-3), x.dtype)
+    """As a zero-centred ``RMSNorm`` of a model: emission knows it by the composite's name."""
+
+    def body(x: Any, w: Any, eps: float) -> Any:
+        scale = ctx.ops.add(ctx.ops.cast(w, "f32"), 1.0)
+        return ctx.ops.cast(ctx.ops.rms_norm(ctx.ops.cast(x, "f32"), scale, eps), x.dtype)
+
+    return ctx.composite("zero_centred_rms_norm", body, (x, w), (1e-3,))
 
 
 def _gated(ctx: Any, gate: Any, up: Any) -> Any:
