@@ -1,5 +1,6 @@
 """Rules of block-quantised products. The layouts are read as ``lang_core`` describes them."""
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -64,29 +65,38 @@ def unpacked(packed: Array, encoding: Encoding) -> Array:
 
 def _weights(layout: BlockLayout, blocks: Array) -> Array:
     """Returns f32 [n, size] of blocks u8 [n, bytes], in the steps of ``lang_core``'s reference."""
-    integers = _integers(layout, blocks).astype(np.float32) - np.float32(layout.offset)
-    scale = _half(blocks, layout.scale)
+    values = _values(layout, blocks)
+    scale = _power_of_two(blocks, layout.scale) if layout.exponent else _half(blocks, layout.scale)
     if layout.sub_scales is None:
-        weights = integers * scale
+        weights = values * scale
         if layout.minimum is None:
             return weights
         minimum = _half(blocks, layout.minimum)
         return weights + (minimum if layout.adds_minimum else -minimum)
-    parts = layout.size // layout.scaled
-    numbers = _sub_scales(layout.sub_scales, blocks).astype(np.float32)
-    weights = integers.reshape(-1, parts, layout.scaled) * (scale * numbers[:, :parts])[..., None]
+    parts = layout.parts
+    numbers = _sub_scales(layout, layout.sub_scales, blocks)
+    weights = values.reshape(-1, parts, layout.scaled) * (scale * numbers[:, :parts])[..., None]
     if layout.minimum is not None:
         weights = weights - (_half(blocks, layout.minimum) * numbers[:, parts:])[..., None]
     return weights.reshape(-1, layout.size)
 
 
-def _integers(layout: BlockLayout, blocks: Array) -> Array:
-    first, *others = layout.planes
-    if first.bits == 8:
-        return lax.bitcast_convert_type(blocks[:, first.at : first.at + layout.size], np.int8)
-    integers = _plane(first, layout.size, blocks)
+def _values(layout: BlockLayout, blocks: Array) -> Array:
+    """Returns the values of the integers, f32 [n, size]."""
+    stored = _integers(layout.planes, layout.size, blocks)
+    if layout.table is not None:
+        return jnp.asarray(np.array(layout.table, np.float32))[stored]
+    if layout.planes[0].bits == 8:
+        stored = lax.bitcast_convert_type(stored, np.int8)
+    return stored.astype(np.float32) - np.float32(layout.offset)
+
+
+def _integers(planes: Sequence[Plane], size: int, blocks: Array) -> Array:
+    """Returns integers as they are stored, u8 [n, size]."""
+    first, *others = planes
+    integers = _plane(first, size, blocks)
     for plane in others:
-        integers = integers | _plane(plane, layout.size, blocks) << np.uint8(plane.up)
+        integers = integers | _plane(plane, size, blocks) << np.uint8(plane.up)
     return integers
 
 
@@ -97,16 +107,27 @@ def _plane(plane: Plane, size: int, blocks: Array) -> Array:
     return jnp.concatenate(parts, axis=2).reshape(-1, size)
 
 
-def _sub_scales(scales: SubScales, blocks: Array) -> Array:
-    """Returns the small integers, [n, 16]. Bit fields stay within bytes, so each byte is shifted by itself."""
-    stored = blocks[:, scales.at : scales.at + _SCALE_BYTES]
-    if scales.fields:
-        words, joined = stored.reshape(-1, 4, 4), jnp.zeros((), np.uint8)
-        for field in scales.fields:
-            right, mask = (np.array(bits, np.uint8)[:, None] for bits in (field.right, field.mask))
-            joined = joined | words[:, np.array(field.words)] >> right & mask
-        stored = joined.reshape(-1, _SCALE_BYTES)
-    return lax.bitcast_convert_type(stored, np.int8) if scales.signed else stored
+def _sub_scales(layout: BlockLayout, scales: SubScales, blocks: Array) -> Array:
+    """Returns the small integers, f32 [n, count]. Bit fields stay within bytes, so each byte is shifted by itself."""
+    if scales.planes:
+        stored = _integers(scales.planes, layout.parts * (1 if layout.minimum is None else 2), blocks)
+    else:
+        stored = blocks[:, scales.at : scales.at + _SCALE_BYTES]
+        if scales.fields:
+            words, joined = stored.reshape(-1, 4, 4), jnp.zeros((), np.uint8)
+            for field in scales.fields:
+                right, mask = (np.array(bits, np.uint8)[:, None] for bits in (field.right, field.mask))
+                joined = joined | words[:, np.array(field.words)] >> right & mask
+            stored = joined.reshape(-1, _SCALE_BYTES)
+    numbers = lax.bitcast_convert_type(stored, np.int8) if scales.signed else stored
+    return numbers.astype(np.float32) - np.float32(scales.offset)
+
+
+def _power_of_two(blocks: Array, place: int) -> Array:
+    """Returns 2**(e - 128) of the byte e with this place, f32 [n, 1]."""
+    e = blocks[:, place : place + 1].astype(np.uint32)
+    bits = jnp.where(e < 2, np.uint32(1 << 21) << e, (e - np.uint32(1)) << np.uint32(23))
+    return lax.bitcast_convert_type(bits, np.float32)
 
 
 def _half(blocks: Array, place: int) -> Array:
