@@ -41,8 +41,7 @@ class GraphExecutionContext(ExecutionContext):
 
     Args:
         tags: selection of the tags to record; none where None.
-        eager: context that computes; where None NumPy's, without weights. The two have one module path, and one
-            ``parameters_from``.
+        eager: context that computes, with the same module path and ``parameters_from``; NumPy's where None.
 
     >>> from compile_dag import GraphExecutionContext
     >>> ctx = GraphExecutionContext()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lang_core import EagerTensor, ExecutionContext, OpError, Tensor, TensorSpec, as_dtype, checked_choices
+from lang_core import EagerTensor, ExecutionContext, OpError, Tensor, TensorSpec, as_dtype, checked_choices, promote
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import DynamicScaling, LongropeScaling
 
@@ -130,8 +130,18 @@ def apply_rope(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode:
         x's shape and dtype; dims past R are x's.
 
     Raises:
-        OpError: the tables do not fit x.
+        OpError: the tables do not fit x, or a dtype is not floating.
     """
+    _check_tables(x, cos, sin)
+
+    def body(x: Tensor, cos: Tensor, sin: Tensor, mode: RopeMode) -> Tensor:
+        return _rotated(ctx, x, cos, sin, mode)
+
+    return ctx.composite("rope", body, (x, cos, sin), (mode,))
+
+
+def _check_tables(x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """Checks what ``apply_rope`` takes, however it is computed."""
     rotated = cos.shape[-1] if cos.shape else 0
     fits = len(x.shape) >= 2 and 0 < rotated <= x.shape[-1] and rotated % 2 == 0 and cos.shape == sin.shape
     if not fits or not _broadcasts(cos.shape[:-1], x.shape[:-1]):
@@ -139,11 +149,14 @@ def apply_rope(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode:
             f"apply_rope: expected x [.., H] of rank 2 or more, and cos and sin [.., R] that broadcast to it, with R "
             f"even and not above H; found x {list(x.shape)}, cos {list(cos.shape)}, sin {list(sin.shape)}"
         )
-
-    def body(x: Tensor, cos: Tensor, sin: Tensor, mode: RopeMode) -> Tensor:
-        return _rotated(ctx, x, cos, sin, mode)
-
-    return ctx.composite("rope", body, (x, cos, sin), (mode,))
+    dtypes = [as_dtype(value.dtype) for value in (x, cos, sin)]
+    products = [promote(dtypes[0], dtype) for dtype in dtypes[1:]]
+    promotes = products[0] and products[1] and promote(products[0], products[1])
+    if not promotes or not all(dtype.is_floating for dtype in dtypes):
+        raise OpError(
+            f"apply_rope: expected floating x, cos and sin whose dtypes promote; found x {dtypes[0]}, cos {dtypes[1]}, "
+            f"sin {dtypes[2]}: cast them"
+        )
 
 
 def _rotated(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor, mode: RopeMode) -> Tensor:
@@ -171,7 +184,12 @@ def rope(
 
     Returns:
         x's shape and dtype.
+
+    Raises:
+        OpError: x has another rank or a dtype that is not floating.
     """
+    if len(x.shape) < 2:
+        raise OpError(f"rope: expected x [.., T, H] of rank 2 or more; found x {list(x.shape)}")
     if positions is None:
         positions = ctx.ops.iota((x.shape[-2],))
         length = x.shape[-2] if length is None else length
@@ -196,8 +214,9 @@ def _rotate_views(x: Array, cos: Array, sin: Array, mode: RopeMode) -> Array:
     else:
         first, second = (..., slice(0, rotated, 2)), (..., slice(1, rotated, 2))
     result = np.empty(x.shape, x.dtype)
-    for mine, other in ((first, second), (second, first)):
-        np.add(x[mine] * cos[mine], x[other] * sin[mine], out=result[mine], casting="same_kind")
+    with np.errstate(all="ignore"):  # as of ops
+        for mine, other in ((first, second), (second, first)):
+            np.add(x[mine] * cos[mine], x[other] * sin[mine], out=result[mine], casting="same_kind")
     result[..., rotated:] = x[..., rotated:]
     return result
 
