@@ -51,7 +51,7 @@ def define_dump_flags(values: flags.FlagValues) -> DumpFlags:
         flags.DEFINE_integer(
             "dump_level",
             None,
-            "0 nothing, 1 tags (the default), 2 also arguments and results, 3 figures of all of them.",
+            "0 nothing, 1 tags (the default), 2 also arguments and results, of kernels too, 3 figures of all.",
             flag_values=values,
         ),
         flags.DEFINE_string(

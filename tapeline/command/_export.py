@@ -136,7 +136,7 @@ _REPORT: Final = flags.DEFINE_string("report", None, "Also write the JSON report
 _DUMP_TAGS: Final = flags.DEFINE_string(
     "dump_tags",
     "",
-    "A comma list of tags, or globs of them, that a dump is to show: builds the debug module.",
+    "A comma list of tags and tensors of kernels, or globs of them, that a dump is to show: builds the debug module.",
     flag_values=FLAGS,
 )
 _GRAPH: Final = flags.DEFINE_string(

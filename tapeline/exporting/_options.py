@@ -92,7 +92,7 @@ class ExportOptions:
         locations: True writes each op's module path, with a kernel's label, as its location, which IREE's dumps and
             profiles show.
         report: file for a copy of the report.
-        dump_tags: tags, or globs of them, that a dump can show; builds the debug module.
+        dump_tags: tags and tensors of kernels, or globs of them, that a dump can show; builds the debug module.
         graph: forms of the graph that the bundle holds.
 
     Raises:
