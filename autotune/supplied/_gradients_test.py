@@ -43,7 +43,7 @@ class Case(NamedTuple):
         args: arrays, those that are differentiated first.
         reference: function of JAX with the same result.
         kwargs: static keyword arguments.
-        count: number of arrays that are differentiated; all if None.
+        slopes: number of arrays that are differentiated; all if None.
     """
 
     kernel: Kernel[Any, Any]
@@ -51,7 +51,7 @@ class Case(NamedTuple):
     args: tuple[Any, ...]
     reference: Callable[..., Any]
     kwargs: dict[str, Any] = {}  # noqa: RUF012 - not written to
-    count: int | None = None
+    slopes: int | None = None
 
 
 def _normal(*shape: int, seed: int = 0) -> Any:
@@ -153,7 +153,7 @@ def _loss(function: Callable[..., Any], weights: Sequence[Any]) -> Callable[...,
 @pytest.mark.parametrize("name", _CASES)
 def test_gradients_are_those_of_jaxs_reference(name: str) -> None:
     case = _CASES[name]
-    numbers = tuple(range(len(case.args) if case.count is None else case.count))
+    numbers = tuple(range(len(case.args) if case.slopes is None else case.slopes))
     shapes = jax.tree.leaves(jax.eval_shape(case.reference, *case.args))
     weights = [_normal(*shape.shape, seed=9 + i) for i, shape in enumerate(shapes)]
 
@@ -178,7 +178,11 @@ def test_gradients_are_those_of_jaxs_reference(name: str) -> None:
 def test_packed_weights_have_no_gradient_and_say_so(form: Any) -> None:
     x, weight = _normal(2, 32), pack_weight(_normal(4, 32, seed=1), "q8_0")
     with pytest.raises(GraphError, match=r"what packed weights are multiplied with is rounded to integers.*: train"):
-        jax.grad(lambda x: jnp.sum(_EXECUTOR(LinearKernel(), x, weight, cfg=LinearConfig(form), layout="q8_0")))(x)
+        jax.grad(lambda x: _summed(_EXECUTOR(LinearKernel(), x, weight, cfg=LinearConfig(form), layout="q8_0")))(x)
     _, pullback = _EXECUTOR.value_and_pullback(LinearKernel(), x, weight, cfg=LinearConfig(form), layout="q8_0")
     with pytest.raises(GraphError, match=r"what packed weights are multiplied with is rounded to integers: train"):
         pullback(_normal(2, 4))
+
+
+def _summed(array: Any) -> Any:
+    return jnp.sum(array)
