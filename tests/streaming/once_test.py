@@ -1,5 +1,6 @@
 """A lowering records once: what a model does anew at each recording cannot differ from what is written."""
 
+import gc
 import itertools
 import os
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compile_dag import Value
 from compile_hlo import LoweredModule, lower_module
 from compile_hlo.emit import ExternalParameters
 from lang_core import Argument, EntryPoint
@@ -106,7 +108,7 @@ def test_what_is_equal_in_python_and_another_program_is_no_equal_stretch() -> No
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
     """Lets everything that has a size be exceeded: windows, templates in memory, journals in memory."""
-    patch.setattr("compile_dag._context.WINDOW", 6)
+    patch.setattr("compile_dag._recorder.WINDOW", 6)
     patch.setattr("compile_hlo.streaming._templates.IN_MEMORY", 1)
     patch.setattr("compile_hlo.streaming._journal.IN_MEMORY", 1)
 
@@ -179,3 +181,21 @@ def test_a_flat_function_and_a_giant_block_are_cut_into_windows(block: str, monk
     largest = lowered(point, True)[1].functions[0].largest_stretch
     assert (largest.block, largest.nodes) == (block, 6)
     assert "once_test.py" in largest.line
+
+
+@pytest.mark.parametrize("block", ["", "layers.0"])
+def test_nothing_of_a_flat_function_lives_on_after_its_window(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+    alive: list[int] = []
+
+    def fn(ctx: Any, x: Any) -> dict[str, Any]:
+        with ctx.block(block) if block else nullcontext():
+            for _ in range(40):
+                for _ in range(6):
+                    x = ctx.ops.sin(x)
+                alive.append(sum(isinstance(entry, Value) for entry in gc.get_objects()))
+        return {"y": x}
+
+    gc.collect()
+    lowered(EntryPoint("main", fn, (Argument("x", SPEC),)), True)
+    assert max(alive[3:]) <= min(alive[3:]) + 6
