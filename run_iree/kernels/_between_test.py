@@ -36,7 +36,7 @@ def _plain(ctx: Any, x: Any, w: Any) -> Any:
 
 
 def _centred(ctx: Any, x: Any, w: Any) -> Any:
-    """As a zero-centred ``RMSNorm`` of a model: emission knows it by the composite's name."""
+    """Normalises x as a model's zero-centred ``RMSNorm`` does; emission knows it by the composite's name."""
 
     def body(x: Any, w: Any, eps: float) -> Any:
         scale = ctx.ops.add(ctx.ops.cast(w, "f32"), 1.0)

@@ -76,12 +76,14 @@ def _dtypes(function: KernelSignature) -> list[str]:
 
 def _block_quantize(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     del kernels
-    return quantize_kernel(*_shapes(function)[0], _dtypes(function)[0])
+    rows, columns = _shapes(function)[0]
+    return quantize_kernel(rows, columns, _dtypes(function)[0])
 
 
 def _silu_quantize(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     del kernels
-    return silu_quantize_kernel(*_shapes(function)[0], _dtypes(function)[0])
+    rows, columns = _shapes(function)[0]
+    return silu_quantize_kernel(rows, columns, _dtypes(function)[0])
 
 
 def _norm(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
@@ -95,7 +97,7 @@ def _norm(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
 def _attention(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
     del kernels
     q, _, v, bias = _shapes(function)
-    sizes, blocks = AttentionSizes(*q, *v[2:], bias[0]), function.kind == "cached_attention_quantize"
+    sizes, blocks = AttentionSizes(*[*q, *v[2:], bias[0]]), function.kind == "cached_attention_quantize"
     if not (sizes.fit_blocks() if blocks else sizes.fit()):
         return None
     return attention_kernel(sizes, _dtypes(function)[2], float(function.attributes["scale"]), blocks=blocks)
