@@ -55,6 +55,18 @@ def test_weights_are_cast_to_the_dtype_that_the_module_declares() -> None:
     assert weight.numpy().tolist() == [np.inf, np.float16(0.1), -np.inf]
 
 
+def test_a_parameter_that_no_weights_have_gets_the_values_given() -> None:
+    weight, values = Scale(3).weight, np.array([1, 2, 3], np.float32)
+    for weights in (None, MappingWeights({})):
+        np.testing.assert_array_equal(EagerExecutionContext(weights).parameter_or(weight, values).numpy(), values)
+    ctx = EagerExecutionContext(MappingWeights({"weight": values * 5}))
+    np.testing.assert_array_equal(ctx.parameter_or(weight, values).numpy(), values * 5)
+    with ctx.parameters_from({"weight": ctx.constant(values * 7)}):
+        np.testing.assert_array_equal(ctx.parameter_or(weight, values).numpy(), values * 7)
+    with pytest.raises(CheckpointError, match=r"parameter 'weight': the model wants f32\[3\]"):
+        EagerExecutionContext(MappingWeights({"weight": np.ones(4, np.float32)})).parameter_or(weight, values)
+
+
 def test_parameter_errors_name_the_parameter() -> None:
     parameter = Model(size=4).layers[1].weight
     with pytest.raises(

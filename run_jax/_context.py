@@ -177,6 +177,14 @@ class JaxExecutionContext(ExecutionContext):
         require_width(spec.dtype)
         return tensor if tensor.dtype is spec.dtype else JaxTensor(spec, convert(tensor.data, spec.dtype))
 
+    def parameter_or(self, parameter: Parameter, values: Any) -> JaxTensor:
+        """Returns the weight, or these values where no weight has its path."""
+        known, path = self._parameters, parameter.path
+        is_stored = known is not None and (path in known if isinstance(known, Mapping) else known.has(path))
+        if is_stored or self._given_for(parameter) is not None:
+            return self.parameter(parameter)
+        return self.constant(values)
+
     def while_loop(
         self, cond: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], init: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:

@@ -185,6 +185,18 @@ def test_parameters_that_do_not_fit_are_refused() -> None:
             Affine()(JaxExecutionContext({**arrays, "weight": wrong}), x)
 
 
+def test_a_parameter_that_no_weights_have_gets_the_values_given() -> None:
+    weight, values = Affine().weight, np.ones((2, 3), np.float32)
+    for known in (None, {}, MappingWeights({})):
+        assert JaxExecutionContext(known).parameter_or(weight, values).numpy().tolist() == values.tolist()
+    for known in (_arrays(), MappingWeights({"weight": np.full((2, 3), 5, np.float32)})):
+        ctx = JaxExecutionContext(known)
+        np.testing.assert_array_equal(ctx.parameter_or(weight, values).numpy(), ctx.parameter(weight).numpy())
+    ctx = JaxExecutionContext()
+    with ctx.parameters_from({"weight": ctx.constant(values * 7)}):
+        np.testing.assert_array_equal(ctx.parameter_or(weight, values).numpy(), values * 7)
+
+
 def test_inputs_and_tags() -> None:
     seen: dict[str, JaxTensor] = {}
     ctx: Any = JaxExecutionContext(_arrays(), {"x": np.ones((1, 3), np.float32)}, seen.__setitem__)
