@@ -10,8 +10,16 @@ import pytest
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters, KernelSite
-from lang_core import DescriptionError, EntryPoint, InputError, TagSelection, VerificationError
-from run_iree import Session
+from lang_core import (
+    Argument,
+    DescriptionError,
+    EntryPoint,
+    InputError,
+    TagSelection,
+    TensorSpec,
+    VerificationError,
+)
+from run_iree import Session, compile_module
 from run_iree.archive import ArchiveWeights
 from run_iree.dump import (
     Dump,
@@ -159,17 +167,42 @@ def test_the_eager_context_has_the_same_tensors_of_kernels(bundle: Path, dump: D
 
 
 def test_calls_in_loops_count_their_iterations(tmp_path: Path) -> None:
-    """Experts in 16 bits: products inside of a loop."""
-    bundle = export_case(
-        CASES["mixtral"], tmp_path, dtype="f16", dump_tags=["*.linear.*"], num_layers=1, target=("llvm-cpu",), **_SIZES
-    )
-    dump = _dump(bundle, tmp_path / "dump", 2)
-    model = load_model(bundle.parent / "model", "f16", 1)
-    points = {point.name: point for point in entry_points(model, names=("prefill", "decode"), **_SIZES)}
-    records = _check_with_eager(bundle, points, dump, tmp_path / "eager")
-    iterations = {record.iteration for record in records}
-    assert len(iterations) > 1
-    assert iterations == set(range(len(iterations)))
+    def repeated(ctx: Any, x: Any, w: Any) -> dict[str, Any]:
+        (y,) = ctx.ops.fori_loop(3, lambda i, value: (ctx.ops.linear(value, w),), (x,))
+        return {"y": y}
+
+    specs = {"x": TensorSpec((4, 8), "f16"), "w": TensorSpec((8, 8), "f16")}
+    point = EntryPoint("main", repeated, tuple(Argument(name, spec) for name, spec in specs.items()))
+    sites, text = kernel_sites([point], ["*"]), tmp_path / "m.mlir"
+    with text.open("w") as file:
+        lower_module(
+            [point],
+            file.write,
+            ExternalParameters(),
+            block_functions=False,
+            tags=TagSelection(["*"]),
+            trace_kernels=True,
+        )
+    compile_module(text, tmp_path / "m.vmfb", target="llvm-cpu")
+    rng = np.random.default_rng(3)
+    inputs = {name: rng.standard_normal(spec.shape).astype(np.float16) for name, spec in specs.items()}
+    dumps = []
+    for context in ("device", "eager"):
+        with DumpWriter(tmp_path / context, level=2, source={"context": context}) as writer:
+            dumper = Dumper(writer, {}, sites)
+            if context == "eager":
+                eager_call(dumper, point, None, inputs)
+            else:
+                dumper.call("main")
+                with Session(tmp_path / "m.vmfb", "local-task", dumper=dumper.kernels()) as session:
+                    session.function("kernels.main")(*inputs.values())
+        dump = read_dump(tmp_path / context)
+        dumps.append({record.key: dump.load(record) for record in dump.records if record.kernel is not None})
+    device, eager = dumps
+    assert set(device) == set(eager)
+    assert {iteration for *_, iteration in device} == {0, 1, 2}
+    for key, array in device.items():
+        np.testing.assert_allclose(array, eager[key], rtol=2e-2, atol=2e-2)
 
 
 def test_the_manifest_says_that_a_second_module_was_needed_and_agrees(bundle: Path, dump: Dump) -> None:
