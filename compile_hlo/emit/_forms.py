@@ -74,7 +74,7 @@ class ArgumentParameters:
 
     Args:
         order: order of a function's parameters among its arguments; that of the function's own table where None.
-        known: parameters of each function, by its name; read from its graph where None, which streaming lacks.
+        known: parameters of each function, by its name; where None, ``specs`` is set before a head is written.
 
     Attributes:
         specs: parameters of the function that is written next: a head comes before its body.

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from compile_dag import TAG, Call, ComputeGraph, Node, Stretch, Value, regions_of
 from compile_hlo.emit import layer_of, path_in_block
 from lang_core import Literal, Op, TensorSpec
@@ -232,10 +234,11 @@ class _Reader:
 
     def _literal(self, literal: Literal) -> tuple[TensorSpec, bytes]:
         self.literals.append(literal)
-        data = literal.array.tobytes()
-        if len(data) > _SMALL:
-            data = hashlib.blake2b(data, digest_size=2 * _HASH_BYTES).digest()
-        return literal.spec, data
+        array = literal.array
+        if array.nbytes <= _SMALL:
+            return literal.spec, array.tobytes()
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return literal.spec, hashlib.blake2b(data, digest_size=2 * _HASH_BYTES).digest()
 
     def _region(self, graph: ComputeGraph) -> RegionForm:
         inputs = tuple(

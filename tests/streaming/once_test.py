@@ -106,6 +106,24 @@ def test_what_is_equal_in_python_and_another_program_is_no_equal_stretch() -> No
     assert text.count("func.func private") == len(values)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "bool", "u8", "f64"])
+def test_long_literals_are_told_apart_by_their_bytes(dtype: str) -> None:
+    """Blocks with equal tables are one function, a table with one other element is another; not all are contiguous."""
+    tables = [np.arange(120).reshape(6, 20).T[:, :5] % 2 for _ in range(4)]
+    tables[2][7, 3] ^= 1
+
+    def fn(ctx: Any, x: Any) -> dict[str, Any]:
+        for index, table in enumerate(tables):
+            with ctx.block(f"layers.{index}"):
+                weight = ctx.ops.constant(table.astype(bool) if dtype == "bool" else table, dtype)
+                x = ctx.ops.add(ctx.ops.mul(x, ctx.ops.sum(ctx.ops.cast(weight, "f32"))), 1.0)
+        return {"y": x}
+
+    text = check_same(lambda: EntryPoint("main", fn, (Argument("x", SPEC),)))
+    assert text.count("func.func private") == 2
+    assert text.count(" call @") == 4
+
+
 def shrink(patch: pytest.MonkeyPatch) -> None:
     """Lets everything that has a size be exceeded: windows, templates in memory, journals in memory."""
     patch.setattr("compile_dag._recorder.WINDOW", 6)
