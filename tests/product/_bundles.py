@@ -59,6 +59,7 @@ def refused(done: Finished, message: str) -> None:
     assert (done.code, done.out) == (2, "")
     assert message in done.err
     assert done.err.count("error: ") == 1
+    assert "Traceback" not in done.err
 
 
 class CompiledOnce:

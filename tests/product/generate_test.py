@@ -17,7 +17,7 @@ from tapeline.command import load_command
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.product import _bundles
-from tests.product._bundles import Finished, export, export_case, invoke
+from tests.product._bundles import Finished, export, export_case, invoke, refused
 
 compiled_once = _bundles.compiled_once
 pytestmark = pytest.mark.usefixtures("compiled_once")
@@ -45,13 +45,6 @@ def generating(
 ) -> Callable[..., Finished]:
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
     return lambda bundle, *flags: invoke("generate", capsys, f"--bundle={bundle}", *flags)
-
-
-def _refused(done: Finished, message: str, code: int = 2) -> None:
-    assert (done.code, done.out) == (code, "")
-    assert message in done.err
-    assert "Traceback" not in done.err
-    assert done.err.count("error: ") == 1
 
 
 def test_every_flag_of_the_contract_is_there() -> None:
@@ -173,7 +166,7 @@ def test_one_token_has_no_steps_to_speak_of(golden_bundle: Path, generating: Gen
     ],
 )
 def test_what_the_user_got_wrong(flags: Sequence[str], message: str, golden_bundle: Path, generating: Generate) -> None:
-    _refused(generating(golden_bundle, *flags), message)
+    refused(generating(golden_bundle, *flags), message)
 
 
 def _edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -235,7 +228,7 @@ def test_a_damaged_bundle(damage: str, golden_bundle: Path, tmp_path: Path, gene
     harm, message = _DAMAGES[damage]
     shutil.copytree(golden_bundle, tmp_path / "bundle")
     harm(tmp_path / "bundle")
-    _refused(generating("bundle", "--token_ids=1", "--max_new_tokens=2"), message)
+    refused(generating("bundle", "--token_ids=1", "--max_new_tokens=2"), message)
 
 
 @pytest.fixture(scope="module")
@@ -285,11 +278,11 @@ def test_several_prompts_are_answered_as_each_alone(
     ],
 )
 def test_what_is_wrong_with_several(flags: Sequence[str], message: str, several: Path, generating: Generate) -> None:
-    _refused(generating(several, *flags), message)
+    refused(generating(several, *flags), message)
 
 
 def test_several_prompts_need_a_bundle_for_them(demo: Path, generating: Generate) -> None:
-    _refused(
+    refused(
         generating(demo, "--prompt=a", "--prompt=b"),
         "takes one position for all its sequences: export with --positions=per_row, and --batch for as many prompts",
     )
@@ -298,6 +291,6 @@ def test_several_prompts_need_a_bundle_for_them(demo: Path, generating: Generate
 def test_a_bundle_for_other_uses(tmp_path: Path, generating: Generate) -> None:
     case = CASES["llama_gqa"]
     forward = export_case(case, tmp_path / "f", entry_points=("forward",), sequence=3, num_layers=1)
-    _refused(generating(forward, "--token_ids=1"), "generation needs prefill and decode: export with --entry_points")
+    refused(generating(forward, "--token_ids=1"), "generation needs prefill and decode: export with --entry_points")
     two = export_case(case, tmp_path / "t", batch=2, sequence=3, max_sequence=4, num_layers=1)
-    _refused(generating(two, "--token_ids=1"), "was exported with --batch=2: generation takes one sequence")
+    refused(generating(two, "--token_ids=1"), "was exported with --batch=2: generation takes one sequence")
