@@ -6,7 +6,7 @@ compare --found BUNDLE --reference eager     a bundle, and its model in the eage
 """
 
 import json
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from absl import flags
@@ -100,6 +100,7 @@ def _compared() -> Comparison:
     if reference is not None and is_dump(reference):
         raise InputError(f"--found={_FOUND.value} is a bundle, --reference={_REFERENCE.value} a dump: give two alike")
     bundle = tapeline.Bundle(path)
+    inside: Any = _INSIDE.value
     return tapeline.compare_bundles(
         bundle,
         reference,
@@ -110,7 +111,7 @@ def _compared() -> Comparison:
         entry_point=_ENTRY_POINT.value,
         inputs=_inputs(bundle),
         tolerance=_TOLERANCE.value,
-        inside=_INSIDE.value,
+        inside=inside,
     )
 
 

@@ -8,7 +8,7 @@ inspect --model FILE.gguf                             configuration, tokenizer a
 
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from absl import flags
 
@@ -49,9 +49,9 @@ def main() -> None:
         _put(_model(_MODEL.value or ""), output)
         return
     bundle = tapeline.Bundle(cli.user_path(_BUNDLE.value))
-    bundle_facts = None
-    if _GRAPH.value is not None:
-        text = tapeline.draw_graph(bundle, _GRAPH.value)
+    bundle_facts, form = None, cast(Any, _GRAPH.value)
+    if form is not None:
+        text = tapeline.draw_graph(bundle, form)
     elif _PARAMETERS.value is not None:
         listed = tapeline.list_parameters(bundle, _PARAMETERS.value)
         text = parameters_text(listed) if _FORMAT.value == "text" else json.dumps(listed, indent=2) + "\n"
