@@ -26,9 +26,7 @@ from autotune.kernel import (
     map_arrays,
     needs_methods,
     prepared,
-    pullback_by_ops,
     run_takes_context,
-    value_and_pullback,
 )
 from autotune.records import (
     PREFIX,
@@ -183,12 +181,7 @@ class Executor(Generic[Cfg_co, Out_co]):
         """
         inv, hosts = _invocation(kernel, args, **kwargs)
         run = Run(kernel, inv, self.chooser.choose(inv, kernel))
-        if run.differentiable:
-            output, pullback = value_and_pullback(run.call, inv.args, run.ctx)
-        elif run.ctx is not None:
-            output, pullback = pullback_by_ops(run.call, inv.args, run.ctx)
-        else:
-            raise KernelError(f"kernel {kernel.op_id!r} has no fwd_with_residuals and vjp: give it both")
+        output, pullback = run.value_and_pullback()
 
         def outside(tree: Any) -> Any:
             return hosted_result(run.unwrapped(tree)) if hosts else run.unwrapped(tree)

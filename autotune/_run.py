@@ -1,5 +1,6 @@
 """One call of a kernel: arguments prepared, arrays brought to where it computes, result given back in the same kind."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -22,9 +23,11 @@ from autotune.kernel import (
     is_tracer,
     jax_module,
     map_arrays,
+    pullback_by_ops,
     run_in_jax,
     run_takes_context,
     traced,
+    value_and_pullback,
     without_gradient,
 )
 from lang_core import EagerExecutionContext, EagerTensor, ExecutionContext, Tensor
@@ -112,6 +115,18 @@ class Run:
         else:
             result = traced(self.call.run, args, self.ctx)
         return result if self.ctx is None or self._unwraps else map_arrays(self.ctx.tensor, result)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def value_and_pullback(self) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
+        """Returns the result, and a function from its gradient to the arguments', by the kernel's rule or its ops'.
+
+        Raises:
+            KernelError: the kernel has no gradient of its own, and computes without ``ctx.ops``.
+        """
+        if self.differentiable:
+            return value_and_pullback(self.call, self.args, self.ctx)
+        if self.ctx is None:
+            raise KernelError(f"kernel {self.call.kernel.op_id!r} has no fwd_with_residuals and vjp: give it both")
+        return pullback_by_ops(self.call, self.args, self.ctx)
 
     def _composite_body(self, *inputs: Any) -> Any:
         *args, call = inputs
