@@ -172,7 +172,7 @@ def _plane(plane: Plane, size: int, blocks: _Array) -> _Array:
     """Returns the bits of a plane, u8 [n, size]."""
     stored = blocks[:, plane.at : plane.at + size * plane.bits // 8]
     if plane.bits == 8:
-        return np.ascontiguousarray(stored)
+        return stored
     stored = stored.reshape(-1, size // plane.run, 1, plane.span)
     parts = [stored >> shift & (1 << plane.bits) - 1 for shift in range(0, 8 - plane.bits, plane.bits)]
     return np.concatenate([*parts, stored >> 8 - plane.bits], axis=2).reshape(-1, size)
