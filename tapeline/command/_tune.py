@@ -11,17 +11,19 @@ tune export --file=FILE, tune import --file=FILE   carry to another machine
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from absl import flags
 
-from autotune import CacheEntry, PersistentCache, record_file
 from lang_core import InputError
 from tapeline import cli
 from tapeline.bundle import Bundle
 from tapeline.drawing import Candidate, check_picture, write_candidate_bars
 from tapeline.tuning import (
+    CacheEntry,
+    PersistentCache,
     TunedCall,
     as_json,
     bundle_calls,
@@ -31,7 +33,9 @@ from tapeline.tuning import (
     entries_text,
     explanation,
     find_entry,
+    list_entries,
     load_kernels,
+    open_cache,
     pin_entry,
     tune_cpu,
     tune_recorded,
@@ -85,7 +89,7 @@ _FORMAT: Final = flags.DEFINE_enum(
 def main() -> None:
     """Does what was asked."""
     load_kernels(_KERNELS.value)
-    cache: PersistentCache[Any] = PersistentCache(path=cli.user_path(_CACHE.value) if _CACHE.value else None)
+    cache = open_cache(cli.user_path(_CACHE.value) if _CACHE.value else None)
     picture = cli.output_file("picture", _PICTURE.value)
     if picture is not None:
         check_picture(picture)
@@ -98,7 +102,7 @@ def main() -> None:
 
 def _list(cache: PersistentCache[Any], picture: Path | None) -> None:
     del picture
-    entries = [e for e in cache.entries() if _OP.value is None or _OP.value in (e.key.op, e.key.op.rpartition("@v")[0])]
+    entries = list_entries(cache, _OP.value)
     _print(entries, entries_text(entries))
 
 
@@ -115,7 +119,7 @@ def _explain(cache: PersistentCache[Any], picture: Path | None) -> None:
 
 
 def _recorded(cache: PersistentCache[Any], picture: Path | None) -> None:
-    record = cli.user_path(_RECORD.value) if _RECORD.value else record_file()
+    record = cli.user_path(_RECORD.value) if _RECORD.value else None
     tuned, skipped = tune_recorded(cache, record, _COMPILER.value, _ROUNDS.value, _OP.value)
     _print([call.entry for call in tuned], tuned_text(tuned, skipped))
     if picture is not None and tuned:
@@ -170,5 +174,5 @@ def _carry(cache: PersistentCache[Any]) -> None:
         print(f"took over {cache.import_from(path)} entries from {path}")
 
 
-def _print(entries: list[CacheEntry[Any]], text: str) -> None:
+def _print(entries: Sequence[CacheEntry[Any]], text: str) -> None:
     print(json.dumps([as_json(entry) for entry in entries], indent=2) if _FORMAT.value == "json" else text, end="")

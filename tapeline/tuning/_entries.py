@@ -1,11 +1,28 @@
 """Entries of a persistent cache, found by op and the first digits of a call key."""
 
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from autotune import KERNEL_CLASSES, PINNED, CacheEntry, PersistentCache, from_json, to_json
 from lang_core import InputError, near_names
+
+
+def open_cache(path: str | os.PathLike[str] | None = None) -> PersistentCache[Any]:
+    """Returns a persistent cache of configurations.
+
+    Args:
+        path: file of the cache; the user's own if None.
+    """
+    return PersistentCache(path=None if path is None else Path(path))
+
+
+def list_entries(cache: PersistentCache[Any], op: str | None = None) -> Sequence[CacheEntry[Any]]:
+    """Returns the entries of an op, with or without its version; all entries if None."""
+    return [entry for entry in cache.entries() if op is None or _is_of(entry, op)]
 
 
 def find_entry(cache: PersistentCache[Any], op: str | None, call: str | None) -> CacheEntry[Any]:

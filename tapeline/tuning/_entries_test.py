@@ -16,7 +16,17 @@ from autotune import (
 )
 from autotune.supplied import GatedDeltaConfig, SoftmaxConfig, SoftmaxKernel
 from lang_core import InputError
-from tapeline.tuning import as_json, cfg_text, clear_entries, entries_text, explanation, find_entry, pin_entry
+from tapeline.tuning import (
+    as_json,
+    cfg_text,
+    clear_entries,
+    entries_text,
+    explanation,
+    find_entry,
+    list_entries,
+    open_cache,
+    pin_entry,
+)
 
 _KERNEL = "autotune.supplied._norms:SoftmaxKernel"
 
@@ -30,6 +40,15 @@ def _entry(call: str, device: str = "", source: str = "", **fields: Any) -> Cach
     key = Key(device or host_environment().fingerprint, "softmax@v0", call, source)
     specs = {"mapping": [["x", {"array": [[2, 3], "float32"]}], ["scale", {"float": (0.5).hex()}]]}
     return CacheEntry(key, SoftmaxConfig("log"), "tuned", measurements, {"cpu": "a CPU"}, specs, _KERNEL, **fields)
+
+
+def test_a_cache_is_opened_and_listed_by_op(cache: PersistentCache[Any], tmp_path: Path) -> None:
+    again = open_cache(str(tmp_path / "k.json"))
+    assert again.path == cache.path
+    assert [entry.key for entry in list_entries(again)] == [entry.key for entry in cache.entries()]
+    assert {entry.key.call for entry in list_entries(again, "softmax")} == {"aa11", "ab22"}
+    assert list_entries(again, "softmax") == list_entries(again, "softmax@v0")
+    assert list_entries(again, "soft") == []
 
 
 @pytest.fixture

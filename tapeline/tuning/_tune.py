@@ -18,6 +18,7 @@ from autotune import (
     Tuner,
     autotune_recorded,
     read_record,
+    record_file,
 )
 from lang_core import InputError
 from tapeline import cli
@@ -89,13 +90,13 @@ class _Progress:
 
 
 def tune_recorded(
-    cache: PersistentCache[Any], record: Path, compiler: str | None, rounds: int, op: str | None = None
+    cache: PersistentCache[Any], record: Path | None, compiler: str | None, rounds: int, op: str | None = None
 ) -> tuple[list[TunedCall], list[tuple[str, str]]]:
     """Tunes the calls of a record and stores the results.
 
     Args:
         cache: cache that stores the results.
-        record: file of recorded calls.
+        record: file of recorded calls; the user's own if None.
         compiler: ``iree`` or ``jax``, with which candidates are timed; in the way that they were recorded if None.
         rounds: samples of each candidate.
         op: op whose calls are tuned; all ops if None.
@@ -106,6 +107,7 @@ def tune_recorded(
     Raises:
         InputError: the file does not exist, or has no calls of the op.
     """
+    record = record_file() if record is None else record
     calls = [call for call in read_record(record) if op is None or op in (call.key.op, call.op_id)]
     if not calls:
         raise InputError(f"{record}: has no calls" + (f" of {op}" if op else ""))
