@@ -47,17 +47,17 @@ _BLOCK_QUANTIZE = define(
 
 
 def _infer_packed_linear(
-    q: TensorSpec, scale: TensorSpec, total: TensorSpec, w: TensorSpec, e: Encoding, dtype: DType
+    q: TensorSpec, scale: TensorSpec, total: TensorSpec, weight: TensorSpec, encoding: Encoding, dtype: DType
 ) -> Specs:
     require(q.dtype is i8 and q.ndim > 0, "packed_linear_c1", f"q is {q!r}")
     blocks = (*q.shape[:-1], q.shape[-1] // BLOCK)
     fits = scale == TensorSpec(blocks, f32) and total == TensorSpec(blocks, i32)
     require(fits, "packed_linear_c1", f"q is {q!r}, scale {scale!r}, total {total!r}")
-    columns = e.columns(w.shape[-1]) if w.ndim == 2 and w.dtype is i8 else None
-    reason = f"the weight is {w!r}" + ("" if columns is None else f", {columns} columns as {e.name}")
+    columns = encoding.columns(weight.shape[-1]) if weight.ndim == 2 and weight.dtype is i8 else None
+    reason = f"the weight is {weight!r}" + ("" if columns is None else f", {columns} columns as {encoding.name}")
     require(columns == q.shape[-1], "packed_linear_c2", reason)
     require(dtype.is_floating, "packed_linear_c3", f"the dtype is {dtype}")
-    return (TensorSpec((*q.shape[:-1], w.shape[0]), dtype),)
+    return (TensorSpec((*q.shape[:-1], weight.shape[0]), dtype),)
 
 
 def _eager_packed_linear(q: Array, scale: Array, total: Array, w: Array, encoding: Encoding, dtype: DType) -> Array:

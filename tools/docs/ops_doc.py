@@ -1,4 +1,7 @@
-"""Writes docs/ops.md, the reference of the op table, from the table itself: ``bazel run //tools/docs:ops_doc``."""
+"""Writes the reference of the op table from the table itself: ``bazel run //tools/docs:ops_doc``.
+
+docs/ops.md is for people, docs/ops.json for programs.
+"""
 
 import inspect
 import os
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from lang_core import OPS, Op, Ops, ops
+from tools.docs._ops_json import render_json
 
 _SECTIONS: Final = {
     "_elementwise": "Elementwise",
@@ -24,7 +28,8 @@ _METHODS: Final = {"while": "while_loop"}
 _HEADER: Final = """\
 # Ops
 
-This page is generated: change the docstrings in `lang_core/ops` and run `bazel run //tools/docs:ops_doc`.
+This page is generated: change the docstrings in `lang_core/ops` and run `bazel run //tools/docs:ops_doc`. The same as
+data, with operands, dtypes of results and the rules that exist, is [ops.json](ops.json) ([schema](ops.schema.json)).
 
 """
 
@@ -72,9 +77,10 @@ def _prose(text: str) -> str:
 
 
 def main() -> None:
-    """Writes the page into the workspace that Bazel was started in, else into the current folder."""
-    root = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
-    (root / "docs" / "ops.md").write_text(render(), encoding="utf-8")
+    """Writes page and table into the workspace that Bazel was started in, else into the current folder."""
+    folder = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", ".")) / "docs"
+    (folder / "ops.md").write_text(render(), encoding="utf-8")
+    (folder / "ops.json").write_text(render_json(), encoding="utf-8")
 
 
 if __name__ == "__main__":

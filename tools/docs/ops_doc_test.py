@@ -5,6 +5,7 @@ import pytest
 
 from lang_core import OPS
 from tools.docs import ops_doc
+from tools.docs._ops_json import render_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
 
@@ -42,3 +43,4 @@ def test_main_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(os.environ, "BUILD_WORKSPACE_DIRECTORY", str(tmp_path))
     ops_doc.main()
     assert (tmp_path / "docs" / "ops.md").read_text(encoding="utf-8") == ops_doc.render()
+    assert (tmp_path / "docs" / "ops.json").read_text(encoding="utf-8") == render_json()
