@@ -260,8 +260,8 @@ class GraphExecutionContext(ExecutionContext):
         """Records the branch: both functions become graphs, with the operands as captures; or computes it."""
         op, recorder = OPS["cond"], self._recorder()
         if recorder is None:
-            pred, *operands = self._computed(op, (pred, *operands))
-            return self._eager.conditional(pred, on_true, on_false, tuple(operands))
+            self._computed(op, (pred, *operands))
+            return self._eager.conditional(pred, on_true, on_false, operands)
         for value in (pred, *operands):
             self._check_operand(recorder, op, value)
         regions = tuple(

@@ -230,7 +230,7 @@ def test_recorded_values_do_not_compute() -> None:
     with pytest.raises(TraceEscapeError, match="a recorded value has no data"):
         ctx.ops.constant(x)
     with pytest.raises(RecordingError, match=r"cond .*belongs to a recording that has ended"):
-        ctx.ops.cond(x, lambda: (1,), lambda: (2,), ())
+        ctx.ops.cond(x, lambda: (x,), lambda: (x,), ())
 
 
 def test_a_generator_that_holds_a_recording_leaves_others_alone() -> None:

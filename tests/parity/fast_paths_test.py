@@ -44,12 +44,14 @@ def rope_cases(draw: Any) -> Case:
     rotated = draw(st.sampled_from([2, 4, 6, 3]))
     rank = draw(st.sampled_from([2, 3, 4, 1, 0]))
     shape = tuple(draw(st.lists(st.integers(0, 3), min_size=rank, max_size=rank)))
-    x = draw(arrays((*shape[:-1], rotated + draw(st.sampled_from([0, 0, 3, -1]))) if rank else ()))
+    size = rotated + draw(st.sampled_from([0, 0, 3, -1]))
+    x = draw(arrays((*shape[:-1], size) if rank else ()))
     lead = x.shape[draw(st.integers(0, rank)) : -1]
-    cos = draw(arrays((*[draw(st.sampled_from([size, size, 1])) for size in lead], rotated)))
+    leading = [draw(st.sampled_from([count, count, 1])) for count in lead]
+    cos = draw(arrays((*leading, rotated)))
     sin = draw(arrays(cos.shape, draw(st.sampled_from([as_dtype(cos.dtype)] * 3 + [None]))))
     mode = draw(st.sampled_from(RopeMode))
-    return lambda ctx, *tensors: apply_rope(ctx, *tensors, mode), [x, cos, sin]
+    return lambda ctx, x, cos, sin: apply_rope(ctx, x, cos, sin, mode), [x, cos, sin]
 
 
 @st.composite
