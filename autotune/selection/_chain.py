@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Final, Generic, Never, Protocol, TypeVar, overload
+from typing import Any, Final, Generic, Never, TypeVar, overload
 
 from autotune.caches import (
     FAILED,
@@ -42,14 +42,8 @@ Out = TypeVar("Out")
 Cfg_co = TypeVar("Cfg_co", covariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
 Event = Callable[..., object]
-
-
-class ConfigChooser(Protocol):
-    """Source of configurations for an executor."""
-
-    def choose(self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any]) -> Any:
-        """Returns the configuration for a call."""
-        ...
+Passed = list[tuple[str, str]]
+"""Tiers that had no configuration, each with the reason."""
 
 
 @checked_choices
@@ -158,7 +152,7 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
                 self._emit("overlay_hit", key, cfg=cfg)
                 return Selection(cfg, "overlay", key)
         entry = self.cache.find(key)
-        if entry is not None and _suffices(entry, policy):
+        if entry is not None and policy.accepts(entry.provenance):
             if self.on_event is not None:  # checked here, because this is the hot path
                 self._emit("cache_hit", key, level="memory", cfg=entry.cfg, provenance=entry.provenance)
             return Selection(entry.cfg, "memory", key, entry)
@@ -170,7 +164,7 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
         return self._elsewhere(inv, kernel, key, passed)
 
     def _elsewhere(
-        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]
+        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: Passed
     ) -> Selection[Any]:
         entry = None if self.policy.tune_again else self._from_disk(kernel, key, passed)
         if entry is not None:
@@ -190,7 +184,7 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
             f"pass cfg=, tune the call first, or allow heuristics"
         )
 
-    def _from_disk(self, kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]) -> CacheEntry[Any] | None:
+    def _from_disk(self, kernel: Kernel[Any, Any], key: Key, passed: Passed) -> CacheEntry[Any] | None:
         if self.persistent is None:
             passed.append(("persistent", "the chain has no persistent cache"))
             return None
@@ -204,14 +198,13 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
         return entry
 
     def _by_tuning(
-        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]
+        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: Passed
     ) -> CacheEntry[Any] | None:
         policy = self.policy
         if not policy.tunes:
             passed.append(("autotune", "the policy does not allow it"))
             return None
-        reason = why_not_here(inv.args, inv.kwargs)
-        if reason:
+        if reason := why_not_here(inv.args, inv.kwargs):
             self._emit("autotune_refused", key, reason=reason)
             passed.append(("autotune", reason))
             return None
@@ -228,7 +221,7 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
             return self._tuned(inv, kernel, key, passed)
 
     def _tuned(
-        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]
+        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: Passed
     ) -> CacheEntry[Any] | None:
         platform, policy = inv.where().platform, self.policy
         try:
@@ -238,15 +231,8 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
             return None
         self._emit("autotune_start", key, candidates=len(candidates), platform=platform, method=inv.method)
         failures = {} if policy.tune_again else self._failures(key)
-        data = tune_call(
-            self.tuner,
-            inv,
-            kernel,
-            candidates,
-            failures,
-            validate_backward=policy.validate_backward,
-            bit_exact=policy.bit_exact,
-        )
+        checks = {"validate_backward": policy.validate_backward, "bit_exact": policy.bit_exact}
+        data = tune_call(self.tuner, inv, kernel, candidates, failures, **checks)
         self._note_failures(key, data)
         for measurement in data.measurements:
             self._emit("candidate", key, measurement=measurement)
@@ -287,7 +273,7 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
             self.persistent.note_failures(key, failed)
 
     def _by_heuristics(
-        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: list[tuple[str, str]]
+        self, inv: Invocation[Any, Any], kernel: Kernel[Any, Any], key: Key, passed: Passed
     ) -> CacheEntry[Any] | None:
         if not self.policy.guesses:
             passed.append(("heuristics", "the policy does not allow them"))
@@ -306,18 +292,10 @@ class ConfigSelectorChain(Generic[Cfg_co, Out_co]):
         gone = self.cache.clear(op_id)
         if self.persistent is not None:
             gone = max(gone, self.persistent.clear(op_id))
-        self._autotuned = (
-            set() if op_id is None else {k for k in self._autotuned if op_id not in (k.op, k.op.rpartition("@v")[0])}
-        )
+        kept = () if op_id is None else self._autotuned
+        self._autotuned = {key for key in kept if op_id not in (key.op, key.op.rpartition("@v")[0])}
         return gone
 
     def _emit(self, event: str, key: Key, **data: Any) -> None:
         if self.on_event is not None and not is_trial():
             self._observer(event, device=key.device, op_id=key.op, call_key=key.call, **data)
-
-
-def _suffices(entry: CacheEntry[Any], policy: AutotunePolicy) -> bool:
-    """Returns whether an entry in memory may be taken: a heuristic one may not if the policy allows tuning."""
-    if policy.tune_again:
-        return False
-    return entry.provenance != HEURISTIC or (policy.guesses and not policy.tunes)

@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
+from autotune.caches import HEURISTIC
 from autotune.kernel import KernelError
 from lang_core import checked_choices, near_names
 
@@ -42,6 +43,12 @@ class AutotunePolicy:
     def guesses(self) -> bool:
         """True if a heuristic configuration may be taken."""
         return self.allow_heuristics and self.cache_miss_fallback != "cached-only"
+
+    def accepts(self, provenance: str) -> bool:
+        """Returns whether a remembered entry may be taken: a heuristic one may not where tuning is allowed."""
+        if self.tune_again:
+            return False
+        return provenance != HEURISTIC or (self.guesses and not self.tunes)
 
 
 def policy_named(name: str) -> AutotunePolicy:

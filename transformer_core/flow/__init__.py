@@ -27,7 +27,8 @@
 
 from transformer_core.flow._build import BuildContext, Maker
 from transformer_core.flow._context import Block, FlowContext
-from transformer_core.flow._model import FlowModel, entry_points
+from transformer_core.flow._entry_points import entry_points
+from transformer_core.flow._model import FlowModel
 from transformer_core.flow._profile import CompileProfile, Memory, Positions, Rows
 from transformer_core.flow._profile_file import load_profiles
 from transformer_core.flow._recipe import ModelFlow, sequence, when
