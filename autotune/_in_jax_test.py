@@ -209,7 +209,7 @@ def test_kernels_stand_for_composites_under_jit_and_grad() -> None:
     def loss(x: Any) -> Any:
         ctx = JaxExecutionContext()
         with using_kernels(ctx, table, _EXECUTOR):
-            return ctx.ops.sum(ctx.ops.sin(ctx.ops.rms_norm(x))).data
+            return arrays_of(ctx.ops.sum(ctx.ops.sin(ctx.ops.rms_norm(x))))
 
     _CALLS.clear()
     x, _ = _arrays()

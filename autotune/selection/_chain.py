@@ -42,8 +42,7 @@ Out = TypeVar("Out")
 Cfg_co = TypeVar("Cfg_co", covariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
 Event = Callable[..., object]
-Passed = list[tuple[str, str]]
-"""Tiers that had no configuration, each with the reason."""
+Passed = list[tuple[str, str]]  # tiers that had no configuration, each with the reason
 
 
 @checked_choices

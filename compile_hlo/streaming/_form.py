@@ -237,7 +237,7 @@ class _Reader:
         array = literal.array
         if array.nbytes <= _SMALL:
             return literal.spec, array.tobytes()
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         return literal.spec, hashlib.blake2b(data, digest_size=2 * _HASH_BYTES).digest()
 
     def _region(self, graph: ComputeGraph) -> RegionForm:

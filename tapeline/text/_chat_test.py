@@ -11,7 +11,7 @@ import pytest
 from tokenizers import AddedToken
 
 from lang_core import InputError
-from tapeline.text import Chat, ChatTemplate, Tokenizer, _chat_template, _samples
+from tapeline.text import Chat, ChatTemplate, Tokenizer, _chat_template, _samples_testing
 
 USER = [{"role": "user", "content": "the tape"}]
 
@@ -21,7 +21,7 @@ def directory(tmp_path: Path) -> Callable[..., Path]:
     """A model's directory with a tokenizer, its configuration, and a template file."""
 
     def make(config: Any = None, file: str | None = None, *special: str) -> Path:
-        inner = _samples.byte_level()
+        inner = _samples_testing.byte_level()
         inner.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
         inner.save(str(tmp_path / "tokenizer.json"))
         if config is not None:
@@ -136,7 +136,7 @@ def test_a_conversation(directory: Callable[..., Path]) -> None:
 
 def test_ids_are_of_the_templates_text_alone(directory: Callable[..., Path]) -> None:
     """The template writes the first token; the tokenizer's own would be one too many."""
-    inner = _samples.byte_fallback()
+    inner = _samples_testing.byte_fallback()
     folder = directory({"chat_template": "<s>{{ messages[0].content }}"})
     inner.save(str(folder / "tokenizer.json"))
     tokenizer = Tokenizer.load(folder)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Inner
 
 from lang_core import CheckpointError
-from tapeline.text import Tokenizer, UnreadTokenizerError, _samples, gguf_tokenizer, write_gguf_tokenizer
+from tapeline.text import Tokenizer, UnreadTokenizerError, _samples_testing, gguf_tokenizer, write_gguf_tokenizer
 
 ODD = (
     "", " ", "  a  ", "\n", "\r\n\t", "the tape", " the", "a\u0301 é", "日本語 🙂", "👩‍👩‍👧", "1234567", "x1y22",
@@ -49,7 +49,7 @@ def metadata_of(tokenizer: Inner, **more: Any) -> dict[str, Any]:
 @functools.cache
 def both(scheme: str) -> tuple[Inner, Inner]:
     """A sample, and what comes back of it."""
-    sample = getattr(_samples, scheme)()
+    sample = getattr(_samples_testing, scheme)()
     space = {"ggml.add_space_prefix": False} if scheme.endswith("strip") else {}
     made = gguf_tokenizer(metadata_of(sample, **space), "some.gguf")
     assert made is not None
@@ -108,7 +108,7 @@ def test_scores_order_merges_as_in_llama_cpp(data: st.DataObject) -> None:
 
 
 def test_the_first_and_the_last_token() -> None:
-    fields = metadata_of(_samples.byte_fallback())
+    fields = metadata_of(_samples_testing.byte_fallback())
     del fields["tokenizer.ggml.add_bos_token"]  # old files: SentencePiece begins with it all the same
     for flags, expected in (
         ({}, ["<s>", "▁the"]),
@@ -121,7 +121,7 @@ def test_the_first_and_the_last_token() -> None:
         assert made[0].encode("the").tokens == expected
         assert made[0].encode("the", add_special_tokens=False).tokens == ["▁the"]
     for pre, begins in {"llama-bpe": True, "qwen2": False, "gpt-2": False}.items():
-        fields = metadata_of(_samples.byte_level()) | {"tokenizer.ggml.pre": pre}
+        fields = metadata_of(_samples_testing.byte_level()) | {"tokenizer.ggml.pre": pre}
         del fields["tokenizer.ggml.add_bos_token"]
         made = gguf_tokenizer(fields, "some.gguf")
         assert made is not None
@@ -129,7 +129,7 @@ def test_the_first_and_the_last_token() -> None:
 
 
 def test_digits_are_cut_where_the_file_says_so() -> None:
-    fields = metadata_of(_samples.byte_level())
+    fields = metadata_of(_samples_testing.byte_level())
     fields["tokenizer.ggml.tokens"] = [*fields["tokenizer.ggml.tokens"], "12"]
     fields["tokenizer.ggml.token_type"] = [*fields["tokenizer.ggml.token_type"], 1]
     fields["tokenizer.ggml.merges"] = ["1 2", *fields["tokenizer.ggml.merges"]]
@@ -141,9 +141,9 @@ def test_digits_are_cut_where_the_file_says_so() -> None:
 
 
 def test_the_files_of_a_directory(tmp_path: Path) -> None:
-    fields = metadata_of(_samples.byte_level(), chat_template="{{ messages }}", **{"ggml.eos_token_id": 1})
+    fields = metadata_of(_samples_testing.byte_level(), chat_template="{{ messages }}", **{"ggml.eos_token_id": 1})
     write_gguf_tokenizer(fields, "some.gguf", tmp_path)
-    assert Tokenizer.load(tmp_path).encode("the tape") == _samples.byte_level().encode("the tape").ids
+    assert Tokenizer.load(tmp_path).encode("the tape") == _samples_testing.byte_level().encode("the tape").ids
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert config == {
         "bos_token": "<s>", "eos_token": "</s>", "unk_token": None, "pad_token": None,
@@ -175,7 +175,7 @@ def test_no_tokenizer(tmp_path: Path) -> None:
     ],
 )
 def test_kinds_that_are_not_read(change: dict[str, Any], message: str) -> None:
-    fields = metadata_of(_samples.byte_level(), **{f"ggml.{key}": value for key, value in change.items()})
+    fields = metadata_of(_samples_testing.byte_level(), **{f"ggml.{key}": value for key, value in change.items()})
     with pytest.raises(UnreadTokenizerError, match=message):
         gguf_tokenizer(fields, "some.gguf")
 
@@ -201,7 +201,7 @@ def test_kinds_that_are_not_read(change: dict[str, Any], message: str) -> None:
     ],
 )
 def test_damage_is_named(scheme: str, change: dict[str, Any], message: str) -> None:
-    sample = getattr(_samples, scheme)()
+    sample = getattr(_samples_testing, scheme)()
     fields = metadata_of(sample, **{f"ggml.{key}": value for key, value in change.items()})
     with pytest.raises(CheckpointError, match=message):
         gguf_tokenizer(fields, "some.gguf")
@@ -209,4 +209,4 @@ def test_damage_is_named(scheme: str, change: dict[str, Any], message: str) -> N
 
 def test_a_template_that_is_no_text() -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer.chat_template \(default\): expected text; found 3"):
-        gguf_tokenizer(metadata_of(_samples.byte_level(), chat_template=3), "some.gguf")
+        gguf_tokenizer(metadata_of(_samples_testing.byte_level(), chat_template=3), "some.gguf")

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
-from tapeline.text import TextStream, _samples
+from tapeline.text import TextStream, _samples_testing
 
-_SCHEMES = {make.__name__: make for make in _samples.SCHEMES}
+_SCHEMES = {make.__name__: make for make in _samples_testing.SCHEMES}
 _every_scheme = pytest.mark.parametrize("scheme", _SCHEMES)
 
 

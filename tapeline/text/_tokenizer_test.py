@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from lang_core import CheckpointError, InputError
-from tapeline.text import IdStream, Tokenizer, _ids, _samples, find_tokenizer, parse_token_ids
+from tapeline.text import IdStream, Tokenizer, _ids, _samples_testing, find_tokenizer, parse_token_ids
 
 
 def _directory(path: Path, scheme: str = "byte_fallback") -> Path:
-    getattr(_samples, scheme)().save(str(path / "tokenizer.json"))
+    getattr(_samples_testing, scheme)().save(str(path / "tokenizer.json"))
     return path
 
 
@@ -23,11 +23,11 @@ def test_encode_adds_special_tokens(tmp_path: Path) -> None:
     assert tokenizer.decode(ids) == "the the"
     stream = tokenizer.stream()
     assert [stream.push(one) for one in ids] == ["", "the", " the"]
-    assert tokenizer.vocabulary_size == _samples.byte_fallback().get_vocab_size()
+    assert tokenizer.vocabulary_size == _samples_testing.byte_fallback().get_vocab_size()
 
 
 def test_padding_and_truncation_of_the_file_are_off(tmp_path: Path) -> None:
-    inner = _samples.byte_fallback()
+    inner = _samples_testing.byte_fallback()
     inner.enable_truncation(3)
     inner.enable_padding(length=9)
     inner.save(str(tmp_path / "tokenizer.json"))
@@ -134,7 +134,7 @@ def test_id_stream() -> None:
 
 
 def test_every_scheme_file_is_json(tmp_path: Path) -> None:
-    for make in _samples.SCHEMES:
+    for make in _samples_testing.SCHEMES:
         make().save(str(tmp_path / "tokenizer.json"))
         assert json.loads((tmp_path / "tokenizer.json").read_bytes())["model"]
         assert Tokenizer.load(tmp_path).vocabulary_size > 4

@@ -160,11 +160,13 @@ def test_kernels_say_what_they_do_with_their_arguments(demo: Path) -> None:
         assert kernel["arguments"][: len(tensors)] == tensors
         assert kernel["signature"] == [argument["effective"] for argument in tensors] + ["OUT"] * 3
         updated = [i for i, direction in enumerate(kernel["signature"]) if direction == "INOUT"]
-        caches = [kernel["arguments"][number] for number in updated]
+        caches = [
+            argument for argument, direction in zip(tensors, kernel["signature"], strict=False) if direction == "INOUT"
+        ]
         assert [cache["shape"] for cache in caches] == [[1, 2, 20, 16]] * 2
         assert [cache["direction"] for cache in caches] == ["INOUT"] * 2
         results = [(result["direction"], result["alias_arg"], result["shape"][-1]) for result in kernel["results"]]
-        assert results == [*(("INOUT", i, 16) for i in updated), ("OUT", None, 64)]
+        assert results == [*(("INOUT", number, 16) for number in updated), ("OUT", None, 64)]
         (head,) = re.findall(rf"func.func private @{kernel['name']}\((.*?)\) ->", text)
         assert [len(kind.split("x")) - 1 for kind in re.findall(r"tensor<([^>]*)>", head)] == [
             len(argument["shape"]) for argument in kernel["arguments"]
