@@ -144,7 +144,7 @@ class Executor(Generic[Cfg_co, Out_co]):
         The kernel does not run, except to be tuned.
         """
         inv, _ = _invocation(kernel, args, **kwargs)
-        return checked_cfg(kernel, self.chooser.choose(inv, kernel), f"{type(self.chooser).__name__} chose")
+        return self._choice(kernel, inv)
 
     @overload
     def explain(
@@ -180,7 +180,7 @@ class Executor(Generic[Cfg_co, Out_co]):
             KernelError: the kernel has no gradient of its own, and computes without ``ctx.ops``.
         """
         inv, hosts = _invocation(kernel, args, **kwargs)
-        run = Run(kernel, inv, self.chooser.choose(inv, kernel))
+        run = Run(kernel, inv, self._choice(kernel, inv))
         output, pullback = run.value_and_pullback()
 
         def outside(tree: Any) -> Any:
@@ -267,8 +267,11 @@ class Executor(Generic[Cfg_co, Out_co]):
             selection = self.chooser.select(inv, kernel)
             return selection.cfg, selection.key
         key = Key(inv.where().fingerprint, kernel.op, inv.make_key(kernel.key_builder, kernel.bucket), kernel.source)
-        chosen = self.chooser.choose(inv, kernel)
-        return checked_cfg(kernel, chosen, f"{type(self.chooser).__name__} chose"), key
+        return self._choice(kernel, inv), key
+
+    def _choice(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any]) -> Any:
+        """Returns the configuration that the chooser gives, checked."""
+        return checked_cfg(kernel, self.chooser.choose(inv, kernel), f"{type(self.chooser).__name__} chose")
 
     def _label(self, kernel: Kernel[Any, Any], inv: Invocation[Any, Any], cfg: Any, key: Key) -> str:
         return stamp_of(stamp_mode(), self.stamp_prefix, key, inv, kernel, cfg) if inv.stamp else ""

@@ -92,17 +92,17 @@ def _loss(call: Any) -> Any:
     return loss
 
 
-_WAYS = {
-    "called": lambda kernel: lambda x, w: _EXECUTOR(kernel, x, w, scale=0.5),
-    "blocks": lambda kernel: lambda x, w: _EXECUTOR(kernel, x, w, scale=0.5, cfg=2),
-    "compiled": lambda kernel: _compiled(kernel),  # noqa: PLW0108 - it is below
-    "context": lambda kernel: lambda x, w: arrays_of(_EXECUTOR(kernel, x, w, scale=0.5, ctx=JaxExecutionContext())),
-}
-
-
 def _compiled(kernel: Any) -> Any:
     function = _EXECUTOR.compile(kernel, *_arrays(), scale=0.5, compiler="jax")
     return lambda x, w: function(x, w, scale=0.5)
+
+
+_WAYS = {
+    "called": lambda kernel: lambda x, w: _EXECUTOR(kernel, x, w, scale=0.5),
+    "blocks": lambda kernel: lambda x, w: _EXECUTOR(kernel, x, w, scale=0.5, cfg=2),
+    "compiled": _compiled,
+    "context": lambda kernel: lambda x, w: arrays_of(_EXECUTOR(kernel, x, w, scale=0.5, ctx=JaxExecutionContext())),
+}
 
 
 @pytest.mark.parametrize("way", _WAYS)
@@ -154,7 +154,7 @@ def test_arrays_among_the_keywords_have_no_gradient() -> None:
 
 
 def test_the_pullback_of_a_kernel_in_ops_is_that_of_its_ops() -> None:
-    """By NumPy for arrays with data, in JAX for those without; integers and static arguments have none."""
+    """NumPy computes it of arrays with data, JAX of those without; integers and static arguments have none."""
     x, w = _arrays()
     given = jnp.ones((4, 3)), jnp.full((4, 3), 2.0)
     _, wanted = jax.vjp(lambda x, w: (jax.nn.silu(x @ w), x @ w), x, w)

@@ -176,8 +176,6 @@ def _lowered(
             for stretch in plan:
                 stretches.write(stretch)
             stretches.end()
-    if isinstance(form, ArgumentParameters):
-        function.parameters = form.specs
     return LoweredFunction(
         signature=signature_of(entry_point.name, entry_point.arguments, results, function.directions),
         parameters=function.parameters,

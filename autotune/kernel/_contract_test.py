@@ -242,6 +242,8 @@ def test_choosers_tuners_and_compilers_that_give_something_else() -> None:
         Executor(Nothing())(Good(), _X)
     with pytest.raises(KernelError, match="Nothing chose None: expected a Blocks"):
         Executor(Nothing()).choose_config(Good(), _X)
+    with pytest.raises(KernelError, match="Nothing chose None: expected a Blocks"):
+        Executor(Nothing()).value_and_pullback(Good(), _X)
     foreign: Any = Nothing()
     with pytest.raises(KernelError, match="the tuner Nothing chose 17: expected a Blocks"):
         Executor(ConfigSelectorChain(tuner=foreign))(Good(), _X)

@@ -1,6 +1,6 @@
 """Three forms in which a module takes its parameters."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -74,22 +74,18 @@ class ArgumentParameters:
 
     Args:
         order: order of a function's parameters among its arguments; that of the function's own table where None.
-        known: parameters of each function, by its name; where None, ``specs`` is set before a head is written.
 
     Attributes:
         specs: parameters of the function that is written next: a head comes before its body.
     """
 
-    def __init__(self, order: Iterable[str] | None = None, known: Mapping[str, ParameterTable] | None = None) -> None:
+    def __init__(self, order: Iterable[str] | None = None) -> None:
         self.specs = ParameterTable()
-        self.known = known
         self._order = None if order is None else list(order)
         self._names: dict[str, str] = {}
 
-    def heads(self, function: str) -> list[str]:
+    def heads(self) -> list[str]:
         """Returns the arguments of a function that begins."""
-        if self.known is not None:
-            self.specs = self.known[function]
         paths = self.specs if self._order is None else [path for path in self._order if path in self.specs]
         self._names = {path: f"%parameter.{i}" for i, path in enumerate(paths)}
         return [f"{name}: {tensor_type(self.specs[path])}" for path, name in self._names.items()]

@@ -94,8 +94,6 @@ class ModuleWriter:
         for nodes, values in stretches(graph):
             function.stretch(nodes, values)
         function.end(tuple(graph.outputs.values()))
-        if isinstance(self._form, ArgumentParameters):
-            function.parameters = self._form.specs
         return function
 
     def begin(
@@ -141,7 +139,7 @@ class ModuleWriter:
                 heads.append(f"{text}: {kind}{alias_attribute(name, argument, results, in_place)}")
                 emitter.bind(inputs[argument.name], text)
         if isinstance(self._form, ArgumentParameters):
-            heads += self._form.heads(name)
+            heads += self._form.heads()
         kinds = ", ".join(map(tensor_type, results.values()))
         reflection = self._reflection(signature_of(name, arguments, results, directions))
         head = f"  func.func public {symbol(name)}({', '.join(heads)}) -> ({kinds}){reflection}"
@@ -151,7 +149,10 @@ class ModuleWriter:
             load = f'"tensor.from_elements"({text}) : ({_element(kind)}) -> {kind}'
             emitter.bind(inputs[argument.name], emitter.new(load))
         flow = FunctionFlow(arguments, inputs.values())
-        return FunctionWriter(self._write, emitter, self._blocks, flow, tuple(results), directions, self._shadow)
+        function = FunctionWriter(self._write, emitter, self._blocks, flow, tuple(results), directions, self._shadow)
+        if isinstance(self._form, ArgumentParameters):
+            function.parameters = self._form.specs
+        return function
 
     def _reflection(self, signature: Signature) -> str:
         """Returns attributes that IREE keeps with the compiled function; none in the form that is pure StableHLO."""

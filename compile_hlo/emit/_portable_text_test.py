@@ -71,7 +71,7 @@ def test_the_text_is_what_another_lowering_writes(locations: bool, tmp_path: Pat
         assert "tapeline.helper" in module.read_text()
         known = {function.name: function.parameters for function in lowered.functions}
         expected: list[str] = []
-        form = ArgumentParameters(lowered.parameters(), known)
+        form = ArgumentParameters(lowered.parameters())
         lower_module(_entry_points(), expected.append, form, streaming=streaming, locations=locations)
         rewritten = "".join(portable_text(module, dict(lowered.parameters().items()), known))
         assert rewritten == "".join(expected)

@@ -46,11 +46,11 @@ def write_portable(
     """
     text = staging / "portable.mlir"
     with text_file(text) as file:
-        known = {function.name: function.parameters for function in lowered.functions}
         parameters = lowered.parameters()
         if inline:
-            lower_module(entry_points, file.write, ArgumentParameters(parameters, known), streaming=True)
+            lower_module(entry_points, file.write, ArgumentParameters(parameters), streaming=True)
         else:
+            known = {function.name: function.parameters for function in lowered.functions}
             file.writelines(portable_text(staging / MODULE, dict(parameters.items()), known))
     write_artifact(text, staging / ARTIFACT, version)
     text.unlink()

@@ -53,7 +53,7 @@ _TOUCHY: Final = re.compile(
     r"(scatter_.*_int32|conv_.*|dot_general.*|pow)_f32"
 )
 _FIRST: Final = {(case.op, case.dtype.name): case.name for case in reversed(CASES) if is_run(case)}
-# What the other encodings have too, in the same ways.
+# Cases that the other encodings have too, in the same ways.
 _LIKE_OTHERS: Final = re.compile(r"(dequantize|dequantize_beyond|packed_linear_one_row)_(q8_0|q6_k)(_f32)?")
 _FURTHER: Final = frozenset(
     case.name

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 _PYTHON_RULES = ("py_library", "py_binary", "py_test", "py_tool", "py_pytest_test", "py_device_tests")
 
-# What the macros of build_defs/python.bzl take where a call does not say it; a library is named as its folder.
+# Names that the macros of build_defs/python.bzl take where a call does not say it; a library is named as its folder.
 _NAMES = {"py_pytest_test": "tests", "py_device_tests": "device_tests"}
 _TOOL_DEPS = "//tapeline/command:command"
 

@@ -18,17 +18,9 @@ import numpy as np
 import pytest
 
 from lang_core import ChoiceError, EagerExecutionContext, TapelineError
+from tests.layering._layers import LAYERS
 
-_PACKAGES: Final = (
-    "autotune",
-    "compile_dag",
-    "compile_hlo",
-    "lang_core",
-    "run_iree",
-    "run_jax",
-    "tapeline",
-    "transformer_core",
-)
+_PACKAGES: Final = tuple(LAYERS)
 _COLLECTIONS: Final = (tuple, list, set, frozenset, Mapping, Sequence)
 _WRONG: Final = "no such choice"
 

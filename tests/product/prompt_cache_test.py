@@ -193,7 +193,7 @@ def test_what_cannot_be_kept(bundle: Path, generating: Generate, tmp_path: Path)
 
 
 def test_several_prompts_are_not_kept(generating: Generate, tmp_path: Path) -> None:
-    # As generate_test has it: compiled once.
+    # The options of generate_test, so that both share one compilation.
     options = {"num_layers": 1, "sequence": 8, "max_sequence": 40, "batch": 3, "positions": "per_row"}
     several = export("demo", tmp_path / "several", **options)
     done = generating(several, "--prompt=a", "--prompt=b", "--prompt_cache=p", "--max_new_tokens=1")

@@ -129,15 +129,14 @@ def test_parameters_as_arguments_are_streamed(order: list[str] | None) -> None:
     assert texts[0] == texts[1] == lower_graphs(points, ArgumentParameters(order))[0]
 
 
-def test_parameters_as_arguments_are_streamed_once_they_are_known() -> None:
+def test_the_order_of_parameters_as_arguments_is_the_forms() -> None:
     points = entry_points(DecoderLM(_config()), names=("decode", "forward"), sequence=6, max_sequence=16)
     buffered: list[str] = []
     first = lower_module(points, buffered.append, ArgumentParameters())
-    known = {function.name: function.parameters for function in first.functions}
     for order in (None, sorted(first.parameters())):
         texts: list[list[str]] = [[], []]
         for text, streaming in zip(texts, (False, True), strict=True):
-            lower_module(points, text.append, ArgumentParameters(order, known), streaming=streaming)
+            lower_module(points, text.append, ArgumentParameters(order), streaming=streaming)
         assert "".join(texts[0]) == "".join(texts[1])
         assert ("".join(texts[1]) == "".join(buffered)) == (order is None)
 
