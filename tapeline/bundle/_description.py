@@ -52,7 +52,7 @@ def check_seals(fields: Mapping[str, Any]) -> None:
 
 
 def _check_names(part: str, listed: Iterable[str], expected: Iterable[str], where: str) -> None:
-    names, known = list(listed), list(expected)
+    names, known = dict.fromkeys(listed), dict.fromkeys(expected)
     for name in names:
         if name not in known:
             raise DescriptionError(
