@@ -83,4 +83,4 @@ LAYOUTS: Final[Mapping[str, BlockLayout]] = MappingProxyType(
         "mxfp4": MXFP4,
     }
 )
-"""Layouts by ggml's name in lower case; those that are encodings have ops, kernels and a place in GGUF files."""
+"""Layouts by ggml's name in lower case; each is an encoding of packed weights."""

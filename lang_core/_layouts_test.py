@@ -2,6 +2,7 @@
 
 import dataclasses
 import doctest
+import itertools
 
 import numpy as np
 import pytest
@@ -40,14 +41,40 @@ def test_every_byte_of_a_block_is_described(name: str):
 
 def test_halves_are_the_places_of_the_f16s():
     assert {name: encoding.layout.halves for name, encoding in ENCODINGS.items()} == {
-        "q8_0": (0,),
-        "q4_0": (0,),
-        "q4_k": (0, 2),
+        **dict.fromkeys(("q8_0", "q4_0", "q5_0", "iq4_nl", "iq4_xs"), (0,)),
+        **dict.fromkeys(("q4_1", "q5_1", "q4_k", "q5_k"), (0, 2)),
+        "q2_k": (80, 82),
+        "q3_k": (108,),
         "q6_k": (208,),
+        "mxfp4": (),
     }
 
 
+# f16s that scales may be and seldom are: zeros, denormals, the largest number, infinities, NaN.
+_SPECIAL = (0, 0x8000, 1, 0x3FF, 0x83FF, 0x400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0x7C01)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_special_scales_are_read_as_the_reference_reads_them(name: str):
+    layout = LAYOUTS[name]
+    pairs = list(itertools.product(_SPECIAL, repeat=max(1, len(layout.halves))))
+    blocks = np.random.default_rng(8).integers(0, 256, (len(pairs), layout.bytes)).astype(np.uint8)
+    for number, place in enumerate(layout.halves):
+        halves = np.array([pair[number] for pair in pairs], np.uint16)
+        blocks[:, place : place + 2] = halves[:, np.newaxis].view(np.uint8)
+    if layout.exponent:
+        blocks = np.repeat(blocks[:1], 256, axis=0)
+        blocks[:, layout.scale] = range(256)
+    with np.errstate(all="ignore"):
+        weights = unpacked_blocks(layout, blocks)
+        expected = quants.dequantize(blocks, GGMLQuantizationType[name.upper()])
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(weights), ~numbers)
+    assert weights[numbers].tobytes() == expected[numbers].tobytes()
+
+
 def test_an_encoding_is_its_layout():
+    assert list(ENCODINGS) == list(LAYOUTS)
     for encoding in ENCODINGS.values():
         layout = encoding.layout
         assert (encoding.block, encoding.block_bytes) == (layout.size, layout.bytes)

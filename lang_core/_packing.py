@@ -13,9 +13,9 @@ import numpy as np
 
 from lang_core._dtypes import f32, i8
 from lang_core._errors import ConfigError, near_names
-from lang_core._formats import Q4_0, Q4_K, Q6_K, Q8_0
+from lang_core._formats import LAYOUTS
 from lang_core._layouts import BlockLayout, unpacked_blocks
-from lang_core._quantizers import BYTES, NIBBLES, Quantizer
+from lang_core._quantizers import QUANTIZERS, Quantizer
 from lang_core._spec import TensorSpec
 
 BLOCK: Final = 32  # elements of a block of the activations that packed weights are multiplied with
@@ -92,17 +92,12 @@ class Encoding:
         return weights.reshape(*leading, count * self.block)
 
 
-def _encoding(name: str, layout: BlockLayout, quantizer: Quantizer | None = None) -> Encoding:
+def _encoding(name: str, layout: BlockLayout, quantizer: Quantizer | None) -> Encoding:
     bits = sum(plane.bits for plane in layout.planes)
     return Encoding(name, layout.size, layout.bytes, bits, layout, quantizer)
 
 
-_ALL: Final = (
-    _encoding("q8_0", Q8_0, BYTES),
-    _encoding("q4_0", Q4_0, NIBBLES),
-    _encoding("q4_k", Q4_K),
-    _encoding("q6_k", Q6_K),
-)
+_ALL: Final = tuple(_encoding(name, layout, QUANTIZERS.get(name)) for name, layout in LAYOUTS.items())
 ENCODINGS: Final[Mapping[str, Encoding]] = MappingProxyType({encoding.name: encoding for encoding in _ALL})
 QUANTIZED: Final = tuple(encoding.name for encoding in _ALL if encoding.quantizer is not None)
 """Names of the encodings that have a quantizer; weights of the others can only be read."""

@@ -1,7 +1,8 @@
 """Quantizers to blocks of 32, bit for bit as the gguf package's: an f16 scale, then integers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -71,5 +72,10 @@ def _halves(scale: _Array) -> _Array:
     return scale.astype(np.float16).view(np.uint8).reshape(-1, _SCALE_BYTES)
 
 
-BYTES: Final = Quantizer(_pack_bytes, 127 * _LARGEST_HALF)
-NIBBLES: Final = Quantizer(_pack_nibbles, 8 * _LARGEST_HALF)
+QUANTIZERS: Final[Mapping[str, Quantizer]] = MappingProxyType(
+    {
+        "q8_0": Quantizer(_pack_bytes, 127 * _LARGEST_HALF),
+        "q4_0": Quantizer(_pack_nibbles, 8 * _LARGEST_HALF),
+    }
+)
+"""Quantizers by the name of the encoding that they write."""

@@ -4,14 +4,14 @@ import jax
 import numpy as np
 import pytest
 
-from lang_core import LAYOUTS, Encoding
+from lang_core import ENCODINGS
 from run_jax._packed import unpacked
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", ENCODINGS)
 def test_every_layout_is_read_as_the_reference_reads_it(name: str) -> None:
-    layout = LAYOUTS[name]
-    encoding = Encoding(name, layout.size, layout.bytes, sum(plane.bits for plane in layout.planes), layout)
+    encoding = ENCODINGS[name]
+    layout = encoding.layout
     packed = np.random.default_rng(5).integers(-128, 128, (3, 5 * layout.bytes)).astype(np.int8)
     if layout.exponent:  # JAX's CPU flushes what f32 has no leading bit for
         packed[:, layout.scale :: layout.bytes] = np.random.default_rng(6).integers(100, 128, (3, 5))

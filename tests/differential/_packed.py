@@ -1,5 +1,6 @@
 """Trials of block-quantised weights."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import jax.numpy as jnp
@@ -60,6 +61,8 @@ def _packed(rng: np.random.Generator, shape: tuple[int, ...], encoding: Encoding
         halves = rng.integers(0, 0x7C00, (*shape, 1)) | rng.integers(0, 2, (*shape, 1)) << 15
         scales = halves.astype(np.uint16).view(np.float16) if wild else rng.normal(0, 1, (*shape, 1)).astype(np.float16)
         blocks[..., place : place + 2] = scales.view(np.uint8)
+    if encoding.layout.exponent:
+        blocks[..., encoding.layout.scale] = rng.integers(*((1, 252) if wild else (120, 136)), shape)
     return blocks.view(np.int8).reshape(*shape[:-1], shape[-1] * encoding.block_bytes)
 
 
@@ -76,46 +79,134 @@ def _half(blocks: Any, place: int) -> Any:
     return lax.bitcast_convert_type(blocks[..., place : place + 2], jnp.float16).astype(jnp.float64)[..., None]
 
 
+_Weights = Callable[[Any], Any]
+_NORMAL_VALUES: Final = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
+_E2M1: Final = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+_PLACE: Final = np.arange(256)
+
+
+def _wide(*arrays: Any) -> list[Any]:
+    return [array.astype(jnp.float64) for array in arrays]
+
+
 def _q8_0(blocks: Any) -> Any:
     return lax.bitcast_convert_type(blocks[..., 2:], jnp.int8).astype(jnp.float64) * _half(blocks, 0)
 
 
-def _q4_0(blocks: Any) -> Any:
-    stored = blocks[..., 2:]
-    return (jnp.concatenate([stored % 16, stored // 16], axis=-1).astype(jnp.float64) - 8) * _half(blocks, 0)
+def _nibbles(stored: Any) -> Any:
+    """i32 [.., 32]: the low bits of sixteen bytes, then the high ones."""
+    return jnp.concatenate([stored % 16, stored // 16], axis=-1).astype(jnp.int32)
+
+
+def _fifth(stored: Any) -> Any:
+    """i32 [.., 32]: the bits of four bytes, from the lowest."""
+    place = _PLACE[:32]
+    return (stored[..., place // 8] // 2 ** (place % 8) % 2).astype(jnp.int32)
+
+
+def _table_32(table: Any, scale: _Weights, first: int) -> _Weights:
+    return lambda blocks: jnp.asarray(table)[_nibbles(blocks[..., first:])] * scale(blocks)
+
+
+def _offset_32(offset: int, first: int, fifth: int | None = None) -> _Weights:
+    """q less an offset, times d."""
+
+    def weights(blocks: Any) -> Any:
+        high = 0 if fifth is None else 16 * _fifth(blocks[..., fifth : fifth + 4])
+        return (_nibbles(blocks[..., first:]) + high - offset).astype(jnp.float64) * _half(blocks, 0)
+
+    return weights
+
+
+def _least_32(first: int, fifth: int | None = None) -> _Weights:
+    """q times d, rounded to f32, and the least of the block."""
+
+    def weights(blocks: Any) -> Any:
+        high = 0 if fifth is None else 16 * _fifth(blocks[..., fifth : fifth + 4])
+        return (_nibbles(blocks[..., first:]) + high).astype(jnp.float64) * _half(blocks, 0) + _half(blocks, 2)
+
+    return weights
+
+
+def _six_bits(blocks: Any) -> tuple[Any, Any]:
+    """Scale and minimum of every weight, from the twelve bytes after d and dmin."""
+    sub = _PLACE // 32
+    low, high = blocks[..., 4 + sub % 4], blocks[..., 8 + sub % 4]
+    scale = jnp.where(sub >= 4, blocks[..., 8 + sub] % 16 + low // 64 * 16, low % 64)
+    least = jnp.where(sub >= 4, blocks[..., 8 + sub] // 16 + high // 64 * 16, high % 64)
+    return scale, least
 
 
 def _q4_k(blocks: Any) -> Any:
-    """Weight by weight, from ggml's description: which byte it is in, and which scale it has."""
-    place = np.arange(256)
-    sub = place // 32
-    q = blocks[..., 16 + 32 * (place // 64) + place % 32] // np.where(sub % 2, 16, 1) % 16
-    above = sub >= 4
-    scale = jnp.where(
-        above,
-        blocks[..., 8 + sub] % 16 + blocks[..., 4 + sub % 4] // 64 * 16,
-        blocks[..., 4 + sub % 4] % 64,
+    """Weight by weight, from ggml's description: which byte it is in, and which scale it has. The same of all below."""
+    q = blocks[..., 16 + 32 * (_PLACE // 64) + _PLACE % 32] // np.where(_PLACE // 32 % 2, 16, 1) % 16
+    scale, q, least = _wide(_six_bits(blocks)[0], q, _six_bits(blocks)[1])
+    return _half(blocks, 0) * scale * q - _half(blocks, 2) * least
+
+
+def _q5_k(blocks: Any) -> Any:
+    low = blocks[..., 48 + 32 * (_PLACE // 64) + _PLACE % 32] // np.where(_PLACE // 32 % 2, 16, 1) % 16
+    q = low + 16 * (blocks[..., 16 + _PLACE % 32] // 2 ** (_PLACE // 32) % 2)
+    scale, q, least = _wide(_six_bits(blocks)[0], q, _six_bits(blocks)[1])
+    return _half(blocks, 0) * scale * q - _half(blocks, 2) * least
+
+
+def _q2_k(blocks: Any) -> Any:
+    q = blocks[..., 16 + 32 * (_PLACE // 128) + _PLACE % 32] // 4 ** (_PLACE // 32 % 4) % 4
+    part = blocks[..., _PLACE // 16]
+    q, scale, least = _wide(q, part % 16, part // 16)
+    return _half(blocks, 80) * scale * q - _half(blocks, 82) * least
+
+
+def _q3_k(blocks: Any) -> Any:
+    part, (q, third) = (
+        _PLACE // 16,
+        _wide(
+            blocks[..., 32 + 32 * (_PLACE // 128) + _PLACE % 32] // 4 ** (_PLACE // 32 % 4) % 4,
+            blocks[..., _PLACE % 32] // 2 ** (_PLACE // 32) % 2,
+        ),
     )
-    least = jnp.where(
-        above,
-        blocks[..., 8 + sub] // 16 + blocks[..., 8 + sub % 4] // 64 * 16,
-        blocks[..., 8 + sub % 4] % 64,
-    )
-    wide = [array.astype(jnp.float64) for array in (scale, q, least)]
-    return _half(blocks, 0) * wide[0] * wide[1] - _half(blocks, 2) * wide[2]
+    low = blocks[..., 96 + part % 8] // np.where(part // 8, 16, 1) % 16
+    high = blocks[..., 104 + part % 4] // 4 ** (part // 4) % 4
+    (scale,) = _wide(low + 16 * high)
+    return _half(blocks, 108) * (scale - 32) * (q + 4 * third - 4)
 
 
 def _q6_k(blocks: Any) -> Any:
-    """The same."""
-    place = np.arange(256)
-    half, quarter, within = place // 128, place % 128 // 32, place % 32
+    half, quarter, within = _PLACE // 128, _PLACE % 128 // 32, _PLACE % 32
     low = blocks[..., 64 * half + 32 * (quarter % 2) + within] // np.where(quarter >= 2, 16, 1) % 16
     high = blocks[..., 128 + 32 * half + within] // 4**quarter % 4
-    scale = lax.bitcast_convert_type(blocks[..., 192 + place // 16], jnp.int8).astype(jnp.float64)
+    scale = lax.bitcast_convert_type(blocks[..., 192 + _PLACE // 16], jnp.int8).astype(jnp.float64)
     return _half(blocks, 208) * scale * (low.astype(jnp.float64) + 16 * high.astype(jnp.float64) - 32)
 
 
-_WEIGHTS: Final = {"q8_0": _q8_0, "q4_0": _q4_0, "q4_k": _q4_k, "q6_k": _q6_k}
+def _iq4_xs(blocks: Any) -> Any:
+    sub, within = _PLACE // 32, _PLACE % 32
+    q = blocks[..., 8 + 16 * sub + within % 16] // np.where(within >= 16, 16, 1) % 16
+    low = blocks[..., 4 + sub // 2] // np.where(sub % 2, 16, 1) % 16
+    (scale,) = _wide(low + 16 * (blocks[..., 2 + sub // 4] // 4 ** (sub % 4) % 4))
+    return _half(blocks, 0) * (scale - 32) * jnp.asarray(_NORMAL_VALUES)[q.astype(jnp.int32)]
+
+
+def _power(blocks: Any) -> Any:
+    return 2.0 ** (blocks[..., :1].astype(jnp.float64) - 127)
+
+
+_WEIGHTS: Final[dict[str, _Weights]] = {
+    "q8_0": _q8_0,
+    "q4_0": _offset_32(8, first=2),
+    "q4_1": _least_32(first=4),
+    "q5_0": _offset_32(16, first=6, fifth=2),
+    "q5_1": _least_32(first=8, fifth=4),
+    "q2_k": _q2_k,
+    "q3_k": _q3_k,
+    "q4_k": _q4_k,
+    "q5_k": _q5_k,
+    "q6_k": _q6_k,
+    "iq4_nl": _table_32(_NORMAL_VALUES, lambda blocks: _half(blocks, 0), first=2),
+    "iq4_xs": _iq4_xs,
+    "mxfp4": _table_32(_E2M1, _power, first=1),
+}
 
 
 @trials("dequantize")

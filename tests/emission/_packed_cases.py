@@ -12,6 +12,7 @@ _RNG_SEED: Final = 21
 # Of scales: the smallest and largest with and without an exponent, both zeros, neighbours of powers of two.
 _HALVES: Final = (0, 1, 2, 3, 0x3FF, 0x400, 0x401, 0x7FF, 0x800, 0x3BFF, 0x3C00, 0x3C01, 0x5555, 0x7BFE, 0x7BFF)
 _BEYOND: Final = (0x7C00, 0x7C01, 0x7E00, 0x7FFF)  # infinity and NaN
+_EXPONENTS: Final = (118, 125)  # of powers of two that stand in the place of an f16
 
 
 def packed_blocks(encoding: Encoding, scales: Array, stored: int | None = None) -> Array:
@@ -23,6 +24,8 @@ def packed_blocks(encoding: Encoding, scales: Array, stored: int | None = None) 
     for number, place in enumerate(encoding.layout.halves):
         halves = np.ascontiguousarray(np.roll(scales, number))
         blocks[..., place : place + 2] = halves.view(np.uint8).reshape(*scales.shape, 2)
+    if encoding.layout.exponent:
+        blocks[..., encoding.layout.scale] = rng.integers(*_EXPONENTS, scales.shape)
     return blocks.reshape(*scales.shape[:-1], -1).view(np.int8)
 
 

@@ -1,21 +1,52 @@
-"""Weights as Q4_K and Q6_K, which the gguf package reads and does not write.
+"""Weights as types that the gguf package reads and does not write.
 
-Scales come from the range of each sub-block, where ggml searches for better ones: what comes out is a file as any
-other. Truth is what the package reads in it.
+Q4_K and Q6_K: scales come from the range of each sub-block, where ggml searches for better ones: what comes out is a
+file as any other. Of the other types blocks are drawn, with scales that make weights of the wanted size. Truth is what
+the package reads in them.
 """
 
 import numpy as np
-from gguf import GGMLQuantizationType, quants
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
+
+from lang_core import ENCODINGS
 
 _SUPER = 256
+_Type = GGMLQuantizationType
+_WRITTEN = (
+    _Type.Q8_0, _Type.Q4_0, _Type.Q4_1, _Type.Q5_0, _Type.Q5_1, _Type.MXFP4, _Type.TQ1_0, _Type.TQ2_0, _Type.BF16,
+    _Type.F16, _Type.F32,
+)  # fmt: skip
 
 
 def quantize(array: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
-    """Packed rows, u8 [.., bytes], of f32 [.., K]: as ``gguf.quants.quantize``, with the two types that it lacks."""
+    """Packed rows, u8 [.., bytes], of f32 [.., K]: as ``gguf.quants.quantize``, with the types that it lacks."""
+    if kind in _WRITTEN:
+        return quants.quantize(array, kind)
     make = {GGMLQuantizationType.Q4_K: _q4_k, GGMLQuantizationType.Q6_K: _q6_k}.get(kind)
     if make is None:
-        return quants.quantize(array, kind)
+        return _drawn(array, kind)
     return make(array.reshape(-1, _SUPER)).reshape(*array.shape[:-1], -1)
+
+
+def _drawn(array: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
+    """u8 [.., bytes]: any integers, and scales that give the weights the array's standard deviation."""
+    size, count = GGML_QUANT_SIZES[kind]
+    blocks = np.random.default_rng(kind).integers(0, 256, (array.size // size, count), np.uint8)
+    if kind == _Type.NVFP4:
+        blocks[:, :4] = 0x08  # four scales of 2**-7
+    elif kind == _Type.IQ1_M:
+        blocks[:, -1] = blocks[:, -1] & 0x0F | 0x20  # the upper bits of an f16 near 0.01
+    else:
+        encoding = ENCODINGS.get(kind.name.lower())
+        places = encoding.layout.halves if encoding else (0,)
+        _set_halves(blocks, places, 1.0)
+        _set_halves(blocks, places, array.std() / quants.dequantize(blocks, kind).std())
+    return blocks.reshape(*array.shape[:-1], -1)
+
+
+def _set_halves(blocks: np.ndarray, places: tuple[int, ...], value: float) -> None:
+    for place in places:
+        blocks[:, place : place + 2] = _halves(np.array([value]))
 
 
 def _q4_k(blocks: np.ndarray) -> np.ndarray:

@@ -217,7 +217,9 @@ def test_nothing_stays_packed_of_a_file_without_blocks(tmp_path: Path) -> None:
     with GgufModel(tmp_path / "model.gguf") as file:
         model, wide = DecoderLM(file.config()), DecoderLM(file.config(), "f64")
         assert stored_encodings(model, file) == {}
-        with pytest.raises(ConfigError, match=r"no matrix .* q8_0, q4_0, q4_k or q6_k, .* as q8_0 or q4_0,"):
+        with pytest.raises(
+            ConfigError, match=r"no matrix .* q8_0, q4_0, q4_1, .*, iq4_xs or mxfp4, .* as q8_0 or q4_0,"
+        ):
             keep_packed(model, {}, model.dtype)
         with pytest.raises(ConfigError, match=r"packed weights \(as stored\) go with f32, bf16 or f16"):
             keep_packed(wide, {"model.embed_tokens.weight": ENCODINGS["q8_0"]}, wide.dtype)
@@ -225,7 +227,14 @@ def test_nothing_stays_packed_of_a_file_without_blocks(tmp_path: Path) -> None:
 
 def test_every_matrix_stays_in_its_own_encoding(tmp_path: Path) -> None:
     """Rows that are put in another order, too; of other types is what the gguf package makes of them."""
-    kinds = {"attn_q": "Q4_K", "attn_k": "Q6_K", "ffn_down": "Q8_0", "ffn_up": "Q5_0", "token_embd": "Q6_K"}
+    kinds = {
+        "attn_q": "Q4_K",
+        "attn_k": "Q6_K",
+        "ffn_down": "Q8_0",
+        "attn_v": "IQ4_XS",
+        "ffn_up": "IQ3_S",
+        "token_embd": "Q6_K",
+    }
 
     def pack(key: str, _: tuple[int, ...]) -> GGMLQuantizationType | None:
         match = next((kind for name, kind in kinds.items() if name in key), None)

@@ -22,7 +22,9 @@ PLAIN: Final[dict[GGMLQuantizationType, DType]] = {
 """Types that are read as they are stored."""
 
 PACKED: Final = (
-    _Type.Q4_0, _Type.Q4_1, _Type.Q5_0, _Type.Q5_1, _Type.Q8_0, _Type.Q4_K, _Type.Q5_K, _Type.Q6_K,
+    _Type.Q8_0, _Type.Q4_0, _Type.Q4_1, _Type.Q5_0, _Type.Q5_1, _Type.Q2_K, _Type.Q3_K, _Type.Q4_K, _Type.Q5_K,
+    _Type.Q6_K, _Type.IQ4_NL, _Type.IQ4_XS, _Type.MXFP4, _Type.NVFP4, _Type.TQ1_0, _Type.TQ2_0, _Type.IQ1_S,
+    _Type.IQ1_M, _Type.IQ2_XXS, _Type.IQ2_XS, _Type.IQ2_S, _Type.IQ3_XXS, _Type.IQ3_S,
 )  # fmt: skip
 """Types that the reference of the gguf package unpacks to f32."""
 

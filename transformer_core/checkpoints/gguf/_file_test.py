@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter, quants
 
-from lang_core import CheckpointError, TensorSpec, WeightSource
+from lang_core import ENCODINGS, CheckpointError, TensorSpec, WeightSource
 from transformer_core.checkpoints.gguf import PACKED, PLAIN, GgufFile
 
 Type = GGMLQuantizationType
@@ -61,6 +61,19 @@ def every_type(tmp_path_factory: pytest.TempPathFactory) -> Path:
             made.add_tensor(f"{kind.name}.{name}", random_blocks(kind, shape, kind), raw_dtype=kind)
     finish(made)
     return path
+
+
+def test_all_that_the_reference_unpacks_is_read() -> None:
+    for kind in set(Type) - set(PLAIN) - {Type.I16}:
+        packed = random_blocks(kind, (1, 256))
+        if kind in PACKED:
+            with np.errstate(all="ignore"):
+                assert quants.dequantize(packed, kind).shape == (1, 256)
+        else:
+            with pytest.raises(NotImplementedError):
+                quants.dequantize(packed, kind)
+    assert not {*PLAIN} & {*PACKED}
+    assert {name.upper() for name in ENCODINGS} < {kind.name for kind in PACKED}
 
 
 def test_plain_types_are_views(every_type: Path) -> None:
