@@ -248,14 +248,14 @@ def test_every_matrix_stays_in_its_own_encoding(tmp_path: Path) -> None:
         assert isinstance(weights, PackedWeights)
         layer, exact = "model.layers.1.", DequantizedWeights(weights)
         parts = {"self_attn.q_proj": "q4_k", "self_attn.k_proj": "q6_k", "mlp.down_proj": "q8_0"}
-        parts |= dict.fromkeys(("self_attn.v_proj", "mlp.up_proj"))
+        parts |= {"self_attn.v_proj": "iq4_xs", "self_attn.o_proj": None, "mlp.up_proj": None}
         for part, name in parts.items():
             actual = weights.packing(f"{layer}{part}.weight")
-            assert (actual and actual.name) == name
+            assert (actual and actual.name) == name, part
         down, up = (f"{layer}mlp.{part}_proj.weight" for part in ("down", "up"))
         np.testing.assert_array_equal(exact.read(down), stored["blk.1.ffn_down.weight"])
         np.testing.assert_array_equal(weights.read(up), stored["blk.1.ffn_up.weight"])
-        assert weights.encoding(up) == "q5_0"
+        assert weights.encoding(up) == "iq3_s"
         turned = stored["blk.1.attn_q.weight"].reshape(4, 32, 2, 256).swapaxes(1, 2).reshape(256, 256)
         np.testing.assert_array_equal(exact.read(f"{layer}self_attn.q_proj.weight"), turned)
 
