@@ -35,7 +35,7 @@ from lang_core._formats import LAYOUTS
 from lang_core._layouts import BitField, BlockLayout, Plane, SubScales
 from lang_core._mapping_weights import MappingWeights
 from lang_core._module import Module, Repeated
-from lang_core._packing import BLOCK, ENCODINGS, QUANTIZED, Encoding, encoding_named
+from lang_core._packing import ACTIVATION_BITS, BLOCK, ENCODINGS, QUANTIZED, Activations, Encoding, encoding_named
 from lang_core._parameter import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
@@ -52,6 +52,7 @@ from lang_core._weights import (
 from lang_core.ops import OPS, Literal, Op, Operand, Ops, Region
 
 __all__ = [
+    "ACTIVATION_BITS",
     "BLOCK",
     "BitField",
     "BlockLayout",
@@ -62,6 +63,7 @@ __all__ = [
     "LAYOUTS",
     "OPS",
     "QUANTIZED",
+    "Activations",
     "Argument",
     "CachedWeights",
     "CheckpointError",

@@ -7,7 +7,7 @@ those of ggml (``ggml-common.h``): blocks of 32, or super-blocks of 256 whose pa
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from lang_core._spec import TensorSpec
 
 BLOCK: Final = 32  # elements of a block of the activations that packed weights are multiplied with
 _GROUP: Final = 4096  # blocks of 32 that are packed or unpacked at a time, so that the work stays in a core's cache
+
+Activations = Literal["exact", "q8"]
+"""How products with packed weights take x: as it is, or rounded to 8 bits in blocks."""
+ACTIVATION_BITS: Final[Mapping[Activations, int]] = MappingProxyType({"exact": 16, "q8": 8})
+"""Bits of x's integers in a lowered product."""
 
 _Array = np.ndarray[Any, Any]
 

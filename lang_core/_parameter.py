@@ -1,7 +1,7 @@
 """Parameters, and the paths that they share with modules."""
 
 from lang_core._dtypes import DType
-from lang_core._packing import Encoding
+from lang_core._packing import Activations, Encoding
 from lang_core._spec import TensorSpec
 
 
@@ -37,13 +37,15 @@ class Parameter(Named):
     Attributes:
         spec: shape and dtype of the weight, whether it is packed or not.
         encoding: encoding of its packed bytes; None where it is an array of its spec.
+        activations: form in which products with its packed bytes take x.
     """
 
-    __slots__ = ("_name", "_parent", "encoding", "spec")
+    __slots__ = ("_name", "_parent", "activations", "encoding", "spec")
 
     def __init__(self, shape: tuple[int, ...], dtype: DType | str = "f32") -> None:
         self.spec = TensorSpec(shape, dtype)
         self.encoding: Encoding | None = None
+        self.activations: Activations = "exact"
         self._parent: Named | None = None
         self._name: str = ""
 

@@ -230,7 +230,7 @@ def test_what_is_rounded_to_integers_has_no_gradient() -> None:
 
     def product(x: Any) -> Any:
         ctx: Any = JaxExecutionContext()
-        return ctx.ops.sum(ctx.ops.packed_linear(ctx.tensor(x), ctx.tensor(weight), encoding)).data
+        return ctx.ops.sum(ctx.ops.packed_linear(ctx.tensor(x), ctx.tensor(weight), encoding, activations="q8")).data
 
     assert float(product(jnp.ones((1, 32)))) == pytest.approx(64, rel=1e-2)
     with pytest.raises(GraphError, match=r"block_quantize: what packed weights are multiplied with is rounded to int"):

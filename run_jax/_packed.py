@@ -1,6 +1,7 @@
 """Rules of block-quantised products. The layouts are read as ``lang_core`` describes them."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import jax
@@ -8,44 +9,78 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lang_core import BLOCK, BlockLayout, DType, Encoding, GraphError, Plane, SubScales, f32
-from lang_core.ops import LEAST_MAGNITUDE
+from lang_core import (
+    ACTIVATION_BITS,
+    BLOCK,
+    Activations,
+    BlockLayout,
+    DType,
+    Encoding,
+    GraphError,
+    Plane,
+    SubScales,
+    f32,
+)
+from lang_core.ops import LARGEST_INTEGER, LEAST_MAGNITUDE, PLANE_BASE
 from run_jax._contract import exact
 from run_jax._rules import Array, computes, convert
 
-_MOST = np.float32(127)
 _SCALE_BYTES = 16
 
 
-@jax.custom_jvp
-def _block_quantize(x: Array) -> tuple[Array, Array, Array]:
-    """Returns integers i8 [.., K], scales f32 [.., K / 32] and sums i32 [.., K / 32] of x [.., K]."""
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _quantized(x: Array, bits: int) -> tuple[Array, Array]:
+    """Returns integers f32 [.., K / 32, 32] and scales f32 [.., K / 32] of x [.., K]."""
     blocks = convert(x, f32).reshape(*x.shape[:-1], x.shape[-1] // BLOCK, BLOCK)
     most = jnp.abs(blocks).max(axis=-1)
     most = jnp.where(most < np.float32(LEAST_MAGNITUDE), np.float32(0), most)
     # The barriers keep each division: XLA would multiply by 1 / 127, and make one division of two.
-    scale = lax.optimization_barrier(most / lax.optimization_barrier(jnp.full_like(most, _MOST)))
+    largest = jnp.full_like(most, LARGEST_INTEGER[bits])
+    scale = lax.optimization_barrier(most / lax.optimization_barrier(largest))
     inverse = jnp.where(most == 0, np.float32(0), np.float32(1) / scale)
-    q = jnp.round(blocks * inverse[..., None]).astype(np.int8)
-    return q.reshape(x.shape), scale, q.sum(axis=-1, dtype=np.int32)
+    q = jnp.round(blocks * inverse[..., None])
+    return jnp.where(jnp.isfinite(q), q, np.float32(0)), scale
 
 
-@_block_quantize.defjvp
-def _no_gradient(primals: Any, tangents: Any) -> NoReturn:
+@_quantized.defjvp
+def _no_gradient(bits: int, primals: Any, tangents: Any) -> NoReturn:
     """Refuses, as ``compile_dag.gradient`` does: the derivative of rounding is 0, which no caller means."""
     raise GraphError(
-        "block_quantize: what packed weights are multiplied with is rounded to integers, so it has no gradient: train "
-        "the model unpacked, or put jax.lax.stop_gradient before it"
+        "block_quantize: what packed weights are multiplied with is rounded to integers, so it has no gradient: take "
+        "exact activations, train the model unpacked, or put jax.lax.stop_gradient before it"
     )
 
 
-computes("block_quantize")(_block_quantize)
+@computes("block_quantize")
+def _block_quantize(x: Array, bits: int) -> tuple[Array, Array, Array]:
+    q, scale = _quantized(x, bits)
+    total, q = q.sum(axis=-1).astype(np.int32), q.reshape(x.shape)
+    if bits == 8:
+        return q.astype(np.int8)[..., None, :], scale, total
+    high = jnp.round(q / np.float32(PLANE_BASE))
+    return jnp.stack([high, q - high * np.float32(PLANE_BASE)], axis=-2).astype(np.int8), scale, total
+
+
+@computes("block_product")
+def _block_product(planes: Array, scale: Array, total: Array, weight: Array, encoding: Encoding, dtype: DType) -> Array:
+    del total
+    high, *low = (planes[..., place, :].astype(np.float32) for place in range(planes.shape[-2]))
+    q = high * np.float32(PLANE_BASE) + low[0] if low else high
+    return _product(_scaled(q.reshape(*scale.shape, BLOCK), scale), weight, encoding, dtype)
 
 
 @computes("packed_linear")
-def _packed_linear(q: Array, scale: Array, total: Array, weight: Array, encoding: Encoding, dtype: DType) -> Array:
-    del total
-    x = (q.reshape(*scale.shape, BLOCK).astype(np.float32) * scale[..., None]).reshape(q.shape)
+def _packed_linear(x: Array, weight: Array, encoding: Encoding, dtype: DType, activations: Activations) -> Array:
+    given = convert(x, f32) if activations == "exact" else _scaled(*_quantized(x, ACTIVATION_BITS[activations]))
+    return _product(given, weight, encoding, dtype)
+
+
+def _scaled(q: Array, scale: Array) -> Array:
+    """Returns x [.., K] of its integers [.., K / 32, 32] and scales [.., K / 32]."""
+    return (q * scale[..., None]).reshape(*scale.shape[:-1], -1)
+
+
+def _product(x: Array, weight: Array, encoding: Encoding, dtype: DType) -> Array:
     dimensions = (((x.ndim - 1,), (1,)), ((), ()))
     return convert(lax.dot_general(x, unpacked(weight, encoding), dimensions, precision=exact()), dtype)
 

@@ -28,5 +28,5 @@ class Linear(Module):
         weight, encoding = ctx.parameter(self.weight), self.weight.encoding
         if encoding is None:
             return ctx.ops.linear(x, weight, bias)
-        product = ctx.ops.packed_linear(x, weight, encoding)
+        product = ctx.ops.packed_linear(x, weight, encoding, activations=self.weight.activations)
         return product if bias is None else ctx.ops.add(product, bias)

@@ -38,7 +38,7 @@ def logits_of(
     if weight.encoding is None:
         product = ops.dot_general(x, table, ((x.ndim - 1,), (1,)), dtype=wide)
     else:
-        product = ops.packed_linear(x, table, weight.encoding, wide)
+        product = ops.packed_linear(x, table, weight.encoding, wide, weight.activations)
     if bias is not None:
         product = ops.add(product, ops.cast(ctx.parameter(bias), wide))
     if scale != 1.0:

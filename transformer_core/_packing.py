@@ -3,7 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from lang_core import BLOCK, ENCODINGS, QUANTIZED, ConfigError, DType, Encoding, Module, f64
+from lang_core import (
+    BLOCK,
+    ENCODINGS,
+    QUANTIZED,
+    Activations,
+    ConfigError,
+    DType,
+    Encoding,
+    Module,
+    checked_choices,
+    f64,
+)
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
 
@@ -11,7 +22,8 @@ STORED: Final = "stored"
 """Option in place of an encoding: each matrix keeps the encoding that the checkpoint has."""
 
 
-def pack_weights(model: Module, encoding: Encoding, dtype: DType) -> None:
+@checked_choices
+def pack_weights(model: Module, encoding: Encoding, dtype: DType, activations: Activations = "exact") -> None:
     """Packs every matrix of the model that can be: those of ``Linear`` and ``Embedding``, with whole blocks.
 
     Norms, biases, positions, stacked experts and convolutions stay unpacked.
@@ -20,49 +32,56 @@ def pack_weights(model: Module, encoding: Encoding, dtype: DType) -> None:
         model: model whose modules are changed, those that are made later too.
         encoding: encoding of the blocks.
         dtype: dtype of the activations.
+        activations: form in which products take x: as it is, or rounded to 8 bits in blocks of 32.
 
     Raises:
         ConfigError: packed weights do not support the dtype, or no matrix can be packed.
     """
-    if not _encode(model, lambda _: encoding, encoding.name, dtype):
+    if not _encode(model, lambda _: encoding, encoding.name, dtype, activations):
         raise ConfigError(
             f"no weight can be packed as {encoding.name}: blocks of {BLOCK} go along the inputs of linear layers and "
             f"embeddings, and no number of them is a multiple of {BLOCK}: take the model unpacked"
         )
 
 
-def keep_packed(model: Module, encodings: Mapping[str, Encoding], dtype: DType) -> None:
+@checked_choices
+def keep_packed(
+    model: Module, encodings: Mapping[str, Encoding], dtype: DType, activations: Activations = "exact"
+) -> None:
     """Packs the matrices that a checkpoint has packed, each by the same encoding; others stay unpacked.
 
     Args:
         model: as for ``pack_weights``, which lists the matrices that can be packed.
         encodings: encodings of the checkpoint's parameters, by the model's paths.
         dtype: dtype of the activations.
+        activations: form in which products take x: as it is, or rounded to 8 bits in blocks of 32.
 
     Raises:
         ConfigError: packed weights do not support the dtype, or no matrix stays packed.
     """
     known = f"{', '.join([*ENCODINGS][:-1])} or {[*ENCODINGS][-1]}"
-    if not _encode(model, encodings.get, "as stored", dtype):
+    if not _encode(model, encodings.get, "as stored", dtype, activations):
         raise ConfigError(
             f"no matrix of the checkpoint is packed as {known}, so none can stay so: have it quantised as "
             f"{' or '.join(QUANTIZED)}, or take the model unpacked"
         )
 
 
-def _set_encoding(module: Module, wanted: Callable[[str], Encoding | None]) -> None:
+def _set_encoding(module: Module, wanted: Callable[[str], Encoding | None], activations: Activations) -> None:
     """Sets the encoding of a module's matrix, where it can be packed."""
     if not isinstance(module, Linear | Embedding) or not module.packable:
         return
     encoding = wanted(module.weight.path)
     if encoding is not None and encoding.takes(module.weight.spec.shape):
-        module.weight.encoding = encoding
+        module.weight.encoding, module.weight.activations = encoding, activations
 
 
-def _encode(model: Module, wanted: Callable[[str], Encoding | None], name: str, dtype: DType) -> bool:
+def _encode(
+    model: Module, wanted: Callable[[str], Encoding | None], name: str, dtype: DType, activations: Activations
+) -> bool:
     """Sets the encodings of matrices, by path; returns whether there is any."""
     if dtype is f64:
         raise ConfigError(f"packed weights ({name}) go with f32, bf16 or f16; the model is f64")
 
-    model.visit(lambda module: _set_encoding(module, wanted))
+    model.visit(lambda module: _set_encoding(module, wanted, activations))
     return any(parameter.encoding is not None for _, parameter in model.named_parameters())

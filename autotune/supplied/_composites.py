@@ -8,7 +8,7 @@ from autotune.supplied._gated_delta import GatedDeltaKernel
 from autotune.supplied._linear import LinearKernel
 from autotune.supplied._norms import RMSNormKernel, SoftmaxKernel
 from autotune.supplied._rope import RopeKernel
-from lang_core import DType, Encoding, as_dtype
+from lang_core import Activations, DType, Encoding, as_dtype
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -49,8 +49,9 @@ def _linear(x: Any, weight: Any, bias: Any) -> Call:
     return (x, weight, bias), {}
 
 
-def _packed_linear(x: Any, weight: Any, encoding: Encoding, dtype: DType) -> Call | None:
-    return ((x, weight), {"layout": encoding.name}) if as_dtype(x.dtype) is dtype else None
+def _packed_linear(x: Any, weight: Any, encoding: Encoding, dtype: DType, activations: Activations) -> Call | None:
+    fits = activations == "exact" and as_dtype(x.dtype) is dtype
+    return ((x, weight), {"layout": encoding.name}) if fits else None
 
 
 def _rms_norm(x: Any, weight: Any, eps: float) -> Call:

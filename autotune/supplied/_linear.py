@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from autotune import Invocation, Kernel
-from lang_core import BLOCK, ENCODINGS, ExecutionContext, OpError, Tensor, TensorSpec, checked_choices, f32, near_names
+from lang_core import ENCODINGS, ExecutionContext, OpError, Tensor, TensorSpec, checked_choices, f32, near_names
 
 # Layouts of a weight: [out, in] as in checkpoints; [in, out]; [out / tile, in, tile]; or, by the encoding's name,
 # i8 [out, in / block * bytes of a block], GGUF's blocks (lang_core/_packing.py).
@@ -126,13 +126,10 @@ def _product(ctx: ExecutionContext, x: Any, weight: Any, layout: str, weight_fir
 
 
 def _packed_product(ctx: ExecutionContext, x: Any, weight: Any, layout: str, unpacked: bool) -> Tensor:
-    """Multiplies with a packed weight; x is rounded in either form."""
+    """Multiplies with a packed weight."""
     ops, encoding = ctx.ops, ENCODINGS[layout]
     if not unpacked:
         return ops.packed_linear(x, weight, encoding)
-    q, scale, _ = ops.block_quantize(x)
-    blocks = ops.cast(ops.reshape(q, (*scale.shape, BLOCK)), f32)
-    rounded = ops.reshape(ops.mul(blocks, ops.reshape(scale, (*scale.shape, 1))), tuple(x.shape))
     last = len(x.shape) - 1
-    product = ops.dot_general(rounded, ops.dequantize(weight, encoding), ((last,), (1,)))
+    product = ops.dot_general(ops.cast(x, f32), ops.dequantize(weight, encoding), ((last,), (1,)))
     return ops.cast(product, x.dtype)

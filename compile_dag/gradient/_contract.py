@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from compile_dag.gradient._rules import ForwardCall, Thunk, gradient_of, not_differentiable
-from lang_core import Ops, Tensor
+from lang_core import GraphError, Ops, Tensor
 
 Axes = tuple[int, ...]
 
@@ -16,10 +16,28 @@ not_differentiable(
 not_differentiable(
     "what packed weights are multiplied with is rounded to integers: train the model unpacked",
     "block_quantize",
-    "packed_linear",
+    "block_product",
     refused=True,
 )
 not_differentiable("block-quantised weights are integers", "dequantize")
+
+
+@gradient_of("packed_linear")
+def _packed_linear(forward: ForwardCall, g: Tensor) -> Sequence[Thunk | None]:
+    """Multiplies the cotangent with the unpacked weight; the weight is integers."""
+    encoding, dtype, activations = forward.attributes
+    x, weight = forward.inputs
+    if activations != "exact":
+        raise GraphError(
+            f"no gradient goes through the op 'packed_linear' ({forward.where}): with activations={activations} x is "
+            f"rounded to integers: take exact activations, or train the model unpacked"
+        )
+
+    def of_x() -> Tensor:
+        unpacked = forward.ops.dequantize(weight, encoding, dtype)
+        return forward.ops.cast(forward.ops.dot_general(g, unpacked, ((g.ndim - 1,), (0,))), x.dtype)
+
+    return of_x, None
 
 
 @gradient_of("dot_general")

@@ -12,7 +12,7 @@ from compile_hlo.emit._calls import call_helper, in_name
 from compile_hlo.emit._contract import product
 from compile_hlo.emit._emitter import Emitter, emits, emits_composite
 from compile_hlo.emit._helpers import Helper, HelperKind
-from compile_hlo.emit._packed import bind_blocks, block_specs, quantized
+from compile_hlo.emit._packed import bind_blocks, bits_in_name, bits_of, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.passes import Group
 from lang_core import BLOCK, TensorSpec, f32
@@ -45,13 +45,14 @@ def _is_one_query(group: Group) -> bool:
 def _cached_attention_quantize(e: Emitter, node: Group) -> None:
     spec = _result(node)
     flat = TensorSpec((spec.shape[0], math.prod(spec.shape[1:])), spec.dtype)
-    results = block_specs(flat.shape)
+    bits = bits_of(node)
+    results, helper = block_specs(flat.shape, bits), _helper("cached_attention_quantize", node, bits_in_name(bits))
 
     def body(inner: Emitter, *given: SsaValue) -> list[str]:
         heads = _attended(inner, *given, scale=node.attributes[0])
-        return quantized(inner, SsaValue(inner.reshape(heads, spec, flat.shape), flat))
+        return quantized(inner, SsaValue(inner.reshape(heads, spec, flat.shape), flat), bits)
 
-    call = call_helper(e, _helper("cached_attention_quantize", node), e.values(node.inputs), results, body)
+    call = call_helper(e, helper, e.values(node.inputs), results, body)
     bind_blocks(e, node, call, results)
 
 
@@ -61,11 +62,11 @@ def _result(node: Node) -> TensorSpec:
     return TensorSpec((*q.shape[:4], v.shape[3]), v.dtype)
 
 
-def _helper(kind: HelperKind, node: Node) -> Helper:
+def _helper(kind: HelperKind, node: Node, bits: str = "") -> Helper:
     q, _, v, bias = node.inputs
     sizes = "x".join(map(str, (*q.shape, *v.shape[2:], bias.shape[0])))
     scale = node.attributes[0]
-    return Helper(kind, f"{v.dtype.name}.{sizes}.{in_name(scale)}", {"scale": scale})
+    return Helper(kind, f"{v.dtype.name}.{sizes}.{in_name(scale)}{bits}", {"scale": scale})
 
 
 def _attended(e: Builder, q: SsaValue, k: SsaValue, v: SsaValue, bias: SsaValue, *, scale: float) -> str:

@@ -8,7 +8,7 @@ from compile_hlo.emit._builder import Builder, SsaValue
 from compile_hlo.emit._calls import call_helper, flat, in_name
 from compile_hlo.emit._emitter import Emitter, emits_composite
 from compile_hlo.emit._helpers import Helper
-from compile_hlo.emit._packed import bind_blocks, block_specs, quantized
+from compile_hlo.emit._packed import bind_blocks, bits_in_name, bits_of, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
 from compile_hlo.passes import Group
 from lang_core import TensorSpec, bf16, f16, f32
@@ -34,16 +34,17 @@ def _zero_centred_rms_norm_quantize(e: Emitter, group: Group) -> None:
 
 def _quantized_norm(e: Emitter, group: Group, centred: bool) -> None:
     x, *weights = group.inputs
-    eps = float(np.float32(group.attributes[0]))
+    eps, bits = float(np.float32(group.attributes[0])), bits_of(group)
     spec = TensorSpec(flat(x.shape), x.dtype)
     given = [SsaValue(e.reshape(e.name(x), x.spec, spec.shape), spec), *e.values(weights)]
     kind = ".".join([*(weight.dtype.name for weight in weights), *(["centred"] if centred else [])]) or "plain"
-    case = f"{x.dtype.name}.{spec.shape[0]}x{spec.shape[1]}.{kind}.{in_name(eps)}"
+    case = f"{x.dtype.name}.{spec.shape[0]}x{spec.shape[1]}.{kind}.{in_name(eps)}{bits_in_name(bits)}"
 
     def body(inner: Emitter, x: SsaValue, *weights: SsaValue) -> list[str]:
-        return quantized(inner, SsaValue(_normed(inner, x, weights, eps, centred), spec))
+        return quantized(inner, SsaValue(_normed(inner, x, weights, eps, centred), spec), bits)
 
-    results, helper = block_specs(spec.shape), Helper("rms_norm_quantize", case, {"eps": eps, "centred": centred})
+    results = block_specs(spec.shape, bits)
+    helper = Helper("rms_norm_quantize", case, {"eps": eps, "centred": centred})
     bind_blocks(e, group, call_helper(e, helper, given, results, body), results)
 
 
@@ -81,10 +82,12 @@ def _is_gate(group: Group) -> bool:
 def _silu_quantize(e: Emitter, group: Group) -> None:
     spec = TensorSpec(flat(group.inputs[0].shape), group.inputs[0].dtype)
     given = [SsaValue(e.reshape(e.name(value), value.spec, spec.shape), spec) for value in group.inputs]
-    case, results = f"{spec.dtype.name}.{spec.shape[0]}x{spec.shape[1]}", block_specs(spec.shape)
+    bits = bits_of(group)
+    case = f"{spec.dtype.name}.{spec.shape[0]}x{spec.shape[1]}{bits_in_name(bits)}"
+    results = block_specs(spec.shape, bits)
 
     def body(inner: Emitter, gate: SsaValue, up: SsaValue) -> list[str]:
-        return quantized(inner, SsaValue(_gated(inner, gate, up), spec))
+        return quantized(inner, SsaValue(_gated(inner, gate, up), spec), bits)
 
     bind_blocks(e, group, call_helper(e, Helper("silu_quantize", case), given, results, body), results)
 

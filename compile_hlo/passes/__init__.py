@@ -3,9 +3,11 @@
 from compile_hlo.passes._cse import Subexpressions, without_common_subexpressions
 from compile_hlo.passes._fusions import with_groups
 from compile_hlo.passes._groups import Chain, Group, chain_of
+from compile_hlo.passes._integer_products import LOWERED, with_integer_products
 from compile_hlo.passes._prune import needed_nodes, pruned_to_outputs, without_dead_code
 
 __all__ = [
+    "LOWERED",
     "Chain",
     "Group",
     "Subexpressions",
@@ -13,6 +15,7 @@ __all__ = [
     "needed_nodes",
     "pruned_to_outputs",
     "with_groups",
+    "with_integer_products",
     "without_common_subexpressions",
     "without_dead_code",
 ]

@@ -180,11 +180,11 @@ def reduction_beside_operand(
 
 
 @fault("block_quantize", targets="llvm-cpu", cases="")
-def integers_of_blocks(plain: Plain, e: Builder, matrix: SsaValue) -> list[str]:
+def integers_of_blocks(plain: Plain, e: Builder, matrix: SsaValue, bits: int) -> list[str]:
     """The way from f32 by i32 and i8 to the f32 of a product cannot be legalised in one dispatch."""
-    q, *others = plain(e, matrix)
+    q, *others = plain(e, matrix, bits)
     rows, columns = matrix.spec.shape
-    return [e.barrier(q, TensorSpec((rows, columns), "i8")), *others]
+    return [e.barrier(q, TensorSpec((rows, bits // 8, columns), "i8")), *others]
 
 
 @fault("packed_factors", targets="vulkan-spirv", cases="")

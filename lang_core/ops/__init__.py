@@ -36,10 +36,10 @@ from lang_core.ops._causal_conv import CausalConvOps as _CausalConvOps
 from lang_core.ops._control import Region
 from lang_core.ops._gated_delta import GatedDeltaOps as _GatedDeltaOps
 from lang_core.ops._op import OPS, Literal, Op
-from lang_core.ops._packed import LEAST_MAGNITUDE
+from lang_core.ops._packed import LARGEST_INTEGER, LEAST_MAGNITUDE, PLANE_BASE
 from lang_core.ops._packed import PackedOps as _PackedOps
 
-__all__ = ["LEAST_MAGNITUDE", "OPS", "Literal", "Op", "Operand", "Ops", "Region"]
+__all__ = ["LARGEST_INTEGER", "LEAST_MAGNITUDE", "OPS", "PLANE_BASE", "Literal", "Op", "Operand", "Ops", "Region"]
 
 
 class Ops(_GatedDeltaOps, _CausalConvOps, _PackedOps, _CachedAttentionOps):

@@ -69,12 +69,16 @@ CALLS: dict[str, list[Call]] = {
     "while": [(["2,3", ""], (Returning(_PRED), "region", 2)), (["2", "3"], (Returning(_PRED), "region", 1))],
     "cond": [(["b", "2,3"], ("region", "region"))],
     "cached_attention": [(["2,3,4,5,16", "2,3,7,16", "2,3,7,8", "f1,5,7"], (0.5,))],
-    "block_quantize": [(["2,3,64"], ()), (["32"], ())],
+    "block_quantize": [(["2,3,64"], (8,)), (["32"], (16,))],
     "packed_linear": [
-        (["q2,64", "f2,2", "i2,2", "q5,68"], (ENCODINGS["q8_0"], "D")),
-        (["q32", "f1", "i1", "q3,18"], (ENCODINGS["q4_0"], "D")),
-        (["q2,512", "f2,16", "i2,16", "q5,288"], (ENCODINGS["q4_k"], "D")),
-        (["q256", "f8", "i8", "q3,210"], (ENCODINGS["q6_k"], "D")),
+        (["2,64", "q5,68"], (ENCODINGS["q8_0"], "D", "exact")),
+        (["32", "q3,18"], (ENCODINGS["q4_0"], "D", "q8")),
+    ],
+    "block_product": [
+        (["q2,1,64", "f2,2", "i2,2", "q5,68"], (ENCODINGS["q8_0"], "D")),
+        (["q2,32", "f1", "i1", "q3,18"], (ENCODINGS["q4_0"], "D")),
+        (["q2,2,512", "f2,16", "i2,16", "q5,288"], (ENCODINGS["q4_k"], "D")),
+        (["q1,256", "f8", "i8", "q3,210"], (ENCODINGS["q6_k"], "D")),
     ],
     "dequantize": [
         (["q3,36"], (ENCODINGS["q4_0"], "D")),

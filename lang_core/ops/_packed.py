@@ -1,87 +1,165 @@
-"""Products with block-quantised weights, whose other operand is quantised in blocks too, as llama.cpp does."""
+"""Products with block-quantised weights, and what they are lowered to: products of integers."""
 
 from typing import Any, Final
 
 import numpy as np
 
+from lang_core._choices import checked_choices
 from lang_core._dtypes import DType, as_dtype, f32, f64, i8, i32
-from lang_core._packing import BLOCK, Encoding
+from lang_core._packing import ACTIVATION_BITS, BLOCK, Activations, Encoding
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._elementwise import MathOps
 from lang_core.ops._op import Array, Specs, define, require
 
-_MOST: Final = 127.0
+PLANE_BASE: Final = 255
+"""Base in which ``block_quantize`` writes integers of 16 bits: each of their two digits is in -127 .. 127."""
+LARGEST_INTEGER: Final = {8: 127, 16: 127 * PLANE_BASE + 127}
+"""Integer that the largest magnitude of a block becomes in ``block_quantize``, by bits."""
 # The largest magnitude of a block that is taken for 0: the inverse of its scale stays finite.
 LEAST_MAGNITUDE: Final = 2.0**-100
 _ROWS_AT_ONCE: Final = 1 << 22  # elements of a weight that are unpacked at a time
 
 
-def _infer_block_quantize(x: TensorSpec) -> Specs:
+def _infer_block_quantize(x: TensorSpec, bits: int) -> Specs:
     require(x.dtype.is_floating and x.dtype is not f64, "block_quantize_c1", f"the dtype is {x.dtype}")
     fits = x.ndim > 0 and x.shape[-1] > 0 and x.shape[-1] % BLOCK == 0
     require(fits, "block_quantize_c2", f"the shape is {x.shape}")
+    require(bits in LARGEST_INTEGER, "block_quantize_c3", f"bits is {bits}")
     blocks = (*x.shape[:-1], x.shape[-1] // BLOCK)
-    return TensorSpec(x.shape, i8), TensorSpec(blocks, f32), TensorSpec(blocks, i32)
+    return TensorSpec((*x.shape[:-1], bits // 8, x.shape[-1]), i8), TensorSpec(blocks, f32), TensorSpec(blocks, i32)
 
 
-def _eager_block_quantize(x: Array) -> tuple[Array, Array, Array]:
+def _eager_block_quantize(x: Array, bits: int) -> tuple[Array, Array, Array]:
+    q, scale = _integers(x, bits)
+    total = q.sum(axis=-1).astype(np.int32)
+    q = q.reshape(x.shape)
+    if bits == 8:
+        return q.astype(np.int8)[..., np.newaxis, :], scale, total
+    high = np.rint(q / np.float32(PLANE_BASE))
+    return np.stack([high, q - high * PLANE_BASE], axis=-2).astype(np.int8), scale, total
+
+
+def _integers(x: Array, bits: int) -> tuple[Array, Array]:
+    """Returns integers f32 [.., K / 32, 32] and scales f32 [.., K / 32]."""
+    largest = np.float32(LARGEST_INTEGER[bits])
     blocks = x.astype(np.float32).reshape(*x.shape[:-1], x.shape[-1] // BLOCK, BLOCK)
     most = np.abs(blocks).max(axis=-1)
     most = np.where(most < np.float32(LEAST_MAGNITUDE), np.float32(0), most)
-    scale = most / np.float32(_MOST)
+    scale = most / largest
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse = np.where(most == 0, np.float32(0), np.float32(1) / scale)
-        q = np.rint(blocks * inverse[..., np.newaxis]).astype(np.int8)
-    return q.reshape(x.shape), scale, q.sum(axis=-1, dtype=np.int32)
+        q = np.rint(blocks * inverse[..., np.newaxis])
+    # What is not finite gives integers that fit all the same; its block's scale is not finite.
+    return np.where(np.isfinite(q), q, np.float32(0)), scale
 
 
 _BLOCK_QUANTIZE = define(
     "block_quantize",
-    summary="x in blocks of 32 along its last axis: integers q = round(x / d) of i8, d = max|x| / 127 of f32, and the "
-    "sum of each block's q. A block whose magnitudes are all below 2**-100 is 0.",
-    constraints=("the dtype is f32, f16 or bf16", "the last dimension is a multiple of 32, and not 0"),
+    attributes=("bits",),
+    summary="x [.., K] in blocks of 32: integers q = round(x / d), d = max|x| / m of f32, and the sum of each block's "
+    "q. With 8 bits m is 127 and planes [.., 1, K] are q; with 16 bits m is 32512 and planes [.., 2, K] are high and "
+    "low, each in -127 .. 127, with q = 255 * high + low. A block whose magnitudes are all below 2**-100 is 0.",
+    constraints=(
+        "the dtype is f32, f16 or bf16",
+        "the last dimension is a multiple of 32, and not 0",
+        "bits is 8 or 16",
+    ),
     shape_rule=_infer_block_quantize,
     eager_rule=_eager_block_quantize,
 )
 
 
-def _infer_packed_linear(
-    q: TensorSpec, scale: TensorSpec, total: TensorSpec, weight: TensorSpec, encoding: Encoding, dtype: DType
+def _infer_block_product(
+    planes: TensorSpec, scale: TensorSpec, total: TensorSpec, weight: TensorSpec, encoding: Encoding, dtype: DType
 ) -> Specs:
-    require(q.dtype is i8 and q.ndim > 0, "packed_linear_c1", f"q is {q!r}")
-    blocks = (*q.shape[:-1], q.shape[-1] // BLOCK)
+    fits = planes.dtype is i8 and planes.ndim > 1 and planes.shape[-2] in (1, 2)
+    require(fits, "block_product_c1", f"planes is {planes!r}")
+    blocks = (*planes.shape[:-2], planes.shape[-1] // BLOCK)
     fits = scale == TensorSpec(blocks, f32) and total == TensorSpec(blocks, i32)
-    require(fits, "packed_linear_c1", f"q is {q!r}, scale {scale!r}, total {total!r}")
+    require(fits, "block_product_c1", f"planes is {planes!r}, scale {scale!r}, total {total!r}")
+    _require_weight("block_product_c2", weight, encoding, planes.shape[-1])
+    require(dtype.is_floating, "block_product_c3", f"the dtype is {dtype}")
+    return (TensorSpec((*planes.shape[:-2], weight.shape[0]), dtype),)
+
+
+def _require_weight(label: str, weight: TensorSpec, encoding: Encoding, wanted: int) -> None:
     columns = encoding.columns(weight.shape[-1]) if weight.ndim == 2 and weight.dtype is i8 else None
     reason = f"the weight is {weight!r}" + ("" if columns is None else f", {columns} columns as {encoding.name}")
-    require(columns == q.shape[-1], "packed_linear_c2", reason)
-    require(dtype.is_floating, "packed_linear_c3", f"the dtype is {dtype}")
-    return (TensorSpec((*q.shape[:-1], weight.shape[0]), dtype),)
+    require(columns == wanted, label, reason)
 
 
-def _eager_packed_linear(q: Array, scale: Array, total: Array, w: Array, encoding: Encoding, dtype: DType) -> Array:
+def _eager_block_product(
+    planes: Array, scale: Array, total: Array, w: Array, encoding: Encoding, dtype: DType
+) -> Array:
     del total
-    columns = q.shape[-1]
-    x = (q.reshape(*scale.shape, BLOCK).astype(np.float32) * scale[..., np.newaxis]).reshape(-1, columns)
-    result = np.empty((len(x), len(w)), np.float32)
+    q = planes[..., 0, :].astype(np.float32)
+    if planes.shape[-2] == 2:
+        q = q * np.float32(PLANE_BASE) + planes[..., 1, :]
+    return _product(_scaled(q.reshape(*scale.shape, BLOCK), scale), w, encoding, dtype)
+
+
+def _scaled(q: Array, scale: Array) -> Array:
+    """Returns x [.., K] of its integers [.., K / 32, 32] and scales [.., K / 32]."""
+    with np.errstate(invalid="ignore"):
+        return (q * scale[..., np.newaxis]).reshape(*scale.shape[:-1], -1)
+
+
+def _product(x: Array, w: Array, encoding: Encoding, dtype: DType) -> Array:
+    """Returns x f32 [.., K] times the unpacked rows of w, some rows at a time, summed in f32."""
+    columns = x.shape[-1]
+    matrix = x.reshape(-1, columns)
+    result = np.empty((len(matrix), len(w)), np.float32)
     rows = max(1, _ROWS_AT_ONCE // columns)
     for start in range(0, len(w), rows):
         part = slice(start, start + rows)
-        np.matmul(x, encoding.unpacked(w[part]).T, out=result[:, part])
+        np.matmul(matrix, encoding.unpacked(w[part]).T, out=result[:, part])
     with np.errstate(over="ignore"):
-        return result.reshape(*q.shape[:-1], len(w)).astype(dtype.numpy, copy=False)
+        return result.reshape(*x.shape[:-1], len(w)).astype(dtype.numpy, copy=False)
 
 
-_PACKED_LINEAR = define(
-    "packed_linear",
+_BLOCK_PRODUCT = define(
+    "block_product",
     attributes=("encoding", "dtype"),
     summary="(q * scale) @ weight.T, summed in f32, then rounded to the dtype: what block_quantize gives, and a packed "
     "weight [N, K].",
     constraints=(
-        "q is i8 [.., K], with scale f32 [.., K / 32] and total i32 [.., K / 32] as block_quantize gives them",
+        "planes is i8 [.., 1, K] or [.., 2, K], with scale f32 [.., K / 32] and total i32 [.., K / 32] as "
+        "block_quantize gives them",
         "the weight is an i8 matrix of N rows of whole blocks of the encoding, K columns as these",
         "the dtype is floating",
+    ),
+    shape_rule=_infer_block_product,
+    eager_rule=_eager_block_product,
+)
+
+
+def _infer_packed_linear(
+    x: TensorSpec, weight: TensorSpec, encoding: Encoding, dtype: DType, activations: Activations
+) -> Specs:
+    fits = x.ndim > 0 and x.dtype.is_floating and x.dtype is not f64
+    require(fits, "packed_linear_c1", f"x is {x!r}")
+    _require_weight("packed_linear_c2", weight, encoding, x.shape[-1])
+    require(dtype.is_floating, "packed_linear_c3", f"the dtype is {dtype}")
+    require(activations in ACTIVATION_BITS, "packed_linear_c4", f"activations is {activations!r}")
+    return (TensorSpec((*x.shape[:-1], weight.shape[0]), dtype),)
+
+
+def _eager_packed_linear(x: Array, w: Array, encoding: Encoding, dtype: DType, activations: Activations) -> Array:
+    x = x.astype(np.float32, copy=False) if activations == "exact" else _scaled(*_integers(x, 8))
+    return _product(x, w, encoding, dtype)
+
+
+PACKED_LINEAR: Final = define(
+    "packed_linear",
+    attributes=("encoding", "dtype", "activations"),
+    summary="x @ weight.T of a packed weight [N, K], summed in f32, then rounded to the dtype. With activations q8 x "
+    "is rounded to 8 bits in blocks of 32 first. Lowered, x is taken in 16 bits, or 8, by block_quantize.",
+    constraints=(
+        "x is f32, f16 or bf16 [.., K]",
+        "the weight is an i8 matrix of N rows of whole blocks of the encoding, K columns",
+        "the dtype is floating",
+        "activations is exact or q8",
     ),
     shape_rule=_infer_packed_linear,
     eager_rule=_eager_packed_linear,
@@ -118,28 +196,54 @@ class PackedOps(MathOps):
 
     __slots__ = ()
 
-    def block_quantize(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Quantises x [.., K] in blocks of 32: integers i8 [.., K], scales f32 [.., K / 32], sums i32 [.., K / 32].
+    def block_quantize(self, x: Tensor, bits: int = 16) -> tuple[Tensor, Tensor, Tensor]:
+        """Quantises x [.., K] in blocks of 32: planes i8 [.., bits / 8, K], scales f32 and sums i32 [.., K / 32].
 
-        What is not finite gives unspecified integers; a NaN or infinity is also in its block's scale.
+        With 16 bits an integer is 255 * high + low, and the planes are high and low. What is not finite gives
+        unspecified integers; a NaN or infinity is also in its block's scale.
+
+        Args:
+            x: floating, of 16 or 32 bits.
+            bits: 8 or 16.
         """
-        q, scale, total = self._ctx.apply(_BLOCK_QUANTIZE, (x,))
-        return q, scale, total
+        planes, scale, total = self._ctx.apply(_BLOCK_QUANTIZE, (x,), (bits,))
+        return planes, scale, total
 
-    def packed_linear(self, x: Tensor, weight: Tensor, encoding: Encoding, dtype: DType | str | None = None) -> Tensor:
-        """``x [.., K] @ weight [N, K].T``: [.., N], x rounded by ``block_quantize`` first.
+    def block_product(
+        self,
+        blocks: tuple[Tensor, Tensor, Tensor],
+        weight: Tensor,
+        encoding: Encoding,
+        dtype: DType | str = "f32",
+    ) -> Tensor:
+        """Returns x [.., K] @ weight [N, K].T: [.., N], of x in blocks as ``block_quantize`` gives it."""
+        return self._apply(_BLOCK_PRODUCT, (*blocks, weight), (encoding, as_dtype(dtype)))
+
+    @checked_choices
+    def packed_linear(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        encoding: Encoding,
+        dtype: DType | str | None = None,
+        activations: Activations = "exact",
+    ) -> Tensor:
+        """``x [.., K] @ weight [N, K].T``: [.., N].
 
         Args:
             x: floating, of 16 or 32 bits.
             weight: packed: i8 [N, K / block * block_bytes].
             encoding: of the weight.
             dtype: of the result; x's where None.
+            activations: ``exact``, or ``q8`` to round x to 8 bits in blocks of 32 first, as llama.cpp does.
         """
         wanted = as_dtype(x.dtype if dtype is None else dtype)
-        return self._ctx.composite("packed_linear", self._packed_linear, (x, weight), (encoding, wanted))
+        return self._ctx.composite("packed_linear", self._packed_linear, (x, weight), (encoding, wanted, activations))
 
-    def _packed_linear(self, x: Tensor, weight: Tensor, encoding: Encoding, dtype: DType) -> Tensor:
-        return self._apply(_PACKED_LINEAR, (*self.block_quantize(x), weight), (encoding, dtype))
+    def _packed_linear(
+        self, x: Tensor, weight: Tensor, encoding: Encoding, dtype: DType, activations: Activations
+    ) -> Tensor:
+        return self._apply(PACKED_LINEAR, (x, weight), (encoding, dtype, activations))
 
     def dequantize(self, packed: Tensor, encoding: Encoding, dtype: DType | str = "f32") -> Tensor:
         """Returns weights [.., K] of packed blocks i8 [.., K / block * block_bytes]."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
-from run_iree.kernels._quantize import QUANTIZE_BEFORE, block_buffers, quantized
+from run_iree.kernels._quantize import Blocks, quantized
 from run_iree.kernels._text import (
     Buffer,
     CpuKernel,
@@ -78,11 +78,11 @@ class AttentionSizes:
         return rows * self.value_size
 
 
-def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks: bool = False) -> CpuKernel:
+def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes: int = 0) -> CpuKernel:
     """Builds q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y [B, K, G, T, H'].
 
     H and H' are multiples of 16, and S is at least 16. y has the same dtype, or f32 where the sums are kept in it. With
-    ``blocks`` the result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
+    ``planes`` the result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
     """
     heads, group, tile, queries, keys = sizes.heads, sizes.group, sizes.tile, sizes.queries, sizes.keys
     size, value_size, own = sizes.size, sizes.value_size, sizes.own
@@ -94,7 +94,8 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks:
         Buffer("bias", sizes.rows * queries * keys, "f32"),
     )
     out = Buffer("out", count * value_size, dtype) if sizes.scratch else Buffer("y", count * value_size, "f32")
-    made = block_buffers(count * value_size, "out_") if blocks else (out,)
+    blocks = Blocks(sizes.batch, count * value_size // sizes.batch, planes, "out_") if planes else None
+    made = (out,) if blocks is None else blocks.buffers
     sums = f"%y = memref.alloca() : memref<{sizes.sums}xf32>\n" if sizes.scratch else ""
     steps = [_LANES * i for i in range(max(size, value_size) // _LANES)]
     numbers = [1, _KEYS, BLOCK, sizes.shared, group, tile, queries, size, keys, value_size, keys - _KEYS]
@@ -103,7 +104,7 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, blocks:
     bias_row = "%c0" if sizes.rows == 1 else "%sequence"
     body = f"""\
 {constants(numbers)}
-{indented(QUANTIZE_BEFORE, 0)}
+{indented([] if blocks is None else blocks.before, 0)}
 %lane = arith.constant dense<{listed(range(_LANES))}> : vector<16xi32>
 %none = arith.constant dense<0.0> : {_VECTOR}
 %hidden = arith.constant dense<-1.0e30> : {_VECTOR}
@@ -157,7 +158,7 @@ scf.for %own = %c0 to %c{own} step %c1 {{
   %all = vector.broadcast %total : f32 to {_VECTOR}
 {_row(tile, queries, 2)}
 {_at_sums(sizes, 2)}
-{_blocks(sizes, dtype, made) if blocks else _divided(sizes, out)}
+{_divided(sizes, out) if blocks is None else _blocks(sizes, dtype, blocks)}
 }}
 """
     return CpuKernel(NAME, (*buffers, *made), heads * (queries // tile), body)
@@ -217,7 +218,7 @@ def _divided(sizes: AttentionSizes, out: Buffer) -> str:
     return indented(lines, 2)
 
 
-def _blocks(sizes: AttentionSizes, dtype: str, made: tuple[Buffer, ...]) -> str:
+def _blocks(sizes: AttentionSizes, dtype: str, made: Blocks) -> str:
     """Stores the sums, divided by ``%all`` and quantized, to the result, whose rows are those of y."""
     sums = f"memref<{sizes.sums}xf32>, {_VECTOR}"
     lines = [

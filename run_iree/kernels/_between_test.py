@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
@@ -22,8 +23,8 @@ _TOLERANCE = {"f32": 4e-6, "bf16": 2**-7, "f16": 2**-10}
 _SIZES = ((1, 32), (1, 2048), (7, 96), (33, 160), (3, 1056))
 
 
-def _blocks(ctx: Any, x: Any) -> dict[str, Any]:
-    return dict(zip(("q", "scale", "total"), ctx.ops.block_quantize(x), strict=True))
+def _blocks(ctx: Any, x: Any, bits: int) -> dict[str, Any]:
+    return dict(zip(("q", "scale", "total"), ctx.ops.block_quantize(x, bits), strict=True))
 
 
 def _normed(ctx: Any, x: Any, w: Any) -> Any:
@@ -67,7 +68,8 @@ def _point(name: str, fn: Callable[..., Any], *specs: TensorSpec) -> EntryPoint:
     return EntryPoint(name, fn, tuple(Argument(f"x{i}", spec) for i, spec in enumerate(specs)))
 
 
-def test_norms_and_gates_are_quantised_as_the_eager_ops_do(tmp_path: Path):
+@pytest.mark.parametrize(("bits", "largest"), [(8, 127), (16, 32512)])
+def test_norms_and_gates_are_quantised_as_the_eager_ops_do(bits: int, largest: int, tmp_path: Path):
     cases = []
     for (rows, columns), dtype in zip(_SIZES, itertools.cycle(_DTYPES), strict=False):
         x = TensorSpec((rows, columns), dtype)
@@ -77,7 +79,7 @@ def test_norms_and_gates_are_quantised_as_the_eager_ops_do(tmp_path: Path):
         cases.append((f"plain_{rows}_{columns}_{dtype}", _plain, (x, x)))
         cases.append((f"centred_{rows}_{columns}_{dtype}", _centred, (x, TensorSpec((columns,), dtype))))
         cases.append((f"gated_{rows}_{columns}_{dtype}", _gated, (x, x)))
-    points = [_point(name, lambda c, a, b, f=fn: _blocks(c, f(c, a, b)), *specs) for name, fn, specs in cases]
+    points = [_point(name, lambda c, a, b, f=fn: _blocks(c, f(c, a, b), bits), *specs) for name, fn, specs in cases]
     used, session = _run(points, CpuKernels(), tmp_path)
     assert {name.partition(".")[0] for name in used} == {"rms_norm_quantize", "silu_quantize"}
     with session:
@@ -89,8 +91,10 @@ def test_norms_and_gates_are_quantised_as_the_eager_ops_do(tmp_path: Path):
             cube = wanted.reshape(specs[0].shape[0], -1, BLOCK)
             most = np.abs(cube).max(-1)
             near = _TOLERANCE[specs[0].dtype.name]
-            np.testing.assert_allclose(scale, most / 127, rtol=near, atol=0, err_msg=name)
-            np.testing.assert_array_equal(total, q.reshape(cube.shape).astype(np.int32).sum(-1), err_msg=name)
-            np.testing.assert_array_equal(np.abs(q).reshape(cube.shape).max(-1), np.where(most > 0, 127, 0))
-            error = np.abs(q.reshape(cube.shape) * scale[..., None] - cube)
-            assert (error <= most[..., None] * (0.5 / 127 + near)).all(), name
+            np.testing.assert_allclose(scale, most / largest, rtol=near, atol=0, err_msg=name)
+            digits = q.astype(np.int32)
+            integers = (digits[:, 0] if bits == 8 else 255 * digits[:, 0] + digits[:, 1]).reshape(cube.shape)
+            np.testing.assert_array_equal(total, integers.sum(-1), err_msg=name)
+            np.testing.assert_array_equal(np.abs(integers).max(-1), np.where(most > 0, largest, 0))
+            error = np.abs(integers * scale[..., None] - cube)
+            assert (error <= most[..., None] * (0.5 / largest + near)).all(), name

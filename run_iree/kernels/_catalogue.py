@@ -15,7 +15,7 @@ from run_iree.kernels._instruction_sets import PREFETCH_CANDIDATES, PREFETCH_DIS
 from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from run_iree.kernels._norm import Norm, norm_kernel
 from run_iree.kernels._packed_row import has_plain_numbers
-from run_iree.kernels._quantize import quantize_kernel, silu_quantize_kernel
+from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_kernel
 from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
 from run_iree.kernels._vnni_matmul import matmul_kernel
@@ -74,16 +74,20 @@ def _dtypes(function: KernelSignature) -> list[str]:
     return [argument.spec.dtype.name for argument in function.arguments]
 
 
+def _made_blocks(function: KernelSignature) -> Blocks:
+    """Returns the sizes of a quantized result."""
+    rows, planes, columns = function.results[0].spec.shape
+    return Blocks(rows, columns, planes)
+
+
 def _block_quantize(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     del kernels
-    rows, columns = _shapes(function)[0]
-    return quantize_kernel(rows, columns, _dtypes(function)[0])
+    return quantize_kernel(_made_blocks(function), _dtypes(function)[0])
 
 
 def _silu_quantize(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     del kernels
-    rows, columns = _shapes(function)[0]
-    return silu_quantize_kernel(rows, columns, _dtypes(function)[0])
+    return silu_quantize_kernel(_made_blocks(function), _dtypes(function)[0])
 
 
 def _norm(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
@@ -91,7 +95,8 @@ def _norm(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     rows, columns = _shapes(function)[0]
     dtype, *weights = _dtypes(function)
     weight, centred = weights[0] if weights else None, bool(function.attributes["centred"])
-    return norm_kernel(Norm(rows, columns, dtype, weight, centred, float(function.attributes["eps"])))
+    eps, planes = float(function.attributes["eps"]), _made_blocks(function).planes
+    return norm_kernel(Norm(rows, columns, dtype, weight, centred, eps, planes))
 
 
 def _attention(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
@@ -100,7 +105,8 @@ def _attention(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | No
     sizes, blocks = AttentionSizes(*[*q, *v[2:], bias[0]]), function.kind == "cached_attention_quantize"
     if not (sizes.fit_blocks() if blocks else sizes.fit()):
         return None
-    return attention_kernel(sizes, _dtypes(function)[2], float(function.attributes["scale"]), blocks=blocks)
+    planes = _made_blocks(function).planes if blocks else 0
+    return attention_kernel(sizes, _dtypes(function)[2], float(function.attributes["scale"]), planes=planes)
 
 
 def _wide(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
@@ -119,16 +125,18 @@ def _wide(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
 
 def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     """Returns the kernel of a product with packed weights."""
-    (rows, columns), *_, (outputs, _) = _shapes(function)
+    (rows, planes, columns), *_, (outputs, _) = _shapes(function)
     encoding, result = encoding_named(str(function.attributes["encoding"])), function.results[0].spec.dtype
     dtype = result.name if result in (bf16, f16) else "f32"
+    if planes > 1:
+        return vector_kernel(rows, outputs, columns, encoding, dtype, planes)
     if rows == 1:
         return _packed_matvec(kernels, outputs, columns, encoding, dtype)
     if kernels.vnni and outputs % ROWS == 0 and has_plain_numbers(encoding):
         return matmul_kernel(rows, outputs, columns, encoding)
     if kernels.fma and outputs % LANES_ROWS == 0 and fits_avx2_matmul(encoding):
         return avx2_matmul_kernel(rows, outputs, columns, encoding, dtype)
-    return vector_kernel(rows, outputs, columns, encoding, dtype)
+    return vector_kernel(rows, outputs, columns, encoding, dtype, planes)
 
 
 def _packed_matvec(kernels: CpuKernels, outputs: int, columns: int, encoding: Encoding, dtype: str) -> CpuKernel:
@@ -136,7 +144,7 @@ def _packed_matvec(kernels: CpuKernels, outputs: int, columns: int, encoding: En
         return vnni_matvec_kernel(outputs, columns, encoding, dtype, ahead=kernels.ahead)
     if kernels.fma and fits_avx2_matvec(columns, encoding):
         return avx2_matvec_kernel(outputs, columns, encoding, dtype, ahead=PREFETCH_DISTANCE)
-    return vector_kernel(1, outputs, columns, encoding, dtype)
+    return vector_kernel(1, outputs, columns, encoding, dtype, 1)
 
 
 _FAMILIES: Final[Mapping[str, Callable[[CpuKernels, KernelSignature], CpuKernel | None]]] = MappingProxyType(

@@ -3,6 +3,7 @@
 A new encoding begins like this: a description, and the kernels of every instruction set agree with it.
 """
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,17 @@ _SETS = {
 }
 # (rows, outputs, columns): one token, several tokens with tiles that are full and that are not.
 _SIZES = ((1, 37, 768), (11, 48, 512))
+_BITS = (8, 16)
 
 
-def _function(encoding: Encoding, sizes: tuple[int, int, int]) -> str:
+def _function(encoding: Encoding, sizes: tuple[int, int, int], bits: int) -> str:
     """Returns an entry point and a helper function, whose body is replaced by the kernel's."""
-    function = packed_linear(encoding, sizes)
+    function = packed_linear(encoding, sizes, planes=bits // 8)
     kinds, y = [tensor_type(given.spec) for given in function.arguments], tensor_type(function.results[0].spec)
     arguments = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(kinds))
     call = f"call @{function.name}(%a0, %a1, %a2, %a3) : ({', '.join(kinds)}) -> {y}"
     return f"""\
-  func.func public @product_{sizes[0]}({arguments}) -> ({y}) {{
+  func.func public @product_{sizes[0]}_{bits}({arguments}) -> ({y}) {{
     %y = {call}
     return %y : {y}
   }}
@@ -48,20 +50,21 @@ def _function(encoding: Encoding, sizes: tuple[int, int, int]) -> str:
 
 
 def _inputs(
-    encoding: Encoding, sizes: tuple[int, int, int], exponents: range = range(120, 136), size: float = 1
+    encoding: Encoding, sizes: tuple[int, int, int], bits: int, exponents: range = range(120, 136), size: float = 1
 ) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
     """Returns q, scale, total and w, and what the product is in f64.
 
     Args:
         encoding: encoding of w.
         sizes: rows, outputs and columns.
+        bits: bits of x's integers.
         exponents: exponents to draw, for blocks that have one.
         size: standard deviation of x.
     """
     rows, outputs, columns = sizes
     rng = np.random.default_rng(rows)
     x = EagerExecutionContext().constant((size * rng.standard_normal((rows, columns))).astype(np.float32))
-    q, scale, total = (tensor.numpy() for tensor in EagerExecutionContext().ops.block_quantize(x))
+    q, scale, total = (tensor.numpy() for tensor in EagerExecutionContext().ops.block_quantize(x, bits))
     w = rng.integers(-128, 128, (outputs, columns // encoding.block, encoding.block_bytes)).astype(np.int8)
     for place in encoding.layout.halves:
         halves = (rng.standard_normal((*w.shape[:2], 1)) / 256).astype(np.float16)
@@ -69,7 +72,8 @@ def _inputs(
     if encoding.layout.exponent:
         w[..., encoding.layout.scale] = rng.choice(exponents, w.shape[:2]).astype(np.uint8).view(np.int8)
     w = w.reshape(outputs, -1)
-    rounded = q.astype(np.float64) * np.repeat(scale.astype(np.float64), BLOCK, axis=-1)
+    integers = q[:, 0].astype(np.float64) if bits == 8 else 255.0 * q[:, 0] + q[:, 1]
+    rounded = integers * np.repeat(scale.astype(np.float64), BLOCK, axis=-1)
     return [q, scale, total, w], rounded @ encoding.unpacked(w).astype(np.float64).T
 
 
@@ -80,25 +84,25 @@ def test_a_layout_is_enough_for_all_kernels(
 ):
     monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
     module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
-    functions = "".join(_function(encoding, sizes) for sizes in _SIZES)
+    functions = "".join(_function(encoding, sizes, bits) for sizes in _SIZES for bits in _BITS)
     module.write_text(f"module @m {{\n{functions}}}\n")
-    assert len(compile_spelled(module, compiled, kernels).kernels) == len(_SIZES)
+    assert len(compile_spelled(module, compiled, kernels).kernels) == len(_SIZES) * len(_BITS)
     with Session(compiled, "local-task") as session:
-        for sizes in _SIZES:
-            inputs, expected = _inputs(encoding, sizes)
-            (y,) = session.function(f"product_{sizes[0]}")(*inputs)
+        for sizes, bits in itertools.product(_SIZES, _BITS):
+            inputs, expected = _inputs(encoding, sizes, bits)
+            (y,) = session.function(f"product_{sizes[0]}_{bits}")(*inputs)
             np.testing.assert_allclose(y.numpy(), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
 def test_the_least_exponents_are_zero_and_the_next_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
     module, compiled, encoding = tmp_path / "module.mlir", tmp_path / "module.vmfb", _ENCODINGS["mxfp4"]
-    module.write_text(f"module @m {{\n{_function(encoding, _SIZES[0])}}}\n")
+    module.write_text(f"module @m {{\n{_function(encoding, _SIZES[0], 16)}}}\n")
     compile_spelled(module, compiled, CpuKernels())
     with Session(compiled, "local-task") as session:
         for exponents in (range(2), range(2, 5)):
-            inputs, expected = _inputs(encoding, _SIZES[0], exponents, 1e30)
-            (y,) = session.function(f"product_{_SIZES[0][0]}")(*inputs)
+            inputs, expected = _inputs(encoding, _SIZES[0], 16, exponents, 1e30)
+            (y,) = session.function(f"product_{_SIZES[0][0]}_16")(*inputs)
             if exponents[0] == 0:
                 np.testing.assert_array_equal(y.numpy(), 0)
             else:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
-from run_iree.kernels._quantize import LANES, NAME, QUANTIZE_BEFORE, block_buffers, quantized
+from run_iree.kernels._quantize import LANES, NAME, Blocks, quantized
 from run_iree.kernels._text import (
     Buffer,
     CpuKernel,
@@ -34,6 +34,7 @@ class Norm:
         weight: dtype of the weight; None without one.
         centred: whether the factor is 1 + weight and the product is rounded once; else x is rounded before that.
         eps: number that is added to the mean of squares.
+        planes: planes of the result; see ``Blocks``.
     """
 
     rows: int
@@ -42,6 +43,7 @@ class Norm:
     weight: str | None
     centred: bool
     eps: float
+    planes: int
 
 
 def norm_kernel(norm: Norm) -> CpuKernel:
@@ -49,7 +51,7 @@ def norm_kernel(norm: Norm) -> CpuKernel:
     rows, columns = norm.rows, norm.columns
     x = Buffer("x", rows * columns, norm.dtype)
     weights = () if norm.weight is None else (Buffer("weight", columns, norm.weight),)
-    made = block_buffers(x.elements)
+    made = Blocks(rows, columns, norm.planes)
     own, workgroups = share(rows, 1, -(-x.elements // _ELEMENTS))
     apart = largest_divisor(columns // LANES, _APART)
     every = range(apart)
@@ -57,7 +59,7 @@ def norm_kernel(norm: Norm) -> CpuKernel:
     numbers = [1, LANES, BLOCK, columns, own, rows, *(LANES * i for i in range(apart + 1))]
     body = f"""\
 {constants(numbers)}
-{indented(QUANTIZE_BEFORE, 0)}
+{indented(made.before, 0)}
 %zeros = arith.constant dense<0.0> : {_VECTOR}
 %ones = arith.constant dense<1.0> : {_VECTOR}
 %count = arith.constant {float(columns):.17e} : f32
@@ -81,7 +83,7 @@ scf.for %row = %first to %end step %c1 {{
   }}
 }}
 """
-    return CpuKernel(NAME, (x, *weights, *made), workgroups, body)
+    return CpuKernel(NAME, (x, *weights, *made.buffers), workgroups, body)
 
 
 def _square(i: int, x: Buffer) -> list[str]:
@@ -94,7 +96,7 @@ def _square(i: int, x: Buffer) -> list[str]:
     ]
 
 
-def _block(norm: Norm, x: Buffer, weights: tuple[Buffer, ...], made: tuple[Buffer, ...]) -> list[str]:
+def _block(norm: Norm, x: Buffer, weights: tuple[Buffer, ...], made: Blocks) -> list[str]:
     """Normalizes and quantizes the block of the row's columns from ``%at`` on."""
     return [
         "%i = arith.addi %begin, %at : index",

@@ -6,11 +6,13 @@ from lang_core import BLOCK, Encoding, Plane
 from run_iree.kernels._text import Buffer, listed
 
 
-def packed_buffers(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str = "f32") -> tuple[Buffer, ...]:
-    """Returns q, scale and total of x, the packed weight w, and the result y of a dtype."""
+def packed_buffers(
+    rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str = "f32", planes: int = 1
+) -> tuple[Buffer, ...]:
+    """Returns q [rows, planes, columns], scale and total of x, the packed weight w, and the result y of a dtype."""
     blocks = columns // BLOCK
     return (
-        Buffer("q", rows * columns, "i8"),
+        Buffer("q", rows * planes * columns, "i8"),
         Buffer("scale", rows * blocks, "f32"),
         Buffer("total", rows * blocks, "i32"),
         Buffer("w", outputs * (columns // encoding.block) * encoding.block_bytes, "i8"),

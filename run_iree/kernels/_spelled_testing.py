@@ -20,17 +20,21 @@ _WORDS: Final = "vector<16xi32>"
 _FLOATS: Final = "vector<16xf32>"
 
 
-def packed_linear(encoding: Encoding, sizes: tuple[int, int, int], dtype: str = "f32") -> KernelSignature:
+def packed_linear(
+    encoding: Encoding, sizes: tuple[int, int, int], dtype: str = "f32", *, planes: int = 1
+) -> KernelSignature:
     """Returns the record of a product with packed weights, of (rows, outputs, columns)."""
     rows, outputs, columns = sizes
     blocks = rows, columns // BLOCK
     given = (
-        TensorSpec((rows, columns), "i8"),
+        TensorSpec((rows, planes, columns), "i8"),
         TensorSpec(blocks, "f32"),
         TensorSpec(blocks, "i32"),
         TensorSpec((outputs, columns // encoding.block * encoding.block_bytes), "i8"),
     )
-    helper = Helper("packed_linear", f"{encoding.name}.{dtype}.{rows}x{outputs}x{columns}", {"encoding": encoding.name})
+    helper = Helper(
+        "packed_linear", f"{encoding.name}.{dtype}.{rows}x{outputs}x{columns}.{planes}", {"encoding": encoding.name}
+    )
     return helper_record(helper, given, [TensorSpec((rows, outputs), dtype)])
 
 

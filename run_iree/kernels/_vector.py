@@ -1,8 +1,10 @@
 """Products with packed weights for CPUs of any kind: vectors that every compiler backend takes apart."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK, Encoding
+from lang_core.ops import PLANE_BASE
 from run_iree.kernels._packed_row import (
     block_minimum,
     block_scale,
@@ -20,6 +22,7 @@ from run_iree.kernels._super_block import (
     super_block_numbers,
 )
 from run_iree.kernels._text import (
+    Buffer,
     CpuKernel,
     constants,
     indented,
@@ -34,15 +37,66 @@ NAME: Final = "vector"
 _EIGHT: Final = "vector<8xf32>"
 
 
-def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str) -> CpuKernel:
-    """Builds q i8 [rows, columns], scale f32, total i32 [rows, columns / 32], w [outputs, bytes]: y [rows, outputs]."""
-    buffers = packed_buffers(rows, outputs, columns, encoding, dtype)
+@dataclass(frozen=True, slots=True)
+class XPlanes:
+    """Integers of x in planes.
+
+    Attributes:
+        q: buffer [rows, planes, columns].
+        planes: number of planes.
+        columns: columns of x.
+    """
+
+    q: Buffer
+    planes: int
+    columns: int
+
+    def block(self, name: str, place: str) -> list[str]:
+        """Makes ``%name`` vector<32xi32> of the integers whose first plane is at an index."""
+        wide = "vector<32xi32>"
+        first = f"{name}_first" if self.planes > 1 else name
+        lines = [
+            f"%{name}_bytes = vector.load %q[{place}] : {self.q.memref}, vector<32xi8>",
+            f"%{first} = arith.extsi %{name}_bytes : vector<32xi8> to {wide}",
+        ]
+        if self.planes == 1:
+            return lines
+        return [
+            *lines,
+            f"%{name}_second_at = arith.addi {place}, %c{self.columns} : index",
+            f"%{name}_second_bytes = vector.load %q[%{name}_second_at] : {self.q.memref}, vector<32xi8>",
+            f"%{name}_second = arith.extsi %{name}_second_bytes : vector<32xi8> to {wide}",
+            f"%{name}_base = arith.constant dense<{PLANE_BASE}> : {wide}",
+            f"%{name}_upper = arith.muli %{first}, %{name}_base : {wide}",
+            f"%{name} = arith.addi %{name}_upper, %{name}_second : {wide}",
+        ]
+
+
+def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str, planes: int) -> CpuKernel:
+    """Builds q i8 [rows, planes, columns], scale f32, total i32 [rows, columns / 32], w: y [rows, outputs]."""
+    buffers = packed_buffers(rows, outputs, columns, encoding, dtype, planes)
+    x = XPlanes(buffers[0], planes, columns)
     supers, size, blocks = columns // encoding.block, encoding.block_bytes, columns // BLOCK
     row_count, workgroups = share(outputs, 1, wanted_workgroups(buffers[3].elements))
     w = buffers[3].memref
     is_super = encoding.block > BLOCK
     before, inner = (_k_constants(encoding), _super_block) if is_super else (_constants(encoding), _block)
-    numbers = [1, 2, 8, BLOCK, encoding.block, size, supers, supers * size, columns, blocks, row_count, outputs, rows]
+    numbers = [
+        1,
+        2,
+        8,
+        BLOCK,
+        planes * columns,
+        encoding.block,
+        size,
+        supers,
+        supers * size,
+        columns,
+        blocks,
+        row_count,
+        outputs,
+        rows,
+    ]
     numbers += [*range(0, encoding.block, BLOCK), encoding.layout.planes[0].at]
     numbers += super_block_numbers(encoding) if is_super else []
     body = f"""\
@@ -53,12 +107,12 @@ def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dty
 scf.for %row = %first to %end step %c1 {{
   %begin = arith.muli %row, %c{supers * size} : index
   scf.for %token = %c0 to %c{rows} step %c1 {{
-    %x_begin = arith.muli %token, %c{columns} : index
+    %x_begin = arith.muli %token, %c{planes * columns} : index
     %s_begin = arith.muli %token, %c{blocks} : index
     %made = scf.for %block = %c0 to %c{supers} step %c1 iter_args(%sum = %none) -> ({_EIGHT}) {{
       %in_row = arith.muli %block, %c{size} : index
       %at = arith.addi %begin, %in_row : index
-{indented(inner(rows, columns, encoding, w), 6)}
+{indented(inner(rows, x, encoding, w), 6)}
       scf.yield %next : {_EIGHT}
     }}
     %y_row = vector.reduction <add>, %made : {_EIGHT} into f32
@@ -79,7 +133,7 @@ def _constants(encoding: Encoding) -> list[str]:
     ]
 
 
-def _block(rows: int, columns: int, encoding: Encoding, w: str) -> list[str]:
+def _block(rows: int, x: XPlanes, encoding: Encoding, w: str) -> list[str]:
     """Makes ``%next`` of ``%sum`` and the products of a block of 32."""
     return [
         f"%q_at = arith.addi %at, %c{encoding.layout.planes[0].at} : index",
@@ -88,14 +142,14 @@ def _block(rows: int, columns: int, encoding: Encoding, w: str) -> list[str]:
         f"%in_x = arith.muli %block, %c{BLOCK} : index",
         "%x_at = arith.addi %x_begin, %in_x : index",
         "%s_at = arith.addi %s_begin, %block : index",
-        f"%x = vector.load %q[%x_at] : memref<{rows * columns}xi8>, vector<32xi8>",
-        *_products("", "%x", "%signed"),
+        *x.block("x_wide", "%x_at"),
+        *_products("", "%signed"),
         "%dot = arith.addi %low, %high : vector<8xi32>",
         f"%dot_float = arith.sitofp %dot : vector<8xi32> to {_EIGHT}",
-        f"%x_scale = memref.load %scale[%s_at] : memref<{rows * (columns // BLOCK)}xf32>",
+        f"%x_scale = memref.load %scale[%s_at] : memref<{rows * (x.columns // BLOCK)}xf32>",
         "%both = arith.mulf %w_scale, %x_scale : f32",
         f"%all = vector.broadcast %both : f32 to {_EIGHT}",
-        *_with_minimum(rows * (columns // BLOCK), encoding, w),
+        *_with_minimum(rows * (x.columns // BLOCK), encoding, w),
         f"%next = math.fma %dot_float, %all, {'%sum' if encoding.layout.minimum is None else '%more'} : {_EIGHT}",
     ]
 
@@ -120,7 +174,7 @@ def _k_constants(encoding: Encoding) -> list[str]:
     return [*super_block_constants(encoding), above]
 
 
-def _super_block(rows: int, columns: int, encoding: Encoding, w: str) -> list[str]:
+def _super_block(rows: int, x: XPlanes, encoding: Encoding, w: str) -> list[str]:
     """Makes ``%next`` of ``%sum`` and the products of a super-block: less all minima, then part after part."""
     layout, blocks = encoding.layout, encoding.block // BLOCK
     parts = BLOCK // layout.scaled  # of a block of 32
@@ -130,9 +184,9 @@ def _super_block(rows: int, columns: int, encoding: Encoding, w: str) -> list[st
         "%x_at = arith.addi %x_begin, %in_x : index",
         f"%in_scales = arith.muli %block, %c{blocks} : index",
         "%s_at = arith.addi %s_begin, %in_scales : index",
-        f"%xs = vector.load %scale[%s_at] : memref<{rows * (columns // BLOCK)}xf32>, {_EIGHT}",
+        f"%xs = vector.load %scale[%s_at] : memref<{rows * (x.columns // BLOCK)}xf32>, {_EIGHT}",
         *part_scales(encoding, "", w),
-        *(_less_minima(rows, columns) if of_blocks else _factors(parts)),
+        *(_less_minima(rows, x.columns) if of_blocks else _factors(parts)),
     ]
     of_parts = layout.minimum is not None and parts > 1
     lines += [*part_minima(encoding, "", w), *_minus()] if of_parts else []
@@ -140,7 +194,7 @@ def _super_block(rows: int, columns: int, encoding: Encoding, w: str) -> list[st
     steps: list[list[str]] = []
     for block in range(blocks):
         of_block, integers = _integers(block, encoding, w)
-        of_block += _chunk_half(block, integers, rows * columns)
+        of_block += _chunk_half(block, integers, x)
         dots = [f"%low{block}", f"%high{block}"]
         if parts == 1:
             of_block.append(f"%dot{block} = arith.addi {dots[0]}, {dots[1]} : vector<8xi32>")
@@ -222,28 +276,27 @@ def _factors(parts: int) -> list[str]:
     ]
 
 
-def _chunk_half(block: int, integers: str, elements: int) -> list[str]:
+def _chunk_half(block: int, integers: str, x: XPlanes) -> list[str]:
     """Makes ``%low<block>`` and ``%high<block>`` of a block of x and its half of a chunk, vector<64xi8>.
 
     Args:
         block: number of the block in the super-block.
         integers: name of the chunk.
-        elements: elements of x.
+        x: x.
     """
     lanes = listed(range(BLOCK * (block % 2), BLOCK * (block % 2) + BLOCK))
     return [
         f"%xq_at{block} = arith.addi %x_at, %c{BLOCK * block} : index",
-        f"%x{block} = vector.load %q[%xq_at{block}] : memref<{elements}xi8>, vector<32xi8>",
+        *x.block(f"x_wide{block}", f"%xq_at{block}"),
         f"%w{block} = vector.shuffle {integers}, {integers} {lanes} : vector<64xi8>, vector<64xi8>",
-        *_products(f"{block}", f"%x{block}", f"%w{block}"),
+        *_products(f"{block}", f"%w{block}"),
     ]
 
 
-def _products(n: str, x: str, w: str) -> list[str]:
+def _products(n: str, w: str) -> list[str]:
     """Makes ``%low<n>`` and ``%high<n>`` vector<8xi32>: sums of two of the first and of the last sixteen products."""
     wide = "vector<32xi32>"
     return [
-        f"%x_wide{n} = arith.extsi {x} : vector<32xi8> to {wide}",
         f"%w_wide{n} = arith.extsi {w} : vector<32xi8> to {wide}",
         f"%products{n} = arith.muli %x_wide{n}, %w_wide{n} : {wide}",
         f"%even{n} = vector.shuffle %products{n}, %products{n} {listed(range(0, 32, 2))} : {wide}, {wide}",

@@ -8,15 +8,14 @@ import numpy as np
 from lang_core import VerificationError, as_dtype
 from run_iree import Session
 from run_iree.dump import ModuleAgreement
-from tapeline.compare import PACKED, TOLERANCE, agreement
+from tapeline.compare import TOLERANCE, agreement, precision_of
 
 Array = np.ndarray[Any, Any]
 
 
 def tolerance_of(model: Mapping[str, Any]) -> float:
     """Returns the largest error that rounding at other places explains, of a bundle's model."""
-    packed = model.get("quantize") not in (None, "none")
-    return TOLERANCE[PACKED if packed else model.get("dtype", "f32")]
+    return TOLERANCE[precision_of(model)]
 
 
 class SecondModule:

@@ -73,6 +73,13 @@ _QUANTIZE: Final = flags.DEFINE_string(
     "as the GGUF file has it, q4_k and q6_k too.",
     flag_values=FLAGS,
 )
+_ACTIVATIONS: Final = flags.DEFINE_enum(
+    "activations",
+    "exact",
+    CHOICES["activations"],
+    "How products with packed weights take x: exact, or q8, rounded to 8 bits in blocks of 32.",
+    flag_values=FLAGS,
+)
 _WEIGHTS: Final = flags.DEFINE_enum(
     "weights",
     "external",
@@ -181,6 +188,7 @@ def _options() -> ExportKeywords:
         "score_tokens": _SCORE_TOKENS.value,
         "dtype": _DTYPE.value,
         "quantize": _QUANTIZE.value,
+        "activations": _ACTIVATIONS.value,
         "weights": _WEIGHTS.value,
         "lowering": _LOWERING.value,
         "num_layers": _NUM_LAYERS.value,

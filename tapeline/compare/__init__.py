@@ -1,13 +1,23 @@
 """Comparison of tensors: figures of two tensors, of two dumps, the first divergence, and the table of a comparison."""
 
-from tapeline.compare._agreement import PACKED, TOLERANCE, Agreement, agreement
+from tapeline.compare._agreement import (
+    FORMER_ACTIVATIONS,
+    PACKED,
+    PACKED_Q8,
+    TOLERANCE,
+    Agreement,
+    agreement,
+    precision_of,
+)
 from tapeline.compare._comparison import ComparedTensor, Comparison, block_of, tolerance_of
 from tapeline.compare._dumps import compare_dumps, is_dump
 from tapeline.compare._tensors import compare_tensors, left_out
 from tapeline.compare._text import comparison_text, error_of
 
 __all__ = [
+    "FORMER_ACTIVATIONS",
     "PACKED",
+    "PACKED_Q8",
     "TOLERANCE",
     "Agreement",
     "ComparedTensor",
@@ -16,6 +26,7 @@ __all__ = [
     "block_of",
     "compare_dumps",
     "compare_tensors",
+    "precision_of",
     "comparison_text",
     "error_of",
     "is_dump",

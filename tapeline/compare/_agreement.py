@@ -1,6 +1,7 @@
 """Figures of the agreement of two arrays."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -9,12 +10,24 @@ import numpy as np
 from lang_core import checked_choices
 
 # Largest error, relative to the largest reference value, that rounding through a whole model explains: see
-# docs/numerics.md. Operands of packed weights are rounded to 8 bits, as many as bf16 has.
+# docs/numerics.md. Operands of packed weights have 16 bits, or 8 where that was asked for, as many as bf16 has.
 PACKED: Final = "packed"
-TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2, PACKED: 3e-2}
+PACKED_Q8: Final = "packed, q8"
+TOLERANCE: Final = {"f32": 1e-4, "f64": 1e-4, "f16": 1e-2, "bf16": 3e-2, PACKED: 1e-3, PACKED_Q8: 3e-2}
+FORMER_ACTIVATIONS: Final = "q8"
+"""Form of activations of bundles whose description does not tell it."""
 
 # Factor between the errors of two computations that round at other places.
 _AS_NEAR: Final = 2.0
+
+
+def precision_of(model: Mapping[str, Any]) -> str:
+    """Returns the key of ``TOLERANCE`` for a model's description: its dtype, or that of products if that is coarser."""
+    dtype = str(model.get("dtype", "f32"))
+    if model.get("quantize", "none") == "none":
+        return dtype
+    packed = PACKED if model.get("activations", FORMER_ACTIVATIONS) == "exact" else PACKED_Q8
+    return max(dtype, packed, key=TOLERANCE.__getitem__)
 
 
 @checked_choices

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from lang_core import as_dtype, checked_choices
 from run_iree.dump import TensorLabel
-from tapeline.compare._agreement import PACKED, TOLERANCE, Agreement
+from tapeline.compare._agreement import PACKED, PACKED_Q8, TOLERANCE, Agreement
 
 # agrees, differs: within the tolerance or not. unlike: other shapes or kinds of dtype. missing: only the reference has
 # the tensor. extra: only the compared side has it.
@@ -175,7 +175,7 @@ def block_of(name: str) -> str:
 def tolerance_of(dtypes: Iterable[str]) -> float:
     """Returns the tolerance of the coarsest of these dtypes (docs/numerics.md).
 
-    ``PACKED`` stands for operands of packed weights.
+    ``PACKED`` and ``PACKED_Q8`` stand for operands of packed weights.
     """
-    floats = {name for name in dtypes if name == PACKED or as_dtype(name).is_floating}
+    floats = {name for name in dtypes if name in (PACKED, PACKED_Q8) or as_dtype(name).is_floating}
     return max((TOLERANCE[name] for name in floats), default=0.0)

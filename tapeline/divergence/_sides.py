@@ -11,7 +11,7 @@ from lang_core import EagerExecutionContext, Encoding, EntryPoint, InputError, W
 from run_iree import Session
 from run_iree.archive import ArchiveWeights
 from tapeline.bundle import ARCHIVE, Bundle
-from tapeline.compare import PACKED
+from tapeline.compare import FORMER_ACTIVATIONS, precision_of
 from tapeline.divergence._example_calls import Arrays
 from tapeline.divergence._references import EagerReference, Reference, RunnerReference
 from tapeline.divergence._runners import DeviceRunner, Runner
@@ -24,7 +24,7 @@ class Side(Protocol):
 
     Attributes:
         name: name for messages.
-        dtypes: dtypes of its floats, with ``PACKED`` if it multiplies with packed weights.
+        dtypes: dtypes of its floats, with that of ``precision_of`` if it multiplies with packed weights.
     """
 
     @property
@@ -129,8 +129,8 @@ class EagerSide:
 
 def _dtypes(bundle: Bundle) -> tuple[str, ...]:
     """Returns the dtypes that a bundle computes in."""
-    packed = bundle.config.model.get("quantize", "none") != "none"
-    return (str(bundle.config.model.get("dtype", "f32")), *((PACKED,) if packed else ()))
+    model = bundle.config.model
+    return str(model.get("dtype", "f32")), precision_of(model)
 
 
 def _encodings(bundle: Bundle) -> dict[str, Encoding]:
@@ -149,9 +149,12 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
     try:
         encoding = fields.get("quantize", "none")
         packed = None if encoding in ("none", STORED) else encoding
-        model = load_model(bundle.path, fields["dtype"], fields["layers"], weights=False, quantize=packed)
+        activations = fields.get("activations", FORMER_ACTIVATIONS)
+        model = load_model(
+            bundle.path, fields["dtype"], fields["layers"], weights=False, quantize=packed, activations=activations
+        )
         if encoding == STORED:
-            keep_packed(model, _encodings(bundle), model.dtype)
+            keep_packed(model, _encodings(bundle), model.dtype, activations)
         names = [entry_point.name for entry_point in bundle.config.entry_points]
         sizes = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
         caching = fields.get("caching", {})

@@ -58,6 +58,7 @@ def _model(export: Export) -> dict[str, Any]:
         "source": export.source,
         "dtype": options.dtype,
         "quantize": options.quantize,
+        "activations": options.activations,
         "batch": export.sizes.batch,
         "sequence": export.sizes.sequence,
         "max_sequence": export.sizes.max_sequence,

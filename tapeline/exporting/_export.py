@@ -1,5 +1,6 @@
 """The export: a checkpoint in, a verified bundle out."""
 
+import dataclasses
 import functools
 import shutil
 from pathlib import Path
@@ -23,7 +24,7 @@ from tapeline.bundle import (
     staged,
 )
 from tapeline.cli import Progress, ProgressEvent, no_progress
-from tapeline.compare import PACKED
+from tapeline.compare import precision_of
 from tapeline.exporting._budget import check_budget
 from tapeline.exporting._compile import compile_targets
 from tapeline.exporting._debug import lower_debug
@@ -249,7 +250,7 @@ class _Run:
         if options.dtype in ("bf16", "f16") or options.encoding is not None:
             exact = Exact(functools.partial(exact_entry_points, export, self._source), exact_weights(weights))
         references = References(export.written, source, export.vocabulary, exact, export.entry_points)
-        precision = options.dtype if options.encoding is None else PACKED
+        precision = precision_of(dataclasses.asdict(options))
         if options.verify == "interpreter":
             return {
                 "rows": check_interpreter(

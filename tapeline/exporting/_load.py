@@ -132,9 +132,16 @@ def exact_weights(weights: WeightSource) -> WeightSource:
 def _model(options: ExportOptions, dtype: str, source: ModelSource) -> Model[Any]:
     weights = source.weights
     quantize = None if options.quantize == STORED else options.encoding
-    model = load_model(source.directory, dtype, options.num_layers, weights=weights is not None, quantize=quantize)
+    model = load_model(
+        source.directory,
+        dtype,
+        options.num_layers,
+        weights=weights is not None,
+        quantize=quantize,
+        activations=options.activations,
+    )
     if options.quantize == STORED and weights is not None:
-        keep_packed(model, stored_encodings(model, weights), model.dtype)
+        keep_packed(model, stored_encodings(model, weights), model.dtype, options.activations)
     return model
 
 

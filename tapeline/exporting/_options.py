@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from compile_hlo.portable import ARTIFACT_VERSION
-from lang_core import ENCODINGS, QUANTIZED, InputError, checked_choices, near_names
+from lang_core import ENCODINGS, QUANTIZED, Activations, InputError, checked_choices, near_names
 from tapeline.inspecting import GRAPH_FORMATS
 from transformer_core import STORED
 from transformer_core.models import POSITIONS, WINDOW_CACHES, Model
@@ -19,6 +19,7 @@ CHOICES: Final = {
     "positions": tuple(POSITIONS),
     "window_caches": tuple(WINDOW_CACHES),
     "dtype": ("f32", "bf16", "f16"),
+    "activations": ("exact", "q8"),
     "weights": ("external", "inline", "none"),
     "lowering": ("streaming", "buffered"),
     "verify": ("auto", "none", "parse", "interpreter", "iree"),
@@ -44,6 +45,7 @@ class ExportKeywords(TypedDict, total=False):
     score_tokens: int | None
     dtype: str
     quantize: str
+    activations: Activations
     weights: str
     lowering: str
     num_layers: int | None
@@ -78,6 +80,7 @@ class ExportOptions:
         score_tokens: tokens that one call of score takes; None is as ``sequence``.
         dtype: dtype of activations and unquantized weights.
         quantize: encoding of matrices: ``none``, ``q8_0``, ``q4_0``, or ``stored`` as a GGUF file has them.
+        activations: form in which products with packed weights take x: ``exact``, or ``q8``, rounded to 8 bits.
         weights: ``external`` archive, ``inline`` constants of the module, or ``none``.
         lowering: ``streaming`` keeps what is recorded on disk, ``buffered`` in memory; the module's text is the same.
         num_layers: number of layers, the first ones; None is all.
@@ -115,6 +118,7 @@ class ExportOptions:
     score_tokens: int | None = None
     dtype: str = "f32"
     quantize: str = "none"
+    activations: Activations = "exact"
     weights: str = "external"
     lowering: str = "streaming"
     num_layers: int | None = None

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from jax import lax
 
 from lang_core import BLOCK, DTYPES, ENCODINGS, DType, Encoding, f64
+from lang_core.ops import LARGEST_INTEGER
 from tests.differential._draw import FLOATING, generator, shape_of
 from tests.differential._trial import Array, Draw, Trial, trials
 
 _ENCODINGS: Final = st.sampled_from(list(ENCODINGS.values()))
 _DTYPES: Final = [dtype for dtype in FLOATING if dtype is not f64]
 _LEAST: Final = 2.0**-100
-# Nearer to a tie than this, f32 may round otherwise than f64.
-_TIE: Final = 1e-3
+# Nearer to a tie than this, by bits, f32 may round otherwise than f64.
+_TIES: Final = {8: 1e-3, 16: 0.02}
 
 
 def _blocks(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -27,17 +28,18 @@ def _blocks(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> A
     blocks *= rng.random(leading) < 0.8
     x = blocks.astype(dtype.numpy).astype(np.float64)
     most = np.abs(x).max(axis=-1, keepdims=True, initial=0)
-    quotient = np.abs(x) * 127 / np.where(most == 0, 1, most)
-    x[np.abs(quotient % 1 - 0.5) < _TIE] = 0
+    for bits, tie in _TIES.items():
+        quotient = np.abs(x) * LARGEST_INTEGER[bits] / np.where(most == 0, 1, most)
+        x[np.abs(quotient % 1 - 0.5) < tie] = 0
     return x.reshape(shape).astype(dtype.numpy)
 
 
-def _quantized(x: Any) -> tuple[Any, Any]:
+def _quantized(x: Any, bits: int) -> tuple[Any, Any]:
     """Integers [.., K / 32, 32] and scales [.., K / 32, 1], in f64."""
     blocks = x.reshape(*x.shape[:-1], x.shape[-1] // BLOCK, BLOCK)
     most = jnp.abs(blocks).max(axis=-1, keepdims=True, initial=0)
     most = jnp.where(most < _LEAST, 0, most)
-    scale = most / 127
+    scale = most / LARGEST_INTEGER[bits]
     return jnp.where(most == 0, 0, jnp.round(blocks / jnp.where(most == 0, 1, scale))), scale
 
 
@@ -46,12 +48,22 @@ def _block_quantize(draw: Draw, name: str) -> Trial:
     dtype, rng = draw(st.sampled_from(_DTYPES)), generator(draw)
     shape = (*shape_of(draw, draw(st.integers(0, 2)), most=3), BLOCK * draw(st.integers(1, 3)))
 
+    bits = draw(st.sampled_from(sorted(LARGEST_INTEGER)))
+
     def reference(x: Any) -> Any:
-        q, scale = _quantized(x)
-        return q.reshape(x.shape).astype(jnp.int8), scale[..., 0], q.sum(axis=-1).astype(jnp.int32)
+        q, scale = _quantized(x, bits)
+        return _planes(q.reshape(x.shape), bits), scale[..., 0], q.sum(axis=-1).astype(jnp.int32)
 
     x = _blocks(rng, shape, dtype)
-    return Trial(name, "", lambda c, x: c.ops.block_quantize(x), (x,), reference, ("i8", "f32", "i32"), ulps=1)
+    specs = ("i8", "f32", "i32")
+    return Trial(name, f"{bits} bits", lambda c, x: c.ops.block_quantize(x, bits), (x,), reference, specs, ulps=1)
+
+
+def _planes(q: Any, bits: int) -> Any:
+    """i8 [.., bits / 8, K] of integers [.., K]."""
+    high = jnp.round(q / 255)
+    digits = [q] if bits == 8 else [high, q - 255 * high]
+    return jnp.stack(digits, axis=-2).astype(jnp.int8)
 
 
 def _packed(rng: np.random.Generator, shape: tuple[int, ...], encoding: Encoding, wild: bool) -> Array:
@@ -231,20 +243,51 @@ def _packed_linear(draw: Draw, name: str) -> Trial:
     x = _blocks(rng, (*shape_of(draw, draw(st.integers(0, 2)), most=3), count * encoding.block), dtype)
     weight = _packed(rng, (outer, count), encoding, wild=False)
 
+    activations = draw(st.sampled_from(["exact", "q8"]))
+
     def product(x: Any, w: Any, of: Any) -> Any:
-        q, scale = _quantized(x)
-        return jnp.matmul(
-            of((q * scale).reshape(x.shape)), of(_unpacked(w, encoding)).T, precision=lax.Precision.HIGHEST
-        )
+        if activations == "q8":
+            q, scale = _quantized(x, 8)
+            x = (q * scale).reshape(x.shape)
+        return jnp.matmul(of(x), of(_unpacked(w, encoding)).T, precision=lax.Precision.HIGHEST)
 
     result = dtype if wanted is None else wanted
     return Trial(
         name,
-        f"{encoding.name}, {wanted}",
-        lambda c, x, w: c.ops.packed_linear(x, w, encoding, wanted),
+        f"{encoding.name}, {wanted}, {activations}",
+        lambda c, x, w: c.ops.packed_linear(x, w, encoding, wanted, activations),
         (x, weight),
         lambda x, w: product(x, w, lambda kind: kind),
         (result.name,),
         ulps=3 if result is not f64 else 3 * 2.0**29,  # summed in f32
         magnitude=lambda x, w: product(x, w, jnp.abs),
+    )
+
+
+@trials("block_product")
+def _block_product(draw: Draw, name: str) -> Trial:
+    encoding, rng, bits = draw(_ENCODINGS), generator(draw), draw(st.sampled_from(sorted(LARGEST_INTEGER)))
+    wanted = draw(st.sampled_from([kind for kind in DTYPES if kind.is_floating]))
+    count, outer = draw(st.integers(1, 3)), draw(st.integers(0, 4))
+    shape = (*shape_of(draw, draw(st.integers(0, 2)), most=3), count * encoding.block)
+    planes = rng.integers(-127, 128, (*shape[:-1], bits // 8, shape[-1])).astype(np.int8)
+    scale = rng.normal(0, 1, (*shape[:-1], shape[-1] // BLOCK)).astype(np.float32)
+    weight = _packed(rng, (outer, count), encoding, wild=False)
+
+    def product(planes: Any, scale: Any, w: Any, of: Any) -> Any:
+        digits = planes.astype(jnp.float64)
+        q = digits[..., 0, :] if bits == 8 else 255 * digits[..., 0, :] + digits[..., 1, :]
+        x = (q.reshape(*scale.shape, BLOCK) * scale[..., None]).reshape(q.shape)
+        return jnp.matmul(of(x), of(_unpacked(w, encoding)).T, precision=lax.Precision.HIGHEST)
+
+    total = planes[..., 0, :].reshape(*scale.shape, BLOCK).sum(axis=-1, dtype=np.int32)  # the eager rule needs none
+    return Trial(
+        name,
+        f"{encoding.name}, {wanted}, {bits} bits",
+        lambda c, p, s, t, w: c.ops.block_product((p, s, t), w, encoding, wanted),
+        (planes, scale, total, weight),
+        lambda p, s, t, w: product(p, s, w, lambda kind: kind),
+        (wanted.name,),
+        ulps=3 if wanted is not f64 else 3 * 2.0**29,  # summed in f32
+        magnitude=lambda p, s, t, w: product(p, s, w, jnp.abs),
     )

@@ -35,8 +35,10 @@ def _quantize_cases() -> Iterator[Case]:
         x = rng.standard_normal((2, 3, 2 * BLOCK)).astype(np.float32)
         x[0, 0, :BLOCK], x[0, 1, :BLOCK], x[1, 2, BLOCK:] = 0, -0.0, 2.0**-110
         x[1, 0] *= 1000
-        fn = lambda c, x: c.ops.block_quantize(x)  # noqa: E731
-        yield Case("block_quantize", f"block_quantize_{dtype.name}", dtype, fn, (x.astype(dtype.numpy),), ulps=2)
+        for bits in (8, 16):
+            fn = lambda c, x, bits=bits: c.ops.block_quantize(x, bits)  # noqa: E731
+            name = f"block_quantize_{dtype.name}_{bits}"
+            yield Case("block_quantize", name, dtype, fn, (x.astype(dtype.numpy),), ulps=2)
 
 
 def _encoded_cases(encoding: Encoding) -> Iterator[Case]:
@@ -44,12 +46,16 @@ def _encoded_cases(encoding: Encoding) -> Iterator[Case]:
     scales = (rng.standard_normal((5, 3)) / 16).astype(np.float16)
     weight = packed_blocks(encoding, scales)
     x = rng.standard_normal((2, 1, 3 * encoding.block)).astype(np.float32)
-    product = lambda c, x, w: c.ops.packed_linear(x, w, encoding)  # noqa: E731
+    exact = lambda c, x, w: c.ops.packed_linear(x, w, encoding)  # noqa: E731
+    yield Case("packed_linear", f"packed_linear_{name}_exact", f32, exact, (x, weight), ulps=4096)
+    blocks = lambda c, x, w: c.ops.block_product(c.ops.block_quantize(x), w, encoding)  # noqa: E731
+    yield Case("block_product", f"block_product_{name}", f32, blocks, (x, weight), ulps=64)
+    product = lambda c, x, w: c.ops.packed_linear(x, w, encoding, activations="q8")  # noqa: E731
     yield Case("packed_linear", f"packed_linear_{name}", f32, product, (x, weight), ulps=64)
     for dtype in (bf16, f16):
         given = (x.astype(dtype.numpy), weight)
         yield Case("packed_linear", f"packed_linear_{name}_{dtype.name}", dtype, product, given, ulps=2)
-    line = lambda c, x, w: c.ops.packed_linear(c.ops.reshape(x, (-1,)), w, encoding)  # noqa: E731
+    line = lambda c, x, w: c.ops.packed_linear(c.ops.reshape(x, (-1,)), w, encoding, activations="q8")  # noqa: E731
     yield Case("packed_linear", f"packed_linear_one_row_{name}", f32, line, (x[0, 0], weight), ulps=64)
     halves = np.array([[*_HALVES, *(bits | 0x8000 for bits in _HALVES)]], np.uint16).view(np.float16)
     packed: tuple[Any, ...] = (packed_blocks(encoding, halves.T),)

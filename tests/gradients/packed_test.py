@@ -1,24 +1,33 @@
-"""Packed weights are not trained, nor is anything before them: that is said, and no gradient is 0 by mistake."""
+"""Packed weights are not trained. What is before them has its gradient, unless activations are rounded to 8 bits."""
 
 import numpy as np
 import pytest
 
 from compile_dag import record
 from compile_dag.gradient import gradient, value_and_gradient
-from lang_core import EagerExecutionContext, ExecutionContext, GraphError, Tensor, TensorSpec, encoding_named
+from lang_core import (
+    Activations,
+    EagerExecutionContext,
+    ExecutionContext,
+    GraphError,
+    MappingWeights,
+    Tensor,
+    TensorSpec,
+    encoding_named,
+)
 from tests.gradients import _tiny
 from transformer_core import pack_weights
 from transformer_core.models import DecoderLM
 
 _ROUNDED = (
-    r"no gradient goes through the op 'packed_linear' \(at .*_logits\.py:\d+\): what packed weights are "
-    "multiplied with is rounded to integers: train the model unpacked"
+    r"no gradient goes through the op 'packed_linear' \(at .*_logits\.py:\d+\): with activations=q8 x is rounded to "
+    "integers: take exact activations, or train the model unpacked"
 )
 
 
-def _packed() -> DecoderLM:
+def _packed(activations: Activations = "exact") -> DecoderLM:
     made = _tiny.model(hidden_size=64, intermediate_size=96, num_attention_heads=4)
-    pack_weights(made, encoding_named("q8_0"), made.dtype)
+    pack_weights(made, encoding_named("q8_0"), made.dtype, activations)
     return made
 
 
@@ -26,9 +35,9 @@ def _loss(made: DecoderLM, ctx: ExecutionContext, ids: Tensor) -> Tensor:
     return ctx.ops.mean(made(ctx, ids))
 
 
-def test_what_comes_before_a_packed_product() -> None:
-    """Norms are not packed; their gradient would have to go through what is."""
-    made = _packed()
+def test_what_comes_before_a_product_with_rounded_activations() -> None:
+    """Norms are not packed; their gradient would have to go through what is rounded."""
+    made = _packed("q8")
     recorded = record(lambda ctx, ids: {"loss": _loss(made, ctx, ids)}, TensorSpec((2, 5), "i32"), input_names=["ids"])
     for path in ("model.norm.weight", "model.layers.1.input_layernorm.weight"):
         with pytest.raises(GraphError, match=_ROUNDED):
@@ -63,3 +72,32 @@ def test_what_comes_after_packed_products_has_its_gradient() -> None:
     graph = gradient(recorded, "loss", ["scale"])
     assert "packed_linear" in str(graph)
     assert [name for name in graph.outputs if name.startswith("gradient")] == ["gradient.scale"]
+
+
+def test_what_comes_before_a_packed_product_has_the_gradient_of_the_unpacked_one() -> None:
+    """Compares with the same model on the weights that the blocks say."""
+    packed, plain = _packed(), _tiny.model(hidden_size=64, intermediate_size=96, num_attention_heads=4)
+    rng = np.random.default_rng(3)
+    stored, unpacked = {}, {}
+    for (path, parameter), (_, whole) in zip(packed.named_parameters(), plain.named_parameters(), strict=True):
+        unpacked[path] = rng.standard_normal(whole.spec.shape).astype(np.float32) / 8
+        stored[path] = unpacked[path]
+        if parameter.encoding is not None:
+            stored[path] = parameter.encoding.pack(unpacked[path])
+            unpacked[path] = parameter.encoding.unpacked(stored[path])
+    paths = ["model.norm.weight", "model.layers.0.input_layernorm.weight"]
+    ids = rng.integers(0, 19, (2, 5)).astype(np.int32)
+    gradients = []
+    for made, weights in ((packed, stored), (plain, unpacked)):
+
+        def run(ctx: ExecutionContext, parameters: dict[str, Tensor], ids: Tensor, made: DecoderLM = made) -> Tensor:
+            with ctx.parameters_from(parameters):
+                return ctx.ops.mean(ctx.ops.exp(made(ctx, ids)))
+
+        ctx = EagerExecutionContext(MappingWeights(weights))
+        parameters = {path: ctx.constant(weights[path]) for path in paths}
+        _, (results,) = value_and_gradient(run)(ctx, parameters, ctx.constant(ids))
+        gradients.append([results[path].numpy() for path in paths])
+    for one, other in zip(*gradients, strict=True):
+        assert np.abs(other).max() > 0
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * np.abs(other).max())

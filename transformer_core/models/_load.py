@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from lang_core import ConfigError, DType, checked_choices, encoding_named
+from lang_core import Activations, ConfigError, DType, checked_choices, encoding_named
 from transformer_core._config_fields import ConfigFields
 from transformer_core._packing import pack_weights
 from transformer_core.family._config import Family
@@ -21,6 +21,7 @@ def load_model(
     *,
     weights: bool = True,
     quantize: str | None = None,
+    activations: Activations = "exact",
 ) -> Model[Any]:
     """Makes the model that ``config.json`` of a Hugging Face directory describes; reads no weight.
 
@@ -32,13 +33,14 @@ def load_model(
         num_layers: as for ``Model``.
         weights: whether the checkpoint's weights will be read; quantised ones are refused then.
         quantize: encoding of the matrices, such as ``"q8_0"``; they are not packed where None.
+        activations: form in which products with packed weights take x; see ``pack_weights``.
 
     Raises:
         ConfigError: the file is missing or damaged, or describes no model that is supported.
     """
     model = _model(directory, dtype, num_layers, weights)
     if quantize is not None:
-        pack_weights(model, encoding_named(quantize), model.dtype)
+        pack_weights(model, encoding_named(quantize), model.dtype, activations)
     return model
 
 

@@ -1,0 +1,54 @@
+"""Products with packed weights become products of integers: x is taken in blocks, once for all that multiply it."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from compile_dag import Node, Value
+from lang_core import ACTIVATION_BITS, Op, TensorSpec
+from lang_core.ops import OPS
+
+_QUANTIZE: Final = OPS["block_quantize"]
+LOWERED: Final[Mapping[str, Op]] = MappingProxyType({"packed_linear": OPS["block_product"]})
+"""Ops that are written as others, of integers, by name."""
+_RESULTS: Final = 3  # of ``block_quantize``
+
+
+def with_integer_products(nodes: Sequence[Node]) -> Sequence[Node]:
+    """Returns the nodes of a stretch with ``packed_linear`` as ``block_quantize`` and ``block_product``.
+
+    Valid stretch in, valid stretch out. Values that lie between the two have negative numbers, made of those of the
+    results, so equal stretches stay equal.
+    """
+    if not any(node.op.name in LOWERED for node in nodes):
+        return nodes
+    lowered: list[Node] = []
+    blocks: dict[tuple[int, int], tuple[Value, ...]] = {}  # by the number of x and by bits
+    for node in nodes:
+        product = LOWERED.get(node.op.name)
+        if product is None:
+            lowered.append(node)
+            continue
+        x, *others = node.inputs
+        *attributes, activations = node.attributes
+        key = x.number, ACTIVATION_BITS[activations]
+        if key not in blocks:
+            quantize = _quantize(node, x, key[1])
+            blocks[key] = quantize.results
+            lowered.append(quantize)
+        inputs = (*blocks[key], *others)
+        lowered.append(Node(product, inputs, tuple(attributes), node.results, node.stretch))
+    return lowered
+
+
+def _quantize(node: Node, x: Value, bits: int) -> Node:
+    """Returns the node that takes x in blocks, ahead of a product."""
+    specs = _QUANTIZE.infer((x.spec,), (bits,))
+    first = -1 - _RESULTS * node.results[0].number
+    results = tuple(_value(node.results[0], spec, first - i) for i, spec in enumerate(specs))
+    return Node(_QUANTIZE, (x,), (bits,), results, node.stretch)
+
+
+def _value(product: Value, spec: TensorSpec, number: int) -> Value:
+    """Returns a value that is attributed as the product is."""
+    return Value(spec, product.recording, _QUANTIZE.name, product.path, product.line, number)
