@@ -128,10 +128,10 @@ def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     (rows, planes, columns), *_, (outputs, _) = _shapes(function)
     encoding, result = encoding_named(str(function.attributes["encoding"])), function.results[0].spec.dtype
     dtype = result.name if result in (bf16, f16) else "f32"
+    if rows == 1:
+        return _packed_matvec(kernels, outputs, columns, encoding, dtype, planes)
     if planes > 1:
         return vector_kernel(rows, outputs, columns, encoding, dtype, planes)
-    if rows == 1:
-        return _packed_matvec(kernels, outputs, columns, encoding, dtype)
     if kernels.vnni and outputs % ROWS == 0 and has_plain_numbers(encoding):
         return matmul_kernel(rows, outputs, columns, encoding)
     if kernels.fma and outputs % LANES_ROWS == 0 and fits_avx2_matmul(encoding):
@@ -139,12 +139,14 @@ def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     return vector_kernel(rows, outputs, columns, encoding, dtype, planes)
 
 
-def _packed_matvec(kernels: CpuKernels, outputs: int, columns: int, encoding: Encoding, dtype: str) -> CpuKernel:
-    if kernels.vnni and fits_vnni_matvec(columns, encoding):
+def _packed_matvec(
+    kernels: CpuKernels, outputs: int, columns: int, encoding: Encoding, dtype: str, planes: int
+) -> CpuKernel:
+    if kernels.vnni and planes == 1 and fits_vnni_matvec(columns, encoding):
         return vnni_matvec_kernel(outputs, columns, encoding, dtype, ahead=kernels.ahead)
     if kernels.fma and fits_avx2_matvec(columns, encoding):
-        return avx2_matvec_kernel(outputs, columns, encoding, dtype, ahead=PREFETCH_DISTANCE)
-    return vector_kernel(1, outputs, columns, encoding, dtype, 1)
+        return avx2_matvec_kernel(outputs, columns, encoding, dtype, planes, ahead=PREFETCH_DISTANCE)
+    return vector_kernel(1, outputs, columns, encoding, dtype, planes)
 
 
 _FAMILIES: Final[Mapping[str, Callable[[CpuKernels, KernelSignature], CpuKernel | None]]] = MappingProxyType(

@@ -93,6 +93,16 @@ def with_sign(values: str, signs: str) -> str:
     return _call("avx2.psign.b", f"{values}, {signs}", f"({_BYTES}, {_BYTES}) -> {_BYTES}")
 
 
+def bytes_looked_up(table: str, places: str) -> str:
+    """Returns ``vpshufb`` (AVX2): bytes of a table of sixteen at places of four bits; both are vector<32xi8>.
+
+    Args:
+        table: the table twice, for each half of ``places``.
+        places: bytes of 0 to 15.
+    """
+    return _call("avx2.pshuf.b", f"{table}, {places}", f"({_BYTES}, {_BYTES}) -> {_BYTES}")
+
+
 def neighbours_added(left: str, right: str) -> str:
     """Returns ``vphaddd`` (AVX2): sums of two neighbours, by halves of vector<8xi32>, those of ``left`` first."""
     return _call("avx2.phadd.d", f"{left}, {right}", f"({_WORDS}, {_WORDS}) -> {_WORDS}")

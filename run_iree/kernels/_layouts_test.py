@@ -112,11 +112,14 @@ def test_the_least_exponents_are_zero_and_the_next_are_read(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("name", "chosen"),
     [
-        ("q5_0", "vector"),
+        ("q5_0", "avx2-matvec"),
+        ("q5_1", "avx2-matvec"),
+        ("mxfp4", "avx2-matvec"),
+        ("q2_k", "avx2-matvec"),
         ("q5_k", "avx2-matvec"),
         ("two_bits", "avx2-matvec"),
         ("q3_k", "avx2-matvec"),
-        ("iq4_xs", "vector"),
+        ("iq4_xs", "avx2-matvec"),
     ],
 )
 def test_one_token_gets_the_kernel_that_reads_the_layout(name: str, chosen: str, monkeypatch: pytest.MonkeyPatch):

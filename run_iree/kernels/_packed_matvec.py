@@ -7,8 +7,23 @@ share what is loaded of x, are slower: a step of Q8_0 took 1.5 times as long on 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from run_iree.kernels._text import LINE, Buffer, CpuKernel, constants, indented, own_rows, prefetches, share, stored
+from lang_core import BLOCK
+from run_iree.kernels._text import (
+    LINE,
+    Buffer,
+    CpuKernel,
+    constants,
+    indented,
+    own_rows,
+    prefetches,
+    scratch,
+    share,
+    stored,
+)
+
+_MOST_ROWS: Final = 512  # rows of a workgroup that keeps sums on the stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +35,8 @@ class Steps:
         row_bytes: bytes of a row in a step.
         numbers: index constants that the lines need.
         before: lines ahead of all loops.
+        arranged: lines ahead of the rows, which prepare x of the steps from ``%first_step`` to ``%end_step``.
+        most: steps whose x is prepared at a time; all of a row where None.
         of_x: lines that load x from ``%x_at`` on.
         of_row: lines that make ``%next`` of ``%sum``, both vector<16xf32>, with the bytes of a row from ``%at`` on.
     """
@@ -30,6 +47,8 @@ class Steps:
     before: Sequence[str]
     of_x: Sequence[str]
     of_row: Sequence[str]
+    arranged: Sequence[str] = ()
+    most: int | None = None
 
 
 def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> CpuKernel:
@@ -42,31 +61,82 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
         ahead: prefetch distance in bytes; 0 for none.
         workgroups: number of workgroups that is wanted.
     """
-    q, _, _, w, y = buffers
-    columns, outputs = q.elements, y.elements
-    row_bytes = w.elements // outputs
-    own, made = share(outputs, 1, workgroups)
+    _, scale, _, w, y = buffers
+    columns, outputs = scale.elements * BLOCK, y.elements
+    row_bytes, count = w.elements // outputs, columns // steps.width
+    ranges = 1 if steps.most is None else -(-count // steps.most)
+    own, made = share(outputs, 1, workgroups if ranges == 1 else max(workgroups, -(-outputs // _MOST_ROWS)))
     # Where steps do not begin at cache lines one line of seventeen is left out, which does not matter.
     lines = [ahead + LINE * line for line in range(-(-(steps.row_bytes - 8) // LINE))] if ahead else []
-    numbers = [1, steps.width, steps.row_bytes, row_bytes, columns // steps.width, own, outputs]
+    numbers = [1, steps.width, steps.row_bytes, row_bytes, count, -(-count // ranges), own, outputs, ranges]
+    soon = prefetches("soon", "%at", w, lines)
+    row = _row(row_bytes, steps, soon)
     body = f"""\
 {constants([*numbers, *steps.numbers, *lines])}
 {indented(steps.before, 0)}
 %none = arith.constant dense<0.0> : vector<16xf32>
 {own_rows(own, outputs)}
-scf.for %row = %first to %end step %c1 {{
-  %begin = arith.muli %row, %c{row_bytes} : index
-  %made = scf.for %step = %c0 to %c{columns // steps.width} step %c1 iter_args(%sum = %none) -> (vector<16xf32>) {{
-    %x_at = arith.muli %step, %c{steps.width} : index
-    %in_row = arith.muli %step, %c{steps.row_bytes} : index
-    %at = arith.addi %begin, %in_row : index
-{indented(prefetches("soon", "%at", w, lines), 4)}
-{indented(steps.of_x, 4)}
-{indented(steps.of_row, 4)}
-    scf.yield %next : vector<16xf32>
-  }}
-  %y_row = vector.reduction <add>, %made : vector<16xf32> into f32
-{indented(stored("y_row", "%row", y), 2)}
-}}
+{_whole(row, steps, count, y) if ranges == 1 else _in_ranges(row, steps, ranges, -(-count // ranges), count, own, y)}
 """
     return CpuKernel(name, buffers, made, body)
+
+
+def _row(row_bytes: int, steps: Steps, soon: Sequence[str]) -> str:
+    """Returns the lines that make ``%y_row`` of the steps of a row from ``%first_step`` to ``%end_step``."""
+    return f"""\
+%begin = arith.muli %row, %c{row_bytes} : index
+%made = scf.for %step = %first_step to %end_step step %c1 iter_args(%sum = %none) -> (vector<16xf32>) {{
+  %x_at = arith.muli %step, %c{steps.width} : index
+  %local_step = arith.subi %step, %first_step : index
+  %local_at = arith.muli %local_step, %c{steps.width} : index
+  %in_row = arith.muli %step, %c{steps.row_bytes} : index
+  %at = arith.addi %begin, %in_row : index
+{indented(soon, 2)}
+{indented(steps.of_x, 2)}
+{indented(steps.of_row, 2)}
+  scf.yield %next : vector<16xf32>
+}}
+%y_row = vector.reduction <add>, %made : vector<16xf32> into f32"""
+
+
+def _whole(row: str, steps: Steps, count: int, y: Buffer) -> str:
+    """Returns the loop over rows whose x is prepared at once."""
+    return f"""\
+%first_step = arith.constant 0 : index
+%end_step = arith.constant {count} : index
+{indented(steps.arranged, 0)}
+scf.for %row = %first to %end step %c1 {{
+{indented([*row.splitlines(), *stored("y_row", "%row", y)], 2)}
+}}"""
+
+
+def _in_ranges(row: str, steps: Steps, ranges: int, width: int, count: int, own: int, y: Buffer) -> str:
+    """Returns the loops over ranges of steps, as many as the stack takes of x, and over rows, whose sums are kept."""
+    kind = f"memref<{own}xf32>"
+    of_row = [
+        *row.splitlines(),
+        "%own_row = arith.subi %row, %first : index",
+        f"%y_before = memref.load %partial[%own_row] : {kind}",
+        "%y_now = arith.addf %y_before, %y_row : f32",
+        f"memref.store %y_now, %partial[%own_row] : {kind}",
+    ]
+    return f"""\
+{scratch("partial", kind)}
+%zero = arith.constant 0.0 : f32
+scf.for %own_row = %c0 to %c{own} step %c1 {{
+  memref.store %zero, %partial[%own_row] : {kind}
+}}
+scf.for %range = %c0 to %c{ranges} step %c1 {{
+  %first_step = arith.muli %range, %c{width} : index
+  %after_step = arith.addi %first_step, %c{width} : index
+  %end_step = arith.minui %after_step, %c{count} : index
+{indented(steps.arranged, 2)}
+  scf.for %row = %first to %end step %c1 {{
+{indented(of_row, 4)}
+  }}
+}}
+scf.for %row = %first to %end step %c1 {{
+  %own_row = arith.subi %row, %first : index
+  %y_made = memref.load %partial[%own_row] : {kind}
+{indented(stored("y_made", "%row", y), 2)}
+}}"""

@@ -59,13 +59,13 @@ def part_scales(encoding: Encoding, r: int | str, w: str, order: Sequence[int] =
     ]
 
 
-def part_minima(encoding: Encoding, r: int | str, w: str) -> list[str]:
-    """Makes ``%least<r>`` vector<16xf32> of the minima of sixteen parts of the super-block at ``%at<r>``."""
+def part_minima(encoding: Encoding, r: int | str, w: str, order: Sequence[int] = range(16)) -> list[str]:
+    """Makes ``%least<r>`` vector<16xf32> of the minima of the super-block at ``%at<r>``, of parts in an order."""
     layout = encoding.layout
     scales, place = layout.sub_scales, layout.minimum
     assert scales is not None
     assert place is not None
-    return _scaled_numbers(layout, scales, range(layout.parts, 2 * layout.parts), place, f"least{r}", r, w)
+    return _scaled_numbers(layout, scales, [layout.parts + part for part in order], place, f"least{r}", r, w)
 
 
 def _scaled_numbers(

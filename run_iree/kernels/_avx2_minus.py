@@ -1,0 +1,185 @@
+"""Offsets of a row's integers and minima, for matvecs with AVX2: they meet sums of x, which are made once for all rows.
+
+A weight is ``scale * (integer - offset)`` or ``scale * integer - minimum``, so a block of a row has its offset, or its
+minimum, times the sum of x's block. ``%minus`` has those sums, with a factor and a sign, for blocks or for sixteens.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from lang_core import BLOCK, Encoding
+from run_iree.kernels._avx2_row import BYTES, EIGHT, added, for_steps
+from run_iree.kernels._instruction_sets import byte_dot, neighbours_added, pair_dot
+from run_iree.kernels._text import listed, scratch
+
+_SIXTEEN: Final = BLOCK // 2
+
+
+def integer_offset(encoding: Encoding) -> int:
+    """Returns by how much unsigned integers, or numbers of a table made unsigned, exceed their values."""
+    table = encoding.layout.table
+    return encoding.layout.offset if table is None else -min(table)
+
+
+def largest_integer(encoding: Encoding) -> int:
+    """Returns the largest unsigned integer, or number of a table made unsigned."""
+    table = encoding.layout.table
+    return (1 << encoding.bits) - 1 if table is None else max(table) - min(table)
+
+
+@dataclass(frozen=True, slots=True)
+class Minus:
+    """Sums of x that the rows' offsets or minima are multiplied with.
+
+    Attributes:
+        encoding: encoding of the rows.
+        columns: columns of x.
+        planes: planes of x.
+        blocks: blocks of x in a step.
+        most: columns whose sums are made at a time.
+    """
+
+    encoding: Encoding
+    columns: int
+    planes: int
+    blocks: int
+    most: int
+
+    @property
+    def needed(self) -> bool:
+        """True if the encoding has an offset or minima."""
+        return self.encoding.layout.minimum is not None or integer_offset(self.encoding) > 0
+
+    @property
+    def width(self) -> int:
+        """Columns of a sum: as many as share an offset or a minimum."""
+        return self.encoding.layout.scaled
+
+    @property
+    def _memory(self) -> str:
+        return f"memref<{self.most // self.width}xf32>"
+
+    @property
+    def _few(self) -> str:
+        return f"vector<{self.blocks}xf32>"
+
+    @property
+    def stack_bytes(self) -> float:
+        """Bytes of the stack for each column."""
+        return 4 / self.width if self.needed else 0
+
+    def numbers(self) -> list[int]:
+        """Returns the index constants that the lines need."""
+        return [self.blocks, BLOCK, 8, 16, self.columns]
+
+    def before(self) -> list[str]:
+        """Returns the lines ahead of all loops."""
+        return [scratch("minus", self._memory)] if self.needed else []
+
+    def made(self) -> list[str]:
+        """Returns the lines that make the sums of the steps from ``%first_step`` to ``%end_step``."""
+        if not self.needed:
+            return []
+        return for_steps(self.blocks * BLOCK, self._blocks() if self.width == BLOCK else self._sixteens())
+
+    def _blocks(self) -> list[str]:
+        few, layout = self._few, self.encoding.layout
+        count = f"{self.columns // BLOCK}x"
+        lines = [
+            f"%from_block = arith.muli %part, %c{self.blocks} : index",
+            f"%local_block = arith.muli %local_part, %c{self.blocks} : index",
+            f"%totals = vector.load %total[%from_block] : memref<{count}i32>, vector<{self.blocks}xi32>",
+            f"%float_totals = arith.sitofp %totals : vector<{self.blocks}xi32> to {few}",
+        ]
+        if layout.minimum is None:
+            lines += [
+                f"%below = arith.constant dense<{-float(integer_offset(self.encoding))}> : {few}",
+                f"%offsets = arith.mulf %float_totals, %below : {few}",
+            ]
+        else:
+            lines += [
+                f"%part_scales = vector.load %scale[%from_block] : memref<{count}f32>, {few}",
+                f"%part_sums = arith.mulf %float_totals, %part_scales : {few}",
+                *([] if layout.adds_minimum else [f"%offsets = arith.negf %part_sums : {few}"]),
+            ]
+        name = "%part_sums" if layout.adds_minimum else "%offsets"
+        return [*lines, f"vector.store {name}, %minus[%local_block] : {self._memory}, {few}"]
+
+    def _sixteens(self) -> list[str]:
+        """Makes sums of sixteens: the first ones of eight blocks in the order of ``SIXTEENS``, then the others.
+
+        With minima they have x's scales; with an offset the scales of the rows have them.
+        """
+        with_scales = self.encoding.layout.minimum is not None
+        factor = 1 if with_scales else integer_offset(self.encoding)
+        lines = [
+            f"%above = arith.constant dense<{factor}> : {BYTES}",
+            "%local_sixteen = arith.muli %local_part, %c16 : index",
+        ]
+        for block in range(self.blocks):
+            lines += self._fours(block)
+        if with_scales:
+            lines += [
+                f"%from_block = arith.muli %part, %c{self.blocks} : index",
+                f"%part_scales = vector.load %scale[%from_block] : memref<{self.columns // BLOCK}xf32>, {EIGHT}",
+            ]
+        for side in (0, 1):
+            a, b, c, d = (f"%fours{4 * side + i}" for i in range(4))
+            last = f"%unscaled{side}" if with_scales else f"%offsets{side}"
+            lines += [
+                f"%eights{side}_0 = {neighbours_added(a, b)}",
+                f"%eights{side}_1 = {neighbours_added(c, d)}",
+                f"%sixteens{side} = {neighbours_added(f'%eights{side}_0', f'%eights{side}_1')}",
+                f"%floats{side} = arith.sitofp %sixteens{side} : vector<8xi32> to {EIGHT}",
+                f"{last} = arith.negf %floats{side} : {EIGHT}",
+            ]
+            if with_scales:
+                lanes = listed([4 * side + i for i in (*range(4), *range(4))])
+                lines += [
+                    f"%scales{side} = vector.shuffle %part_scales, %part_scales {lanes} : {EIGHT}, {EIGHT}",
+                    f"%offsets{side} = arith.mulf {last}, %scales{side} : {EIGHT}",
+                ]
+            lines += [
+                f"%to{side} = arith.addi %local_sixteen, %c{8 * side} : index",
+                f"vector.store %offsets{side}, %minus[%to{side}] : {self._memory}, {EIGHT}",
+            ]
+        return lines
+
+    def _fours(self, block: int) -> list[str]:
+        """Makes ``%fours<block>`` vector<8xi32>: sums of four of x, with the factor ``%above``."""
+        lines = [f"%from{block} = arith.addi %from, %c{BLOCK * block} : index"]
+        names = [f"%fours{block}"] if self.planes == 1 else [f"%fours{block}_{plane}" for plane in range(self.planes)]
+        for plane, (name, factor) in enumerate(zip(names, ("%far", "%ones")[2 - self.planes :], strict=True)):
+            given, pairs = f"%x_given{block}_{plane}", f"%x_pairs{block}_{plane}"
+            lines += [
+                f"{given}_at = arith.addi %from{block}, %c{plane * self.columns} : index",
+                f"{given} = vector.load %q[{given}_at] : memref<{self.planes * self.columns}xi8>, {BYTES}",
+                f"{pairs} = {byte_dot('%above', given)}",
+                f"{name} = {pair_dot(pairs, factor)}",
+            ]
+        return [*lines, *added(f"%fours{block}", names, "vector<8xi32>")]
+
+    def of_x(self) -> list[str]:
+        """Returns the lines that load ``%x_minus`` of a step."""
+        if not self.needed:
+            return []
+        kind = self._few if self.width == BLOCK else "vector<16xf32>"
+        count = self.blocks if self.width == BLOCK else _SIXTEEN
+        return [
+            f"%minus_at = arith.muli %local_step, %c{count} : index",
+            f"%x_minus = vector.load %minus[%minus_at] : {self._memory}, {kind}",
+        ]
+
+    def less(self) -> list[str]:
+        """Makes ``%less`` vector<8xf32> of a step's ``%scales`` or ``%minima``; of sixteens, ``%sum_less``."""
+        if not self.needed:
+            return []
+        factors = "%scales" if self.encoding.layout.minimum is None else "%minima"
+        if self.width != BLOCK:
+            return [f"%sum_less = math.fma {factors}, %x_minus, %sum : vector<16xf32>"]
+        few, lanes = self._few, listed([min(lane, self.blocks) for lane in range(8)])
+        return [
+            f"%few_less = arith.mulf {factors}, %x_minus : {few}",
+            f"%few_none = arith.constant dense<0.0> : {few}",
+            f"%less = vector.shuffle %few_less, %few_none {lanes} : {few}, {few}",
+        ]

@@ -1,0 +1,138 @@
+"""Steps of a matvec with AVX2 along rows of any layout: products of integers, then their scales, offsets and minima."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lang_core import BLOCK, Encoding
+from run_iree.kernels._avx2_minus import Minus, largest_integer
+from run_iree.kernels._avx2_row import EIGHT, SUMS, Activations, Integers, fits_pairs
+from run_iree.kernels._packed_matvec import Steps
+from run_iree.kernels._text import listed
+
+# A kernel may have 32 KiB of the stack: x in order, its sums, and sums of rows where x is put in order in parts.
+_STACK: Final = 31 << 10
+_SUMS_OF_ROWS: Final = 2 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Lines that read the bytes of a row at a step, from ``%at`` on.
+
+    Attributes:
+        encoding: encoding of the row.
+        blocks: blocks of x in a step.
+        registers: unsigned integers, by sums: those whose lanes have the same scales are added up.
+        constants: lines ahead of all loops.
+        numbers: index constants that the lines need.
+        loaded: lines that load integers, ahead of those of the scales, whose loads overlap them.
+        scales: lines that make ``%w_scales``, and ``%minima`` of layouts that have them.
+        unpacked: lines that make the integers.
+    """
+
+    encoding: Encoding
+    blocks: int
+    registers: tuple[tuple[Integers, ...], ...]
+    constants: Sequence[str]
+    numbers: Sequence[int]
+    loaded: Sequence[str]
+    scales: Sequence[str]
+    unpacked: Sequence[str]
+
+
+def row_steps(columns: int, planes: int, reading: Reading) -> Steps:
+    """Returns the steps along rows, for x of so many columns and planes.
+
+    Layouts with a scale for sixteen columns have the first ones of eight blocks in lanes 0 to 3 and 8 to 11 of the
+    scales, four blocks each, then those of the second sixteens: so both are in the same place of a register's halves.
+    """
+    encoding, blocks, registers = reading.encoding, reading.blocks, reading.registers
+    width, largest = blocks * BLOCK, largest_integer(encoding)
+    wide = not fits_pairs(largest, max(map(len, registers)))
+    x = Activations(columns, planes, width, columns, registers, wide)
+    minus = Minus(encoding, columns, planes, blocks, columns)
+    most = most_columns(columns, width, x.stack_bytes + minus.stack_bytes)
+    x, minus = replace(x, most=most), replace(minus, most=most)
+    sixteens = encoding.layout.scaled < BLOCK
+    scaled = _scaled_sixteens() if sixteens else [f"%scales = arith.mulf %w_scales, %x_scales : vector<{blocks}xf32>"]
+    begin, less = "%sum", None
+    if minus.needed:
+        scaled += minus.less()
+        begin, less = ("%sum_less", None) if sixteens else ("%sum", "%less")
+    lanes = [_lanes(several[0], encoding.layout.scaled) for several in registers]
+    return Steps(
+        width,
+        encoding.block_bytes * width // encoding.block,
+        [*reading.numbers, *x.numbers(), *minus.numbers()],
+        [*reading.constants, *x.before(), *minus.before()],
+        [*scales_of_x(columns, blocks), *minus.of_x()],
+        [
+            *reading.loaded,
+            *reading.scales,
+            *scaled,
+            *reading.unpacked,
+            *x.dots(),
+            *summed(lanes, SUMS if sixteens else f"vector<{blocks}xf32>", begin, less),
+        ],
+        [*minus.made(), *x.arranged()],
+        most // width,
+    )
+
+
+def most_columns(columns: int, width: int, column_bytes: float) -> int:
+    """Returns how many columns are prepared at a time, whole steps that take so many bytes of the stack each."""
+    if columns * column_bytes <= _STACK:
+        return columns
+    return int((_STACK - _SUMS_OF_ROWS) / column_bytes) // width * width
+
+
+def _lanes(integers: Integers, scaled: int) -> list[int]:
+    """Returns which scale each of eight sums of a register has."""
+    parts = [integers.columns[4 * lane] // scaled for lane in range(8)]
+    if scaled == BLOCK:
+        return parts
+    return [8 * (part // 8) + part // 2 % 4 + 4 * (part % 2) for part in parts]
+
+
+def _scaled_sixteens() -> list[str]:
+    """Makes ``%scales`` vector<16xf32> of ``%w_scales`` in the order of sixteens."""
+    twice = listed([*range(4), *range(4), *range(4, 8), *range(4, 8)])
+    return [
+        f"%both_x_scales = vector.shuffle %x_scales, %x_scales {twice} : {EIGHT}, {EIGHT}",
+        f"%scales = arith.mulf %w_scales, %both_x_scales : {SUMS}",
+    ]
+
+
+def scales_of_x(columns: int, blocks: int) -> list[str]:
+    """Makes ``%x_scales`` of a step's blocks."""
+    return [
+        f"%x_scales_at = arith.muli %step, %c{blocks} : index",
+        f"%x_scales = vector.load %scale[%x_scales_at] : memref<{columns // BLOCK}xf32>, vector<{blocks}xf32>",
+    ]
+
+
+def summed(lanes: Sequence[Sequence[int]], scales: str, begin: str, less: str | None = None) -> list[str]:
+    """Makes ``%next`` of ``%sum`` as two sums that do not wait for each other.
+
+    Args:
+        lanes: for each ``%dot<i>`` vector<8xi32>, which of ``%scales`` its eight lanes are multiplied with.
+        scales: type of ``%scales``.
+        begin: sums so far, vector<16xf32>.
+        less: vector<8xf32> to add.
+    """
+    sums = ["%first_sum", "%second_sum"]
+    lines = [
+        f"%first_sum = vector.shuffle {begin}, {begin} {listed(range(8))} : {SUMS}, {SUMS}",
+        f"%second_sum = vector.shuffle {begin}, {begin} {listed(range(8, 16))} : {SUMS}, {SUMS}",
+    ]
+    if less is not None:
+        lines.append(f"%second_less = arith.addf %second_sum, {less} : {EIGHT}")
+        sums[1] = "%second_less"
+    for i, places in enumerate(lanes):
+        lines += [
+            f"%float{i} = arith.sitofp %dot{i} : vector<8xi32> to {EIGHT}",
+            f"%by{i} = vector.shuffle %scales, %scales {listed(places)} : {scales}, {scales}",
+            f"%sum{i} = math.fma %float{i}, %by{i}, {sums[i % 2]} : {EIGHT}",
+        ]
+        sums[i % 2] = f"%sum{i}"
+    return [*lines, f"%next = vector.shuffle {sums[0]}, {sums[1]} {listed(range(16))} : {EIGHT}, {EIGHT}"]
