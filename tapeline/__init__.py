@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tapeline.cli import VERSION, Progress, ProgressEvent, TerminalProgress
     from tapeline.compare import Comparison, compare_dumps
     from tapeline.exporting import ExportOptions, export, predict_export
+    from tapeline.hub import HubError
     from tapeline.running import (
         Conversation,
         DumpOptions,
@@ -58,6 +59,7 @@ __all__ = [
     "GenerateOptions",
     "GeneratedToken",
     "Generation",
+    "HubError",
     "InputError",
     "LoadedModel",
     "Progress",
@@ -95,6 +97,7 @@ _MODULES: Final = {
     "tapeline.cli": ("VERSION", "Progress", "ProgressEvent", "TerminalProgress"),
     "tapeline.compare": ("Comparison", "compare_dumps"),
     "tapeline.exporting": ("ExportOptions", "export", "predict_export"),
+    "tapeline.hub": ("HubError",),
     "tapeline.running": (
         "Conversation",
         "DumpOptions",

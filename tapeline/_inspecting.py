@@ -37,7 +37,7 @@ def inspect_model(model: str | os.PathLike[str], *, base: str | os.PathLike[str]
     """Returns the facts of a model before its export: configuration, tokenizer, tensors.
 
     Args:
-        model: Hugging Face directory, ``.gguf`` file, or ``demo``.
+        model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo``.
         base: directory that a relative path starts from.
 
     Returns:
@@ -65,7 +65,7 @@ def list_tensors(
     """Returns the stored tensors of a model whose name matches a glob, as JSON values.
 
     Args:
-        model: Hugging Face directory, ``.gguf`` file, or ``demo``.
+        model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo``.
         glob: of the tensors' stored names.
         base: directory that a relative path starts from.
 
@@ -97,6 +97,6 @@ def _opened(bundle: Bundle | str | os.PathLike[str]) -> Bundle:
 
 @contextmanager
 def _source(model: str | os.PathLike[str], base: str | os.PathLike[str]) -> Iterator[tuple[ModelSource, WeightSource]]:
-    with open_source(os.fspath(model), Path(base, model), True) as source:
+    with open_source(os.fspath(model), Path(base, model), True, headers_only=True) as source:
         assert source.weights is not None
         yield source, source.weights

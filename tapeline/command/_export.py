@@ -19,7 +19,10 @@ from tapeline.inspecting import GRAPH_FORMATS
 FLAGS: Final = flags.FlagValues()
 
 _MODEL: Final = flags.DEFINE_string(
-    "model", "demo", "A Hugging Face directory, a .gguf file, or demo.", flag_values=FLAGS
+    "model",
+    "demo",
+    "A Hugging Face directory, a .gguf file, org/name[@revision] or org/name:Q4_K_M of the hub, or demo.",
+    flag_values=FLAGS,
 )
 _OUTPUT: Final = flags.DEFINE_string("output", "tapeline-demo", "The bundle's directory.", flag_values=FLAGS)
 _ENTRY_POINTS: Final = flags.DEFINE_string(

@@ -21,7 +21,10 @@ FLAGS: Final = flags.FlagValues()
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", flag_values=FLAGS)
 _MODEL: Final = flags.DEFINE_string(
-    "model", None, "In place of a bundle: a Hugging Face directory, a .gguf file, or demo.", flag_values=FLAGS
+    "model",
+    None,
+    "In place of a bundle: a Hugging Face directory, a .gguf file, a name of the hub, or demo.",
+    flag_values=FLAGS,
 )
 _FORMAT: Final = flags.DEFINE_enum(
     "format", "text", ["text", "json"], "For a person, or for a program.", flag_values=FLAGS

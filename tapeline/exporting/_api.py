@@ -25,7 +25,8 @@ def export(
     ``output`` is a complete bundle afterwards, or what it was before.
 
     Args:
-        model: Hugging Face directory, ``.gguf`` file, or ``demo`` for the built-in model.
+        model: Hugging Face directory, ``.gguf`` file, name of the hub (``org/name[@revision]``,
+            ``org/name:Q4_K_M``), or ``demo`` for the built-in model.
         output: directory of the bundle.
         progress: receives steps, warnings and bytes written; ``print`` shows them.
         base: directory that relative paths start from; the current one by default.

@@ -26,7 +26,11 @@ def dry_run(
     """
     check_options(options)
     check_output(options.output)
-    with open_source(options.model, model_path, options.weights != "none", progress) as source, meter.phase("load"):
+    with_weights = options.weights != "none"
+    with (
+        open_source(options.model, model_path, with_weights, progress, headers_only=True) as source,
+        meter.phase("load"),
+    ):
         export = load(options, source, meter, progress)
         prediction = predict(export, source)
     check_budget(export.options, prediction, meter)

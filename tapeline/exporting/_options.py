@@ -68,7 +68,7 @@ class ExportOptions:
     """Options of an export. The flags of ``tapeline export`` have the same names.
 
     Attributes:
-        model: Hugging Face directory, ``.gguf`` file, or ``demo`` for the built-in model.
+        model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo`` for the built-in model.
         output: directory of the bundle.
         entry_points: names of the entry points; None takes the model's default: prefill and decode of causal language
             models, forward of encoders.

@@ -44,7 +44,12 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
     phases = {name: dataclasses.asdict(cost) for name, cost in export.meter.phases.items()}
     return {
         "lowering": options.lowering,
-        "model": {"name": options.model, "family": export.model.config.architecture, "dtype": options.dtype},
+        "model": {
+            "name": options.model,
+            "family": export.model.config.architecture,
+            "dtype": options.dtype,
+            "source": export.source,
+        },
         "import_rss_bytes": export.meter.base.rss,
         "phases": phases,
         "compiled": {

@@ -1,11 +1,11 @@
-"""Source of a model: a Hugging Face directory, a GGUF file, or the built-in demo."""
+"""Source of a model: a Hugging Face directory, a GGUF file, a model of the hub, or the built-in demo."""
 
 import contextlib
 import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from lang_core import InputError, WeightSource, checked_choices
 from tapeline.bundle import sha256_of
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.demo import write_demo_checkpoint
+from tapeline.hub import resolve_model
 from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.models import CONFIG_FILE
@@ -40,14 +41,17 @@ class ModelSource:
 
 @checked_choices
 @contextlib.contextmanager
-def open_source(model: str, path: Path, with_weights: bool, progress: Progress = no_progress) -> Iterator[ModelSource]:
+def open_source(
+    model: str, path: Path, with_weights: bool, progress: Progress = no_progress, *, headers_only: bool = False
+) -> Iterator[ModelSource]:
     """Opens a model.
 
     Args:
-        model: name of the model: ``demo``, or what messages call the path.
-        path: directory or file.
+        model: name of the model: ``demo``, a name of the hub, or what messages call the path.
+        path: directory or file; a model of the hub is taken where there is none.
         with_weights: True opens the checkpoint as well.
-        progress: receives warnings.
+        progress: receives warnings, and bytes that are downloaded.
+        headers_only: True says that no weight will be read, so that none need be downloaded.
 
     Raises:
         InputError: there is no such model, or it is damaged.
@@ -56,18 +60,21 @@ def open_source(model: str, path: Path, with_weights: bool, progress: Progress =
         if model == "demo":
             path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeline-demo-")))
             write_demo_checkpoint(path)
-        elif path.is_file():
-            yield _gguf_source(model, stack.enter_context(GgufModel(path)), stack, with_weights, progress)
-            return
-        elif not path.is_dir():
-            raise InputError(
-                f"model={model}: there is no directory or file {path}: give a Hugging Face directory (config.json "
-                "and *.safetensors), a .gguf file, or demo"
-            )
-        _check_no_gguf(model, path)
-        weights = stack.enter_context(SafetensorsCheckpoint(path)) if with_weights else None
-        facts = {"format": "safetensors"}
-        yield ModelSource(model, path, weights, _identity(path, contents=model == "demo"), facts)
+        need = "config" if not with_weights else "headers" if headers_only else "weights"
+        location = stack.enter_context(resolve_model(model, path, need, progress))
+        if location.path.is_file():
+            source = _gguf_source(model, stack.enter_context(GgufModel(location.path)), stack, with_weights, progress)
+        else:
+            source = _directory_source(model, location.path, stack, with_weights)
+        hub = {"hub": dict(location.facts)} if location.facts else {}
+        yield replace(source, facts={**source.facts, **hub})
+
+
+def _directory_source(model: str, path: Path, stack: contextlib.ExitStack, with_weights: bool) -> ModelSource:
+    """A Hugging Face directory."""
+    _check_no_gguf(model, path)
+    weights = stack.enter_context(SafetensorsCheckpoint(path)) if with_weights else None
+    return ModelSource(model, path, weights, _identity(path, contents=model == "demo"), {"format": "safetensors"})
 
 
 def _gguf_source(

@@ -12,7 +12,12 @@
 """
 
 from transformer_core.checkpoints._audit import IGNORABLE, Audit, audit
-from transformer_core.checkpoints._checkpoint import SafetensorsCheckpoint
+from transformer_core.checkpoints._checkpoint import (
+    INDEX_FILE,
+    SINGLE_FILE,
+    SafetensorsCheckpoint,
+    read_shard_names,
+)
 from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
 from transformer_core.checkpoints._expert_keys import ExpertKeys
 from transformer_core.checkpoints._file import SafetensorsFile
@@ -36,7 +41,9 @@ from transformer_core.checkpoints._writer import (
 
 __all__ = [
     "IGNORABLE",
+    "INDEX_FILE",
     "LLAMA_PRESETS",
+    "SINGLE_FILE",
     "Audit",
     "ComposedWeights",
     "Cut",
@@ -59,6 +66,7 @@ __all__ = [
     "first_of",
     "llama_config",
     "llama_specs",
+    "read_shard_names",
     "write_random_llama",
     "write_safetensors",
     "write_sharded_safetensors",

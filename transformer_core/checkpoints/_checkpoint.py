@@ -28,6 +28,15 @@ class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
         super().__init__(path, _files(path))
 
 
+def read_shard_names(index: str | os.PathLike[str]) -> list[str]:
+    """Returns the names of the shards that an index names, sorted.
+
+    Raises:
+        CheckpointError: the index is damaged, or names a file outside of its directory.
+    """
+    return sorted(_read_index(os.fspath(index)))
+
+
 def _files(directory: str) -> list[SafetensorsFile]:
     """Returns the single file, or the shards in the order of their names."""
     names = _listing(directory)

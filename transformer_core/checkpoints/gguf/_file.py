@@ -46,6 +46,11 @@ class GgufFile(TensorFile[GgufTensor]):
         super().__init__(file, header.tensors)
         self.metadata: Final[Mapping[str, Value]] = header.metadata
 
+    @property
+    def data_begin(self) -> int:
+        """First byte of the tensors' data, which follows the header; 0 where there are no tensors."""
+        return min((tensor.begin for tensor in self._entries.values()), default=0)
+
     def spec(self, key: str) -> TensorSpec:
         """Returns the shape, and the dtype that reading gives: f32 for packed tensors.
 
