@@ -46,8 +46,13 @@ def pack_weights(model: Module, encoding: Encoding, dtype: DType, activations: A
 
 @checked_choices
 def keep_packed(
-    model: Module, encodings: Mapping[str, Encoding], dtype: DType, activations: Activations = "exact"
-) -> None:
+    model: Module,
+    encodings: Mapping[str, Encoding],
+    dtype: DType,
+    activations: Activations = "exact",
+    *,
+    required: bool = True,
+) -> bool:
     """Packs the matrices that a checkpoint has packed, each by the same encoding; others stay unpacked.
 
     Args:
@@ -55,16 +60,21 @@ def keep_packed(
         encodings: encodings of the checkpoint's parameters, by the model's paths.
         dtype: dtype of the activations.
         activations: form in which products take x: as it is, or rounded to 8 bits in blocks of 32.
+        required: True refuses a model of which nothing stays packed.
+
+    Returns:
+        Whether any matrix stays packed.
 
     Raises:
-        ConfigError: packed weights do not support the dtype, or no matrix stays packed.
+        ConfigError: packed weights do not support the dtype, or no matrix stays packed and one is required.
     """
-    known = f"{', '.join([*ENCODINGS][:-1])} or {[*ENCODINGS][-1]}"
-    if not _encode(model, encodings.get, "as stored", dtype, activations):
+    packed = _encode(model, encodings.get, "as stored", dtype, activations)
+    if required and not packed:
         raise ConfigError(
-            f"no matrix of the checkpoint is packed as {known}, so none can stay so: have it quantised as "
-            f"{' or '.join(QUANTIZED)}, or take the model unpacked"
+            f"no matrix of the checkpoint is packed as {', '.join([*ENCODINGS][:-1])} or {[*ENCODINGS][-1]}, so none "
+            f"can stay so: have it quantised as {' or '.join(QUANTIZED)}, or take the model unpacked"
         )
+    return packed
 
 
 def _set_encoding(module: Module, wanted: Callable[[str], Encoding | None], activations: Activations) -> None:

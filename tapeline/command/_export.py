@@ -10,7 +10,7 @@ from typing import Final
 from absl import flags
 
 import tapeline
-from lang_core import InputError
+from lang_core import QUANTIZED, InputError
 from tapeline.cli import TerminalProgress, parse_size, user_path
 from tapeline.command._flags import flag_translator
 from tapeline.exporting import CHOICES, TARGETS, ExportKeywords, check_names, prediction_text, write_prediction
@@ -71,9 +71,9 @@ _DTYPE: Final = flags.DEFINE_enum(
 )
 _QUANTIZE: Final = flags.DEFINE_string(
     "quantize",
-    "none",
-    "Encoding of matrices: none, q8_0, q4_0 (a GGUF file's in the same encoding stay as they are), or stored: each "
-    "as the GGUF file has it, q4_k and q6_k too.",
+    None,
+    "Encoding of matrices: none; stored: each as the GGUF file has it (the default of a GGUF file with packed ones); "
+    f"or what to quantise to, of {', '.join(QUANTIZED)} (a GGUF file's in the same encoding stay as they are).",
     flag_values=FLAGS,
 )
 _ACTIVATIONS: Final = flags.DEFINE_enum(

@@ -44,7 +44,7 @@ class ExportKeywords(TypedDict, total=False):
     window_caches: str
     score_tokens: int | None
     dtype: str
-    quantize: str
+    quantize: str | None
     activations: Activations
     weights: str
     lowering: str
@@ -79,7 +79,8 @@ class ExportOptions:
         window_caches: ``ring`` keeps what a layer's window needs, ``whole`` every position.
         score_tokens: tokens that one call of score takes; None is as ``sequence``.
         dtype: dtype of activations and unquantized weights.
-        quantize: encoding of matrices: ``none``, ``q8_0``, ``q4_0``, or ``stored`` as a GGUF file has them.
+        quantize: encoding of matrices: ``none``, ``stored`` as a GGUF file has them, or one to quantise to, such as
+            ``q8_0``; None is ``stored`` for a GGUF file with packed matrices, else ``none``.
         activations: form in which products with packed weights take x: ``exact``, or ``q8``, rounded to 8 bits.
         weights: ``external`` archive, ``inline`` constants of the module, or ``none``.
         lowering: ``streaming`` keeps what is recorded on disk, ``buffered`` in memory; the module's text is the same.
@@ -117,7 +118,7 @@ class ExportOptions:
     window_caches: str = "ring"
     score_tokens: int | None = None
     dtype: str = "f32"
-    quantize: str = "none"
+    quantize: str | None = None
     activations: Activations = "exact"
     weights: str = "external"
     lowering: str = "streaming"
@@ -157,7 +158,7 @@ class ExportOptions:
 
     @property
     def encoding(self) -> str | None:
-        """Encoding of packed matrices, or ``stored``; None where matrices are not packed."""
+        """Encoding of packed matrices, or ``stored``; None where matrices are not packed, or the file decides."""
         return None if self.quantize == "none" else self.quantize
 
 
@@ -184,11 +185,6 @@ def check_options(options: ExportOptions) -> None:
         raise InputError(f"verify={options.verify} compares results, and weights=none gives none: choose verify=parse")
     if options.verify == "iree" and not options.target:
         raise InputError("verify=iree runs the compiled module, and target=none gives none: name a target")
-    if options.quantize == STORED and options.weights == "none":
-        raise InputError(
-            f"quantize={STORED} leaves matrices as the checkpoint has them, and weights=none reads no checkpoint: "
-            f"choose quantize={' or '.join(QUANTIZED)}"
-        )
     if options.tune and (options.weights == "none" or not options.target):
         raise InputError("`tune` runs what it compiled: it needs a `target`, and `weights` other than none")
     others = [target for target in options.target if target not in _TUNED_TARGETS]
@@ -256,8 +252,8 @@ def _check_tags(tags: Sequence[str]) -> None:
         raise InputError(f"dump_tags={','.join(tags)}: expected names or globs, each once, such as '*.output'")
 
 
-def _check_quantize(name: str) -> None:
-    if name in ("none", STORED, *QUANTIZED):
+def _check_quantize(name: str | None) -> None:
+    if name is None or name in ("none", STORED, *QUANTIZED):
         return
     known = f"none, {STORED}, {', '.join(QUANTIZED)}"
     if name in ENCODINGS:

@@ -28,6 +28,7 @@ class ModelSource:
         name: what the user called it.
         directory: holds config.json, and the tokenizer's files if there are any.
         weights: the checkpoint; None where none was asked for.
+        header: the checkpoint, of which only the header may be read; None where there is none to read.
         identity: tells its files from others, and from themselves once they are changed.
         facts: in which form its files are, for the bundle's description.
     """
@@ -35,6 +36,7 @@ class ModelSource:
     name: str
     directory: Path
     weights: WeightSource | None
+    header: WeightSource | None
     identity: str
     facts: dict[str, Any]
 
@@ -74,7 +76,8 @@ def _directory_source(model: str, path: Path, stack: contextlib.ExitStack, with_
     """A Hugging Face directory."""
     _check_no_gguf(model, path)
     weights = stack.enter_context(SafetensorsCheckpoint(path)) if with_weights else None
-    return ModelSource(model, path, weights, _identity(path, contents=model == "demo"), {"format": "safetensors"})
+    identity = _identity(path, contents=model == "demo")
+    return ModelSource(model, path, weights, weights, identity, {"format": "safetensors"})
 
 
 def _gguf_source(
@@ -92,7 +95,7 @@ def _gguf_source(
     states = [Path(path).stat() for path in file.paths]
     told = " ".join(f"{state.st_size} {state.st_mtime_ns}" for state in states)
     identity = f"{_identity(directory, contents=True)} {told}"
-    return ModelSource(model, directory, file if with_weights else None, identity, file.facts())
+    return ModelSource(model, directory, file if with_weights else None, file, identity, file.facts())
 
 
 def _check_no_gguf(model: str, directory: Path) -> None:

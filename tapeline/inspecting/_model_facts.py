@@ -2,20 +2,19 @@
 
 import fnmatch
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-from lang_core import InputError, WeightSource, near_names
+from lang_core import ENCODINGS, InputError, WeightSource, near_names
 from tapeline.inspecting._facts import summary
 from tapeline.text import TOKENIZER_FILES
+from transformer_core.checkpoints.gguf import packed_bytes
 from transformer_core.models import CONFIG_FILE
 
 
 def model_facts(name: str, directory: Path, weights: WeightSource, source: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns configuration, tokenizer files and tensors of a model; no tensor is read.
+    """Returns configuration, tokenizer files and tensors of a model, and what an export unpacks; no tensor is read.
 
     Args:
         name: name of the model, as the user gave it.
@@ -26,12 +25,14 @@ def model_facts(name: str, directory: Path, weights: WeightSource, source: Mappi
     Raises:
         CheckpointError: a tensor has an encoding that is not supported.
     """
+    tensors = stored_tensors(name, weights)
     return {
         "model": name,
         "source": dict(source),
         "config": json.loads((directory / CONFIG_FILE).read_text()),
         "tokenizer": [file for file in TOKENIZER_FILES if (directory / file).is_file()],
-        "tensors": summary(stored_tensors(name, weights)),
+        "tensors": summary(tensors),
+        "dequantised": _dequantised(weights, tensors),
     }
 
 
@@ -53,9 +54,19 @@ def stored_tensors(name: str, weights: WeightSource, glob: str = "*") -> list[di
 
 def _tensor(weights: WeightSource, key: str) -> dict[str, Any]:
     spec, encoding = weights.spec(key), weights.encoding(key)
-    if encoding is None:
-        kind, nbytes = spec.dtype.name, spec.nbytes
-    else:
-        block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[encoding.upper()]]
-        kind, nbytes = encoding, spec.size // block * block_bytes
-    return {"path": key, "dtype": kind, "shape": list(spec.shape), "bytes": nbytes}
+    nbytes = None if encoding is None else packed_bytes(encoding, spec.size)
+    size = spec.nbytes if nbytes is None else nbytes
+    return {"path": key, "dtype": encoding or spec.dtype.name, "shape": list(spec.shape), "bytes": size}
+
+
+def _dequantised(weights: WeightSource, tensors: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Returns count, bytes and bytes in f32 of tensors that an export has to unpack, per encoding."""
+    totals: dict[str, dict[str, int]] = {}
+    for tensor in tensors:
+        encoding = weights.encoding(tensor["path"])
+        if encoding is not None and encoding not in ENCODINGS:
+            total = totals.setdefault(encoding, {"count": 0, "bytes": 0, "unpacked_bytes": 0})
+            total["count"] += 1
+            total["bytes"] += tensor["bytes"]
+            total["unpacked_bytes"] += weights.spec(tensor["path"]).nbytes
+    return totals

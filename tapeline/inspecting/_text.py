@@ -21,7 +21,20 @@ def model_text(facts: Mapping[str, Any]) -> str:
     lines = [f"{facts['model']} ({', '.join(f'{name} {value}' for name, value in facts['source'].items())})"]
     lines += ["config.json:", *table([(name, _short(value)) for name, value in facts["config"].items()])]
     lines.append(f"tokenizer: {', '.join(facts['tokenizer']) or 'none'}")
-    return "\n".join([*lines, *_parameters(facts["tensors"])]) + "\n"
+    lines += _parameters(facts["tensors"])
+    if facts["dequantised"]:
+        lines += ["packed tensors that an export unpacks:", *table(_unpacked(facts["dequantised"]))]
+    return "\n".join(lines) + "\n"
+
+
+def _unpacked(totals: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, ...]]:
+    for name, total in totals.items():
+        yield (
+            name,
+            f"{total['count']} tensors",
+            size_text(total["bytes"]),
+            f"{size_text(total['unpacked_bytes'])} in f32",
+        )
 
 
 def _short(value: Any) -> str:

@@ -80,16 +80,20 @@ def test_packed_weights_are_unpacked_and_it_is_said(
     reads: Counter[str] = Counter()
     read_rows = GgufFile.read_rows
     monkeypatch.setattr(GgufFile, "read_rows", lambda *asked: reads.update([asked[1]]) or read_rows(*asked))
-    bundle = export(path, tmp_path / "bundle", target=(target_of_device(_DEVICE),), sequence=8, verify="iree")
+    target = (target_of_device(_DEVICE),)
+    bundle = export(path, tmp_path / "bundle", target=target, sequence=8, verify="iree", quantize="none")
     # For the archive, and for the eager context, whose two entry points share what is unpacked.
     assert {key: count for key, count in reads.items() if "ffn_up" in key} == dict.fromkeys(
         ["blk.0.ffn_up.weight", "blk.1.ffn_up.weight"], 2
     )
     said = capfd.readouterr().err
-    told = "packed weights (8 q4_0, 6 q8_0 tensors) are dequantised: the bundle holds them unpacked"
-    assert f"{told}; quantize=stored keeps those of q4_0, q8_0 packed\n" in said
+    told = "packed weights (8 q4_0, 6 q8_0 tensors) are dequantised: the bundle holds them unpacked, in 0.23 MiB, "
+    assert f"{told}where the checkpoint has 0.05 MiB; quantize=stored keeps those of q4_0, q8_0 packed\n" in said
     report = json.loads((bundle / "report.json").read_text())
     assert report["parameters"]["dequantised"] == {"q4_0": 8, "q8_0": 6}
+    q4_0, q8_0 = 2 * (64 * 64 * 2 + 64 * 32 * 2), 2 * 3 * 64 * 96
+    sizes = {"stored": q4_0 // 32 * 18 + q8_0 // 32 * 34, "unpacked": 4 * (q4_0 + q8_0)}
+    assert report["parameters"]["dequantised_bytes"] == sizes
     assert "blk.1.ffn_down.weight" in report["parameters"]["used"]
     model = json.loads((bundle / "kernel_config.json").read_text())["model"]
     assert model["source"] == {"format": "gguf", "architecture": "llama", "rope_layout": "interleaved"}
@@ -99,6 +103,37 @@ def test_packed_weights_are_unpacked_and_it_is_said(
         np.testing.assert_array_equal(actual, stored["blk.1.ffn_down.weight"])
         turned = weights.read("model.layers.0.self_attn.q_proj.weight").reshape(4, 2, 8, 64)
         np.testing.assert_array_equal(turned.swapaxes(1, 2).reshape(64, 64), stored["blk.0.attn_q.weight"])
+
+
+@pytest.mark.parametrize("weights", ["external", "none"])
+def test_packed_matrices_stay_packed_unless_none_is_asked_for(
+    packed: tuple[Path, dict[str, np.ndarray]], weights: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The module is the same where no weight is read: the header says what is packed."""
+    modules = []
+    for number, options in enumerate([{}, {"quantize": "stored"}]):
+        bundle = export(packed[0], tmp_path / f"{number}", target=(), sequence=8, weights=weights, **options)
+        assert json.loads((bundle / "kernel_config.json").read_text())["model"]["quantize"] == "stored"
+        modules.append((bundle / "module.mlir").read_bytes())
+    assert modules[0] == modules[1]
+    assert b"packed_linear.q4_0" in modules[0]
+    said = capfd.readouterr().err
+    told = "14 matrices are packed as 8 q4_0, 6 q8_0, 14 of them byte for byte as stored\n"
+    assert (told in said) is (weights == "external")
+    options = ExportOptions(str(packed[0]), tmp_path / "no", target=(), sequence=8, weights=weights)
+    assert dry_run(options, packed[0], PhaseMeter())["files"]["module.mlir"] == len(modules[0])
+    plain = export(packed[0], tmp_path / "plain", target=(), sequence=8, weights=weights, quantize="none")
+    assert b"packed_linear" not in (plain / "module.mlir").read_bytes()
+
+
+@pytest.mark.parametrize("kind", [None, GGMLQuantizationType.F16, GGMLQuantizationType.BF16])
+def test_a_file_without_packed_matrices_stays_as_it_is(kind: GGMLQuantizationType | None, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "model.gguf", CASES["llama_gqa"], pack=lambda *_: kind)
+    bundle = export(tmp_path / "model.gguf", tmp_path / "bundle", target=(), sequence=8)
+    assert json.loads((bundle / "kernel_config.json").read_text())["model"]["quantize"] == "none"
+    assert json.loads((bundle / "report.json").read_text())["parameters"]["packed"] == {}
+    with pytest.raises(ConfigError, match="no matrix of the checkpoint is packed as q8_0, q4_0, "):
+        export(tmp_path / "model.gguf", tmp_path / "other", target=(), sequence=8, quantize="stored")
 
 
 def test_a_dry_run_writes_nothing(packed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:

@@ -95,7 +95,10 @@ def test_what_stays_packed_is_said(file: Path, tmp_path: Path, capfd: pytest.Cap
     assert (packed["requantised"], report["dequantised"]) == ({}, {"iq3_s": 1})
     assert packed["unpacked_parameters"] == ["model.layers.*.mlp.up_proj.weight"]
     assert "15 matrices are packed as 10 q4_k, 5 q6_k, 15 of them byte for byte as stored\n" in said
-    assert "packed weights (1 iq3_s tensors) are dequantised: the bundle holds them unpacked\n" in said
+    assert (
+        "packed weights (1 iq3_s tensors) are dequantised: the bundle holds them unpacked, in 0.50 MiB, where " in said
+    )
+    assert report["dequantised_bytes"] == {"stored": 512 * 110, "unpacked": 512 * 256 * 4}
     prediction = dry_run(ExportOptions(str(file), tmp_path / "no", target=(), **_STORED), file, PhaseMeter())
     assert prediction["files"][ARCHIVE] == (made / ARCHIVE).stat().st_size
 

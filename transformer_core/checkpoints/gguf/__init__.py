@@ -4,7 +4,7 @@ This is a package of its own because it imports the ``gguf`` package, which noth
 """
 
 from transformer_core.checkpoints.gguf._checkpoint import GgufCheckpoint
-from transformer_core.checkpoints.gguf._file import PACKED, PLAIN, GgufFile
+from transformer_core.checkpoints.gguf._file import PACKED, PLAIN, GgufFile, packed_bytes
 from transformer_core.checkpoints.gguf._metadata import Value
 
-__all__ = ["PACKED", "PLAIN", "GgufCheckpoint", "GgufFile", "Value"]
+__all__ = ["PACKED", "PLAIN", "GgufCheckpoint", "GgufFile", "Value", "packed_bytes"]

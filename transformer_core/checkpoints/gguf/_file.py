@@ -29,6 +29,19 @@ PACKED: Final = (
 """Types that the reference of the gguf package unpacks to f32."""
 
 
+def packed_bytes(encoding: str, elements: int) -> int | None:
+    """Returns the bytes of this many elements in whole blocks; None where the encoding is not one of GGUF.
+
+    >>> packed_bytes("q4_1", 64)
+    40
+    """
+    kind = _Type.__members__.get(encoding.upper())
+    if kind is None:
+        return None
+    block, block_bytes = GGML_QUANT_SIZES[kind]
+    return elements // block * block_bytes
+
+
 class GgufFile(TensorFile[GgufTensor]):
     """GGUF file. The header is checked on opening; the file is mapped at the first read.
 
