@@ -26,7 +26,7 @@ from autotune.supplied import (
     SoftmaxKernel,
     pack_weight,
 )
-from lang_core import ENCODINGS, GraphError
+from lang_core import ENCODINGS
 from transformer_core import RopeMode
 
 _EXECUTOR: Final = Executor(ConfigSelectorChain(policy="heuristics"))
@@ -175,13 +175,14 @@ def test_gradients_are_those_of_jaxs_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["direct", "unpacked"])
-def test_packed_weights_have_no_gradient_and_say_so(form: Any) -> None:
+def test_x_has_the_gradient_of_the_product_with_the_unpacked_weight(form: Any) -> None:
     x, weight = _normal(2, 32), pack_weight(_normal(4, 32, seed=1), "q8_0")
-    with pytest.raises(GraphError, match=r"what packed weights are multiplied with is rounded to integers.*: train"):
-        jax.grad(lambda x: _summed(_EXECUTOR(LinearKernel(), x, weight, cfg=LinearConfig(form), layout="q8_0")))(x)
+    unpacked = ENCODINGS["q8_0"].unpacked(weight)
+    gradient = jax.grad(lambda x: _summed(_EXECUTOR(LinearKernel(), x, weight, cfg=LinearConfig(form), layout="q8_0")))
+    np.testing.assert_allclose(gradient(x), np.ones((2, 4)) @ unpacked, rtol=1e-5, atol=1e-5)
     _, pullback = _EXECUTOR.value_and_pullback(LinearKernel(), x, weight, cfg=LinearConfig(form), layout="q8_0")
-    with pytest.raises(GraphError, match=r"what packed weights are multiplied with is rounded to integers: train"):
-        pullback(_normal(2, 4))
+    g = _normal(2, 4, seed=2)
+    np.testing.assert_allclose(pullback(g)[0], g @ unpacked, rtol=1e-5, atol=1e-5)
 
 
 def _summed(array: Any) -> Any:

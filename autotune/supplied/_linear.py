@@ -56,8 +56,8 @@ def pack_weight(weight: np.ndarray[Any, Any], layout: str, tile: int = 16) -> np
 class LinearKernel(Kernel[LinearConfig, Tensor]):
     """``x [.., in] @ weight.T + bias [out]``.
 
-    Arguments of a call: x, weight in the form of ``pack_weight``, bias or None, and ``layout``. With a packed weight, x
-    is first rounded in blocks of 32, in every configuration, as ``ctx.ops.packed_linear`` does.
+    Arguments of a call: x, weight in the form of ``pack_weight``, bias or None, and ``layout``. A packed weight is
+    multiplied as ``ctx.ops.packed_linear`` does with exact activations.
     """
 
     op_id = "linear"

@@ -48,16 +48,13 @@ def test_every_form_is_the_product_with_what_gguf_unpacks(layout: str, bias: boo
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("layout", QUANTIZED)
-def test_every_form_rounds_x_as_the_op_does(layout: str, dtype: Any) -> None:
+def test_every_form_multiplies_what_the_blocks_say(layout: str, dtype: Any) -> None:
     random = np.random.default_rng(3)
     x = random.standard_normal((5, 64)).astype(dtype)
     packed = pack_weight(random.standard_normal((33, 64)).astype(np.float32), layout)
     ops: Any = EagerExecutionContext().ops
-    wanted = ops.packed_linear(x, packed, ENCODINGS[layout]).numpy().astype(np.float64)
-    exact = x.astype(np.float64) @ ops.dequantize(packed, ENCODINGS[layout]).numpy().T
+    wanted = x.astype(np.float64) @ ops.dequantize(packed, ENCODINGS[layout]).numpy().T
     step = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}[np.dtype(dtype).name] * np.abs(wanted).max()
-    if dtype is np.float32:
-        assert np.abs(exact - wanted).max() > 100 * step, "rounding shows"
     for cfg in _candidates(x, packed, layout=layout):
         result: Any = _EXECUTOR(LinearKernel(), x, packed, cfg=cfg, layout=layout)
         assert result.dtype == dtype

@@ -1,10 +1,8 @@
 """Products with packed weights for CPUs of any kind: vectors that every compiler backend takes apart."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK, Encoding
-from lang_core.ops import PLANE_BASE
 from run_iree.kernels._packed_row import (
     block_minimum,
     block_scale,
@@ -13,6 +11,7 @@ from run_iree.kernels._packed_row import (
     signed_block,
     unsigned_offset,
 )
+from run_iree.kernels._planes import XPlanes
 from run_iree.kernels._sub_scales import part_minima, part_scales
 from run_iree.kernels._super_block import (
     CHUNK,
@@ -22,7 +21,6 @@ from run_iree.kernels._super_block import (
     super_block_numbers,
 )
 from run_iree.kernels._text import (
-    Buffer,
     CpuKernel,
     constants,
     indented,
@@ -35,41 +33,6 @@ from run_iree.kernels._text import (
 
 NAME: Final = "vector"
 _EIGHT: Final = "vector<8xf32>"
-
-
-@dataclass(frozen=True, slots=True)
-class XPlanes:
-    """Integers of x in planes.
-
-    Attributes:
-        q: buffer [rows, planes, columns].
-        planes: number of planes.
-        columns: columns of x.
-    """
-
-    q: Buffer
-    planes: int
-    columns: int
-
-    def block(self, name: str, place: str) -> list[str]:
-        """Makes ``%name`` vector<32xi32> of the integers whose first plane is at an index."""
-        wide = "vector<32xi32>"
-        first = f"{name}_first" if self.planes > 1 else name
-        lines = [
-            f"%{name}_bytes = vector.load %q[{place}] : {self.q.memref}, vector<32xi8>",
-            f"%{first} = arith.extsi %{name}_bytes : vector<32xi8> to {wide}",
-        ]
-        if self.planes == 1:
-            return lines
-        return [
-            *lines,
-            f"%{name}_second_at = arith.addi {place}, %c{self.columns} : index",
-            f"%{name}_second_bytes = vector.load %q[%{name}_second_at] : {self.q.memref}, vector<32xi8>",
-            f"%{name}_second = arith.extsi %{name}_second_bytes : vector<32xi8> to {wide}",
-            f"%{name}_base = arith.constant dense<{PLANE_BASE}> : {wide}",
-            f"%{name}_upper = arith.muli %{first}, %{name}_base : {wide}",
-            f"%{name} = arith.addi %{name}_upper, %{name}_second : {wide}",
-        ]
 
 
 def vector_kernel(rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str, planes: int) -> CpuKernel:

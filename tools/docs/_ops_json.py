@@ -7,6 +7,7 @@ from typing import Any, Final
 from compile_dag.gradient import NOT_DIFFERENTIABLE
 from compile_dag.gradient import RULES as GRADIENT_RULES
 from compile_hlo.emit import RULES as EMISSION_RULES
+from compile_hlo.passes import LOWERED
 from lang_core import DTYPES, OPS, Op, Ops
 from run_jax import RULES as JAX_RULES
 from tools.docs._dtype_rules import DTYPE_RULES
@@ -60,7 +61,8 @@ def _row(op: Op) -> dict[str, Any]:
         "result_dtypes": DTYPE_RULES[op.name].words,
         "rules": {
             "eager": callable(op.eager_rule),
-            "stablehlo": op.name in EMISSION_RULES or op.name == "constant",  # a constant is written where it is used
+            "stablehlo": op.name in EMISSION_RULES
+            or op.name in {*LOWERED, "constant"},  # a constant is written where it is used
             "gradient": op.name in GRADIENT_RULES,
             "jax": op.name in JAX_RULES or op.name in _JAX_FUNCTIONS,
         },

@@ -8,6 +8,7 @@ from typing import Final
 from compile_dag.gradient import NOT_DIFFERENTIABLE
 from compile_dag.gradient import RULES as GRADIENT_RULES
 from compile_hlo.emit import RULES
+from compile_hlo.passes import LOWERED
 from lang_core import DTYPES, OPS, Op
 from run_iree import DEVICES
 from tests.emission._all_cases import ALL_CASES
@@ -47,7 +48,7 @@ def render() -> str:
 def _cells(op: Op) -> Iterator[str]:
     yield f"`{op.name}`"
     yield "yes" if callable(op.eager_rule) else "no"
-    yield "yes" if op.name in RULES else "leaf" if op.name in _LEAVES else "no"
+    yield "yes" if op.name in RULES or op.name in LOWERED else "leaf" if op.name in _LEAVES else "no"
     yield _dtypes({case.dtype.name for case in ALL_CASES if case.op == op.name})
     for device in DEVICES:
         yield _on_device(op, device)
