@@ -55,6 +55,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         os.environ.setdefault("MESA_SHADER_CACHE_DIR", folder)
         # Configurations that somebody tuned on this machine decide about nothing here.
         os.environ.setdefault("TAPELINE_KERNEL_CACHE", os.path.join(folder, "kernels"))
+    # A test that compiles, compiles; those of the cache name a folder of their own.
+    os.environ.setdefault("TAPELINE_MODULE_CACHE", "0")
     # Mesa's Vulkan on a CPU compiles each shader for a call or two; LLVM's optimisation is a third of that time.
     os.environ.setdefault("GALLIVM_PERF", "nopt")
     # What jax compiles runs once, on a few numbers.

@@ -40,6 +40,7 @@ from lang_core._parameter import Parameter
 from lang_core._spec import TensorSpec
 from lang_core._tags import TagSelection, tag_name
 from lang_core._tensor import EagerTensor, Tensor
+from lang_core._user_cache import user_cache_directory
 from lang_core._weights import (
     MatrixRows,
     PackedRows,
@@ -122,4 +123,5 @@ __all__ = [
     "rows_of",
     "tag_name",
     "u8",
+    "user_cache_directory",
 ]

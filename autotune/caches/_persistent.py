@@ -11,7 +11,7 @@ from autotune.caches._entry import PINNED, TUNED, CacheEntry, Key, Measurement
 from autotune.caches._memory import is_of
 from autotune.caches._store import SCHEMA, Content, Store
 from autotune.kernel import KernelError
-from lang_core import InputError
+from lang_core import InputError, user_cache_directory
 
 Cfg = TypeVar("Cfg")
 
@@ -19,10 +19,7 @@ Cfg = TypeVar("Cfg")
 def cache_directory() -> Path:
     """Returns ``$TAPELINE_KERNEL_CACHE``, else ``tapeline/kernels`` in the user's cache folder (by XDG)."""
     named = os.environ.get("TAPELINE_KERNEL_CACHE")
-    if named:
-        return Path(named)
-    home = os.environ.get("XDG_CACHE_HOME")
-    return Path(home if home and Path(home).is_absolute() else Path.home() / ".cache", "tapeline", "kernels")
+    return Path(named) if named else user_cache_directory() / "kernels"
 
 
 class PersistentCache(Generic[Cfg]):

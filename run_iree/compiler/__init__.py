@@ -1,8 +1,10 @@
-"""Compiling: targets with their flags and tiles, the IREE compiler as a process, and what it reports."""
+"""Compiling: targets with their flags and tiles, the IREE compiler as a process, its report, the cache of modules."""
 
 from run_iree.compiler._bindings import check_bindings
 from run_iree.compiler._compile import CompileReport, compile_module
+from run_iree.compiler._eviction import evict
 from run_iree.compiler._locate import Place, locate
+from run_iree.compiler._module_cache import ModuleCache
 from run_iree.compiler._schedule import Schedule
 from run_iree.compiler._targets import (
     DATA_TILING,
@@ -19,11 +21,13 @@ __all__ = [
     "TARGETS",
     "CompileReport",
     "CpuRecord",
+    "ModuleCache",
     "Place",
     "Schedule",
     "Target",
     "check_bindings",
     "compile_module",
+    "evict",
     "host_cpu",
     "locate",
     "target_named",

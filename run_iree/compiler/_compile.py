@@ -2,7 +2,10 @@
 
 import contextlib
 import dataclasses
+import hashlib
+import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -13,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from lang_core import CompileError
+from lang_core import CompileError, checked_choices
 from run_iree.compiler._locate import locate
+from run_iree.compiler._module_cache import ModuleCache
 from run_iree.compiler._schedule import Schedule, schedule_file
 from run_iree.compiler._targets import Target, target_named
 from run_iree.kernels import Substitution
@@ -24,8 +28,10 @@ _ERROR: Final = re.compile(
 )
 _PLAIN_ERROR: Final = re.compile(r"^.*\berror: .*$", re.MULTILINE)
 _TAIL_LINES: Final = 5
+_CHUNK: Final = 2**20
 
 
+@checked_choices
 @dataclasses.dataclass(frozen=True)
 class CompileReport:
     """Cost and outcome of one compilation.
@@ -37,6 +43,7 @@ class CompileReport:
         flags: compiler flags, without those that name temporary files (tuning spec, schedule).
         schedules: work that a call hands to the device, by entry point.
         kernels: kernels that replaced helper functions, by function.
+        cached: True if the module was in the cache, and nothing was compiled.
     """
 
     seconds: float
@@ -45,6 +52,7 @@ class CompileReport:
     flags: tuple[str, ...]
     schedules: Mapping[str, Schedule]
     kernels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cached: bool = False
 
 
 def compile_module(
@@ -53,6 +61,7 @@ def compile_module(
     target: Target | str,
     *,
     extra_flags: Sequence[str] = (),
+    cache: ModuleCache | None = None,
 ) -> CompileReport:
     """Compiles a module's text for one target.
 
@@ -65,6 +74,7 @@ def compile_module(
         output_path: path of the ``.vmfb`` to write, in an existing directory.
         target: target, or its name (see ``target_named``).
         extra_flags: compiler flags after those of the target.
+        cache: compiled modules of earlier calls; the module is looked up there first, and kept there.
 
     Raises:
         CompileError: the compiler refused the module or crashed; has its first error with op and module path.
@@ -80,22 +90,80 @@ def compile_module(
     os.close(handle)
     partial = Path(name)
     try:
-        started = time.perf_counter()
-        with (
-            _tuning_flags(chosen, flags) as tuning,
-            schedule_file() as schedule,
-            _with_kernels(source, chosen) as (text, kernels),
-        ):
-            command = [compiler_path(), text.name, "-o", str(partial.absolute()), *flags, *tuning, *schedule.flags]
-            status, peak, messages = _checked_if_it_fails(command, chosen.unchecked, text.parent)
-            schedules = schedule.read()
-            if status != 0:
-                raise CompileError(_message(source, text, chosen.name, status, messages))
+        with _with_kernels(source, chosen) as (text, kernels):
+            job = _Compilation(source, text, chosen, flags, partial)
+            report = job.run() if cache is None else job.cached(cache)
         partial.chmod(0o644)  # mkstemp makes it readable by its owner alone
         partial.replace(output)
-        return CompileReport(time.perf_counter() - started, peak, output.stat().st_size, flags, schedules, kernels)
+        return dataclasses.replace(report, kernels=kernels)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Compilation:
+    """One compilation.
+
+    Attributes:
+        source: text as the caller named it.
+        text: text that is compiled, with kernels in it.
+        target: target.
+        flags: compiler flags.
+        output: file to write.
+    """
+
+    source: Path
+    text: Path
+    target: Target
+    flags: tuple[str, ...]
+    output: Path
+
+    def cached(self, cache: ModuleCache) -> CompileReport:
+        """Takes the module from the cache, or compiles it and keeps it there."""
+        started = time.perf_counter()
+        key = self._key()
+        facts = cache.fetch(key, self.output)
+        if facts is None:
+            report = self.run()
+            cache.store(key, self.output, {"schedules": _as_json(report.schedules)})
+            return report
+        schedules = {name: Schedule(**fields) for name, fields in facts["schedules"].items()}
+        size = self.output.stat().st_size
+        return CompileReport(time.perf_counter() - started, 0, size, self.flags, schedules, cached=True)
+
+    def run(self) -> CompileReport:
+        """Runs the compiler."""
+        started = time.perf_counter()
+        with _tuning_flags(self.target, self.flags) as tuning, schedule_file() as schedule:
+            command = [compiler_path(), self.text.name, "-o", str(self.output.absolute())]
+            command += [*self.flags, *tuning, *schedule.flags]
+            status, peak, messages = _checked_if_it_fails(command, self.target.unchecked, self.text.parent)
+            schedules = schedule.read()
+        if status != 0:
+            raise CompileError(_message(self.source, self.text, self.target.name, status, messages))
+        seconds, size = time.perf_counter() - started, self.output.stat().st_size
+        return CompileReport(seconds, peak, size, self.flags, schedules)
+
+    def _key(self) -> str:
+        """Returns the digest of everything that the module depends on: compiler, target, flags, tiles, text."""
+        target, tiles = self.target, self.target.tiles_beside(self.flags)
+        fields = {
+            "compiler": importlib.metadata.version("iree-base-compiler"),
+            "target": target.name,
+            "flags": self.flags,
+            "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
+            "tiles": tiles.tuning_spec() if tiles else None,
+            "name": self.text.name,  # the compiler writes it into the module
+        }
+        digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode() + b"\n")
+        with self.text.open("rb") as text:
+            while chunk := text.read(_CHUNK):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+
+def _as_json(schedules: Mapping[str, Schedule]) -> dict[str, dict[str, int]]:
+    return {name: dataclasses.asdict(schedule) for name, schedule in schedules.items()}
 
 
 @contextlib.contextmanager

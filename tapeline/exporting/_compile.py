@@ -2,14 +2,15 @@
 
 import dataclasses
 import errno
+import os
 import shutil
 from pathlib import Path
 from typing import Any, Final
 
 from autotune import cpu_model
 from autotune.iree_compiler import CANDIDATE_FLAGS
-from lang_core import CompileError
-from run_iree import Session, Target, available, check_bindings, compile_module
+from lang_core import CompileError, user_cache_directory
+from run_iree import ModuleCache, Session, Target, available, check_bindings, compile_module
 from tapeline.bundle import (
     ARCHIVE,
     DEBUG_MODULE,
@@ -18,7 +19,7 @@ from tapeline.bundle import (
     debug_executable_name,
     executable_name,
 )
-from tapeline.cli import ProgressEvent
+from tapeline.cli import Progress, ProgressEvent, parse_size
 from tapeline.exporting._load import Export
 from tapeline.exporting._producer import producer
 from tapeline.exporting._tune import tune_flags
@@ -26,6 +27,11 @@ from tapeline.exporting._verify import devices_of
 from tapeline.tuning import tuned_target
 
 _ROOM_FOR_MODULE: Final = 2**20
+
+MODULE_CACHE: Final = "TAPELINE_MODULE_CACHE"
+"""Variable of the environment with the bound of the cache of compiled modules."""
+
+DEFAULT_BOUND: Final = "1GiB"
 
 
 def compile_targets(export: Export, staging: Path, steps: Steps) -> None:
@@ -46,6 +52,7 @@ class _Compilation:
         self._export = export
         self._staging = staging
         self._steps = steps
+        self._cache = module_cache(export.progress)
 
     def compile(self, name: str) -> None:
         """Compiles the module, and the debug module if there is one, for a target."""
@@ -69,7 +76,14 @@ class _Compilation:
             export = self._export
             module, weights = self._staging / MODULE, archive if archive.exists() else None
             return tune_flags(
-                module, weights, name, export.entry_points, export.lowered, export.vocabulary, export.progress
+                module,
+                weights,
+                name,
+                export.entry_points,
+                export.lowered,
+                export.vocabulary,
+                self._cache,
+                export.progress,
             )
 
         return self._steps.run(f"tune.{name}", key, [], make)
@@ -88,11 +102,14 @@ class _Compilation:
         def make() -> dict[str, Any]:
             self._export.progress(ProgressEvent(f"compiling {module} for {name}{_origin(cpu_kernels)} ..."))
             try:
-                report = compile_module(self._staging / module, self._staging / file, target, extra_flags=more)
+                source, output = self._staging / module, self._staging / file
+                report = compile_module(source, output, target, extra_flags=more, cache=self._cache)
             except CompileError as error:
                 if shutil.disk_usage(self._staging).free < _ROOM_FOR_MODULE:  # the compiler does not say so clearly
                     raise OSError(errno.ENOSPC, str(error), str(self._staging / file)) from error
                 raise
+            if report.cached:
+                self._export.progress(ProgressEvent(f"compile: cached ({module} for {name})"))
             self._check_loads(self._staging / module, self._staging / file, target)
             return {
                 "file": file,
@@ -103,6 +120,7 @@ class _Compilation:
                 "devices": list(target.devices),
                 "cpu": dataclasses.asdict(target.cpu) if target.cpu else None,
                 "schedule": {entry: dataclasses.asdict(schedule) for entry, schedule in report.schedules.items()},
+                "compile": "cached" if report.cached else "compiled",
                 "seconds": report.seconds,
                 "compiler_peak_rss_bytes": report.peak_rss_bytes,
                 **({"tuning": tuned["candidates"]} if tuned else {}),
@@ -118,6 +136,25 @@ class _Compilation:
             Session(file, device, parameters=weights if weights.exists() else None).close()
         else:
             check_bindings(module, target)
+
+
+def module_cache(progress: Progress) -> ModuleCache | None:
+    """Returns the user's cache of compiled modules; None where ``TAPELINE_MODULE_CACHE`` is 0.
+
+    Args:
+        progress: receives a warning where the cache cannot be written.
+
+    Raises:
+        InputError: ``TAPELINE_MODULE_CACHE`` is no size.
+    """
+    limit = os.environ.get(MODULE_CACHE, "") or DEFAULT_BOUND
+    if limit == "0":
+        return None
+
+    def warn(text: str) -> None:
+        progress(ProgressEvent(f"warning: {text}"))
+
+    return ModuleCache(user_cache_directory() / "modules", parse_size(MODULE_CACHE, limit), warn)
 
 
 def _origin(cpu_kernels: dict[str, Any] | None) -> str:

@@ -4,12 +4,15 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lang_core import InputError
 from tapeline.bundle import MARK, REPORT, Steps, sha256_of
 from tapeline.exporting._load import Export
 from tapeline.exporting._predict import Prediction, node_counts
+
+# Fields of a target that the report repeats.
+_COMPILED: Final = ("compile", "flags", "schedule", "seconds", "compiler_peak_rss_bytes")
 
 
 def hashes_of(directory: Path, copied: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
@@ -52,10 +55,7 @@ def _report(export: Export, staging: Path, prediction: Prediction, steps: Steps)
         },
         "import_rss_bytes": export.meter.base.rss,
         "phases": phases,
-        "compiled": {
-            name: {key: target[key] for key in ("flags", "schedule", "seconds", "compiler_peak_rss_bytes")}
-            for name, target in targets.items()
-        },
+        "compiled": {name: {key: target[key] for key in _COMPILED} for name, target in targets.items()},
         "nodes": node_counts(lowered),
         "largest_stretch": dataclasses.asdict(
             max((function.largest_stretch for function in lowered.functions), key=lambda stretch: stretch.nodes)

@@ -12,7 +12,7 @@ from autotune import Measurement, Tuner
 from autotune.iree_compiler import CANDIDATE_FLAGS, CompileFlags
 from compile_hlo import LoweredModule
 from lang_core import EntryPoint, InputError, TapelineError
-from run_iree import Session, available, compile_module
+from run_iree import ModuleCache, Session, available, compile_module
 from tapeline.cli import Progress, ProgressEvent
 from tapeline.divergence import Arrays, example_inputs, next_state
 from tapeline.exporting._verify import devices_of
@@ -31,6 +31,7 @@ def tune_flags(
     entry_points: Sequence[EntryPoint],
     lowered: LoweredModule,
     vocabulary: int,
+    cache: ModuleCache | None,
     progress: Progress,
 ) -> dict[str, Any]:
     """Compiles with each candidate, runs every entry point, compares the results, and times them.
@@ -42,6 +43,7 @@ def tune_flags(
         entry_points: of the module.
         lowered: what the module's functions give.
         vocabulary: V.
+        cache: compiled modules of earlier exports.
         progress: receives each measurement.
 
     Returns:
@@ -63,7 +65,7 @@ def tune_flags(
 
         def make(cfg: CompileFlags) -> Calls:
             executable = Path(folder, f"{len(sessions)}.vmfb")
-            compile_module(module, executable, tuned_target(target)[0], extra_flags=cfg.compile_flags)
+            compile_module(module, executable, tuned_target(target)[0], extra_flags=cfg.compile_flags, cache=cache)
             sessions.append(Session(executable, device, parameters=weights))
             runner = _Runner(sessions[-1], lowered)
             if not inputs:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tapeline
-from run_iree import CompileReport, Target, compile_module
+from run_iree import CompileReport, ModuleCache, Target, compile_module
 from tapeline.bundle import Bundle
 from tapeline.command import main
 from tapeline.running import BundleModel
@@ -72,7 +72,16 @@ class CompiledOnce:
     def __init__(self, folder: Path) -> None:
         self._folder, self._reports = folder, dict[str, CompileReport]()
 
-    def __call__(self, source: Path, output: Path, target: Target, *, extra_flags: Sequence[str] = ()) -> CompileReport:
+    def __call__(
+        self,
+        source: Path,
+        output: Path,
+        target: Target,
+        *,
+        extra_flags: Sequence[str] = (),
+        cache: ModuleCache | None = None,
+    ) -> CompileReport:
+        del cache
         identity = f"{source.name} {target} {extra_flags} ".encode() + source.read_bytes()  # the name is in the result
         key = hashlib.sha256(identity).hexdigest()
         if key in self._reports:
