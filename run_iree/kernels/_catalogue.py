@@ -10,6 +10,7 @@ from lang_core import Encoding, bf16, checked_choices, encoding_named, f16
 from run_iree.kernels._attention import AttentionSizes, attention_kernel
 from run_iree.kernels._avx2_matmul import avx2_matmul_kernel, fits_avx2_matmul
 from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_matvec
+from run_iree.kernels._avx512_matvec import avx512_matvec_kernel, fits_avx512_matvec
 from run_iree.kernels._fma_matmul import fma_matmul_kernel
 from run_iree.kernels._instruction_sets import PREFETCH_CANDIDATES, PREFETCH_DISTANCE, available, prefetch_distance
 from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
@@ -19,7 +20,6 @@ from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_ke
 from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
 from run_iree.kernels._vnni_matmul import matmul_kernel
-from run_iree.kernels._vnni_matvec import fits_vnni_matvec, vnni_matvec_kernel
 from run_iree.kernels._vnni_panel import ROWS
 from run_iree.kernels._wide_matmul import PANEL_ROWS, wide_matmul_kernel
 from run_iree.kernels._wide_matvec import STEP, wide_matvec_kernel
@@ -142,8 +142,8 @@ def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
 def _packed_matvec(
     kernels: CpuKernels, outputs: int, columns: int, encoding: Encoding, dtype: str, planes: int
 ) -> CpuKernel:
-    if kernels.vnni and planes == 1 and fits_vnni_matvec(columns, encoding):
-        return vnni_matvec_kernel(outputs, columns, encoding, dtype, ahead=kernels.ahead)
+    if (kernels.avx512 or kernels.vnni) and fits_avx512_matvec(columns, encoding):
+        return avx512_matvec_kernel(outputs, columns, encoding, dtype, planes, ahead=kernels.ahead)
     if kernels.fma and fits_avx2_matvec(columns, encoding):
         return avx2_matvec_kernel(outputs, columns, encoding, dtype, planes, ahead=PREFETCH_DISTANCE)
     return vector_kernel(1, outputs, columns, encoding, dtype, planes)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _QUADS: Final = "vector<64xi8>"
+_WORD_PAIRS: Final = "vector<32xi16>"
 _WORDS_512: Final = "vector<16xi32>"
 _SUMS: Final = "vector<16xf32>"
 _BF16: Final = "vector<32xbf16>"
@@ -71,6 +72,26 @@ def vnni_dot(total: str, unsigned: str, signed: str) -> str:
 def bf16_dot(total: str, left: str, right: str) -> str:
     """Returns ``vdpbf16ps`` (AVX512_BF16): sixteen f32 sums, to each of which two products of bf16 are added."""
     return _call("avx512bf16.dpbf16ps.512", f"{total}, {left}, {right}", f"({_SUMS}, {_BF16}, {_BF16}) -> {_SUMS}")
+
+
+def word_dot(left: str, right: str) -> str:
+    """Returns ``vpmaddwd`` (AVX-512BW): sixteen i32 sums of two products of neighbouring i16; both vector<32xi16>.
+
+    Where a CPU has VNNI, the compiler makes ``vpdpwssd`` of this and an addition.
+    """
+    return _call("avx512.pmaddw.d.512", f"{left}, {right}", f"({_WORD_PAIRS}, {_WORD_PAIRS}) -> {_WORDS_512}")
+
+
+def words_permuted(table: str, numbers: str) -> str:
+    """Returns ``vpermw`` (AVX-512BW): the entries of a table of 32 words that the low five bits of 32 words say."""
+    return _call("avx512.permvar.hi.512", f"{table}, {numbers}", f"({_WORD_PAIRS}, {_WORD_PAIRS}) -> {_WORD_PAIRS}")
+
+
+def scaled_by_power(values: str, exponents: str, mask: str) -> str:
+    """Returns ``vscalefps`` (AVX-512VL): four f32 times 2 to the power of four whole f32; ``mask`` is an i8 of ones."""
+    kind = "vector<4xf32>"
+    operands = f"{values}, {exponents}, {values}, {mask}"
+    return _call("avx512.mask.scalef.ps.128", operands, f"({kind}, {kind}, {kind}, i8) -> {kind}")
 
 
 def byte_dot(unsigned: str, signed: str) -> str:

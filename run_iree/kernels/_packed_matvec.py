@@ -52,7 +52,7 @@ class Steps:
 
 
 def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> CpuKernel:
-    """Builds a kernel whose rows are whole steps.
+    """Builds a kernel whose rows are whole steps, or end with a step that begins within the one before it.
 
     Args:
         name: name of the kernel.
@@ -63,14 +63,14 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
     """
     _, scale, _, w, y = buffers
     columns, outputs = scale.elements * BLOCK, y.elements
-    row_bytes, count = w.elements // outputs, columns // steps.width
+    row_bytes, count = w.elements // outputs, -(-columns // steps.width)
     ranges = 1 if steps.most is None else -(-count // steps.most)
     own, made = share(outputs, 1, workgroups if ranges == 1 else max(workgroups, -(-outputs // _MOST_ROWS)))
     # Where steps do not begin at cache lines one line of seventeen is left out, which does not matter.
     lines = [ahead + LINE * line for line in range(-(-(steps.row_bytes - 8) // LINE))] if ahead else []
-    numbers = [1, steps.width, steps.row_bytes, row_bytes, count, -(-count // ranges), own, outputs, ranges]
+    numbers = [1, steps.width, steps.row_bytes, row_bytes, row_bytes - steps.row_bytes, count, -(-count // ranges), own, outputs, ranges]
     soon = prefetches("soon", "%at", w, lines)
-    row = _row(row_bytes, steps, soon)
+    row = _row(row_bytes, steps, soon, whole=columns % steps.width == 0)
     body = f"""\
 {constants([*numbers, *steps.numbers, *lines])}
 {indented(steps.before, 0)}
@@ -81,15 +81,19 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
     return CpuKernel(name, buffers, made, body)
 
 
-def _row(row_bytes: int, steps: Steps, soon: Sequence[str]) -> str:
+def _row(row_bytes: int, steps: Steps, soon: Sequence[str], *, whole: bool) -> str:
     """Returns the lines that make ``%y_row`` of the steps of a row from ``%first_step`` to ``%end_step``."""
+    even = f"arith.muli %step, %c{steps.row_bytes} : index"
+    in_row = [f"%in_row = {even}"]
+    if not whole:
+        in_row = [f"%in_row_even = {even}", f"%in_row = arith.minui %in_row_even, %c{row_bytes - steps.row_bytes} : index"]
     return f"""\
 %begin = arith.muli %row, %c{row_bytes} : index
 %made = scf.for %step = %first_step to %end_step step %c1 iter_args(%sum = %none) -> (vector<16xf32>) {{
   %x_at = arith.muli %step, %c{steps.width} : index
   %local_step = arith.subi %step, %first_step : index
   %local_at = arith.muli %local_step, %c{steps.width} : index
-  %in_row = arith.muli %step, %c{steps.row_bytes} : index
+{indented(in_row, 2)}
   %at = arith.addi %begin, %in_row : index
 {indented(soon, 2)}
 {indented(steps.of_x, 2)}

@@ -1,0 +1,164 @@
+"""y = W x of one token for CPUs with AVX-512 (F, BW, VL), with or without VNNI: what happens at each step along a row.
+
+Integers of x and of the weights are words of 16 bits. ``vpmaddwd`` multiplies 32 of them and sums pairs; with VNNI the
+compiler makes ``vpdpwssd`` of it and the addition after it. The work per weight counts: 20 instructions for four blocks
+of Q4_0, besides the loop. ``_word_registers.py`` reads the weights, ``_x_words.py`` puts x into their order.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from lang_core import BLOCK, BlockLayout, Encoding
+from run_iree.kernels._instruction_sets import scaled_by_power, word_dot
+from run_iree.kernels._packed_matvec import Steps, packed_matvec
+from run_iree.kernels._packed_row import packed_buffers
+from run_iree.kernels._sub_scales import part_minima, part_scales
+from run_iree.kernels._super_block import super_block_constants, super_block_numbers
+from run_iree.kernels._text import CpuKernel, listed, wanted_workgroups
+from run_iree.kernels._word_registers import Register, StepLoads, integer_words, step_blocks, step_registers
+from run_iree.kernels._x_words import XWords
+
+NAME: Final = "avx512-matvec"
+_SUMS: Final = "vector<16xf32>"
+_TOTALS: Final = "vector<16xi32>"
+
+
+def fits_avx512_matvec(columns: int, encoding: Encoding) -> bool:
+    """Returns whether rows of so many columns have a whole step."""
+    return columns >= step_blocks(encoding.layout) * encoding.block
+
+
+def avx512_matvec_kernel(
+    outputs: int, columns: int, encoding: Encoding, dtype: str, planes: int, *, ahead: int
+) -> CpuKernel:
+    """Builds q i8 [planes, columns], scale f32, total i32 [columns / 32], w [outputs, bytes]: y [outputs].
+
+    Args:
+        outputs: rows of w.
+        columns: columns of w; see ``fits_avx512_matvec``.
+        encoding: encoding of w.
+        dtype: dtype of y.
+        planes: planes of q: one, or a high and a low one.
+        ahead: prefetch distance in bytes; 0 for none.
+    """
+    buffers = packed_buffers(1, outputs, columns, encoding, dtype, planes)
+    steps = word_steps(columns, encoding, buffers[3].memref, planes)
+    # Each workgroup has x to arrange: half as many are faster.
+    workgroups = wanted_workgroups(buffers[3].elements // 2)
+    return packed_matvec(NAME, buffers, steps, ahead=ahead, workgroups=workgroups)
+
+
+def word_steps(columns: int, encoding: Encoding, w: str, planes: int) -> Steps:
+    """Returns the steps along rows of a weight of type ``w``: super-blocks, or four blocks of 32 at a time.
+
+    Each group of registers is summed before it is scaled; the scale of a lane is that of its part, times that of x.
+    """
+    layout, loads = encoding.layout, StepLoads.of(encoding.layout, w)
+    groups = step_registers(layout)
+    x, one = XWords(columns, planes, layout, groups), len(groups) == 1
+    of_row = _block_scales(layout, loads) if layout.sub_scales is None else _part_scales(encoding, w)
+    # Sums of one row wait for each other: of several groups the products are added first.
+    total = "%sum" if one else ""
+    if x.has_less:
+        of_row += _less(layout, x.lanes, total)
+        total = "%less"
+    for g, group in enumerate(groups):
+        of_row += _group_dot(layout, g, group, loads)
+        after = "%next" if one else f"%sum{g}"
+        of_row += _scaled(g, group[0].parts(layout.scaled), x.lanes, total, after)
+        total = after
+    if not one:
+        of_row.append(f"%next = arith.addf {total}, %sum : {_SUMS}")
+    before = [*x.room(), *([] if layout.sub_scales is None else super_block_constants(encoding))]
+    numbers = [*loads.numbers, *x.numbers, *(super_block_numbers(encoding) if layout.sub_scales is not None else ())]
+    return Steps(x.width, loads.size, numbers, before, x.loaded(), of_row, x.arranged(), x.most)
+
+
+def _part_scales(encoding: Encoding, w: str) -> list[str]:
+    """Makes ``%factors`` of a super-block's parts, and before it ``%scaled``, or ``%least`` of sixteen minima."""
+    apart = encoding.layout.minimum is not None and encoding.layout.scaled < BLOCK
+    return [
+        *part_scales(encoding, "", w),
+        *(part_minima(encoding, "", w) if apart else ()),
+        f"%factors = arith.mulf %scaled, %x_scales : {_SUMS}",
+    ]
+
+
+def _block_scales(layout: BlockLayout, loads: StepLoads) -> list[str]:
+    """Makes ``%factors`` of a step's blocks, and before it ``%scaled``: of f16, or of exponents."""
+    begins = [layout.bytes * block for block in range(step_blocks(layout))]
+    if layout.exponent:
+        return _powers([begin + layout.scale for begin in begins], loads)
+    places = [begin + half for half in layout.halves for begin in begins]
+    count = len(places)
+    floats = f"vector<{count}xf32>"
+    return [
+        *loads.picked("halves", [byte for place in places for byte in (place, place + 1)]),
+        f"%f16 = vector.bitcast %halves : vector<{count}xi16> to vector<{count}xf16>",
+        f"%scaled = arith.extf %f16 : vector<{count}xf16> to {floats}",
+        f"%factors = arith.mulf %scaled, %x_scales : {floats}",
+    ]
+
+
+def _powers(places: Sequence[int], loads: StepLoads) -> list[str]:
+    """Makes ``%factors``: x's scales times 2**(e - 128) of four bytes e.
+
+    The powers alone may have no leading bit in f32, which a CPU's threads take for 0; their products with x's scales are
+    as right as other products.
+    """
+    words, four, floats = "vector<16xi32>", "vector<4xi32>", "vector<4xf32>"
+    return [
+        *loads.loaded("exponents", 0),
+        f"%exponent_words = vector.bitcast %exponents : vector<64xi8> to {words}",
+        f"%exponent_picked = vector.shuffle %exponent_words, %exponent_words {listed([p // 4 for p in places])} : "
+        f"{words}, {words}",
+        f"%exponent_right = arith.constant dense<{listed([p % 4 * 8 for p in places])}> : {four}",
+        f"%exponent_low = arith.shrui %exponent_picked, %exponent_right : {four}",
+        f"%exponent_mask = arith.constant dense<255> : {four}",
+        f"%exponent_only = arith.andi %exponent_low, %exponent_mask : {four}",
+        f"%exponent_bias = arith.constant dense<128> : {four}",
+        f"%exponent_number = arith.subi %exponent_only, %exponent_bias : {four}",
+        f"%exponent = arith.sitofp %exponent_number : {four} to {floats}",
+        "%exponent_all = arith.constant -1 : i8",
+        f"%factors = {scaled_by_power('%x_scales', '%exponent', '%exponent_all')}",
+    ]
+
+
+def _less(layout: BlockLayout, lanes: int, total: str) -> list[str]:
+    """Makes ``%less``: minima or scales times ``%x_less``, added to a sum if there is one."""
+    factors = "least" if layout.minimum is not None and layout.scaled < BLOCK else "scaled"
+    names, lines = [f"%{factors}", "%x_less"], list[str]()
+    if lanes < 16:
+        kind, order = f"vector<{lanes}xf32>", listed([min(lane, lanes) for lane in range(16)])
+        lines.append(f"%no_lanes = arith.constant dense<0.0> : {kind}")
+        lines += [f"{name}_wide = vector.shuffle {name}, %no_lanes {order} : {kind}, {kind}" for name in names]
+        names = [f"{name}_wide" for name in names]
+    product = f"math.fma {names[0]}, {names[1]}, {total}" if total else f"arith.mulf {names[0]}, {names[1]}"
+    return [*lines, f"%less = {product} : {_SUMS}"]
+
+
+def _group_dot(layout: BlockLayout, g: int, group: Sequence[Register], loads: StepLoads) -> list[str]:
+    """Makes ``%dot<g>`` vector<16xi32>: the registers of a group times x, summed."""
+    lines, total, last = list[str](), "", len(group) - 1
+    for r, register in enumerate(group):
+        name = f"w_{g}_{r}"
+        lines += integer_words(layout, register, name, loads)
+        for half in ("even", "odd"):
+            product = word_dot(f"%{name}_{half}", f"%x_{g}_{r}_{half}")
+            lines.append(f"%{name}_{half}_dot = {product}")
+            after = f"%dot{g}" if r == last and half == "odd" else f"%{name}_{half}_sum"
+            if total:
+                lines.append(f"{after} = arith.addi {total}, %{name}_{half}_dot : {_TOTALS}")
+            total = after if total else f"%{name}_{half}_dot"
+    return lines
+
+
+def _scaled(g: int, parts: Sequence[int], lanes: int, total: str, after: str) -> list[str]:
+    """Makes a sum, to which ``%dot<g>`` is added, each lane times the factor of its part."""
+    kind = f"vector<{lanes}xf32>"
+    product = f"math.fma %float{g}, %by{g}, {total}" if total else f"arith.mulf %float{g}, %by{g}"
+    return [
+        f"%float{g} = arith.sitofp %dot{g} : {_TOTALS} to {_SUMS}",
+        f"%by{g} = vector.shuffle %factors, %factors {listed(parts)} : {kind}, {kind}",
+        f"{after} = {product} : {_SUMS}",
+    ]
