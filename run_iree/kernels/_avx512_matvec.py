@@ -103,8 +103,7 @@ def _block_scales(layout: BlockLayout, loads: StepLoads) -> list[str]:
 def _powers(places: Sequence[int], loads: StepLoads) -> list[str]:
     """Makes ``%factors``: x's scales times 2**(e - 128) of four bytes e.
 
-    The powers alone may have no leading bit in f32, which a CPU's threads take for 0; their products with x's scales are
-    as right as other products.
+    A power alone may be denormal in f32, which the threads of IREE flush to 0. Its product with a scale of x is not.
     """
     words, four, floats = "vector<16xi32>", "vector<4xi32>", "vector<4xf32>"
     return [

@@ -31,7 +31,7 @@ _HERE = CpuKernels.of(host_cpu().features)
 _NO_AVX2 = pytest.mark.skipif(not _HERE.fma, reason="this CPU has no AVX2")
 # A set of kernels, which of them several sizes get, and whether this CPU has their instructions.
 _KERNELS = [
-    pytest.param(CpuKernels(vnni=True), {"avx512-vnni-matvec", "avx512-vnni-matmul"}, _HERE.vnni, id="vnni"),
+    pytest.param(CpuKernels(vnni=True), {"avx512-matvec", "avx512-vnni-matmul"}, _HERE.vnni, id="vnni"),
     pytest.param(CpuKernels(fma=True), {"avx2-matvec", "avx2-matmul"}, True, id="fma", marks=_NO_AVX2),
     pytest.param(CpuKernels(), {"vector"}, True, id="vector"),
 ]
@@ -127,13 +127,14 @@ def test_kernels_compute_what_the_eager_op_does(
 @pytest.mark.parametrize(
     ("encoding", "dtype", "sizes", "names"),
     [
-        ("q4_0", "bf16", (1, 64, 128), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
-        ("q8_0", "f32", (1, 5, 64), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q4_0", "bf16", (1, 64, 128), ("avx512-matvec", "avx2-matvec", "vector")),
+        ("q8_0", "f32", (1, 5, 64), ("avx2-matvec", "avx2-matvec", "vector")),
         ("q8_0", "f32", (1, 5, 96), ("vector", "vector", "vector")),
-        ("q4_0", "f16", (1, 5, 28672), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
-        ("q4_0", "f16", (1, 5, 28736), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
-        ("q4_k", "f16", (1, 5, 256), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
-        ("q6_k", "f16", (1, 5, 28672), ("avx512-vnni-matvec", "avx2-matvec", "vector")),
+        ("q8_0", "f32", (1, 5, 160), ("avx512-matvec", "vector", "vector")),
+        ("q4_0", "f16", (1, 5, 28672), ("avx512-matvec", "avx2-matvec", "vector")),
+        ("q4_0", "f16", (1, 5, 28736), ("avx512-matvec", "avx2-matvec", "vector")),
+        ("q4_k", "f16", (1, 5, 256), ("avx512-matvec", "avx2-matvec", "vector")),
+        ("q6_k", "f16", (1, 5, 28672), ("avx512-matvec", "avx2-matvec", "vector")),
     ],
 )
 def test_one_token_gets_the_kernel_of_the_cpu_that_fits(

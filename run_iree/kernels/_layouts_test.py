@@ -31,7 +31,13 @@ _SETS = {
 }
 # (rows, outputs, columns): one token, several tokens with tiles that are full and that are not.
 _SIZES = ((1, 37, 768), (11, 48, 512))
+# One token, of more columns than a kernel's stack has room for, with a rest: of blocks of 32, and of super-blocks.
+_LONG = {BLOCK: (1, 17, 14432), 256: (1, 17, 14592)}
 _BITS = (8, 16)
+
+
+def _name(sizes: tuple[int, int, int], bits: int) -> str:
+    return f"product_{sizes[0]}_{sizes[2]}_{bits}"
 
 
 def _function(encoding: Encoding, sizes: tuple[int, int, int], bits: int) -> str:
@@ -41,7 +47,7 @@ def _function(encoding: Encoding, sizes: tuple[int, int, int], bits: int) -> str
     arguments = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(kinds))
     call = f"call @{function.name}(%a0, %a1, %a2, %a3) : ({', '.join(kinds)}) -> {y}"
     return f"""\
-  func.func public @product_{sizes[0]}_{bits}({arguments}) -> ({y}) {{
+  func.func public @{_name(sizes, bits)}({arguments}) -> ({y}) {{
     %y = {call}
     return %y : {y}
   }}
@@ -84,13 +90,26 @@ def test_a_layout_is_enough_for_all_kernels(
 ):
     monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
     module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
-    functions = "".join(_function(encoding, sizes, bits) for sizes in _SIZES for bits in _BITS)
+    cases = [*itertools.product(_SIZES, _BITS), (_LONG[encoding.block], 16)]
+    functions = "".join(_function(encoding, sizes, bits) for sizes, bits in cases)
     module.write_text(f"module @m {{\n{functions}}}\n")
-    assert len(compile_spelled(module, compiled, kernels).kernels) == len(_SIZES) * len(_BITS)
+    assert len(compile_spelled(module, compiled, kernels).kernels) == len(cases)
     with Session(compiled, "local-task") as session:
-        for sizes, bits in itertools.product(_SIZES, _BITS):
+        for sizes, bits in cases:
             inputs, expected = _inputs(encoding, sizes, bits)
-            (y,) = session.function(f"product_{sizes[0]}_{bits}")(*inputs)
+            (y,) = session.function(_name(sizes, bits))(*inputs)
+            np.testing.assert_allclose(y.numpy(), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
+def test_avx512_reads_the_least_exponents_and_the_greatest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
+    module, compiled, encoding = tmp_path / "module.mlir", tmp_path / "module.vmfb", _ENCODINGS["mxfp4"]
+    module.write_text(f"module @m {{\n{_function(encoding, _SIZES[0], 16)}}}\n")
+    compile_spelled(module, compiled, CpuKernels(avx512=True))
+    with Session(compiled, "local-task") as session:
+        for exponents, size in ((range(2), 1e30), (range(248, 252), 1e-30)):
+            inputs, expected = _inputs(encoding, _SIZES[0], 16, exponents, size)
+            (y,) = session.function(_name(_SIZES[0], 16))(*inputs)
             np.testing.assert_allclose(y.numpy(), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
@@ -102,7 +121,7 @@ def test_the_least_exponents_are_zero_and_the_next_are_read(tmp_path: Path, monk
     with Session(compiled, "local-task") as session:
         for exponents in (range(2), range(2, 5)):
             inputs, expected = _inputs(encoding, _SIZES[0], 16, exponents, 1e30)
-            (y,) = session.function(f"product_{_SIZES[0][0]}_16")(*inputs)
+            (y,) = session.function(_name(_SIZES[0], 16))(*inputs)
             if exponents[0] == 0:
                 np.testing.assert_array_equal(y.numpy(), 0)
             else:
@@ -124,6 +143,11 @@ def test_the_least_exponents_are_zero_and_the_next_are_read(tmp_path: Path, monk
 )
 def test_one_token_gets_the_kernel_that_reads_the_layout(name: str, chosen: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
-    kernel = CpuKernels(fma=True).kernel(packed_linear(_ENCODINGS[name], (1, 37, 768)))
+    function = packed_linear(_ENCODINGS[name], (1, 37, 768))
+    kernel = CpuKernels(fma=True).kernel(function)
     assert kernel is not None
     assert kernel.name == chosen
+    for kernels in (CpuKernels(avx512=True, fma=True), CpuKernels(vnni=True, avx512=True, fma=True)):
+        kernel = kernels.kernel(function)
+        assert kernel is not None
+        assert kernel.name == "avx512-matvec"

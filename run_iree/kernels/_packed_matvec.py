@@ -68,7 +68,18 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
     own, made = share(outputs, 1, workgroups if ranges == 1 else max(workgroups, -(-outputs // _MOST_ROWS)))
     # Where steps do not begin at cache lines one line of seventeen is left out, which does not matter.
     lines = [ahead + LINE * line for line in range(-(-(steps.row_bytes - 8) // LINE))] if ahead else []
-    numbers = [1, steps.width, steps.row_bytes, row_bytes, row_bytes - steps.row_bytes, count, -(-count // ranges), own, outputs, ranges]
+    numbers = [
+        1,
+        steps.width,
+        steps.row_bytes,
+        row_bytes,
+        row_bytes - steps.row_bytes,
+        count,
+        -(-count // ranges),
+        own,
+        outputs,
+        ranges,
+    ]
     soon = prefetches("soon", "%at", w, lines)
     row = _row(row_bytes, steps, soon, whole=columns % steps.width == 0)
     body = f"""\
@@ -86,7 +97,10 @@ def _row(row_bytes: int, steps: Steps, soon: Sequence[str], *, whole: bool) -> s
     even = f"arith.muli %step, %c{steps.row_bytes} : index"
     in_row = [f"%in_row = {even}"]
     if not whole:
-        in_row = [f"%in_row_even = {even}", f"%in_row = arith.minui %in_row_even, %c{row_bytes - steps.row_bytes} : index"]
+        in_row = [
+            f"%in_row_even = {even}",
+            f"%in_row = arith.minui %in_row_even, %c{row_bytes - steps.row_bytes} : index",
+        ]
     return f"""\
 %begin = arith.muli %row, %c{row_bytes} : index
 %made = scf.for %step = %first_step to %end_step step %c1 iter_args(%sum = %none) -> (vector<16xf32>) {{

@@ -111,11 +111,6 @@ def block_minimum(encoding: Encoding, begin: str, name: str, w: str) -> list[str
     ]
 
 
-def has_whole_integers(encoding: Encoding) -> bool:
-    """Returns whether integers lie in one plane, of 4 or 8 bits, without minima, as the kernels for one token need."""
-    return len(encoding.layout.planes) == 1 and encoding.layout.minimum is None and has_plain_numbers(encoding)
-
-
 def stored_block(encoding: Encoding, begin: str, place: str, name: str, w: str) -> list[str]:
     """Makes ``%name`` vector<32xi8> of a block's integers as they are stored: signed 8 bits, or fewer without a sign.
 
@@ -168,34 +163,4 @@ def signed_block(encoding: Encoding, begin: str, place: str, name: str, w: str) 
     return [
         *stored_block(encoding, begin, place, f"{name}_stored", w),
         f"%{name} = arith.subi %{name}_stored, %offset : vector<32xi8>",
-    ]
-
-
-def unsigned_pair(encoding: Encoding, first: str, second: str, name: str, w: str) -> list[str]:
-    """Makes ``%name`` vector<64xi8> of the unsigned integers of two blocks: 32 of each, in their order.
-
-    Args:
-        encoding: encoding of the weight.
-        first: index of the first block's integers.
-        second: index of the second block's integers.
-        name: name of the result; other names begin with it.
-        w: type of the weight.
-
-    It needs ``%flip`` (vector<64xi8> of the offset), ``%nibble`` and ``%four`` (vector<32xi8>).
-    """
-    stored = BLOCK * encoding.bits // 8
-    kind = f"vector<{stored}xi8>"
-    lines = [
-        f"%{name}_a = vector.load %w[{first}] : {w}, {kind}",
-        f"%{name}_b = vector.load %w[{second}] : {w}, {kind}",
-        f"%{name}_ab = vector.shuffle %{name}_a, %{name}_b {listed(range(2 * stored))} : {kind}, {kind}",
-    ]
-    if encoding.bits == 8:
-        return [*lines, f"%{name} = arith.xori %{name}_ab, %flip : vector<64xi8>"]
-    order = [*range(16), *range(32, 48), *range(16, 32), *range(48, 64)]
-    return [
-        *lines,
-        f"%{name}_low = arith.andi %{name}_ab, %nibble : vector<32xi8>",
-        f"%{name}_high = arith.shrui %{name}_ab, %four : vector<32xi8>",
-        f"%{name} = vector.shuffle %{name}_low, %{name}_high {listed(order)} : vector<32xi8>, vector<32xi8>",
     ]

@@ -14,7 +14,7 @@ from run_iree.kernels import CpuKernels, Substitution
 
 _CALL: Final = re.compile(
     r'(?P<indent> *)(?P<name>%\w+) = llvm\.call_intrinsic "llvm\.x86\.(?P<instruction>avx512[\w.]+)"'
-    r"\((?P<total>%\w+), (?P<left>%\w+), (?P<right>%\w+)\) : \(\S+, (?P<kind>[\w<>]+), .*\n"
+    r"\((?P<operands>[^)]*)\) : \((?P<kinds>[^)]*)\) -> .*\n"
 )
 _WORDS: Final = "vector<16xi32>"
 _FLOATS: Final = "vector<16xf32>"
@@ -52,36 +52,92 @@ def compile_spelled(module: Path, compiled: Path, kernels: CpuKernels) -> Compil
 
 
 def _spelled(call: re.Match[str]) -> str:
-    """Returns the call in plain operations: products within words of 32 bits are added to the sums one by one."""
-    name, total = call["name"], call["total"]
-    lines = [f"{name}_{side} = vector.bitcast {call[side]} : {call['kind']} to {_WORDS}" for side in ("left", "right")]
-    if call["instruction"] == "avx512.vpdpbusd.512":
-        parts, kind, product, add = _bytes(name), _WORDS, "arith.muli", "arith.addi"
+    """Returns the call in plain operations."""
+    name, instruction, operands = call["name"], call["instruction"], call["operands"].split(", ")
+    if instruction == "avx512.permvar.hi.512":
+        lines = _looked_up(name, *operands)
+    elif instruction == "avx512.mask.scalef.ps.128":
+        lines = _scaled(name, *operands[:2])
     else:
-        parts, kind, product, add = _halves(name), _FLOATS, "arith.mulf", "arith.addf"
-    for number, part in enumerate(parts):
-        lines += part
-        lines.append(f"{name}_p{number} = {product} {name}_l{number}, {name}_r{number} : {kind}")
-        lines.append(f"{name}_t{number} = {add} {total}, {name}_p{number} : {kind}")
-        total = f"{name}_t{number}"
-    # The last sum has the name of the instruction's result.
-    lines[-1] = lines[-1].replace(f"{total} =", f"{name} =")
+        kind = call["kinds"].split(", ")[-1]
+        lines = _dot(name, instruction, operands, kind)
     return "".join(f"{call['indent']}{line}\n" for line in lines)
 
 
-def _bytes(name: str) -> Iterator[list[str]]:
-    """Yields lines that take bytes from each word, those of the left without a sign, those of the right with one."""
-    for i in range(4):
-        yield [
-            f"{name}_down{i} = arith.constant dense<{8 * i}> : {_WORDS}",
-            f"{name}_mask{i} = arith.constant dense<255> : {_WORDS}",
-            f"{name}_low{i} = arith.shrui {name}_left, {name}_down{i} : {_WORDS}",
-            f"{name}_l{i} = arith.andi {name}_low{i}, {name}_mask{i} : {_WORDS}",
-            f"{name}_up{i} = arith.constant dense<{24 - 8 * i}> : {_WORDS}",
-            f"{name}_top{i} = arith.constant dense<24> : {_WORDS}",
-            f"{name}_high{i} = arith.shli {name}_right, {name}_up{i} : {_WORDS}",
-            f"{name}_r{i} = arith.shrsi {name}_high{i}, {name}_top{i} : {_WORDS}",
+def _dot(name: str, instruction: str, operands: list[str], kind: str) -> list[str]:
+    """Returns lines that add products within words of 32 bits to the sums one by one."""
+    *total, left, right = operands
+    sides = (("left", left), ("right", right))
+    lines = [f"{name}_{side} = vector.bitcast {value} : {kind} to {_WORDS}" for side, value in sides]
+    if instruction == "avx512bf16.dpbf16ps.512":
+        parts, kind, product, add = _halves(name), _FLOATS, "arith.mulf", "arith.addf"
+    else:
+        parts = _integers(name, *((8, False) if instruction == "avx512.vpdpbusd.512" else (16, True)))
+        kind, product, add = _WORDS, "arith.muli", "arith.addi"
+    if not total:
+        lines.append(f"{name}_none = arith.constant dense<0> : {_WORDS}")
+    so_far = total[0] if total else f"{name}_none"
+    for number, part in enumerate(parts):
+        lines += part
+        lines.append(f"{name}_p{number} = {product} {name}_l{number}, {name}_r{number} : {kind}")
+        lines.append(f"{name}_t{number} = {add} {so_far}, {name}_p{number} : {kind}")
+        so_far = f"{name}_t{number}"
+    # The last sum has the name of the instruction's result.
+    lines[-1] = lines[-1].replace(f"{so_far} =", f"{name} =")
+    return lines
+
+
+def _looked_up(name: str, table: str, numbers: str) -> list[str]:
+    """Returns lines that choose, for each number, of the 32 entries of a table one after the other."""
+    pairs, masks = "vector<32xi16>", "vector<32xi1>"
+    lines = [
+        f"{name}_five = arith.constant dense<31> : {pairs}",
+        f"{name}_low = arith.andi {numbers}, {name}_five : {pairs}",
+        f"{name}_chosen0 = vector.shuffle {table}, {table} [{', '.join(['0'] * 32)}] : {pairs}, {pairs}",
+    ]
+    for i in range(1, 32):
+        chosen = name if i == 31 else f"{name}_chosen{i}"
+        lines += [
+            f"{name}_entry{i} = vector.shuffle {table}, {table} [{', '.join([str(i)] * 32)}] : {pairs}, {pairs}",
+            f"{name}_number{i} = arith.constant dense<{i}> : {pairs}",
+            f"{name}_is{i} = arith.cmpi eq, {name}_low, {name}_number{i} : {pairs}",
+            f"{chosen} = arith.select {name}_is{i}, {name}_entry{i}, {name}_chosen{i - 1} : {masks}, {pairs}",
         ]
+    return lines
+
+
+def _scaled(name: str, values: str, exponents: str) -> list[str]:
+    """Returns lines that multiply with two powers of two, halves of the exponents, each of which f32 can have."""
+    words, floats = "vector<4xi32>", "vector<4xf32>"
+    lines = [
+        f"{name}_one = arith.constant dense<1> : {words}",
+        f"{name}_bias = arith.constant dense<127> : {words}",
+        f"{name}_place = arith.constant dense<23> : {words}",
+        f"{name}_exponent = arith.fptosi {exponents} : {floats} to {words}",
+        f"{name}_half0 = arith.shrsi {name}_exponent, {name}_one : {words}",
+        f"{name}_half1 = arith.subi {name}_exponent, {name}_half0 : {words}",
+    ]
+    for i, (given, made) in enumerate(((values, f"{name}_first"), (f"{name}_first", name))):
+        lines += [
+            f"{name}_biased{i} = arith.addi {name}_half{i}, {name}_bias : {words}",
+            f"{name}_bits{i} = arith.shli {name}_biased{i}, {name}_place : {words}",
+            f"{name}_power{i} = arith.bitcast {name}_bits{i} : {words} to {floats}",
+            f"{made} = arith.mulf {given}, {name}_power{i} : {floats}",
+        ]
+    return lines
+
+
+def _integers(name: str, bits: int, signed: bool) -> Iterator[list[str]]:
+    """Yields lines that take integers from each word: the right ones with a sign, the left ones with one or without."""
+    for i in range(0, 32, bits):
+        lines, number = [f"{name}_top{i} = arith.constant dense<{32 - bits}> : {_WORDS}"], i // bits
+        lines.append(f"{name}_up{i} = arith.constant dense<{32 - bits - i}> : {_WORDS}")
+        for short, side, op in (("l", "left", "shrsi" if signed else "shrui"), ("r", "right", "shrsi")):
+            lines += [
+                f"{name}_{short}high{i} = arith.shli {name}_{side}, {name}_up{i} : {_WORDS}",
+                f"{name}_{short}{number} = arith.{op} {name}_{short}high{i}, {name}_top{i} : {_WORDS}",
+            ]
+        yield lines
 
 
 def _halves(name: str) -> Iterator[list[str]]:

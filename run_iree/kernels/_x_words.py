@@ -135,7 +135,9 @@ class XWords:
         for plane in range(self.planes):
             place = f"%kept_plane{plane}" if plane else at
             lines += [f"{place} = arith.addi {at}, %c{self.columns} : index"] if plane else []
-            lines.append(f"%x_plane{plane} = vector.load %q[{place}] : memref<{self.planes * self.columns}xi8>, {given}")
+            lines.append(
+                f"%x_plane{plane} = vector.load %q[{place}] : memref<{self.planes * self.columns}xi8>, {given}"
+            )
         lines += [
             f"%x_eight = arith.constant dense<8> : {WORDS}",
             f"%x_high_unit = arith.constant dense<255> : {WORDS}",
