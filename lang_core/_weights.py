@@ -65,7 +65,7 @@ class PackedRows(Protocol):
         ...
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Returns rows ``start`` to ``stop`` of a packed matrix: bytes [rows, bytes of a row]."""
+        """Returns rows ``start`` to ``stop`` of a packed tensor's first axis: bytes [rows, .., bytes of a row]."""
         ...
 
 

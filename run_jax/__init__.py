@@ -9,14 +9,14 @@ This package loads JAX into the process.
 12.0
 """
 
-from run_jax import _contract, _elementwise, _indexing, _packed, _reduce, _shape
+from run_jax import _contract, _elementwise, _indexing, _packed, _packed_experts, _reduce, _shape
 from run_jax._context import JaxExecutionContext, require_width
 from run_jax._engine import StableHloFunction
 from run_jax._function import arrays_of, jax_function, parameter_arrays
 from run_jax._rules import RULES, computes
 from run_jax._tensor import JaxTensor
 
-del _contract, _elementwise, _indexing, _packed, _reduce, _shape  # imported for their rules
+del _contract, _elementwise, _indexing, _packed, _packed_experts, _reduce, _shape  # imported for their rules
 
 __all__ = [
     "RULES",

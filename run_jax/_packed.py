@@ -64,20 +64,29 @@ def _block_quantize(x: Array, bits: int) -> tuple[Array, Array, Array]:
 @computes("block_product")
 def _block_product(planes: Array, scale: Array, total: Array, weight: Array, encoding: Encoding, dtype: DType) -> Array:
     del total
+    return _product(scaled_planes(planes, scale), weight, encoding, dtype)
+
+
+def scaled_planes(planes: Array, scale: Array) -> Array:
+    """Returns x f32 [.., K] of planes i8 [.., 1 or 2, K] and scales [.., K / 32]."""
     high, *low = (planes[..., place, :].astype(np.float32) for place in range(planes.shape[-2]))
     q = high * np.float32(PLANE_BASE) + low[0] if low else high
-    return _product(_scaled(q.reshape(*scale.shape, BLOCK), scale), weight, encoding, dtype)
+    return _scaled(q.reshape(*scale.shape, BLOCK), scale)
 
 
 @computes("packed_linear")
 def _packed_linear(x: Array, weight: Array, encoding: Encoding, dtype: DType, activations: Activations) -> Array:
-    given = convert(x, f32) if activations == "exact" else _scaled(*_quantized(x, ACTIVATION_BITS[activations]))
-    return _product(given, weight, encoding, dtype)
+    return _product(activations_of(x, activations), weight, encoding, dtype)
+
+
+def activations_of(x: Array, activations: Activations) -> Array:
+    """Returns x [.., K] in f32, rounded where the activations are."""
+    return convert(x, f32) if activations == "exact" else _scaled(*_quantized(x, ACTIVATION_BITS[activations]))
 
 
 def _scaled(q: Array, scale: Array) -> Array:
     """Returns x [.., K] of its integers [.., K / 32, 32] and scales [.., K / 32]."""
-    return (q * scale[..., None]).reshape(*scale.shape[:-1], -1)
+    return (q * scale[..., None]).reshape(*scale.shape[:-1], BLOCK * scale.shape[-1])
 
 
 def _product(x: Array, weight: Array, encoding: Encoding, dtype: DType) -> Array:

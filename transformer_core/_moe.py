@@ -17,6 +17,8 @@ from transformer_core._linear import Linear
 # bound a product of matrices is no faster per row.
 _LEAST_ROWS: Final = 8
 _MOST_ROWS: Final = 128
+# Most tokens whose experts are read once for each pair: those of more tokens are often the same.
+_FEW_TOKENS: Final = 4
 
 
 class Scoring(enum.Enum):
@@ -146,6 +148,24 @@ class Experts(Module):
         Returns:
             [M, D] in x's dtype, summed in that of the weights.
         """
+        tokens, count = chosen.shape
+        experts = self.gate_proj.spec.shape[0]
+        packed = all(weight.encoding is not None for weight in (self.gate_proj, self.up_proj, self.down_proj))
+        if packed and (tokens == 1 or (tokens <= _FEW_TOKENS and tokens * count <= experts)):
+            return self._of_pairs(ctx, x, chosen, weights)
+        return self._by_expert(ctx, x, chosen, weights)
+
+    def _of_pairs(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """Computes each pair of token and expert by itself: few tokens rarely have an expert in common."""
+        ops, (tokens, count), size = ctx.ops, chosen.shape, x.shape[1]
+        expert, given = ops.reshape(chosen, (tokens * count,)), ops.reshape(x, (tokens, 1, size))
+        gate, up = (self._product(ctx, given, ctx.parameter(w), w, expert) for w in (self.gate_proj, self.up_proj))
+        hidden = ops.mul(self.activation(ctx, gate), up)  # [A, 1, F]
+        down = self._product(ctx, hidden, ctx.parameter(self.down_proj), self.down_proj, expert)
+        return _weighted(ctx, weights, ops.reshape(down, (tokens, count, size)), x.dtype)
+
+    def _by_expert(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """Computes the pairs of one expert after the other, some rows in each round."""
         ops = ctx.ops
         tokens, size = x.shape
         count = chosen.shape[1]
@@ -154,24 +174,33 @@ class Experts(Module):
         of_pair = ops.pad(ordered, (0,), (rows,), -1)  # a round may begin near the end, and -1 is no expert
         of_place = ops.reshape(ops.iota((tokens, count), 0), (pairs,))
         token = ops.pad(ops.take(of_place, order), (0,), (rows,))
-        stacked = [ctx.parameter(weight) for weight in (self.gate_proj, self.up_proj, self.down_proj)]
+        stacked = [(ctx.parameter(weight), weight) for weight in (self.gate_proj, self.up_proj, self.down_proj)]
 
         def one_round(first: Tensor, results: Tensor) -> Sequence[Tensor]:
             expert = ops.dynamic_slice(of_pair, (first,), (1,))
             taken = ops.sum(ops.cast(ops.equal(ops.dynamic_slice(of_pair, (first,), (rows,)), expert), "i32"))
-            gate, up, down = (_of_expert(ctx, weight, expert) for weight in stacked)
-            mine = ops.take(x, ops.dynamic_slice(token, (first,), (rows,)))  # [rows, D]
-            hidden = ops.mul(self.activation(ctx, ops.linear(mine, gate)), ops.linear(mine, up))
+            mine = ops.reshape(ops.take(x, ops.dynamic_slice(token, (first,), (rows,))), (1, rows, size))
+            gate, up = (self._product(ctx, mine, *weight, expert) for weight in stacked[:2])
+            hidden = ops.mul(self.activation(ctx, gate), up)
+            down = ops.reshape(self._product(ctx, hidden, *stacked[2], expert), (rows, size))
             # Rows beyond the expert's own are written too, and overwritten by the rounds of the experts they belong to.
-            return ops.add(first, taken), ops.dynamic_update_slice(results, ops.linear(hidden, down), (first, 0))
+            return ops.add(first, taken), ops.dynamic_update_slice(results, down, (first, 0))
 
         start = ops.constant(0, "i32"), ops.zeros((pairs + rows, size), x.dtype)
         most = pairs // rows + min(pairs, self.gate_proj.spec.shape[0])  # each expert's last round may have few rows
         results = ops.while_loop(lambda first, results: ops.less(first, pairs), one_round, start, most)[1]
         # The place of each pair among the sorted ones.
         places = ops.scatter(ops.zeros((pairs,), "i32"), order, ops.iota((pairs,)), 0)
-        parts = ops.cast(ops.take(results, ops.reshape(places, (tokens, count))), weights.dtype)  # [M, C, D]
-        return ops.cast(ops.dot_general(weights, parts, ((1,), (1,)), ((0,), (0,))), x.dtype)
+        return _weighted(ctx, weights, ops.take(results, ops.reshape(places, (tokens, count))), x.dtype)
+
+    def _product(
+        self, ctx: ExecutionContext, x: Tensor, stacked: Tensor, parameter: Parameter, expert: Tensor
+    ) -> Tensor:
+        """Multiplies x [X, R, I] with the weights of experts i32 [G], those of one parameter [E, O, I]: [G, R, O]."""
+        if parameter.encoding is not None:
+            how = parameter.activations
+            return ctx.ops.packed_expert_linear(x, expert, stacked, parameter.encoding, activations=how)
+        return ctx.ops.linear(x, _of_expert(ctx, stacked, expert))
 
 
 @checked_choices
@@ -219,6 +248,12 @@ def _rows_per_round(tokens: int, chosen: int, experts: int) -> int:
     """Returns about twice the rows of an expert if all are equally popular; a power of two, or all tokens."""
     fair = -(-2 * tokens * chosen // experts)
     return min(tokens, max(_LEAST_ROWS, min(_MOST_ROWS, 1 << (fair - 1).bit_length())))
+
+
+def _weighted(ctx: ExecutionContext, weights: Tensor, parts: Tensor, dtype: DType | str) -> Tensor:
+    """Returns the sums [M, D] of parts [M, C, D] times weights [M, C], rounded to a dtype."""
+    parts = ctx.ops.cast(parts, weights.dtype)
+    return ctx.ops.cast(ctx.ops.dot_general(weights, parts, ((1,), (1,)), ((0,), (0,))), dtype)
 
 
 def _of_expert(ctx: ExecutionContext, stacked: Tensor, expert: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Chooses the weights of a model that are packed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lang_core import (
@@ -12,11 +12,13 @@ from lang_core import (
     DType,
     Encoding,
     Module,
+    Parameter,
     checked_choices,
     f64,
 )
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
+from transformer_core._moe import Experts
 
 STORED: Final = "stored"
 """Option in place of an encoding: each matrix keeps the encoding that the checkpoint has."""
@@ -24,9 +26,9 @@ STORED: Final = "stored"
 
 @checked_choices
 def pack_weights(model: Module, encoding: Encoding, dtype: DType, activations: Activations = "exact") -> None:
-    """Packs every matrix of the model that can be: those of ``Linear`` and ``Embedding``, with whole blocks.
+    """Packs every matrix of the model with whole blocks: those of ``Linear``, ``Embedding`` and ``Experts``.
 
-    Norms, biases, positions, stacked experts and convolutions stay unpacked.
+    Norms, biases, positions, routers and convolutions stay unpacked.
 
     Args:
         model: model whose modules are changed, those that are made later too.
@@ -77,13 +79,19 @@ def keep_packed(
     return packed
 
 
-def _set_encoding(module: Module, wanted: Callable[[str], Encoding | None], activations: Activations) -> None:
-    """Sets the encoding of a module's matrix, where it can be packed."""
-    if not isinstance(module, Linear | Embedding) or not module.packable:
-        return
-    encoding = wanted(module.weight.path)
-    if encoding is not None and encoding.takes(module.weight.spec.shape):
-        module.weight.encoding, module.weight.activations = encoding, activations
+def _matrices(module: Module) -> Sequence[Parameter]:
+    """Returns the module's own weights that may be packed."""
+    if isinstance(module, Experts):
+        return module.gate_proj, module.up_proj, module.down_proj
+    return [module.weight] if isinstance(module, Linear | Embedding) and module.packable else []
+
+
+def _set_encodings(module: Module, wanted: Callable[[str], Encoding | None], activations: Activations) -> None:
+    """Sets the encodings of a module's matrices, where they can be packed."""
+    for weight in _matrices(module):
+        encoding = wanted(weight.path)
+        if encoding is not None and encoding.takes(weight.spec.shape):
+            weight.encoding, weight.activations = encoding, activations
 
 
 def _encode(
@@ -93,5 +101,5 @@ def _encode(
     if dtype is f64:
         raise ConfigError(f"packed weights ({name}) go with f32, bf16 or f16; the model is f64")
 
-    model.visit(lambda module: _set_encoding(module, wanted, activations))
+    model.visit(lambda module: _set_encodings(module, wanted, activations))
     return any(parameter.encoding is not None for _, parameter in model.named_parameters())

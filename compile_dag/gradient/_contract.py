@@ -17,6 +17,7 @@ not_differentiable(
     "what packed weights are multiplied with is rounded to integers: train the model unpacked",
     "block_quantize",
     "block_product",
+    "expert_block_product",
     refused=True,
 )
 not_differentiable("block-quantised weights are integers", "dequantize")
@@ -25,19 +26,40 @@ not_differentiable("block-quantised weights are integers", "dequantize")
 @gradient_of("packed_linear")
 def _packed_linear(forward: ForwardCall, g: Tensor) -> Sequence[Thunk | None]:
     """Multiplies the cotangent with the unpacked weight; the weight is integers."""
-    encoding, dtype, activations = forward.attributes
+    encoding, dtype, _ = forward.attributes
     x, weight = forward.inputs
-    if activations != "exact":
-        raise GraphError(
-            f"no gradient goes through the op 'packed_linear' ({forward.where}): with activations={activations} x is "
-            f"rounded to integers: take exact activations, or train the model unpacked"
-        )
+    _require_exact(forward)
 
     def of_x() -> Tensor:
         unpacked = forward.ops.dequantize(weight, encoding, dtype)
         return forward.ops.cast(forward.ops.dot_general(g, unpacked, ((g.ndim - 1,), (0,))), x.dtype)
 
     return of_x, None
+
+
+@gradient_of("packed_expert_linear")
+def _packed_expert_linear(forward: ForwardCall, g: Tensor) -> Sequence[Thunk | None]:
+    """Multiplies each group's cotangent with its expert's unpacked weight, and sums over the groups that share x."""
+    encoding, dtype, _ = forward.attributes
+    x, expert, weight = forward.inputs
+    _require_exact(forward)
+
+    def of_x() -> Tensor:
+        ops = forward.ops
+        unpacked = ops.dequantize(ops.take(weight, expert), encoding, dtype)
+        groups = ops.dot_general(g, unpacked, ((2,), (1,)), ((0,), (0,)))
+        return ops.cast(ops.sum(ops.reshape(groups, (x.shape[0], -1, *x.shape[1:])), 1), x.dtype)
+
+    return of_x, None, None
+
+
+def _require_exact(forward: ForwardCall) -> None:
+    """Refuses activations that are rounded to integers."""
+    if forward.attributes[-1] != "exact":
+        raise GraphError(
+            f"no gradient goes through the op {forward.name!r} ({forward.where}): with activations="
+            f"{forward.attributes[-1]} x is rounded to integers: take exact activations, or train the model unpacked"
+        )
 
 
 @gradient_of("dot_general")

@@ -11,7 +11,7 @@ from compile_hlo.emit._overrides import NO_OVERRIDES, Overrides, overridable
 from compile_hlo.emit._parameter_table import ParameterTable
 from compile_hlo.emit._sites import SiteTracer
 from compile_hlo.emit._types import quoted, tensor_type
-from compile_hlo.passes import Chain, Group, chain_of
+from compile_hlo.passes import Chain, Group, chain_of, with_integer_products
 from lang_core import DType, GraphError, TensorSpec
 
 Rule = Callable[["Emitter", Node], None]
@@ -226,7 +226,7 @@ class Emitter(Builder):
             self.bind(value, name)
         stretch, path, location = self._stretch, self.path, self.location
         outside, self.in_region = self.in_region, True
-        self.nodes(graph.nodes)
+        self.nodes(with_integer_products(graph.nodes))
         self.end("stablehlo.return", graph.outputs.values())
         self.in_region = outside
         self._ready, self._indent = ready, indent

@@ -21,6 +21,7 @@ HelperKind = Literal[
     "cached_attention",
     "cached_attention_quantize",
     "linear",
+    "expert_block_product",
     "packed_linear",
     "rms_norm_quantize",
     "silu_quantize",

@@ -9,7 +9,9 @@ from lang_core import ACTIVATION_BITS, Op, TensorSpec
 from lang_core.ops import OPS
 
 _QUANTIZE: Final = OPS["block_quantize"]
-LOWERED: Final[Mapping[str, Op]] = MappingProxyType({"packed_linear": OPS["block_product"]})
+LOWERED: Final[Mapping[str, Op]] = MappingProxyType(
+    {"packed_linear": OPS["block_product"], "packed_expert_linear": OPS["expert_block_product"]}
+)
 """Ops that are written as others, of integers, by name."""
 _RESULTS: Final = 3  # of ``block_quantize``
 

@@ -37,12 +37,12 @@ from lang_core.ops._control import Region
 from lang_core.ops._gated_delta import GatedDeltaOps as _GatedDeltaOps
 from lang_core.ops._op import OPS, Literal, Op
 from lang_core.ops._packed import LARGEST_INTEGER, LEAST_MAGNITUDE, PLANE_BASE
-from lang_core.ops._packed import PackedOps as _PackedOps
+from lang_core.ops._packed_experts import PackedExpertOps as _PackedExpertOps
 
 __all__ = ["LARGEST_INTEGER", "LEAST_MAGNITUDE", "OPS", "PLANE_BASE", "Literal", "Op", "Operand", "Ops", "Region"]
 
 
-class Ops(_GatedDeltaOps, _CausalConvOps, _PackedOps, _CachedAttentionOps):
+class Ops(_GatedDeltaOps, _CausalConvOps, _PackedExpertOps, _CachedAttentionOps):
     """All ops, as methods. ``ctx.ops`` is one of these, bound to its context."""
 
     __slots__ = ()

@@ -80,6 +80,14 @@ CALLS: dict[str, list[Call]] = {
         (["q2,2,512", "f2,16", "i2,16", "q5,288"], (ENCODINGS["q4_k"], "D")),
         (["q1,256", "f8", "i8", "q3,210"], (ENCODINGS["q6_k"], "D")),
     ],
+    "packed_expert_linear": [
+        (["2,3,64", "i4", "q5,7,68"], (ENCODINGS["q8_0"], "D", "exact")),
+        (["1,1,256", "i3", "q5,0,144"], (ENCODINGS["q4_k"], "D", "q8")),
+    ],
+    "expert_block_product": [
+        (["q2,3,1,64", "f2,3,2", "i2,3,2", "i4", "q5,7,68"], (ENCODINGS["q8_0"], "D")),
+        (["q1,1,2,256", "f1,1,8", "i1,1,8", "i3", "q2,3,210"], (ENCODINGS["q6_k"], "D")),
+    ],
     "dequantize": [
         (["q3,36"], (ENCODINGS["q4_0"], "D")),
         (["q34"], (ENCODINGS["q8_0"], "D")),

@@ -93,19 +93,24 @@ def _eager_block_product(
     planes: Array, scale: Array, total: Array, w: Array, encoding: Encoding, dtype: DType
 ) -> Array:
     del total
+    return unpacked_product(scaled_planes(planes, scale), w, encoding, dtype)
+
+
+def scaled_planes(planes: Array, scale: Array) -> Array:
+    """Returns x f32 [.., K] of planes i8 [.., 1 or 2, K] and scales [.., K / 32]."""
     q = planes[..., 0, :].astype(np.float32)
     if planes.shape[-2] == 2:
         q = q * np.float32(PLANE_BASE) + planes[..., 1, :]
-    return _product(_scaled(q.reshape(*scale.shape, BLOCK), scale), w, encoding, dtype)
+    return _scaled(q.reshape(*scale.shape, BLOCK), scale)
 
 
 def _scaled(q: Array, scale: Array) -> Array:
     """Returns x [.., K] of its integers [.., K / 32, 32] and scales [.., K / 32]."""
     with np.errstate(invalid="ignore"):
-        return (q * scale[..., np.newaxis]).reshape(*scale.shape[:-1], -1)
+        return (q * scale[..., np.newaxis]).reshape(*scale.shape[:-1], BLOCK * scale.shape[-1])
 
 
-def _product(x: Array, w: Array, encoding: Encoding, dtype: DType) -> Array:
+def unpacked_product(x: Array, w: Array, encoding: Encoding, dtype: DType) -> Array:
     """Returns x f32 [.., K] times the unpacked rows of w, some rows at a time, summed in f32."""
     columns = x.shape[-1]
     matrix = x.reshape(-1, columns)
@@ -146,8 +151,12 @@ def _infer_packed_linear(
 
 
 def _eager_packed_linear(x: Array, w: Array, encoding: Encoding, dtype: DType, activations: Activations) -> Array:
-    x = x.astype(np.float32, copy=False) if activations == "exact" else _scaled(*_integers(x, 8))
-    return _product(x, w, encoding, dtype)
+    return unpacked_product(activations_of(x, activations), w, encoding, dtype)
+
+
+def activations_of(x: Array, activations: Activations) -> Array:
+    """Returns x [.., K] in f32, rounded where the activations are."""
+    return x.astype(np.float32, copy=False) if activations == "exact" else _scaled(*_integers(x, 8))
 
 
 PACKED_LINEAR: Final = define(

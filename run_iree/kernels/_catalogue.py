@@ -15,6 +15,7 @@ from run_iree.kernels._fma_matmul import fma_matmul_kernel
 from run_iree.kernels._instruction_sets import PREFETCH_CANDIDATES, PREFETCH_DISTANCE, available, prefetch_distance
 from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from run_iree.kernels._norm import Norm, norm_kernel
+from run_iree.kernels._packed_experts import expert_kernel, product_of_one_expert
 from run_iree.kernels._packed_row import has_plain_numbers
 from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_kernel
 from run_iree.kernels._text import CpuKernel
@@ -149,6 +150,15 @@ def _packed_matvec(
     return vector_kernel(1, outputs, columns, encoding, dtype, planes)
 
 
+def _packed_experts(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
+    """Returns the kernel of a product with packed weights of stacked experts: that of one, for each group of rows."""
+    one = product_of_one_expert(function)
+    kernel = _packed(kernels, one)
+    if kernel.arrangement is not None and function.arguments[0].spec.shape[0] > 1:
+        kernel = _packed(CpuKernels(), one)  # what is arranged would be each group's own
+    return expert_kernel(kernel, function)
+
+
 _FAMILIES: Final[Mapping[str, Callable[[CpuKernels, KernelSignature], CpuKernel | None]]] = MappingProxyType(
     {
         "block_quantize": _block_quantize,
@@ -156,6 +166,7 @@ _FAMILIES: Final[Mapping[str, Callable[[CpuKernels, KernelSignature], CpuKernel 
         "rms_norm_quantize": _norm,
         "cached_attention": _attention,
         "cached_attention_quantize": _attention,
+        "expert_block_product": _packed_experts,
         "linear": _wide,
         "packed_linear": _packed,
     }

@@ -77,11 +77,11 @@ def _call(function: KernelSignature, kernel: CpuKernel) -> str:
 def _arranged(
     arrangement: Arrangement, operands: Sequence[str], kinds: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Returns the line of a dispatch of all operands but the last, and the operands of the kernel with their types."""
-    made = arrangement.kernel.buffers[-1]
-    kind = f"tensor<{made.elements}x{made.kind}>"
-    line = f"%arranged = {_dispatch(arrangement.function, operands[:-1], kinds[:-1], [kind])}"
-    return [line], ["%arranged", operands[-1]], [kind, kinds[-1]]
+    """Returns the line of a dispatch of the first operands, and the operands of the kernel with their types."""
+    *taken, made = arrangement.kernel.buffers
+    count, kind = len(taken), f"tensor<{made.elements}x{made.kind}>"
+    line = f"%arranged = {_dispatch(arrangement.function, operands[:count], kinds[:count], [kind])}"
+    return [line], ["%arranged", *operands[count:]], [kind, *kinds[count:]]
 
 
 def _dispatch(function: str, operands: Sequence[str], kinds: Sequence[str], made: Sequence[str]) -> str:

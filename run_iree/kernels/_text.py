@@ -1,8 +1,8 @@
 """Text of kernels: functions over buffers in MLIR's vector dialect, which a module calls as dispatches."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 LINE: Final = 64  # bytes of a cache line
@@ -16,7 +16,6 @@ _EXECUTABLE: Final = """\
     builtin.module {{
       func.func @{entry}({bindings}) {{
         %c0 = arith.constant 0 : index
-        %workgroup = stream.dispatch.workgroup.id[0] : index
 {views}
 {body}
         return
@@ -76,20 +75,27 @@ class CpuKernel:
     workgroups: int
     body: str
     arrangement: Arrangement | None = None
+    before: Sequence[str] = ("%workgroup = stream.dispatch.workgroup.id[0] : index",)
+    offsets: Mapping[str, str] = field(default_factory=dict)
 
     def executable(self, function: str) -> str:
         """Returns the module-level text of the kernel for a function of this name."""
         bindings = ", ".join(f"%b_{buffer.name}: !stream.binding" for buffer in self.buffers)
-        view = "        %{name} = stream.binding.subspan %b_{name}[%c0] : !stream.binding -> {memref}"
-        views = "\n".join(view.format(name=buffer.name, memref=buffer.memref) for buffer in self.buffers)
+        whole = [_view(buffer, "%c0") for buffer in self.buffers if buffer.name not in self.offsets]
+        parts = [_view(buffer, self.offsets[buffer.name]) for buffer in self.buffers if buffer.name in self.offsets]
         return _EXECUTABLE.format(
             symbol=f"kernel.{function}",
             entry=entry_name(function),
             workgroups=self.workgroups,
             bindings=bindings,
-            views=views,
+            views=indented([*whole, *self.before, *parts], 8),
             body=textwrap.indent(textwrap.dedent(self.body), "        "),
         )
+
+
+def _view(buffer: Buffer, offset: str) -> str:
+    """Makes the memref of a buffer from a byte of its binding on."""
+    return f"%{buffer.name} = stream.binding.subspan %b_{buffer.name}[{offset}] : !stream.binding -> {buffer.memref}"
 
 
 def entry_name(function: str) -> str:

@@ -13,14 +13,14 @@ from lang_core.ops import LARGEST_INTEGER
 from tests.differential._draw import FLOATING, generator, shape_of
 from tests.differential._trial import Array, Draw, Trial, trials
 
-_ENCODINGS: Final = st.sampled_from(list(ENCODINGS.values()))
-_DTYPES: Final = [dtype for dtype in FLOATING if dtype is not f64]
+DRAWN_ENCODINGS: Final = st.sampled_from(list(ENCODINGS.values()))
+SHORT_DTYPES: Final = [dtype for dtype in FLOATING if dtype is not f64]
 _LEAST: Final = 2.0**-100
 # Nearer to a tie than this, by bits, f32 may round otherwise than f64.
 _TIES: Final = {8: 1e-3, 16: 0.02}
 
 
-def _blocks(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+def drawn_x(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
     """Blocks of any size along the last axis, some 0 or taken for 0; no element divides to nearly a half."""
     exponents = (-9, 9) if dtype.name == "f16" else (-120, 100)
     leading = (*shape[:-1], shape[-1] // BLOCK, 1)
@@ -34,7 +34,7 @@ def _blocks(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> A
     return x.reshape(shape).astype(dtype.numpy)
 
 
-def _quantized(x: Any, bits: int) -> tuple[Any, Any]:
+def quantized(x: Any, bits: int) -> tuple[Any, Any]:
     """Integers [.., K / 32, 32] and scales [.., K / 32, 1], in f64."""
     blocks = x.reshape(*x.shape[:-1], x.shape[-1] // BLOCK, BLOCK)
     most = jnp.abs(blocks).max(axis=-1, keepdims=True, initial=0)
@@ -45,16 +45,16 @@ def _quantized(x: Any, bits: int) -> tuple[Any, Any]:
 
 @trials("block_quantize")
 def _block_quantize(draw: Draw, name: str) -> Trial:
-    dtype, rng = draw(st.sampled_from(_DTYPES)), generator(draw)
+    dtype, rng = draw(st.sampled_from(SHORT_DTYPES)), generator(draw)
     shape = (*shape_of(draw, draw(st.integers(0, 2)), most=3), BLOCK * draw(st.integers(1, 3)))
 
     bits = draw(st.sampled_from(sorted(LARGEST_INTEGER)))
 
     def reference(x: Any) -> Any:
-        q, scale = _quantized(x, bits)
+        q, scale = quantized(x, bits)
         return _planes(q.reshape(x.shape), bits), scale[..., 0], q.sum(axis=-1).astype(jnp.int32)
 
-    x = _blocks(rng, shape, dtype)
+    x = drawn_x(rng, shape, dtype)
     specs = ("i8", "f32", "i32")
     return Trial(name, f"{bits} bits", lambda c, x: c.ops.block_quantize(x, bits), (x,), reference, specs, ulps=1)
 
@@ -66,7 +66,7 @@ def _planes(q: Any, bits: int) -> Any:
     return jnp.stack(digits, axis=-2).astype(jnp.int8)
 
 
-def _packed(rng: np.random.Generator, shape: tuple[int, ...], encoding: Encoding, wild: bool) -> Array:
+def drawn_blocks(rng: np.random.Generator, shape: tuple[int, ...], encoding: Encoding, wild: bool) -> Array:
     """i8 [.., blocks * bytes], scales of any finite f16, or of moderate size."""
     blocks = rng.integers(0, 256, (*shape, encoding.block_bytes)).astype(np.uint8)
     for place in encoding.layout.halves:
@@ -78,7 +78,7 @@ def _packed(rng: np.random.Generator, shape: tuple[int, ...], encoding: Encoding
     return blocks.view(np.int8).reshape(*shape[:-1], shape[-1] * encoding.block_bytes)
 
 
-def _unpacked(packed: Any, encoding: Encoding) -> Any:
+def unpacked(packed: Any, encoding: Encoding) -> Any:
     """f64 [.., K], from the bytes."""
     blocks = lax.bitcast_convert_type(packed, jnp.uint8)
     blocks = blocks.reshape(*packed.shape[:-1], packed.shape[-1] // encoding.block_bytes, encoding.block_bytes)
@@ -223,33 +223,33 @@ _WEIGHTS: Final[dict[str, _Weights]] = {
 
 @trials("dequantize")
 def _dequantize(draw: Draw, name: str) -> Trial:
-    encoding, rng, dtype = draw(_ENCODINGS), generator(draw), draw(st.sampled_from(FLOATING))
+    encoding, rng, dtype = draw(DRAWN_ENCODINGS), generator(draw), draw(st.sampled_from(FLOATING))
     shape = (*shape_of(draw, draw(st.integers(0, 2)), most=4), draw(st.integers(1, 3)))
     return Trial(
         name,
         f"{encoding.name}, {dtype}",
         lambda c, w: c.ops.dequantize(w, encoding, dtype),
-        (_packed(rng, shape, encoding, wild=True),),
-        lambda w: _unpacked(w, encoding).astype(jnp.float32).astype(jnp.float64),  # what a weight is: rounded so
+        (drawn_blocks(rng, shape, encoding, wild=True),),
+        lambda w: unpacked(w, encoding).astype(jnp.float32).astype(jnp.float64),  # what a weight is: rounded so
         (dtype.name,),
     )
 
 
 @trials("packed_linear")
 def _packed_linear(draw: Draw, name: str) -> Trial:
-    encoding, rng, dtype = draw(_ENCODINGS), generator(draw), draw(st.sampled_from(_DTYPES))
+    encoding, rng, dtype = draw(DRAWN_ENCODINGS), generator(draw), draw(st.sampled_from(SHORT_DTYPES))
     wanted = draw(st.sampled_from([None, *(kind for kind in DTYPES if kind.is_floating)]))
     count, outer = draw(st.integers(1, 3)), draw(st.integers(0, 4))
-    x = _blocks(rng, (*shape_of(draw, draw(st.integers(0, 2)), most=3), count * encoding.block), dtype)
-    weight = _packed(rng, (outer, count), encoding, wild=False)
+    x = drawn_x(rng, (*shape_of(draw, draw(st.integers(0, 2)), most=3), count * encoding.block), dtype)
+    weight = drawn_blocks(rng, (outer, count), encoding, wild=False)
 
     activations = draw(st.sampled_from(["exact", "q8"]))
 
     def product(x: Any, w: Any, of: Any) -> Any:
         if activations == "q8":
-            q, scale = _quantized(x, 8)
+            q, scale = quantized(x, 8)
             x = (q * scale).reshape(x.shape)
-        return jnp.matmul(of(x), of(_unpacked(w, encoding)).T, precision=lax.Precision.HIGHEST)
+        return jnp.matmul(of(x), of(unpacked(w, encoding)).T, precision=lax.Precision.HIGHEST)
 
     result = dtype if wanted is None else wanted
     return Trial(
@@ -266,19 +266,19 @@ def _packed_linear(draw: Draw, name: str) -> Trial:
 
 @trials("block_product")
 def _block_product(draw: Draw, name: str) -> Trial:
-    encoding, rng, bits = draw(_ENCODINGS), generator(draw), draw(st.sampled_from(sorted(LARGEST_INTEGER)))
+    encoding, rng, bits = draw(DRAWN_ENCODINGS), generator(draw), draw(st.sampled_from(sorted(LARGEST_INTEGER)))
     wanted = draw(st.sampled_from([kind for kind in DTYPES if kind.is_floating]))
     count, outer = draw(st.integers(1, 3)), draw(st.integers(0, 4))
     shape = (*shape_of(draw, draw(st.integers(0, 2)), most=3), count * encoding.block)
     planes = rng.integers(-127, 128, (*shape[:-1], bits // 8, shape[-1])).astype(np.int8)
     scale = rng.normal(0, 1, (*shape[:-1], shape[-1] // BLOCK)).astype(np.float32)
-    weight = _packed(rng, (outer, count), encoding, wild=False)
+    weight = drawn_blocks(rng, (outer, count), encoding, wild=False)
 
     def product(planes: Any, scale: Any, w: Any, of: Any) -> Any:
         digits = planes.astype(jnp.float64)
         q = digits[..., 0, :] if bits == 8 else 255 * digits[..., 0, :] + digits[..., 1, :]
         x = (q.reshape(*scale.shape, BLOCK) * scale[..., None]).reshape(q.shape)
-        return jnp.matmul(of(x), of(_unpacked(w, encoding)).T, precision=lax.Precision.HIGHEST)
+        return jnp.matmul(of(x), of(unpacked(w, encoding)).T, precision=lax.Precision.HIGHEST)
 
     total = planes[..., 0, :].reshape(*scale.shape, BLOCK).sum(axis=-1, dtype=np.int32)  # the eager rule needs none
     return Trial(

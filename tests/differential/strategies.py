@@ -9,12 +9,25 @@ from tests.differential import (
     _indexing,
     _moves,
     _packed,
+    _packed_experts,
     _products,
     _reduce,
 )
 from tests.differential._trial import STRATEGIES, Trial, drawn
 from tests.differential._truth import Truth, difference, eagerly, truths
 
-del _attentions, _cached_attention, _composites, _control, _elementwise, _indexing, _moves, _packed, _products, _reduce
+del (
+    _attentions,
+    _cached_attention,
+    _composites,
+    _control,
+    _elementwise,
+    _indexing,
+    _moves,
+    _packed,
+    _packed_experts,
+    _products,
+    _reduce,
+)
 
 __all__ = ["STRATEGIES", "Trial", "Truth", "difference", "drawn", "eagerly", "truths"]

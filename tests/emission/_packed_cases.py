@@ -13,6 +13,8 @@ _RNG_SEED: Final = 21
 _HALVES: Final = (0, 1, 2, 3, 0x3FF, 0x400, 0x401, 0x7FF, 0x800, 0x3BFF, 0x3C00, 0x3C01, 0x5555, 0x7BFE, 0x7BFF)
 _BEYOND: Final = (0x7C00, 0x7C01, 0x7E00, 0x7FFF)  # infinity and NaN
 _EXPONENTS: Final = (118, 125)  # of powers of two that stand in the place of an f16
+# Encodings whose products with experts are tried in every shape.
+_GROUPED: Final = ("q8_0", "q4_k")
 
 
 def packed_blocks(encoding: Encoding, scales: Array, stored: int | None = None) -> Array:
@@ -67,6 +69,25 @@ def _encoded_cases(encoding: Encoding) -> Iterator[Case]:
     yield Case("dequantize", f"dequantize_beyond_{name}", f32, fn, (packed_blocks(encoding, beyond),))
 
 
+def _expert_cases(encoding: Encoding) -> Iterator[Case]:
+    """Groups that share x or have their own, several rows of a group, experts outside."""
+    rng, name, experts = np.random.default_rng(_RNG_SEED), encoding.name, 3
+    scales = (rng.standard_normal((experts, 5, 2)) / 16).astype(np.float16)
+    weight = packed_blocks(encoding, scales)
+    chosen = np.array([2, 0, 7, -1], np.int32)
+    for given, rows in ((1, 1), (2, 1), (4, 3)) if name in _GROUPED else ((2, 1),):
+        x = rng.standard_normal((given, rows, 2 * encoding.block)).astype(np.float32)
+        product = lambda c, x, e, w: c.ops.packed_expert_linear(x, e, w, encoding, activations="q8")  # noqa: E731
+        case = f"packed_expert_linear_{name}_{given}x{rows}"
+        yield Case("packed_expert_linear", case, f32, product, (x, chosen, weight), ulps=1024)
+    if name not in _GROUPED:
+        return
+    given = (x.astype(bf16.numpy), chosen, weight)
+    yield Case("packed_expert_linear", f"packed_expert_linear_{name}_bf16", bf16, product, given, ulps=2)
+    blocks = lambda c, x, e, w: c.ops.expert_block_product(c.ops.block_quantize(x), e, w, encoding)  # noqa: E731
+    yield Case("expert_block_product", f"expert_block_product_{name}", f32, blocks, (x, chosen, weight), ulps=1024)
+
+
 def _beyond_cases() -> Iterator[Case]:
     """Infinity and NaN go through; integers of such blocks are unspecified."""
     x = np.ones((2, 2 * BLOCK), np.float32)
@@ -86,4 +107,5 @@ BEYOND_CASES: Final = tuple(_beyond_cases())
 PACKED_CASES: Final = (
     *_quantize_cases(),
     *(case for encoding in ENCODINGS.values() for case in _encoded_cases(encoding)),
+    *(case for encoding in ENCODINGS.values() for case in _expert_cases(encoding)),
 )

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +17,7 @@ from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.packed_models import nmse
 from tests.goldens.weights import random_weights
 from transformer_core import pack_weights
-from transformer_core.checkpoints import PackedWeights
+from transformer_core.checkpoints import DequantizedWeights, PackedWeights
 from transformer_core.models import DecoderLM, load_config, weights_of
 
 # The first case of each family, in sizes of whole blocks.
@@ -26,16 +28,13 @@ _SIZES: Final = {
     "v_head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "n_embd": 64, "n_inner": 96,
 }  # fmt: skip
 # Parameters with two axes or more that are no matrix of a linear layer or an embedding.
-_EXPERTS: Final = {
-    f"model.layers.*.mlp.{name}"
-    for name in ("experts.gate_proj", "experts.up_proj", "experts.down_proj", "gate.weight")
-}
+_ROUTERS: Final = {"model.layers.*.mlp.gate.weight"}
 _UNPACKED: Final[dict[str, set[str]]] = {
     "gpt2": {"model.embed_positions.weight"},
-    "mixtral": _EXPERTS,
-    "qwen3_moe": _EXPERTS,
-    "qwen3_next": _EXPERTS | {"model.layers.*.linear_attn.conv1d.weight"},
-    "deepseek_v3": _EXPERTS | {"model.layers.*.self_attn.kv_b_proj.weight"},
+    "mixtral": _ROUTERS,
+    "qwen3_moe": _ROUTERS,
+    "qwen3_next": _ROUTERS | {"model.layers.*.linear_attn.conv1d.weight"},
+    "deepseek_v3": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
 }
 # Which experts are chosen is no smooth function of anything: here all are, each with its weight.
 _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
@@ -67,9 +66,12 @@ def _stored(case: GoldenCase) -> dict[str, np.ndarray]:
     return made
 
 
-def _models(name: str, directory: Path, encoding: str = "q8_0") -> tuple[DecoderLM, DecoderLM]:
-    """The model, and the same packed."""
-    (directory / "config.json").write_text(json.dumps(_case(name).config))
+def _models(
+    name: str, directory: Path, encoding: str = "q8_0", chosen: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[DecoderLM, DecoderLM]:
+    """The model, and the same packed; experts are chosen as ``chosen`` says, where it does."""
+    changes = {key: chosen[key] for key in _ALL_EXPERTS.get(name, {}) if key in chosen}
+    (directory / "config.json").write_text(json.dumps({**_case(name).config, **changes}))
     config = load_config(directory)
     whole, packed = DecoderLM(config), DecoderLM(config)
     pack_weights(packed, encoding_named(encoding), packed.dtype)
@@ -130,6 +132,18 @@ def test_parts_of_fused_and_transposed_matrices(name: str, tmp_path: Path) -> No
     for part, (key, cut) in _PARTS[name].items():
         bits = quants.quantize(np.ascontiguousarray(cut(stored[key])), GGMLQuantizationType.Q8_0)
         assert actual.read(f"model.layers.1.{part}.weight").tobytes() == bits.tobytes(), part
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 8])
+@pytest.mark.parametrize("name", _ALL_EXPERTS)
+def test_packed_experts_are_the_unpacked_ones(name: str, tokens: int, tmp_path: Path) -> None:
+    """Pairs of one token, of a few, and a prompt by experts; as many experts as the family's case chooses."""
+    whole, packed = _models(name, tmp_path, "q4_0", _FAMILIES[name].config)
+    weights = weights_of(packed, MappingWeights(_stored(_case(name))))
+    assert isinstance(weights, PackedWeights)
+    ids: Any = np.array(_FAMILIES[name].prompt[:1], np.int32)[:, :tokens]
+    exact = whole(EagerExecutionContext(DequantizedWeights(weights)), ids).numpy()
+    assert nmse(packed(EagerExecutionContext(weights), ids).numpy(), exact) <= 1e-10
 
 
 @pytest.mark.parametrize("name", _FAMILIES)

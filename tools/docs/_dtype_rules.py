@@ -42,7 +42,7 @@ _RULES: Final[Mapping[DtypeRule, str]] = {
     "conv sum prod max min cumsum broadcast reshape transpose concat slice pad reverse dynamic_slice "
     "dynamic_update_slice take gather scatter put",
     _INDEX: "argmax argmin",
-    _ASKED: "cast dot_general iota block_product packed_linear dequantize",
+    _ASKED: "cast dot_general iota block_product packed_linear expert_block_product packed_expert_linear dequantize",
     DtypeRule("the common dtype of on_true and on_false", lambda operands, _: (_promoted(operands[1:]),)): "select",
     DtypeRule("x's dtype; i32", lambda operands, _: (operands[0], i32)): "sort",
     DtypeRule("i8; f32; i32", lambda operands, _: (i8, f32, i32)): "block_quantize",

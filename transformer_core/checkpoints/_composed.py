@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from lang_core import PackedRows, TensorSpec, WeightSource, matrix_rows_by, matrix_rows_of
-from transformer_core.checkpoints._recipes import Recipe, Stored, common_dtype
+from transformer_core.checkpoints._recipes import Recipe, Stacked, Stored, common_dtype
 
 RecipeOf = Callable[[str, tuple[int, ...], WeightSource], Recipe | None]
 """Gives the recipe of a parameter, by name and shape, in a checkpoint; None if it is stored as it is."""
@@ -80,15 +80,17 @@ class ComposedWeights:
         recipe = self._recipe(key)
         if type(recipe) is Stored:
             return matrix_rows_of(self._source, next(iter(recipe.stored())), start, stop)
+        if isinstance(recipe, Stacked):
+            return recipe.matrix_rows(self._source, start, stop)
         return matrix_rows_by(self.read_rows, key, self.spec(key).shape, start, stop)
 
     def packed_as(self, key: str) -> str | None:
-        """Returns the encoding of the stored rows; None where the parameter's rows differ from them."""
+        """Returns the encoding of the stored rows; None where the parameter's rows differ from them, or in encoding."""
         recipe, source = self._recipe(key), self._source
         if not recipe.keeps_rows or not isinstance(source, PackedRows):
             return None
-        (stored,) = recipe.stored()
-        return source.packed_as(stored)
+        first, *others = {source.packed_as(stored) for stored in recipe.stored()}
+        return None if others else first
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
         """Reads rows of the parameter, packed as the source has them; see ``PackedRows``."""

@@ -1,5 +1,6 @@
 """Weights of a model, some of them packed in blocks: as the checkpoint has them, or quantized as they are read."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -14,6 +15,7 @@ from lang_core import (
     WeightSource,
     check_rows,
     f32,
+    matrix_rows_by,
     matrix_rows_of,
 )
 
@@ -21,7 +23,7 @@ _ELEMENTS_AT_ONCE: Final = 1 << 20  # of a weight that is being quantized, held 
 
 
 class PackedWeights:
-    """Weights whose packed parameters are i8 [rows, bytes of a row]. Implements ``lang_core.WeightSource``.
+    """Weights whose packed parameters are i8 [.., bytes of a row]. Implements ``lang_core.WeightSource``.
 
     Rows that the source has packed in the same encoding are given byte for byte; others are quantized, a few at a time.
 
@@ -82,24 +84,29 @@ class PackedWeights:
         encoding = self._encodings.get(key)
         if encoding is None:
             return self._source.read_rows(key, start, stop)
-        check_rows(self.spec(key).shape, start, stop, key, self.origin(key))
+        shape = self.spec(key).shape
+        check_rows(shape, start, stop, key, self.origin(key))
         packed = self._packed_in_source(key, encoding)
         if packed is not None:
             return packed.read_packed_rows(key, start, stop).view(np.int8)
-        return self._quantised(key, encoding, start, stop)
+        height = math.prod(shape[1:-1])
+        return self._quantised(key, encoding, start * height, stop * height).reshape(stop - start, *shape[1:])
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of a tensor as a matrix, as ``MatrixRows``; packed parameters are matrices."""
-        if key in self._encodings:
-            return self.read_rows(key, start, stop)
-        return matrix_rows_of(self._source, key, start, stop)
+        """Reads rows of a tensor as a matrix, as ``MatrixRows``."""
+        encoding = self._encodings.get(key)
+        if encoding is None:
+            return matrix_rows_of(self._source, key, start, stop)
+        if self._packed_in_source(key, encoding) is None:
+            return self._quantised(key, encoding, start, stop)
+        return matrix_rows_by(self.read_rows, key, self.spec(key).shape, start, stop)
 
     def origin(self, key: str) -> str:
         """Returns the source's origin of a key."""
         return self._source.origin(key)
 
     def _quantised(self, key: str, encoding: Encoding, start: int, stop: int) -> np.ndarray:
-        """Reads and quantizes rows, holding only some of them in f32 at a time."""
+        """Reads and quantizes rows of a tensor seen as a matrix, holding only some of them in f32 at a time."""
         quantizer = encoding.quantizer
         if quantizer is None:
             stored = self.stored_encoding(key)
@@ -107,9 +114,8 @@ class PackedWeights:
                 f"parameter {key!r}: {encoding.name} is wanted and {self.origin(key)} has it {stored or 'unpacked'}: "
                 f"nothing here quantises to {encoding.name}, only to {' or '.join(QUANTIZED)}"
             )
-        width = self.spec(key).shape[1]
-        made = np.empty((stop - start, width), np.int8)
-        rows = max(1, _ELEMENTS_AT_ONCE // self._source.spec(key).shape[1])
+        made = np.empty((stop - start, self.spec(key).shape[-1]), np.int8)
+        rows = max(1, _ELEMENTS_AT_ONCE // self._source.spec(key).shape[-1])
         for first in range(start, stop, rows):
             last = min(stop, first + rows)
             floats = self._floats(key, first, last)
@@ -119,16 +125,19 @@ class PackedWeights:
         return made
 
     def _floats(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows in f32; an f64 that becomes infinite is reported by ``_check_range``."""
+        """Reads rows of a matrix in f32; an f64 that becomes infinite is reported by ``_check_range``."""
         with np.errstate(over="ignore"):
-            return self._source.read_rows(key, start, stop).astype(np.float32, copy=False)
+            if self._source.spec(key).ndim == 2:
+                return self._source.read_rows(key, start, stop).astype(np.float32, copy=False)
+            return matrix_rows_of(self._source, key, start, stop).astype(np.float32, copy=False)
 
     def _check_range(self, key: str, encoding: Encoding, largest: float, first: int, rows: np.ndarray) -> None:
         if rows.max() <= largest and rows.min() >= -largest:  # both are false for NaN
             return
         row, column = (int(place) for place in np.argwhere(~(np.abs(rows) <= largest))[0])
+        place = np.unravel_index(first + row, self._source.spec(key).shape[:-1])
         raise InputError(
-            f"parameter {key!r}: element [{first + row}, {column}] in {self.origin(key)} is {rows[row, column]:g}, "
+            f"parameter {key!r}: element {[*map(int, place), column]} in {self.origin(key)} is {rows[row, column]:g}, "
             f"which {encoding.name} has no block for (the largest is {largest:g}): export without `quantize`"
         )
 

@@ -14,7 +14,7 @@ class Recipe(Protocol):
     """Makes one tensor of a model, a few rows at a time.
 
     Attributes:
-        keeps_rows: whether its rows are unchanged rows of one stored tensor, so that packed rows can stay packed.
+        keeps_rows: whether its rows are unchanged rows of stored tensors, so that packed rows can stay packed.
     """
 
     @property
@@ -55,7 +55,7 @@ class Stacked:
         shape: shape of each tensor.
     """
 
-    keeps_rows: bool = False
+    keeps_rows: bool = True
 
     def __init__(self, keys: Sequence[str], shape: Shape) -> None:
         self._keys: Final = keys
@@ -71,6 +71,15 @@ class Stacked:
             return np.empty((0, *self._shape), source.spec(self._keys[0]).dtype.numpy)
         parts = [source.read_rows(key, 0, self._shape[0]) for key in self._keys[start:stop]]
         return parts[0][np.newaxis] if len(parts) == 1 else np.stack(parts)
+
+    def matrix_rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns rows of all stored matrices, one below the other: a view of one of them, or a copy."""
+        height = self._shape[0]
+        parts = [
+            source.read_rows(self._keys[index], max(0, start - index * height), min(height, stop - index * height))
+            for index in range(start // height, max(start // height + 1, -(-stop // height)))
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class Cut:

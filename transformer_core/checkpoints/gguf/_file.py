@@ -131,11 +131,11 @@ class GgufFile(TensorFile[GgufTensor]):
         return flat.reshape(*tensor.shape[:-1], tensor.nbytes // max(1, int(np.prod(tensor.shape[:-1]))))
 
     def packed_as(self, key: str) -> str | None:
-        """Returns the encoding of a packed matrix, which can be read as stored; None for other tensors."""
-        return self.encoding(key) if len(self._found(key).shape) == 2 else None
+        """Returns the encoding of packed matrices, which can be read as stored; None for other tensors."""
+        return self.encoding(key) if len(self._found(key).shape) > 1 else None
 
     def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of ``read_packed`` of a matrix; else as ``read_rows``."""
+        """Reads rows of the first axis of ``read_packed``; else as ``read_rows``."""
         tensor = self._readable(key)
         check_rows(tensor.shape, start, stop, key, self.path)
         rows = self.read_packed(key)[start:stop]

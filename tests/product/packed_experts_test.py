@@ -1,0 +1,224 @@
+"""Packed experts from a GGUF file: kept byte for byte, the same tokens on a device, only the chosen ones are read."""
+
+import ctypes
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from gguf import GGML_QUANT_SIZES, GGUFWriter
+from gguf import GGMLQuantizationType as Kind
+
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from lang_core import (
+    Argument,
+    EagerExecutionContext,
+    EntryPoint,
+    ExecutionContext,
+    MappingWeights,
+    Tensor,
+    TensorSpec,
+    encoding_named,
+)
+from run_iree import Session, available, compile_module, target_named, target_of_device
+from run_iree._device_testing import sharing
+from run_iree.archive import ArchiveEntry, ArchiveWeights, write_archive
+from tapeline.bundle import ARCHIVE, Bundle
+from tapeline.divergence import model_of
+from tests.goldens.cases import CASES, GoldenCase
+from tests.goldens.gguf_files import write_gguf
+from tests.product._bundles import ON_FAST_DEVICES, export, greedy
+from tests.product._eager_model import EagerModel
+from transformer_core import Experts
+from transformer_core.checkpoints import PackedWeights
+from transformer_core.checkpoints.gguf import GgufFile
+from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
+
+_DEVICE: Final = os.environ.get("TAPELINE_DEVICE", "local-task")
+pytestmark = ON_FAST_DEVICES
+_ONE_DEVICE: Final = pytest.mark.skipif(_DEVICE != "local-task", reason="measured on one device")
+_SIZES: Final = {
+    "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "head_dim": 64, "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+}  # fmt: skip
+_STEPS: Final = 12
+
+
+def _case() -> GoldenCase:
+    mixtral = CASES["mixtral"]
+    return dataclasses.replace(mixtral, config={**mixtral.config, **_SIZES})
+
+
+def _kind(key: str, _: tuple[int, ...]) -> Kind | None:
+    """Returns types as of Q4_K_M: routers stay as they are, some layers' ffn_down has six bits."""
+    if "ffn_gate_inp" in key:
+        return None
+    return Kind.Q6_K if key == "blk.1.ffn_down_exps.weight" else Kind.Q4_K
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("packed_experts") / "model.gguf"
+    write_gguf(path, _case(), pack=_kind)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(file: Path) -> Path:
+    present, why = available(_DEVICE)
+    if not present:
+        pytest.skip(why)
+    options: dict[str, Any] = {"sequence": 8, "max_sequence": 40, "quantize": "stored", "verify": "iree"}
+    return export(file, file.parent / "bundle", target=(target_of_device(_DEVICE),), **options)
+
+
+def test_experts_are_kept_byte_for_byte(bundle: Path, file: Path) -> None:
+    report = json.loads((bundle / "report.json").read_text())["parameters"]
+    assert report["packed"]["unpacked_parameters"] == ["model.layers.*.mlp.gate.weight"]
+    assert (report["packed"]["kept"], report["dequantised"]) == (report["packed"]["matrices"], {})
+    with ArchiveWeights(bundle / ARCHIVE) as weights, GgufFile(file) as stored:
+        for layer in range(2):
+            for name in ("gate", "up", "down"):
+                actual = weights.read(f"model.layers.{layer}.mlp.experts.{name}_proj")
+                wanted = stored.read_packed(f"blk.{layer}.ffn_{name}_exps.weight")
+                assert actual.shape == wanted.shape
+                assert actual.tobytes() == wanted.tobytes()
+
+
+def test_tokens_are_the_eager_contexts(bundle: Path) -> None:
+    vocabulary = _case().config["vocab_size"]
+    _, points = model_of(Bundle(bundle))
+    prefill, decode = (next(point for point in points if point.name == name) for name in ("prefill", "decode"))
+    with ArchiveWeights(bundle / ARCHIVE) as weights:
+        model, sampler = EagerModel(prefill, decode, weights), Sampler(SamplingConfig(), vocabulary)
+        steps = list(generate(model, _case().prompt[0], sampler, StopRule(frozenset(), _STEPS)))
+    for device in sharing(_DEVICE):
+        tokens, logits = greedy(bundle, device, _case().prompt[0], _STEPS)
+        assert tokens == [step.token_id for step in steps], device
+        np.testing.assert_allclose(logits, np.stack([step.logits for step in steps]), rtol=0, atol=2e-3)
+
+
+def _one_layer(experts: Experts) -> EntryPoint:
+    def fn(ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        return {"y": experts(ctx, x, chosen, weights)}
+
+    size = experts.gate_proj.spec.shape[2]
+    arguments = {"x": ((1, size), "f32"), "chosen": ((1, 2), "i32"), "weights": ((1, 2), "f32")}
+    return EntryPoint("layer", fn, tuple(Argument(name, TensorSpec(*spec)) for name, spec in arguments.items()))
+
+
+def _touched(archive: Path, run: Callable[[], object]) -> int:
+    """Returns the bytes of an archive's mapped pages that were accessed while a function ran."""
+    Path("/proc/self/clear_refs").write_text("1")
+    run()
+    total, mapping = 0, ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            mapping = line
+        elif line.startswith("Referenced:") and mapping.endswith(str(archive)):
+            total += 1024 * int(line.split()[1])
+    return total
+
+
+@_ONE_DEVICE
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells which pages were accessed")
+def test_a_token_reads_only_its_experts_bytes(tmp_path: Path) -> None:
+    """Counted by the pages of the archive that were accessed, in the eager context and on the device."""
+    experts, encoding, rng = Experts(32, 256, 768), encoding_named("q8_0"), np.random.default_rng(0)
+    sizes = {name: parameter.spec.shape for name, parameter in experts.named_parameters()}
+    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in sizes.items()}
+    for _, parameter in experts.named_parameters():
+        parameter.encoding = encoding
+    module, compiled, archive = (tmp_path / f"layer.{suffix}" for suffix in ("mlir", "vmfb", "irpa"))
+    with module.open("w") as text:
+        lowered = lower_module([_one_layer(experts)], text.write, ExternalParameters("model"))
+    compile_module(module, compiled, target_named("llvm-cpu"))
+    entries = [ArchiveEntry(path, path, spec) for path, spec in lowered.parameters().items()]
+    write_archive(archive, entries, PackedWeights(MappingWeights(arrays), dict.fromkeys(sizes, encoding)))
+    of_all = sum(entry.spec.nbytes for entry in entries)
+    x, weights = rng.standard_normal((1, 256)).astype(np.float32), np.full((1, 2), 0.5, np.float32)
+    first, second = np.array([[3, 17]], np.int32), np.array([[29, 8]], np.int32)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: a page is 4 KiB, not 2 MiB
+    try:
+        with Session(compiled, "local-task", parameters=archive) as session, ArchiveWeights(archive) as stored:
+            function, ctx = session.function("layer"), EagerExecutionContext(stored)
+
+            def on_device() -> np.ndarray:
+                return function(x, second, weights)[0].numpy()
+
+            def eagerly() -> np.ndarray:
+                return experts(ctx, *map(ctx.constant, (x, second, weights))).numpy()
+
+            actual = on_device()
+            np.testing.assert_allclose(actual, eagerly(), rtol=0, atol=1e-3 * np.abs(actual).max())
+            function(x, first, weights)
+            for run in (on_device, eagerly):
+                touched = _touched(archive, run)
+                assert of_all * 2 / 32 <= touched <= of_all * 2 / 32 + 16 * 4096, (touched, of_all)
+    finally:
+        prctl(41, 0, 0, 0, 0)
+
+
+def _write_sparse_mixtral(path: Path, layers: int, experts: int, vocabulary: int) -> int:
+    """Writes a file of Mixtral-8x22B's sizes in Q4_0 whose weights are a hole; returns its bytes."""
+    size, inner, kv = 6144, 16384, 1024
+    writer = GGUFWriter(path, "llama")
+    for add, value in (
+        (writer.add_block_count, layers), (writer.add_embedding_length, size), (writer.add_feed_forward_length, inner),
+        (writer.add_head_count, 48), (writer.add_head_count_kv, 8), (writer.add_context_length, 65536),
+        (writer.add_layer_norm_rms_eps, 1e-5), (writer.add_rope_freq_base, 1e6), (writer.add_rope_dimension_count, 128),
+        (writer.add_expert_count, experts), (writer.add_expert_used_count, 2),
+    ):  # fmt: skip
+        add(value)
+    shapes: dict[str, tuple[int, ...]] = {"token_embd": (vocabulary, size), "output_norm": (size,)}
+    shapes["output"] = shapes["token_embd"]
+    for layer in range(layers):
+        of_layer = {
+            "attn_norm": (size,), "ffn_norm": (size,), "attn_q": (size, size), "attn_k": (kv, size),
+            "attn_v": (kv, size), "attn_output": (size, size), "ffn_gate_inp": (experts, size),
+            "ffn_gate_exps": (experts, inner, size), "ffn_up_exps": (experts, inner, size),
+            "ffn_down_exps": (experts, size, inner),
+        }  # fmt: skip
+        shapes |= {f"blk.{layer}.{name}": shape for name, shape in of_layer.items()}
+    total = 0
+    for name, shape in shapes.items():
+        kind = Kind.F32 if len(shape) == 1 or "gate_inp" in name else Kind.Q4_0
+        block, block_bytes = GGML_QUANT_SIZES[kind]
+        nbytes = math.prod(shape) // block * block_bytes
+        stored = (*shape[:-1], shape[-1] // block * block_bytes) if kind is Kind.Q4_0 else shape
+        writer.add_tensor_info(
+            f"{name}.weight", stored, np.dtype(np.uint8 if kind is Kind.Q4_0 else np.float32), nbytes, kind
+        )
+        total += GGUFWriter.ggml_pad(nbytes, writer.data_alignment)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    assert writer.fout is not None
+    writer.write_padding(writer.fout[0], writer.fout[0].tell())
+    end = writer.fout[0].tell() + total
+    writer.close()
+    os.truncate(path, end)
+    return end
+
+
+@_ONE_DEVICE
+def test_an_export_of_mixtral_8x22bs_sizes_holds_little_in_memory(tmp_path: Path) -> None:
+    """Two experts of a layer; with TAPELINE_LONG=1 four layers of eight: 6 GB of disk, where all 56 are 80 GB."""
+    sizes = (4, 8, 32768) if os.environ.get("TAPELINE_LONG") else (1, 2, 256)
+    size = _write_sparse_mixtral(tmp_path / "model.gguf", *sizes)
+    assert (tmp_path / "model.gguf").stat().st_blocks * 512 < 1 << 20
+    options: dict[str, Any] = {"sequence": 8, "max_sequence": 64, "quantize": "stored", "target": (), "dtype": "bf16"}
+    made = export(tmp_path / "model.gguf", tmp_path / "bundle", **options)
+    report = json.loads((made / "report.json").read_text())
+    assert report["parameters"]["packed"]["unpacked_parameters"] == ["model.layers.*.mlp.gate.weight"]
+    assert (made / ARCHIVE).stat().st_size >= size - (1 << 20)
+    for phase, row in report["phases"].items():
+        assert row["anonymous_delta_bytes"] < 64 << 20, phase
