@@ -19,6 +19,7 @@ _SECTIONS: Final = {
     "_reduce": "Reductions, running sums and order",
     "_contract": "Contractions",
     "_packed": "Block-quantised weights",
+    "_packed_experts": "Block-quantised weights of stacked experts",
     "_cached_attention": "Attention over a cache",
     "_control": "Control flow",
 }
