@@ -8,21 +8,19 @@ from typing import Final
 from compile_hlo.directions import KernelSignature
 from lang_core import Encoding, bf16, checked_choices, encoding_named, f16
 from run_iree.kernels._attention import AttentionSizes, attention_kernel
-from run_iree.kernels._avx2_matmul import avx2_matmul_kernel, fits_avx2_matmul
 from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_matvec
 from run_iree.kernels._avx512_matvec import avx512_matvec_kernel, fits_avx512_matvec
-from run_iree.kernels._fma_matmul import fma_matmul_kernel
+from run_iree.kernels._floats_matmul import floats_matmul_kernel, linear_matmul_kernel
 from run_iree.kernels._instruction_sets import PREFETCH_CANDIDATES, PREFETCH_DISTANCE, available, prefetch_distance
 from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from run_iree.kernels._norm import Norm, norm_kernel
 from run_iree.kernels._packed_experts import expert_kernel, product_of_one_expert
 from run_iree.kernels._packed_row import has_plain_numbers
+from run_iree.kernels._pairs_matmul import pairs_matmul_kernel
 from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_kernel
 from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
 from run_iree.kernels._vnni_matmul import matmul_kernel
-from run_iree.kernels._vnni_panel import ROWS
-from run_iree.kernels._wide_matmul import PANEL_ROWS, wide_matmul_kernel
 from run_iree.kernels._wide_matvec import STEP, wide_matvec_kernel
 
 
@@ -119,9 +117,9 @@ def _wide(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
         return None
     if rows == 1:
         return wide_matvec_kernel(outputs, columns, dtypes, pairs=pairs, ahead=kernels.ahead)
-    if kernels.avx512 and outputs % PANEL_ROWS == 0:
-        return wide_matmul_kernel(rows, outputs, columns, dtype, pairs=pairs)
-    return None if outputs % LANES_ROWS else fma_matmul_kernel(rows, outputs, columns, dtypes)
+    if outputs % LANES_ROWS:
+        return None
+    return linear_matmul_kernel((rows, outputs, columns), dtypes, lanes=16 if kernels.avx512 else 8, pairs=pairs)
 
 
 def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
@@ -131,13 +129,14 @@ def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     dtype = result.name if result in (bf16, f16) else "f32"
     if rows == 1:
         return _packed_matvec(kernels, outputs, columns, encoding, dtype, planes)
-    if planes > 1:
+    sizes = rows, outputs, columns
+    if outputs % LANES_ROWS or not (kernels.vnni or kernels.fma):
         return vector_kernel(rows, outputs, columns, encoding, dtype, planes)
-    if kernels.vnni and outputs % ROWS == 0 and has_plain_numbers(encoding):
+    if kernels.vnni and planes == 1 and has_plain_numbers(encoding):
         return matmul_kernel(rows, outputs, columns, encoding)
-    if kernels.fma and outputs % LANES_ROWS == 0 and fits_avx2_matmul(encoding):
-        return avx2_matmul_kernel(rows, outputs, columns, encoding, dtype)
-    return vector_kernel(rows, outputs, columns, encoding, dtype, planes)
+    if kernels.avx512 and not kernels.vnni:
+        return floats_matmul_kernel(sizes, encoding, dtype, planes=planes, lanes=16)
+    return pairs_matmul_kernel(sizes, encoding, dtype, planes=planes, lanes=16 if kernels.vnni else 8)
 
 
 def _packed_matvec(

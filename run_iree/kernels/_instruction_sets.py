@@ -109,6 +109,18 @@ def pair_dot(left: str, right: str) -> str:
     return _call("avx2.pmadd.wd", f"{left}, {right}", f"({_PAIRS}, {_PAIRS}) -> {_WORDS}")
 
 
+def pairs_added(total: str, left: str, right: str) -> str:
+    """Returns ``vpdpwssd`` (AVX-512 VNNI): sixteen i32 sums, to each of which two products of i16 are added.
+
+    Args:
+        total: vector<16xi32>.
+        left: vector<32xi16>.
+        right: vector<32xi16>.
+    """
+    kinds = f"({_WORDS_512}, {_WORD_PAIRS}, {_WORD_PAIRS}) -> {_WORDS_512}"
+    return _call("avx512.vpdpwssd.512", f"{total}, {left}, {right}", kinds)
+
+
 def with_sign(values: str, signs: str) -> str:
     """Returns ``vpsignb`` (AVX2): bytes, negated where ``signs`` are negative, 0 where they are 0."""
     return _call("avx2.psign.b", f"{values}, {signs}", f"({_BYTES}, {_BYTES}) -> {_BYTES}")

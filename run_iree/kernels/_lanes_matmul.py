@@ -1,4 +1,4 @@
-"""Y = X W^T of several tokens with registers of eight lanes: a lane is a token, a number of W is on all lanes.
+"""Y = X W^T of several tokens: a lane is a token, a number of W is on all lanes.
 
 Sixteen rows of W are unpacked at a time, part by part, once for up to 128 tokens. Sums stay on the stack until all
 columns are done, those of a row beside each other, because in y they are a page apart.
@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, indented, scratch, turned, within
-from run_iree.kernels._tokens import LANES, TILE, Tokens
+from run_iree.kernels._tokens import Tokens
 
 ROWS: Final = 16  # of W at a time
-EIGHT: Final = "vector<8xf32>"
-_SPAN: Final = 8  # tiles for which W is read once
-_SUMS: Final = f"memref<{(_SPAN * TILE + LANES) * ROWS}xf32>"
+_SPAN: Final = 128  # tokens for which W is read once
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +26,9 @@ class Products:
         before: lines ahead of all loops, which allocate scratch.
         unpack: lines that unpack row ``%r`` of the sixteen, whose part begins at ``%at`` of w, and prefetch the same
             part of the next sixteen rows.
-        rows_of: by width of a tile, the rows that are multiplied at once.
-        lines: gives lines that add products to the sums (``sums_loaded``, ``sums_stored``), for the width of a tile
-            that begins at ``%x_first`` and a range of rows.
+        rows_of: by registers of a tile, 2 or 1, the rows that are multiplied at once.
+        lines: gives lines that add products to the sums (``sums_loaded``, ``sums_stored``), for the registers of a
+            tile that begins at ``%x_first`` and a range of rows.
     """
 
     name: str
@@ -42,39 +40,44 @@ class Products:
     lines: Callable[[int, range], list[str]]
 
 
-def registers(width: int, rows: range) -> list[tuple[int, int]]:
-    """Returns row and half of each register of sums, for a tile of ``width`` tokens."""
-    return [(r, half) for r in rows for half in range(width // LANES)]
+def sum_registers(count: int, rows: range) -> list[tuple[int, int]]:
+    """Returns row and half of each register of sums, for a tile of ``count`` registers of tokens."""
+    return [(r, half) for r in rows for half in range(count)]
 
 
-def _sum_places(width: int, rows: range) -> list[str]:
+def _sums(tokens: Tokens) -> str:
+    """Returns the type of ``%sums``."""
+    return f"memref<{(_SPAN + tokens.lanes) * ROWS}xf32>"
+
+
+def _sum_places(tokens: Tokens, count: int, rows: range) -> list[str]:
     """Makes ``%sum_at<row>_<half>``, the places of sums."""
     lines = []
-    for r, half in registers(width, rows):
+    for r, half in sum_registers(count, rows):
         lines += [
-            f"%sum_skip{r}_{half} = arith.constant {r * width + half * LANES} : index",
+            f"%sum_skip{r}_{half} = arith.constant {(r * count + half) * tokens.lanes} : index",
             f"%sum_at{r}_{half} = arith.addi %sums_at, %sum_skip{r}_{half} : index",
         ]
     return lines
 
 
-def sums_loaded(name: str, r: int, half: int) -> str:
+def sums_loaded(tokens: Tokens, name: str, r: int, half: int) -> str:
     """Returns the line that loads a register of sums."""
-    return f"%{name} = vector.load %sums[%sum_at{r}_{half}] : {_SUMS}, {EIGHT}"
+    return f"%{name} = vector.load %sums[%sum_at{r}_{half}] : {_sums(tokens)}, {tokens.floats}"
 
 
-def sums_stored(name: str, r: int, half: int) -> str:
+def sums_stored(tokens: Tokens, name: str, r: int, half: int) -> str:
     """Returns the line that stores a register of sums."""
-    return f"vector.store {name}, %sums[%sum_at{r}_{half}] : {_SUMS}, {EIGHT}"
+    return f"vector.store {name}, %sums[%sum_at{r}_{half}] : {_sums(tokens)}, {tokens.floats}"
 
 
 def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arrangement: Arrangement) -> CpuKernel:
     """Builds the kernel of y [T, N], N a multiple of 16, of arranged tokens and w."""
-    outputs, few = y.elements // tokens.rows, tokens.tiles <= _SPAN
-    row_elements = w.elements // outputs
+    outputs, span = y.elements // tokens.rows, _SPAN // tokens.tile
+    row_elements, few = w.elements // outputs, tokens.tiles <= span
     spans = [
-        f"scf.for %span = %c0 to %c{max(1, tokens.tiles)} step %c{_SPAN} {{",
-        f"  %span_end = arith.addi %span, %c{_SPAN} : index",
+        f"scf.for %span = %c0 to %c{max(1, tokens.tiles)} step %c{span} {{",
+        f"  %span_end = arith.addi %span, %c{span} : index",
         f"  %last = arith.minui %span_end, %c{tokens.tiles} : index",
         *within(_span(tokens, y, products, row_elements, "%span", tokens.rest and few)),
         "}",
@@ -82,14 +85,14 @@ def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arran
     if tokens.rest and not few:
         spans += [f"%last = arith.addi %c{tokens.tiles}, %c0 : index"]
         spans += _span(tokens, y, products, row_elements, f"%c{tokens.tiles}", True)
-    numbers = [1, LANES, ROWS, TILE, TILE * ROWS, outputs, tokens.rows, tokens.tiles, max(1, tokens.tiles), _SPAN]
-    numbers += [tokens.columns // tokens.part, tokens.depth * tokens.registers * LANES, TILE * tokens.depth]
-    numbers += [products.stored, row_elements, (_SPAN * TILE + LANES) * ROWS, *products.numbers]
+    numbers = [1, tokens.lanes, ROWS, tokens.tile, tokens.tile * ROWS, outputs, tokens.rows, tokens.tiles]
+    numbers += [max(1, tokens.tiles), span, tokens.columns // tokens.part, tokens.part_words]
+    numbers += [tokens.tile * tokens.depth, products.stored, row_elements, (_SPAN + tokens.lanes) * ROWS]
     body = f"""\
-{constants(numbers)}
+{constants([*numbers, *products.numbers])}
 {indented(products.before, 0)}
-%none = arith.constant dense<0.0> : {EIGHT}
-{scratch("sums", _SUMS)}
+%none = arith.constant dense<0.0> : {tokens.floats}
+{scratch("sums", _sums(tokens))}
 %row = arith.muli %workgroup, %c{ROWS} : index
 {indented(spans, 0)}
 """
@@ -97,77 +100,77 @@ def lanes_matmul(tokens: Tokens, w: Buffer, y: Buffer, products: Products, arran
 
 
 def _span(tokens: Tokens, y: Buffer, products: Products, row_elements: int, first: str, rest: bool) -> list[str]:
-    """Multiplies the rows of W by the tiles from ``first`` to ``%last``, and with ``rest`` by the tile of eight."""
+    """Multiplies the rows of W by the tiles from ``first`` to ``%last``, and with ``rest`` by that of one register."""
 
     def for_tiles(of_tile: Callable[[int], list[str]]) -> list[str]:
         """Loops over the tiles, with ``%tile`` and ``%sums_at``, where the sums of a tile begin."""
         lines = [
             f"scf.for %tile = {first} to %last step %c1 {{",
             f"  %of_span = arith.subi %tile, {first} : index",
-            f"  %sums_at = arith.muli %of_span, %c{TILE * ROWS} : index",
-            *within(of_tile(TILE)),
+            f"  %sums_at = arith.muli %of_span, %c{tokens.tile * ROWS} : index",
+            *within(of_tile(2)),
             "}",
         ]
         if rest:
             lines += [
                 f"%tile = arith.addi %c{tokens.tiles}, %c0 : index",
                 f"%of_span = arith.subi %last, {first} : index",
-                f"%sums_at = arith.muli %of_span, %c{TILE * ROWS} : index",
-                *of_tile(LANES),
+                f"%sums_at = arith.muli %of_span, %c{tokens.tile * ROWS} : index",
+                *of_tile(1),
             ]
         return lines
 
     return [
-        f"scf.for %sum = %c0 to %c{(_SPAN * TILE + LANES) * ROWS} step %c{LANES} {{",
-        f"  vector.store %none, %sums[%sum] : {_SUMS}, {EIGHT}",
+        f"scf.for %sum = %c0 to %c{(_SPAN + tokens.lanes) * ROWS} step %c{tokens.lanes} {{",
+        f"  vector.store %none, %sums[%sum] : {_sums(tokens)}, {tokens.floats}",
         "}",
         f"scf.for %part = %c0 to %c{tokens.columns // tokens.part} step %c1 {{",
         f"  %in_row = arith.muli %part, %c{products.stored} : index",
-        f"  %x_part = arith.muli %part, %c{tokens.depth * tokens.registers * LANES} : index",
+        f"  %x_part = arith.muli %part, %c{tokens.part_words} : index",
         f"  scf.for %r = %c0 to %c{ROWS} step %c1 {{",
         "    %w_row = arith.addi %row, %r : index",
         f"    %row_at = arith.muli %w_row, %c{row_elements} : index",
         "    %at = arith.addi %row_at, %in_row : index",
         *within(products.unpack, 4),
         "  }",
-        *within(for_tiles(lambda width: _multiplied(tokens, products, width))),
+        *within(for_tiles(lambda count: _multiplied(tokens, products, count))),
         "}",
-        *for_tiles(lambda width: _stored(tokens, y, width)),
+        *for_tiles(lambda count: _stored(tokens, y, count)),
     ]
 
 
-def _multiplied(tokens: Tokens, products: Products, width: int) -> list[str]:
+def _multiplied(tokens: Tokens, products: Products, count: int) -> list[str]:
     lines, first = [], 0
-    for count in products.rows_of[width]:
-        rows = range(first, first + count)
-        lines += [*_sum_places(width, rows), *products.lines(width, rows)]
-        first += count
+    for some in products.rows_of[count]:
+        rows = range(first, first + some)
+        lines += [*_sum_places(tokens, count, rows), *products.lines(count, rows)]
+        first += some
     return [
-        f"%tile_skip = arith.muli %tile, %c{TILE * tokens.depth} : index",
+        f"%tile_skip = arith.muli %tile, %c{tokens.tile * tokens.depth} : index",
         "%x_first = arith.addi %x_part, %tile_skip : index",
         *lines,
     ]
 
 
-def _stored(tokens: Tokens, y: Buffer, width: int) -> list[str]:
+def _stored(tokens: Tokens, y: Buffer, count: int) -> list[str]:
     """Stores the sums of a tile, transposed, to y."""
-    lines = [f"%token = arith.muli %tile, %c{TILE} : index", *_sum_places(width, range(ROWS))]
-    for half in range(width // LANES):
-        for side in range(0, ROWS, LANES):
+    lanes = tokens.lanes
+    lines = [f"%token = arith.muli %tile, %c{tokens.tile} : index", *_sum_places(tokens, count, range(ROWS))]
+    for half in range(count):
+        for side in range(0, ROWS, lanes):
             name = f"{half}_{side}_"
-            lines += [sums_loaded(f"row{name}{r}", side + r, half) for r in range(LANES)]
-            names, more = turned(
-                [f"%row{name}{r}" for r in range(LANES)], (1, 2, 4), "f32", prefix=f"turn{name}", lanes=LANES
-            )
+            lines += [sums_loaded(tokens, f"row{name}{r}", side + r, half) for r in range(lanes)]
+            rows = [f"%row{name}{r}" for r in range(lanes)]
+            names, more = turned(rows, tokens.bits, "f32", prefix=f"turn{name}", lanes=lanes)
             lines += more
             for t, made in enumerate(names):
-                lines += _put(tokens, y, f"{name}{t}", made, half * LANES + t, side)
+                lines += _put(tokens, y, f"{name}{t}", made, half * lanes + t, side)
     return lines
 
 
 def _put(tokens: Tokens, y: Buffer, name: str, value: str, token: int, side: int) -> list[str]:
-    """Stores eight results of a token of the tile, from row ``side`` of the sixteen on."""
-    kind = f"vector<{LANES}x{y.kind}>"
+    """Stores a register of results of a token of the tile, from row ``side`` of the sixteen on."""
+    kind = f"vector<{tokens.lanes}x{y.kind}>"
     lines = [
         f"%own{name} = arith.constant {token} : index",
         f"%token{name} = arith.addi %token, %own{name} : index",
@@ -177,10 +180,10 @@ def _put(tokens: Tokens, y: Buffer, name: str, value: str, token: int, side: int
         f"%y_at{name} = arith.addi %line{name}, %row_of{name} : index",
     ]
     if y.kind != "f32":
-        lines.append(f"%rounded{name} = arith.truncf {value} : {EIGHT} to {kind}")
+        lines.append(f"%rounded{name} = arith.truncf {value} : {tokens.floats} to {kind}")
         value = f"%rounded{name}"
     store = f"vector.store {value}, %y[%y_at{name}] : {y.memref}, {kind}"
-    if tokens.rows % LANES == 0:
+    if tokens.rows % tokens.lanes == 0:
         return [*lines, store]
     return [
         *lines,

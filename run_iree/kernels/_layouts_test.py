@@ -26,6 +26,7 @@ _TESTED_WHOLE = ("q8_0", "q4_0", "q4_k", "q6_k")  # by _kernels_test
 _READ = {name: encoding for name, encoding in _ENCODINGS.items() if name not in _TESTED_WHOLE}
 _SETS = {
     "vnni": CpuKernels(vnni=True),
+    "avx512": CpuKernels(avx512=True, fma=True),
     "fma": CpuKernels(fma=True),
     "vector": CpuKernels(),
 }
