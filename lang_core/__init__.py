@@ -29,6 +29,7 @@ from lang_core._errors import (
     TapelineError,
     TraceEscapeError,
     VerificationError,
+    any_of,
     near_names,
 )
 from lang_core._formats import LAYOUTS
@@ -118,6 +119,7 @@ __all__ = [
     "i64",
     "matrix_rows_by",
     "matrix_rows_of",
+    "any_of",
     "near_names",
     "promote",
     "rows_of",

@@ -67,3 +67,13 @@ def near_names(name: str, known: Iterable[str], limit: int = 3) -> str:
     """
     near = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.6)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def any_of(names: Iterable[str]) -> str:
+    """Returns names as a choice.
+
+    >>> any_of(["a", "b", "c"])
+    'a, b or c'
+    """
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

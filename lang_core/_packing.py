@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from lang_core._dtypes import f32, i8
-from lang_core._errors import ConfigError, near_names
+from lang_core._errors import ConfigError, any_of, near_names
 from lang_core._formats import LAYOUTS
 from lang_core._layouts import BlockLayout, unpacked_blocks
 from lang_core._quantizers import QUANTIZERS, Quantizer
@@ -132,6 +132,6 @@ def _quantizer_of(encoding: Encoding) -> Quantizer:
     if encoding.quantizer is None:
         raise ConfigError(
             f"nothing here quantises weights as {encoding.name}: a GGUF file's that are so are kept, and others can be "
-            f"packed as {' or '.join(QUANTIZED)}"
+            f"packed as {any_of(QUANTIZED)}"
         )
     return encoding.quantizer

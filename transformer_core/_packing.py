@@ -13,6 +13,7 @@ from lang_core import (
     Encoding,
     Module,
     Parameter,
+    any_of,
     checked_choices,
     f64,
 )
@@ -73,8 +74,8 @@ def keep_packed(
     packed = _encode(model, encodings.get, "as stored", dtype, activations)
     if required and not packed:
         raise ConfigError(
-            f"no matrix of the checkpoint is packed as {', '.join([*ENCODINGS][:-1])} or {[*ENCODINGS][-1]}, so none "
-            f"can stay so: have it quantised as {' or '.join(QUANTIZED)}, or take the model unpacked"
+            f"no matrix of the checkpoint is packed as {any_of(ENCODINGS)}, so none "
+            f"can stay so: have it quantised as {any_of(QUANTIZED)}, or take the model unpacked"
         )
     return packed
 

@@ -117,7 +117,9 @@ def test_every_form_of_super_blocks_that_are_only_read(layout: str, place: int) 
     for cfg in _candidates(*given, layout=layout):
         result = _EXECUTOR(LinearKernel(), *given, cfg=cfg, layout=layout)
         np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max(), err_msg=str(cfg))
-    with pytest.raises(ConfigError, match=f"nothing here quantises weights as {layout}: .* packed as q8_0 or q4_0$"):
+    with pytest.raises(
+        ConfigError, match=f"nothing here quantises weights as {layout}: .* packed as q8_0, .* or mxfp4$"
+    ):
         pack_weight(np.ones((6, 256), np.float32), layout)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compile_hlo import LoweredModule
-from lang_core import QUANTIZED, EntryPoint, InputError, WeightSource
+from lang_core import QUANTIZED, EntryPoint, InputError, WeightSource, any_of
 from tapeline.bundle import DebugConfig, PhaseMeter
 from tapeline.cli import Progress
 from tapeline.exporting._kernels import ChosenKernels
@@ -131,7 +131,7 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
     if options.quantize == STORED and source.header is None:
         raise InputError(
             f"quantize={STORED} leaves matrices as the checkpoint has them, and weights=none reads no checkpoint: "
-            f"choose quantize={' or '.join(QUANTIZED)}"
+            f"choose quantize={any_of(QUANTIZED)}"
         )
     if not stored:
         return model, options

@@ -53,15 +53,22 @@ def _block(kind: str, rng: np.random.Generator) -> np.ndarray:
         block = np.nextafter(halves, rng.choice(np.array([-10, 0, 10], np.float32), BLOCK))
         block[rng.integers(BLOCK)] = {"edges of 127": 127, "edges of 8": -8}[kind]
         return block
+    if kind == "middles":  # between numbers of E2M1, and beside them; the largest is at or beside a power of two
+        block = np.ldexp(rng.choice(_MIDDLES, BLOCK), rng.integers(-120, 100)) * rng.choice(_SIGNS, BLOCK)
+        return np.nextafter(block, rng.choice(np.array([-np.inf, 0, np.inf], np.float32), BLOCK))
+    if kind == "least":  # what f32 has no leading bit for, in part
+        return np.ldexp(rng.standard_normal(BLOCK), rng.integers(-149, -120)).astype(np.float32)
     if kind == "bf16":  # products with a scale's inverse are often ties
         return rng.standard_normal(BLOCK).astype(ml_dtypes.bfloat16).astype(np.float32)
     exponent = {"normal": 0, "small": -22, "subnormal half": -30, "subnormal": -140, "huge": 20}[kind]
     return np.ldexp(rng.standard_normal(BLOCK), exponent).astype(np.float32).clip(-500_000, 500_000)
 
 
+_MIDDLES: Final = np.array([0.5, 1.5, 2.5, 3.5, 5, 7, 10, 4, 8, 16], np.float32)
+_SIGNS: Final = np.array([-1, 1], np.float32)
 _KINDS: Final = (
     "normal", "bf16", "zero", "ties", "edges of 127", "edges of 8", "one size", "small", "subnormal half", "subnormal",
-    "huge",
+    "huge", "middles", "least",
 )  # fmt: skip
 
 
@@ -144,6 +151,9 @@ def test_a_files_blocks_stay_and_others_are_packed_anew(encoding: Encoding, tmp_
 def test_what_no_block_holds_is_named(encoding: Encoding, value: float) -> None:
     array = np.zeros((4, 64), np.float32)
     array[2, 33] = value
+    if encoding.name == "mxfp4" and np.isfinite(value):
+        assert encoding.pack(array)[2].any()
+        return
     weights = PackedWeights(MappingWeights({"layer.weight": array}), {"layer.weight": encoding})
     with pytest.raises(InputError, match=rf"parameter 'layer\.weight': element \[2, 33\] .* {encoding.name} has no"):
         weights.read_rows("layer.weight", 1, 4)
@@ -218,7 +228,7 @@ def test_nothing_stays_packed_of_a_file_without_blocks(tmp_path: Path) -> None:
         model, wide = DecoderLM(file.config()), DecoderLM(file.config(), "f64")
         assert stored_encodings(model, file) == {}
         with pytest.raises(
-            ConfigError, match=r"no matrix .* q8_0, q4_0, q4_1, .*, iq4_xs or mxfp4, .* as q8_0 or q4_0,"
+            ConfigError, match=r"no matrix .* q8_0, q4_0, q4_1, .*, iq4_xs or mxfp4, .* as q8_0, q4_0, .* or mxfp4,"
         ):
             keep_packed(model, {}, model.dtype)
         with pytest.raises(ConfigError, match=r"packed weights \(as stored\) go with f32, bf16 or f16"):

@@ -13,6 +13,7 @@ from lang_core import (
     PackedRows,
     TensorSpec,
     WeightSource,
+    any_of,
     check_rows,
     f32,
     matrix_rows_by,
@@ -112,7 +113,7 @@ class PackedWeights:
             stored = self.stored_encoding(key)
             raise InputError(
                 f"parameter {key!r}: {encoding.name} is wanted and {self.origin(key)} has it {stored or 'unpacked'}: "
-                f"nothing here quantises to {encoding.name}, only to {' or '.join(QUANTIZED)}"
+                f"nothing here quantises to {encoding.name}, only to {any_of(QUANTIZED)}"
             )
         made = np.empty((stop - start, self.spec(key).shape[-1]), np.int8)
         rows = max(1, _ELEMENTS_AT_ONCE // self._source.spec(key).shape[-1])
