@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from lang_core import QUANTIZED, f32
+from lang_core import f32
 from tools.benching.suites._decode_rows import GROUPS, TINY_GROUPS, Group
 from tools.benching.suites._experts import DEEPSEEK_V3, MIXTRAL_8X22B, TINY_EXPERTS
 from tools.benching.suites._peer import Peer
