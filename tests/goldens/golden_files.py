@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 DATA = Path(__file__).parent / "data"
+QUANTIZED = DATA / "quantized"
+"""Directory of the quantised checkpoints of ``read_quantized_golden``, as ``<case>.safetensors``."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +96,9 @@ def read_gated_delta_golden(name: str) -> GatedDeltaGolden:
 def read_manifest() -> dict[str, Any]:
     """``manifest.json``: versions, and per case the digests of its data and of its weights."""
     return json.loads((DATA / "manifest.json").read_text())
+
+
+def read_quantized_golden(case: str) -> dict[str, np.ndarray]:
+    """Returns the weights, f32, that the format's own library makes of a quantised checkpoint, by key."""
+    with np.load(DATA / "quantized.npz") as file:
+        return {key.partition("/")[2]: file[key] for key in file.files if key.startswith(f"{case}/")}

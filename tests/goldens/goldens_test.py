@@ -33,7 +33,7 @@ def test_manifest_and_data_name_the_cases_and_no_others():
     manifest = read_manifest()
     assert set(manifest["cases"]) == set(CASES)
     assert manifest["rope_cases"] == {name: case.digest() for name, case in ROPE_CASES.items()}
-    assert {path.stem for path in DATA.glob("*.npz")} == {*CASES, "rope", "gated_delta_net", "joint_block"}
+    assert {path.stem for path in DATA.glob("*.npz")} == {*CASES, "rope", "gated_delta_net", "joint_block", "quantized"}
 
 
 @_ALL

@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from lang_core import CheckpointError, near_names
 from transformer_core.checkpoints._file import SafetensorsFile
 from transformer_core.checkpoints._header import MAX_HEADER_BYTES, parse_json
@@ -26,6 +28,14 @@ class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         path = os.fspath(directory)
         super().__init__(path, _files(path))
+
+    def stored_form(self, key: str) -> tuple[str, tuple[int, ...]]:
+        """Returns the format's name of a tensor's dtype, and its shape. Raises CheckpointError for an unknown key."""
+        return self._file(key).stored_form(key)
+
+    def read_stored(self, key: str) -> np.ndarray:
+        """Reads a part of a quantised weight from its file; see ``SafetensorsFile.read_stored``."""
+        return self._file(key).read_stored(key)
 
 
 def read_shard_names(index: str | os.PathLike[str]) -> list[str]:

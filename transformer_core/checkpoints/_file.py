@@ -1,12 +1,13 @@
 """A safetensors file as a source of weights: views onto a map of the file, which is made at the first read."""
 
 import os
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from lang_core import CheckpointError, TensorSpec, rows_of
-from transformer_core.checkpoints._header import DTYPES, HeaderEntry, read_header
+from transformer_core.checkpoints._header import DTYPES, STORED_DTYPES, HeaderEntry, read_header
 from transformer_core.checkpoints._mapped import MappedFile
 from transformer_core.checkpoints._tensor_file import TensorFile
 
@@ -65,14 +66,34 @@ class SafetensorsFile(TensorFile[HeaderEntry]):
         self._will_read(key, start, rows.nbytes)
         return rows
 
+    def stored_form(self, key: str) -> tuple[str, tuple[int, ...]]:
+        """Returns the format's name of a tensor's dtype, such as ``"F8_E4M3"``, and its shape. Raises as ``origin``."""
+        entry = self._found(key)
+        return entry.dtype, entry.shape
+
+    def read_stored(self, key: str) -> np.ndarray:
+        """Reads a part of a quantised weight: as ``read``, in a dtype that parameters cannot have as well.
+
+        Raises:
+            CheckpointError: as for ``read``.
+        """
+        entry = self._found(key)
+        dtype = STORED_DTYPES.get(entry.dtype)
+        if dtype is None:
+            raise self._unreadable(key, entry, STORED_DTYPES)
+        return self._bytes(entry.begin, entry.nbytes).view(dtype).reshape(entry.shape)
+
     def _entry(self, key: str) -> HeaderEntry:
         entry = self._found(key)
         if entry.dtype not in DTYPES:
-            raise CheckpointError(
-                f"{self.path}: tensor {key!r} has dtype {entry.dtype}, readable are {', '.join(DTYPES)}: "
-                "convert the checkpoint to one of these"
-            )
+            raise self._unreadable(key, entry, DTYPES)
         return entry
+
+    def _unreadable(self, key: str, entry: HeaderEntry, known: Iterable[str]) -> CheckpointError:
+        return CheckpointError(
+            f"{self.path}: tensor {key!r} has dtype {entry.dtype}, readable are {', '.join(known)}: "
+            "convert the checkpoint to one of these"
+        )
 
     def _will_read(self, key: str, start: int, nbytes: int) -> None:
         """Starts reading these rows from disk."""

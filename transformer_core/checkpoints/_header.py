@@ -10,6 +10,9 @@ import math
 import os
 from typing import Final, NamedTuple
 
+import ml_dtypes
+import numpy as np
+
 from lang_core import CheckpointError, DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 
 MAX_HEADER_BYTES: Final = 100_000_000  # the limit of the reference implementation
@@ -27,6 +30,13 @@ DTYPES: Final[dict[str, DType]] = {
     "F32": f32, "F16": f16, "BF16": bf16, "F64": f64, "I8": i8, "U8": u8, "I32": i32, "I64": i64, "BOOL": bool_,
 }  # fmt: skip
 """The dtypes that can be read, by their names in the format."""
+
+STORED_DTYPES: Final[dict[str, np.dtype]] = {name: dtype.numpy for name, dtype in DTYPES.items()} | {
+    "I16": np.dtype(np.int16), "U16": np.dtype(np.uint16), "U32": np.dtype(np.uint32), "U64": np.dtype(np.uint64),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn), "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+}  # fmt: skip
+"""The dtypes whose stored elements can be viewed: those of parts of quantised weights besides."""
 
 _REDO: Final = "download or convert the file again"
 

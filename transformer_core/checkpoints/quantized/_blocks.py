@@ -1,0 +1,53 @@
+"""Quantised integers in GGUF's blocks, where these hold the same weights."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from lang_core import BLOCK, LAYOUTS, BlockLayout
+
+_Array = np.ndarray[Any, Any]
+
+# Encodings whose weight is an f16 scale times an integer, by rising size, with the integers that each can hold.
+_RANGES: Final = {"q4_0": (-8, 7), "q5_0": (-16, 15), "q8_0": (-128, 127)}
+
+
+def smallest_encoding(least: int, most: int) -> str | None:
+    """Returns the smallest encoding that holds these integers; None where none does.
+
+    >>> smallest_encoding(-15, 15), smallest_encoding(-255, 255)
+    ('q5_0', None)
+    """
+    return next((name for name, (low, high) in _RANGES.items() if low <= least and most <= high), None)
+
+
+def are_halves(scales: _Array) -> bool:
+    """Returns whether f16s hold these f32s exactly."""
+    with np.errstate(over="ignore"):
+        return bool(np.array_equal(scales.astype(np.float16).astype(np.float32), scales))
+
+
+def integer_blocks(encoding: str, integers: _Array, scales: _Array) -> _Array:
+    """Packs integers [rows, K] and the scales of their blocks, f32 [rows, K / 32], as u8 [rows, bytes of a row].
+
+    >>> integer_blocks("q4_0", np.arange(-16, 16).reshape(1, 32) // 2, np.ones((1, 1), np.float32)).tolist()[0][:5]
+    [0, 60, 128, 128, 145]
+    """
+    layout = LAYOUTS[encoding]
+    rows, columns = integers.shape
+    blocks = np.empty((rows * columns // BLOCK, layout.bytes), np.uint8)
+    blocks[:, layout.scale : layout.scale + 2] = scales.astype(np.float16).reshape(-1, 1).view(np.uint8)
+    stored = (integers + layout.offset).astype(np.int16).astype(np.uint8)
+    store_integers(layout, stored.reshape(-1, BLOCK), blocks)
+    return blocks.reshape(rows, -1)
+
+
+def store_integers(layout: BlockLayout, integers: _Array, blocks: _Array) -> None:
+    """Writes a layout's stored integers u8 [n, size] into the planes of its blocks u8 [n, bytes]."""
+    for plane in layout.planes:
+        bits = (integers >> plane.up & ((1 << plane.bits) - 1)).reshape(
+            -1, layout.size // plane.run, 8 // plane.bits, plane.span
+        )
+        shifts = np.arange(0, 8, plane.bits, dtype=np.uint8)[:, np.newaxis]
+        count = layout.size * plane.bits // 8
+        blocks[:, plane.at : plane.at + count] = np.bitwise_or.reduce(bits << shifts, axis=2).reshape(-1, count)

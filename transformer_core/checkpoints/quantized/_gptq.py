@@ -1,0 +1,95 @@
+"""Weights of GPTQ: integers of 2, 3, 4 or 8 bits, packed along the inputs; every matrix is stored input-major."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from transformer_core._config_fields import ConfigFields
+from transformer_core.checkpoints.quantized._bits import WORD, columns_between, unpacked_bits
+from transformer_core.checkpoints.quantized._contents import Contents
+from transformer_core.checkpoints.quantized._matrix import ScaledMatrix
+from transformer_core.checkpoints.quantized._order import group_order
+from transformer_core.checkpoints.quantized._scales import FLOATS, GridRows, Scales
+from transformer_core.checkpoints.quantized._stored import StoredTensors, module_of, part_of
+
+_Array = np.ndarray[Any, Any]
+
+WORDS: Final = ("I32", "U32")
+_BITS: Final = (2, 3, 4, 8)
+# Number that is added to stored zero points. The first format stores one less.
+_ADDED: Final = {"gptq": 1, "gptq_v2": 0}
+_CODES: Final = ".qweight"
+
+
+def gptq_contents(fields: ConfigFields, source: StoredTensors) -> Contents:
+    """Reads checkpoints of ``gptq``.
+
+    Bits and groups of a matrix are those of its tensors, since some checkpoints have others in some layers.
+
+    Raises:
+        ConfigError: the format is not one of those that are read.
+        CheckpointError: a weight lacks a part, or its parts do not fit each other.
+    """
+    name = "checkpoint_format" if fields.has("checkpoint_format") else "format"
+    added = _ADDED[fields.choice(name, _ADDED, "gptq")]
+    bits = fields.integer("bits")
+    if bits not in _BITS:
+        fields.refuse("bits", f"one of {', '.join(map(str, _BITS))}")
+    contents = Contents()
+    for key in source.keys():  # noqa: SIM118
+        if key.endswith(_CODES):
+            contents.add(f"{module_of(key)}.weight", _matrix(source, module_of(key), _group_of(fields), added))
+    return contents
+
+
+def _group_of(fields: ConfigFields) -> int | None:
+    """Returns ``group_size``; None where a group is a whole column."""
+    return None if fields.values.get("group_size") == -1 else fields.integer("group_size", 128)
+
+
+def _matrix(source: StoredTensors, module: str, group_size: int | None, added: int) -> ScaledMatrix:
+    """Returns the weight [N, K] of a module."""
+    scales = part_of(f"{module}{_CODES}", source, f"{module}.scales", FLOATS)
+    codes = part_of(scales, source, f"{module}{_CODES}", WORDS)
+    zeros = part_of(scales, source, f"{module}.qzeros", WORDS)
+    if len(codes.shape) != 2 or len(scales.shape) != 2 or len(zeros.shape) != 2 or 0 in scales.shape:
+        codes.refuse(
+            f"has shape {list(codes.shape)}, its scales {list(scales.shape)}, its zero points "
+            f"{list(zeros.shape)}, expected matrices"
+        )
+    groups, rows = scales.shape
+    bits = zeros.shape[1] * WORD // rows
+    if bits not in _BITS:
+        zeros.refuse(f"has {zeros.shape[1]} words for {rows} outputs: no integers of {', '.join(map(str, _BITS))} bits")
+    columns = codes.shape[0] * WORD // bits
+    codes.of_shape((columns * bits // WORD, rows))
+    zeros.of_shape((groups, rows * bits // WORD))
+    parts = (codes.key, zeros.key, scales.key)
+    group = group_size or columns
+    if -(-columns // group) != groups and source.has(f"{module}.g_idx"):
+        group = -(-columns // groups)  # a matrix of other groups than most
+    order = None
+    if source.has(f"{module}.g_idx"):
+        index = part_of(scales, source, f"{module}.g_idx", ("I32", "I64")).of_shape((columns,))
+        order = group_order(index, groups, group)
+        parts = (*parts, index.key)
+    if order is None and -(-columns // group) != groups:
+        scales.refuse(f"has {groups} groups, expected {-(-columns // group)} of {group} of the {columns} inputs")
+
+    def read(start: int, stop: int) -> _Array:
+        return unpacked_bits(codes.read()[:, start:stop].view(np.uint32).T, bits)
+
+    def read_zeros(start: int, stop: int) -> _Array:
+        return columns_between(zeros.read().view(np.uint32), bits, start, stop).T.astype(np.int16) + added
+
+    return ScaledMatrix(
+        f"gptq{bits}",
+        (rows, columns),
+        parts,
+        read,
+        Scales(GridRows(scales, (groups, rows), transposed=True)),
+        group,
+        read_zeros,
+        order,
+        (0, (1 << bits) - 1),
+    )
