@@ -16,7 +16,8 @@ from tapeline.demo import write_demo_checkpoint
 from tapeline.hub import resolve_model
 from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
 from transformer_core.checkpoints import SafetensorsCheckpoint
-from transformer_core.models import CONFIG_FILE
+from transformer_core.checkpoints.quantized import QuantizedWeights
+from transformer_core.models import CONFIG_FILE, unquantized
 from transformer_core.models.gguf import GgufModel
 
 
@@ -67,17 +68,25 @@ def open_source(
         if location.path.is_file():
             source = _gguf_source(model, stack.enter_context(GgufModel(location.path)), stack, with_weights, progress)
         else:
-            source = _directory_source(model, location.path, stack, with_weights)
+            source = _directory_source(model, location.path, stack, with_weights, progress)
         hub = {"hub": dict(location.facts)} if location.facts else {}
         yield replace(source, facts={**source.facts, **hub})
 
 
-def _directory_source(model: str, path: Path, stack: contextlib.ExitStack, with_weights: bool) -> ModelSource:
+def _directory_source(
+    model: str, path: Path, stack: contextlib.ExitStack, with_weights: bool, progress: Progress
+) -> ModelSource:
     """A Hugging Face directory."""
     _check_no_gguf(model, path)
-    weights = stack.enter_context(SafetensorsCheckpoint(path)) if with_weights else None
-    identity = _identity(path, contents=model == "demo")
-    return ModelSource(model, path, weights, weights, identity, {"format": "safetensors"})
+    facts: dict[str, Any] = {"format": "safetensors"}
+    weights = None
+    if with_weights:
+        weights = unquantized(path, stack.enter_context(SafetensorsCheckpoint(path)))
+        if isinstance(weights, QuantizedWeights):
+            facts["quantization"] = weights.method
+            for note in weights.notes:
+                progress(ProgressEvent(note))
+    return ModelSource(model, path, weights, weights, _identity(path, contents=model == "demo"), facts)
 
 
 def _gguf_source(

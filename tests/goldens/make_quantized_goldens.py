@@ -1,10 +1,10 @@
 """Compute ``data/quantized/*.safetensors`` and ``data/quantized.npz``: run by hand, outside Bazel (see README.md).
 
-    python -m tests.goldens.make_quantized_goldens            # with transformers, compressed-tensors, gptqmodel, autoawq
+    python -m tests.goldens.make_quantized_goldens
 
-Each file is a checkpoint of a few quantised matrices, written by torch; its ``__metadata__`` has ``quantization_config``. The
-archive has what the format's own library makes of each matrix in f32. The script refuses a matrix of which the library, in
-the dtype of the scales, gives anything but that f32 rounded to this dtype.
+Each file is a checkpoint of a few quantised matrices; its ``__metadata__`` has ``quantization_config``. The archive
+has what the format's own library makes of each matrix in f32. The script refuses a matrix of which the library, in the
+dtype of the scales, gives anything but that f32 rounded to this dtype.
 """
 
 import json
@@ -17,9 +17,9 @@ import torch
 from safetensors.torch import save_file
 
 from tests.goldens.golden_files import DATA
-from tests.goldens.quantized_compressed import compressed_cases
-from tests.goldens.quantized_floats import float_cases
-from tests.goldens.quantized_integers import integer_cases
+from tests.goldens.make_quantized_compressed_goldens import compressed_cases
+from tests.goldens.make_quantized_float_goldens import float_cases
+from tests.goldens.make_quantized_integer_goldens import integer_cases
 
 Case = tuple[Mapping[str, Any], Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]]
 
@@ -34,7 +34,7 @@ def main() -> int:
     makers: tuple[Callable[[], Mapping[str, Case]], ...] = (float_cases, compressed_cases, integer_cases)
     for maker in makers:
         for name, (config, stored, weights) in maker().items():
-            metadata = {"format": "pt", "quantization_config": json.dumps(config, sort_keys=True)}
+            metadata = {"quantization_config": json.dumps(config, sort_keys=True)}  # one field: their order is random
             kept = {key: tensor.contiguous() for key, tensor in stored.items()}
             save_file(kept, directory / f"{name}.safetensors", metadata)
             arrays |= {f"{name}/{key}": weight.contiguous().numpy() for key, weight in weights.items()}

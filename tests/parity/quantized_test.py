@@ -1,20 +1,36 @@
-"""Quantised checkpoints against what the formats' own libraries make of them, bit for bit."""
+"""Quantised checkpoints against what the formats' own libraries make of them, and models from them."""
 
+import dataclasses
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from lang_core import ENCODINGS
+from lang_core import EagerExecutionContext, MappingWeights, WeightSource, encoding_named
+from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.golden_files import QUANTIZED, read_quantized_golden
-from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints import SafetensorsFile
+from tests.goldens.quantized_models import ENCODINGS, FORMS, write_quantized
+from transformer_core import keep_packed
+from transformer_core.checkpoints import SafetensorsCheckpoint, SafetensorsFile, audit
 from transformer_core.checkpoints.quantized import QuantizedWeights
+from transformer_core.models import (
+    DecoderLM,
+    load_config,
+    load_model,
+    stored_encodings,
+    stored_specs,
+    tied_keys,
+    unquantized,
+    unused_keys,
+    weights_of,
+)
 
 
 def _opened(name: str) -> QuantizedWeights:
     file = SafetensorsFile(QUANTIZED / f"{name}.safetensors")
-    return QuantizedWeights(file, ConfigFields(json.loads(file.metadata["quantization_config"]), name))
+    return QuantizedWeights(file, json.loads(file.metadata["quantization_config"]))
 
 
 _CASES = pytest.mark.parametrize("name", sorted(path.stem for path in QUANTIZED.glob("*.safetensors")))
@@ -56,4 +72,58 @@ def test_packed_rows_hold_the_same_weights(name: str):
         encoding = weights.packed_as(key)
         if encoding is not None:
             rows = weights.read_packed_rows(key, 1, len(weight))
-            np.testing.assert_array_equal(ENCODINGS[encoding].unpacked(rows), weight[1:])
+            np.testing.assert_array_equal(encoding_named(encoding).unpacked(rows), weight[1:])
+
+
+_SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
+_LATENT = {
+    "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 32,
+    "q_lora_rank": 32, "moe_intermediate_size": 32, "v_head_dim": 16,
+}  # fmt: skip
+
+
+def _case(name: str = "llama_gqa", **sizes: Any) -> GoldenCase:
+    case = CASES[name]
+    return dataclasses.replace(case, config={**case.config, **(sizes or _SIZES)}, prompt=case.prompt[:1])
+
+
+def _logits(model: DecoderLM, weights: WeightSource, case: GoldenCase) -> np.ndarray:
+    prompt: Any = np.array(case.prompt, np.int32)
+    return model(EagerExecutionContext(weights_of(model, weights)), prompt).numpy()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_logits_are_those_of_the_weights_that_are_stored(form: str, tmp_path: Path) -> None:
+    case = _case()
+    stored = MappingWeights(write_quantized(tmp_path, case, form))
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        weights = unquantized(tmp_path, checkpoint)
+        model = load_model(tmp_path)
+        assert isinstance(model, DecoderLM)
+        wanted = stored_specs(model, weights)
+        result = audit(weights, wanted, tied=tied_keys(model, weights), ignorable=unused_keys(model, weights))
+        assert (result.missing, result.unexpected) == ((), ())
+        expected = _logits(model, stored, case)
+        np.testing.assert_array_equal(_logits(model, weights, case), expected)
+        encodings = stored_encodings(model, weights)
+        assert {encoding.name for encoding in encodings.values()} == {*filter(None, [ENCODINGS.get(form)])}
+        if encodings:
+            keep_packed(model, encodings, model.dtype)
+            np.testing.assert_allclose(_logits(model, weights, case), expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("form", ["fp8", "gptq3"])
+def test_experts_and_latent_attention(form: str, tmp_path: Path) -> None:
+    """DeepSeek-V3: experts that are stacked, and projections that are cut, of quantised matrices."""
+    case = _case("deepseek_v3", **_LATENT)
+    stored = MappingWeights(write_quantized(tmp_path, case, form))
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        model = DecoderLM(load_config(tmp_path))
+        expected = _logits(model, stored, case)
+        np.testing.assert_array_equal(_logits(model, unquantized(tmp_path, checkpoint), case), expected)

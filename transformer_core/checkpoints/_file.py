@@ -72,7 +72,7 @@ class SafetensorsFile(TensorFile[HeaderEntry]):
         return entry.dtype, entry.shape
 
     def read_stored(self, key: str) -> np.ndarray:
-        """Reads a part of a quantised weight: as ``read``, in a dtype that parameters cannot have as well.
+        """Reads a part of a quantised weight: as ``read``, of unsigned integers as well, and bytes of 8-bit floats.
 
         Raises:
             CheckpointError: as for ``read``.

@@ -10,7 +10,6 @@ import math
 import os
 from typing import Final, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from lang_core import CheckpointError, DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
@@ -33,10 +32,9 @@ DTYPES: Final[dict[str, DType]] = {
 
 STORED_DTYPES: Final[dict[str, np.dtype]] = {name: dtype.numpy for name, dtype in DTYPES.items()} | {
     "I16": np.dtype(np.int16), "U16": np.dtype(np.uint16), "U32": np.dtype(np.uint32), "U64": np.dtype(np.uint64),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn), "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
-    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "F8_E4M3": np.dtype(np.uint8), "F8_E5M2": np.dtype(np.uint8), "F8_E8M0": np.dtype(np.uint8),
 }  # fmt: skip
-"""The dtypes whose stored elements can be viewed: those of parts of quantised weights besides."""
+"""The dtypes in which stored elements can be viewed; of 8-bit floats these are the bytes."""
 
 _REDO: Final = "download or convert the file again"
 

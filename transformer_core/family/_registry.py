@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from lang_core import ConfigError, checked_choices, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf
+from transformer_core.checkpoints.quantized import quantization_fields
 
 CONFIG_FILE: Final = "config.json"
 
@@ -86,14 +87,14 @@ def family_in(config: ConfigFields, *, weights: bool = True) -> AnyFamily:
 
     Args:
         config: fields of config.json.
-        weights: whether the checkpoint's weights are wanted: quantised ones are refused.
+        weights: whether the checkpoint's weights are wanted: quantised ones are refused where their method is unknown.
 
     Raises:
         ConfigError: the file names no supported family.
     """
     family = _named(config)
-    if weights and config.has("quantization_config"):
-        config.refuse("quantization_config", "none: only f32, f16 and bf16 weights are read; take the original model")
+    if weights:
+        quantization_fields(config)
     return family
 
 

@@ -38,7 +38,14 @@ from transformer_core.family import (
     register,
 )
 from transformer_core.models._load import load_model
-from transformer_core.models._weights import stored_encodings, stored_specs, tied_keys, unused_keys, weights_of
+from transformer_core.models._weights import (
+    stored_encodings,
+    stored_specs,
+    tied_keys,
+    unquantized,
+    unused_keys,
+    weights_of,
+)
 from transformer_core.models.encoders import ENCODERS
 from transformer_core.models.families import FAMILIES
 
@@ -75,6 +82,7 @@ __all__ = [
     "stored_encodings",
     "stored_specs",
     "tied_keys",
+    "unquantized",
     "unused_keys",
     "weights_of",
 ]

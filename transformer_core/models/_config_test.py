@@ -146,7 +146,7 @@ def test_a_field_of_a_wrong_kind_is_named(name, value):
         ({"head_dim": 3}, "expected an even number of rotated dims; found 3"),
         ({"hidden_act": "mish"}, "'hidden_act': expected one of silu, swish, gelu, .*, relu; .*found 'mish'"),
         ({"tie_word_embeddings": "yes"}, "'tie_word_embeddings': expected true or false; found 'yes'"),
-        ({"quantization_config": {"bits": 4}}, "'quantization_config': expected none: only f32, f16 and bf16"),
+        ({"quantization_config": {"bits": 4}}, "'quant_method': expected one of fp8, .*, gptq, awq .*; found None"),
         ({"partial_rotary_factor": 0.5}, "LlamaForCausalLM rotates whole heads by one position: .* found 2 of 4 dims"),
         ({"eos_token_id": "</s>"}, "'eos_token_id': expected a token id, a list of them, or null; found '</s>'"),
         ({"bos_token_id": -1}, "'bos_token_id': expected an integer of at least 0; found -1"),

@@ -31,7 +31,7 @@ def load_model(
         directory: holds config.json.
         dtype: as for ``Model``.
         num_layers: as for ``Model``.
-        weights: whether the checkpoint's weights will be read; quantised ones are refused then.
+        weights: whether the checkpoint's weights will be read; unknown methods of quantization are refused then.
         quantize: encoding of the matrices, such as ``"q8_0"``; they are not packed where None.
         activations: form in which products with packed weights take x; see ``pack_weights``.
 

@@ -1,11 +1,19 @@
 """Checkpoints as the weights of models."""
 
+import os
 from typing import Any, Protocol, runtime_checkable
 
 from lang_core import ENCODINGS, Encoding, Module, PackedRows, TensorSpec, WeightSource
-from transformer_core.checkpoints import IGNORABLE, ComposedWeights, PackedWeights, RecipeOf
+from transformer_core.checkpoints import (
+    IGNORABLE,
+    ComposedWeights,
+    PackedWeights,
+    RecipeOf,
+    SafetensorsCheckpoint,
+)
+from transformer_core.checkpoints.quantized import QuantizedWeights, quantization_fields
 from transformer_core.family._model import Model
-from transformer_core.family._registry import family_named
+from transformer_core.family._registry import config_values, family_named
 
 
 @runtime_checkable
@@ -26,6 +34,21 @@ class OwnLayout(Protocol):
     def recipe_of(self, config: Any) -> RecipeOf:
         """Returns the recipes of the parameters of a configuration."""
         ...
+
+
+def unquantized(directory: str | os.PathLike[str], checkpoint: SafetensorsCheckpoint) -> WeightSource:
+    """Returns a checkpoint's weights; if config.json says that they are quantised, unpacked as they are read.
+
+    Args:
+        directory: holds config.json.
+        checkpoint: checkpoint in the same directory.
+
+    Raises:
+        ConfigError: the method of quantization or one of its settings is not supported.
+        CheckpointError: a quantised weight lacks a part, or its parts do not fit each other.
+    """
+    fields = quantization_fields(config_values(directory))
+    return checkpoint if fields is None else QuantizedWeights(checkpoint, fields.values, fields.where)
 
 
 def weights_of(model: Model[Any], source: WeightSource) -> WeightSource:

@@ -1,6 +1,5 @@
-"""Quantised safetensors: FP8 and MXFP4 (docs/quantized.md has what is read, and how exactly)."""
+"""Quantised safetensors as sources of the weights that they stand for (docs/quantized.md has what is read)."""
 
-from transformer_core.checkpoints.quantized._methods import METHODS, quantization_fields
-from transformer_core.checkpoints.quantized._weights import QuantizedWeights
+from transformer_core.checkpoints.quantized._weights import METHODS, QuantizedWeights, quantization_fields
 
 __all__ = ["METHODS", "QuantizedWeights", "quantization_fields"]

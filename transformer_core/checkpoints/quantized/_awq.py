@@ -5,11 +5,10 @@ from typing import Any, Final
 import numpy as np
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints.quantized._bits import unpacked_bits
-from transformer_core.checkpoints.quantized._contents import Contents
+from transformer_core.checkpoints.quantized._integers import unpacked_bits
 from transformer_core.checkpoints.quantized._matrix import ScaledMatrix
 from transformer_core.checkpoints.quantized._scales import FLOATS, GridRows, Scales
-from transformer_core.checkpoints.quantized._stored import StoredTensors, module_of, part_of
+from transformer_core.checkpoints.quantized._stored import Contents, StoredTensors, module_of, part_of
 
 _Array = np.ndarray[Any, Any]
 

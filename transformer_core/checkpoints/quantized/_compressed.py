@@ -6,20 +6,26 @@ from typing import Any, Final
 import numpy as np
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints.quantized._bits import columns_between, unpacked_bits, word_count
-from transformer_core.checkpoints.quantized._contents import Contents
-from transformer_core.checkpoints.quantized._fp8 import CODES, float_matrix
+from transformer_core.checkpoints.quantized._fp8 import float_matrix
+from transformer_core.checkpoints.quantized._integers import WORD, columns_between, unpacked_bits, word_count
 from transformer_core.checkpoints.quantized._matrix import QuantizedMatrix, ScaledMatrix
 from transformer_core.checkpoints.quantized._mxfp4 import E2M1, Mxfp4Matrix
-from transformer_core.checkpoints.quantized._order import group_order
-from transformer_core.checkpoints.quantized._scales import EXPONENTS, FLOATS, GridRows, Scales, grid_of
+from transformer_core.checkpoints.quantized._scales import (
+    EXPONENTS,
+    FLOATS,
+    SMALL_FLOATS,
+    GridRows,
+    Scales,
+    grid_of,
+    group_order,
+)
 from transformer_core.checkpoints.quantized._schemes import Scheme, Schemes
-from transformer_core.checkpoints.quantized._stored import Part, StoredTensors, module_of, part_of
+from transformer_core.checkpoints.quantized._stored import Contents, Part, StoredTensors, module_of, part_of
 
 _Array = np.ndarray[Any, Any]
 
 _WORDS: Final = ("I32", "U32")
-_PLAIN: Final = ("I8", *CODES)
+_PLAIN: Final = ("I8", *SMALL_FLOATS)
 _ACTIVATIONS: Final = (
     ".input_scale",
     ".input_zero_point",
@@ -53,7 +59,7 @@ def _packed_integers(source: StoredTensors, module: str, scheme: Scheme) -> Quan
     scheme.expect(integers=True, bits=range(1, 9))
     scales = part_of(f"{module}.weight_packed", source, f"{module}.weight_scale", FLOATS)
     codes = part_of(scales, source, f"{module}.weight_packed", _WORDS)
-    rows, columns = shape = _stored_shape(source, module, codes)
+    rows, columns = shape = _stored_shape(source, module, codes, scales, scheme)
     codes.of_shape((rows, word_count(columns, scheme.bits)))
     grid, group = grid_of(scales, (), rows, columns, scheme.shared)
     zeros = _packed_zeros(source, module, scales, scheme, rows) if not scheme.symmetric else None
@@ -82,12 +88,19 @@ def _packed_integers(source: StoredTensors, module: str, scheme: Scheme) -> Quan
     )
 
 
-def _stored_shape(source: StoredTensors, module: str, codes: Part) -> tuple[int, int]:
-    """Returns the shape that a packed weight has unpacked, as ``weight_shape`` says it."""
+def _stored_shape(source: StoredTensors, module: str, codes: Part, scales: Part, scheme: Scheme) -> tuple[int, int]:
+    """Returns the shape that a packed weight has unpacked: ``weight_shape``, or if that is 0 what other shapes say."""
     part = part_of(codes, source, f"{module}.weight_shape", ("I64", "I32")).of_shape((2,))
+    if len(codes.shape) != 2 or 0 in codes.shape:
+        codes.refuse(f"has shape {list(codes.shape)}, expected a matrix")
     rows, columns = (int(size) for size in part.read())
-    if len(codes.shape) != 2 or rows < 1 or columns < 1:
-        codes.refuse(f"has shape {list(codes.shape)}, of a weight of {rows} x {columns}, expected a matrix")
+    if (rows, columns) == (0, 0):  # data of a file of which only the header was downloaded
+        whole = (
+            scales.shape[-1] * scheme.group if scheme.group and scales.shape else codes.shape[1] * WORD // scheme.bits
+        )
+        return codes.shape[0], whole
+    if rows < 1 or columns < 1:
+        part.refuse(f"says {rows} x {columns}, expected numbers above 0")
     return rows, columns
 
 

@@ -4,15 +4,21 @@ from typing import Any, Final
 
 import numpy as np
 
+from lang_core import CheckpointError
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints.quantized._contents import Contents
 from transformer_core.checkpoints.quantized._matrix import QuantizedMatrix, ScaledMatrix, matrix_height
-from transformer_core.checkpoints.quantized._scales import EXPONENTS, FLOATS, Scales, grid_of
-from transformer_core.checkpoints.quantized._stored import StoredTensors, part_of
+from transformer_core.checkpoints.quantized._scales import (
+    EXPONENTS,
+    FLOATS,
+    SMALL_FLOATS,
+    Scales,
+    grid_of,
+    small_floats,
+)
+from transformer_core.checkpoints.quantized._stored import Contents, StoredTensors, part_of
 
 _Array = np.ndarray[Any, Any]
 
-CODES: Final = ("F8_E4M3", "F8_E5M2")
 _ACTIVATIONS: Final = (".input_scale", ".activation_scale", ".input_scale_ub")
 
 
@@ -26,7 +32,7 @@ def fp8_contents(fields: ConfigFields, source: StoredTensors) -> Contents:
     block = _block_of(fields)
     contents = Contents()
     for key in source.keys():  # noqa: SIM118
-        if source.stored_form(key)[0] in CODES and not key.endswith("_scale_inv"):
+        if source.stored_form(key)[0] in SMALL_FLOATS and not key.endswith("_scale_inv"):
             contents.add(key, float_matrix(source, key, _scale_key(source, key), block))
     contents.note_activations(source, _ACTIVATIONS, fields.values.get("activation_scheme"))
     return contents
@@ -41,7 +47,7 @@ def float_matrix(source: StoredTensors, key: str, scale_key: str, block: tuple[i
         scale_key: key of the scales.
         block: rows and columns of a block where scales are those of blocks.
     """
-    codes = part_of(scale_key, source, key, CODES)
+    codes = part_of(scale_key, source, key, SMALL_FLOATS)
     part = part_of(codes, source, scale_key, (*FLOATS, *EXPONENTS))
     if len(codes.shape) < 2 or 0 in codes.shape:
         codes.refuse(f"has shape {list(codes.shape)}, expected a matrix")
@@ -49,7 +55,7 @@ def float_matrix(source: StoredTensors, key: str, scale_key: str, block: tuple[i
     flat = matrix_height(codes.shape), codes.shape[-1]
 
     def read(start: int, stop: int) -> _Array:
-        return codes.read().reshape(flat)[start:stop].astype(np.float32)
+        return small_floats(codes.dtype, codes.read().reshape(flat)[start:stop])
 
     return ScaledMatrix("fp8", codes.shape, (key, scale_key), read, Scales(grid), group)
 
@@ -66,5 +72,11 @@ def _block_of(fields: ConfigFields) -> tuple[int, int] | None:
 
 def _scale_key(source: StoredTensors, key: str) -> str:
     """Returns the key of a weight's scales, which has one of two names."""
-    inverse, plain = f"{key}_scale_inv", f"{key}_scale"
-    return plain if source.has(plain) and not source.has(inverse) else inverse
+    names = f"{key}_scale_inv", f"{key}_scale"
+    stored = [name for name in names if source.has(name)]
+    if len(stored) != 1:
+        raise CheckpointError(
+            f"{source.origin(key)}: {key!r} is a weight of 8-bit floats with {len(stored)} tensors of scales, expected "
+            f"either {names[0]!r} or {names[1]!r}: download the checkpoint again"
+        )
+    return stored[0]

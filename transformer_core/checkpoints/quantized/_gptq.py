@@ -5,12 +5,10 @@ from typing import Any, Final
 import numpy as np
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints.quantized._bits import WORD, columns_between, unpacked_bits
-from transformer_core.checkpoints.quantized._contents import Contents
+from transformer_core.checkpoints.quantized._integers import WORD, columns_between, unpacked_bits, word_count
 from transformer_core.checkpoints.quantized._matrix import ScaledMatrix
-from transformer_core.checkpoints.quantized._order import group_order
-from transformer_core.checkpoints.quantized._scales import FLOATS, GridRows, Scales
-from transformer_core.checkpoints.quantized._stored import StoredTensors, module_of, part_of
+from transformer_core.checkpoints.quantized._scales import FLOATS, GridRows, Scales, group_order
+from transformer_core.checkpoints.quantized._stored import Contents, Part, StoredTensors, module_of, part_of
 
 _Array = np.ndarray[Any, Any]
 
@@ -35,49 +33,54 @@ def gptq_contents(fields: ConfigFields, source: StoredTensors) -> Contents:
     bits = fields.integer("bits")
     if bits not in _BITS:
         fields.refuse("bits", f"one of {', '.join(map(str, _BITS))}")
+    group = None if fields.values.get("group_size") == -1 else fields.integer("group_size", 128)
     contents = Contents()
     for key in source.keys():  # noqa: SIM118
         if key.endswith(_CODES):
-            contents.add(f"{module_of(key)}.weight", _matrix(source, module_of(key), _group_of(fields), added))
+            contents.add(f"{module_of(key)}.weight", _matrix(source, module_of(key), group, bits, added))
     return contents
 
 
-def _group_of(fields: ConfigFields) -> int | None:
-    """Returns ``group_size``; None where a group is a whole column."""
-    return None if fields.values.get("group_size") == -1 else fields.integer("group_size", 128)
+def _bits_of(zeros: Part, rows: int, usual: int) -> int:
+    """Returns the bits of integers of which so many words hold those of a row: the usual ones, if these fit."""
+    bits = next((bits for bits in (usual, *_BITS) if word_count(rows, bits) == zeros.shape[1]), None)
+    if bits is None:
+        known = ", ".join(map(str, _BITS))
+        zeros.refuse(f"has {zeros.shape[1]} words for {rows} outputs, which no integers of {known} bits fill")
+    return bits
 
 
-def _matrix(source: StoredTensors, module: str, group_size: int | None, added: int) -> ScaledMatrix:
+def _matrix(source: StoredTensors, module: str, group_size: int | None, usual: int, added: int) -> ScaledMatrix:
     """Returns the weight [N, K] of a module."""
     scales = part_of(f"{module}{_CODES}", source, f"{module}.scales", FLOATS)
     codes = part_of(scales, source, f"{module}{_CODES}", WORDS)
     zeros = part_of(scales, source, f"{module}.qzeros", WORDS)
-    if len(codes.shape) != 2 or len(scales.shape) != 2 or len(zeros.shape) != 2 or 0 in scales.shape:
+    if {len(part.shape) for part in (codes, scales, zeros)} != {2} or 0 in (*codes.shape, *scales.shape):
         codes.refuse(
             f"has shape {list(codes.shape)}, its scales {list(scales.shape)}, its zero points "
             f"{list(zeros.shape)}, expected matrices"
         )
     groups, rows = scales.shape
-    bits = zeros.shape[1] * WORD // rows
-    if bits not in _BITS:
-        zeros.refuse(f"has {zeros.shape[1]} words for {rows} outputs: no integers of {', '.join(map(str, _BITS))} bits")
+    bits = _bits_of(zeros, rows, usual)
     columns = codes.shape[0] * WORD // bits
-    codes.of_shape((columns * bits // WORD, rows))
-    zeros.of_shape((groups, rows * bits // WORD))
+    index = None
+    if source.has(f"{module}.g_idx"):
+        index = part_of(scales, source, f"{module}.g_idx", ("I32", "I64"))
+        columns = index.shape[0] if len(index.shape) == 1 else 0
+    codes.of_shape((word_count(columns, bits), rows))
+    zeros.of_shape((groups, word_count(rows, bits)))
     parts = (codes.key, zeros.key, scales.key)
     group = group_size or columns
-    if -(-columns // group) != groups and source.has(f"{module}.g_idx"):
-        group = -(-columns // groups)  # a matrix of other groups than most
     order = None
-    if source.has(f"{module}.g_idx"):
-        index = part_of(scales, source, f"{module}.g_idx", ("I32", "I64")).of_shape((columns,))
-        order = group_order(index, groups, group)
-        parts = (*parts, index.key)
+    if index is not None:
+        if -(-columns // group) != groups:
+            group = -(-columns // groups)  # a matrix of other groups than most
+        order, parts = group_order(index, groups, group), (*parts, index.key)
     if order is None and -(-columns // group) != groups:
         scales.refuse(f"has {groups} groups, expected {-(-columns // group)} of {group} of the {columns} inputs")
 
     def read(start: int, stop: int) -> _Array:
-        return unpacked_bits(codes.read()[:, start:stop].view(np.uint32).T, bits)
+        return unpacked_bits(codes.read()[:, start:stop].view(np.uint32).T, bits)[:, :columns]
 
     def read_zeros(start: int, stop: int) -> _Array:
         return columns_between(zeros.read().view(np.uint32), bits, start, stop).T.astype(np.int16) + added

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 
 from lang_core import BLOCK
-from transformer_core.checkpoints.quantized._blocks import are_halves, integer_blocks, smallest_encoding
+from transformer_core.checkpoints.quantized._integers import are_halves, integer_blocks, smallest_encoding
 
 _Array = np.ndarray[Any, Any]
 RowsOf = Callable[[int, int], _Array]
@@ -84,7 +84,8 @@ class ScaledMatrix:
         weights = np.empty((stop - start, self.shape[-1]), np.float32)
         for first, last in _slabs(start, stop, self.shape[-1]):
             slab = weights[first - start : last - start]
-            np.multiply(self._differences(first, last), self._by_column(self.scales(first, last)), out=slab)
+            with np.errstate(over="ignore", invalid="ignore"):  # weights are so in the library, too
+                np.multiply(self._differences(first, last), self._by_column(self.scales(first, last)), out=slab)
         return weights
 
     def packed_as(self) -> str | None:

@@ -7,10 +7,9 @@ import numpy as np
 
 from lang_core import LAYOUTS
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints.quantized._blocks import store_integers
-from transformer_core.checkpoints.quantized._contents import Contents
+from transformer_core.checkpoints.quantized._integers import store_integers
 from transformer_core.checkpoints.quantized._scales import EXPONENTS, powers_of_two
-from transformer_core.checkpoints.quantized._stored import Part, StoredTensors, part_of
+from transformer_core.checkpoints.quantized._stored import Contents, Part, StoredTensors, part_of
 
 _Array = np.ndarray[Any, Any]
 
@@ -135,14 +134,14 @@ def mxfp4_blocks(codes: _Array, exponents: _Array, scales: Part) -> _Array:
     _checked_powers(exponents, scales)
     layout = LAYOUTS["mxfp4"]
     blocks = np.empty((codes.size * 2 // BLOCK, layout.bytes), np.uint8)
-    blocks[:, layout.scale] = np.ascontiguousarray(exponents).view(np.uint8).reshape(-1)
+    blocks[:, layout.scale] = exponents.reshape(-1)
     integers = np.stack([codes & 15, codes >> 4], axis=-1).reshape(-1, BLOCK)
     store_integers(layout, integers, blocks)
     return blocks.reshape(*codes.shape[:-1], layout.bytes)
 
 
 def _checked_powers(exponents: _Array, scales: Part) -> _Array:
-    powers = powers_of_two(np.ascontiguousarray(exponents))
+    powers = powers_of_two(exponents)
     if np.isnan(powers).any():
         scales.refuse("has a scale of 255, which is NaN, expected finite ones")
     return powers

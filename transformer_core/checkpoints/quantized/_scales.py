@@ -1,4 +1,4 @@
-"""Scales of quantised weights, read a few rows at a time and refused where they are not finite."""
+"""Scales of quantised weights, refused where they are not finite, and the groups of columns that share them."""
 
 import math
 from typing import Any, Final
@@ -10,16 +10,37 @@ from transformer_core.checkpoints.quantized._stored import Part
 _Array = np.ndarray[Any, Any]
 
 FLOATS: Final = ("F32", "F16", "BF16")
+SMALL_FLOATS: Final = ("F8_E4M3", "F8_E5M2")
 EXPONENTS: Final = ("U8", "F8_E8M0")
 """Dtypes of scales that are powers of two: a byte e says 2**(e - 127), and 255 is NaN (OCP Microscaling 1.0)."""
 
 
+def _small_floats() -> dict[str, _Array]:
+    """Returns the f32 of each byte, by dtype (FP8 Formats for Deep Learning, 2022, table 1)."""
+    stored = np.arange(256, dtype=np.uint16)
+    exponents, mantissas = stored >> 3 & 15, stored & 7
+    normal = np.ldexp(1 + mantissas / 8, exponents.astype(np.int32) - 7)
+    values = np.where(exponents > 0, normal, mantissas * 2.0**-9)
+    values[stored & 127 == 127] = np.nan  # E4M3 has no infinities
+    return {
+        "F8_E4M3": np.where(stored < 128, values, -values).astype(np.float32),
+        "F8_E5M2": (stored << 8).view(np.float16).astype(np.float32),  # the upper byte of an f16
+    }
+
+
+_VALUES: Final = _small_floats()
+
+
+def small_floats(dtype: str, stored: _Array) -> _Array:
+    """Returns the f32s that bytes of an 8-bit float say, by the name of its dtype."""
+    return _VALUES[dtype][stored]
+
+
 def powers_of_two(exponents: _Array) -> _Array:
     """Returns the f32s that E8M0 bytes say; NaN for 255."""
-    stored = exponents.view(np.uint8)
     with np.errstate(over="ignore"):
-        powers = np.ldexp(np.float32(1), stored.astype(np.int32) - 127)
-    return np.where(stored == 255, np.float32(np.nan), powers)
+        powers = np.ldexp(np.float32(1), exponents.astype(np.int32) - 127)
+    return np.where(exponents == 255, np.float32(np.nan), powers)
 
 
 class GridRows:
@@ -78,12 +99,17 @@ class Scales:
         """
         stored, part = self._grid(start, stop), self._grid.part
         if part.dtype in EXPONENTS:
-            scales = powers_of_two(np.ascontiguousarray(stored))
+            scales = powers_of_two(stored)
+        elif part.dtype in SMALL_FLOATS:
+            scales = small_floats(part.dtype, stored)
         else:
             scales = stored.astype(np.float32)
         if self._divisor is not None:
+            whole = self._divisor.read().reshape(()).astype(np.float32)
+            if not np.isfinite(whole):
+                self._divisor.refuse(f"gives the scale {whole:g}, expected a finite one")
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                scales = scales / self._divisor.read().reshape(()).astype(np.float32)
+                scales = scales / whole
         if not np.isfinite(scales).all():
             part.refuse(f"gives the scale {scales[~np.isfinite(scales)].flat[0]:g}, expected finite ones")
         return scales
@@ -114,3 +140,15 @@ def grid_of(
         return GridRows(part, (1, 1), rows=count * rows, block=count * rows), columns
     part.of_shape((*leading, rows, 1), (*leading, rows), ())
     return GridRows(part, (count * rows, 1)), columns
+
+
+def group_order(part: Part, groups: int, size: int) -> np.ndarray[Any, Any] | None:
+    """Returns the number of the group of each column, i64 [K]; None where groups of ``size`` follow each other.
+
+    Raises:
+        CheckpointError: a number is not that of a group.
+    """
+    order = part.read().astype(np.int64)
+    if order.min(initial=0) < 0 or order.max(initial=0) >= groups:
+        part.refuse(f"has numbers {order.min()} to {order.max()}, expected those of {groups} groups from 0 on")
+    return None if np.array_equal(order, np.arange(len(order)) // size) else order

@@ -1,16 +1,56 @@
 """Quantised checkpoints as sources of the weights that they stand for."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 import numpy as np
 
 from lang_core import CheckpointError, TensorSpec, check_rows, f32, matrix_rows_of
 from transformer_core._config_fields import ConfigFields
-from transformer_core.checkpoints.quantized._contents import Contents
+from transformer_core.checkpoints.quantized._awq import awq_contents
+from transformer_core.checkpoints.quantized._compressed import compressed_contents
+from transformer_core.checkpoints.quantized._fp8 import fp8_contents
+from transformer_core.checkpoints.quantized._gptq import gptq_contents
 from transformer_core.checkpoints.quantized._matrix import PackableMatrix, QuantizedMatrix, matrix_height
-from transformer_core.checkpoints.quantized._methods import METHODS
-from transformer_core.checkpoints.quantized._stored import StoredTensors
+from transformer_core.checkpoints.quantized._mxfp4 import mxfp4_contents
+from transformer_core.checkpoints.quantized._stored import Contents, StoredTensors
+
+METHODS: Final[Mapping[str, Callable[[ConfigFields, StoredTensors], Contents]]] = {
+    "fp8": fp8_contents,
+    "fbgemm_fp8": fp8_contents,
+    "mxfp4": mxfp4_contents,
+    "compressed-tensors": compressed_contents,
+    "gptq": gptq_contents,
+    "awq": awq_contents,
+}
+"""Readers of checkpoints by ``quant_method``."""
+
+_FIELDS: Final = ("quantization_config", "compression_config")
+
+
+def quantization_fields(config: ConfigFields) -> ConfigFields | None:
+    """Returns the fields that say how a checkpoint is quantised; None for an unquantised one.
+
+    Args:
+        config: fields of config.json.
+
+    Raises:
+        ConfigError: the method is missing or unknown.
+    """
+    name = next((name for name in _FIELDS if config.has(name)), None)
+    if name is None:
+        return None
+    fields = config.object(name)
+    _check_method(fields)
+    return fields
+
+
+def _check_method(fields: ConfigFields) -> None:
+    for name in ("load_in_4bit", "load_in_8bit"):
+        if fields.values.get(name) and not fields.has("quant_method"):
+            fields.refuse(name, f"a quant_method among {', '.join(METHODS)}, not bitsandbytes")
+    if fields.values.get("quant_method") not in tuple(METHODS):
+        fields.refuse("quant_method", f"one of {', '.join(METHODS)} (or take the original model)")
 
 
 class QuantizedWeights:
@@ -22,9 +62,11 @@ class QuantizedWeights:
 
     Args:
         source: checkpoint.
-        fields: fields of ``quantization_config``, as ``quantization_fields`` returns them.
+        values: fields of ``quantization_config``.
+        where: place of these fields, for messages.
 
     Attributes:
+        method: name of the method of quantization.
         notes: sentences for a report about what of ``quantization_config`` was left out.
 
     Raises:
@@ -32,9 +74,11 @@ class QuantizedWeights:
         CheckpointError: a weight lacks a part, or its parts do not fit each other.
     """
 
-    def __init__(self, source: StoredTensors, fields: ConfigFields) -> None:
+    def __init__(self, source: StoredTensors, values: Mapping[str, Any], where: str = "quantization_config") -> None:
+        fields = ConfigFields(values, where)
         self._source: Final = source
-        self._contents: Final[Contents] = METHODS[fields.choice("quant_method", METHODS)](fields, source)
+        self.method: Final = fields.choice("quant_method", METHODS)
+        self._contents: Final[Contents] = METHODS[self.method](fields, source)
         self._keys: Final = dict.fromkeys(self._contents.keys(source))
         self._packings: Final[dict[str, str | None]] = {}
         self.notes: Final = tuple(self._contents.notes)

@@ -29,13 +29,9 @@ def _fp8(block: list[int] | None, sizes: dict[str, Any], method: str = "fp8", **
     for number, (name, (*shape, kind)) in enumerate(sizes.items()):
         codes = (torch.randn(shape) * 60).to(_E5M2 if number == 1 else _E4M3)
         *leading, rows, columns = shape
-        scales = {
-            "grid": lambda: torch.rand(*leading, -(-rows // block[0]), -(-columns // block[1])) / 50,
-            "row": lambda: torch.rand(rows, 1) / 50,
-            "rows": lambda: torch.rand(rows) / 50,
-            "tensor": lambda: torch.rand(1) / 50,
-            "scalar": lambda: torch.tensor(0.0123),
-        }[kind]()
+        grid = [*leading, *(-(-size // step) for size, step in zip((rows, columns), block or (1, 1), strict=True))]
+        size: list[int] = {"grid": grid, "row": [rows, 1], "rows": [rows], "tensor": [1], "scalar": []}[kind]
+        scales = torch.rand(size) / 50
         if name == "b" and kind == "grid":
             scales = torch.exp2(torch.floor(torch.log2(scales))).to(torch.float8_e8m0fnu)
         key = name if leading else f"{name}.weight"

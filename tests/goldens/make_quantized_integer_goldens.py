@@ -1,7 +1,6 @@
 """Checkpoints of GPTQ and AWQ, unpacked by auto-gptq and autoawq: for ``make_quantized_goldens.py``.
 
-Both packages are kept for their arithmetic alone and no longer import beside a present transformers, so the one file of each
-that has it is run by itself.
+Neither package imports beside a present transformers any more: the one file of each that has the arithmetic is run.
 """
 
 import importlib.util
@@ -16,7 +15,9 @@ _ROWS = 32
 def integer_cases() -> dict[str, Any]:
     """Returns quantization_config, stored tensors and weights of each case."""
     return {
-        "gptq": _gptq(torch.float16, {"a": (4, 32, False), "b": (4, 32, True), "c": (8, 64, False), "d": (3, 32, True)}),
+        "gptq": _gptq(
+            torch.float16, {"a": (4, 32, False), "b": (4, 32, True), "c": (8, 64, False), "d": (3, 32, True)}
+        ),
         "gptq_bits": _gptq(torch.bfloat16, {"a": (2, 32, False), "b": (3, 32, False), "c": (8, 32, True)}),
         "gptq_v2": _gptq(torch.float16, {"a": (4, 32, False), "b": (2, 64, True), "c": (8, 64, False)}, added=0),
         "gptq_rows": _gptq(torch.float32, {"a": (4, -1, False)}, group=-1),
@@ -27,10 +28,10 @@ def integer_cases() -> dict[str, Any]:
 
 def _file(package: str, path: str) -> Any:
     """Runs one file of an installed package, and nothing else of it."""
-    found = importlib.util.find_spec(package)
-    assert found is not None, package
-    assert found.origin is not None, package
-    spec = importlib.util.spec_from_file_location(Path(path).stem, Path(found.origin).parent / path)
+    whole = importlib.util.find_spec(package)
+    assert whole is not None, package
+    assert whole.origin is not None, package
+    spec = importlib.util.spec_from_file_location(Path(path).stem, Path(whole.origin).parent / path)
     assert spec is not None, path
     assert spec.loader is not None, path
     module = importlib.util.module_from_spec(spec)

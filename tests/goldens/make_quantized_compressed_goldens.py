@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 from compressed_tensors.compressors.base import BaseCompressor
+from compressed_tensors.compressors.mx_utils import decompress_mx_scale
+from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
 from compressed_tensors.quantization import QuantizationScheme
 from compressed_tensors.quantization.utils import calculate_qparams
 
@@ -85,7 +87,11 @@ def _matrix(form: str, arguments: dict[str, Any], dtype: torch.dtype) -> tuple[d
     if wide["weight_scale"].dtype == dtype:
         wide["weight_scale"] = wide["weight_scale"].float()
     own = compressor.decompress(dict(parts), scheme)["weight"]
-    exact = compressor.decompress(wide, scheme)["weight"] if not form.startswith(("nvfp4", "mx")) else _f32(parts, own, form)
+    exact = (
+        compressor.decompress(wide, scheme)["weight"]
+        if not form.startswith(("nvfp4", "mx"))
+        else _f32(parts, own, form)
+    )
     assert torch.equal(exact.to(own.dtype), own), form
     return parts, exact.float()
 
@@ -114,9 +120,6 @@ def _parameters(weight: torch.Tensor, scheme: QuantizationScheme) -> tuple[torch
 
 def _f32(parts: dict[str, torch.Tensor], own: torch.Tensor, form: str) -> torch.Tensor:
     """Returns the matrix of a format that the library unpacks to 16 bits only, by its own steps in f32."""
-    from compressed_tensors.compressors.mx_utils import decompress_mx_scale
-    from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
-
     if form == "mxfp8-quantized":
         codes, scale = parts["weight"].float(), decompress_mx_scale(parts["weight_scale"]).float()
     else:
