@@ -16,8 +16,7 @@ from tapeline.demo import write_demo_checkpoint
 from tapeline.hub import resolve_model
 from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
 from transformer_core.checkpoints import SafetensorsCheckpoint
-from transformer_core.checkpoints.quantized import QuantizedWeights
-from transformer_core.models import CONFIG_FILE, unquantized
+from transformer_core.models import CONFIG_FILE, QuantizedWeights, unquantized
 from transformer_core.models.gguf import GgufModel
 
 

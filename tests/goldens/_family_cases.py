@@ -1,6 +1,6 @@
 """The cases of further dense families."""
 
-from tests.goldens._case_types import GoldenCase
+from tests.goldens._case_types import GoldenCase, prompt
 from tests.goldens._config_forms import DEFAULT_ROPE
 from tests.goldens._family_forms import (
     gemma2_5,
@@ -22,7 +22,6 @@ from tests.goldens._family_forms import (
     smollm3_5,
     stablelm5,
 )
-from tests.goldens._prompts import prompt
 
 _LONGROPE = {
     "rope_type": "longrope",

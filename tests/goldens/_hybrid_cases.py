@@ -1,8 +1,78 @@
-"""The cases with several kinds of layers: Qwen3-Next."""
+"""Cases with several kinds of layers, and their ``config.json`` dictionaries; ``_config_forms`` has the names.
 
-from tests.goldens._case_types import GoldenCase
-from tests.goldens._hybrid_forms import qwen3_next5, qwen3_next_4_57
-from tests.goldens._prompts import prompt
+E is the number of experts, C how many a token chooses.
+"""
+
+from typing import Any
+
+from tests.goldens._case_types import Config, GoldenCase, prompt
+from tests.goldens._config_forms import common5, qwen2_4_40
+
+_LINEAR, _FULL = "linear_attention", "full_attention"
+_EXPERTS = {
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "norm_topk_prob": True,
+    "output_router_logits": False,
+    "router_aux_loss_coef": 0.001,
+}
+
+
+def _linear(keys: int, values: int, key: int, value: int, taps: int) -> Config:
+    return {
+        "linear_num_key_heads": keys,
+        "linear_num_value_heads": values,
+        "linear_key_head_dim": key,
+        "linear_value_head_dim": value,
+        "linear_conv_kernel_dim": taps,
+    }
+
+
+def qwen3_next5(
+    *, K: int, H: int, E: int, C: int, linear: tuple[int, int, int, int, int], sizes: Config, **changes: Any
+) -> Config:
+    """``Qwen3NextConfig`` of transformers 5; ``linear`` is key heads, value heads, their sizes, and the taps."""
+    return {
+        **common5("qwen3_next", "Qwen3NextForCausalLM", K, sizes),
+        **_EXPERTS,
+        **_linear(*linear),
+        "attention_bias": False,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "head_dim": H,
+        "layer_types": [_LINEAR if (layer + 1) % 4 else _FULL for layer in range(sizes["L"])],
+        "num_experts": E,
+        "num_experts_per_tok": C,
+        "rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "rope_type": "default"},
+        **changes,
+    }
+
+
+def qwen3_next_4_57(
+    *, K: int, H: int, E: int, C: int, linear: tuple[int, int, int, int, int], sizes: Config, **changes: Any
+) -> Config:
+    """Qwen/Qwen3-Next-80B-A3B-Instruct: ``full_attention_interval`` in place of ``layer_types``."""
+    form = qwen2_4_40(
+        K=K,
+        sizes=sizes,
+        **{
+            **_EXPERTS,
+            **_linear(*linear),
+            "architectures": ["Qwen3NextForCausalLM"],
+            "full_attention_interval": 4,
+            "head_dim": H,
+            "model_type": "qwen3_next",
+            "num_experts": E,
+            "num_experts_per_tok": C,
+            "partial_rotary_factor": 0.25,
+            "rope_scaling": None,
+            "rope_theta": 10000000,
+            "transformers_version": "4.57.0.dev0",
+            **changes,
+        },
+    )
+    return {name: value for name, value in form.items() if name not in ("max_window_layers", "sliding_window")}
+
 
 QWEN3_NEXT_CASES = (
     GoldenCase(

@@ -1,8 +1,7 @@
 """The Llama cases: head layouts, ties, biases and every RoPE scaling."""
 
-from tests.goldens._case_types import GoldenCase
+from tests.goldens._case_types import GoldenCase, prompt
 from tests.goldens._config_forms import DEFAULT_ROPE, llama5, llama_4_28, llama_4_35, llama_4_43
-from tests.goldens._prompts import prompt
 
 _PLAIN = {"rope_parameters": DEFAULT_ROPE}
 _PLAIN_4X = {"rope_scaling": None}

@@ -1,6 +1,6 @@
 """The cases with mixtures of experts: Mixtral, Qwen3-MoE, DeepSeek-V3."""
 
-from tests.goldens._case_types import GoldenCase
+from tests.goldens._case_types import GoldenCase, prompt
 from tests.goldens._config_forms import DEFAULT_ROPE
 from tests.goldens._moe_forms import (
     deepseek_v3_4_33,
@@ -10,7 +10,6 @@ from tests.goldens._moe_forms import (
     qwen3_moe5,
     qwen3_moe_4_51,
 )
-from tests.goldens._prompts import prompt
 
 _YARN = {
     "rope_type": "yarn",

@@ -1,6 +1,6 @@
 """The Mistral, Qwen2 and Qwen3 cases: windows, biases and norms of queries and keys."""
 
-from tests.goldens._case_types import GoldenCase
+from tests.goldens._case_types import GoldenCase, prompt
 from tests.goldens._config_forms import (
     DEFAULT_ROPE,
     mistral5,
@@ -10,7 +10,6 @@ from tests.goldens._config_forms import (
     qwen3_4_51,
     qwen3_5,
 )
-from tests.goldens._prompts import prompt
 
 _YARN_MSCALE = {
     "rope_type": "yarn",

@@ -19,9 +19,8 @@ from transformer_core.checkpoints._checkpoint import (
     read_shard_names,
 )
 from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
-from transformer_core.checkpoints._expert_keys import ExpertKeys
 from transformer_core.checkpoints._file import SafetensorsFile
-from transformer_core.checkpoints._fused_keys import FusedKeys
+from transformer_core.checkpoints._keys import ExpertKeys, FusedKeys, RenamedKeys, RenamedModules, first_of
 from transformer_core.checkpoints._packed import DequantizedWeights, PackedWeights
 from transformer_core.checkpoints._random_llama import (
     LLAMA_PRESETS,
@@ -31,8 +30,6 @@ from transformer_core.checkpoints._random_llama import (
     write_random_llama,
 )
 from transformer_core.checkpoints._recipes import Cut, Interleaved, Recipe, Stacked, Stored, Transposed
-from transformer_core.checkpoints._renamed_keys import RenamedKeys, first_of
-from transformer_core.checkpoints._renamed_modules import RenamedModules
 from transformer_core.checkpoints._writer import (
     write_safetensors,
     write_sharded_safetensors,

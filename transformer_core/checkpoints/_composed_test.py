@@ -6,7 +6,7 @@ import pytest
 from lang_core import CachedWeights, CheckpointError, MappingWeights, TensorSpec, WeightSource
 from transformer_core.checkpoints._audit import audit
 from transformer_core.checkpoints._composed import ComposedWeights
-from transformer_core.checkpoints._expert_keys import ExpertKeys
+from transformer_core.checkpoints._keys import ExpertKeys
 from transformer_core.checkpoints._recipes import Cut, Interleaved, Recipe, Stacked, Stored, Transposed
 
 PLAIN = ExpertKeys()

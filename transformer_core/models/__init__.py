@@ -12,6 +12,7 @@
 ['token_ids', 'position', 'layers.0.key_cache']
 """
 
+from transformer_core.checkpoints.quantized import QuantizedWeights
 from transformer_core.family import (
     CONFIG_FILE,
     POSITIONS,
@@ -72,6 +73,7 @@ __all__ = [
     "NormKind",
     "Pooling",
     "PoolingMode",
+    "QuantizedWeights",
     "architectures",
     "decoder_flow",
     "entry_points",

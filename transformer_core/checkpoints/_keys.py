@@ -1,0 +1,153 @@
+"""Names of stored tensors that are not the model's: renamed modules and keys, fused projections, experts."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lang_core import WeightSource
+from transformer_core.checkpoints._composed import RecipeOf
+from transformer_core.checkpoints._recipes import Cut, Recipe, Stacked, Stored
+
+
+class RenamedKeys:
+    """Recipes of modules that are stored under other names.
+
+    Args:
+        renamed: last part of a module's path in the checkpoint, by that in the model.
+    """
+
+    def __init__(self, renamed: Mapping[str, str]) -> None:
+        self._renamed: Final = renamed
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        """Returns the recipe of a parameter of such a module; None for all others."""
+        *above, module, kind = ("", *name.split("."))
+        stored = self._renamed.get(module)
+        return None if stored is None else Stored(".".join([*filter(None, above), stored, kind]), shape)
+
+
+def first_of(*recipes: RecipeOf) -> RecipeOf:
+    """Returns a ``RecipeOf`` that asks several in turn, and gives the first recipe."""
+
+    def recipe_of(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        return next((recipe for ask in recipes if (recipe := ask(name, shape, source)) is not None), None)
+
+    return recipe_of
+
+
+class FusedKeys:
+    """Recipes of projections that are stored fused, weights and biases alike.
+
+    Args:
+        fused: parts of each stored module and their numbers of rows, in order, e.g.
+            ``{"mlp.gate_up_proj": [("gate_proj", F), ("up_proj", F)]}``. In the model the parts are where the fused
+            module is in the checkpoint: ``mlp.gate_proj``.
+    """
+
+    def __init__(self, fused: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+        self._places: Final[dict[str, tuple[str, int, int, int]]] = {}
+        for whole, parts in fused.items():
+            rows, start = sum(size for _, size in parts), 0
+            for part, size in parts:
+                self._places[f"{whole.rpartition('.')[0]}.{part}"] = whole, rows, start, start + size
+                start += size
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        """Returns the recipe of a part; None for all other parameters."""
+        *above, module, part, kind = ("", "", *name.split("."))
+        place = self._places.get(f"{module}.{part}")
+        if place is None:
+            return None
+        whole, rows, start, stop = place
+        key = ".".join([*filter(None, above), whole, kind])
+        return Cut(key, (rows, *shape[1:]), 0, start, stop)
+
+
+_NUMBER: Final = re.compile(r"\.(\d+)(?=\.|$)")
+
+# Names of a norm's parameters in old checkpoints.
+_OLD_KINDS: Final = {"weight": "gamma", "bias": "beta"}
+
+
+class RenamedModules:
+    """Recipes of a model whose modules all have other names in its checkpoints.
+
+    Args:
+        renamed: path of a module in the checkpoint, by that in the model, with ``{}`` for the number of a layer. A
+            parameter of another module, whose last part is ``weight`` or not, is looked up by its whole path.
+        above: prefixes that the checkpoint's keys may have; the first one that is there counts.
+    """
+
+    def __init__(self, renamed: Mapping[str, str], above: Sequence[str] = ()) -> None:
+        self._renamed: Final = renamed
+        self._above: Final = tuple(above)
+
+    def key(self, name: str, source: WeightSource) -> str:
+        """Returns the stored key of a parameter."""
+        module, _, kind = name.rpartition(".")
+        number = _NUMBER.search(module)
+        path = module if number is None else f"{module[: number.start()]}.{{}}{module[number.end() :]}"
+        if name in self._renamed:
+            stored = self._renamed[name]
+        elif path in self._renamed:
+            stored = f"{self._renamed[path].format('' if number is None else number[1])}.{kind}"
+        else:
+            stored = name
+        return self._found(stored, source)
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        """Returns the recipe of a parameter: it is stored as it is."""
+        return Stored(self.key(name, source), shape)
+
+    def _found(self, key: str, source: WeightSource) -> str:
+        module, _, kind = key.rpartition(".")
+        old = f"{module}.{_OLD_KINDS.get(kind, kind)}"
+        places = [f"{above}{path}" for path in (key, old) for above in ("", *self._above)]
+        return next((place for place in places if source.has(place)), places[0])
+
+
+_LAYER: Final = re.compile(r"(.*\.)?mlp\.(experts\.(?P<projection>gate_proj|up_proj|down_proj)|gate\.\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertKeys:
+    """Stored keys of a family's experts, which the model has as ``mlp.experts.gate_proj`` [E, F, D] and so on.
+
+    Two forms are known: one tensor per expert (``mlp.experts.3.gate_proj.weight`` [F, D]), which is what is published,
+    and one tensor for all (``mlp.experts.gate_up_proj`` [E, 2 F, D] and ``mlp.experts.down_proj`` [E, D, F]), which is
+    how transformers 5 holds them.
+
+    Attributes:
+        layer: module that stands for ``mlp`` in the keys of the form with one tensor per expert.
+        gate: name of the gate projection in that form.
+        up: name of the up projection.
+        down: name of the down projection.
+    """
+
+    layer: str = "mlp"
+    gate: str = "gate_proj"
+    up: str = "up_proj"
+    down: str = "down_proj"
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        """Returns the recipe of a parameter of the router or the experts; None for all others."""
+        match = _LAYER.fullmatch(name)
+        if match is None:
+            return None
+        prefix, projection = match[1] or "", match["projection"]
+        if projection is None:
+            return None if source.has(name) else Stored(f"{prefix}{self.layer}.{name[len(prefix) + 4 :]}", shape)
+        if source.has(f"{prefix}mlp.experts.down_proj"):
+            return _fused(f"{prefix}mlp.experts.gate_up_proj", projection, shape)
+        stored = {"gate_proj": self.gate, "up_proj": self.up, "down_proj": self.down}[projection]
+        keys = [f"{prefix}{self.layer}.experts.{expert}.{stored}.weight" for expert in range(shape[0])]
+        return Stacked(keys, shape[1:])
+
+
+def _fused(key: str, projection: str, shape: tuple[int, ...]) -> Recipe | None:
+    if projection == "down_proj":
+        return None
+    experts, inner, size = shape
+    begin = 0 if projection == "gate_proj" else inner
+    return Cut(key, (experts, 2 * inner, size), 1, begin, begin + inner)
