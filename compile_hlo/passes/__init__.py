@@ -3,7 +3,7 @@
 from compile_hlo.passes._cse import Subexpressions, without_common_subexpressions
 from compile_hlo.passes._fusions import with_groups
 from compile_hlo.passes._groups import Chain, Group, chain_of
-from compile_hlo.passes._integer_products import LOWERED, with_integer_products
+from compile_hlo.passes._integer_products import LOWERED, block_value, is_block_value, with_integer_products
 from compile_hlo.passes._prune import needed_nodes, pruned_to_outputs, without_dead_code
 
 __all__ = [
@@ -11,7 +11,9 @@ __all__ = [
     "Chain",
     "Group",
     "Subexpressions",
+    "block_value",
     "chain_of",
+    "is_block_value",
     "needed_nodes",
     "pruned_to_outputs",
     "with_groups",

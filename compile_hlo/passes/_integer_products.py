@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from compile_dag import Node, Value
+from compile_dag import Node, Stretch, Value
 from lang_core import ACTIVATION_BITS, Op, TensorSpec
 from lang_core.ops import OPS
 
@@ -17,15 +17,15 @@ _RESULTS: Final = 3  # of ``block_quantize``
 
 
 def with_integer_products(nodes: Sequence[Node]) -> Sequence[Node]:
-    """Returns the nodes of a stretch with ``packed_linear`` as ``block_quantize`` and ``block_product``.
+    """Returns the nodes with ``packed_linear`` as ``block_quantize``, once per x and stretch, and ``block_product``.
 
-    Valid stretch in, valid stretch out. Values that lie between the two have negative numbers, made of those of the
-    results, so equal stretches stay equal.
+    Valid nodes in, valid nodes out. Values that lie between the two have negative numbers, made of those of the
+    results, so equal stretches stay equal. Loops and branches keep what is inside of them.
     """
     if not any(node.op.name in LOWERED for node in nodes):
         return nodes
     lowered: list[Node] = []
-    blocks: dict[tuple[int, int], tuple[Value, ...]] = {}  # by the number of x and by bits
+    blocks: dict[tuple[int, int, Stretch], tuple[Value, ...]] = {}  # by the number of x and by bits
     for node in nodes:
         product = LOWERED.get(node.op.name)
         if product is None:
@@ -33,7 +33,7 @@ def with_integer_products(nodes: Sequence[Node]) -> Sequence[Node]:
             continue
         x, *others = node.inputs
         *attributes, activations = node.attributes
-        key = x.number, ACTIVATION_BITS[activations]
+        key = x.number, ACTIVATION_BITS[activations], node.stretch
         if key not in blocks:
             quantize = _quantize(node, x, key[1])
             blocks[key] = quantize.results
@@ -41,6 +41,16 @@ def with_integer_products(nodes: Sequence[Node]) -> Sequence[Node]:
         inputs = (*blocks[key], *others)
         lowered.append(Node(product, inputs, tuple(attributes), node.results, node.stretch))
     return lowered
+
+
+def is_block_value(number: int) -> bool:
+    """Returns whether a value of this number lies between the two ops."""
+    return number < 0
+
+
+def block_value(number: int) -> tuple[int, int]:
+    """Returns which value has a negative number: the number of the product it was made for, and its place in blocks."""
+    return divmod(-1 - number, _RESULTS)
 
 
 def _quantize(node: Node, x: Value, bits: int) -> Node:

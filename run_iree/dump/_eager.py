@@ -1,14 +1,23 @@
 """Dumps of the eager context."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from compile_dag import ComputeGraph, Node, TagInfo, replay, tags_of
+from compile_dag import ComputeGraph, Node, TagInfo, regions_of, replay, tags_of
 from compile_hlo import lower_module, record_entry_point
 from compile_hlo.emit import ExternalParameters, KernelSite, SiteTensor
-from lang_core import EagerExecutionContext, EagerTensor, EntryPoint, TagSelection, Tensor, WeightSource
+from compile_hlo.passes import block_value, is_block_value
+from lang_core import (
+    ACTIVATION_BITS,
+    EagerExecutionContext,
+    EagerTensor,
+    EntryPoint,
+    TagSelection,
+    Tensor,
+    WeightSource,
+)
 from run_iree.dump._dumper import DumpedCall, Dumper
 
 
@@ -50,13 +59,18 @@ class _KernelValues:
         self._numbers = {
             node.attributes[0]: node.results[0].number for node in graph.nodes if node.op.name == "parameter"
         }
-        # A call in a region is one op there: its result tells which one.
-        self._regions = {site.after[0].source: site for site in call.sites.values() if site.in_region}
+        self._nodes = {value.number: node for node in _all_nodes(graph.nodes) for value in node.results}
+        # A call in a region is one op there, or what an op's operand is taken in blocks by: a result tells which one.
+        self._regions: dict[int, list[KernelSite]] = {}
+        for site in call.sites.values():
+            source = site.after[0].source
+            if site.in_region and isinstance(source, int):
+                key = block_value(source)[0] if is_block_value(source) else source
+                self._regions.setdefault(key, []).append(site)
 
     def region(self, node: Node, values: Mapping[int, Tensor]) -> None:
         """Dumps the call that a node of a loop or a branch is, if it is one."""
-        site = self._regions.get(node.results[0].number) if node.results else None
-        if site is not None:
+        for site in self._regions.get(node.results[0].number, ()) if node.results else ():
             self.dump(site, values)
 
     def dump(self, site: KernelSite, inner: Mapping[int, Tensor]) -> None:
@@ -69,7 +83,23 @@ class _KernelValues:
 
     def _array(self, tensor: SiteTensor, values: Mapping[int, Tensor]) -> np.ndarray[Any, Any]:
         number = tensor.source if isinstance(tensor.source, int) else self._numbers[tensor.source]
-        return np.asarray(values[number].numpy()).reshape(tensor.spec.shape)
+        value = self._blocks(number, values) if is_block_value(number) else values[number]
+        return np.asarray(value.numpy()).reshape(tensor.spec.shape)
+
+    def _blocks(self, number: int, values: Mapping[int, Tensor]) -> Tensor:
+        """Returns a tensor of the blocks in which a product with packed weights takes x."""
+        product, place = block_value(number)
+        node = self._nodes[product]
+        x, bits = values[node.inputs[0].number], ACTIVATION_BITS[node.attribute("activations")]
+        return EagerExecutionContext().ops.block_quantize(x, bits)[place]
+
+
+def _all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yields nodes, and those of their regions."""
+    for node in nodes:
+        yield node
+        for region in regions_of(node):
+            yield from _all_nodes(region.nodes)
 
 
 def _dump_kernels(

@@ -102,10 +102,33 @@ def _beyond_cases() -> Iterator[Case]:
         yield Case("packed_linear", name, f32, fn, (row, weight), ulps=4)
 
 
+def _looped(c: Any, x: Any, w: Any) -> Any:
+    """Multiplies twice in a loop, and once in a branch, by one x and by what comes of it."""
+    encoding = ENCODINGS["q4_0"]
+
+    def step(i: Any, x: Any) -> Any:
+        y = c.ops.add(c.ops.packed_linear(x, w, encoding), c.ops.packed_linear(x, w, encoding, activations="q8"))
+        return c.ops.add(i, 1), c.ops.mul(y, 0.125)
+
+    _, y = c.ops.while_loop(lambda i, x: c.ops.less(i, 2), step, (c.constant(0, "i32"), x))
+    (z,) = c.ops.cond(
+        c.ops.less(0.0, c.ops.sum(c.ops.abs(x))), lambda y: (c.ops.packed_linear(y, w, encoding),), lambda y: (y,), (y,)
+    )
+    return z
+
+
+def _loop_cases() -> Iterator[Case]:
+    rng = np.random.default_rng(_RNG_SEED)
+    weight = ENCODINGS["q4_0"].pack(rng.standard_normal((64, 64)).astype(np.float32))
+    x = rng.standard_normal((3, 64)).astype(np.float32)
+    yield Case("packed_linear", "packed_linear_in_a_loop", f32, _looped, (x, weight), ulps=1 << 17)
+
+
 # What devices need not get right.
 BEYOND_CASES: Final = tuple(_beyond_cases())
 PACKED_CASES: Final = (
     *_quantize_cases(),
+    *_loop_cases(),
     *(case for encoding in ENCODINGS.values() for case in _encoded_cases(encoding)),
     *(case for encoding in ENCODINGS.values() for case in _expert_cases(encoding)),
 )

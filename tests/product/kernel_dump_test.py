@@ -19,6 +19,7 @@ from lang_core import (
     TensorSpec,
     VerificationError,
 )
+from lang_core.ops import PLANE_BASE
 from run_iree import Session, compile_module
 from run_iree.archive import ArchiveWeights
 from run_iree.dump import (
@@ -154,11 +155,14 @@ def _check_with_eager(bundle: Path, points: dict[str, EntryPoint], dump: Dump, d
         other = expected[key]
         assert [getattr(record, fact) for fact in _KERNEL] == [getattr(other, fact) for fact in _KERNEL]
         mine, theirs = dump.load(record).astype(np.float64), eager.load(other).astype(np.float64)
+        if record.dtype == "i8" and mine.ndim == 3:
+            mine, theirs = (planes[:, 0] * PLANE_BASE + planes[:, 1] for planes in (mine, theirs))
         finite = np.abs(theirs) < 1e20  # a bias of masked scores is -1e30
-        rounded = {"i8": 1, "i32": 32}.get(record.dtype, 0)  # an integer, or each of a sum, may round to its neighbour
         most = np.abs(theirs[finite]).max(initial=0.0)
         error = np.abs(mine - theirs)[finite].max(initial=0.0)
-        assert error <= max(rounded, 3e-2 * most), record.name
+        # Integers are parts of the largest of a block, which may be small, and a sum is of 32 of them.
+        near = {"i8": 6e-2, "i32": 0.5}.get(record.dtype, 3e-2)
+        assert error <= near * most, record.name
     return [*actual.values()]
 
 
