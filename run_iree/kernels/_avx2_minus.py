@@ -13,6 +13,9 @@ from run_iree.kernels._instruction_sets import byte_dot, neighbours_added, pair_
 from run_iree.kernels._text import listed, scratch
 
 _SIXTEEN: Final = BLOCK // 2
+# Sixteens of a super-block by lane: of two pairs of blocks, half a super-block apart, the first ones, then the second
+# ones; then those of two more pairs. A register of products has two blocks' first ones in its low half.
+SIXTEENS: Final = (0, 8, 2, 10, 1, 9, 3, 11, 4, 12, 6, 14, 5, 13, 7, 15)
 
 
 def integer_offset(encoding: Encoding) -> int:
@@ -106,7 +109,7 @@ class Minus:
         return [*lines, f"vector.store {name}, %minus[%local_block] : {self._memory}, {few}"]
 
     def _sixteens(self) -> list[str]:
-        """Makes sums of sixteens: the first ones of eight blocks in the order of ``SIXTEENS``, then the others.
+        """Makes sums of sixteens in the order of ``SIXTEENS``.
 
         With minima they have x's scales; with an offset the scales of the rows have them.
         """
@@ -124,7 +127,8 @@ class Minus:
                 f"%part_scales = vector.load %scale[%from_block] : memref<{self.columns // BLOCK}xf32>, {EIGHT}",
             ]
         for side in (0, 1):
-            a, b, c, d = (f"%fours{4 * side + i}" for i in range(4))
+            parts = SIXTEENS[8 * side : 8 * side + 8]
+            a, b, c, d = (f"%fours{part // 2}" for part in parts[:4])
             last = f"%unscaled{side}" if with_scales else f"%offsets{side}"
             lines += [
                 f"%eights{side}_0 = {neighbours_added(a, b)}",
@@ -134,7 +138,7 @@ class Minus:
                 f"{last} = arith.negf %floats{side} : {EIGHT}",
             ]
             if with_scales:
-                lanes = listed([4 * side + i for i in (*range(4), *range(4))])
+                lanes = listed([part // 2 for part in parts])
                 lines += [
                     f"%scales{side} = vector.shuffle %part_scales, %part_scales {lanes} : {EIGHT}, {EIGHT}",
                     f"%offsets{side} = arith.mulf {last}, %scales{side} : {EIGHT}",

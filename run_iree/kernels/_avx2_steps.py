@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from lang_core import BLOCK, Encoding
-from run_iree.kernels._avx2_minus import Minus, largest_integer
+from run_iree.kernels._avx2_minus import SIXTEENS, Minus, largest_integer
 from run_iree.kernels._avx2_row import EIGHT, SUMS, Activations, Integers, fits_pairs
 from run_iree.kernels._packed_matvec import Steps
 from run_iree.kernels._text import listed
@@ -43,8 +43,7 @@ class Reading:
 def row_steps(columns: int, planes: int, reading: Reading) -> Steps:
     """Returns the steps along rows, for x of so many columns and planes.
 
-    Layouts with a scale for sixteen columns have the first ones of eight blocks in lanes 0 to 3 and 8 to 11 of the
-    scales, four blocks each, then those of the second sixteens: so both are in the same place of a register's halves.
+    Layouts with a scale for sixteen columns have their scales in the order of ``SIXTEENS``.
     """
     encoding, blocks, registers = reading.encoding, reading.blocks, reading.registers
     width, largest = blocks * BLOCK, largest_integer(encoding)
@@ -89,16 +88,14 @@ def most_columns(columns: int, width: int, column_bytes: float) -> int:
 def _lanes(integers: Integers, scaled: int) -> list[int]:
     """Returns which scale each of eight sums of a register has."""
     parts = [integers.columns[4 * lane] // scaled for lane in range(8)]
-    if scaled == BLOCK:
-        return parts
-    return [8 * (part // 8) + part // 2 % 4 + 4 * (part % 2) for part in parts]
+    return parts if scaled == BLOCK else [SIXTEENS.index(part) for part in parts]
 
 
 def _scaled_sixteens() -> list[str]:
-    """Makes ``%scales`` vector<16xf32> of ``%w_scales`` in the order of sixteens."""
-    twice = listed([*range(4), *range(4), *range(4, 8), *range(4, 8)])
+    """Makes ``%scales`` vector<16xf32> of ``%w_scales`` in the order of ``SIXTEENS``."""
+    blocks = listed([part // 2 for part in SIXTEENS])
     return [
-        f"%both_x_scales = vector.shuffle %x_scales, %x_scales {twice} : {EIGHT}, {EIGHT}",
+        f"%both_x_scales = vector.shuffle %x_scales, %x_scales {blocks} : {EIGHT}, {EIGHT}",
         f"%scales = arith.mulf %w_scales, %both_x_scales : {SUMS}",
     ]
 

@@ -12,6 +12,8 @@ from run_iree.kernels._packed_row import half
 from run_iree.kernels._text import listed
 
 _SUMS: Final = "vector<16xf32>"
+_WORD: Final = 4  # bytes of the integers that numbers are shifted out of
+_LONGEST: Final = 8  # bytes of the longest integer
 
 
 def part_scales(encoding: Encoding, r: int | str, w: str, order: Sequence[int] = range(16)) -> list[str]:
@@ -82,17 +84,14 @@ def _scaled_numbers(
         r: number of the row.
         w: type of the weight.
     """
-    words, joined, lines = "vector<16xi32>", "", []
+    words = "vector<16xi32>"
     count = layout.parts * (1 if layout.minimum is None else 2)
-    for i, plane in enumerate(scales.planes):
-        lines += _plane_numbers(plane, count, lanes, f"{name}_{i}", r, w)
-        if joined:
-            lines.append(f"%{name}_joined{i} = arith.ori {joined}, %{name}_{i} : {words}")
-        joined = f"%{name}_joined{i}" if joined else f"%{name}_{i}"
+    if all(plane.span == 1 for plane in scales.planes):
+        numbers = _bit_numbers(scales, count, lanes, name, r, w)
+    else:
+        numbers = _byte_numbers(scales, count, lanes, name, r, w)
     return [
-        *lines,
-        f"%{name}_offset = arith.constant dense<{scales.offset}> : {words}",
-        f"%{name}_number = arith.subi {joined}, %{name}_offset : {words}",
+        *numbers,
         f"%{name}_float = arith.sitofp %{name}_number : {words} to {_SUMS}",
         f"%{name}_d_at = arith.addi %at{r}, %c{place} : index",
         *half(f"{name}_d", f"%{name}_d_at", w),
@@ -103,23 +102,89 @@ def _scaled_numbers(
     ]
 
 
-def _plane_numbers(plane: Plane, count: int, lanes: Sequence[int], name: str, r: int | str, w: str) -> list[str]:
-    """Makes ``%name`` vector<16xi32> of a plane's bits of small numbers, at their position: one for each lane."""
-    words, size = "vector<16xi32>", count * plane.bits // 8
-    stored = f"vector<{size}xi8>"
-    picked = [lane // plane.run * plane.span + lane % plane.span for lane in lanes]
-    right = [lane % plane.run // plane.span * plane.bits for lane in lanes]
+def _byte_numbers(scales: SubScales, count: int, lanes: Sequence[int], name: str, r: int | str, w: str) -> list[str]:
+    """Makes ``%<name>_number`` vector<16xi32> of small numbers whose planes have runs of bytes: as bytes first."""
+    kind, lines, joined = "vector<16xi8>", [], ""
+    for i, plane in enumerate(scales.planes):
+        lines += _plane_bytes(plane, count, lanes, f"{name}_{i}", r, w)
+        if joined:
+            lines.append(f"%{name}_joined{i} = arith.ori {joined}, %{name}_{i} : {kind}")
+        joined = f"%{name}_joined{i}" if joined else f"%{name}_{i}"
     return [
-        f"%{name}_right = arith.constant dense<{listed(right)}> : {words}",
-        f"%{name}_mask = arith.constant dense<{(1 << plane.bits) - 1}> : {words}",
-        f"%{name}_up = arith.constant dense<{plane.up}> : {words}",
+        *lines,
+        f"%{name}_offset = arith.constant dense<{scales.offset}> : {kind}",
+        f"%{name}_byte = arith.subi {joined}, %{name}_offset : {kind}",
+        f"%{name}_number = arith.extsi %{name}_byte : {kind} to vector<16xi32>",
+    ]
+
+
+def _plane_bytes(plane: Plane, count: int, lanes: Sequence[int], name: str, r: int | str, w: str) -> list[str]:
+    """Makes ``%name`` vector<16xi8> of a plane's bits of small numbers, at their position: one for each lane.
+
+    A run of at most eight bytes is one integer, which is shifted for each part of the run on a lane of its own.
+    """
+    size, kind, parts = count * plane.bits // 8, "vector<16xi8>", plane.run // plane.span
+    stored, mask = f"vector<{size}xi8>", ((1 << plane.bits) - 1) << plane.up
+    lines = [
         f"%{name}_at = arith.addi %at{r}, %c{plane.at} : index",
         f"%{name}_stored = vector.load %w[%{name}_at] : {w}, {stored}",
-        f"%{name}_bytes = vector.shuffle %{name}_stored, %{name}_stored {listed(picked)} : {stored}, {stored}",
-        f"%{name}_words = arith.extui %{name}_bytes : vector<16xi8> to {words}",
-        f"%{name}_low = arith.shrui %{name}_words, %{name}_right : {words}",
-        f"%{name}_only = arith.andi %{name}_low, %{name}_mask : {words}",
-        f"%{name} = arith.shli %{name}_only, %{name}_up : {words}",
+    ]
+    source, order, moved = f"%{name}_stored", [*lanes], {lane % plane.run // plane.span for lane in lanes}
+    if size == plane.span <= _LONGEST and len(moved) > 1:
+        one, whole, apart = f"vector<1xi{8 * size}>", f"vector<{parts}xi{8 * size}>", f"vector<{size * parts}xi8>"
+        lines += [
+            f"%{name}_one = vector.bitcast {source} : {stored} to {one}",
+            f"%{name}_whole = vector.shuffle %{name}_one, %{name}_one {listed([0] * parts)} : {one}, {one}",
+            f"%{name}_right = arith.constant dense<{listed(range(0, 8, plane.bits))}> : {whole}",
+            f"%{name}_moved = arith.shrui %{name}_whole, %{name}_right : {whole}",
+            f"%{name}_apart = vector.bitcast %{name}_moved : {whole} to {apart}",
+        ]
+        source, stored, moved = f"%{name}_apart", apart, {0}
+    else:
+        order = [lane // plane.run * plane.span + lane % plane.span for lane in lanes]
+    lines += [
+        f"%{name}_lanes = vector.shuffle {source}, {source} {listed(order)} : {stored}, {stored}",
+        f"%{name}_mask = arith.constant dense<{mask}> : {kind}",
+    ]
+    down = [lane % plane.run // plane.span * plane.bits if moved != {0} else 0 for lane in lanes]
+    return [
+        *lines,
+        f"%{name}_down = arith.constant dense<{listed(down)}> : {kind}",
+        f"%{name}_low = arith.shrui %{name}_lanes, %{name}_down : {kind}",
+        f"%{name}_up = arith.constant dense<{plane.up}> : {kind}",
+        f"%{name}_high = arith.shli %{name}_low, %{name}_up : {kind}",
+        f"%{name} = arith.andi %{name}_high, %{name}_mask : {kind}",
+    ]
+
+
+def _bit_numbers(scales: SubScales, count: int, lanes: Sequence[int], name: str, r: int | str, w: str) -> list[str]:
+    """Makes ``%<name>_number`` vector<16xi32> of small numbers whose bits follow one another: words, each shifted."""
+    words, lines, joined = f"vector<{count}xi32>", [], ""
+    for i, plane in enumerate(scales.planes):
+        size, part = count * plane.bits // 8, f"{name}_{i}"
+        one, right = f"i{8 * size}", [plane.bits * number for number in range(count)]
+        lines += [
+            f"%{part}_at = arith.addi %at{r}, %c{plane.at} : index",
+            f"%{part}_stored = vector.load %w[%{part}_at] : {w}, vector<{size}xi8>",
+            f"%{part}_one = vector.bitcast %{part}_stored : vector<{size}xi8> to vector<1x{one}>",
+            f"%{part}_bits = vector.extract %{part}_one[0] : {one} from vector<1x{one}>",
+            *([] if size == _WORD else [f"%{part}_word = arith.extui %{part}_bits : {one} to i32"]),
+            f"%{part}_all = vector.broadcast %{part}_{'bits' if size == _WORD else 'word'} : i32 to {words}",
+            f"%{part}_right = arith.constant dense<{listed(right)}> : {words}",
+            f"%{part}_mask = arith.constant dense<{(1 << plane.bits) - 1}> : {words}",
+            f"%{part}_up = arith.constant dense<{plane.up}> : {words}",
+            f"%{part}_low = arith.shrui %{part}_all, %{part}_right : {words}",
+            f"%{part}_only = arith.andi %{part}_low, %{part}_mask : {words}",
+            f"%{part} = arith.shli %{part}_only, %{part}_up : {words}",
+        ]
+        if joined:
+            lines.append(f"%{name}_joined{i} = arith.ori {joined}, %{part} : {words}")
+        joined = f"%{name}_joined{i}" if joined else f"%{part}"
+    return [
+        *lines,
+        f"%{name}_offset = arith.constant dense<{scales.offset}> : {words}",
+        f"%{name}_whole = arith.subi {joined}, %{name}_offset : {words}",
+        f"%{name}_number = vector.shuffle %{name}_whole, %{name}_whole {listed(lanes)} : {words}, {words}",
     ]
 
 
