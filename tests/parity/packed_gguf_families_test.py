@@ -48,6 +48,31 @@ def test_every_matrix_stays_as_it_is(name: str, encoding: Any, tmp_path: Path) -
         _check_kept(name, weights_of(packed, file), weights_of(whole, file), packed)
 
 
+def test_experts_of_early_files_stay_as_they_are(tmp_path: Path) -> None:
+    """One tensor per expert; where their encodings differ, they are one packed parameter all the same, quantised."""
+
+    def kind(key: str, shape: tuple[int, ...]) -> GGMLQuantizationType | None:
+        if shape[-1] % 32:
+            return None
+        odd = key == "blk.1.ffn_up.2.weight"
+        return GGMLQuantizationType.Q4_0 if odd else GGMLQuantizationType.Q8_0
+
+    write_gguf(tmp_path / "model.gguf", _case("mixtral"), pack=kind, stack_experts=False)
+    with GgufModel(tmp_path / "model.gguf") as file:
+        packed = DecoderLM(file.config())
+        pack_weights(packed, ENCODINGS["q8_0"], packed.dtype)
+        weights = weights_of(packed, file)
+        assert isinstance(weights, PackedWeights)
+        mixed = "model.layers.1.mlp.experts.up_proj"
+        matrices = {path for path, parameter in packed.named_parameters() if parameter.encoding}
+        assert {path for path in matrices if not weights.kept(path)} == {mixed}
+        for expert in range(_case("mixtral").config["num_local_experts"]):
+            alone = file.read_packed(f"blk.0.ffn_up.{expert}.weight")
+            assert weights.read("model.layers.0.mlp.experts.up_proj")[expert].tobytes() == alone.tobytes()
+        routers = {f"model.layers.{layer}.mlp.gate.weight" for layer in range(3)}
+        assert stored_encodings(packed, file).keys() == matrices - {mixed} | routers
+
+
 def _check_kept(name: str, actual: WeightSource, expected: WeightSource, packed: DecoderLM) -> None:
     """Checks that packed matrices have the file's bytes, and that the unpacked ones are the known ones."""
     assert isinstance(actual, PackedWeights)
