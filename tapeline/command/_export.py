@@ -25,6 +25,12 @@ _MODEL: Final = flags.DEFINE_string(
     flag_values=FLAGS,
 )
 _OUTPUT: Final = flags.DEFINE_string("output", "tapeline-demo", "The bundle's directory.", flag_values=FLAGS)
+_ADAPTER: Final = flags.DEFINE_multi_string(
+    "adapter",
+    [],
+    "DIR[=WEIGHT]: merge a LoRA adapter of PEFT, a directory or a name of the hub; may be given several times.",
+    flag_values=FLAGS,
+)
 _ENTRY_POINTS: Final = flags.DEFINE_string(
     "entry_points",
     None,
@@ -182,6 +188,7 @@ def _sequence(text: str) -> int:
 
 def _options() -> ExportKeywords:
     return {
+        "adapter": _ADAPTER.value,
         "entry_points": None if _ENTRY_POINTS.value is None else _parts(_ENTRY_POINTS.value),
         "batch": _BATCH.value,
         "sequence": None if _SEQUENCE.value is None else _sequence(_SEQUENCE.value),

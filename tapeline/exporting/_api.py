@@ -46,7 +46,7 @@ def export(
         print(bundle.path, [entry_point.name for entry_point in bundle.config.entry_points])
     """
     chosen = _options(model, output, base, options)
-    run_export(chosen, Path(base, model), PhaseMeter(), progress)
+    run_export(chosen, Path(base, model), PhaseMeter(), progress, Path(base))
     return Bundle(chosen.output)
 
 
@@ -73,7 +73,7 @@ def predict_export(
     Raises:
         InputError: what the export itself would refuse before it writes.
     """
-    return dry_run(_options(model, output, base, options), Path(base, model), PhaseMeter(), progress)
+    return dry_run(_options(model, output, base, options), Path(base, model), PhaseMeter(), progress, Path(base))
 
 
 def _options(

@@ -6,6 +6,7 @@ from typing import Any
 
 from tapeline.bundle import PhaseMeter, check_output
 from tapeline.cli import Progress, no_progress, size_text
+from tapeline.exporting._adapters import with_adapters
 from tapeline.exporting._budget import check_budget
 from tapeline.exporting._load import load
 from tapeline.exporting._options import ExportOptions, check_options
@@ -14,9 +15,20 @@ from tapeline.exporting._source import open_source
 
 
 def dry_run(
-    options: ExportOptions, model_path: Path, meter: PhaseMeter, progress: Progress = no_progress
+    options: ExportOptions,
+    model_path: Path,
+    meter: PhaseMeter,
+    progress: Progress = no_progress,
+    base: Path = Path(),
 ) -> dict[str, Any]:
     """Predicts an export: reads headers, records the model, and writes nothing.
+
+    Args:
+        options: options of the export.
+        model_path: the model as a path.
+        meter: measures the phases.
+        progress: receives warnings.
+        base: directory that relative paths of adapters start from.
 
     Returns:
         Nodes, parameters, bytes per file, peak of memory per phase, disk.
@@ -28,7 +40,8 @@ def dry_run(
     check_output(options.output)
     with_weights = options.weights != "none"
     with (
-        open_source(options.model, model_path, with_weights, progress, headers_only=True) as source,
+        open_source(options.model, model_path, with_weights, progress, headers_only=True) as opened,
+        with_adapters(opened, options.adapter, base, progress) as source,
         meter.phase("load"),
     ):
         export = load(options, source, meter, progress)

@@ -25,6 +25,7 @@ from tapeline.bundle import (
 )
 from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.compare import precision_of
+from tapeline.exporting._adapters import with_adapters
 from tapeline.exporting._budget import check_budget
 from tapeline.exporting._compile import compile_targets
 from tapeline.exporting._debug import lower_debug
@@ -41,8 +42,21 @@ from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tapeline.inspecting import write_graphs
 
 
-def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter, progress: Progress = no_progress) -> None:
+def run_export(
+    options: ExportOptions,
+    model_path: Path,
+    meter: PhaseMeter,
+    progress: Progress = no_progress,
+    base: Path = Path(),
+) -> None:
     """Exports a model; afterwards ``options.output`` is a bundle, or what it was before.
+
+    Args:
+        options: options of the export.
+        model_path: the model as a path.
+        meter: measures the phases.
+        progress: receives steps, warnings and bytes.
+        base: directory that relative paths of adapters start from.
 
     Raises:
         InputError: the model, the sizes or the output directory are wrong, or the budget does not suffice.
@@ -52,7 +66,8 @@ def run_export(options: ExportOptions, model_path: Path, meter: PhaseMeter, prog
     check_options(options)
     check_output(options.output)
     with (
-        open_source(options.model, model_path, options.weights != "none", progress) as source,
+        open_source(options.model, model_path, options.weights != "none", progress) as opened,
+        with_adapters(opened, options.adapter, base, progress) as source,
         KeptTexts() as texts,
     ):
         with meter.phase("load"):

@@ -91,7 +91,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     report = weights = None
     facts = PackingFacts()
     if source.weights is not None:
-        weights = weights_of(model, source.weights)
+        weights = weights_of(model, source.weights, source.adapters)
         wanted = stored_specs(model, source.weights)
         tied = tied_keys(model, source.weights)
         report = audit(source.weights, wanted, tied=tied, ignorable=unused_keys(model, source.weights))
@@ -137,7 +137,7 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
         return model, options
     kept = False
     if source.header is not None:
-        encodings = stored_encodings(model, source.header)
+        encodings = stored_encodings(model, source.header, source.adapters)
         kept = keep_packed(model, encodings, model.dtype, activations, required=options.quantize == STORED)
     return model, dataclasses.replace(options, quantize=STORED if kept else "none")
 

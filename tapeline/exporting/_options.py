@@ -36,6 +36,7 @@ _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 class ExportKeywords(TypedDict, total=False):
     """Fields of ``ExportOptions`` as keyword arguments, without ``model`` and ``output``."""
 
+    adapter: Sequence[str]
     entry_points: Sequence[str] | None
     batch: int
     sequence: int | None
@@ -70,6 +71,8 @@ class ExportOptions:
     Attributes:
         model: Hugging Face directory, ``.gguf`` file, name of the hub, or ``demo`` for the built-in model.
         output: directory of the bundle.
+        adapter: LoRA adapters, merged in this order: directories of PEFT or names of the hub, each with ``=WEIGHT`` if
+            that is not 1.
         entry_points: names of the entry points; None takes the model's default: prefill and decode of causal language
             models, forward of encoders.
         batch: sequences per call, B.
@@ -110,6 +113,7 @@ class ExportOptions:
 
     model: str = "demo"
     output: Path = Path("tapeline-demo")
+    adapter: Sequence[str] = ()
     entry_points: Sequence[str] | None = None
     batch: int = 1
     sequence: int | None = None
@@ -148,6 +152,7 @@ class ExportOptions:
             raise InputError(f"target={','.join(self.target)}: none goes with no other target")
         if self.entry_points is not None:
             _check_sequence("entry_points", self.entry_points)
+        _check_sequence("adapter", self.adapter)
         _check_quantize(self.quantize)
         _check_tags(self.dump_tags)
         if not _VERSION.fullmatch(self.stablehlo_target_version):

@@ -15,7 +15,7 @@ from tapeline.cli import Progress, ProgressEvent, no_progress
 from tapeline.demo import write_demo_checkpoint
 from tapeline.hub import resolve_model
 from tapeline.text import UnreadTokenizerError, write_gguf_tokenizer
-from transformer_core.checkpoints import SafetensorsCheckpoint
+from transformer_core.checkpoints import Adapter, SafetensorsCheckpoint
 from transformer_core.models import CONFIG_FILE, QuantizedWeights, unquantized
 from transformer_core.models.gguf import GgufModel
 
@@ -31,6 +31,7 @@ class ModelSource:
         header: the checkpoint, of which only the header may be read; None where there is none to read.
         identity: tells its files from others, and from themselves once they are changed.
         facts: in which form its files are, for the bundle's description.
+        adapters: LoRA adapters that are merged into the weights as they are read.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ModelSource:
     header: WeightSource | None
     identity: str
     facts: dict[str, Any]
+    adapters: tuple[Adapter, ...] = ()
 
 
 @checked_choices

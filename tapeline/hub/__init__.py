@@ -8,8 +8,7 @@ HubName(repository='org/name', revision='v1.0', file='Q4_K_M')
 cache and with its own login; it is imported when the first name of the hub is resolved.
 """
 
-from tapeline.hub._names import HubError, HubName, ModelLocation, parse_hub_name
-from tapeline.hub._resolve import resolve_adapter, resolve_model
+from tapeline.hub._names import HubError, HubName, ModelLocation, parse_hub_name, resolve_adapter, resolve_model
 
 __all__ = [
     "HubError",

@@ -10,9 +10,18 @@ from gguf import GGUFWriter
 
 from tapeline.cli import size_text
 from tapeline.hub import HubError, HubName, resolve_adapter, resolve_model
-from tapeline.hub._samples_testing import MODEL, SURPLUS, WEIGHTS, Events, fetch, quick_settings, safetensors
-from tapeline.hub._server_testing import HubServer, hub_server
-from tapeline.hub._settings import HubSettings
+from tapeline.hub._listing import HubSettings
+from tapeline.hub._server_testing import (
+    MODEL,
+    SURPLUS,
+    WEIGHTS,
+    Events,
+    HubServer,
+    fetch,
+    hub_server,
+    quick_settings,
+    safetensors,
+)
 from tapeline.hub._snapshot import Snapshot
 from transformer_core.checkpoints import SafetensorsCheckpoint
 from transformer_core.checkpoints.gguf import GgufCheckpoint
@@ -172,7 +181,7 @@ def test_all_parts_of_a_split_file_come(settings: HubSettings, ggufs: dict[str, 
 def test_headers_of_gguf_files_are_enough(
     server: HubServer, settings: HubSettings, ggufs: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeline.hub._headers._GGUF_FIRST", 4096)
+    monkeypatch.setattr("tapeline.hub._download._GGUF_FIRST", 4096)
     name = HubName("org/name", file="m.Q8_0.gguf")
     with Snapshot(name, Events(), settings).model("headers") as location, GgufCheckpoint(location.path) as checkpoint:
         assert checkpoint.spec("t0.weight").shape == (2, 32)

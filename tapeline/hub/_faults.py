@@ -5,7 +5,6 @@ import errno
 from collections.abc import Iterator
 from typing import Final
 
-import httpx2
 from huggingface_hub.errors import (
     DisabledRepoError,
     GatedRepoError,
@@ -20,12 +19,14 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import get_token
 
 from lang_core import TapelineError
+from tapeline.hub._listing import HubSettings
 from tapeline.hub._names import HubError, HubName
-from tapeline.hub._settings import HubSettings
 from tapeline.hub._transfer import Cancelled
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+# Library below huggingface_hub, whose name changes with its versions (httpx, httpx2): what it raises is of the network.
+_TRANSPORT: Final = "httpx"
 _LOG_IN: Final = "log in with `hf auth login`, or set HF_TOKEN"
 
 
@@ -76,7 +77,7 @@ def _explanation(error: Exception, name: HubName, settings: HubSettings) -> HubE
             return UnreachableError("the hub is not asked, for HF_HUB_OFFLINE is set")
         case HFValidationError():
             return HubError(f"{name.repository} is no name that a repository can have: check it")
-        case httpx2.HTTPError() | httpx2.InvalidURL():
+        case _ if type(error).__module__.startswith(_TRANSPORT):
             return UnreachableError(
                 f"{settings.shown} cannot be reached ({_told(error)}): check the connection, a proxy's settings and "
                 "HF_ENDPOINT"

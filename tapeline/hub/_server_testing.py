@@ -1,4 +1,4 @@
-"""Server on this machine that speaks the hub's API, and fails as it is told to."""
+"""Server on this machine that speaks the hub's API and fails as it is told to; repositories and settings of tests."""
 
 import contextlib
 import hashlib
@@ -8,7 +8,16 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from tapeline.cli import ProgressEvent
+from tapeline.hub._listing import HubSettings
+from tapeline.hub._names import HubName, ModelLocation, parse_hub_name
+from tapeline.hub._snapshot import Snapshot
 
 _LARGE: Final = (".safetensors", ".gguf", ".bin")
 
@@ -226,3 +235,57 @@ def _sibling(name: str, content: bytes) -> dict[str, Any]:
 
 def _git_hash(content: bytes) -> str:
     return hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
+
+
+def safetensors(**tensors: np.ndarray) -> bytes:
+    """Returns the bytes of a safetensors file of f32 tensors."""
+    header, at = {}, 0
+    for name, array in tensors.items():
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for array in tensors.values())
+
+
+SURPLUS: Final = bytes(range(256)) * 700
+WEIGHTS: Final = safetensors(w=np.arange(35_000, dtype=np.float32).reshape(7, 5000))
+MODEL: Final = {
+    "config.json": b'{"a": 1}',
+    "tokenizer.json": b"{}",
+    "model.safetensors": WEIGHTS,
+    "pytorch_model.bin": b"pickle",
+    "consolidated.safetensors": SURPLUS,
+    "original/model.safetensors": SURPLUS,
+    "onnx/model.onnx": b"graph",
+    "README.md": b"text",
+}
+"""Files of a repository with a model in it, and others."""
+
+
+class Events(list[ProgressEvent]):
+    """Progress that is kept."""
+
+    def __call__(self, event: ProgressEvent) -> None:
+        """Keeps an event."""
+        self.append(event)
+
+
+def quick_settings(server: HubServer, cache: Path) -> HubSettings:
+    """Returns settings for a server on this machine, with short waits."""
+    return HubSettings(server.endpoint, cache, stall_seconds=5, answer_seconds=5, pause_seconds=0.01)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A hub without repositories, to which names lead."""
+    with hub_server() as server:
+        settings = quick_settings(server, tmp_path / "cache")
+        monkeypatch.setattr(HubSettings, "from_environment", lambda: settings)
+        yield server
+
+
+def fetch(settings: HubSettings, text: str, need: Any = "weights", events: Events | None = None) -> ModelLocation:
+    """Downloads what a name stands for."""
+    name = parse_hub_name(text) or HubName("org/none")
+    with Snapshot(name, Events() if events is None else events, settings).model(need) as location:
+        return location

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from tapeline.cli import Progress, ProgressEvent, size_text
-from tapeline.hub._download import Downloads, recorded_sha256
+from tapeline.hub._download import Downloads, HeaderFiles, copy_small, recorded_sha256
 from tapeline.hub._faults import UnreachableError, explained
-from tapeline.hub._headers import HeaderFiles, copy_small
-from tapeline.hub._listing import HubFile, Listing, cached_listing, online_listing, write_ref
+from tapeline.hub._listing import HubFile, HubSettings, Listing, cached_listing, online_listing, write_ref
 from tapeline.hub._names import HubError, HubName, ModelLocation, Need
 from tapeline.hub._selection import adapter_files as files_of_adapter
 from tapeline.hub._selection import gguf_files, only_gguf, safetensors_files, small_files
-from tapeline.hub._settings import HubSettings
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE, read_shard_names
 from transformer_core.models import CONFIG_FILE
 

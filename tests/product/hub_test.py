@@ -5,19 +5,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tapeline.hub._samples_testing import use_hub
-from tapeline.hub._server_testing import HubServer, hub_server
+from tapeline.hub import _server_testing
+from tapeline.hub._server_testing import HubServer
 from tests.goldens.cases import CASES
 from tests.goldens.weights import write_checkpoint
 from tests.product import _exports
 from tests.product._bundles import invoke
 
-exporting = _exports.exporting
+exporting, hub = _exports.exporting, _server_testing.hub
 
 _FLAGS = ("--sequence=4", "--max_sequence=8", "--num_layers=1", "--target=none", "--output=bundle")
 
@@ -31,12 +30,10 @@ def _files(tmp_path: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(name="server")
-def _server(files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    """A hub with the model as org/tiny, and as org/gone a repository that a dead hub would have."""
-    with hub_server() as server:
-        server.add("org/tiny", {**files, "pytorch_model.bin": b"pickle"})
-        use_hub(monkeypatch, server, tmp_path / "cache")
-        yield server
+def _server(hub: HubServer, files: dict[str, bytes]) -> HubServer:
+    """A hub with the model as org/tiny."""
+    hub.add("org/tiny", {**files, "pytorch_model.bin": b"pickle"})
+    return hub
 
 
 def test_an_export_by_name_is_that_of_the_files(

@@ -11,6 +11,8 @@
 (f32[2,3], 6.0)
 """
 
+from transformer_core.checkpoints._adapted import AdaptedWeights, adapt
+from transformer_core.checkpoints._adapter import Adapter
 from transformer_core.checkpoints._audit import IGNORABLE, Audit, audit
 from transformer_core.checkpoints._checkpoint import (
     INDEX_FILE,
@@ -41,6 +43,8 @@ __all__ = [
     "INDEX_FILE",
     "LLAMA_PRESETS",
     "SINGLE_FILE",
+    "AdaptedWeights",
+    "Adapter",
     "Audit",
     "ComposedWeights",
     "Cut",
@@ -59,6 +63,7 @@ __all__ = [
     "Stacked",
     "Stored",
     "Transposed",
+    "adapt",
     "audit",
     "first_of",
     "llama_config",

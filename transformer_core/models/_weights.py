@@ -1,15 +1,20 @@
 """Checkpoints as the weights of models."""
 
 import os
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Protocol, runtime_checkable
 
-from lang_core import ENCODINGS, Encoding, Module, PackedRows, TensorSpec, WeightSource
+from lang_core import ENCODINGS, CheckpointError, Encoding, Module, PackedRows, TensorSpec, WeightSource
 from transformer_core.checkpoints import (
     IGNORABLE,
+    AdaptedWeights,
+    Adapter,
     ComposedWeights,
     PackedWeights,
     RecipeOf,
     SafetensorsCheckpoint,
+    adapt,
 )
 from transformer_core.checkpoints.quantized import QuantizedWeights, quantization_fields
 from transformer_core.family._model import Model
@@ -51,17 +56,26 @@ def unquantized(directory: str | os.PathLike[str], checkpoint: SafetensorsCheckp
     return checkpoint if fields is None else QuantizedWeights(checkpoint, fields.values, fields.where)
 
 
-def weights_of(model: Model[Any], source: WeightSource) -> WeightSource:
-    """Returns the checkpoint's tensors under the names of the model's parameters, packed where the model's are."""
-    weights = _composed(model, source) or source
+def weights_of(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter] = ()) -> WeightSource:
+    """Returns the checkpoint's tensors under the names of the model's parameters, packed where the model's are.
+
+    Args:
+        model: modules.
+        source: checkpoint.
+        adapters: LoRA adapters that are merged as rows are read, in this order.
+
+    Raises:
+        CheckpointError: an adapter is not one of this model.
+    """
+    weights = _named(model, source, adapters)
     parameters = model.named_parameters()
     encodings = {path: parameter.encoding for path, parameter in parameters if parameter.encoding is not None}
     return PackedWeights(weights, encodings) if encodings else weights
 
 
-def stored_encodings(model: Model[Any], source: WeightSource) -> dict[str, Encoding]:
+def stored_encodings(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter] = ()) -> dict[str, Encoding]:
     """Returns the encodings of the checkpoint's matrices that the model can keep, by path: for ``keep_packed``."""
-    weights = _composed(model, source) or source
+    weights = _named(model, source, adapters)
     if not isinstance(weights, PackedRows):
         return {}
     named = {path: weights.packed_as(path) for path, _ in model.named_parameters() if weights.has(path)}
@@ -85,6 +99,35 @@ def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
     family = source if isinstance(source, OwnLayout) else family_named(model.config.architecture)
     beyond = range(model.config.layers, model.stored_layers)
     return [*IGNORABLE, *family.ignorable, *(f"{family.layer_key.format(index)}.*" for index in beyond)]
+
+
+def _named(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter]) -> WeightSource:
+    """Returns the checkpoint's tensors under the names of the model's parameters, adapters merged.
+
+    Adapters have Hugging Face's names and forms. Of its checkpoints they change the stored tensors, before these are
+    renamed, stacked and cut; of a source with a layout of its own the parameters that are made from them.
+    """
+    if not adapters:
+        return _composed(model, source) or source
+    absent = range(model.config.layers, model.stored_layers)
+    if isinstance(source, OwnLayout):
+        return adapt(_composed(model, source) or source, adapters, absent)
+    adapted = adapt(source, adapters, absent)
+    _check_read(model, source, adapted, absent)
+    return _composed(model, adapted) or adapted
+
+
+def _check_read(model: Model[Any], source: WeightSource, adapted: AdaptedWeights, absent: range) -> None:
+    """Checks that the model reads every tensor that adapters change."""
+    read, unused = stored_specs(model, source), unused_keys(model, source) if absent else []
+    for key in adapted.changed:
+        if key in read or any(fnmatchcase(key, pattern) for pattern in unused):
+            continue
+        other = tied_keys(model, source).get(key)
+        reason = f"reads {other!r} in its place (tied weights)" if other else "does not read it"
+        raise CheckpointError(
+            f"an adapter changes {key!r} in {source.origin(key)}, and the model {reason}: merge it with PEFT"
+        )
 
 
 def _composed(model: Model[Any], source: WeightSource) -> ComposedWeights | None:

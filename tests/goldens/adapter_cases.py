@@ -1,0 +1,132 @@
+"""Cases of LoRA adapters whose merged models PEFT computed: ``make_adapter_goldens`` wrote the files."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from tests.goldens.golden_files import DATA
+
+ADAPTERS: Final = DATA / "adapters"
+"""Per case a directory with one directory per adapter, and ``logits.npy`` of the prompt, f32 [B, T, V]."""
+
+_ATTENTION: Final = ["q_proj", "k_proj", "v_proj", "o_proj"]
+
+
+class AdapterCase(NamedTuple):
+    """Adapters of a golden model.
+
+    Attributes:
+        name: name of the case and of its directory.
+        model: name of the model in ``CASES``.
+        seed: seed of the random numbers.
+        adapters: fields of PEFT's LoraConfig, per adapter.
+        weights: factor of each adapter.
+        official: True where PEFT itself combines the weighted adapters; else their scalings are multiplied.
+    """
+
+    name: str
+    model: str
+    seed: int
+    adapters: tuple[Mapping[str, Any], ...]
+    weights: tuple[float, ...] = (1.0,)
+    official: bool = False
+
+
+_CASES: Final = (
+    AdapterCase(
+        "two_ranks",
+        "llama_gqa",
+        1,
+        (
+            {"r": 3, "lora_alpha": 6, "target_modules": [*_ATTENTION, "gate_proj", "up_proj", "down_proj"]},
+            {"r": 5, "lora_alpha": 4, "target_modules": _ATTENTION[:2]},
+        ),
+        (0.7, 0.3),
+        official=True,
+    ),
+    AdapterCase(
+        "patterns",
+        "llama_gqa",
+        2,
+        (
+            {
+                "r": 4,
+                "lora_alpha": 5,
+                "target_modules": r".*\.(q_proj|down_proj)",
+                "rank_pattern": {"down_proj": 2, r"layers\.0\..*q_proj": 3},
+                "alpha_pattern": {"q_proj": 7},
+                "use_rslora": True,
+            },
+            {"r": 2, "lora_alpha": 3, "target_modules": "all-linear", "use_rslora": True},
+            {"r": 2, "lora_alpha": 2, "target_modules": ["v_proj"], "layers_to_transform": [1]},
+        ),
+        (1.0, -0.5, 2.0),
+    ),
+    AdapterCase(
+        "dora",
+        "llama_gqa",
+        3,
+        ({"r": 3, "lora_alpha": 4, "target_modules": [*_ATTENTION, "up_proj", "embed_tokens"], "use_dora": True},),
+    ),
+    AdapterCase(
+        "dora_after_lora",
+        "llama_gqa",
+        4,
+        (
+            {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "o_proj"]},
+            {"r": 3, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"], "use_dora": True},
+        ),
+        (0.5, 1.0),
+    ),
+    AdapterCase(
+        "embeddings_and_head",
+        "llama_gqa",
+        5,
+        (
+            {
+                "r": 2,
+                "lora_alpha": 4,
+                "target_modules": ["embed_tokens", "k_proj"],
+                "modules_to_save": ["lm_head", "norm"],
+            },
+        ),
+    ),
+    AdapterCase(
+        "bias_of_modules",
+        "llama_attention_bias_batch",
+        6,
+        ({"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"], "bias": "lora_only", "lora_bias": True},),
+    ),
+    AdapterCase(
+        "all_biases",
+        "llama_attention_bias_batch",
+        10,
+        ({"r": 2, "lora_alpha": 4, "target_modules": ["k_proj"], "bias": "all"},),
+    ),
+    AdapterCase(
+        "columns",
+        "gpt2",
+        7,
+        ({"r": 3, "lora_alpha": 4, "target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True},),
+        (0.6,),
+    ),
+    AdapterCase(
+        "dora_columns",
+        "gpt2",
+        8,
+        ({"r": 3, "lora_alpha": 4, "target_modules": ["c_attn", "c_fc"], "fan_in_fan_out": True, "use_dora": True},),
+    ),
+    AdapterCase(
+        "interleaved",
+        "gpt_neox",
+        11,
+        ({"r": 3, "lora_alpha": 4, "target_modules": ["query_key_value", "dense"], "bias": "lora_only"},),
+    ),
+    AdapterCase(
+        "fused",
+        "phi3_longrope_partial",
+        9,
+        ({"r": 3, "lora_alpha": 4, "target_modules": ["qkv_proj", "gate_up_proj", "o_proj"]},),
+        (1.5,),
+    ),
+)
+ADAPTER_CASES: Final = {case.name: case for case in _CASES}

@@ -1,0 +1,217 @@
+"""Weights with LoRA adapters merged into them as they are read."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from lang_core import CheckpointError, PackedRows, TensorSpec, WeightSource, check_rows, f32, matrix_rows_of, near_names
+from transformer_core.checkpoints._adapter import Adapter
+from transformer_core.checkpoints._low_rank import Change, Decomposed, LowRank, Replacement, Sum
+
+_NUMBER: Final = re.compile(r"\d+")
+_LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
+# Prefixes that a checkpoint's keys lack, or have beyond the paths of the model that was trained.
+_ABOVE: Final = ("", "model.", "transformer.", "gpt_neox.", "language_model.")
+_SHOWN: Final = 6
+
+
+class AdaptedWeights:
+    """Weights of a checkpoint, changed by adapters a few rows at a time. Implements ``lang_core.WeightSource``.
+
+    A changed tensor is f32 and not packed, whatever the checkpoint stores. Those that may go with it into one parameter
+    (the other experts) are f32, too; all others are the source's.
+
+    Args:
+        source: weights of the checkpoint.
+        changes: changes of each tensor, in order.
+    """
+
+    def __init__(self, source: WeightSource, changes: Mapping[str, Sequence[Change]]) -> None:
+        self._source: Final = source
+        self._changes: Final = changes
+        self._families: Final = {_NUMBER.sub("*", key) for key in changes}
+
+    @property
+    def changed(self) -> Iterable[str]:
+        """Keys of the tensors that adapters change."""
+        return self._changes.keys()
+
+    def keys(self) -> Iterator[str]:
+        """Yields the keys of the source."""
+        return self._source.keys()
+
+    def has(self, key: str) -> bool:
+        """Returns whether the source has a key."""
+        return self._source.has(key)
+
+    def spec(self, key: str) -> TensorSpec:
+        """Returns the source's shape, in f32 where adapters change the tensor or one like it."""
+        spec = self._source.spec(key)
+        return TensorSpec(spec.shape, f32) if self._is_converted(key) and spec.dtype.is_floating else spec
+
+    def encoding(self, key: str) -> str | None:
+        """Returns the encoding that the source stores a tensor in."""
+        return self._source.encoding(key)
+
+    def read(self, key: str) -> np.ndarray:
+        """Reads the whole tensor."""
+        shape = self.spec(key).shape
+        return self.read_rows(key, 0, shape[0]) if shape and self._is_converted(key) else self._source.read(key)
+
+    def read_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Reads rows of the first axis, with what adapters add to them."""
+        rows = self._source.read_rows(key, start, stop)
+        if not self._is_converted(key) or not self._source.spec(key).dtype.is_floating:
+            return rows
+        check_rows(self.spec(key).shape, start, stop, key, self.origin(key))
+        if key not in self._changes:
+            return rows.astype(np.float32, copy=False)
+        changed = np.array(rows, np.float32)
+        for change in self._changes[key]:
+            change.apply(
+                changed, start, lambda first, last: np.array(self._source.read_rows(key, first, last), np.float32)
+            )
+        return changed
+
+    def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Reads rows of a tensor as a matrix; adapters change matrices and vectors only."""
+        if key in self._changes:
+            return self.read_rows(key, start, stop)
+        rows = matrix_rows_of(self._source, key, start, stop)
+        return rows.astype(self.spec(key).dtype.numpy, copy=False)
+
+    def packed_as(self, key: str) -> str | None:
+        """Returns the encoding of the source's packed rows; None where adapters change them."""
+        source = self._source
+        return None if key in self._changes or not isinstance(source, PackedRows) else source.packed_as(key)
+
+    def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        """Reads packed rows that no adapter changes; see ``PackedRows``."""
+        assert isinstance(self._source, PackedRows)
+        return self._source.read_packed_rows(key, start, stop)
+
+    def origin(self, key: str) -> str:
+        """Returns the source's origin of a key."""
+        return self._source.origin(key)
+
+    def _is_converted(self, key: str) -> bool:
+        return _NUMBER.sub("*", key) in self._families
+
+
+def adapt(source: WeightSource, adapters: Sequence[Adapter], absent_layers: Sequence[int] = ()) -> AdaptedWeights:
+    """Returns the weights with adapters merged in the order given.
+
+    Args:
+        source: weights under the names of the checkpoint, or of the model that the adapters were trained on.
+        adapters: adapters.
+        absent_layers: numbers of layers that the source leaves out; what adapters have for them is left out, too.
+
+    Raises:
+        CheckpointError: no tensor takes what an adapter has, or a shape is another.
+    """
+    changes: dict[str, list[Change]] = defaultdict(list)
+    for adapter in adapters:
+        matcher, earlier = _Matcher(source, adapter, frozenset(absent_layers)), set(changes)
+        for key, change in matcher.changes():
+            if isinstance(change, Replacement) and key in earlier:
+                raise CheckpointError(
+                    f"adapter {adapter.path}: replaces {key!r} as a whole, which an adapter before it changes: merge "
+                    "one of them"
+                )
+            changes[key].append(change)
+        matcher.check()
+    return AdaptedWeights(source, changes)
+
+
+class _Matcher:
+    """Finds the tensors that an adapter changes."""
+
+    def __init__(self, source: WeightSource, adapter: Adapter, absent: frozenset[int]) -> None:
+        self._source: Final = source
+        self._adapter: Final = adapter
+        self._absent: Final = absent
+        self._unknown: Final[list[str]] = []
+
+    def changes(self) -> Iterator[tuple[str, Change]]:
+        """Yields the key of each tensor with its change, replacements first; notes what has none."""
+        adapter = self._adapter
+        for name, stored in adapter.replaced.items():
+            key = self._key(name)
+            if key is not None:
+                self._check_shape(key, stored, adapter.file.spec(stored).shape)
+                yield key, Replacement(adapter.file, stored)
+        for module, roles in adapter.low_rank.items():
+            key = self._key(f"{module}.weight")
+            if key is not None:
+                yield key, self._low_rank(key, module, roles)
+            bias = self._key(f"{module}.bias") if "bias" in roles else None
+            if bias is not None:
+                self._check_shape(bias, roles["bias"], adapter.file.spec(roles["bias"]).shape)
+                yield bias, Sum(adapter.file, roles["bias"], adapter.ranks[module].scaling * adapter.weight)
+
+    def check(self) -> None:
+        """Raises CheckpointError where tensors of the adapter have no place."""
+        if not self._unknown:
+            return
+        keys = list(self._source.keys())
+        shown = [f"{name!r}{near_names(name, keys)}" for name in self._unknown[:_SHOWN]]
+        more = f" and {len(self._unknown) - _SHOWN} more" if len(self._unknown) > _SHOWN else ""
+        raise CheckpointError(
+            f"adapter {self._adapter.path}: the model has no tensor for {', '.join(shown)}{more}{self._trained_on()}"
+        )
+
+    def _low_rank(self, key: str, module: str, roles: Mapping[str, str]) -> Change:
+        adapter, embedding = self._adapter, "left_columns" in roles
+        turned = embedding or adapter.config.transposed
+        if embedding:
+            left, right = roles["left_columns"], roles["right_columns"]
+        else:
+            left, right = (roles["right"], roles["left"]) if turned else (roles["left"], roles["right"])
+        shapes = [adapter.file.spec(stored).shape for stored in (left, right)]
+        shape = (shapes[0][1], shapes[1][0]) if turned else (shapes[0][0], shapes[1][1])
+        self._check_shape(key, module, shape)
+        scale = adapter.ranks[module].scaling * adapter.weight
+        product = LowRank(adapter.file, left, right, scale, turned=turned)
+        if "magnitude" not in roles:
+            return product
+        magnitude = adapter.file.spec(roles["magnitude"])
+        if magnitude.size != shape[1 if turned else 0]:
+            raise CheckpointError(
+                f"{adapter.path}: {roles['magnitude']!r} has shape {list(magnitude.shape)}, expected one number per "
+                f"output of a matrix {list(shape)}: fetch the adapter again"
+            )
+        return Decomposed(adapter.file, roles["magnitude"], product, shape[0], by_column=turned)
+
+    def _check_shape(self, key: str, name: str, shape: tuple[int, ...]) -> None:
+        stored = self._source.spec(key)
+        if stored.shape != shape or not stored.dtype.is_floating:
+            raise CheckpointError(
+                f"adapter {self._adapter.path}: {name!r} is for a tensor of shape {list(shape)}, and {key!r} in "
+                f"{self._source.origin(key)} is {stored.dtype.name} {list(stored.shape)}{self._trained_on()}"
+            )
+
+    def _key(self, name: str) -> str | None:
+        """Returns the key of a tensor of the model that was trained; None where the source leaves it out."""
+        key = next(filter(self._source.has, _candidates(name)), None)
+        if key is None and not self._is_absent(name):
+            self._unknown.append(name)
+        return key
+
+    def _is_absent(self, name: str) -> bool:
+        match = _LAYER.search(name)
+        return match is not None and int(match[1]) in self._absent
+
+    def _trained_on(self) -> str:
+        base = self._adapter.config.base
+        told = f" It was trained on {base!r}." if base else ""
+        return f": the adapter is of another model, or of a form of it with other tensors.{told}"
+
+
+def _candidates(name: str) -> Iterator[str]:
+    """Yields the keys under which checkpoints may have a tensor of a model."""
+    yield from (f"{above}{name}" for above in _ABOVE)
+    _, _, inner = name.partition(".")
+    yield inner

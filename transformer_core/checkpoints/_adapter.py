@@ -1,0 +1,157 @@
+"""LoRA adapters in PEFT's format: tensors sorted by the module that they change."""
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from lang_core import CheckpointError, ConfigError, InputError
+from transformer_core.checkpoints._adapter_config import CONFIG_FILE, AdapterConfig, ModuleRank, read_adapter_config
+from transformer_core.checkpoints._file import SafetensorsFile
+
+WEIGHTS_FILE: Final = "adapter_model.safetensors"
+_PICKLE: Final = "adapter_model.bin"
+_PREFIX: Final = "base_model.model."
+_WRAPPED: Final = "base_layer."
+# Ends of the keys of a module's own tensors, with the roles that they have here.
+_ROLES: Final = {
+    "lora_A.weight": "right",
+    "lora_B.weight": "left",
+    "lora_B.bias": "bias",
+    "lora_embedding_A": "left_columns",
+    "lora_embedding_B": "right_columns",
+    "lora_magnitude_vector": "magnitude",
+    "lora_magnitude_vector.weight": "magnitude",
+}
+_UNBUILT: Final = {"trainable_tokens_": "trainable_token_indices", "lora_E": "AdaLoRA", "experts.lora_": "experts"}
+
+
+class Adapter:
+    """LoRA adapter of a directory, mapped and checked in itself.
+
+    Args:
+        directory: holds adapter_config.json and adapter_model.safetensors.
+        weight: factor of everything that it adds.
+
+    Attributes:
+        path: path of the directory.
+        weight: factor of everything that it adds.
+        config: its settings.
+        low_rank: keys of the tensors of each adapted module, by module and role.
+        ranks: rank and scaling of each of these modules.
+        replaced: keys of tensors that take the place of the model's, by the name of the model's.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or tensors contradict the settings or each other.
+        ConfigError: the adapter is of another kind, or has a setting that is not supported.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], weight: float = 1.0) -> None:
+        self.path: Final = os.fspath(directory)
+        self.weight: Final = weight
+        self.config: Final[AdapterConfig] = read_adapter_config(directory)
+        self._file: Final = _opened(self.path)
+        self.low_rank: Final[Mapping[str, Mapping[str, str]]]
+        self.replaced: Final[Mapping[str, str]]
+        self.low_rank, self.replaced = self._sorted()
+        self.ranks: Final[Mapping[str, ModuleRank]] = self.config.ranks(self.low_rank)
+        for module, roles in self.low_rank.items():
+            self._check(module, roles)
+        self._check_weight()
+
+    @property
+    def file(self) -> SafetensorsFile:
+        """The file of the tensors."""
+        return self._file
+
+    def close(self) -> None:
+        """Releases the map of the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _sorted(self) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        low_rank: dict[str, dict[str, str]] = defaultdict(dict)
+        replaced: dict[str, str] = {}
+        for key in self._file.keys():  # noqa: SIM118
+            name = key.removeprefix(_PREFIX).replace(f".{_WRAPPED}", ".")
+            _check_built(self._file.path, key, name)
+            module, role = _split(name)
+            if role is None:
+                replaced[name] = key
+            elif low_rank[module].setdefault(role, key) != key:
+                raise CheckpointError(
+                    f"{self._file.path}: {low_rank[module][role]!r} and {key!r} are the same: fetch it again"
+                )
+        embeddings = {f"{module}.weight" for module, roles in low_rank.items() if "left_columns" in roles}
+        # With an adapted embedding PEFT saves the base model's rows, too, which are the same.
+        kept = {name: key for name, key in replaced.items() if name not in embeddings}
+        return dict(low_rank), kept
+
+    def _check(self, module: str, roles: Mapping[str, str]) -> None:
+        """Checks that a module has both matrices, of the rank that the settings say."""
+        pairs = (("left", "right"), ("left_columns", "right_columns"))
+        pair = next((pair for pair in pairs if pair[0] in roles or pair[1] in roles), pairs[0])
+        missing = [role for role in pair if role not in roles]
+        if missing:
+            raise CheckpointError(
+                f"{self._file.path}: {module!r} lacks one of its two matrices: fetch the adapter again"
+            )
+        if self.config.decomposed is not ("magnitude" in roles):
+            raise CheckpointError(
+                f"{self._file.path}: {module!r} has {'a' if 'magnitude' in roles else 'no'} magnitude vector, and "
+                f"use_dora is {self.config.decomposed}: fetch the adapter again"
+            )
+        shapes = {role: self._file.spec(roles[role]).shape for role in pair}
+        ranks = {"left": shapes[pair[0]][-1:], "right": shapes[pair[1]][:1]}
+        if pair is pairs[1]:
+            ranks = {"left": shapes[pair[0]][:1], "right": shapes[pair[1]][-1:]}
+        rank = self.ranks[module].rank
+        if any(len(shape) != 2 for shape in shapes.values()) or set(ranks.values()) != {(rank,)}:
+            told = " and ".join(str(list(shape)) for shape in shapes.values())
+            raise CheckpointError(
+                f"{self._file.path}: {module!r} has matrices {told}, and rank {rank} in {CONFIG_FILE}"
+            )
+
+    def _check_weight(self) -> None:
+        if self.weight == 1.0:
+            return
+        if self.config.decomposed:
+            raise InputError(f"adapter {self.path}: weight {self.weight:g} of a DoRA adapter: only weight 1 is defined")
+        if self.replaced:
+            name = next(iter(self.replaced))
+            raise InputError(
+                f"adapter {self.path}: weight {self.weight:g}, and it replaces {name!r} as a whole: only weight 1 is "
+                "defined"
+            )
+
+
+def _opened(directory: str) -> SafetensorsFile:
+    path = os.path.join(directory, WEIGHTS_FILE)
+    if not os.path.exists(path) and os.path.exists(os.path.join(directory, _PICKLE)):
+        raise CheckpointError(
+            f"{directory}: has {_PICKLE} and no {WEIGHTS_FILE}: a pickle can run code and is never loaded: save the "
+            "adapter with safe_serialization=True"
+        )
+    return SafetensorsFile(path)
+
+
+def _check_built(path: str, key: str, name: str) -> None:
+    kind = next((kind for text, kind in _UNBUILT.items() if text in name), None)
+    if kind is not None:
+        raise ConfigError(f"{path}: {key!r}: {kind} is not merged; merge the adapter with PEFT and export the result")
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    """Returns the module and the role of a tensor; no role where it replaces a tensor of the model."""
+    for end, role in _ROLES.items():
+        if name.endswith(f".{end}"):
+            return name[: -len(end) - 1], role
+    return name, None

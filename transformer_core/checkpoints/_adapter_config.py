@@ -1,0 +1,171 @@
+"""adapter_config.json of PEFT's LoRA: what of it a merge needs, and what is refused."""
+
+import math
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from lang_core import CheckpointError, ConfigError
+from transformer_core._config_fields import ConfigFields
+from transformer_core.checkpoints._header import parse_json
+
+CONFIG_FILE: Final = "adapter_config.json"
+_MOST_BYTES: Final = 4 << 20
+
+# Fields that say how an adapter was trained or where it goes, which its tensors say as well: they change no merge.
+_OF_TRAINING: Final = frozenset(
+    """auto_mapping bias ensure_weight_tying eva_config exclude_modules inference_mode init_lora_weights layers_pattern
+    layers_to_transform lora_bias lora_dropout megatron_core modules_to_save peft_version qalora_group_size revision
+    runtime_config target_modules task_type""".split()
+)
+_READ: Final = frozenset(
+    """alpha_pattern base_model_name_or_path fan_in_fan_out lora_alpha peft_type r rank_pattern use_dora
+    use_rslora""".split()
+)
+# Initialisations that leave the base model's weights as they are; others subtract from them what the adapter adds.
+_KEEPING_THE_BASE: Final = (True, False, "gaussian", "orthogonal", "eva")
+# A group that is repeated can make a search take exponential time, and many repetitions a long one.
+_REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
+_REPETITION: Final = re.compile(r"[*+{]")
+_MOST_REPETITIONS: Final = 3
+_MOST_PATTERNS: Final = 20_000
+_LONGEST_NAME: Final = 500
+_SEARCH_SECONDS: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterConfig:
+    """Settings of a LoRA adapter.
+
+    Attributes:
+        base: name of the model that it was trained on, as it was called there; "" where unknown.
+        rank: r of modules without a rank of their own.
+        alpha: lora_alpha of modules without one of their own.
+        rank_pattern: ranks by pattern of modules.
+        alpha_pattern: alphas by pattern of modules.
+        rank_stabilized: True divides alpha by the root of the rank (rsLoRA).
+        decomposed: True gives each output a learned magnitude (DoRA).
+        transposed: True where matrices are stored [inputs, outputs] (``Conv1D`` of GPT-2).
+    """
+
+    base: str
+    rank: int
+    alpha: float
+    rank_pattern: Mapping[re.Pattern[str], int]
+    alpha_pattern: Mapping[re.Pattern[str], float]
+    rank_stabilized: bool
+    decomposed: bool
+    transposed: bool
+
+    def ranks(self, modules: Iterable[str]) -> dict[str, "ModuleRank"]:
+        """Returns the rank and the scaling of each module.
+
+        Raises:
+            ConfigError: searching the patterns takes too long, or a module's name is longer than any.
+        """
+        end = time.monotonic() + _SEARCH_SECONDS
+        return {module: self._rank(module, end) for module in modules}
+
+    def _rank(self, module: str, end: float) -> "ModuleRank":
+        if len(module) > _LONGEST_NAME or time.monotonic() > end:
+            raise ConfigError(
+                f"{CONFIG_FILE}: patterns of ranks take longer than {_SEARCH_SECONDS:g} s on module {module!r:.80}: "
+                "name the modules in place of patterns"
+            )
+        rank = _first_match(self.rank_pattern, module, self.rank)
+        alpha = _first_match(self.alpha_pattern, module, self.alpha)
+        return ModuleRank(rank, alpha / (math.sqrt(rank) if self.rank_stabilized else rank))
+
+
+class ModuleRank(NamedTuple):
+    """Size of a module's low-rank change.
+
+    Attributes:
+        rank: r.
+        scaling: factor of B A.
+    """
+
+    rank: int
+    scaling: float
+
+
+def read_adapter_config(directory: str | os.PathLike[str]) -> AdapterConfig:
+    """Reads adapter_config.json.
+
+    Raises:
+        CheckpointError: the file is missing or damaged.
+        ConfigError: it describes another kind of adapter, or has a setting that is not supported.
+    """
+    path = os.path.join(os.fspath(directory), CONFIG_FILE)
+    fields = ConfigFields(_values(path), path)
+    fields.choice("peft_type", ["LORA"])
+    _check_supported(fields)
+    return AdapterConfig(
+        base=_text(fields, "base_model_name_or_path"),
+        rank=fields.integer("r", 8),
+        alpha=fields.number("lora_alpha", 8.0),
+        rank_pattern=_patterns(fields, "rank_pattern", ConfigFields.integer),
+        alpha_pattern=_patterns(fields, "alpha_pattern", ConfigFields.number),
+        rank_stabilized=fields.boolean("use_rslora", False),
+        decomposed=fields.boolean("use_dora", False),
+        transposed=fields.boolean("fan_in_fan_out", False),
+    )
+
+
+def _values(path: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: cannot be read ({error}): an adapter is a directory of PEFT with {CONFIG_FILE}"
+        ) from None
+    if len(text) > _MOST_BYTES:
+        raise CheckpointError(f"{path}: has more than {_MOST_BYTES} bytes: not an adapter's configuration")
+    return parse_json(text, path, "configuration")
+
+
+def _check_supported(fields: ConfigFields) -> None:
+    init = fields.values.get("init_lora_weights", True)
+    if init not in _KEEPING_THE_BASE:
+        fields.refuse(
+            "init_lora_weights",
+            "true, false, gaussian, orthogonal or eva: others change the base model's weights; save the adapter with "
+            "path_initial_model_for_weight_conversion",
+        )
+    for name, value in fields.values.items():
+        if name not in _READ | _OF_TRAINING and value not in (None, False, "none", {}, []):
+            fields.refuse(
+                name, "none: a merge of it is not supported; merge the adapter with PEFT and export the result"
+            )
+
+
+def _text(fields: ConfigFields, name: str) -> str:
+    value = fields.values.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _patterns(fields: ConfigFields, name: str, read: Any) -> dict[re.Pattern[str], Any]:
+    """Returns compiled patterns of modules with their values; PEFT matches the end of a module's path."""
+    if not fields.values.get(name):
+        return {}
+    inner = fields.object(name)
+    if len(inner.values) > _MOST_PATTERNS:
+        fields.refuse(name, f"at most {_MOST_PATTERNS} patterns")
+    return {_pattern(inner, key): read(inner, key) for key in inner.values}
+
+
+def _pattern(fields: ConfigFields, text: str) -> re.Pattern[str]:
+    if _REPEATED_GROUP.search(text) or len(_REPETITION.findall(text)) > _MOST_REPETITIONS:
+        fields.refuse(text, f"a pattern without repeated groups and with at most {_MOST_REPETITIONS} repetitions")
+    try:
+        return re.compile(rf"(.*\.)?({text})")
+    except (re.error, OverflowError, RecursionError) as error:
+        fields.refuse(text, f"a pattern ({error})")
+
+
+def _first_match(patterns: Mapping[re.Pattern[str], Any], module: str, default: Any) -> Any:
+    return next((value for pattern, value in patterns.items() if pattern.fullmatch(module)), default)
