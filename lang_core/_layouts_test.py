@@ -73,6 +73,24 @@ def test_special_scales_are_read_as_the_reference_reads_them(name: str):
     assert weights[numbers].tobytes() == expected[numbers].tobytes()
 
 
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_blocks_with_scales_that_are_no_numbers_are_found(name: str):
+    encoding = ENCODINGS[name]
+    blocks = np.random.default_rng(9).integers(
+        0, 256, (3, 5000 // encoding.block_bytes, encoding.block_bytes), np.uint8
+    )
+    for place in encoding.layout.halves:
+        halves = np.random.default_rng(place).choice(np.array(_SPECIAL, np.uint16), blocks.shape[:2])
+        blocks[..., place : place + 2] = halves[..., np.newaxis].view(np.uint8)
+    damaged = encoding.nonfinite(blocks.view(np.int8).reshape(3, -1))
+    if encoding.layout.exponent:
+        expected = blocks[..., 0] == 255
+    else:
+        halves = [blocks[..., place : place + 2].copy().view(np.float16)[..., 0] for place in encoding.layout.halves]
+        expected = ~np.isfinite(halves).all(axis=0)
+    assert damaged.tolist() == expected.tolist()
+
+
 def test_an_encoding_is_its_layout():
     assert list(ENCODINGS) == list(LAYOUTS)
     for encoding in ENCODINGS.values():

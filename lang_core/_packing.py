@@ -26,6 +26,9 @@ Activations = Literal["exact", "q8"]
 ACTIVATION_BITS: Final[Mapping[Activations, int]] = MappingProxyType({"exact": 16, "q8": 8})
 """Bits of x's integers in a lowered product."""
 
+_HALF_EXPONENT: Final = 0x7C  # of an f16's upper byte, all set for infinities and NaN
+_NO_EXPONENT: Final = 0xFF  # E8M0's NaN
+
 _Array = np.ndarray[Any, Any]
 
 
@@ -95,6 +98,16 @@ class Encoding:
             for start in range(0, len(blocks), group):
                 weights[start : start + group] = unpacked_blocks(self.layout, blocks[start : start + group])
         return weights.reshape(*leading, count * self.block)
+
+    def nonfinite(self, packed: _Array) -> _Array:
+        """Returns which blocks have a scale or a minimum that is no number, bool [.., K / block], of i8 [.., bytes]."""
+        blocks = packed.view(np.uint8).reshape(*packed.shape[:-1], -1, self.block_bytes)
+        if self.layout.exponent:
+            return blocks[..., self.layout.scale] == _NO_EXPONENT
+        damaged = np.zeros(blocks.shape[:-1], np.bool_)
+        for place in self.layout.halves:
+            damaged |= blocks[..., place + 1] & _HALF_EXPONENT == _HALF_EXPONENT  # the upper byte has the exponent
+        return damaged
 
 
 def _encoding(name: str, layout: BlockLayout, quantizer: Quantizer | None) -> Encoding:

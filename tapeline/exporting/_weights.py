@@ -80,8 +80,17 @@ def write_weights(
 
 
 def warn(nonfinite: Mapping[str, Mapping[str, int]], weights: WeightSource, progress: Progress) -> None:
-    """Warns of parameters with NaNs or infinities."""
+    """Warns of parameters with NaNs or infinities.
+
+    Raises:
+        CheckpointError: such a parameter is packed in the checkpoint, so that a scale of it is damaged.
+    """
     for name, by_kind in nonfinite.items():
         counts = ", ".join(f"{count} {kind}" for kind, count in by_kind.items() if count)
+        if (encoding := weights.encoding(name)) is not None:
+            raise CheckpointError(
+                f"parameter {name!r} in {weights.origin(name)} is packed as {encoding} and has {counts}: a scale is no "
+                "finite number: the file is damaged: download or convert it again"
+            )
         text = f"warning: parameter {name} in {weights.origin(name)} has {counts}: kept exactly as stored"
         progress(ProgressEvent(text))

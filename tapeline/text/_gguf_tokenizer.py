@@ -11,8 +11,11 @@ from lang_core import CheckpointError, near_names
 from tapeline.text._gguf_bpe import UnreadTokenizerError, byte_level_bpe
 from tapeline.text._gguf_sentencepiece import sentencepiece_bpe
 from tapeline.text._gguf_vocabulary import PREFIX, Vocabulary
+from tapeline.text._library import library_errors
 
 _TEMPLATE: Final = "tokenizer.chat_template"
+_FIRST: Final = "bos"
+_LAST: Final = "eos"
 _NO_MODEL: Final = ("none", "no_vocab")
 _SPECIAL: Final = {
     "bos_token": "bos_token_id",
@@ -57,11 +60,20 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, d
         "gpt2": byte_level_bpe,
         "llama": lambda vocabulary: sentencepiece_bpe(vocabulary, ordered=architecture.startswith("gemma")),
     }
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         hint = near_names(kind, kinds) if isinstance(kind, str) else ""
         raise UnreadTokenizerError(f"{path}: {PREFIX}model: expected one of gpt2, llama; found {kind!r:.80}{hint}")
-    vocabulary = Vocabulary.read(metadata, path)
-    tokenizer, begins = kinds[kind](vocabulary)
+    with library_errors(f"{path}: {PREFIX}* make no tokenizer", "convert the model again"):
+        tokenizer, config = _tokenizer(Vocabulary.read(metadata, path), kinds[kind])
+    template = _chat_template(metadata, path)
+    return tokenizer, config if template is None else {**config, "chat_template": template}
+
+
+def _tokenizer(
+    vocabulary: Vocabulary, model: Callable[[Vocabulary], tuple[Tokenizer, bool]]
+) -> tuple[Tokenizer, dict[str, Any]]:
+    """Returns the tokenizer with its added tokens, and tokenizer_config.json without a chat template."""
+    tokenizer, begins = model(vocabulary)
     added = vocabulary.added()
     tokenizer.add_special_tokens([token for token in added if token.special])
     tokenizer.add_tokens([token for token in added if not token.special])
@@ -69,21 +81,20 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: str) -> tuple[Tokenizer, d
     config["add_bos_token"] = vocabulary.flag("add_bos_token", begins) and config["bos_token"] is not None
     config["add_eos_token"] = vocabulary.flag("add_eos_token", False) and config["eos_token"] is not None
     _surround(tokenizer, config, vocabulary)
-    template = _chat_template(metadata, path)
-    return tokenizer, config if template is None else {**config, "chat_template": template}
+    return tokenizer, config
 
 
 def _surround(tokenizer: Tokenizer, config: Mapping[str, Any], vocabulary: Vocabulary) -> None:
     """Has the tokenizer put the first and the last token around texts, where the file wants that."""
     first = config["bos_token"] if config["add_bos_token"] else None
     last = config["eos_token"] if config["add_eos_token"] else None
-    around = [token for token in (first, last) if token is not None]
+    around = {name: token for name, token in ((_FIRST, first), (_LAST, last)) if token is not None}
     if around:
         ids = vocabulary.ids()
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=[*([first] if first else []), "$A", *([last] if last else [])],
-            special_tokens=[(token, ids[token]) for token in dict.fromkeys(around)],
-        )
+        # Pieces have names of their own: a token such as "<1:" would be read as a token and a type.
+        named: Any = [{"id": name, "ids": [ids[token]], "tokens": [token]} for name, token in around.items()]
+        single = [name for name in (_FIRST, "$A", _LAST) if name == "$A" or name in around]
+        tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=named)
 
 
 def _chat_template(metadata: Mapping[str, Any], path: str) -> str | list[dict[str, str]] | None:

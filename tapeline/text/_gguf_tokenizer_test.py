@@ -21,37 +21,12 @@ ODD = (
 )  # fmt: skip
 
 
-def metadata_of(tokenizer: Inner, **more: Any) -> dict[str, Any]:
-    """Returns the metadata that a converter writes for a BPE tokenizer; scores fall with the ranks of merges."""
-    state = json.loads(tokenizer.to_str())
-    ids = tokenizer.get_vocab(with_added_tokens=True)
-    tokens = sorted(ids, key=lambda token: ids[token])
-    added = {token["content"]: token["special"] for token in state["added_tokens"]}
-    types = [(3 if added[token] else 4) if token in added else 1 for token in tokens]
-    merges = [tuple(pair) for pair in state["model"]["merges"]]
-    fields: dict[str, Any] = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.bos_token_id": ids["<s>"]}
-    if state["model"]["byte_fallback"]:
-        types = [2 if token == "<unk>" else kind for token, kind in zip(tokens, types, strict=True)]
-        types = [6 if token.startswith("<0x") else kind for token, kind in zip(tokens, types, strict=True)]
-        rank = {left + right: index for index, (left, right) in enumerate(merges)}
-        scores = [float(-rank.get(token, 1000 + index)) for index, token in enumerate(tokens)]
-        fields |= {"tokenizer.ggml.model": "llama", "tokenizer.ggml.scores": scores}
-    else:
-        joined = [" ".join(pair) for pair in merges]
-        fields |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": joined}
-    fields |= {
-        "tokenizer.ggml.token_type": types,
-        "tokenizer.ggml.add_bos_token": state["post_processor"] is not None,
-    }
-    return fields | {f"tokenizer.{key}": value for key, value in more.items()}
-
-
 @functools.cache
 def both(scheme: str) -> tuple[Inner, Inner]:
     """A sample, and what comes back of it."""
     sample = getattr(_samples_testing, scheme)()
     space = {"ggml.add_space_prefix": False} if scheme.endswith("strip") else {}
-    made = gguf_tokenizer(metadata_of(sample, **space), "some.gguf")
+    made = gguf_tokenizer(_samples_testing.metadata_of(sample, **space), "some.gguf")
     assert made is not None
     return sample, made[0]
 
@@ -108,7 +83,7 @@ def test_scores_order_merges_as_in_llama_cpp(data: st.DataObject) -> None:
 
 
 def test_the_first_and_the_last_token() -> None:
-    fields = metadata_of(_samples_testing.byte_fallback())
+    fields = _samples_testing.metadata_of(_samples_testing.byte_fallback())
     del fields["tokenizer.ggml.add_bos_token"]  # old files: SentencePiece begins with it all the same
     for flags, expected in (
         ({}, ["<s>", "▁the"]),
@@ -121,15 +96,30 @@ def test_the_first_and_the_last_token() -> None:
         assert made[0].encode("the").tokens == expected
         assert made[0].encode("the", add_special_tokens=False).tokens == ["▁the"]
     for pre, begins in {"llama-bpe": True, "qwen2": False, "gpt-2": False}.items():
-        fields = metadata_of(_samples_testing.byte_level()) | {"tokenizer.ggml.pre": pre}
+        fields = _samples_testing.metadata_of(_samples_testing.byte_level()) | {"tokenizer.ggml.pre": pre}
         del fields["tokenizer.ggml.add_bos_token"]
         made = gguf_tokenizer(fields, "some.gguf")
         assert made is not None
         assert (made[0].encode("the").tokens[0] == "<s>", made[1]["add_bos_token"]) == (begins, begins)
 
 
+@pytest.mark.parametrize("token", ["<1:", ":", "a:b:0", "$A", "$", "", "bos", "eos"])
+def test_the_first_and_the_last_token_have_any_name(token: str, tmp_path: Path) -> None:
+    """A template of the library's reads colons and dollars in a name."""
+    fields = _samples_testing.metadata_of(_samples_testing.byte_level())
+    tokens = fields["tokenizer.ggml.tokens"]
+    first, last = tokens.index("<s>"), tokens.index("</s>")
+    fields["tokenizer.ggml.tokens"] = [token if name == "<s>" else name for name in tokens]
+    fields |= {"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_eos_token": True}
+    write_gguf_tokenizer(fields | {"tokenizer.ggml.eos_token_id": last}, "some.gguf", tmp_path)
+    tokenizer, plain = Tokenizer.load(tmp_path), _samples_testing.byte_level()
+    middle = plain.encode("the tape", add_special_tokens=False).ids
+    assert tokenizer.encode("the tape") == [first, *middle, last]
+    assert tokenizer.encode("the tape", special_tokens=False) == middle
+
+
 def test_digits_are_cut_where_the_file_says_so() -> None:
-    fields = metadata_of(_samples_testing.byte_level())
+    fields = _samples_testing.metadata_of(_samples_testing.byte_level())
     fields["tokenizer.ggml.tokens"] = [*fields["tokenizer.ggml.tokens"], "12"]
     fields["tokenizer.ggml.token_type"] = [*fields["tokenizer.ggml.token_type"], 1]
     fields["tokenizer.ggml.merges"] = ["1 2", *fields["tokenizer.ggml.merges"]]
@@ -141,7 +131,9 @@ def test_digits_are_cut_where_the_file_says_so() -> None:
 
 
 def test_the_files_of_a_directory(tmp_path: Path) -> None:
-    fields = metadata_of(_samples_testing.byte_level(), chat_template="{{ messages }}", **{"ggml.eos_token_id": 1})
+    fields = _samples_testing.metadata_of(
+        _samples_testing.byte_level(), chat_template="{{ messages }}", **{"ggml.eos_token_id": 1}
+    )
     write_gguf_tokenizer(fields, "some.gguf", tmp_path)
     assert Tokenizer.load(tmp_path).encode("the tape") == _samples_testing.byte_level().encode("the tape").ids
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
@@ -171,11 +163,14 @@ def test_no_tokenizer(tmp_path: Path) -> None:
             {"pre": "llama-bqe"},
             r"tokenizer.ggml.pre: expected one of default, gpt-2, .*; found 'llama-bqe'; did you mean",
         ),
+        ({"model": ["gpt2"]}, r"tokenizer.ggml.model: expected one of gpt2, llama; found \['gpt2'\]"),
         ({"pre": None}, r"tokenizer.ggml.pre: expected one of .*; found None"),
     ],
 )
 def test_kinds_that_are_not_read(change: dict[str, Any], message: str) -> None:
-    fields = metadata_of(_samples_testing.byte_level(), **{f"ggml.{key}": value for key, value in change.items()})
+    fields = _samples_testing.metadata_of(
+        _samples_testing.byte_level(), **{f"ggml.{key}": value for key, value in change.items()}
+    )
     with pytest.raises(UnreadTokenizerError, match=message):
         gguf_tokenizer(fields, "some.gguf")
 
@@ -202,11 +197,11 @@ def test_kinds_that_are_not_read(change: dict[str, Any], message: str) -> None:
 )
 def test_damage_is_named(scheme: str, change: dict[str, Any], message: str) -> None:
     sample = getattr(_samples_testing, scheme)()
-    fields = metadata_of(sample, **{f"ggml.{key}": value for key, value in change.items()})
+    fields = _samples_testing.metadata_of(sample, **{f"ggml.{key}": value for key, value in change.items()})
     with pytest.raises(CheckpointError, match=message):
         gguf_tokenizer(fields, "some.gguf")
 
 
 def test_a_template_that_is_no_text() -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer.chat_template \(default\): expected text; found 3"):
-        gguf_tokenizer(metadata_of(_samples_testing.byte_level(), chat_template=3), "some.gguf")
+        gguf_tokenizer(_samples_testing.metadata_of(_samples_testing.byte_level(), chat_template=3), "some.gguf")

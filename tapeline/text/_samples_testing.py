@@ -1,6 +1,8 @@
 """Tokenizers of every decoding scheme in use, small, for the tests."""
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -95,6 +97,31 @@ def no_decoder() -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.add_special_tokens(["<s>"])
     return tokenizer
+
+
+def metadata_of(tokenizer: Tokenizer, **more: Any) -> dict[str, Any]:
+    """Returns the metadata that a converter writes for a BPE tokenizer; scores fall with the ranks of merges."""
+    state = json.loads(tokenizer.to_str())
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    tokens = sorted(ids, key=lambda token: ids[token])
+    added = {token["content"]: token["special"] for token in state["added_tokens"]}
+    types = [(3 if added[token] else 4) if token in added else 1 for token in tokens]
+    merges = [tuple(pair) for pair in state["model"]["merges"]]
+    fields: dict[str, Any] = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.bos_token_id": ids["<s>"]}
+    if state["model"]["byte_fallback"]:
+        types = [2 if token == "<unk>" else kind for token, kind in zip(tokens, types, strict=True)]
+        types = [6 if token.startswith("<0x") else kind for token, kind in zip(tokens, types, strict=True)]
+        rank = {left + right: index for index, (left, right) in enumerate(merges)}
+        scores = [float(-rank.get(token, 1000 + index)) for index, token in enumerate(tokens)]
+        fields |= {"tokenizer.ggml.model": "llama", "tokenizer.ggml.scores": scores}
+    else:
+        joined = [" ".join(pair) for pair in merges]
+        fields |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": joined}
+    fields |= {
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.add_bos_token": state["post_processor"] is not None,
+    }
+    return fields | {f"tokenizer.{key}": value for key, value in more.items()}
 
 
 SCHEMES: tuple[Callable[[], Tokenizer], ...] = (

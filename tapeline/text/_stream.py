@@ -6,6 +6,8 @@ from typing import Any
 
 import tokenizers
 
+from tapeline.text._library import library_errors
+
 _REPLACEMENT = "\ufffd"
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
@@ -22,10 +24,15 @@ class TextStream:
     * U+FFFD at the end: the bytes so far are the beginning of a character, or are wrong for good.
     * A run of byte-fallback tokens (``<0xE2>``): the decoder takes a run as a whole, and one wrong byte makes every
       byte of the run U+FFFD.
+
+    Args:
+        tokenizer: tokenizer of the ids.
+        name: name of the tokenizer, for messages.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+    def __init__(self, tokenizer: tokenizers.Tokenizer, name: str = "the tokenizer") -> None:
         self._tokenizer = tokenizer
+        self._name = name
         added = tokenizer.get_added_tokens_decoder()
         self._special = {token.content for token in added.values() if token.special}
         self._bytes_run_on = _has_byte_fallback(tokenizer)
@@ -55,7 +62,8 @@ class TextStream:
         return piece
 
     def _decode(self) -> str:
-        return self._tokenizer.decode(self._window, skip_special_tokens=True)
+        with library_errors(f"{self._name} cannot decode token ids", "it is damaged: copy it again"):
+            return self._tokenizer.decode(self._window, skip_special_tokens=True)
 
     def _gain(self, text: str) -> str:
         """Returns what text adds to the printed part; nothing while a decoder still reshapes that part."""

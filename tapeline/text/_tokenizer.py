@@ -7,9 +7,11 @@ import tokenizers
 
 from lang_core import CheckpointError, InputError, checked_choices
 from tapeline.text._ids import check_ids
+from tapeline.text._library import library_errors
 from tapeline.text._stream import TextStream
 
 _FILE = "tokenizer.json"
+_COPY = "it is damaged: copy it again from where the model came"
 
 # Tokenizers of other formats, which are not read.
 _FOREIGN = ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json")
@@ -58,14 +60,8 @@ class Tokenizer:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"cannot read {path}: {error}; copy it again from where the model came") from error
-        try:
-            inner = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # the library raises bare Exceptions
-            raise CheckpointError(
-                f"{path} is damaged or newer than tokenizers {tokenizers.__version__} can read ({error}): "
-                "copy it again from where the model came"
-            ) from error
-        return cls(path, inner)
+        with library_errors(f"{path} is damaged or newer than tokenizers {tokenizers.__version__} can read", _COPY):
+            return cls(path, tokenizers.Tokenizer.from_str(text))
 
     @checked_choices
     def encode(self, text: str, model_size: int | None = None, *, special_tokens: bool = True) -> list[int]:
@@ -78,6 +74,7 @@ class Tokenizer:
 
         Raises:
             InputError: the text holds what is no Unicode, gives no token, or gives an id that the model does not have.
+            CheckpointError: tokenizer.json is damaged, so that the library fails.
         """
         try:
             text.encode("utf-8")
@@ -86,7 +83,7 @@ class Tokenizer:
                 f"`prompt` is not valid UTF-8 (character {error.start} is {text[error.start]!a}): "
                 "check the terminal's encoding"
             ) from error
-        ids = self._inner.encode(text, add_special_tokens=special_tokens).ids
+        ids = self._encoded(text, special_tokens)
         if not ids:
             raise InputError(f"prompt={text!r} gives no token with {self.path}: give a longer text")
         if model_size is not None:
@@ -95,7 +92,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids, without special tokens. An id outside the vocabulary has no text."""
-        return self._inner.decode(list(ids), skip_special_tokens=True)
+        with library_errors(f"{self.path} cannot decode token ids", _COPY):
+            return self._inner.decode(list(ids), skip_special_tokens=True)
 
     def special_id(self, token: str) -> int | None:
         """Returns the id of a special token; None where the text is none."""
@@ -104,12 +102,16 @@ class Tokenizer:
 
     def first_special(self, text: str) -> int | None:
         """Returns the id of the special token that a text begins with; None where it begins with none."""
-        first = next(iter(self._inner.encode(text, add_special_tokens=False).ids), None)
+        first = next(iter(self._encoded(text, False)), None)
         return first if first in self._special else None
 
     def stream(self) -> TextStream:
         """Returns a new stream that turns ids into text one by one."""
-        return TextStream(self._inner)
+        return TextStream(self._inner, str(self.path))
+
+    def _encoded(self, text: str, special_tokens: bool) -> list[int]:
+        with library_errors(f"{self.path} cannot encode a text", _COPY):
+            return self._inner.encode(text, add_special_tokens=special_tokens).ids
 
 
 def find_tokenizer(directory: Path) -> Tokenizer | None:

@@ -29,6 +29,7 @@ from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.gguf_files import write_gguf
 from transformer_core import keep_packed, pack_weights
 from transformer_core.checkpoints import DequantizedWeights, PackedWeights
+from transformer_core.checkpoints.gguf import GgufFile
 from transformer_core.models import DecoderLM, stored_encodings, weights_of
 from transformer_core.models.gguf import GgufModel
 
@@ -268,6 +269,33 @@ def test_every_matrix_stays_in_its_own_encoding(tmp_path: Path) -> None:
         assert weights.encoding(up) == "iq3_s"
         turned = stored["blk.1.attn_q.weight"].reshape(4, 32, 2, 256).swapaxes(1, 2).reshape(256, 256)
         np.testing.assert_array_equal(exact.read(f"{layer}self_attn.q_proj.weight"), turned)
+
+
+@_EACH
+def test_a_block_with_a_scale_that_is_no_number_is_named(encoding: Encoding, tmp_path: Path) -> None:
+    kind, path = _kind(encoding), tmp_path / "model.gguf"
+    write_gguf(path, _case(hidden_size=256, intermediate_size=256, head_dim=64), pack=lambda *_: kind)
+    layout = encoding.layout
+    with GgufFile(path) as file:
+        rows = file.read_packed("blk.1.ffn_up.weight").copy()
+    content = path.read_bytes()
+    begin = content.index(rows.tobytes()) + 7 * rows.shape[1]
+    begin += rows.shape[1] - encoding.block_bytes  # the last block of the eighth row
+    for place, value in (
+        ((layout.scale, b"\xff"),) if layout.exponent else ((place, b"\x01\x7e") for place in layout.halves)
+    ):
+        start = begin + place
+        path.write_bytes(content[:start] + value + content[start + len(value) :])
+        with GgufModel(path) as file:
+            model = DecoderLM(file.config())
+            keep_packed(model, stored_encodings(model, file), model.dtype)
+            weights, name = weights_of(model, file), "model.layers.1.mlp.up_proj.weight"
+            weights.read_rows(name, 8, 20)
+            block = 256 // encoding.block - 1
+            with pytest.raises(
+                CheckpointError, match=rf"'{name}': block \[7, {block}\] of {encoding.name} in .*model.gguf"
+            ):
+                weights.read_rows(name, 5, 20)
 
 
 @pytest.mark.parametrize("encoding", ["q4_k", "q6_k"])

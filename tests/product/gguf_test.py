@@ -180,6 +180,39 @@ def test_what_cannot_be_exported_is_named(packed: tuple[Path, dict[str, np.ndarr
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (
+            "Q4_0",
+            {},
+            r"'model.layers.0.mlp.up_proj.weight': block \[0, 0\] of q4_0 in .*damaged.gguf .* no finite number",
+        ),
+        (
+            "Q4_0",
+            {"quantize": "none"},
+            r"'model.layers.0.mlp.up_proj.weight' in .* packed as q4_0 and has .* nan: a scale",
+        ),
+        ("Q4_0", {"quantize": "q8_0"}, r"'model.layers.0.mlp.up_proj.weight': element \[0, 0\] .* is nan, which q8_0"),
+        ("IQ3_S", {"quantize": "none"}, r"'model.layers.0.mlp.up_proj.weight' in .* packed as iq3_s and has 256 nan"),
+    ],
+)
+def test_a_scale_that_is_no_number_is_an_error(
+    kind: str, options: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    case, path = CASES["llama_gqa"], tmp_path / "damaged.gguf"
+    sizes = {"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 4, "head_dim": 64}
+    small = dataclasses.replace(case, config={**case.config, **sizes, "num_key_value_heads": 2})
+    write_gguf(path, small, pack=lambda *_: GGMLQuantizationType[kind])
+    with GgufFile(path) as file:
+        stored = file.read_packed("blk.0.ffn_up.weight").tobytes()
+    content = path.read_bytes()
+    path.write_bytes(content.replace(stored, b"\x01\x7e" + stored[2:]))
+    with pytest.raises(InputError, match=message):
+        export(path, tmp_path / "bundle", target=(), sequence=8, **options)
+    assert not (tmp_path / "bundle").exists()
+
+
 def _letters(model: str) -> Callable[[GGUFWriter], None]:
     """A tokenizer of letters, with a chat template."""
     tokens = ["<unk>", "<s>", "</s>", "▁", *map(chr, range(33, 127))]

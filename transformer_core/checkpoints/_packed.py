@@ -8,6 +8,7 @@ import numpy as np
 
 from lang_core import (
     QUANTIZED,
+    CheckpointError,
     Encoding,
     InputError,
     PackedRows,
@@ -81,6 +82,7 @@ class PackedWeights:
 
         Raises:
             InputError: a weight cannot be quantized, because it is not finite or too large for f16 scales.
+            CheckpointError: a block of the source has a scale that is no number.
         """
         encoding = self._encodings.get(key)
         if encoding is None:
@@ -89,7 +91,9 @@ class PackedWeights:
         check_rows(shape, start, stop, key, self.origin(key))
         packed = self._packed_in_source(key, encoding)
         if packed is not None:
-            return packed.read_packed_rows(key, start, stop).view(np.int8)
+            rows = packed.read_packed_rows(key, start, stop).view(np.int8)
+            self._check_scales(key, encoding, start, rows)
+            return rows
         height = math.prod(shape[1:-1])
         return self._quantised(key, encoding, start * height, stop * height).reshape(stop - start, *shape[1:])
 
@@ -141,6 +145,15 @@ class PackedWeights:
             f"parameter {key!r}: element {[*map(int, place), column]} in {self.origin(key)} is {rows[row, column]:g}, "
             f"which {encoding.name} has no block for (the largest is {largest:g}): export without `quantize`"
         )
+
+    def _check_scales(self, key: str, encoding: Encoding, start: int, rows: np.ndarray) -> None:
+        damaged = encoding.nonfinite(rows)
+        if damaged.any():
+            first, *places = (int(place) for place in np.argwhere(damaged)[0])
+            raise CheckpointError(
+                f"parameter {key!r}: block {[start + first, *places]} of {encoding.name} in {self.origin(key)} has a "
+                "scale that is no finite number: the file is damaged: download or convert it again"
+            )
 
     def _packed_in_source(self, key: str, encoding: Encoding) -> PackedRows | None:
         source = self._source

@@ -1,5 +1,6 @@
 """Damaged and unusual GGUF files, written byte by byte: what is wrong is named, and nothing else happens."""
 
+import os
 import struct
 import tracemalloc
 from collections.abc import Callable
@@ -7,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gguf import GGMLQuantizationType
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lang_core import CheckpointError, TensorSpec
-from transformer_core.checkpoints.gguf import GgufFile
+from transformer_core.checkpoints.gguf import PACKED, GgufFile
 from transformer_core.checkpoints.gguf._cursor import MAX_HEADER_BYTES
 
 Type = GGMLQuantizationType
@@ -90,6 +91,44 @@ def test_damage_is_named(content: bytes, message: str, tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("kind", PACKED, ids=lambda kind: kind.name)
+def test_damage_of_every_packed_type_is_named(kind: Type, tmp_path: Path) -> None:
+    block, size = GGML_QUANT_SIZES[kind]
+    shape, nbytes = (2 * block, 3), 6 * size
+    next_at = -(-nbytes // 32) * 32
+    path = tmp_path / "some.gguf"
+    for content, message in (
+        (
+            raw([tensor("w", shape, kind)], data=nbytes - 1),
+            r"truncated: tensor 'w' ends at byte \d+, the file has \d+",
+        ),
+        (
+            raw([tensor("w", (block + 1, 3), kind)], data=nbytes),
+            rf"'w' has {kind.name} rows of {block + 1}, expected a mul",
+        ),
+        (
+            raw([tensor("w", (), kind)], data=nbytes),
+            rf"tensor 'w' has {kind.name} rows of 1, expected a multiple of {block}",
+        ),
+        (
+            raw([tensor("w", shape, kind), tensor("v", (8,), 0, next_at - 32)], data=2 * nbytes),
+            r"'v' begins .* overlaps",
+        ),
+        (
+            raw([tensor("w", shape, kind), tensor("v", (8,), 0, next_at + 32)], data=2 * nbytes),
+            r"'v' .* does not follow",
+        ),
+        (raw([tensor("w", (block << 40, 1 << 20), kind)], data=nbytes), "'w' of shape .* is beyond any file|truncated"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=message):
+            GgufFile(path)
+    path.write_bytes(raw([tensor("w", shape, kind)], data=nbytes))
+    with GgufFile(path) as file:
+        assert (file.read("w").shape, file.read_packed("w").shape) == (shape[::-1], (3, 2 * size))
+        assert file.packed_as("w") == kind.name.lower()
+
+
 def test_a_header_may_not_grow_without_end(tmp_path: Path) -> None:
     path = tmp_path / "sparse.gguf"
     with path.open("wb") as file:
@@ -136,10 +175,11 @@ def read_all(path: Path) -> None:
 
 
 SMALL = raw(
-    [tensor("token_embd.weight", (32, 3), 8, 0), tensor("norm", (5,), 0, 128), tensor("h", (2, 2), 1, 160)],
+    [tensor("token_embd.weight", (32, 3), 8, 0), tensor("norm", (5,), 0, 128), tensor("h", (2, 2), 1, 160),
+     tensor("m", (64, 1), Type.MXFP4, 192), tensor("i", (256, 1), Type.IQ3_S, 256), tensor("f", (2, 1), 0, 384)],
     [field("general.architecture", 8, text("llama")), field("n", 9, struct.pack("<IQ3I", 4, 3, 7, 8, 9)),
      field("t", 9, struct.pack("<IQ", 8, 2) + text("a") + text("▁b")), field("general.alignment", 4, b"\x20\0\0\0")],
-    data=192,
+    data=416,
 )  # fmt: skip
 
 
@@ -163,7 +203,7 @@ def test_every_truncation_is_an_error(scratch: Callable[[bytes], Path]) -> None:
     read_all(scratch(SMALL[:end]))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200_000 if os.environ.get("TAPELINE_LONG") else 600, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_any_flipped_byte_is_harmless(scratch: Callable[[bytes], Path], flips: list[tuple[int, int]]) -> None:
     """The file is read, or refused as it should be: nothing else is raised, nothing large is allocated."""

@@ -1,0 +1,34 @@
+"""Failures of the tokenizers library, as errors of this one."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from lang_core import CheckpointError, TapelineError
+
+_PANIC: Final = "PanicException"  # of the library's Rust code: no Exception, and no module has its class
+_LONGEST: Final = 200
+
+
+@contextlib.contextmanager
+def library_errors(failure: str, advice: str) -> Iterator[None]:
+    """Raises CheckpointError for anything that the tokenizers library raises in the block.
+
+    Args:
+        failure: what failed, with the file.
+        advice: what to do about it.
+
+    >>> with library_errors("tokenizer.json cannot be read", "copy it again"):
+    ...     raise ValueError("no such piece")
+    Traceback (most recent call last):
+        ...
+    lang_core._errors.CheckpointError: tokenizer.json cannot be read (no such piece): copy it again
+    """
+    try:
+        yield
+    except TapelineError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+            raise
+        raise CheckpointError(f"{failure} ({error!s:.{_LONGEST}}): {advice}") from error
