@@ -22,10 +22,11 @@ from compile_hlo.directions._function import (
     tensor_roots,
 )
 from compile_hlo.directions._kernel_signature import Attribute, KernelSignature
-from compile_hlo.directions._reflection import REFLECTION, reflected
+from compile_hlo.directions._reflection import DECLARATION, REFLECTION, reflected
 from compile_hlo.directions._signature import LoweredArgument, LoweredResult, Signature, signature_of
 
 __all__ = [
+    "DECLARATION",
     "NONE",
     "REFLECTION",
     "Attribute",

@@ -7,6 +7,9 @@ from compile_hlo.directions._signature import LoweredArgument, Signature
 # The key in IREE's reflection; the value is JSON.
 REFLECTION: Final = "tapeline.signature"
 
+DECLARATION: Final = "tapeline.declaration"
+"""Key of a function's declaration, where IREE's own (``iree.abi.declaration``) has buffers in place of tensors."""
+
 
 def reflected(signature: Signature) -> dict[str, list[dict[str, Any]]]:
     """Returns a signature as in kernel_config.json, without types, which the compiled function has."""

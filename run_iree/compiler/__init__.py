@@ -1,6 +1,7 @@
 """Compiling: targets with their flags and tiles, the IREE compiler as a process, its report, the cache of modules."""
 
 from run_iree.compiler._bindings import check_bindings
+from run_iree.compiler._block_calls import OutlineRule
 from run_iree.compiler._compile import CompileReport, compile_module
 from run_iree.compiler._eviction import evict
 from run_iree.compiler._locate import Place, locate
@@ -22,6 +23,7 @@ __all__ = [
     "CompileReport",
     "CpuRecord",
     "ModuleCache",
+    "OutlineRule",
     "Place",
     "Schedule",
     "Target",

@@ -19,6 +19,7 @@ from typing import Final
 from lang_core import CompileError, checked_choices
 from run_iree.compiler._locate import locate
 from run_iree.compiler._module_cache import ModuleCache
+from run_iree.compiler._outline import Outline, outline
 from run_iree.compiler._schedule import Schedule, schedule_file
 from run_iree.compiler._targets import Target, target_named
 from run_iree.kernels import Substitution
@@ -90,8 +91,8 @@ def compile_module(
     os.close(handle)
     partial = Path(name)
     try:
-        with _with_kernels(source, chosen) as (text, kernels):
-            job = _Compilation(source, text, chosen, flags, partial)
+        with _with_kernels(source, chosen) as (text, kernels), _outlined(text, chosen, flags) as outlined:
+            job = _Compilation(source, text, outlined, chosen, flags, partial)
             report = job.run() if cache is None else job.cached(cache)
         partial.chmod(0o644)  # mkstemp makes it readable by its owner alone
         partial.replace(output)
@@ -107,6 +108,7 @@ class _Compilation:
     Attributes:
         source: text as the caller named it.
         text: text that is compiled, with kernels in it.
+        outlined: the same text with block functions that stay functions; None where all are inlined.
         target: target.
         flags: compiler flags.
         output: file to write.
@@ -114,6 +116,7 @@ class _Compilation:
 
     source: Path
     text: Path
+    outlined: tuple[Path, Outline] | None
     target: Target
     flags: tuple[str, ...]
     output: Path
@@ -132,15 +135,27 @@ class _Compilation:
         return CompileReport(time.perf_counter() - started, 0, size, self.flags, schedules, cached=True)
 
     def run(self) -> CompileReport:
-        """Runs the compiler."""
-        started = time.perf_counter()
-        with _tuning_flags(self.target, self.flags) as tuning, schedule_file() as schedule:
-            command = [compiler_path(), self.text.name, "-o", str(self.output.absolute())]
-            command += [*self.flags, *tuning, *schedule.flags]
-            status, peak, messages = _checked_if_it_fails(command, self.target.unchecked, self.text.parent)
-            schedules = schedule.read()
+        """Runs the compiler; once more, with all functions inlined, where they cannot stay functions."""
+        started, peak = time.perf_counter(), 0
+        if self.outlined is not None:
+            text, functions = self.outlined
+            status, peak, _, compiled = self._run(text)
+            schedules = functions.schedules(compiled)
+            if status == 0 and schedules is not None:
+                return self._report(started, peak, schedules)
+        status, again, messages, schedules = self._run(self.text)
         if status != 0:
             raise CompileError(_message(self.source, self.text, self.target.name, status, messages))
+        return self._report(started, max(peak, again), schedules)
+
+    def _run(self, text: Path) -> tuple[int, int, str, dict[str, Schedule]]:
+        with _tuning_flags(self.target, self.flags) as tuning, schedule_file() as schedule:
+            command = [compiler_path(), text.name, "-o", str(self.output.absolute())]
+            command += [*self.flags, *tuning, *schedule.flags]
+            outcome = _checked_if_it_fails(command, self.target.unchecked, text.parent)
+            return *outcome, schedule.read()
+
+    def _report(self, started: float, peak: int, schedules: Mapping[str, Schedule]) -> CompileReport:
         seconds, size = time.perf_counter() - started, self.output.stat().st_size
         return CompileReport(seconds, peak, size, self.flags, schedules)
 
@@ -156,7 +171,7 @@ class _Compilation:
             "name": self.text.name,  # the compiler writes it into the module
         }
         digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode() + b"\n")
-        with self.text.open("rb") as text:
+        with (self.outlined[0] if self.outlined else self.text).open("rb") as text:
             while chunk := text.read(_CHUNK):
                 digest.update(chunk)
         return digest.hexdigest()
@@ -195,6 +210,24 @@ def _with_kernels(source: Path, target: Target) -> Iterator[tuple[Path, Mapping[
         with source.open() as original, text.open("w") as substituted:
             substituted.writelines(substitution.lines(original))
         yield (text if substitution.used else source), substitution.used
+
+
+@contextlib.contextmanager
+def _outlined(text: Path, target: Target, flags: Sequence[str]) -> Iterator[tuple[Path, Outline] | None]:
+    """Yields a temporary file of the same name in which block functions stay functions, where some can."""
+    rule = target.outline_beside(flags)
+    functions = None
+    if rule is not None:
+        with text.open() as lines:
+            functions = outline(lines, rule)
+    if functions is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="tapeline-outlined-") as folder:
+        result = Path(folder, text.name)
+        with text.open() as lines, result.open("w") as written:
+            written.writelines(functions.lines(lines))
+        yield result, functions
 
 
 def compiler_path() -> str:

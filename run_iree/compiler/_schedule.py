@@ -31,6 +31,15 @@ class Schedule:
     copies: int = 0
     fills: int = 0
 
+    def plus(self, other: "Schedule", times: int) -> "Schedule":
+        """Returns the work of this schedule and of another one, which runs several times."""
+        return Schedule(
+            *(
+                mine + times * theirs
+                for mine, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+            )
+        )
+
 
 class ScheduleFile:
     """File into which the compiler writes its schedule.

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from lang_core import CompileError, near_names
+from run_iree.compiler._block_calls import OutlineRule
 from run_iree.compiler._matvec_tiles import MatvecTiles
 from run_iree.devices import LAVAPIPE, vulkan_device_name
 from run_iree.kernels import CpuKernels
@@ -65,6 +66,7 @@ class Target:
         cpu: CPU that the result is for; None where it does not matter.
         matvec_tiles: tiles of matrix-vector products; None for the compiler's own.
         kernels: kernels that replace helper functions; None where their StableHLO is compiled.
+        outline: condition on which a block function is compiled as a function; None where all are inlined.
         unchecked: flags that skip the compiler's checks of itself and do not change the result.
     """
 
@@ -74,7 +76,12 @@ class Target:
     cpu: CpuRecord | None = None
     matvec_tiles: MatvecTiles | None = None
     kernels: CpuKernels | None = None
+    outline: OutlineRule | None = None
     unchecked: tuple[str, ...] = ()
+
+    def outline_beside(self, flags: Sequence[str]) -> OutlineRule | None:
+        """Returns the rule to use with these flags: none with data tiling, which lays out weights outside of calls."""
+        return None if DATA_TILING in flags else self.outline
 
     def tiles_beside(self, flags: Sequence[str]) -> MatvecTiles | None:
         """Returns the tiles to use with these flags: none with data tiling, which lays out such products itself.
@@ -116,7 +123,7 @@ def target_named(
         record = host_cpu() if cpu == "host" else CpuRecord(cpu, cpu, ())
         kernels = CpuKernels.of(record.features, record.name)
         flags = (*_INPUT, *flags, *_OPTIMISED)
-        return Target(name, flags, _DEVICES_OF[name], record, MatvecTiles(), kernels, _UNCHECKED)
+        return Target(name, flags, _DEVICES_OF[name], record, MatvecTiles(), kernels, OutlineRule(), _UNCHECKED)
     if name == "vmvx":
         return Target(name, (*_INPUT, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"), _DEVICES_OF[name])
     if name == "vulkan-spirv":  # no optimisation level: O2 does not legalise there

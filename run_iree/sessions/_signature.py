@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from compile_hlo.directions import REFLECTION, LoweredArgument, LoweredResult, Signature, reflected
+from compile_hlo.directions import DECLARATION, REFLECTION, LoweredArgument, LoweredResult, Signature, reflected
 from lang_core import DescriptionError, DeviceError, OpError, TensorSpec, near_names
 
 _DECLARATION: Final = re.compile(r"^\w+ func @[^(]*\((?P<arguments>.*)\) -> \((?P<results>.*)\)$", re.DOTALL)
@@ -156,7 +156,7 @@ def signature_of_reflection(entry_point: str, reflection: Mapping[str, str]) -> 
     Raises:
         DeviceError: the reflection has no declaration, or a type in it is not static or not supported.
     """
-    declaration = reflection.get("iree.abi.declaration", "")
+    declaration = reflection.get(DECLARATION) or reflection.get("iree.abi.declaration", "")
     parts = _DECLARATION.match(declaration)
     if parts is None:
         raise DeviceError(

@@ -8,6 +8,7 @@ import pytest
 
 import tapeline
 from lang_core import InputError, f32
+from run_iree.compiler import OutlineRule
 from tests.product._bundles import invoke, stablehlo_here
 from transformer_core.checkpoints import LlamaSizes, write_random_llama
 
@@ -69,3 +70,28 @@ def test_a_bound_that_is_no_size(
     )
     with pytest.raises(InputError, match="TAPELINE_MODULE_CACHE=much: expected a size"):
         tapeline.export("demo", tmp_path / "out", target=(), verify="none")
+
+
+def test_blocks_that_stay_functions_generate_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verified by the export, with caches of sliding windows and without, packed and not."""
+    write_random_llama(tmp_path / "model", _SIZES._replace(layers=3, hidden=64, intermediate=96), f32, seed=5)
+    ids = list(range(1, 12))
+    answers = []
+    for rule in (None, OutlineRule(2, 0)):
+        monkeypatch.setattr("run_iree.compiler._targets.OutlineRule", lambda rule=rule: rule)
+        for quantize in ("none", "q8_0"):
+            folder = tmp_path / f"{rule is None} {quantize}"
+            with stablehlo_here():
+                bundle = tapeline.export(
+                    tmp_path / "model", folder, sequence=4, max_sequence=32, quantize=quantize, num_layers=3
+                )
+            schedule = bundle.config.targets["llvm-cpu"]["schedule"]
+            assert set(schedule) == {"prefill", "decode"}
+            assert schedule["decode"]["copies"] == 0
+            assert quantize != "none" or (schedule["decode"]["submissions"] > 3) == (rule is not None)
+            with tapeline.load(bundle) as model:
+                stream = model.stream_batch(token_ids=[ids], max_new_tokens=9, ignore_eos=True)
+                answers.append([(token.token_id, token.logits.copy()) for token in stream])
+    for (mine, logits), (theirs, others) in zip(answers[0] + answers[1], answers[2] + answers[3], strict=True):
+        assert mine == theirs
+        assert (logits == others).all()
