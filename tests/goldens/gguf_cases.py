@@ -12,6 +12,7 @@ AS_THEY_ARE: Final = (
     "llama_linear", "llama_linear_4x", "llama_yarn", "llama_llama3", "llama_llama3_4x", "mistral_window", "mixtral",
     "qwen2_full_4x", "qwen2_yarn_4x", "qwen3", "qwen3_moe", "phi3_longrope_partial", "phi3_window_4x", "gpt2",
     "gpt2_4x", "granite", "olmo2", "gpt_neox", "gpt_neox_4x", "stablelm", "stablelm_parallel",
+    "deepseek_v3_plain_4x",
 )  # fmt: skip
 
 # Of others, what llama.cpp has fixed for all models of the architecture.
@@ -19,6 +20,7 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
     "gemma_4x": {"tie_word_embeddings": True},
     "gemma2": {"query_pre_attn_scalar": 12, "tie_word_embeddings": True},
     "gemma3": {"query_pre_attn_scalar": 10},
+    "deepseek_v3": {"rope_parameters": {**CASES["deepseek_v3"].config["rope_parameters"], "mscale": 0.7}},
     "smollm3_4x": {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1]},
 }
 
@@ -28,5 +30,5 @@ GGUF_CASES: Final[dict[str, GoldenCase]] = {
 }
 
 # What llama.cpp computes otherwise than the file says: it has no windows for these architectures, and takes YaRN's
-# betas from its command line alone.
-NOT_LLAMA_CPPS: Final = ("mistral_window", "phi3_window_4x", "llama_yarn")
+# betas from its command line alone. Of DeepSeek's models there are no logits of it.
+NOT_LLAMA_CPPS: Final = ("mistral_window", "phi3_window_4x", "llama_yarn", "deepseek_v3_plain_4x", "deepseek_v3")

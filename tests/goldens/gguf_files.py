@@ -25,6 +25,7 @@ from gguf import (
 
 from tests.goldens._case_types import Config, GoldenCase
 from tests.goldens._shapes import sizes_of
+from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors
 from tests.goldens.k_quants import quantize
 from tests.goldens.weights import stored_weights
 
@@ -32,7 +33,7 @@ ARCHITECTURES = {
     "llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3",
     "gpt2": "gpt2", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
-    "gpt_neox": "gptneox", "stablelm": "stablelm",
+    "gpt_neox": "gptneox", "stablelm": "stablelm", "deepseek_v3": "deepseek2",
 }  # fmt: skip
 _PERMUTED = ("llama", "granite", "smollm3")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
@@ -108,7 +109,8 @@ def _converted(stored: Mapping[str, np.ndarray], config: Config, name: str) -> d
     layers = sizes_of(config)[0]
     names = get_tensor_name_map(MODEL_ARCH(arch), layers)
     made: dict[str, np.ndarray] = {}
-    for key, array in _stacked(stored).items():
+    given = dict(deepseek_tensors(stored, config)) if name == "deepseek2" else stored
+    for key, array in _stacked(given).items():
         gguf_name = names.get_name(key, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None, key
         made[gguf_name] = _changed(key, array, config, name)
@@ -214,6 +216,9 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     writer.add_context_length(config["n_positions"] if name == "gpt2" else config["max_position_embeddings"])
     if name == "gpt2":
         writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+        return
+    if name == "deepseek2":
+        add_deepseek_fields(writer, config, rope_of(config))
         return
     writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
     if name in ("gptneox", "stablelm"):

@@ -22,11 +22,16 @@ from transformer_core.models.gguf import GgufModel
 _FAMILIES: Final = {case.config["model_type"]: case for case in reversed(GGUF_CASES.values())}
 _SIZES: Final = {
     "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
-    "moe_intermediate_size": 32, "n_embd": 64, "n_inner": 96,
+    "moe_intermediate_size": 32, "n_embd": 64, "n_inner": 96, "q_lora_rank": 32, "kv_lora_rank": 32, "v_head_dim": 32,
 }  # fmt: skip
 _PACKED: Final = ("q8_0", "q4_0", "q5_1")
 # Rows of a table that no product is made with; routers, whose scores decide.
-_DEQUANTISED: Final = {"gpt2": {"embed_positions"}, "mixtral": {"gate"}, "qwen3_moe": {"gate"}}
+_DEQUANTISED: Final = {
+    "gpt2": {"embed_positions"},
+    "mixtral": {"gate"},
+    "qwen3_moe": {"gate"},
+    "deepseek_v3": {"gate", "kv_b_proj"},
+}
 
 
 def _case(name: str, given: Mapping[str, int] = _SIZES) -> GoldenCase:
@@ -34,6 +39,8 @@ def _case(name: str, given: Mapping[str, int] = _SIZES) -> GoldenCase:
     sizes: dict[str, Any] = {key: size for key, size in given.items() if case.config.get(key) is not None}
     if name == "gpt2":
         sizes["n_inner"] = given["n_inner"]
+    if name == "deepseek_v3":
+        sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     return dataclasses.replace(case, config={**case.config, **sizes})
 
 
@@ -90,7 +97,8 @@ def _check_kept(name: str, actual: WeightSource, expected: WeightSource, packed:
 
 _SUPER_SIZES: Final = {
     "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 16,
-    "moe_intermediate_size": 256, "n_embd": 256, "n_inner": 512,
+    "moe_intermediate_size": 256, "n_embd": 256, "n_inner": 512, "q_lora_rank": 256, "kv_lora_rank": 256,
+    "v_head_dim": 16,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from lang_core import ConfigError, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints.gguf import GgufCheckpoint
 from transformer_core.models.gguf._common import Source, Values, biased, common
+from transformer_core.models.gguf._deepseek import deepseek
 from transformer_core.models.gguf._layer_norm_configs import gpt2, gpt_neox, stablelm
 from transformer_core.models.gguf._metadata_fields import architecture_of, model_fields, tokenizer_fields
 from transformer_core.models.gguf._rope import FREQUENCIES
@@ -231,12 +232,16 @@ def _olmo2(source: Source) -> Values:
 
 
 _CAPS: Final = frozenset({"attn_logit_softcapping", "final_logit_softcapping", _WINDOW})
+_EXPERTS: Final = frozenset(
+    {"expert_count", "expert_group_count", "expert_shared_count", "expert_weights_scale", "leading_dense_block_count"}
+)
 _SCALES: Final = frozenset({"embedding_scale", "residual_scale", "attention.scale", "logit_scale"})
 _ARCHITECTURES: Final = {
     "llama": _Architecture(_llama, frozenset({"expert_count", _WINDOW}), permuted=True),
     "qwen2": _Architecture(_qwen2),
     "qwen3": _Architecture(_qwen3),
     "qwen3moe": _Architecture(_qwen3_moe, frozenset({"expert_count"})),
+    "deepseek2": _Architecture(deepseek, _EXPERTS),
     "gemma": _Architecture(_gemma),
     "gemma2": _Architecture(_gemma2, _CAPS),
     "gemma3": _Architecture(_gemma3, _CAPS),

@@ -24,6 +24,16 @@ GEMMA: dict[str, Any] = {
 }
 
 
+DEEPSEEK: dict[str, Any] = {
+    **LLAMA, "attention.head_count_kv": 1, "attention.key_length": 10, "attention.value_length": 6,
+    "attention.key_length_mla": 12, "attention.value_length_mla": 8, "attention.kv_lora_rank": 6,
+    "rope.dimension_count": 4, "rope.scaling.type": "yarn", "rope.scaling.factor": 8.0,
+    "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 0.1, "expert_count": 4,
+    "expert_used_count": 2, "expert_feed_forward_length": 24, "expert_shared_count": 1, "expert_gating_func": 2,
+    "leading_dense_block_count": 1,
+}  # fmt: skip
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> Callable[..., GgufModel]:
     """Writes a file without layers: enough for its configuration."""
@@ -72,8 +82,8 @@ def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]
         fields = {**(GEMMA if name in ("gemma2", "gemma3") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
         fields |= {key: rest[key] for key in wanted.get(name, [])}
         fields |= {"attention.key_length": 16, "attention.value_length": 16}
-        file = made(name, fields)
-        if file.permuted:
+        file = made(name, DEEPSEEK if name == "deepseek2" else fields)
+        if file.permuted or name == "deepseek2":
             assert file.config(RopeMode.INTERLEAVED).rope.mode is RopeMode.INTERLEAVED
         else:
             with pytest.raises(ConfigError, match="rows of queries and keys are stored for split_half RoPE only"):
@@ -102,6 +112,21 @@ def test_windows_of_gemma3(made: Callable[..., GgufModel]) -> None:
         made("gemma3", {**fields, "attention.sliding_window_pattern": flags[:3]})
 
 
+def test_a_deepseek(made: Callable[..., GgufModel]) -> None:
+    """Sizes of a head are those without ``_mla`` in early files; one temperature is stored, of both kinds."""
+    config, early = made("deepseek2", DEEPSEEK).config(), {
+        **{key: value for key, value in DEEPSEEK.items() if not key.endswith("_mla")},
+        "attention.head_count_kv": 4, "attention.key_length": 12, "attention.value_length": 8,
+    }  # fmt: skip
+    assert config.latent is not None
+    assert (config.latent.plain_size, config.latent.value_size, config.latent.rank, config.head_size) == (8, 8, 6, 12)
+    assert config.latent.scale == pytest.approx(12**-0.5 * (1 + 0.1 * np.log(8)) ** 2)
+    assert config.experts is not None
+    assert (config.experts.layers, config.experts.routing.groups) == ((False, True), 1)
+    assert config.rope.mode is RopeMode.INTERLEAVED
+    assert made("deepseek2", early).config() == config
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "lama",
@@ -109,6 +134,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         r"general.architecture: expected one of llama, qwen2, .*; found 'lama'; did you mean 'llama'.*: take",
     ),
     ("mamba", LLAMA, "found 'mamba'"),
+    ("deepseek2", {**DEEPSEEK, "expert_gating_func": 1}, "'expert_gating_func': expected 2, the logistic function of"),
+    (
+        "deepseek2",
+        {**DEEPSEEK, "rope.dimension_count": 12},
+        r"'attention.key_length_mla': expected more than rope.dimension_count \(12\)",
+    ),
     (
         "llama",
         {**LLAMA, "general": "x", "block_count": 0},

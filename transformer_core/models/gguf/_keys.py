@@ -7,6 +7,7 @@ from lang_core import WeightSource
 from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import Cut, Recipe, Stacked, Stored
 from transformer_core.models import DecoderConfig
+from transformer_core.models.gguf._deepseek import JoinedHeads
 from transformer_core.models.gguf._recipes import LessOne, SplitHalves
 
 _WHOLE: Final = {
@@ -28,7 +29,17 @@ _IN_LAYERS: Final = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
     "mlp.gate": "ffn_gate_inp",
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b",
 }
+_CORRECTION: Final = "mlp.gate.e_score_correction_bias"
 _AFTER_PARTS: Final = {  # of layers that norm what attention and feed-forward give
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
@@ -75,11 +86,16 @@ class GgufKeys:
         layer, path = match[1], match[2]
         if path in _EXPERTS:
             return _experts(f"blk.{layer}.{_EXPERTS[path]}", shape, source)
+        if path == _CORRECTION:
+            return Stored(f"blk.{layer}.exp_probs_b.bias", shape)
         module, _, kind = path.rpartition(".")
         key = f"blk.{layer}.{self._names.get(module, module)}.{kind}"
         fused = self._parts.get(module)
         if fused is not None and (cut := _cut(f"blk.{layer}", fused, kind, shape, source)) is not None:
             return cut
+        if module == "self_attn.kv_b_proj" and self._config.latent is not None and not source.has(key):
+            keys, values = f"blk.{layer}.attn_k_b.weight", f"blk.{layer}.attn_v_b.weight"
+            return JoinedHeads(keys, values, shape, self._config.heads, self._config.latent.plain_size)
         if self._turned and module in _QKV[:2]:
             heads = self._config.heads if module == _QKV[0] else self._config.kv_heads
             return SplitHalves(key, shape, heads)

@@ -34,18 +34,18 @@ class GgufModel(GgufCheckpoint):
         self.permuted: Final = is_permuted(self)
 
     @checked_choices
-    def config(self, mode: RopeMode = RopeMode.SPLIT_HALF) -> DecoderConfig:
+    def config(self, mode: RopeMode | None = None) -> DecoderConfig:
         """Returns the decoder's configuration.
 
         Args:
-            mode: layout of RoPE's pairs. With INTERLEAVED, rows of queries and keys stay as they are stored, which must
-                be for that layout; SPLIT_HALF is that of Hugging Face's models.
+            mode: layout of RoPE's pairs; that of the Hugging Face model where None. With INTERLEAVED, rows of queries
+                and keys stay as they are stored, which must be for that layout.
 
         Raises:
             ConfigError: a value contradicts another, or the file's rows are not stored for this layout.
         """
         config = DecoderConfig.from_hf(self.config_values, f"{self.path}: as {CONFIG_FILE}")
-        if mode is config.rope.mode:
+        if mode is None or mode is config.rope.mode:
             return config
         if not self.permuted:
             raise ConfigError(
@@ -55,7 +55,7 @@ class GgufModel(GgufCheckpoint):
 
     def facts(self) -> dict[str, Any]:
         """Returns what a bundle's description says of the file: its format, and the layout of the stored rows."""
-        layout = RopeMode.INTERLEAVED if self.permuted else RopeMode.SPLIT_HALF
+        layout = RopeMode.INTERLEAVED if self.permuted else self.config().rope.mode
         return {"format": "gguf", "architecture": architecture_of(self), "rope_layout": layout.value}
 
     def recipe_of(self, config: DecoderConfig) -> RecipeOf:
