@@ -1,6 +1,7 @@
 """Dispatches that arrange tokens for products of several tokens; several products of the same x share one."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
@@ -11,6 +12,19 @@ from run_iree.kernels._tokens import Tokens
 _WORKGROUPS: Final = 16  # wanted, for threads of unequal speed
 _PAIRS: Final = f"vector<{BLOCK}xi16>"
 _BYTES: Final = f"vector<{BLOCK}xi8>"
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums of x's integers that go with the words.
+
+    Attributes:
+        columns: columns of a sum, 16 or 32.
+        times: factor of i32 sums; 0 for f32 sums times x's scales.
+    """
+
+    columns: int
+    times: int
 
 
 def arranged_elements(tokens: Tokens, kind: str) -> Arrangement:
@@ -24,7 +38,8 @@ def arranged_elements(tokens: Tokens, kind: str) -> Arrangement:
             f"%some{t} = vector.load %given[%at{t}] : {x.memref}, {given}",
             f"%words{t} = {_as_words(tokens, f'%some{t}', given)}",
         ]
-    return _arrangement(f"tokens.{kind}.{tokens.kind}", tokens, (x,), 1, [*lines, *_turned_words(tokens)])
+    lines += _turned_words(tokens, 1 if tokens.kind == "f32" else 2)
+    return _arrangement(f"tokens.{kind}.{tokens.kind}", tokens, (x,), 1, lines)
 
 
 def _as_words(tokens: Tokens, value: str, given: str) -> str:
@@ -44,36 +59,41 @@ def arranged_floats(tokens: Tokens, planes: int) -> Arrangement:
             f"%all{t} = vector.broadcast %scale{t} : f32 to {wide}",
             f"%words{t} = arith.mulf %float{t}, %all{t} : {wide}",
         ]
-    return _arrangement(f"tokens.floats.{planes}", tokens, given, planes, [*lines, *_turned_words(tokens)])
+    return _arrangement(f"tokens.floats.{planes}", tokens, given, planes, [*lines, *_turned_words(tokens, 1)])
 
 
-def arranged_pairs(tokens: Tokens, planes: int, summed: int = 0) -> Arrangement:
-    """Arranges q i8 [T, planes, K] and scale f32 [T, K / 32] as words.
+def arranged_integers(tokens: Tokens, planes: int, per_word: int, sums: Sums | None) -> Arrangement:
+    """Arranges q i8 [T, planes, K] and scale f32 [T, K / 32] as words of two i16 or four i8.
 
-    A part is pairs of i16, then the bits of f32: the scales of its blocks; and where ``summed`` is not 0, for each so
-    many columns (16 or 32) the sum of their integers, times the scale.
+    A part is these words, then the bits of f32 scales of its blocks, then the sums.
     """
-    given = _quantized(tokens, planes)
+    given, words = _quantized(tokens, planes), f"vector<{BLOCK // per_word}xi32>"
     lines = _integers(tokens, planes, given)
     for t in range(tokens.lanes):
-        lines.append(f"%words{t} = vector.bitcast %integers{t} : {_PAIRS} to vector<{BLOCK // 2}xi32>")
+        source, kind = (f"%integers{t}", _PAIRS) if per_word == 2 else (f"%some{t}", _BYTES)
+        lines.append(f"%words{t} = vector.bitcast {source} : {kind} to {words}")
     lines += [
-        *_turned_words(tokens),
+        *_turned_words(tokens, per_word),
         f"%of_part = arith.divui %in_part, %c{BLOCK} : index",
-        f"%scale_word = arith.addi %of_part, %c{tokens.part // 2} : index",
+        f"%scales_first = arith.constant {tokens.part // per_word} : index",
+        "%scale_word = arith.addi %of_part, %scales_first : index",
         f"%scales = vector.from_elements {', '.join(f'%scale{t}' for t in range(tokens.lanes))} : {tokens.floats}",
         f"%scale_bits = vector.bitcast %scales : {tokens.floats} to {tokens.integers}",
         *_puts(tokens, "scale", "%scale_word", ["%scale_bits"]),
     ]
-    if summed:
-        sums, more = _sums(tokens, summed)
+    if sums is not None:
+        names, more = _sums(tokens, per_word, sums)
         lines += [
             *more,
-            f"%sums_of = arith.muli %of_part, %c{BLOCK // summed} : index",
-            f"%sum_word = arith.addi %sums_of, %c{tokens.part // 2 + tokens.part // BLOCK} : index",
-            *_puts(tokens, "sum", "%sum_word", sums),
+            f"%sums_of = arith.muli %of_part, %c{BLOCK // sums.columns} : index",
+            f"%sums_first = arith.constant {tokens.part // per_word + tokens.part // BLOCK} : index",
+            "%sum_word = arith.addi %sums_of, %sums_first : index",
+            *_puts(tokens, "sum", "%sum_word", names),
         ]
-    return _arrangement(f"tokens.pairs.{planes}.{summed}", tokens, given, planes, lines)
+    name = f"tokens.words.{planes}.{per_word}"
+    if sums is not None:
+        name += f".{sums.columns}.{abs(sums.times)}"
+    return _arrangement(name, tokens, given, planes, lines)
 
 
 def _quantized(tokens: Tokens, planes: int) -> tuple[Buffer, Buffer, Buffer]:
@@ -114,53 +134,73 @@ def _integers(tokens: Tokens, planes: int, given: tuple[Buffer, Buffer, Buffer])
     return lines
 
 
-def _turned_words(tokens: Tokens) -> list[str]:
-    """Stores the words ``%words<t>`` of 32 columns, turned; makes ``%turn<group>_..`` of them."""
-    per_word = 1 if tokens.kind == "f32" else 2
-    count, lanes = BLOCK // per_word, tokens.lanes
+def _turned_words(tokens: Tokens, per_word: int) -> list[str]:
+    """Stores the words ``%words<t>`` of 32 columns, turned."""
+    count, own = BLOCK // per_word, _turned_at_once(tokens, per_word)
     given = f"vector<{count}x{tokens.kind}>"
     lines = [f"%first_word = arith.divui %in_part, %c{per_word} : index"]
-    for group in range(count // lanes):
-        own = listed(range(lanes * group, lanes * group + lanes))
-        for t in range(lanes):
-            lines.append(f"%row{group}_{t} = vector.shuffle %words{t}, %words{t} {own} : {given}, {given}")
-        names, more = _turn(tokens, group)
+    for group, names in enumerate(_turned_names(tokens, per_word)):
+        for t in range(own):
+            # With fewer words than lanes a register has those of two tokens.
+            other, first = (t, own * group) if own == tokens.lanes else (t + own, 0)
+            lanes = listed(range(first, first + tokens.lanes))
+            lines.append(f"%row{group}_{t} = vector.shuffle %words{t}, %words{other} {lanes} : {given}, {given}")
         lines += [
-            *more,
-            f"%word{group} = arith.addi %first_word, %c{lanes * group} : index",
+            *_turn(tokens, per_word, group)[1],
+            f"%word{group} = arith.addi %first_word, %c{own * group} : index",
             *_puts(tokens, f"word{group}_", f"%word{group}", names),
         ]
     return lines
 
 
-def _turn(tokens: Tokens, group: int) -> tuple[list[str], list[str]]:
-    rows = [f"%row{group}_{t}" for t in range(tokens.lanes)]
-    return turned(rows, tokens.bits, tokens.kind, prefix=f"turn{group}_", lanes=tokens.lanes)
+def _turned_at_once(tokens: Tokens, per_word: int) -> int:
+    """Returns how many words are turned at once."""
+    return min(BLOCK // per_word, tokens.lanes)
 
 
-def _sums(tokens: Tokens, summed: int) -> tuple[list[str], list[str]]:
-    """Returns the names of registers with the bits of sums of so many columns, times scales, and their lines."""
-    words = [name for group in range(BLOCK // 2 // tokens.lanes) for name in _turn(tokens, group)[0]]
-    names, lines, kind = [], [f"%half_word = arith.constant dense<16> : {tokens.integers}"], tokens.integers
-    for number in range(BLOCK // summed):
+def _turned_names(tokens: Tokens, per_word: int) -> list[list[str]]:
+    """Returns the names of the turned words of 32 columns, by groups of those that are turned at once."""
+    groups = BLOCK // per_word // _turned_at_once(tokens, per_word)
+    return [_turn(tokens, per_word, group)[0] for group in range(groups)]
+
+
+def _turn(tokens: Tokens, per_word: int, group: int) -> tuple[list[str], list[str]]:
+    own = _turned_at_once(tokens, per_word)
+    rows, bits = [f"%row{group}_{t}" for t in range(own)], [bit for bit in tokens.bits if bit < own]
+    return turned(rows, bits, tokens.kind, prefix=f"turn{group}_", lanes=tokens.lanes)
+
+
+def _sums(tokens: Tokens, per_word: int, sums: Sums) -> tuple[list[str], list[str]]:
+    """Returns the names of registers with the sums, and their lines."""
+    words = [name for names in _turned_names(tokens, per_word) for name in names]
+    kind, floats, bits, each = tokens.integers, tokens.floats, 32 // per_word, sums.columns // per_word
+    lines = [f"%top = arith.constant dense<{32 - bits}> : {kind}"]
+    lines += [f"%up{i} = arith.constant dense<{32 - bits - bits * i}> : {kind}" for i in range(per_word)]
+    names: list[str] = []
+    for number in range(BLOCK // sums.columns):
         total = ""
-        for i in range(summed // 2):
-            n, word = f"{number}_{i}", words[number * summed // 2 + i]
+        for j, word in enumerate(words[number * each : number * each + each]):
+            for i in range(per_word):
+                n = f"{number}_{j}_{i}"
+                lines += [
+                    f"%high{n} = arith.shli {word}, %up{i} : {kind}",
+                    f"%own{n} = arith.shrsi %high{n}, %top : {kind}",
+                ]
+                if total:
+                    lines.append(f"%sum{n} = arith.addi {total}, %own{n} : {kind}")
+                total = f"%sum{n}" if total else f"%own{n}"
+        if sums.times:
             lines += [
-                f"%up{n} = arith.shli {word}, %half_word : {kind}",
-                f"%even{n} = arith.shrsi %up{n}, %half_word : {kind}",
-                f"%odd{n} = arith.shrsi {word}, %half_word : {kind}",
-                f"%pair{n} = arith.addi %even{n}, %odd{n} : {kind}",
+                f"%times{number} = arith.constant dense<{sums.times}> : {kind}",
+                f"%sum_bits{number} = arith.muli {total}, %times{number} : {kind}",
             ]
-            if i:
-                lines.append(f"%total{n} = arith.addi {total}, %pair{n} : {kind}")
-            total = f"%total{n}" if i else f"%pair{n}"
+        else:
+            lines += [
+                f"%float{number} = arith.sitofp {total} : {kind} to {floats}",
+                f"%scaled{number} = arith.mulf %float{number}, %scales : {floats}",
+                f"%sum_bits{number} = vector.bitcast %scaled{number} : {floats} to {kind}",
+            ]
         names.append(f"%sum_bits{number}")
-        lines += [
-            f"%total_float{number} = arith.sitofp {total} : {kind} to {tokens.floats}",
-            f"%x_sum{number} = arith.mulf %total_float{number}, %scales : {tokens.floats}",
-            f"%sum_bits{number} = vector.bitcast %x_sum{number} : {tokens.floats} to {kind}",
-        ]
     return names, lines
 
 
@@ -190,18 +230,8 @@ def _arrangement(
             f"%token{t} = arith.minui %number{t}, %c{rows - 1} : index",
             f"%begin{t} = arith.muli %token{t}, %c{planes * columns} : index",
         ]
-    numbers = [
-        *range(1, BLOCK + 1),
-        tokens.tile,
-        rows - 1,
-        columns,
-        planes * columns,
-        part,
-        part // 2,
-        columns // BLOCK,
-    ]
-    numbers += [part // 2 + part // BLOCK, tokens.tiles, tokens.tile * tokens.depth, tokens.part_words]
-    numbers += [pieces, columns // pieces]
+    numbers = [*range(1, BLOCK + 1), tokens.tile, rows - 1, columns, planes * columns, part, columns // BLOCK]
+    numbers += [tokens.tiles, tokens.tile * tokens.depth, tokens.part_words, pieces, columns // pieces]
     body = f"""\
 {constants(numbers)}
 %register = arith.divui %workgroup, %c{pieces} : index

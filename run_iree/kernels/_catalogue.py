@@ -12,15 +12,13 @@ from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_matvec
 from run_iree.kernels._avx512_matvec import avx512_matvec_kernel, fits_avx512_matvec
 from run_iree.kernels._floats_matmul import floats_matmul_kernel, linear_matmul_kernel
 from run_iree.kernels._instruction_sets import PREFETCH_CANDIDATES, PREFETCH_DISTANCE, available, prefetch_distance
+from run_iree.kernels._integers_matmul import integers_matmul_kernel
 from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from run_iree.kernels._norm import Norm, norm_kernel
 from run_iree.kernels._packed_experts import expert_kernel, product_of_one_expert
-from run_iree.kernels._packed_row import has_plain_numbers
-from run_iree.kernels._pairs_matmul import pairs_matmul_kernel
 from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_kernel
 from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
-from run_iree.kernels._vnni_matmul import matmul_kernel
 from run_iree.kernels._wide_matvec import STEP, wide_matvec_kernel
 
 
@@ -132,11 +130,9 @@ def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     sizes = rows, outputs, columns
     if outputs % LANES_ROWS or not (kernels.vnni or kernels.fma):
         return vector_kernel(rows, outputs, columns, encoding, dtype, planes)
-    if kernels.vnni and planes == 1 and has_plain_numbers(encoding):
-        return matmul_kernel(rows, outputs, columns, encoding)
     if kernels.avx512 and not kernels.vnni:
         return floats_matmul_kernel(sizes, encoding, dtype, planes=planes, lanes=16)
-    return pairs_matmul_kernel(sizes, encoding, dtype, planes=planes, lanes=16 if kernels.vnni else 8)
+    return integers_matmul_kernel(sizes, encoding, dtype, planes=planes, vnni=kernels.vnni)
 
 
 def _packed_matvec(

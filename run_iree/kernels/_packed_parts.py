@@ -1,7 +1,7 @@
 """Parts of packed rows of W, unpacked for products of several tokens.
 
-A part of sixteen rows lies on the stack: integers of 16 bits in ``%rows`` and their scales in ``%scales``, or f32 with
-their scales in them.
+A part of sixteen rows lies on the stack: integers of 16 or 8 bits in ``%rows`` and their scales in ``%scales``, or f32
+with their scales in them.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,11 @@ from run_iree.kernels._super_block import (
 )
 from run_iree.kernels._text import LINE, Buffer, largest_divisor, listed, prefetches, scratch, within
 
-_PART: Final = {"i16": 256, "f32": 128}  # columns of a part of blocks of 32, at most
+_PART: Final = {"i8": 256, "i16": 256, "f32": 128}  # columns of a part of blocks of 32, at most
 _PAD: Final = 16  # elements between rows, so that they do not lie a power of two apart
 ROW_SCALES: Final = 32  # places of a row in ``%scales``
 _SCALES: Final = 16  # of a super-block
+_EXCESS: Final = 128  # of unsigned bytes over signed ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,11 @@ class PackedRows:
     """Lines that unpack a part of a row.
 
     Attributes:
-        kind: i16 with scales apart, or f32.
+        kind: i16 or i8 with scales apart, or f32; i8 are unsigned.
         columns: columns of a part.
         scaled: columns that share a scale.
         minima: place of a row's first minimum, negated, among its scales; 0 where there are none.
+        offset: excess of the integers over their values.
         stored: bytes of a part.
         numbers: index constants that the lines need.
         before: lines ahead of all loops.
@@ -46,6 +48,7 @@ class PackedRows:
     columns: int
     scaled: int
     minima: int
+    offset: int
     stored: int
     numbers: Sequence[int]
     before: Sequence[str]
@@ -71,7 +74,7 @@ def _rows(columns: int, kind: str) -> str:
 
 
 def packed_rows(columns: int, encoding: Encoding, w: Buffer, kind: str) -> PackedRows:
-    """Returns how rows of W, with so many columns, are unpacked to i16 or f32."""
+    """Returns how rows of W, with so many columns, are unpacked to i16, i8 or f32."""
     ahead = ROWS * (columns // encoding.block) * encoding.block_bytes
     return (_blocks if encoding.block == BLOCK else _super_blocks)(columns, encoding, w, ahead, kind)
 
@@ -99,7 +102,7 @@ def _super_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind:
         before.append(f"%signs = arith.constant dense<{signs}> : vector<{_SCALES}xf32>")
         lines.append(f"%signed_scales = arith.mulf %scaled, %signs : vector<{_SCALES}xf32>")
         scales[0] = "%signed_scales"
-    if kind == "i16":
+    if kind != "f32":
         lines.append(f"%scales_to = arith.muli %r, %c{ROW_SCALES} : index")
         for place, name in scales.items():
             lines += [
@@ -108,6 +111,7 @@ def _super_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind:
                 f"vector.store {name}, %scales[%scales_at{place}] : {SCALES}, vector<{_SCALES}xf32>",
             ]
         before.append(scratch("scales", SCALES))
+    before.append(f"%flip = arith.constant dense<{-_EXCESS}> : vector<{CHUNK}xi8>")
     if layout.offset:
         before.append(f"%above = arith.constant dense<{layout.offset}> : vector<{CHUNK}xi8>")
     count = chunks_of_group(layout)
@@ -115,13 +119,14 @@ def _super_blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind:
         lines += [] if chunk % count else group_integers(encoding, "", chunk // count, w.memref)
         more, integers, sign = _values(encoding, chunk)
         lines += more
-        if kind == "i16":
-            lines += _put(chunk, integers, sign, rows)
+        if kind != "f32":
+            lines += _put(chunk, integers, sign, rows, kind)
         else:
             for part in range(chunk * CHUNK // layout.scaled, (chunk + 1) * CHUNK // layout.scaled):
                 lines += _part_floats(encoding, chunk, part, integers, sign, scales, rows)
     numbers = (size + _PAD, ROW_SCALES, *soon, *super_block_numbers(encoding))
-    return PackedRows(kind, size, layout.scaled, minima, encoding.block_bytes, numbers, before, lines)
+    offset = _EXCESS if kind == "i8" and (layout.offset or layout.table) else 0
+    return PackedRows(kind, size, layout.scaled, minima, offset, encoding.block_bytes, numbers, before, lines)
 
 
 def _values(encoding: Encoding, chunk: int) -> tuple[list[str], str, str]:
@@ -135,14 +140,24 @@ def _values(encoding: Encoding, chunk: int) -> tuple[list[str], str, str]:
     return [], integers, "ui"
 
 
-def _put(chunk: int, integers: str, sign: str, rows: str) -> list[str]:
+def _put(chunk: int, integers: str, sign: str, rows: str, kind: str) -> list[str]:
     """Stores a chunk of a super-block, vector<64xi8>, to its place; ``sign`` is ``si`` or ``ui``."""
+    lines, name = _stored(f"stored{chunk}", integers, sign, kind, CHUNK)
     return [
-        f"%pairs{chunk} = arith.ext{sign} {integers} : vector<64xi8> to vector<64xi16>",
-        f"%skip{chunk} = arith.constant {64 * chunk} : index",
+        *lines,
+        f"%skip{chunk} = arith.constant {CHUNK * chunk} : index",
         f"%to{chunk} = arith.addi %to, %skip{chunk} : index",
-        f"vector.store %pairs{chunk}, %rows[%to{chunk}] : {rows}, vector<64xi16>",
+        f"vector.store {name}, %rows[%to{chunk}] : {rows}, vector<{CHUNK}x{kind}>",
     ]
+
+
+def _stored(name: str, integers: str, sign: str, kind: str, lanes: int) -> tuple[list[str], str]:
+    """Returns lines and the name of integers as they lie in ``%rows``: of 16 bits, or unsigned ones of 8."""
+    if kind == "i16":
+        return [f"%{name} = arith.ext{sign} {integers} : vector<{lanes}xi8> to vector<{lanes}xi16>"], f"%{name}"
+    if sign == "ui":
+        return [], integers
+    return [f"%{name} = arith.xori {integers}, %flip : vector<{lanes}xi8>"], f"%{name}"
 
 
 def _part_floats(
@@ -196,7 +211,8 @@ def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind: str) 
         f"%offset = arith.constant dense<{unsigned_offset(encoding)}> : vector<32xi8>",
         scratch("rows", rows),
     ]
-    before += [scratch("scales", SCALES)] if kind == "i16" else []
+    before += [scratch("scales", SCALES)] if kind != "f32" else []
+    before.append(f"%flip = arith.constant dense<{-_EXCESS}> : vector<{BLOCK}xi8>")
     lines = [
         f"%to = arith.muli %r, %c{size + _PAD} : index",
         f"%scales_to = arith.muli %r, %c{ROW_SCALES} : index",
@@ -210,14 +226,15 @@ def _blocks(columns: int, encoding: Encoding, w: Buffer, ahead: int, kind: str) 
         *within(signed_block(encoding, "%block_at", "%q_at", "q", w.memref)),
         f"  %skipped = arith.muli %block, %c{BLOCK} : index",
         "  %place = arith.addi %to, %skipped : index",
-        *within(_block_integers(minima, rows) if kind == "i16" else _block_floats(has_minima, rows)),
+        *within(_block_floats(has_minima, rows) if kind == "f32" else _block_integers(minima, rows, kind)),
         "}",
     ]
     numbers = (1, encoding.layout.planes[0].at, BLOCK, blocks, encoding.block_bytes, size + _PAD, ROW_SCALES, ahead)
-    return PackedRows(kind, size, BLOCK, minima, blocks * encoding.block_bytes, numbers, before, lines)
+    offset = _EXCESS if kind == "i8" and not has_minima else 0
+    return PackedRows(kind, size, BLOCK, minima, offset, blocks * encoding.block_bytes, numbers, before, lines)
 
 
-def _block_integers(minima: int, rows: str) -> list[str]:
+def _block_integers(minima: int, rows: str, kind: str) -> list[str]:
     """Stores ``%q``, the scale ``%d`` and the minimum ``%least`` of the block at ``%block_at``."""
     lines = [
         "%scale_at = arith.addi %scales_to, %block : index",
@@ -229,11 +246,8 @@ def _block_integers(minima: int, rows: str) -> list[str]:
             "%least_to = arith.addi %scale_at, %minimum_skip : index",
             f"memref.store %least, %scales[%least_to] : {SCALES}",
         ]
-    return [
-        *lines,
-        "%wide = arith.extsi %q : vector<32xi8> to vector<32xi16>",
-        f"vector.store %wide, %rows[%place] : {rows}, vector<32xi16>",
-    ]
+    more, name = _stored("stored", "%q", "ui" if minima else "si", kind, BLOCK)
+    return [*lines, *more, f"vector.store {name}, %rows[%place] : {rows}, vector<{BLOCK}x{kind}>"]
 
 
 def _block_floats(has_minima: bool, rows: str) -> list[str]:

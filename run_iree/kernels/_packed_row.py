@@ -86,12 +86,6 @@ def looked_up(table: Sequence[int], stored: str, name: str, lanes: int) -> list[
     return lines
 
 
-def has_plain_numbers(encoding: Encoding) -> bool:
-    """Returns whether integers and scales stand for themselves, and minima for blocks of 32, as fast kernels need."""
-    layout = encoding.layout
-    return layout.table is None and not layout.exponent and (layout.minimum is None or layout.scaled == BLOCK)
-
-
 def unsigned_offset(encoding: Encoding) -> int:
     """Returns by how much the integers exceed their values when they are read as unsigned."""
     return 128 if encoding.bits == 8 else encoding.layout.offset

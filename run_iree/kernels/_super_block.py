@@ -80,7 +80,7 @@ def group_bytes(layout: BlockLayout, group: int) -> list[int]:
     ]
 
 
-def group_integers(encoding: Encoding, r: int | str, group: int, w: str, places: Sequence[str] = ()) -> list[str]:
+def group_integers(encoding: Encoding, r: int | str, group: int, w: str) -> list[str]:
     """Makes ``%u<r>_<chunk>`` vector<64xi8> of the unsigned integers of each chunk of a group.
 
     Args:
@@ -88,14 +88,12 @@ def group_integers(encoding: Encoding, r: int | str, group: int, w: str, places:
         r: number of the row, whose block begins at ``%at<r>``.
         group: number of the group.
         w: type of the weight.
-        places: indices of ``group_bytes``, where a kernel has computed them itself.
     """
     layout, count = encoding.layout, chunks_of_group(encoding.layout)
     lines: list[str] = []
-    if not places:
-        places = [f"%place{r}_{group}_{i}" for i in range(len(group_bytes(layout, group)))]
-        for place, byte in zip(places, group_bytes(layout, group), strict=True):
-            lines.append(f"{place} = arith.addi %at{r}, %c{byte} : index")
+    places = [f"%place{r}_{group}_{i}" for i in range(len(group_bytes(layout, group)))]
+    for place, byte in zip(places, group_bytes(layout, group), strict=True):
+        lines.append(f"{place} = arith.addi %at{r}, %c{byte} : index")
     runs = [
         (i, plane, first) for i, plane in enumerate(layout.planes) for first in range(0, count, _run(plane) // CHUNK)
     ]
