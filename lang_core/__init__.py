@@ -45,6 +45,7 @@ from lang_core._user_cache import user_cache_directory
 from lang_core._weights import (
     MatrixRows,
     PackedRows,
+    StoredBytes,
     WeightSource,
     check_rows,
     matrix_rows_by,
@@ -91,6 +92,7 @@ __all__ = [
     "Operand",
     "Ops",
     "PackedRows",
+    "StoredBytes",
     "Parameter",
     "RecordingError",
     "Repeated",

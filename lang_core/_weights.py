@@ -69,6 +69,15 @@ class PackedRows(Protocol):
         ...
 
 
+@runtime_checkable
+class StoredBytes(Protocol):
+    """Source that knows the size of its tensors in the form in which they are stored."""
+
+    def stored_bytes(self, key: str) -> int | None:
+        """Returns the bytes of a tensor as it is stored, scales included; None where they are not known."""
+        ...
+
+
 def rows_of(array: np.ndarray, start: int, stop: int, key: str, origin: str) -> np.ndarray:
     """Returns rows ``start`` to ``stop`` of the first axis, a view; a rank-0 array is its own only row.
 

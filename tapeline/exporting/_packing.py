@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lang_core import ENCODINGS, WeightSource
+from lang_core import ENCODINGS, Parameter, StoredBytes, WeightSource
 from tapeline.cli import Progress, ProgressEvent, size_text
 from transformer_core import STORED
 from transformer_core.checkpoints import PackedWeights
@@ -47,7 +47,7 @@ def packing_facts(model: Model[Any], weights: WeightSource, progress: Progress) 
         encoding = weights.encoding(path)
         if encoding is not None:
             encodings[encoding] += 1
-            stored.append(packed_bytes(encoding, parameter.spec.size))
+            stored.append(_stored_bytes(weights, path, encoding, parameter.spec.size))
             unpacked += parameter.spec.nbytes
     known = [size for size in stored if size is not None]
     sizes = {"stored": sum(known) if len(known) == len(stored) else None, "unpacked": unpacked}
@@ -63,13 +63,22 @@ def packing_facts(model: Model[Any], weights: WeightSource, progress: Progress) 
     return PackingFacts(packed, dict(encodings), sizes)
 
 
+def _stored_bytes(weights: WeightSource, path: str, encoding: str, elements: int) -> int | None:
+    """Returns the bytes that the checkpoint has of a packed tensor; None where they are not known."""
+    size = weights.stored_bytes(path) if isinstance(weights, StoredBytes) else None
+    return packed_bytes(encoding, elements) if size is None else size
+
+
 def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> dict[str, Any]:
     """Counts the bundle's packed weights and what became of the checkpoint's encodings, and reports both."""
     parameters = dict(model.named_parameters())
     packed = {path: parameter for path, parameter in parameters.items() if parameter.encoding is not None}
     kinds = Counter(parameter.encoding.name for parameter in packed.values() if parameter.encoding is not None)
     kept = [path for path in packed if weights.kept(path)]
-    other = Counter(kind for path in packed if path not in kept and (kind := weights.stored_encoding(path)) is not None)
+    stored = {path: weights.stored_encoding(path) for path in packed}
+    exact = Counter(kind for path in kept if (kind := stored[path]) and not _same_bytes(packed[path], kind))
+    same = len(kept) - exact.total()
+    other = Counter(kind for path in packed if path not in kept and (kind := stored[path]) is not None)
     plain = {
         path: parameter.spec
         for path, parameter in parameters.items()
@@ -78,7 +87,8 @@ def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> di
     facts = {
         "matrices": len(packed),
         "encodings": dict(kinds),
-        "kept": len(kept),
+        "kept": same,
+        "exact": dict(exact),
         "requantised": dict(other),
         "bytes": sum(parameter.stored_spec.nbytes for parameter in packed.values()),
         "unpacked": len(plain),
@@ -86,8 +96,9 @@ def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> di
         "unpacked_parameters": list(dict.fromkeys(_NUMBER.sub(".*.", path) for path in plain)),
     }
     names = _counts(kinds) if len(kinds) > 1 else next(iter(kinds))
+    told = f", {_counts(exact)} in other blocks with exactly the same weights" if exact else ""
     progress(
-        ProgressEvent(f"{len(packed)} matrices are packed as {names}, {len(kept)} of them byte for byte as stored")
+        ProgressEvent(f"{len(packed)} matrices are packed as {names}, {same} of them byte for byte as stored{told}")
     )
     if other:
         told = f"{_counts(other)} matrices are packed otherwise in the checkpoint, and quantised a second time"
@@ -96,6 +107,11 @@ def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> di
         size, names = size_text(facts["unpacked_bytes"]), ", ".join(facts["unpacked_parameters"])
         progress(ProgressEvent(f"{len(plain)} other weights of two axes and more ({size}) stay unpacked: {names}"))
     return facts
+
+
+def _same_bytes(parameter: Parameter, kind: str) -> bool:
+    """Returns whether a kept parameter has the very bytes that are stored: those of an encoding of GGUF."""
+    return parameter.encoding is not None and parameter.encoding.name == kind
 
 
 def _advice(encodings: Counter[str]) -> str:

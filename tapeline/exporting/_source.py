@@ -85,6 +85,8 @@ def _directory_source(
         weights = unquantized(path, stack.enter_context(SafetensorsCheckpoint(path)))
         if isinstance(weights, QuantizedWeights):
             facts["quantization"] = weights.method
+            if weights.notes:
+                facts["notes"] = list(weights.notes)
             for note in weights.notes:
                 progress(ProgressEvent(note))
     return ModelSource(model, path, weights, weights, _identity(path, contents=model == "demo"), facts)

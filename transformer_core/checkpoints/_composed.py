@@ -1,11 +1,12 @@
 """A checkpoint under a model's names: tensors are renamed, stacked and cut as they are read."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from lang_core import PackedRows, TensorSpec, WeightSource, matrix_rows_by, matrix_rows_of
+from lang_core import PackedRows, StoredBytes, TensorSpec, WeightSource, matrix_rows_by, matrix_rows_of
 from transformer_core.checkpoints._recipes import Recipe, Stacked, Stored, common_dtype
 
 RecipeOf = Callable[[str, tuple[int, ...], WeightSource], Recipe | None]
@@ -96,6 +97,15 @@ class ComposedWeights:
         """Reads rows of the parameter, packed as the source has them; see ``PackedRows``."""
         packed: Any = _AsPacked(self._source)  # recipes that keep rows ask for nothing but rows
         return self._recipe(key).rows(packed, start, stop)
+
+    def stored_bytes(self, key: str) -> int | None:
+        """Returns the parameter's share of the bytes of the stored tensors that it is made of; None if not known."""
+        source, shapes = self._source, self._recipe(key).stored()
+        sizes = [source.stored_bytes(stored) for stored in shapes] if isinstance(source, StoredBytes) else [None]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return None
+        return sum(known) * self.spec(key).size // max(1, sum(math.prod(shape) for shape in shapes.values()))
 
     def origin(self, key: str) -> str:
         """Returns the file, and the stored keys where they differ from the parameter's name."""

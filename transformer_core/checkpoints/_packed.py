@@ -12,6 +12,7 @@ from lang_core import (
     Encoding,
     InputError,
     PackedRows,
+    StoredBytes,
     TensorSpec,
     WeightSource,
     any_of,
@@ -63,6 +64,10 @@ class PackedWeights:
     def stored_encoding(self, key: str) -> str | None:
         """Returns the encoding that the source stores a tensor in; None where it is not packed."""
         return self._source.encoding(key)
+
+    def stored_bytes(self, key: str) -> int | None:
+        """Returns the bytes that the source stores of a tensor; None where they are not known."""
+        return self._source.stored_bytes(key) if isinstance(self._source, StoredBytes) else None
 
     def packing(self, key: str) -> Encoding | None:
         """Returns the encoding that a parameter is packed in; None where it is not."""

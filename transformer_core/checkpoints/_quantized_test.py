@@ -54,7 +54,7 @@ def test_weights_have_the_names_and_shapes_that_they_would_have_unquantised():
     assert list(weights.keys()) == ["experts.up", "norm.weight"]
     assert not weights.has("experts.up_blocks")
     assert repr(weights.spec("experts.up")) == "f32[2,64,3]"
-    assert (weights.encoding("experts.up"), weights.encoding("norm.weight")) == ("mxfp4", None)
+    assert (weights.encoding("experts.up"), weights.encoding("norm.weight")) == ("mxfp4_pairs", None)
     assert weights.stored_bytes("experts.up") == 2 * 3 * 2 * 17
     assert weights.origin("experts.up") == "model.safetensors"
     assert weights.read("norm.weight").tolist() == [1, 1, 1, 1]

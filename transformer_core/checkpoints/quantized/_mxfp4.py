@@ -15,6 +15,8 @@ _Array = np.ndarray[Any, Any]
 
 E2M1: Final = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 BLOCK: Final = 32
+KIND: Final = "mxfp4_pairs"
+"""Name of the format: a byte has neighbours, where a byte of GGUF's MXFP4 has values 16 apart."""
 _BLOCKS: Final = "_blocks"
 
 
@@ -48,7 +50,7 @@ class Mxfp4Matrix:
         scales: stored powers of two, [N, K / 32].
     """
 
-    kind: Final = "mxfp4"
+    kind: Final = KIND
 
     def __init__(self, blocks: Part, scales: Part) -> None:
         self._blocks: Final = blocks
@@ -63,7 +65,7 @@ class Mxfp4Matrix:
 
     def packed_as(self) -> str | None:
         """Returns the encoding of GGUF, whose blocks have the same values in another order."""
-        return self.kind
+        return "mxfp4"
 
     def packed(self, encoding: str, start: int, stop: int) -> _Array:
         """Returns rows in GGUF's blocks, u8 [stop - start, bytes of a row]."""
@@ -87,7 +89,7 @@ class StackedMxfp4:
 
     blocks: Part
     scales: Part
-    kind: str = "mxfp4"
+    kind: str = KIND
 
     @property
     def shape(self) -> tuple[int, ...]:
