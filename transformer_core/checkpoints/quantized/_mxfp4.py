@@ -42,26 +42,34 @@ def mxfp4_contents(fields: ConfigFields, source: StoredTensors) -> Contents:
     return contents
 
 
+@dataclass(frozen=True, slots=True)
 class Mxfp4Matrix:
     """Matrix [N, K] in MXFP4. Implements ``PackableMatrix``.
 
-    Args:
+    Attributes:
         blocks: stored values, two in a byte, the earlier one in the low bits.
         scales: stored powers of two, [N, K / 32].
+        kind: name of the format.
     """
 
-    kind: Final = KIND
+    blocks: Part
+    scales: Part
+    kind: str = KIND
 
-    def __init__(self, blocks: Part, scales: Part) -> None:
-        self._blocks: Final = blocks
-        self._scales: Final = scales
-        self.shape: Final = (scales.shape[0], scales.shape[1] * BLOCK)
-        self.parts: Final = (blocks.key, scales.key)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the weight, [N, K]."""
+        return self.scales.shape[0], self.scales.shape[1] * BLOCK
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Stored keys of the weight."""
+        return self.blocks.key, self.scales.key
 
     def unpacked(self, start: int, stop: int) -> _Array:
         """Returns rows, f32 [stop - start, K]."""
         codes, exponents = self._stored(start, stop)
-        return unpacked_e2m1(codes, exponents, self._scales).reshape(stop - start, self.shape[1])
+        return unpacked_e2m1(codes, exponents, self.scales).reshape(stop - start, self.shape[1])
 
     def packed_as(self) -> str | None:
         """Returns the encoding of GGUF, whose blocks have the same values in another order."""
@@ -70,12 +78,12 @@ class Mxfp4Matrix:
     def packed(self, encoding: str, start: int, stop: int) -> _Array:
         """Returns rows in GGUF's blocks, u8 [stop - start, bytes of a row]."""
         codes, exponents = self._stored(start, stop)
-        return mxfp4_blocks(codes, exponents, self._scales).reshape(stop - start, -1)
+        return mxfp4_blocks(codes, exponents, self.scales).reshape(stop - start, -1)
 
     def _stored(self, start: int, stop: int) -> tuple[_Array, _Array]:
-        count = self._scales.shape[1]
-        codes = self._blocks.read().reshape(self.shape[0], count, BLOCK // 2)[start:stop]
-        return codes, self._scales.read()[start:stop]
+        count = self.scales.shape[1]
+        codes = self.blocks.read().reshape(self.shape[0], count, BLOCK // 2)[start:stop]
+        return codes, self.scales.read()[start:stop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,7 @@ class StackedMxfp4:
     Attributes:
         blocks: stored values, [E, N, K / 32, 16].
         scales: stored powers of two, [E, N, K / 32].
+        kind: name of the format.
     """
 
     blocks: Part

@@ -90,7 +90,7 @@ class Schemes:
             self.quantises_activations |= group.has("input_activations") or group.has("output_activations")
             if group.has("weights"):
                 scheme = _scheme(group, fields)
-                self._schemes |= dict.fromkeys(_names(group, "targets"), scheme)
+                self._schemes.update(dict.fromkeys(_names(group, "targets"), scheme))
 
     def of(self, module: str) -> Scheme:
         """Returns the scheme of a quantised module: targets that are its name count first, then patterns, then classes.
