@@ -11,7 +11,7 @@ from lang_core import BLOCK, Encoding
 from lang_core.ops import PLANE_BASE
 from run_iree.kernels._avx2_nibbles import Nibbles, fifth_bits, fifth_numbers, nibble_constants
 from run_iree.kernels._avx2_row import BYTES, PAIRS, for_steps
-from run_iree.kernels._avx2_scales import block_scales, scale_numbers
+from run_iree.kernels._avx2_scales import block_scales, picked, scale_numbers
 from run_iree.kernels._avx2_steps import Reading, most_columns, row_steps, scales_of_x, summed
 from run_iree.kernels._avx2_super_block import reads_super_blocks, super_block_steps
 from run_iree.kernels._instruction_sets import byte_dot, pair_dot, with_sign
@@ -20,6 +20,7 @@ from run_iree.kernels._packed_row import packed_buffers
 from run_iree.kernels._text import CpuKernel, listed, scratch, wanted_workgroups
 
 NAME: Final = "avx2-matvec"
+_TWICE: Final = 8  # blocks of a step that leave room for each scale in both halves of two registers
 
 
 def fits_avx2_matvec(columns: int, encoding: Encoding) -> bool:
@@ -107,17 +108,47 @@ def _byte_steps(columns: int, planes: int, encoding: Encoding, w: str) -> Steps:
         arranged = for_steps(blocks * BLOCK, _words_of_x(columns, blocks * BLOCK, q, words))
         for block in range(blocks):
             dots += _words_times_x(block, words)
-    scales = [*block_scales(encoding, blocks, w), f"%scales = arith.mulf %w_scales, %x_scales : {few}"]
+    if blocks == _TWICE:
+        scales = [*picked("halves", encoding, encoding.layout.scale, 2, blocks, w), *_scales_twice(columns)]
+        sums = summed(
+            [[block % 4] * 4 + [block % 4 + 4] * 4 for block in range(blocks)],
+            few,
+            "%sum",
+            names=[f"%scales{block // 4}" for block in range(blocks)],
+        )
+    else:
+        scales = [*block_scales(encoding, blocks, w), f"%scales = arith.mulf %w_scales, %x_scales : {few}"]
+        sums = summed([[block] * 8 for block in range(blocks)], few, "%sum")
     return Steps(
         blocks * BLOCK,
         blocks * size,
-        [blocks, *range(0, blocks * BLOCK, 16), *places, *scale_numbers(encoding, blocks), columns],
+        [4, blocks, *range(0, blocks * BLOCK, 16), *places, *scale_numbers(encoding, blocks), columns],
         before,
         scales_of_x(columns, blocks),
-        [*loaded, *scales, *dots, *summed([[block] * 8 for block in range(blocks)], few, "%sum")],
+        [*loaded, *scales, *dots, *sums],
         arranged,
         most // (blocks * BLOCK),
     )
+
+
+def _scales_twice(columns: int) -> list[str]:
+    """Makes ``%scales0`` of four blocks and ``%scales1`` of the next four, each scale once for each half of a register.
+
+    So a block's scale is spread within halves, which takes one cycle and no register with the order.
+    """
+    few, four, kind = "vector<8xf32>", "vector<4xf32>", f"memref<{columns // BLOCK}xf32>"
+    lines = ["%x_next_at = arith.addi %x_scales_at, %c4 : index"]
+    for half, place in enumerate(("%x_scales_at", "%x_next_at")):
+        order, twice = listed([*range(4 * half, 4 * half + 4)] * 2), listed([*range(4)] * 2)
+        lines += [
+            f"%halves{half} = vector.shuffle %halves, %halves {order} : vector<8xi16>, vector<8xi16>",
+            f"%f16_{half} = vector.bitcast %halves{half} : vector<8xi16> to vector<8xf16>",
+            f"%w_scales{half} = arith.extf %f16_{half} : vector<8xf16> to {few}",
+            f"%x_four{half} = vector.load %scale[{place}] : {kind}, {four}",
+            f"%x_twice{half} = vector.shuffle %x_four{half}, %x_four{half} {twice} : {four}, {four}",
+            f"%scales{half} = arith.mulf %w_scales{half}, %x_twice{half} : {few}",
+        ]
+    return lines
 
 
 def _sizes_times_x(block: int, q: str) -> list[str]:

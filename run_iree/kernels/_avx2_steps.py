@@ -108,7 +108,9 @@ def scales_of_x(columns: int, blocks: int) -> list[str]:
     ]
 
 
-def summed(lanes: Sequence[Sequence[int]], scales: str, begin: str, less: str | None = None) -> list[str]:
+def summed(
+    lanes: Sequence[Sequence[int]], scales: str, begin: str, less: str | None = None, *, names: Sequence[str] = ()
+) -> list[str]:
     """Makes ``%next`` of ``%sum`` as two sums that do not wait for each other.
 
     Args:
@@ -116,6 +118,7 @@ def summed(lanes: Sequence[Sequence[int]], scales: str, begin: str, less: str | 
         scales: type of ``%scales``.
         begin: sums so far, vector<16xf32>.
         less: vector<8xf32> to add.
+        names: scales of each, where they are not ``%scales``.
     """
     sums = ["%first_sum", "%second_sum"]
     lines = [
@@ -126,9 +129,10 @@ def summed(lanes: Sequence[Sequence[int]], scales: str, begin: str, less: str | 
         lines.append(f"%second_less = arith.addf %second_sum, {less} : {EIGHT}")
         sums[1] = "%second_less"
     for i, places in enumerate(lanes):
+        name = names[i] if names else "%scales"
         lines += [
             f"%float{i} = arith.sitofp %dot{i} : vector<8xi32> to {EIGHT}",
-            f"%by{i} = vector.shuffle %scales, %scales {listed(places)} : {scales}, {scales}",
+            f"%by{i} = vector.shuffle {name}, {name} {listed(places)} : {scales}, {scales}",
             f"%sum{i} = math.fma %float{i}, %by{i}, {sums[i % 2]} : {EIGHT}",
         ]
         sums[i % 2] = f"%sum{i}"

@@ -114,11 +114,14 @@ def test_avx512_reads_the_least_exponents_and_the_greatest(tmp_path: Path, monke
             np.testing.assert_allclose(y.numpy(), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
-def test_the_least_exponents_are_zero_and_the_next_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("kernels", [CpuKernels(), CpuKernels(fma=True)], ids=["vector", "fma"])
+def test_the_least_exponents_are_zero_and_the_next_are_read(
+    kernels: CpuKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
     module, compiled, encoding = tmp_path / "module.mlir", tmp_path / "module.vmfb", _ENCODINGS["mxfp4"]
     module.write_text(f"module @m {{\n{_function(encoding, _SIZES[0], 16)}}}\n")
-    compile_spelled(module, compiled, CpuKernels())
+    compile_spelled(module, compiled, kernels)
     with Session(compiled, "local-task") as session:
         for exponents in (range(2), range(2, 5)):
             inputs, expected = _inputs(encoding, _SIZES[0], 16, exponents, 1e30)
