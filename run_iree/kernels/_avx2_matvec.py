@@ -199,4 +199,4 @@ def _words_of_x(columns: int, width: int, q: str, words: str) -> list[str]:
 
 def _blocks(columns: int) -> int:
     """Returns how many blocks a step has."""
-    return next(blocks for blocks in (8, 4, 2) if columns % (blocks * BLOCK) == 0)
+    return next(blocks for blocks in (8, 6, 4, 2) if columns % (blocks * BLOCK) == 0)

@@ -14,8 +14,8 @@ from run_iree.kernels._spelled_testing import compile_spelled, packed_linear
 
 _KERNELS = CpuKernels(fma=True)
 _NO_AVX2 = pytest.mark.skipif(not CpuKernels.of(host_cpu().features).fma, reason="this CPU has no AVX2")
-# (outputs, columns): steps of two and of four blocks, then more columns than the stack takes, in parts of unequal size.
-_SIZES = ((5, 192), (3, 384), (2, 32512))
+# (outputs, columns): steps of six, four and two blocks, then more columns than the stack takes, in unequal parts.
+_SIZES = ((5, 192), (4, 640), (3, 320), (2, 32512))
 _BITS = (8, 16)
 
 
@@ -47,8 +47,10 @@ def _weight(rng: np.random.Generator, encoding: Encoding, outputs: int, columns:
     return w.reshape(outputs, -1)
 
 
-def _nmse(value: np.ndarray[Any, Any], truth: np.ndarray[Any, Any]) -> float:
-    return float(((value - truth) ** 2).sum() / (truth**2).sum())
+def _nmse(y: np.ndarray[Any, Any], x: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]) -> float:
+    """Returns the squared error of a product, over what its terms' squares sum to, so that no cancellation counts."""
+    x, weights = x.astype(np.float64), weights.astype(np.float64)
+    return float(((y - x @ weights.T) ** 2).sum() / (x**2 @ (weights**2).T).sum())
 
 
 @_NO_AVX2
@@ -69,9 +71,9 @@ def test_products_of_one_token_are_those_of_f64(encoding: Encoding, tmp_path: Pa
             q, scale, total = (tensor.numpy() for tensor in blocks)
             w = _weight(rng, encoding, outputs, columns)
             (y,) = session.function(f"product_{columns}_{bits}")(q, scale, total, w)
-            weights = encoding.unpacked(w).astype(np.float64)
+            weights = encoding.unpacked(w)
             integers = q[:, 0].astype(np.float64) if bits == 8 else 255.0 * q[:, 0] + q[:, 1]
             rounded = integers * np.repeat(scale.astype(np.float64), BLOCK, axis=-1)
-            assert _nmse(y.numpy(), rounded @ weights.T) < 1e-11, (outputs, columns, bits)
+            assert _nmse(y.numpy(), rounded, weights) < 1e-11, (outputs, columns, bits)
             if bits == 16:
-                assert _nmse(y.numpy(), x.astype(np.float64) @ weights.T) < 1e-8, (outputs, columns)
+                assert _nmse(y.numpy(), x, weights) < 1e-8, (outputs, columns)

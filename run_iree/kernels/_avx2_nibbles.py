@@ -7,7 +7,7 @@ from typing import Final
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._avx2_minus import integer_offset
 from run_iree.kernels._avx2_row import BYTES, Integers
-from run_iree.kernels._avx2_scales import part_place, picked
+from run_iree.kernels._avx2_scales import lanes_of, part_place, picked
 from run_iree.kernels._instruction_sets import bytes_looked_up
 from run_iree.kernels._text import listed
 
@@ -90,12 +90,12 @@ def nibble_constants(encoding: Encoding) -> list[str]:
 
 
 def fifth_bits(encoding: Encoding, blocks: int, w: str) -> list[str]:
-    """Makes ``%fifths`` vector<4 * blocks x i8> of the bits that are stored in the order of the integers, if any."""
-    lines = []
+    """Makes ``%fifths`` vector<u8> of the bits that are stored in the order of the integers, if any."""
+    lines, lanes = [], lanes_of(blocks)
     for plane in encoding.layout.planes[1:]:
         lines += [
             *picked("fifth_words", encoding, plane.at, _WORD, blocks, w),
-            f"%fifths = vector.bitcast %fifth_words : vector<{blocks}xi32> to vector<{_WORD * blocks}xi8>",
+            f"%fifths = vector.bitcast %fifth_words : vector<{lanes}xi32> to vector<{_WORD * lanes}xi8>",
         ]
     return lines
 
@@ -108,7 +108,7 @@ def fifth_numbers(encoding: Encoding, blocks: int) -> list[int]:
 
 def _with_fifth(name: str, columns: Sequence[int], blocks: int) -> list[str]:
     """Makes ``name`` of its nibbles and the fifth bits of columns: a byte of eight bits for each, and a bit of it."""
-    kind, lanes = f"vector<{_WORD * blocks}xi8>", listed([column // 8 for column in columns])
+    kind, lanes = f"vector<{_WORD * lanes_of(blocks)}xi8>", listed([column // 8 for column in columns])
     return [
         f"{name}_spread = vector.shuffle %fifths, %fifths {lanes} : {kind}, {kind}",
         f"{name}_bit = arith.andi {name}_spread, %each_bit : {BYTES}",

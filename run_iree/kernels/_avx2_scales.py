@@ -21,10 +21,11 @@ def block_scales(encoding: Encoding, blocks: int, w: str) -> list[str]:
         return _powers_of_two(encoding, blocks, w)
     if layout.minimum is not None:
         assert (layout.scale, layout.minimum) == (0, _HALF)
-        kind = f"vector<{2 * blocks}xi16>"
+        lanes = lanes_of(blocks)
+        kind = f"vector<{2 * lanes}xi16>"
         return [
             *picked("both", encoding, 0, 2 * _HALF, blocks, w),
-            f"%both_halves = vector.bitcast %both : vector<{blocks}xi32> to {kind}",
+            f"%both_halves = vector.bitcast %both : vector<{lanes}xi32> to {kind}",
             *_widened("w_scales", "both_halves", range(0, 2 * blocks, 2), kind),
             *_widened("minima", "both_halves", range(1, 2 * blocks, 2), kind),
         ]
@@ -32,30 +33,36 @@ def block_scales(encoding: Encoding, blocks: int, w: str) -> list[str]:
         return _paired(blocks, w)
     return [
         *picked("halves", encoding, layout.scale, _HALF, blocks, w),
-        *_widened("w_scales", "halves", range(blocks), _halves(blocks)),
+        *_widened("w_scales", "halves", range(blocks), _halves(lanes_of(blocks))),
     ]
 
 
 def picked(name: str, encoding: Encoding, place: int, size: int, blocks: int, w: str) -> list[str]:
-    """Makes ``%name``, lane by lane the ``size`` bytes (2 or 4) at a place of each block.
-
-    It is vector<blocks x i16> or vector<blocks x i32>.
-    """
-    kind, lines, total = f"vector<{blocks}xi{8 * size}>", [], ""
+    """Makes ``%name`` i16 or i32 [lanes_of(blocks)], lane by lane the ``size`` bytes at a place of each block."""
+    lanes = lanes_of(blocks)
+    kind, lines, total = f"vector<{lanes}xi{8 * size}>", [], ""
     for block in range(blocks):
         part, last = f"%{name}_part{block}", block == blocks - 1
         lines += [
             f"%{name}_at{block} = arith.addi %at, %c{part_place(encoding, place, size, block)} : index",
-            f"%{name}_bytes{block} = vector.load %w[%{name}_at{block}] : {w}, vector<{blocks * size}xi8>",
-            f"{part} = vector.bitcast %{name}_bytes{block} : vector<{blocks * size}xi8> to {kind}",
+            f"%{name}_bytes{block} = vector.load %w[%{name}_at{block}] : {w}, vector<{lanes * size}xi8>",
+            f"{part} = vector.bitcast %{name}_bytes{block} : vector<{lanes * size}xi8> to {kind}",
         ]
         if not total:
             total = part
             continue
-        made, mask = f"%{name}" if last else f"%{name}_to{block}", [*range(block), *range(blocks + block, 2 * blocks)]
+        made, mask = f"%{name}" if last else f"%{name}_to{block}", [*range(block), *range(lanes + block, 2 * lanes)]
         lines.append(f"{made} = vector.shuffle {total}, {part} {listed(mask)} : {kind}, {kind}")
         total = made
     return lines
+
+
+def lanes_of(blocks: int) -> int:
+    """Returns how many lanes hold a number of each block: a power of two, with anything in those that are left.
+
+    Loads of so many lanes end within a step all the same, for they begin before their block.
+    """
+    return 1 << (blocks - 1).bit_length()
 
 
 def part_place(encoding: Encoding, place: int, size: int, block: int) -> int:
@@ -109,13 +116,14 @@ def _powers_of_two(encoding: Encoding, blocks: int, w: str) -> list[str]:
 
     The two least, which have no leading bit in f32, are 0: a CPU's threads flush them.
     """
-    words, halves = f"vector<{blocks}xi32>", _halves(blocks)
+    words, halves, given = f"vector<{blocks}xi32>", _halves(blocks), _halves(lanes_of(blocks))
     return [
         *picked("two_bytes", encoding, encoding.layout.scale, _HALF, blocks, w),
         f"%e_mask = arith.constant dense<255> : {words}",
         f"%e_one = arith.constant dense<1> : {words}",
         f"%e_up = arith.constant dense<23> : {words}",
-        f"%e_words = arith.extui %two_bytes : {halves} to {words}",
+        f"%two_bytes_of = vector.shuffle %two_bytes, %two_bytes {listed(range(blocks))} : {given}, {given}",
+        f"%e_words = arith.extui %two_bytes_of : {halves} to {words}",
         f"%e = arith.andi %e_words, %e_mask : {words}",
         f"%e_least = arith.maxui %e, %e_one : {words}",
         f"%e_less = arith.subi %e_least, %e_one : {words}",
