@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,20 @@ def test_experts_and_latent_attention(form: str, tmp_path: Path) -> None:
         model = DecoderLM(load_config(tmp_path))
         expected = _logits(model, stored, case)
         np.testing.assert_array_equal(_logits(model, unquantized(tmp_path, checkpoint), case), expected)
+
+
+@pytest.mark.parametrize("form", ["awq", "fp8", "gptq3", "int4", "mxfp4"])
+def test_memory_of_reading_is_bounded(form: str, tmp_path: Path) -> None:
+    """Beside the rows that are asked for, a few MiB, whatever the size of the matrix."""
+    sizes = {**_SIZES, "hidden_size": 512, "intermediate_size": 4096, "num_hidden_layers": 1}
+    write_quantized(tmp_path, _case(**sizes), form)
+    key = "model.layers.0.mlp.gate_proj.weight"
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        weights = unquantized(tmp_path, checkpoint)
+        assert isinstance(weights, QuantizedWeights)
+        for read in (weights.read_rows, weights.read_packed_rows if weights.packed_as(key) else weights.read_rows):
+            tracemalloc.start()
+            rows = read(key, 100, 4000)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert peak - rows.nbytes < 8 << 20

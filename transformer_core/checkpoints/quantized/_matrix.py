@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from lang_core import BLOCK
+from lang_core import BLOCK, LAYOUTS
 from transformer_core.checkpoints.quantized._integers import are_halves, integer_blocks, smallest_encoding
 
 _Array = np.ndarray[Any, Any]
@@ -82,7 +82,7 @@ class ScaledMatrix:
     def unpacked(self, start: int, stop: int) -> _Array:
         """Returns rows of the matrix, f32 [stop - start, K]."""
         weights = np.empty((stop - start, self.shape[-1]), np.float32)
-        for first, last in _slabs(start, stop, self.shape[-1]):
+        for first, last in slabs(start, stop, self.shape[-1]):
             slab = weights[first - start : last - start]
             with np.errstate(over="ignore", invalid="ignore"):  # weights are so in the library, too
                 np.multiply(self._differences(first, last), self._by_column(self.scales(first, last)), out=slab)
@@ -102,18 +102,18 @@ class ScaledMatrix:
         least, most = self._range()
         encoding = smallest_encoding(least, most)
         rows = self.shape[0]
-        if encoding is None or not all(are_halves(self.scales(*slab)) for slab in _slabs(0, rows, self._groups)):
+        if encoding is None or not all(are_halves(self.scales(*slab)) for slab in slabs(0, rows, self._groups)):
             return None
         return encoding
 
     def packed(self, encoding: str, start: int, stop: int) -> _Array:
         """Returns rows of the matrix in that encoding, u8 [stop - start, bytes of a row]."""
         blocks = np.arange(0, self.shape[-1], BLOCK) // self.group
-        rows = [
-            integer_blocks(encoding, self._differences(*slab), self.scales(*slab)[:, blocks])
-            for slab in _slabs(start, stop, self.shape[-1])
-        ]
-        return np.concatenate(rows) if rows else integer_blocks(encoding, np.empty((0, BLOCK)), np.empty((0, 1)))
+        rows = np.empty((stop - start, len(blocks) * LAYOUTS[encoding].bytes), np.uint8)
+        for slab in slabs(start, stop, self.shape[-1]):
+            packed = integer_blocks(encoding, self._differences(*slab), self.scales(*slab)[:, blocks])
+            rows[slab[0] - start : slab[1] - start] = packed
+        return rows
 
     @property
     def _groups(self) -> int:
@@ -124,7 +124,7 @@ class ScaledMatrix:
         least, most = self.integers or (0, 0)
         if self.zeros is None:
             return least, most
-        zeros = [self.zeros(*slab) for slab in _slabs(0, self.shape[0], self._groups)]
+        zeros = [self.zeros(*slab) for slab in slabs(0, self.shape[0], self._groups)]
         low, high = min(int(slab.min()) for slab in zeros), max(int(slab.max()) for slab in zeros)
         return least - high, most - low
 
@@ -147,8 +147,8 @@ def matrix_height(shape: tuple[int, ...]) -> int:
     return math.prod(shape[:-1])
 
 
-def _slabs(start: int, stop: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Yields runs of rows that have a bounded number of elements."""
+def slabs(start: int, stop: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Yields runs of rows, first and last + 1, that have a bounded number of elements."""
     rows = max(1, _ELEMENTS_AT_ONCE // max(1, columns))
     for first in range(start, stop, rows):
         yield first, min(stop, first + rows)

@@ -8,6 +8,7 @@ import numpy as np
 from lang_core import LAYOUTS
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints.quantized._integers import store_integers
+from transformer_core.checkpoints.quantized._matrix import slabs
 from transformer_core.checkpoints.quantized._scales import EXPONENTS, powers_of_two
 from transformer_core.checkpoints.quantized._stored import Contents, Part, StoredTensors, part_of
 
@@ -18,6 +19,7 @@ BLOCK: Final = 32
 KIND: Final = "mxfp4_pairs"
 """Name of the format: a byte has neighbours, where a byte of GGUF's MXFP4 has values 16 apart."""
 _BLOCKS: Final = "_blocks"
+_AT_ONCE: Final = 1 << 18  # elements of an expert that are unpacked together
 
 
 def mxfp4_contents(fields: ConfigFields, source: StoredTensors) -> Contents:
@@ -68,8 +70,10 @@ class Mxfp4Matrix:
 
     def unpacked(self, start: int, stop: int) -> _Array:
         """Returns rows, f32 [stop - start, K]."""
-        codes, exponents = self._stored(start, stop)
-        return unpacked_e2m1(codes, exponents, self.scales).reshape(stop - start, self.shape[1])
+        weights = np.empty((stop - start, *self.scales.shape[1:], BLOCK), np.float32)
+        for first, last in slabs(start, stop, self.shape[1]):
+            weights[first - start : last - start] = unpacked_e2m1(*self._stored(first, last), self.scales)
+        return weights.reshape(stop - start, self.shape[1])
 
     def packed_as(self) -> str | None:
         """Returns the encoding of GGUF, whose blocks have the same values in another order."""
@@ -77,13 +81,15 @@ class Mxfp4Matrix:
 
     def packed(self, encoding: str, start: int, stop: int) -> _Array:
         """Returns rows in GGUF's blocks, u8 [stop - start, bytes of a row]."""
-        codes, exponents = self._stored(start, stop)
-        return mxfp4_blocks(codes, exponents, self.scales).reshape(stop - start, -1)
+        blocks = np.empty((stop - start, *self.scales.shape[1:], LAYOUTS[encoding].bytes), np.uint8)
+        for first, last in slabs(start, stop, self.shape[1]):
+            blocks[first - start : last - start] = mxfp4_blocks(*self._stored(first, last), self.scales)
+        return blocks.reshape(stop - start, blocks.shape[1] * blocks.shape[2])
 
     def _stored(self, start: int, stop: int) -> tuple[_Array, _Array]:
-        count = self.scales.shape[1]
-        codes = self.blocks.read().reshape(self.shape[0], count, BLOCK // 2)[start:stop]
-        return codes, self.scales.read()[start:stop]
+        """Returns values u8 [rows, K / 32, 16] and exponents u8 [rows, K / 32]."""
+        codes = self.blocks.read().reshape(*self.scales.shape, BLOCK // 2)
+        return codes[start:stop], self.scales.read()[start:stop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +124,7 @@ class StackedMxfp4:
         done = 0
         while done < stop - start:
             expert, begin = divmod(start + done, inputs)
-            end = min(inputs, begin + stop - start - done)
+            end = min(inputs, begin + stop - start - done, begin + max(BLOCK, _AT_ONCE // outputs))
             first, last = begin // BLOCK, -(-end // BLOCK)
             codes = self.blocks.read()[expert, :, first:last]
             values = unpacked_e2m1(codes, self.scales.read()[expert, :, first:last], self.scales)
