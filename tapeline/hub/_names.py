@@ -86,13 +86,13 @@ def resolve_model(
         InputError: neither a path nor a name of the hub.
         HubError: the hub does not have it or does not give it.
     """
-    if path.exists():
+    if _is_there(path):
         yield ModelLocation(path)
         return
     name = _hub_name("model", model, path, _LOCAL)
-    with _told("model", model, path):
-        resolution = _snapshots().model_files(name, need, progress)
-    with resolution as location:
+    with contextlib.ExitStack() as stack:
+        with _told("model", model, path):
+            location = stack.enter_context(_snapshots().model_files(name, need, progress))
         yield location
 
 
@@ -103,11 +103,18 @@ def resolve_adapter(adapter: str, path: Path, progress: Progress = no_progress) 
         InputError: neither a directory nor a name of the hub.
         HubError: the hub does not have it or does not give it.
     """
-    if path.exists():
+    if _is_there(path):
         return ModelLocation(path)
     name = _hub_name("adapter", adapter, path, "a directory of PEFT (adapter_config.json, adapter_model.safetensors)")
     with _told("adapter", adapter, path):
         return _snapshots().adapter_files(name, progress)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long for the file system
+        return False
 
 
 def _hub_name(option: str, text: str, path: Path, local: str) -> HubName:

@@ -79,22 +79,27 @@ def test_a_dry_run_and_inspect_read_headers_only(
         ("org/none", "error: --model=org/none: there is no directory or file "),
         ("org/tiny@v7", "and org/tiny has no revision 'v7': name a branch, a tag or a commit"),
         ("org/tiny:Q4_K_M", "has no GGUF file of 'Q4_K_M': it holds config.json, model-00001-of-00002.safetensors"),
+        ("org/cut", "error: --model=org/cut: there is no directory or file "),
+        ("x" * 300, "there is no directory or file "),
     ],
 )
 def test_what_the_hub_lacks_is_one_error(
     server: HubServer, exporting: _exports.Export, tmp_path: Path, model: str, message: str
 ) -> None:
+    server.add("org/cut", {"config.json": b"{}", "README.md": b""})
     done = exporting(f"--model={model}", *_FLAGS)
     assert (done.code, done.err.count("error: ")) == (2, 1)
     assert message in done.err
-    assert server.requests
+    assert bool(server.requests) is ("/" in model)
     assert not (tmp_path / "bundle").exists()
 
 
 def test_the_environment_names_the_hub_and_its_cache(server: HubServer, tmp_path: Path) -> None:
     variables = {"HF_ENDPOINT": server.endpoint, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_secret"}
-    command = [sys.executable, "-m", "tapeline", "inspect", "--model=org/tiny"]
-    environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(sys.path)}
+    code = "import sys; from tapeline.command import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "inspect", "--model=org/tiny"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    environment = {**own, **variables, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "LlamaForCausalLM" in done.stdout
