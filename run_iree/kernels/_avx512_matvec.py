@@ -56,14 +56,15 @@ def word_steps(columns: int, encoding: Encoding, w: str, planes: int) -> Steps:
     layout, loads = encoding.layout, StepLoads.of(encoding.layout, w)
     groups = step_registers(layout)
     x, one = XWords(columns, planes, layout, groups), len(groups) == 1
-    of_row = _block_scales(layout, loads) if layout.sub_scales is None else _part_scales(encoding, w)
+    # Integers are loaded ahead of scales: of a load that lies in an earlier one, the compiler makes shifts of that one.
+    of_row = [line for g, group in enumerate(groups) for line in _group_dot(layout, g, group, loads)]
+    of_row += _block_scales(layout, loads) if layout.sub_scales is None else _part_scales(encoding, w)
     # Sums of one row wait for each other: of several groups the products are added first.
     total = "%sum" if one else ""
     if x.has_less:
         of_row += _less(layout, x.lanes, total)
         total = "%less"
     for g, group in enumerate(groups):
-        of_row += _group_dot(layout, g, group, loads)
         after = "%next" if one else f"%sum{g}"
         of_row += _scaled(g, group[0].parts(layout.scaled), x.lanes, total, after)
         total = after

@@ -226,11 +226,11 @@ def _with_bit(
     return [
         *bits,
         *mask,
-        f"%{name}_less = vector.bitcast %{value} : {WORDS} to {_BYTES}",
-        f"%{name}_up = arith.constant dense<{1 << plane.up}> : {_BYTES}",
-        f"%{name}_more = arith.addi %{name}_less, %{name}_up : {_BYTES}",
-        f"%{name}_selected = arith.select %{name}_mask, %{name}_more, %{name}_less : {_MASK}, {_BYTES}",
-        f"%{name} = vector.bitcast %{name}_selected : {_BYTES} to {WORDS}",
+        f"%{name}_zero = arith.constant dense<0> : {_BYTES}",
+        f"%{name}_one = arith.constant dense<{1 << plane.up}> : {_BYTES}",
+        f"%{name}_selected = arith.select %{name}_mask, %{name}_one, %{name}_zero : {_MASK}, {_BYTES}",
+        f"%{name}_more = vector.bitcast %{name}_selected : {_BYTES} to {WORDS}",
+        f"%{name} = arith.ori %{value}, %{name}_more : {WORDS}",
     ]
 
 
