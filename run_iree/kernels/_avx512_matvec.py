@@ -20,6 +20,7 @@ from run_iree.kernels._x_words import XWords
 
 NAME: Final = "avx512-matvec"
 _SUMS: Final = "vector<16xf32>"
+_BOTH: Final = "vector<32xf32>"
 _TOTALS: Final = "vector<16xi32>"
 
 
@@ -51,28 +52,28 @@ def avx512_matvec_kernel(
 def word_steps(columns: int, encoding: Encoding, w: str, planes: int) -> Steps:
     """Returns the steps along rows of a weight of type ``w``: super-blocks, or four blocks of 32 at a time.
 
-    Each group of registers is summed before it is scaled; the scale of a lane is that of its part, times that of x.
+    Each group of registers is summed before it is scaled; the scale of a lane is that of its part, times that of x. Two
+    sums take what is scaled by turns, so that a step does not wait for all of the one before.
     """
     layout, loads = encoding.layout, StepLoads.of(encoding.layout, w)
     groups = step_registers(layout)
-    x, one = XWords(columns, planes, layout, groups), len(groups) == 1
+    x = XWords(columns, planes, layout, groups)
     # Integers are loaded ahead of scales: of a load that lies in an earlier one, the compiler makes shifts of that one.
     of_row = [line for g, group in enumerate(groups) for line in _group_dot(layout, g, group, loads)]
     of_row += _block_scales(layout, loads) if layout.sub_scales is None else _part_scales(encoding, w)
-    # Sums of one row wait for each other: of several groups the products are added first.
-    total = "%sum" if one else ""
+    sums = ["%sum0", "%sum1"]
+    for i in range(2):
+        of_row.append(f"{sums[i]} = vector.shuffle %sum, %sum {listed(range(16 * i, 16 * i + 16))} : {_BOTH}, {_BOTH}")
     if x.has_less:
-        of_row += _less(layout, x.lanes, total)
-        total = "%less"
+        of_row += _less(layout, x.lanes, sums[-1])
+        sums[-1] = "%less"
     for g, group in enumerate(groups):
-        after = "%next" if one else f"%sum{g}"
-        of_row += _scaled(g, group[0].parts(layout.scaled), x.lanes, total, after)
-        total = after
-    if not one:
-        of_row.append(f"%next = arith.addf {total}, %sum : {_SUMS}")
+        of_row += _scaled(g, group[0].parts(layout.scaled), x.lanes, sums[g % 2])
+        sums[g % 2] = f"%scaled{g}"
+    of_row.append(f"%next = vector.shuffle {sums[0]}, {sums[1]} {listed(range(32))} : {_SUMS}, {_SUMS}")
     before = [*x.room(), *([] if layout.sub_scales is None else super_block_constants(encoding))]
     numbers = [*loads.numbers, *x.numbers, *(super_block_numbers(encoding) if layout.sub_scales is not None else ())]
-    return Steps(x.width, loads.size, numbers, before, x.loaded(), of_row, x.arranged(), x.most)
+    return Steps(x.width, loads.size, numbers, before, x.loaded(), of_row, x.arranged(), x.most, lanes=32)
 
 
 def _part_scales(encoding: Encoding, w: str) -> list[str]:
@@ -125,7 +126,7 @@ def _powers(places: Sequence[int], loads: StepLoads) -> list[str]:
 
 
 def _less(layout: BlockLayout, lanes: int, total: str) -> list[str]:
-    """Makes ``%less``: minima or scales times ``%x_less``, added to a sum if there is one."""
+    """Makes ``%less``: a sum and minima, or scales, times ``%x_less``."""
     factors = "least" if layout.minimum is not None and layout.scaled < BLOCK else "scaled"
     names, lines = [f"%{factors}", "%x_less"], list[str]()
     if lanes < 16:
@@ -133,8 +134,7 @@ def _less(layout: BlockLayout, lanes: int, total: str) -> list[str]:
         lines.append(f"%no_lanes = arith.constant dense<0.0> : {kind}")
         lines += [f"{name}_wide = vector.shuffle {name}, %no_lanes {order} : {kind}, {kind}" for name in names]
         names = [f"{name}_wide" for name in names]
-    product = f"math.fma {names[0]}, {names[1]}, {total}" if total else f"arith.mulf {names[0]}, {names[1]}"
-    return [*lines, f"%less = {product} : {_SUMS}"]
+    return [*lines, f"%less = math.fma {names[0]}, {names[1]}, {total} : {_SUMS}"]
 
 
 def _group_dot(layout: BlockLayout, g: int, group: Sequence[Register], loads: StepLoads) -> list[str]:
@@ -153,12 +153,11 @@ def _group_dot(layout: BlockLayout, g: int, group: Sequence[Register], loads: St
     return lines
 
 
-def _scaled(g: int, parts: Sequence[int], lanes: int, total: str, after: str) -> list[str]:
-    """Makes a sum, to which ``%dot<g>`` is added, each lane times the factor of its part."""
+def _scaled(g: int, parts: Sequence[int], lanes: int, total: str) -> list[str]:
+    """Makes ``%scaled<g>``: a sum and ``%dot<g>``, each lane times the factor of its part."""
     kind = f"vector<{lanes}xf32>"
-    product = f"math.fma %float{g}, %by{g}, {total}" if total else f"arith.mulf %float{g}, %by{g}"
     return [
         f"%float{g} = arith.sitofp %dot{g} : {_TOTALS} to {_SUMS}",
         f"%by{g} = vector.shuffle %factors, %factors {listed(parts)} : {kind}, {kind}",
-        f"{after} = {product} : {_SUMS}",
+        f"%scaled{g} = math.fma %float{g}, %by{g}, {total} : {_SUMS}",
     ]

@@ -32,8 +32,8 @@ class CpuKernels:
         bf16: whether it gets those for AVX512_BF16.
         avx512: whether it gets those for AVX-512.
         fma: whether it gets those for AVX2 with FMA and F16C.
-        ahead: prefetch distance in bytes of kernels for one token; 0 for none. Those for AVX2 with packed weights
-            always prefetch: their arithmetic keeps a core from looking ahead by itself.
+        ahead: prefetch distance in bytes of kernels for one token; 0 for none. Those with packed weights always
+            prefetch: their arithmetic keeps a core from looking ahead by itself.
     """
 
     vnni: bool = False
@@ -139,7 +139,8 @@ def _packed_matvec(
     kernels: CpuKernels, outputs: int, columns: int, encoding: Encoding, dtype: str, planes: int
 ) -> CpuKernel:
     if (kernels.avx512 or kernels.vnni) and fits_avx512_matvec(columns, encoding):
-        return avx512_matvec_kernel(outputs, columns, encoding, dtype, planes, ahead=kernels.ahead)
+        ahead = kernels.ahead or PREFETCH_DISTANCE
+        return avx512_matvec_kernel(outputs, columns, encoding, dtype, planes, ahead=ahead)
     if kernels.fma and fits_avx2_matvec(columns, encoding):
         return avx2_matvec_kernel(outputs, columns, encoding, dtype, planes, ahead=PREFETCH_DISTANCE)
     return vector_kernel(1, outputs, columns, encoding, dtype, planes)

@@ -38,7 +38,8 @@ class Steps:
         arranged: lines ahead of the rows, which prepare x of the steps from ``%first_step`` to ``%end_step``.
         most: steps whose x is prepared at a time; all of a row where None.
         of_x: lines that load x from ``%x_at`` on.
-        of_row: lines that make ``%next`` of ``%sum``, both vector<16xf32>, with the bytes of a row from ``%at`` on.
+        of_row: lines that make ``%next`` of ``%sum``, both f32 of ``lanes``, with the bytes of a row from ``%at`` on.
+        lanes: lanes of the sum: sixteen, or thirty-two for two sums of sixteen that do not wait for each other.
     """
 
     width: int
@@ -49,6 +50,7 @@ class Steps:
     of_row: Sequence[str]
     arranged: Sequence[str] = ()
     most: int | None = None
+    lanes: int = 16
 
 
 def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> CpuKernel:
@@ -85,7 +87,7 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
     body = f"""\
 {constants([*numbers, *steps.numbers, *lines])}
 {indented(steps.before, 0)}
-%none = arith.constant dense<0.0> : vector<16xf32>
+%none = arith.constant dense<0.0> : vector<{steps.lanes}xf32>
 {own_rows(own, outputs)}
 {_whole(row, steps, count, y) if ranges == 1 else _in_ranges(row, steps, ranges, -(-count // ranges), count, own, y)}
 """
@@ -94,6 +96,7 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
 
 def _row(row_bytes: int, steps: Steps, soon: Sequence[str], *, whole: bool) -> str:
     """Returns the lines that make ``%y_row`` of the steps of a row from ``%first_step`` to ``%end_step``."""
+    sums = f"vector<{steps.lanes}xf32>"
     even = f"arith.muli %step, %c{steps.row_bytes} : index"
     in_row = [f"%in_row = {even}"]
     if not whole:
@@ -103,7 +106,7 @@ def _row(row_bytes: int, steps: Steps, soon: Sequence[str], *, whole: bool) -> s
         ]
     return f"""\
 %begin = arith.muli %row, %c{row_bytes} : index
-%made = scf.for %step = %first_step to %end_step step %c1 iter_args(%sum = %none) -> (vector<16xf32>) {{
+%made = scf.for %step = %first_step to %end_step step %c1 iter_args(%sum = %none) -> ({sums}) {{
   %x_at = arith.muli %step, %c{steps.width} : index
   %local_step = arith.subi %step, %first_step : index
   %local_at = arith.muli %local_step, %c{steps.width} : index
@@ -112,9 +115,9 @@ def _row(row_bytes: int, steps: Steps, soon: Sequence[str], *, whole: bool) -> s
 {indented(soon, 2)}
 {indented(steps.of_x, 2)}
 {indented(steps.of_row, 2)}
-  scf.yield %next : vector<16xf32>
+  scf.yield %next : {sums}
 }}
-%y_row = vector.reduction <add>, %made : vector<16xf32> into f32"""
+%y_row = vector.reduction <add>, %made : {sums} into f32"""
 
 
 def _whole(row: str, steps: Steps, count: int, y: Buffer) -> str:
