@@ -129,6 +129,13 @@ def test_random_bytes_are_read_or_refused(name: str, tmp_path: Path) -> None:
             continue
 
 
+def test_weights_that_are_yet_to_be_quantised_are_refused(tmp_path: Path) -> None:
+    config, tensors = _parts("compressed_f32")
+    key = "layers.0.int8_rows.weight"
+    with pytest.raises(CheckpointError, match=rf"'{key}_scale' scales '{key}', which is F32 and yet to be"):
+        _read(tmp_path / "model", config, tensors | {key: tensors[key].astype(np.float32)}, "none")
+
+
 _JUNK = (None, True, -1, 0, 3, 1e9, "x", "re:(", [], ["a", 1], [0, 0], {}, {"a": 1}, float("nan"))
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from lang_core import EagerExecutionContext, MappingWeights, WeightSource, encoding_named
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.golden_files import QUANTIZED, read_quantized_golden
-from tests.goldens.quantized_models import ENCODINGS, FORMS, write_quantized
+from tests.goldens.quantized_models import ENCODINGS, FORMS, write_quantized, write_tensors
 from transformer_core import keep_packed
 from transformer_core.checkpoints import SafetensorsCheckpoint, SafetensorsFile, audit
 from transformer_core.checkpoints.quantized import QuantizedWeights
@@ -117,6 +118,19 @@ def test_logits_are_those_of_the_weights_that_are_stored(form: str, tmp_path: Pa
         if encodings:
             keep_packed(model, encodings, model.dtype)
             np.testing.assert_allclose(_logits(model, weights, case), expected, rtol=2e-5, atol=2e-5)
+
+
+def test_zero_biases_of_gptq_are_no_surplus(tmp_path: Path) -> None:
+    """Checkpoints of AutoGPTQ have them; other biases are the model's, or refused."""
+    write_quantized(tmp_path, _case(), "gptq3")
+    path, key = tmp_path / "model.safetensors", "model.layers.0.mlp.up_proj.bias"
+    tensors = safetensors.numpy.load_file(path)
+    for bias in (np.zeros(96, np.float16), np.ones(96, np.float16)):
+        write_tensors(path, {**tensors, key: bias})
+        with SafetensorsCheckpoint(tmp_path) as checkpoint:
+            weights, model = unquantized(tmp_path, checkpoint), load_model(tmp_path)
+            result = audit(weights, stored_specs(model, weights), ignorable=unused_keys(model, weights), strict=False)
+        assert (key in result.ignored, key in result.unexpected) == (not bias.any(), bool(bias.any()))
 
 
 @pytest.mark.parametrize("form", ["fp8", "gptq3"])

@@ -208,7 +208,6 @@ def test_activations_are_noted():
     [
         ({"format": "marlin-24"}, "'format': expected one of pack-quantized, .*found 'marlin-24'"),
         ({"format": "mixed-precision"}, "group_0: field 'format': expected one of .*since the checkpoint's is mixed"),
-        ({"quantization_status": "frozen"}, "'quantization_status': expected compressed: .*; found 'frozen'"),
         ({"transform_config": {"r1": {}}}, "'transform_config': expected none: rotated weights are not read"),
         ({"sparsity_config": {"format": "sparse-24-bitmask"}}, "'sparsity_config': expected none, or the format dense"),
         ({"ignore": ["re:("]}, r"'ignore': 're:\(' is no regular expression"),

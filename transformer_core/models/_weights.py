@@ -98,7 +98,8 @@ def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
     """Returns glob patterns of stored keys that the model does not use, such as further layers: for ``audit``."""
     family = source if isinstance(source, OwnLayout) else family_named(model.config.architecture)
     beyond = range(model.config.layers, model.stored_layers)
-    return [*IGNORABLE, *family.ignorable, *(f"{family.layer_key.format(index)}.*" for index in beyond)]
+    own = source.ignorable if isinstance(source, QuantizedWeights) else ()
+    return [*IGNORABLE, *own, *family.ignorable, *(f"{family.layer_key.format(index)}.*" for index in beyond)]
 
 
 def _named(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter]) -> WeightSource:

@@ -1,7 +1,7 @@
 """Weights of compressed-tensors: packed integers, plain integers and floats, and floats of four bits."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from transformer_core.checkpoints.quantized._stored import Contents, Part, Store
 _Array = np.ndarray[Any, Any]
 
 _WORDS: Final = ("I32", "U32")
+_SCALE: Final = ".weight_scale"
 _PLAIN: Final = ("I8", *SMALL_FLOATS)
 _ACTIVATIONS: Final = (
     ".input_scale",
@@ -50,14 +51,26 @@ def compressed_contents(fields: ConfigFields, source: StoredTensors) -> Contents
             module = module_of(key)
             scheme = schemes.of(module)
             contents.add(f"{module}.weight", _READERS[scheme.format](source, module, scheme))
+    for key in source.keys():  # noqa: SIM118
+        if key.endswith(_SCALE) and key not in contents.parts:
+            _refuse_scale(Part(source, key, *source.stored_form(key)), module_of(key))
     contents.note_activations(source, _ACTIVATIONS, schemes.quantises_activations)
     return contents
+
+
+def _refuse_scale(scale: Part, module: str) -> NoReturn:
+    """Raises CheckpointError: there is a scale, and no quantised weight."""
+    key = f"{module}.weight"
+    if not scale.source.has(key):
+        scale.refuse(f"is a part of a quantised weight, whose other part {key!r} or '{key}_packed' is missing")
+    dtype, _ = scale.source.stored_form(key)
+    scale.refuse(f"scales {key!r}, which is {dtype} and yet to be quantised, expected compressed weights")
 
 
 def _packed_integers(source: StoredTensors, module: str, scheme: Scheme) -> QuantizedMatrix:
     """Reads integers of 1 to 8 bits in words of 32 (``pack-quantized``)."""
     scheme.expect(integers=True, bits=range(1, 9))
-    scales = part_of(f"{module}.weight_packed", source, f"{module}.weight_scale", FLOATS)
+    scales = part_of(f"{module}.weight_packed", source, module + _SCALE, FLOATS)
     codes = part_of(scales, source, f"{module}.weight_packed", _WORDS)
     rows, columns = shape = _stored_shape(source, module, codes, scales, scheme)
     codes.of_shape((rows, word_count(columns, scheme.bits)))
@@ -127,10 +140,10 @@ def _plain(source: StoredTensors, module: str, scheme: Scheme) -> QuantizedMatri
     """Reads weights of a byte each (``naive-``, ``int-`` and ``float-quantized``)."""
     if not scheme.integers:
         scheme.expect(integers=False, bits=(8,))
-        return float_matrix(source, f"{module}.weight", f"{module}.weight_scale", scheme.shared)
+        return float_matrix(source, f"{module}.weight", module + _SCALE, scheme.shared)
     scheme.expect(integers=True, bits=range(2, 9))
     codes = part_of(f"{module}.weight", source, f"{module}.weight", ("I8",))
-    scales = part_of(codes, source, f"{module}.weight_scale", FLOATS)
+    scales = part_of(codes, source, module + _SCALE, FLOATS)
     if len(codes.shape) != 2 or 0 in codes.shape:
         codes.refuse(f"has shape {list(codes.shape)}, expected a matrix")
     grid, group = grid_of(scales, (), *codes.shape, scheme.shared)
@@ -151,7 +164,7 @@ def _nvfp4(source: StoredTensors, module: str, scheme: Scheme) -> QuantizedMatri
     """Reads floats of four bits in groups of 16, with scales of 8 bits and one of the tensor."""
     scheme.expect(integers=False, bits=(4,))
     codes, columns = _packed_floats(source, module)
-    scales = part_of(codes, source, f"{module}.weight_scale", ("F8_E4M3",))
+    scales = part_of(codes, source, module + _SCALE, ("F8_E4M3",))
     whole = part_of(codes, source, f"{module}.weight_global_scale", FLOATS).of_shape((1,), ())
     grid, group = grid_of(scales, (), codes.shape[0], columns, scheme.shared)
 
@@ -173,7 +186,7 @@ def _mxfp4(source: StoredTensors, module: str, scheme: Scheme) -> QuantizedMatri
     """Reads floats of four bits in groups of 32 with powers of two."""
     scheme.expect(integers=False, bits=(4,))
     codes, columns = _packed_floats(source, module)
-    scales = part_of(codes, source, f"{module}.weight_scale", EXPONENTS)
+    scales = part_of(codes, source, module + _SCALE, EXPONENTS)
     if columns % 32 or scheme.group != 32:
         codes.refuse(f"has {columns} inputs in groups of {scheme.group}, expected groups of 32")
     return Mxfp4Matrix(codes, scales.of_shape((codes.shape[0], columns // 32)))

@@ -38,6 +38,9 @@ def gptq_contents(fields: ConfigFields, source: StoredTensors) -> Contents:
     for key in source.keys():  # noqa: SIM118
         if key.endswith(_CODES):
             contents.add(f"{module_of(key)}.weight", _matrix(source, module_of(key), group, bits, added))
+            bias = f"{module_of(key)}.bias"
+            if source.has(bias) and not source.read(bias).any():  # some writers give every matrix a bias
+                contents.zero_biases.append(bias)
     return contents
 
 

@@ -22,7 +22,6 @@ FORMATS: Final = (
 """Formats of modules that are read."""
 
 _MIXED: Final = "mixed-precision"
-_DONE: Final = "compressed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +137,6 @@ def _check_pattern(fields: ConfigFields, name: str, value: str) -> None:
 
 def _check_whole(fields: ConfigFields) -> None:
     """Refuses settings of the whole checkpoint that change weights in ways that are not read."""
-    status = fields.values.get("quantization_status", _DONE)
-    if status != _DONE:
-        fields.refuse("quantization_status", f"{_DONE}: other checkpoints hold weights that are yet to be quantised")
     if fields.values.get("transform_config"):
         fields.refuse("transform_config", "none: rotated weights are not read")
     sparsity = fields.values.get("sparsity_config")

@@ -105,12 +105,14 @@ class Contents:
         parts: keys of weights, by the stored keys that are their parts.
         unused: stored keys that say how other programs quantise activations and caches.
         notes: sentences for the report about what was left out.
+        zero_biases: stored keys of biases that are all 0, which models may lack.
     """
 
     matrices: dict[str, QuantizedMatrix] = field(default_factory=dict)
     parts: dict[str, str] = field(default_factory=dict)
     unused: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    zero_biases: list[str] = field(default_factory=list)
 
     def add(self, key: str, matrix: QuantizedMatrix) -> None:
         """Adds a quantised weight.

@@ -68,6 +68,7 @@ class QuantizedWeights:
     Attributes:
         method: name of the method of quantization.
         notes: sentences for a report about what of ``quantization_config`` was left out.
+        ignorable: keys of biases that are all 0, which models may lack: for ``audit``.
 
     Raises:
         ConfigError: a setting is not supported.
@@ -82,6 +83,7 @@ class QuantizedWeights:
         self._keys: Final = dict.fromkeys(self._contents.keys(source))
         self._packings: Final[dict[str, str | None]] = {}
         self.notes: Final = tuple(self._contents.notes)
+        self.ignorable: Final = tuple(self._contents.zero_biases)
 
     def keys(self) -> Iterator[str]:
         """Yields the keys, each weight in the place of its first stored part."""
