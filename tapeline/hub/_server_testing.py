@@ -272,7 +272,7 @@ class Events(list[ProgressEvent]):
 
 def quick_settings(server: HubServer, cache: Path) -> HubSettings:
     """Returns settings for a server on this machine, with short waits."""
-    return HubSettings(server.endpoint, cache, stall_seconds=5, answer_seconds=5, pause_seconds=0.01)
+    return HubSettings(server.endpoint, cache, stall_seconds=60, answer_seconds=60, pause_seconds=0.01)
 
 
 @pytest.fixture
