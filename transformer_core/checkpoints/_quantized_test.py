@@ -1,11 +1,14 @@
 """Quantised checkpoints as sources of weights: names and rows, methods, schemes of modules, and what is refused."""
 
 import doctest
+from random import Random
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lang_core import CheckpointError, ConfigError, MappingWeights
 from transformer_core._config_fields import ConfigFields
@@ -15,6 +18,7 @@ from transformer_core.checkpoints.quantized import (
     _stored,
     quantization_fields,
 )
+from transformer_core.checkpoints.quantized._integers import columns_between, unpacked_bits, word_count
 from transformer_core.checkpoints.quantized._matrix import ScaledMatrix
 from transformer_core.checkpoints.quantized._scales import powers_of_two, small_floats
 from transformer_core.checkpoints.quantized._schemes import Schemes
@@ -232,6 +236,20 @@ def test_every_float_of_8_bits():
         np.testing.assert_array_equal(small_floats(dtype, every), every.view(same).astype(np.float32))
     powers = every.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
     np.testing.assert_array_equal(powers_of_two(every), powers)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 3), st.integers(1, 70), st.randoms(use_true_random=False), st.data())
+def test_integers_of_any_bits(bits: int, rows: int, count: int, random: Random, data: st.DataObject):
+    """Against one large number per row, of which 32 bits are a word."""
+    integers = [[random.randrange(1 << bits) for _ in range(count)] for _ in range(rows)]
+    numbers = [sum(value << place * bits for place, value in enumerate(row)) for row in integers]
+    size = word_count(count, bits)
+    words = np.array([[number >> 32 * place & 0xFFFFFFFF for place in range(size)] for number in numbers], np.uint32)
+    assert unpacked_bits(words, bits)[:, :count].tolist() == integers
+    start = data.draw(st.integers(0, count))
+    stop = data.draw(st.integers(start, count))
+    assert columns_between(words, bits, start, stop).tolist() == [row[start:stop] for row in integers]
 
 
 def test_doctests():

@@ -81,4 +81,4 @@ def _between(words: _Array, start: int, stop: int) -> _Array:
     stored = unpacked_bits(words[:, first:last].view(np.uint32), 4)
     ordered = stored.reshape(len(words), -1, _PER_WORD)[:, :, _PLACES].reshape(len(words), -1)
     skipped = first * _PER_WORD
-    return ordered[:, start - skipped : stop - skipped].T
+    return np.ascontiguousarray(ordered[:, start - skipped : stop - skipped].T)

@@ -30,10 +30,24 @@ def unpacked_bits(words: _Array, bits: int) -> _Array:
         mask = (1 << bits) - 1
         integers = np.stack([stored >> shift & mask for shift in range(0, 8, bits)], axis=-1)
         return integers.reshape(*stored.shape[:-1], -1)
-    count = words.shape[-1] * WORD // bits
-    single = np.unpackbits(stored, axis=-1, bitorder="little", count=count * bits)
-    weights = (1 << np.arange(bits)).astype(np.uint8)
-    return (single.reshape(*stored.shape[:-1], count, bits) * weights).sum(axis=-1, dtype=np.uint8)
+    return _straddling(words, bits)[..., : words.shape[-1] * WORD // bits]
+
+
+def _straddling(words: _Array, bits: int) -> _Array:
+    """Returns integers that may begin in one word and end in the next: 32 of them fill as many words as they have bits.
+
+    The last words are filled up with zeros.
+    """
+    missing = -words.shape[-1] % bits
+    filled = np.pad(words, [(0, 0)] * (words.ndim - 1) + [(0, missing)]).reshape(*words.shape[:-1], -1, bits)
+    integers = np.empty((*filled.shape[:-1], WORD), np.uint8)
+    for place in range(WORD):
+        word, shift = divmod(place * bits, WORD)
+        value = filled[..., word] >> np.uint32(shift)
+        if shift + bits > WORD:
+            value |= filled[..., word + 1] << np.uint32(WORD - shift)
+        integers[..., place] = value & np.uint32((1 << bits) - 1)
+    return integers.reshape(*words.shape[:-1], -1)
 
 
 def word_count(integers: int, bits: int) -> int:
@@ -84,6 +98,8 @@ def store_integers(layout: BlockLayout, integers: _Array, blocks: _Array) -> Non
         bits = (integers >> plane.up & ((1 << plane.bits) - 1)).reshape(
             -1, layout.size // plane.run, 8 // plane.bits, plane.span
         )
-        shifts = np.arange(0, 8, plane.bits, dtype=np.uint8)[:, np.newaxis]
+        stored = bits[:, :, 0]
+        for place in range(1, bits.shape[2]):
+            stored = stored | bits[:, :, place] << place * plane.bits
         count = layout.size * plane.bits // 8
-        blocks[:, plane.at : plane.at + count] = np.bitwise_or.reduce(bits << shifts, axis=2).reshape(-1, count)
+        blocks[:, plane.at : plane.at + count] = stored.reshape(-1, count)
