@@ -66,7 +66,15 @@ def _entries(directory: Path) -> Iterator[_Entry]:
         if path.name == _LOCK:
             continue
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-            yield _Entry(path.stat().st_mtime_ns, _size(path), path)
+            yield _Entry(_used(path), _size(path), path)
+
+
+def _used(path: Path) -> int:
+    """Returns the time of the last use in ns; for a temporary folder that of the last change of a file in it."""
+    times = [path.stat().st_mtime_ns]
+    if path.name.startswith(".") and path.is_dir():
+        times += [inner.stat().st_mtime_ns for inner in path.iterdir()]
+    return max(times)
 
 
 def _size(path: Path) -> int:

@@ -3,12 +3,13 @@
 generate --bundle DIR (--prompt TEXT | --token_ids 1,2,3) --max_new_tokens N
 generate --bundle DIR --chat --prompt TEXT            the model's answer to one turn of a user's
 generate --bundle DIR --chat                          a conversation: each line of stdin is a turn
+generate --model MODEL ...                            the same with a model, which is exported into the cache first
 
 A bundle that was exported with --positions=per_row takes several prompts, each with a flag of its own.
 """
 
+import contextlib
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +21,12 @@ from absl import flags
 import tapeline
 from lang_core import InputError
 from run_iree import DEVICES
-from tapeline.cli import TerminalProgress, output_file, say, user_path
+from tapeline.cli import TerminalProgress, output_file, user_path
 from tapeline.command._dump_flags import define_dump_flags
+from tapeline.command._flags import flag_translator
+from tapeline.command._model_flags import define_model_flags
 from tapeline.command._output import GenerationOutput
+from tapeline.command._turns import Turns, stoppable
 from tapeline.running import (
     GenerateKeywords,
     GenerationStats,
@@ -36,7 +40,8 @@ from tapeline.text import parse_token_ids
 
 FLAGS: Final = flags.FlagValues()
 
-_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", flag_values=FLAGS)
+_MODEL: Final = define_model_flags(FLAGS)
 _PROMPT: Final = flags.DEFINE_multi_string(
     "prompt", None, "The text to go on from; several with several flags.", flag_values=FLAGS
 )
@@ -119,23 +124,11 @@ def _options() -> GenerateKeywords:
     }
 
 
-def _turns() -> Iterator[str]:
-    """Yields what the user says: the prompt, or line after line of stdin."""
-    if _PROMPT.value is not None:
-        yield from _PROMPT.value
-        return
-    if sys.stdin.isatty():
-        say("one turn per line; the end of the input (Ctrl-D) ends the conversation")
-    yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
-
-
 def _streams(model: LoadedModel) -> Iterator[TokenStream]:
     """Yields the answers, one after the other; several prompts have one answer together."""
     options = _options()
     if _CHAT.value:
-        conversation = model.chat(_SYSTEM.value)
-        for turn in _turns():
-            yield conversation.stream(turn, **options)
+        yield from Turns(model, _SYSTEM.value, _PROMPT.value, options)
     elif _TOKEN_IDS.value is not None:
         ids = [parse_token_ids(text, model.vocabulary) for text in _TOKEN_IDS.value]
         yield model.stream_batch(token_ids=ids, **options)
@@ -143,14 +136,27 @@ def _streams(model: LoadedModel) -> Iterator[TokenStream]:
         yield model.stream_batch(_PROMPT.value or (), **options)
 
 
+def _given_bundle() -> tapeline.Bundle | None:
+    """Opens the bundle that is named; None where a model is."""
+    if (_BUNDLE.value is None) == (_MODEL.model.value is None):
+        raise InputError("give either `bundle` or `model`")
+    if _BUNDLE.value is None:
+        return None
+    _MODEL.refuse()
+    return tapeline.Bundle(user_path(_BUNDLE.value))
+
+
 def main() -> None:
     """Streams the generated text to stdout."""
     began = time.perf_counter()
     _check_flags()
     stats_file, logits_file = output_file("stats", _STATS.value), output_file("logits", _LOGITS.value)
-    bundle = tapeline.Bundle(user_path(_BUNDLE.value))
+    bundle = _given_bundle()
     if not _CHAT.value and (_PROMPT.value is None) == (_TOKEN_IDS.value is None):
         raise InputError("give either `prompt` or `token_ids`")
+    if bundle is None:
+        with TerminalProgress(flag_translator(FLAGS)) as progress:
+            bundle = _MODEL.bundle(_DEVICE.value, progress)
     with (
         TerminalProgress() as progress,
         tapeline.load(
@@ -170,9 +176,10 @@ def main() -> None:
             stats = GenerationStats(stream.prompt_tokens)
             load_seconds = stats.started - began
             output = GenerationOutput(len(stream.answers), keep_logits=logits_file is not None)
-            for token in stream:
-                output.push(token)
-                stats.token(model.counters, model.token_bytes)
+            with stoppable(stream) if _CHAT.value else contextlib.nullcontext(stream) as tokens:
+                for token in tokens:
+                    output.push(token)
+                    stats.token(model.counters, model.token_bytes)
             output.finish(stream.answers)
             if logits_file:
                 _write_logits(logits_file, output)

@@ -56,7 +56,7 @@ def test_a_command_starts_from_its_defaults_each_time(capsys: pytest.CaptureFixt
     values = load_command("generate").FLAGS
     assert (values["prompt"].value, values["seed"].value) == (["c"], 0)
     assert main(["generate", "--prompt=c"]) == 2
-    assert "Flag --bundle must have a value other than None" in capsys.readouterr().err
+    assert "error: give either --bundle or --model" in capsys.readouterr().err
 
 
 def test_unexpected_arguments(capsys: pytest.CaptureFixture[str]) -> None:

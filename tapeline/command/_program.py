@@ -15,7 +15,7 @@ from tapeline.command._flags import as_flags
 COMMANDS: Final = {
     "export": "writes a verified bundle of a checkpoint",
     "generate": "generates text with a bundle",
-    "chat": "answers turns of a conversation: generate --chat",
+    "chat": "talks with a bundle or a model: generate --chat",
     "run": "runs one entry point of a bundle on arrays",
     "embed": "embeds sentences and compares them",
     "inspect": "shows what is in a bundle or a model",

@@ -1,6 +1,7 @@
 """Export: a checkpoint in, a verified bundle out."""
 
 from tapeline.exporting._api import export, predict_export
+from tapeline.exporting._bundle_cache import cached_export
 from tapeline.exporting._dry_run import dry_run, prediction_text, write_prediction
 from tapeline.exporting._export import run_export
 from tapeline.exporting._options import CHOICES, TARGETS, ExportKeywords, ExportOptions, check_names
@@ -12,6 +13,7 @@ __all__ = [
     "ExportKeywords",
     "ExportOptions",
     "ModelSource",
+    "cached_export",
     "check_names",
     "dry_run",
     "export",

@@ -16,7 +16,7 @@ _LINK: Final = re.compile(r"\]\(([^)#\s]+)")
 _CALL: Final = re.compile(r"//tools:(\w+) -- ([^`\n]*)")
 _FLAG: Final = re.compile(r"--(\w+)")
 _DEFINED: Final = re.compile(r"flags\.DEFINE_\w+\(\s*\"(\w+)\"")
-_SHARED_FLAGS: Final = "tapeline/command/_dump_flags.py"
+_SHARED_FLAGS: Final = ("tapeline/command/_dump_flags.py", "tapeline/command/_model_flags.py")
 # A path in backquotes that begins with one of our folders, and what it may end with besides a name.
 _PATH: Final = re.compile(
     r"`((?:autotune|build_defs|compile_dag|compile_hlo|docs|lang_core|run_iree|run_jax|tapeline|tests|tools|transformer_core)/[^`\s:]*)"
@@ -53,7 +53,7 @@ def test_commands_name_tools_and_flags(page: str) -> None:
         assert f'name = "{tool}"' in targets, tool
         command = _ROOT / "tapeline" / "command" / f"_{tool}.py"
         source = command if command.exists() else _ROOT / "tools" / f"{tool}.py"
-        files = [source, _ROOT / _SHARED_FLAGS]
+        files = [source, *(_ROOT / shared for shared in _SHARED_FLAGS)]
         known = {"help"}.union(*(_DEFINED.findall(file.read_text(encoding="utf-8")) for file in files))
         assert set(_FLAG.findall(arguments)) <= known, (tool, arguments)
 

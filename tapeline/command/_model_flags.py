@@ -1,0 +1,77 @@
+"""Flags of a model that is exported into the user's cache before it is used."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from absl import flags
+
+from lang_core import InputError
+from run_iree import target_of_device
+from tapeline.bundle import Bundle
+from tapeline.cli import Progress, user_path
+from tapeline.exporting import CHOICES, ExportKeywords, cached_export
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFlags:
+    """Holders of the flags of a model.
+
+    Attributes:
+        model: ``--model``.
+        again: ``--export_again``.
+        options: options of the export, by name; those that are None take the export's default.
+    """
+
+    model: flags.FlagHolder[str | None]
+    again: flags.FlagHolder[bool]
+    options: dict[str, flags.FlagHolder[Any]]
+
+    def refuse(self) -> None:
+        """Checks that no option of an export is given, as there is no model.
+
+        Raises:
+            InputError: one is given.
+        """
+        given = [name for name, holder in self.options.items() if holder.value is not None]
+        if self.again.value:
+            given.append("export_again")
+        if given:
+            names = ", ".join(f"`{name}`" for name in given)
+            raise InputError(f"{names}: options of an export go with `model`; a `bundle` is exported already")
+
+    def bundle(self, device: str, progress: Progress) -> Bundle:
+        """Returns the model's bundle for a device."""
+        given = {name: holder.value for name, holder in self.options.items() if holder.value is not None}
+        options = cast(ExportKeywords, given | {"target": [target_of_device(device)]})
+        return cached_export(
+            self.model.value or "", progress=progress, base=user_path(""), again=self.again.value, **options
+        )
+
+
+def define_model_flags(values: flags.FlagValues) -> ModelFlags:
+    """Defines the flags of a model in a command's flags."""
+    return ModelFlags(
+        flags.DEFINE_string(
+            "model",
+            None,
+            "Instead of a bundle: a Hugging Face directory, a .gguf file, a name of the hub, or demo; it is exported "
+            "into the user's cache unless it is there.",
+            flag_values=values,
+        ),
+        flags.DEFINE_bool("export_again", False, "With --model: export also where it is there.", flag_values=values),
+        {
+            "dtype": flags.DEFINE_enum(
+                "dtype", None, CHOICES["dtype"], "With --model: as for export.", flag_values=values
+            ),
+            "quantize": flags.DEFINE_string("quantize", None, "With --model: as for export.", flag_values=values),
+            "activations": flags.DEFINE_enum(
+                "activations", None, CHOICES["activations"], "With --model: as for export.", flag_values=values
+            ),
+            "max_sequence": flags.DEFINE_integer(
+                "max_sequence", None, "With --model: as for export.", lower_bound=1, flag_values=values
+            ),
+            "verify": flags.DEFINE_enum(
+                "verify", None, CHOICES["verify"], "With --model: as for export.", flag_values=values
+            ),
+        },
+    )

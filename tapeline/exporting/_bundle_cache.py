@@ -1,0 +1,136 @@
+"""Bundles in the user's cache: exported once per model, options and version."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, Unpack
+
+from lang_core import InputError, checked_choices, user_cache_directory
+from run_iree import evict, host_cpu
+from tapeline.bundle import Bundle
+from tapeline.cli import Progress, ProgressEvent, no_progress, parse_size
+from tapeline.exporting._api import export
+from tapeline.exporting._options import ExportKeywords
+from tapeline.exporting._producer import producer
+from tapeline.hub import resolve_model
+
+BUNDLE_CACHE: Final = "TAPELINE_BUNDLE_CACHE"
+"""Variable of the environment with the bound of the cache of bundles."""
+
+_DEFAULT_BOUND: Final = "64GiB"
+_SHARD: Final = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
+_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@checked_choices
+def cached_export(
+    model: str | os.PathLike[str],
+    *,
+    progress: Progress = no_progress,
+    base: str | os.PathLike[str] = "",
+    again: bool = False,
+    **options: Unpack[ExportKeywords],
+) -> Bundle:
+    """Returns a verified bundle of a model from the user's cache, which is exported where it is not there.
+
+    A bundle is found by the model's files (paths, sizes, times of change), the options, the versions and the CPU. The
+    least recently used bundles beyond ``$TAPELINE_BUNDLE_CACHE`` (64 GiB) are removed. While another process exports
+    the same bundle, this one waits.
+
+    Args:
+        model: as for ``export``, and so are progress, base and options.
+        progress: receives steps, warnings and bytes.
+        base: directory that relative paths start from.
+        again: True exports also where the bundle is there.
+        **options: fields of ``ExportOptions``.
+
+    Raises:
+        InputError: what ``export`` refuses, or the cache cannot be written.
+    """
+    name = os.fspath(model)
+    limit = parse_size(BUNDLE_CACHE, os.environ.get(BUNDLE_CACHE) or _DEFAULT_BOUND)
+    with resolve_model(name, Path(base, name), "weights", progress) if name != "demo" else _demo() as location:
+        key = _key(location.path if location else None, options)
+    readable = _NAME.sub("-", Path(name).stem if name.endswith(".gguf") else Path(name).name).strip("-.") or "model"
+    directory = user_cache_directory() / "bundles"
+    path = directory / f"{readable[:60]}-{key[:16]}"
+    with _locked(directory, path.name, progress):
+        bundle = None if again else _bundle_at(path)
+        if bundle is None:
+            bundle = export(name, path, progress=progress, base=base, **options)
+            evict(directory, limit, keep=path)
+        os.utime(path)
+    return bundle
+
+
+@contextlib.contextmanager
+def _demo() -> Iterator[None]:
+    """Yields None: the built-in model changes with the version only."""
+    yield None
+
+
+def _bundle_at(path: Path) -> Bundle | None:
+    try:
+        return Bundle(path)
+    except InputError:
+        return None
+
+
+def _key(path: Path | None, options: ExportKeywords) -> str:
+    """Returns the digest of everything that a bundle depends on."""
+    files = [] if path is None else [_told(file) for file in _files(path)]
+    fields: dict[str, Any] = {
+        "files": files,
+        "options": dict(options),
+        "producer": producer(),
+        "cpu": asdict(host_cpu()),
+    }
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _files(path: Path) -> list[Path]:
+    """Returns a model's files: those of a directory, a GGUF file, or all parts of a split one."""
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if file.is_file())
+    if _SHARD.search(path.name):
+        return sorted(path.parent.glob(_SHARD.sub("-*-of-*.gguf", path.name)))
+    return [path]
+
+
+def _told(path: Path) -> tuple[str, int, int]:
+    status = path.stat()
+    return str(path.resolve()), status.st_size, status.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, name: str, progress: Progress) -> Iterator[None]:
+    """Keeps other processes from exporting the same bundle.
+
+    Raises:
+        InputError: the cache cannot be written.
+    """
+    locks = directory.with_name("locks")
+    try:
+        for folder in (directory, locks):
+            folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(locks / name, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise InputError(
+            f"the cache of bundles {directory} cannot be written ({error.strerror}): set XDG_CACHE_HOME to a directory "
+            f"that can, or export the model and name the `bundle`"
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(ProgressEvent("another process exports this model: waiting ..."))
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

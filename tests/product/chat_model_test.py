@@ -1,0 +1,137 @@
+"""tools:chat with a model: exported into the user's cache, found there again, and talked with."""
+
+import io
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lang_core import InputError
+from tapeline.bundle import Bundle
+from tapeline.demo import write_demo_checkpoint
+from tapeline.exporting import cached_export
+from tests.product._bundles import Finished, export, invoke, stablehlo_here
+
+Chat = Callable[..., Finished]
+_TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
+_FLAGS = ("--device=local-sync", "--max_new_tokens=4", "--ignore_eos")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "demo model"
+    path.mkdir()
+    write_demo_checkpoint(path)
+    (path / "chat_template.jinja").write_text(_TEMPLATE)
+    return path
+
+
+@pytest.fixture
+def chat(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chat:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+
+    def run(*flags: str, lines: str = "") -> Finished:
+        monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+        with stablehlo_here():
+            return invoke("chat", capsys, *flags)
+
+    return run
+
+
+def test_a_model_is_exported_once_and_answers(chat: Chat, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = (f"--model={model}", "--max_sequence=64", *_FLAGS)
+    lines = "It was\n\nthe worst\n/reset\nIt was\n/help\n/quit\nnever read\n"
+    first = chat(*flags, lines=lines)
+    assert first.code == 0, first.err
+    assert "verifying ..." in first.err
+    answers = first.out.splitlines()
+    assert answers[0] == answers[2] != answers[1]
+    assert len(answers) == 3
+    monkeypatch.setattr("tapeline.exporting._bundle_cache.export", lambda *_, **__: pytest.fail("exported again"))
+    again = chat(*flags, lines=lines)
+    assert (again.code, again.out) == (0, first.out)
+    assert "verifying" not in again.err
+    assert "one turn per line; /reset forgets what was said" in again.err  # /help
+    one = chat(*flags, "--prompt=It was")
+    assert one.out == f"{answers[0]}\n"
+
+
+def test_flags_that_contradict_each_other(chat: Chat, tmp_path: Path) -> None:
+    for flags, message in {
+        (): "error: give either --bundle or --model",
+        ("--bundle=b", "--model=m"): "error: give either --bundle or --model",
+        ("--bundle=b", "--dtype=bf16", "--export_again"): (
+            "error: --dtype, --export_again: options of an export go with --model; a --bundle is exported already"
+        ),
+        ("--model=nowhere",): f"error: --model=nowhere: there is no directory or file {tmp_path / 'nowhere'}: give",
+    }.items():
+        done = chat(*flags)
+        assert done.code == 2
+        assert message in done.err
+
+
+@pytest.fixture
+def exported(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Lets exports into the cache write a copy of a small bundle; a list of those that were written."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = export(model, tmp_path / "bundle", target=(), verify="none", weights="none", num_layers=1)
+    written: list[Path] = []
+
+    def copied(name: str, path: Path, **options: Any) -> Bundle:
+        assert not path.exists() or written
+        shutil.copytree(made, path, dirs_exist_ok=True)
+        written.append(path)
+        return Bundle(path)
+
+    monkeypatch.setattr("tapeline.exporting._bundle_cache.export", copied)
+    return written
+
+
+def test_a_bundle_is_found_by_files_and_options(exported: list[Path], model: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "copy"
+    shutil.copytree(model, mine)
+    first = cached_export(mine, max_sequence=64)
+    assert first.path.parent == tmp_path / "cache" / "tapeline" / "bundles"
+    assert first.path.name.startswith("copy-")
+    assert cached_export("copy", base=tmp_path, max_sequence=64).path == first.path
+    assert len(exported) == 1
+    cached_export(mine, max_sequence=65)
+    os.utime(mine / "config.json", (7, 7))
+    cached_export(mine, max_sequence=64)
+    assert len(set(exported)) == 3
+    cached_export(mine, max_sequence=64, again=True)
+    (exported[2] / "kernel_config.json").write_text("damaged")
+    cached_export(mine, max_sequence=64)
+    assert exported[2:] == [exported[2]] * 3
+    assert cached_export("demo").path.name.startswith("demo-")
+
+
+def test_the_least_recently_used_bundles_are_removed(
+    exported: list[Path], model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(3):
+        cached_export(model, max_sequence=64 + i)
+    os.utime(exported[0], (9, 9))
+    cached_export(model, max_sequence=64)  # used: now the youngest
+    os.utime(exported[1], (9, 9))
+    size = sum(file.stat().st_size for file in exported[0].iterdir())
+    monkeypatch.setenv("TAPELINE_BUNDLE_CACHE", f"{3 * size + size // 2}B")
+    cached_export(model, max_sequence=99)
+    assert [path.exists() for path in exported] == [True, False, True, True]
+    monkeypatch.setenv("TAPELINE_BUNDLE_CACHE", "1B")
+    cached_export(model, max_sequence=100)
+    assert [path.exists() for path in exported] == [False] * 4 + [True]  # what was asked for stays
+    monkeypatch.setenv("TAPELINE_BUNDLE_CACHE", "some")
+    with pytest.raises(InputError, match="TAPELINE_BUNDLE_CACHE=some: expected a size such as"):
+        cached_export(model)
+
+
+def test_a_cache_that_cannot_be_written(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(InputError, match=r"the cache of bundles .* cannot be written .*: set XDG_CACHE_HOME"):
+        cached_export(model)
