@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from huggingface_hub import hf_hub_download, hf_hub_url
-from huggingface_hub.utils import get_session, hf_raise_for_status
+from huggingface_hub.utils import get_session
 
 from lang_core import CheckpointError
 from tapeline.cli import Progress, ProgressEvent, size_text
-from tapeline.hub._listing import HubFile, HubSettings, Listing, headers
+from tapeline.hub._listing import HubFile, HubSettings, Listing, headers, raise_for_status
 from tapeline.hub._names import HubError
 from tapeline.hub._transfer import Transfer, bar_class, run_jobs
 from transformer_core.checkpoints.gguf import GgufFile
@@ -229,7 +229,7 @@ class HeaderFiles:
         asked = {**headers(), "Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
         content, skip = bytearray(), 0
         with get_session().stream("GET", url, headers=asked, timeout=self._settings.answer_seconds) as response:
-            hf_raise_for_status(response)
+            raise_for_status(response)
             skip = 0 if response.status_code == 206 else begin  # the whole file comes where ranges are ignored
             for chunk in response.iter_bytes(1 << 16):
                 transfer.add(len(chunk))

@@ -139,6 +139,7 @@ def test_the_token_goes_to_the_hub_alone(
         (429, {"Retry-After": "3600"}, "takes no more questions for now (429): try again in 3600 s"),
         (500, {}, "answers org/name with 500: try again later"),
         (418, {}, "answers org/name with 418"),
+        (418, {"X-Endless": "1"}, "answers org/name with 418"),
     ],
 )
 def test_answers_of_the_hub_are_told(

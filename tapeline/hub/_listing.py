@@ -167,9 +167,19 @@ def _answer(url: str, settings: HubSettings) -> bytes:
         timeout = settings.answer_seconds
         with get_session().stream("GET", url, params={"blobs": "true"}, headers=headers(), timeout=timeout) as response:
             if response.status_code not in _RETRIED or attempt == settings.attempts - 1:
-                hf_raise_for_status(response)
+                raise_for_status(response)
                 return b"".join(_bounded(response.iter_bytes(), url, settings))
     raise AssertionError(settings.attempts)
+
+
+def raise_for_status(response: Any) -> None:
+    """Raises huggingface_hub's error where an answer is one.
+
+    A part of its body is taken before, so that the library, which finds the rest consumed, does not read it to its end.
+    """
+    if response.status_code >= 400:
+        next(response.iter_raw(), b"")
+    hf_raise_for_status(response)
 
 
 def _bounded(chunks: Iterator[bytes], url: str, settings: HubSettings) -> Iterator[bytes]:

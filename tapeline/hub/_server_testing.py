@@ -217,12 +217,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body) if "X-Endless" not in headers else 1 << 60))
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(body[:cut])
             if cut is not None:
                 self.close_connection = True
+            while "X-Endless" in headers and not self.hub.released.is_set():
+                self.wfile.write(body)
 
 
 def _sibling(name: str, content: bytes) -> dict[str, Any]:
