@@ -23,7 +23,7 @@ def model_text(facts: Mapping[str, Any]) -> str:
     lines.append(f"tokenizer: {', '.join(facts['tokenizer']) or 'none'}")
     lines += _parameters(facts["tensors"])
     if facts["dequantised"]:
-        lines += ["packed tensors that an export unpacks:", *table(_unpacked(facts["dequantised"]))]
+        lines += ["packed tensors that an export unpacks:", *table([*_unpacked(facts["dequantised"])])]
     return "\n".join(lines) + "\n"
 
 

@@ -206,11 +206,12 @@ def test_no_bundle_and_no_module(inspecting: Inspect, bundle: Path, tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A GGUF file with packed feed-forwards."""
+    """A GGUF file with packed feed-forwards, some of which have to be unpacked."""
     path = tmp_path_factory.mktemp("gguf") / "model.gguf"
     config = {**_CASE.config, "hidden_size": 64, "head_dim": 8, "num_attention_heads": 6}
     case = dataclasses.replace(_CASE, config=config)
-    write_gguf(path, case, pack=lambda key, _: GGMLQuantizationType.Q8_0 if "ffn_up" in key else None)
+    kinds = {"ffn_up": GGMLQuantizationType.Q8_0, "ffn_gate": GGMLQuantizationType.NVFP4}
+    write_gguf(path, case, pack=lambda key, _: kinds.get(key.split(".")[-2]))
     return path
 
 
@@ -228,6 +229,8 @@ def test_a_gguf_file_before_its_export(inspecting_models: Inspect, gguf: Path) -
     assert shown["tokenizer"] == []
     packed = shown["tensors"]["dtypes"]["q8_0"]
     assert packed == {"count": 2, "bytes": 2 * 80 * 64 // 32 * 34}
+    cost = {"count": 2, "bytes": 2 * 80 * 64 // 64 * 36, "unpacked_bytes": 2 * 80 * 64 * 4}
+    assert shown["dequantised"] == {"nvfp4": cost}
     listed = json.loads(inspecting_models(gguf, "--format=json", "--parameters=blk.1.ffn_up.*").out)
     assert listed == [{"path": "blk.1.ffn_up.weight", "dtype": "q8_0", "shape": [80, 64], "bytes": 80 * 68}]
 
@@ -236,6 +239,7 @@ def test_a_model_for_a_person(inspecting_models: Inspect, gguf: Path) -> None:
     said = inspecting_models(gguf).out
     assert said.startswith(f"{gguf} (format gguf, architecture llama, rope_layout interleaved)\nconfig.json:\n")
     assert "tokenizer: none\nparameters: " in said
+    assert "packed tensors that an export unpacks:\n  nvfp4  2 tensors  5760 bytes  0.04 MiB in f32\n" in said
     assert "q8_0[80,64]" in inspecting_models(gguf, "--parameters=*up*").out
     demo = inspecting_models("demo").out
     assert demo.startswith("demo (format safetensors)\n")
