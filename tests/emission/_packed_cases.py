@@ -89,7 +89,7 @@ def _expert_cases(encoding: Encoding) -> Iterator[Case]:
 
 
 def _beyond_cases() -> Iterator[Case]:
-    """Infinity and NaN go through; integers of such blocks are unspecified."""
+    """Infinity and NaN go through; integers of such blocks are unspecified. Exponents go below f32's normal numbers."""
     x = np.ones((2, 2 * BLOCK), np.float32)
     x[0, 3], x[1, 40] = np.inf, np.nan
     yield Case("block_quantize", "block_quantize_beyond", f32, lambda c, x: c.ops.block_quantize(x)[1], (x,))
@@ -100,6 +100,11 @@ def _beyond_cases() -> Iterator[Case]:
         row = np.ones((1, encoding.block), np.float32)
         name = f"packed_linear_beyond_{encoding.name}"
         yield Case("packed_linear", name, f32, fn, (row, weight), ulps=4)
+        if encoding.layout.exponent:
+            every = packed_blocks(encoding, np.ones((256, 1), np.float16))
+            every[:, encoding.layout.scale] = np.arange(256).astype(np.uint8).view(np.int8)
+            fn = lambda c, w, e=encoding: c.ops.dequantize(w, e)  # noqa: E731
+            yield Case("dequantize", f"dequantize_every_exponent_{encoding.name}", f32, fn, (every,))
 
 
 def _looped(c: Any, x: Any, w: Any) -> Any:
