@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lang_core import ENCODINGS, InputError, WeightSource, near_names
+from lang_core import ENCODINGS, InputError, PackedRows, StoredBytes, WeightSource, near_names
 from tapeline.inspecting._facts import summary
 from tapeline.text import TOKENIZER_FILES
 from transformer_core.checkpoints.gguf import packed_bytes
@@ -54,9 +54,16 @@ def stored_tensors(name: str, weights: WeightSource, glob: str = "*") -> list[di
 
 def _tensor(weights: WeightSource, key: str) -> dict[str, Any]:
     spec, encoding = weights.spec(key), weights.encoding(key)
-    nbytes = None if encoding is None else packed_bytes(encoding, spec.size)
+    nbytes = weights.stored_bytes(key) if isinstance(weights, StoredBytes) else None
+    if nbytes is None and encoding is not None:
+        nbytes = packed_bytes(encoding, spec.size)
     size = spec.nbytes if nbytes is None else nbytes
     return {"path": key, "dtype": encoding or spec.dtype.name, "shape": list(spec.shape), "bytes": size}
+
+
+def _is_kept(weights: WeightSource, key: str) -> bool:
+    """Returns whether an encoding of packed weights holds the tensor exactly."""
+    return isinstance(weights, PackedRows) and weights.packed_as(key) in ENCODINGS
 
 
 def _dequantised(weights: WeightSource, tensors: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -64,7 +71,7 @@ def _dequantised(weights: WeightSource, tensors: Iterable[Mapping[str, Any]]) ->
     totals: dict[str, dict[str, int]] = {}
     for tensor in tensors:
         encoding = weights.encoding(tensor["path"])
-        if encoding is not None and encoding not in ENCODINGS:
+        if encoding is not None and encoding not in ENCODINGS and not _is_kept(weights, tensor["path"]):
             total = totals.setdefault(encoding, {"count": 0, "bytes": 0, "unpacked_bytes": 0})
             total["count"] += 1
             total["bytes"] += tensor["bytes"]

@@ -88,6 +88,16 @@ def test_activations_are_said_to_be_exact(tmp_path: Path, capfd: pytest.CaptureF
     assert source == {"format": "safetensors", "quantization": "fp8", "notes": [said]}
 
 
+def test_inspect_says_what_an_export_unpacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for form, expected in {"awq": [], "fp8": ["fp8", "14", "tensors"]}.items():
+        write_quantized(tmp_path / form, _case(), form)
+        done = invoke("inspect", capsys, f"--model={tmp_path / form}")
+        assert done.code == 0
+        assert "14 parameters" in done.out
+        unpacked = done.out.partition("packed tensors that an export unpacks:\n")[2].split()
+        assert unpacked[:3] == expected
+
+
 def test_16_bits_are_the_librarys_16_bits(tmp_path: Path) -> None:
     """Weights in f32 rounded once: what the library computes in bf16."""
     stored = write_quantized(tmp_path / "model", _case(), "int4")
