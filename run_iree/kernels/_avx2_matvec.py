@@ -20,6 +20,8 @@ from run_iree.kernels._packed_row import packed_buffers
 from run_iree.kernels._text import CpuKernel, listed, scratch, wanted_workgroups
 
 NAME: Final = "avx2-matvec"
+_LEAST_WORKGROUPS: Final = 16
+_ROWS: Final = 32  # rows of a workgroup, where there are enough
 _TWICE: Final = 8  # blocks of a step that leave room for each scale in both halves of two registers
 
 
@@ -54,8 +56,9 @@ def avx2_matvec_kernel(
     w = buffers[3]
     make = super_block_steps if encoding.block > BLOCK else _byte_steps if encoding.bits == 8 else _nibble_steps
     steps = make(columns, planes, encoding, w.memref)
-    # Each workgroup has x to arrange: half as many are faster.
-    return packed_matvec(NAME, buffers, steps, ahead=ahead, workgroups=wanted_workgroups(w.elements // 2))
+    # Each workgroup has x to arrange, which takes about as long as a row: half as many are faster, of enough rows.
+    workgroups = max(_LEAST_WORKGROUPS, min(wanted_workgroups(w.elements // 2), outputs // _ROWS))
+    return packed_matvec(NAME, buffers, steps, ahead=ahead, workgroups=workgroups)
 
 
 def _nibble_steps(columns: int, planes: int, encoding: Encoding, w: str) -> Steps:

@@ -83,13 +83,16 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
         ranges,
     ]
     soon = prefetches("soon", "%at", w, lines)
+    if lines and ranges > 1:
+        numbers.append(-(-ahead // steps.row_bytes))
+        soon = [*_next_in_range(numbers[-1], -(-count // ranges)), *prefetches("soon", "%soon_at", w, lines)]
     row = _row(row_bytes, steps, soon, whole=columns % steps.width == 0)
     body = f"""\
 {constants([*numbers, *steps.numbers, *lines])}
 {indented(steps.before, 0)}
 %none = arith.constant dense<0.0> : vector<{steps.lanes}xf32>
 {own_rows(own, outputs)}
-{_whole(row, steps, count, y) if ranges == 1 else _in_ranges(row, steps, ranges, -(-count // ranges), count, own, y)}
+{_whole(row, steps, count, y) if ranges == 1 else _in_ranges(row, steps, (row_bytes, ranges, count, own), y)}
 """
     return CpuKernel(name, buffers, made, body)
 
@@ -120,6 +123,20 @@ def _row(row_bytes: int, steps: Steps, soon: Sequence[str], *, whole: bool) -> s
 %y_row = vector.reduction <add>, %made : {sums} into f32"""
 
 
+def _next_in_range(ahead: int, width: int) -> list[str]:
+    """Makes ``%soon_at``, from which so many steps ahead are in the range: of later rows at the end of this one."""
+    lines, at, left = ["%left0 = arith.subi %end_step, %step : index"], "%at", "%left0"
+    for row in range(-(-ahead // width)):
+        lines += [
+            f"%is_next{row} = arith.cmpi ule, {left}, %c{ahead} : index",
+            f"%jump{row} = arith.select %is_next{row}, %skipped, %c0 : index",
+            f"%soon_at{row} = arith.addi {at}, %jump{row} : index",
+            f"%left{row + 1} = arith.addi {left}, %range_steps : index",
+        ]
+        at, left = f"%soon_at{row}", f"%left{row + 1}"
+    return [*lines, f"%soon_at = arith.addi {at}, %c0 : index"]
+
+
 def _whole(row: str, steps: Steps, count: int, y: Buffer) -> str:
     """Returns the loop over rows whose x is prepared at once."""
     return f"""\
@@ -131,8 +148,17 @@ scf.for %row = %first to %end step %c1 {{
 }}"""
 
 
-def _in_ranges(row: str, steps: Steps, ranges: int, width: int, count: int, own: int, y: Buffer) -> str:
-    """Returns the loops over ranges of steps, as many as the stack takes of x, and over rows, whose sums are kept."""
+def _in_ranges(row: str, steps: Steps, sizes: tuple[int, int, int, int], y: Buffer) -> str:
+    """Returns the loops over ranges of steps, as many as the stack takes of x, and over rows, whose sums are kept.
+
+    Args:
+        row: lines of a row.
+        steps: steps along a row.
+        sizes: bytes of a row, ranges, steps of a row, rows of a workgroup.
+        y: result.
+    """
+    row_bytes, ranges, count, own = sizes
+    width = -(-count // ranges)
     kind = f"memref<{own}xf32>"
     of_row = [
         *row.splitlines(),
@@ -151,6 +177,9 @@ scf.for %range = %c0 to %c{ranges} step %c1 {{
   %first_step = arith.muli %range, %c{width} : index
   %after_step = arith.addi %first_step, %c{width} : index
   %end_step = arith.minui %after_step, %c{count} : index
+  %range_steps = arith.subi %end_step, %first_step : index
+  %range_bytes = arith.muli %range_steps, %c{steps.row_bytes} : index
+  %skipped = arith.subi %c{row_bytes}, %range_bytes : index
 {indented(steps.arranged, 2)}
   scf.for %row = %first to %end step %c1 {{
 {indented(of_row, 4)}
