@@ -26,7 +26,7 @@ _TOTALS: Final = "vector<16xi32>"
 
 def fits_avx512_matvec(columns: int, encoding: Encoding) -> bool:
     """Returns whether rows of so many columns have a whole step."""
-    return columns >= step_blocks(encoding.layout) * encoding.block
+    return columns >= step_blocks(encoding.layout, columns) * encoding.block
 
 
 def avx512_matvec_kernel(
@@ -55,12 +55,12 @@ def word_steps(columns: int, encoding: Encoding, w: str, planes: int) -> Steps:
     Each group of registers is summed before it is scaled; the scale of a lane is that of its part, times that of x. Two
     sums take what is scaled by turns, so that a step does not wait for all of the one before.
     """
-    layout, loads = encoding.layout, StepLoads.of(encoding.layout, w)
-    groups = step_registers(layout)
+    layout, blocks = encoding.layout, step_blocks(encoding.layout, columns)
+    loads, groups = StepLoads.of(layout, blocks, w), step_registers(layout, blocks)
     x = XWords(columns, planes, layout, groups)
     # Integers are loaded ahead of scales: of a load that lies in an earlier one, the compiler makes shifts of that one.
     of_row = [line for g, group in enumerate(groups) for line in _group_dot(layout, g, group, loads)]
-    of_row += _block_scales(layout, loads) if layout.sub_scales is None else _part_scales(encoding, w)
+    of_row += _block_scales(layout, blocks, loads) if layout.sub_scales is None else _part_scales(encoding, w)
     sums = ["%sum0", "%sum1"]
     for i in range(2):
         of_row.append(f"{sums[i]} = vector.shuffle %sum, %sum {listed(range(16 * i, 16 * i + 16))} : {_BOTH}, {_BOTH}")
@@ -86,16 +86,25 @@ def _part_scales(encoding: Encoding, w: str) -> list[str]:
     ]
 
 
-def _block_scales(layout: BlockLayout, loads: StepLoads) -> list[str]:
+def _block_scales(layout: BlockLayout, blocks: int, loads: StepLoads) -> list[str]:
     """Makes ``%factors`` of a step's blocks, and before it ``%scaled``: of f16, or of exponents."""
-    begins = [layout.bytes * block for block in range(step_blocks(layout))]
+    begins = [layout.bytes * block for block in range(blocks)]
     if layout.exponent:
         return _powers([begin + layout.scale for begin in begins], loads)
-    places = [begin + half for half in layout.halves for begin in begins]
-    count = len(places)
+    count = blocks * len(layout.halves)
     floats = f"vector<{count}xf32>"
+    lines = list[str]()
+    for i, begin in enumerate(range(0, blocks, 4)):
+        places = [first + half for half in layout.halves for first in begins[begin : begin + 4]]
+        lines += loads.picked(f"halves{i}", [byte for place in places for byte in (place, place + 1)])
+    few = count * 4 // blocks
+    order = [
+        lane + few * quad for half in range(0, few, 4) for quad in range(blocks // 4) for lane in range(half, half + 4)
+    ]
+    last = f"%halves{blocks // 4 - 1}"
     return [
-        *loads.picked("halves", [byte for place in places for byte in (place, place + 1)]),
+        *lines,
+        f"%halves = vector.shuffle %halves0, {last} {listed(order)} : vector<{few}xi16>, vector<{few}xi16>",
         f"%f16 = vector.bitcast %halves : vector<{count}xi16> to vector<{count}xf16>",
         f"%scaled = arith.extf %f16 : vector<{count}xf16> to {floats}",
         f"%factors = arith.mulf %scaled, %x_scales : {floats}",
@@ -103,25 +112,34 @@ def _block_scales(layout: BlockLayout, loads: StepLoads) -> list[str]:
 
 
 def _powers(places: Sequence[int], loads: StepLoads) -> list[str]:
-    """Makes ``%factors``: x's scales times 2**(e - 128) of four bytes e.
+    """Makes ``%factors``: x's scales times 2**(e - 128) of bytes e.
 
     A power alone may be denormal in f32, which the threads of IREE flush to 0. Its product with a scale of x is not.
     """
-    words, four, floats = "vector<16xi32>", "vector<4xi32>", "vector<4xf32>"
+    lanes, all_words, lines = len(places), "vector<16xi32>", list[str]()
+    words, floats, four = f"vector<{lanes}xi32>", f"vector<{lanes}xf32>", "vector<4xi32>"
+    for i, begin in enumerate(places[::4]):
+        own = [(place - begin) // 4 for place in places[4 * i : 4 * i + 4]]
+        lines += [
+            *loads.loaded(f"exponents{i}", begin),
+            f"%exponent_words{i} = vector.bitcast %exponents{i} : vector<64xi8> to {all_words}",
+            f"%exponent_picked{i} = vector.shuffle %exponent_words{i}, %exponent_words{i} {listed(own)} : "
+            f"{all_words}, {all_words}",
+        ]
+    right = [(place - places[i // 4 * 4]) % 4 * 8 for i, place in enumerate(places)]
     return [
-        *loads.loaded("exponents", 0),
-        f"%exponent_words = vector.bitcast %exponents : vector<64xi8> to {words}",
-        f"%exponent_picked = vector.shuffle %exponent_words, %exponent_words {listed([p // 4 for p in places])} : "
-        f"{words}, {words}",
-        f"%exponent_right = arith.constant dense<{listed([p % 4 * 8 for p in places])}> : {four}",
-        f"%exponent_low = arith.shrui %exponent_picked, %exponent_right : {four}",
-        f"%exponent_mask = arith.constant dense<255> : {four}",
-        f"%exponent_only = arith.andi %exponent_low, %exponent_mask : {four}",
-        f"%exponent_bias = arith.constant dense<128> : {four}",
-        f"%exponent_number = arith.subi %exponent_only, %exponent_bias : {four}",
-        f"%exponent = arith.sitofp %exponent_number : {four} to {floats}",
+        *lines,
+        f"%exponent_picked = vector.shuffle %exponent_picked0, %exponent_picked{lanes // 4 - 1} "
+        f"{listed(range(lanes))} : {four}, {four}",
+        f"%exponent_right = arith.constant dense<{listed(right)}> : {words}",
+        f"%exponent_low = arith.shrui %exponent_picked, %exponent_right : {words}",
+        f"%exponent_mask = arith.constant dense<255> : {words}",
+        f"%exponent_only = arith.andi %exponent_low, %exponent_mask : {words}",
+        f"%exponent_bias = arith.constant dense<128> : {words}",
+        f"%exponent_number = arith.subi %exponent_only, %exponent_bias : {words}",
+        f"%exponent = arith.sitofp %exponent_number : {words} to {floats}",
         "%exponent_all = arith.constant -1 : i8",
-        f"%factors = {scaled_by_power('%x_scales', '%exponent', '%exponent_all')}",
+        f"%factors = {scaled_by_power('%x_scales', '%exponent', '%exponent_all', lanes)}",
     ]
 
 

@@ -87,11 +87,18 @@ def words_permuted(table: str, numbers: str) -> str:
     return _call("avx512.permvar.hi.512", f"{table}, {numbers}", f"({_WORD_PAIRS}, {_WORD_PAIRS}) -> {_WORD_PAIRS}")
 
 
-def scaled_by_power(values: str, exponents: str, mask: str) -> str:
-    """Returns ``vscalefps`` (AVX-512VL): four f32 times 2 to the power of four whole f32; ``mask`` is an i8 of ones."""
-    kind = "vector<4xf32>"
+def scaled_by_power(values: str, exponents: str, mask: str, lanes: int) -> str:
+    """Returns ``vscalefps`` (AVX-512VL): values times 2 to the power of whole exponents, four or eight f32.
+
+    Args:
+        values: f32 of ``lanes``.
+        exponents: f32 of ``lanes``.
+        mask: i8 of ones.
+        lanes: 4 or 8.
+    """
+    kind = f"vector<{lanes}xf32>"
     operands = f"{values}, {exponents}, {values}, {mask}"
-    return _call("avx512.mask.scalef.ps.128", operands, f"({kind}, {kind}, {kind}, i8) -> {kind}")
+    return _call(f"avx512.mask.scalef.ps.{32 * lanes}", operands, f"({kind}, {kind}, {kind}, i8) -> {kind}")
 
 
 def byte_dot(unsigned: str, signed: str) -> str:

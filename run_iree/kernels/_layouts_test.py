@@ -102,11 +102,13 @@ def test_a_layout_is_enough_for_all_kernels(
             np.testing.assert_allclose(y.numpy(), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
-def test_avx512_reads_the_least_exponents_and_the_greatest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_avx512_reads_the_least_exponents_and_the_greatest_also_where_its_instructions_are_spelled_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(_catalogue, "encoding_named", _ENCODINGS.__getitem__)
     module, compiled, encoding = tmp_path / "module.mlir", tmp_path / "module.vmfb", _ENCODINGS["mxfp4"]
     module.write_text(f"module @m {{\n{_function(encoding, _SIZES[0], 16)}}}\n")
-    compile_spelled(module, compiled, CpuKernels(avx512=True))
+    compile_spelled(module, compiled, CpuKernels(avx512=True), everything=True)
     with Session(compiled, "local-task") as session:
         for exponents, size in ((range(2), 1e30), (range(248, 252), 1e-30)):
             inputs, expected = _inputs(encoding, _SIZES[0], 16, exponents, size)

@@ -9,13 +9,15 @@ from typing import Final
 from compile_hlo.directions import KernelSignature
 from compile_hlo.emit import Helper, helper_record
 from lang_core import BLOCK, Encoding, TensorSpec
-from run_iree import CompileReport, compile_module, target_named
+from run_iree import CompileReport, compile_module, host_cpu, target_named
 from run_iree.kernels import CpuKernels, Substitution
 
 _CALL: Final = re.compile(
     r'(?P<indent> *)(?P<name>%\w+) = llvm\.call_intrinsic "llvm\.x86\.(?P<instruction>avx512[\w.]+)"'
     r"\((?P<operands>[^)]*)\) : \((?P<kinds>[^)]*)\) -> .*\n"
 )
+# The feature of a CPU that has an instruction, where that is not AVX-512BW.
+_FEATURES: Final = {"avx512.vpdpbusd.512": "avx512_vnni", "avx512bf16.dpbf16ps.512": "avx512_bf16"}
 _WORDS: Final = "vector<16xi32>"
 _FLOATS: Final = "vector<16xf32>"
 
@@ -38,15 +40,26 @@ def packed_linear(
     return helper_record(helper, given, [TensorSpec((rows, outputs), dtype)])
 
 
-def compile_spelled(module: Path, compiled: Path, kernels: CpuKernels) -> CompileReport:
+def compile_spelled(module: Path, compiled: Path, kernels: CpuKernels, *, everything: bool = False) -> CompileReport:
     """Compiles a module with kernels in which the instructions of AVX-512 are spelled out, for any CPU.
 
     Everything else of a kernel is as users get it; the compiler splits long vectors.
+
+    Args:
+        module: text of the module.
+        compiled: file to write.
+        kernels: kernels to use.
+        everything: whether instructions that this CPU has are spelled out, too.
     """
     substitution = Substitution(kernels)
     spelled = module.with_suffix(".spelled.mlir")
+    features = () if everything else host_cpu().features
+
+    def replaced(call: re.Match[str]) -> str:
+        return call[0] if _FEATURES.get(call["instruction"], "avx512bw") in features else _spelled(call)
+
     with module.open() as given, spelled.open("w") as made:
-        made.writelines(_CALL.sub(_spelled, text) for text in substitution.lines(given))
+        made.writelines(_CALL.sub(replaced, text) for text in substitution.lines(given))
     report = compile_module(spelled, compiled, dataclasses.replace(target_named("llvm-cpu"), kernels=None))
     return dataclasses.replace(report, kernels=substitution.used)
 
@@ -56,8 +69,8 @@ def _spelled(call: re.Match[str]) -> str:
     name, instruction, operands = call["name"], call["instruction"], call["operands"].split(", ")
     if instruction == "avx512.permvar.hi.512":
         lines = _looked_up(name, *operands)
-    elif instruction == "avx512.mask.scalef.ps.128":
-        lines = _scaled(name, *operands[:2])
+    elif instruction.startswith("avx512.mask.scalef.ps."):
+        lines = _scaled(name, *operands[:2], int(instruction.rsplit(".", 1)[1]) // 32)
     else:
         kind = call["kinds"].split(", ")[-1]
         lines = _dot(name, instruction, operands, kind)
@@ -106,9 +119,9 @@ def _looked_up(name: str, table: str, numbers: str) -> list[str]:
     return lines
 
 
-def _scaled(name: str, values: str, exponents: str) -> list[str]:
+def _scaled(name: str, values: str, exponents: str, lanes: int) -> list[str]:
     """Returns lines that multiply with two powers of two, halves of the exponents, each of which f32 can have."""
-    words, floats = "vector<4xi32>", "vector<4xf32>"
+    words, floats = f"vector<{lanes}xi32>", f"vector<{lanes}xf32>"
     lines = [
         f"{name}_one = arith.constant dense<1> : {words}",
         f"{name}_bias = arith.constant dense<127> : {words}",

@@ -5,7 +5,7 @@ an order in which lanes of 32 bits stand for the same parts of the step in as ma
 are added up before they are scaled. A register of bytes gives two of words, its even bytes and its odd ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -18,7 +18,7 @@ SIZE: Final = 64  # bytes of a register
 WORDS: Final = "vector<32xi16>"
 _BYTES: Final = "vector<64xi8>"
 _MASK: Final = "vector<64xi1>"
-_STEP_BLOCKS: Final = 4  # blocks of 32 of a step
+_QUAD: Final = 4  # blocks of 32 whose integers fill whole registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +40,46 @@ class Register:
         return tuple(column // scaled for column in self.columns[::4])
 
 
-def step_blocks(layout: BlockLayout) -> int:
-    """Returns how many blocks a step has."""
-    return _STEP_BLOCKS if layout.size == BLOCK else 1
+def step_blocks(layout: BlockLayout, columns: int) -> int:
+    """Returns how many blocks a step has, in rows of so many columns.
+
+    Eight blocks of 32 have half the work with scales; where rows are no whole steps, they may be too many.
+    """
+    if layout.size > BLOCK:
+        return 1
+    blocks = columns // BLOCK
+    return 2 * _QUAD if blocks >= 2 * _QUAD and -blocks % (2 * _QUAD) <= blocks // 16 else _QUAD
 
 
-def step_registers(layout: BlockLayout) -> list[list[Register]]:
-    """Returns the registers of a step in groups: lanes of a group stand for the same parts."""
+def step_registers(layout: BlockLayout, blocks: int) -> list[list[Register]]:
+    """Returns the registers of a step of so many blocks in groups: lanes of a group stand for the same parts."""
+    firsts = range(0, blocks, _QUAD) if layout.size == BLOCK else (0,)
+    registers = [register for first in firsts for register in _registers(layout, range(first, first + _QUAD))]
+
+    def parts(register: Register) -> tuple[int, ...]:
+        return register.parts(layout.scaled)
+
+    return [list(group) for _, group in groupby(sorted(registers, key=parts), parts)]
+
+
+def _registers(layout: BlockLayout, quad: Iterable[int]) -> Iterator[Register]:
+    """Yields the registers of a super-block, or of four blocks of 32."""
     plane = layout.planes[0]
     places = [
         (
             layout.bytes * block + plane.at + byte,
             layout.size * block + byte // plane.span * plane.run + byte % plane.span,
         )
-        for block in range(step_blocks(layout))
+        for block in (quad if layout.size == BLOCK else (0,))
         for byte in range(layout.size * plane.bits // 8)
     ]
     count = len(places) // SIZE
     unit = min(plane.span, layout.scaled) // count
-    registers: list[Register] = []
     for number in range(count):
         own = [place for i, place in enumerate(places) if i // unit % count == number]
         for shift in range(8 // plane.bits):
             columns = tuple(column + shift * plane.span for _, column in own)
-            registers.append(Register(shift, tuple(byte for byte, _ in own), columns))
-
-    def parts(register: Register) -> tuple[int, ...]:
-        return register.parts(layout.scaled)
-
-    return [list(group) for _, group in groupby(sorted(registers, key=parts), parts)]
+            yield Register(shift, tuple(byte for byte, _ in own), columns)
 
 
 @dataclass(slots=True)
@@ -79,22 +90,24 @@ class StepLoads:
 
     Attributes:
         size: bytes of a step.
+        block: bytes of a block.
         w: type of the weight.
         windows: first bytes of loads of 64 bytes.
         numbers: index constants that the lines need.
     """
 
     size: int
+    block: int
     w: str
     windows: list[int]
     numbers: set[int] = field(default_factory=set[int])
 
     @staticmethod
-    def of(layout: BlockLayout, w: str) -> "StepLoads":
-        """Returns the loads of a layout: of a super-block, its planes'."""
+    def of(layout: BlockLayout, blocks: int, w: str) -> "StepLoads":
+        """Returns the loads of a step: of a super-block, its planes'."""
         sizes = [(plane.at, layout.size * plane.bits // 8) for plane in layout.planes]
         windows = [first for at, size in sizes for first in range(at, at + size, SIZE) if size % SIZE == 0]
-        return StepLoads(layout.bytes * step_blocks(layout), w, windows if layout.size > BLOCK else [])
+        return StepLoads(layout.bytes * blocks, layout.bytes, w, windows if layout.size > BLOCK else [])
 
     def picked(self, name: str, places: Sequence[int]) -> list[str]:
         """Makes ``%name`` vector<n / 2 x i16> of the bytes in n places of the step."""
@@ -129,7 +142,7 @@ class StepLoads:
             if all(any(begin <= place <= begin + SIZE - 2 for begin in begins) for place in places[::2]):
                 return begins
         first, last = min(places), max(places) + 1 - SIZE
-        first = 0 if first < BLOCK // 2 and first % 2 == 0 else first
+        first -= 0 if first % self.block > BLOCK // 2 or self.block % 2 else first % self.block
         self.windows += [begin for begin in (first, last) if begin not in self.windows]
         return [first, last]
 

@@ -39,7 +39,7 @@ class XWords:
     @property
     def width(self) -> int:
         """Columns of a step."""
-        return step_blocks(self.layout) * self.layout.size
+        return step_blocks(self.layout, self.columns) * self.layout.size
 
     @property
     def blocks(self) -> int:
