@@ -31,7 +31,7 @@ _SETS = {
     "vector": CpuKernels(),
 }
 # (rows, outputs, columns): one token, several tokens with tiles that are full and that are not.
-_SIZES = ((1, 37, 768), (11, 48, 512))
+_SIZES = ((1, 37, 768), (37, 48, 512))
 # One token, of more columns than a kernel's stack has room for, with a rest: of blocks of 32, and of super-blocks.
 _LONG = {BLOCK: (1, 17, 14432), 256: (1, 17, 14592)}
 _BITS = (8, 16)
