@@ -2,12 +2,23 @@
 
 It takes sixteen keys at a time, with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867). A block of keys
 is skipped where its bias hides all of it, so that a step costs what the length of the sequence, or a window, needs.
+Several queries of a workgroup share a block's keys and values in f32 (``_attention_keys.py``).
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
+from run_iree.kernels._attention_keys import (
+    KEYS,
+    panel_bytes,
+    panel_scores,
+    panel_scratch,
+    panel_value,
+    panels_kept,
+    places,
+    stored_scores,
+)
 from run_iree.kernels._quantize import Blocks, quantized
 from run_iree.kernels._text import (
     Buffer,
@@ -22,11 +33,12 @@ from run_iree.kernels._text import (
 )
 
 NAME: Final = "vector-cached-attention"
-_KEYS: Final = 16
 _LANES: Final = 16
 _SEEN: Final = -1e29  # a key with a smaller bias is hidden
 _MOST_QUERIES: Final = 256  # of a workgroup, all heads of its group together
 _SCRATCH_BYTES: Final = 16 << 10  # of a workgroup's stack, for the sums of its queries
+_PANEL_ROWS: Final = 8  # that are worth panels of keys and values
+_STACK_BYTES: Final = 30 << 10
 _VECTOR: Final = "vector<16xf32>"
 
 
@@ -45,7 +57,7 @@ class AttentionSizes:
 
     def fit(self) -> bool:
         """Returns whether there is a kernel."""
-        return self.size % _LANES == 0 and self.value_size % _LANES == 0 and self.keys >= _KEYS
+        return self.size % _LANES == 0 and self.value_size % _LANES == 0 and self.keys >= KEYS
 
     def fit_blocks(self) -> bool:
         """Returns whether there is a kernel that quantizes its result: of one query, with whole blocks."""
@@ -72,6 +84,12 @@ class AttentionSizes:
         return self.own * self.value_size * 4 <= _SCRATCH_BYTES
 
     @property
+    def panels(self) -> bool:
+        """True if the rows of a workgroup share panels of keys and values."""
+        sums = self.own * self.value_size * 4 if self.scratch else 0
+        return self.own >= _PANEL_ROWS and panel_bytes(self.size, self.value_size) + sums <= _STACK_BYTES
+
+    @property
     def sums(self) -> int:
         """Elements of ``%y``, which holds the sums: those of a workgroup, or all."""
         rows = self.own if self.scratch else self.heads * self.group * self.queries
@@ -95,13 +113,11 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
     )
     out = Buffer("out", count * value_size, dtype) if sizes.scratch else Buffer("y", count * value_size, "f32")
     blocks = Blocks(sizes.batch, count * value_size // sizes.batch, planes, "out_") if planes else None
-    made = (out,) if blocks is None else blocks.buffers
     sums = f"%y = memref.alloca() : memref<{sizes.sums}xf32>\n" if sizes.scratch else ""
     steps = [_LANES * i for i in range(max(size, value_size) // _LANES)]
-    numbers = [1, _KEYS, BLOCK, sizes.shared, group, tile, queries, size, keys, value_size, keys - _KEYS]
+    numbers = [1, KEYS, BLOCK, sizes.shared, group, tile, queries, size, keys, value_size, keys - KEYS]
     numbers += [queries * keys, keys * size, keys * value_size, own, group * queries, queries // tile, *steps]
-    numbers += [j * columns for j in range(_KEYS) for columns in (size, value_size)]
-    bias_row = "%c0" if sizes.rows == 1 else "%sequence"
+    numbers += [j * columns for j in range(KEYS) for columns in (size, value_size)]
     body = f"""\
 {constants(numbers)}
 {indented([] if blocks is None else blocks.before, 0)}
@@ -109,7 +125,8 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
 %none = arith.constant dense<0.0> : {_VECTOR}
 %hidden = arith.constant dense<-1.0e30> : {_VECTOR}
 %scale = arith.constant dense<{scale:.17e}> : {_VECTOR}
-%seen = arith.constant {_SEEN:.1e} : f32
+%seen = arith.constant dense<{_SEEN:.1e}> : {_VECTOR}
+%no_key = arith.constant 0 : i16
 %lowest = arith.constant -3.0e38 : f32
 %nothing = arith.constant 0.0 : f32
 %most = memref.alloca() : memref<{own}xf32>
@@ -118,10 +135,11 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
 %part_of = arith.remui %workgroup, %c{queries // tile} : index
 %first_query = arith.muli %part_of, %c{tile} : index
 %sequence = arith.divui %head, %c{sizes.shared} : index
-%bias_rows = arith.muli {bias_row}, %c{queries * keys} : index
+%bias_rows = arith.muli {"%c0" if sizes.rows == 1 else "%sequence"}, %c{queries * keys} : index
 %k_at = arith.muli %head, %c{keys * size} : index
 %v_at = arith.muli %head, %c{keys * value_size} : index
 %rows_at = arith.muli %head, %c{group * queries} : index
+{indented(panel_scratch(size, value_size) if sizes.panels else [], 0)}
 {sums}scf.for %own = %c0 to %c{own} step %c1 {{
   memref.store %lowest, %most[%own] : memref<{own}xf32>
   memref.store %nothing, %sum[%own] : memref<{own}xf32>
@@ -129,8 +147,8 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
 {_at_sums(sizes, 2)}
 {_stores("%none", sizes.sums, value_size, 2)}
 }}
-scf.for %block = %c0 to %c{keys} step %c{_KEYS} {{
-  %first = arith.minui %block, %c{keys - _KEYS} : index
+scf.for %block = %c0 to %c{keys} step %c{KEYS} {{
+  %first = arith.minui %block, %c{keys - KEYS} : index
   %again = arith.subi %block, %first : index
   %again_i = arith.index_cast %again : index to i32
   %again_all = vector.broadcast %again_i : i32 to vector<16xi32>
@@ -146,8 +164,10 @@ scf.for %block = %c0 to %c{keys} step %c{_KEYS} {{
     %b_at = arith.addi %bias_line, %first : index
     %b_given = vector.load %bias[%b_at] : memref<{sizes.rows * queries * keys}xf32>, {_VECTOR}
     %b = arith.select %is_new, %b_given, %hidden : vector<16xi1>, {_VECTOR}
-    %b_most = vector.reduction <maxnumf>, %b : {_VECTOR} into f32
-    %any = arith.cmpf ogt, %b_most, %seen : f32
+    %b_seen = arith.cmpf ogt, %b, %seen : {_VECTOR}
+    %b_bits = vector.bitcast %b_seen : vector<16xi1> to vector<1xi16>
+    %b_word = vector.extract %b_bits[0] : i16 from vector<1xi16>
+    %any = arith.cmpi ne, %b_word, %no_key : i16
     scf.if %any {{
 {_of_query(sizes, buffers)}
     }}
@@ -161,7 +181,7 @@ scf.for %own = %c0 to %c{own} step %c1 {{
 {_divided(sizes, out) if blocks is None else _blocks(sizes, dtype, blocks)}
 }}
 """
-    return CpuKernel(NAME, (*buffers, *made), heads * (queries // tile), body)
+    return CpuKernel(NAME, (*buffers, *((out,) if blocks is None else blocks.buffers)), heads * (queries // tile), body)
 
 
 def _row(tile: int, queries: int, by: int) -> str:
@@ -177,34 +197,23 @@ def _row(tile: int, queries: int, by: int) -> str:
     return indented(lines, by)
 
 
-def _at_row(name: str, size: int, by: int) -> str:
-    return " " * by + f"%{name}_head = arith.muli %row, %c{size} : index"
-
-
 def _at_sums(sizes: AttentionSizes, by: int) -> str:
     """Makes ``%y_head``, where the sums of the workgroup's row ``%own`` begin."""
     row = "%own" if sizes.scratch else "%row"
     return " " * by + f"%y_head = arith.muli {row}, %c{sizes.value_size} : index"
 
 
-def _places(name: str, base: str, size: int) -> list[str]:
-    """Makes the indices ``%<name>0``, ``%<name>1``, ... of the vectors of a row from ``base`` on."""
-    return [f"%{name}{i} = arith.addi {base}, %c{_LANES * i} : index" for i in range(size // _LANES)]
-
-
 def _stores(value: str, elements: int, size: int, by: int) -> str:
-    lines = _places("y_place", "%y_head", size)
-    lines += [
-        f"vector.store {value}, %y[%y_place{i}] : memref<{elements}xf32>, {_VECTOR}" for i in range(size // _LANES)
-    ]
-    return indented(lines, by)
+    kind = f"memref<{elements}xf32>, {_VECTOR}"
+    stores = [f"vector.store {value}, %y[%y_place{i}] : {kind}" for i in range(size // _LANES)]
+    return indented([*places("y_place", "%y_head", size), *stores], by)
 
 
 def _divided(sizes: AttentionSizes, out: Buffer) -> str:
     """Stores the sums, divided by ``%all``, to the result."""
     size = sizes.value_size
-    lines = [f"%out_head = arith.muli %row, %c{size} : index", *_places("y_place", "%y_head", size)]
-    lines += _places("out_place", "%out_head", size)
+    lines = [f"%out_head = arith.muli %row, %c{size} : index", *places("y_place", "%y_head", size)]
+    lines += places("out_place", "%out_head", size)
     for i in range(size // _LANES):
         lines += [
             f"%y_sum{i} = vector.load %y[%y_place{i}] : memref<{sizes.sums}xf32>, {_VECTOR}",
@@ -240,21 +249,16 @@ def _blocks(sizes: AttentionSizes, dtype: str, made: Blocks) -> str:
 def _of_query(sizes: AttentionSizes, buffers: tuple[Buffer, ...]) -> str:
     """Adds a block of keys to the sums of the query of ``%row``."""
     (q, k, v, _), size, value_size, own = buffers, sizes.size, sizes.value_size, sizes.own
-    lines = [_at_row("q", size, 0), _at_sums(sizes, 0)]
-    lines += _places("q_place", "%q_head", size)
+    lines = [f"%q_head = arith.muli %row, %c{size} : index", _at_sums(sizes, 0)]
+    lines += places("q_place", "%q_head", size)
     for i in range(size // _LANES):
         lines += loaded(f"q{i}", f"%q_place{i}", q)
-    for j in range(_KEYS):
-        lines.append(f"%key{j} = arith.addi %k_block, %c{j * size} : index")
-        lines += _places(f"k_place{j}_", f"%key{j}", size)
-        for i in range(size // _LANES):
-            lines += loaded(f"k{j}_{i}", f"%k_place{j}_{i}", k)
-            before = "%none" if i == 0 else f"%dot{j}_{i - 1}"
-            lines.append(f"%dot{j}_{i} = math.fma %q{i}, %k{j}_{i}, {before} : {_VECTOR}")
-        lines.append(f"%score{j} = vector.reduction <add>, %dot{j}_{size // _LANES - 1} : {_VECTOR} into f32")
-    scores = ", ".join(f"%score{j}" for j in range(_KEYS))
+    if sizes.panels:
+        lines += panels_kept(k, v, size, value_size)
+        lines += panel_scores([f"%q{i}" for i in range(size // _LANES)], size)
+    else:
+        lines += stored_scores(k, size)
     lines += [
-        f"%scores = vector.from_elements {scores} : {_VECTOR}",
         f"%biased = math.fma %scores, %scale, %b : {_VECTOR}",
         f"%before = memref.load %most[%own] : memref<{own}xf32>",
         f"%of_block = vector.reduction <maxnumf>, %biased : {_VECTOR} into f32",
@@ -272,22 +276,25 @@ def _of_query(sizes: AttentionSizes, buffers: tuple[Buffer, ...]) -> str:
         f"memref.store %sum_now, %sum[%own] : memref<{own}xf32>",
         f"%shrink_all = vector.broadcast %shrink : f32 to {_VECTOR}",
     ]
-    for j in range(_KEYS):
+    for j in range(KEYS):
         lines += [
             f"%weight{j} = vector.extract %weights[{j}] : f32 from {_VECTOR}",
             f"%weight_all{j} = vector.broadcast %weight{j} : f32 to {_VECTOR}",
             f"%value{j} = arith.addi %v_block, %c{j * value_size} : index",
-            *_places(f"v_place{j}_", f"%value{j}", value_size),
+            *places(f"v_place{j}_", f"%value{j}", value_size),
         ]
-    lines += _places("y_place", "%y_head", value_size)
+    lines += places("y_place", "%y_head", value_size)
     for i in range(value_size // _LANES):
         y = f"memref<{sizes.sums}xf32>"
         lines += [
             f"%y_before{i} = vector.load %y[%y_place{i}] : {y}, {_VECTOR}",
             f"%y{i}_0 = arith.mulf %y_before{i}, %shrink_all : {_VECTOR}",
         ]
-        for j in range(_KEYS):
-            lines += loaded(f"v{j}_{i}", f"%v_place{j}_{i}", v)
+        for j in range(KEYS):
+            if sizes.panels:
+                lines += panel_value(f"v{j}_{i}", j, i, value_size)
+            else:
+                lines += loaded(f"v{j}_{i}", f"%v_place{j}_{i}", v)
             lines.append(f"%y{i}_{j + 1} = math.fma %weight_all{j}, %v{j}_{i}, %y{i}_{j} : {_VECTOR}")
-        lines.append(f"vector.store %y{i}_{_KEYS}, %y[%y_place{i}] : {y}, {_VECTOR}")
+        lines.append(f"vector.store %y{i}_{KEYS}, %y[%y_place{i}] : {y}, {_VECTOR}")
     return indented(lines, 6)
