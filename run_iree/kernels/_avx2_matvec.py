@@ -111,7 +111,7 @@ def _byte_steps(columns: int, planes: int, encoding: Encoding, w: str) -> Steps:
         arranged = for_steps(blocks * BLOCK, _words_of_x(columns, blocks * BLOCK, q, words))
         for block in range(blocks):
             dots += _words_times_x(block, words)
-    if blocks == _TWICE:
+    if planes > 1 and blocks == _TWICE:
         scales = [*picked("halves", encoding, encoding.layout.scale, 2, blocks, w), *_scales_twice(columns)]
         sums = summed(
             [[block % 4] * 4 + [block % 4 + 4] * 4 for block in range(blocks)],
