@@ -147,7 +147,7 @@ def test_experts_and_latent_attention(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["awq", "fp8", "gptq3", "int4", "mxfp4"])
 def test_memory_of_reading_is_bounded(form: str, tmp_path: Path) -> None:
     """Beside the rows that are asked for, a few MiB, whatever the size of the matrix."""
-    sizes = {**_SIZES, "hidden_size": 512, "intermediate_size": 4096, "num_hidden_layers": 1}
+    sizes: dict[str, Any] = {**_SIZES, "hidden_size": 512, "intermediate_size": 4096, "num_hidden_layers": 1}
     write_quantized(tmp_path, _case(**sizes), form)
     key = "model.layers.0.mlp.gate_proj.weight"
     with SafetensorsCheckpoint(tmp_path) as checkpoint:
