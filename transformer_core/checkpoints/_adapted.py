@@ -7,7 +7,18 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import CheckpointError, PackedRows, TensorSpec, WeightSource, check_rows, f32, matrix_rows_of, near_names
+from lang_core import (
+    CheckpointError,
+    PackedRows,
+    StoredBytes,
+    TensorSpec,
+    WeightSource,
+    check_rows,
+    f32,
+    matrix_rows_by,
+    matrix_rows_of,
+    near_names,
+)
 from transformer_core.checkpoints._adapter import Adapter
 from transformer_core.checkpoints._low_rank import Change, Decomposed, LowRank, Replacement, Sum
 
@@ -56,6 +67,10 @@ class AdaptedWeights:
         """Returns the encoding that the source stores a tensor in."""
         return self._source.encoding(key)
 
+    def stored_bytes(self, key: str) -> int | None:
+        """Returns the bytes of a tensor in the checkpoint; None if not known."""
+        return self._source.stored_bytes(key) if isinstance(self._source, StoredBytes) else None
+
     def read(self, key: str) -> np.ndarray:
         """Reads the whole tensor."""
         shape = self.spec(key).shape
@@ -77,9 +92,9 @@ class AdaptedWeights:
         return changed
 
     def read_matrix_rows(self, key: str, start: int, stop: int) -> np.ndarray:
-        """Reads rows of a tensor as a matrix; adapters change matrices and vectors only."""
+        """Reads rows of a tensor as a matrix, [product of all dims but the last, last dim]; see ``MatrixRows``."""
         if key in self._changes:
-            return self.read_rows(key, start, stop)
+            return matrix_rows_by(self.read_rows, key, self.spec(key).shape, start, stop)
         rows = matrix_rows_of(self._source, key, start, stop)
         return rows.astype(self.spec(key).dtype.numpy, copy=False)
 

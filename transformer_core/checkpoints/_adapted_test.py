@@ -84,6 +84,16 @@ def test_other_tensors_are_the_checkpoints_own(checkpoint: SafetensorsCheckpoint
     assert not weights.has("model.norm.weight")
 
 
+def test_a_replaced_tensor_of_three_axes_is_read_as_a_matrix(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    safetensors.numpy.save_file({"experts.down": normal(2, 3, 5)}, tmp_path / "base" / "model.safetensors")
+    tensors = {"experts.down": normal(2, 3, 5)}
+    with SafetensorsCheckpoint(tmp_path / "base") as base:
+        weights = adapted(base, Adapter(write_adapter(tmp_path / "a", tensors)))
+        rows = weights.read_matrix_rows("experts.down", 2, 5)
+    np.testing.assert_array_equal(rows, tensors["experts.down"].reshape(6, 5)[2:5])
+
+
 def test_experts_have_one_dtype_where_one_of_them_is_adapted(checkpoint: SafetensorsCheckpoint, tmp_path: Path) -> None:
     weights = adapted(checkpoint, Adapter(write_adapter(tmp_path / "a", pair("model.layers.0.experts.1.w1", rows=4))))
     specs = [weights.spec(f"model.layers.0.experts.{index}.w1.weight").dtype.name for index in range(2)]
