@@ -1,4 +1,4 @@
-"""What llama.cpp's converter makes of a DeepSeek-V3: its fields, and ``kv_b_proj`` in two tensors."""
+"""Fields and tensors that llama.cpp's converter makes of a DeepSeek-V3: ``kv_b_proj`` becomes two tensors."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
