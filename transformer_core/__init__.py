@@ -38,7 +38,7 @@ from transformer_core._kv_cache import KVCache, RingCache, cache_spec, kv_layout
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import Linear
 from transformer_core._masks import causal_mask, mask_bias, padding_bias
-from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
+from transformer_core._moe import Experts, SparseFeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention
 from transformer_core._norm import GatedRMSNorm, LayerNorm, RMSNorm
 from transformer_core._packing import STORED, keep_packed, pack_weights
@@ -54,6 +54,7 @@ from transformer_core._rope_scaling import (
     RopeScaling,
     YarnScaling,
 )
+from transformer_core._routing import Router, Routing, Scoring
 from transformer_core._step import StepInputs, for_heads, make_step
 
 __all__ = [

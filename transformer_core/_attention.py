@@ -1,6 +1,6 @@
 """Self-attention with shared key/value heads."""
 
-from lang_core import DType, ExecutionContext, Module, OpError, Tensor, as_dtype
+from lang_core import DType, ExecutionContext, Module, OpError, Parameter, Tensor, as_dtype
 from transformer_core._attention_config import AttentionConfig
 from transformer_core._cache import CacheLayout, shared_layout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
@@ -89,6 +89,7 @@ class Attention(Module):
         self.o_proj = Linear(heads, size, bias=config.output_bias, dtype=dtype)
         self.q_norm = self._norm(heads, dtype)
         self.k_norm = self._norm(kv_heads, dtype) if own else None
+        self.sinks = Parameter((config.heads,), dtype) if config.sinks else None
 
     def _norm(self, whole_size: int, dtype: DType | str) -> RMSNorm | None:
         norm = self.config.norm
@@ -175,10 +176,29 @@ class Attention(Module):
         else:
             over = None if bias is None else for_heads(ctx, bias, 5)
             heads = grouped_attention(ctx, q, k, v, over, scores.scale, scores.softcap)
+        if self.sinks is not None:
+            share = self._beside_sinks(ctx, ctx.parameter(self.sinks), q, k, bias)
+            heads = ops.mul(heads, ops.cast(share, heads.dtype))
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
         if gate is not None:
             heads = ops.mul(heads, ops.logistic(gate))
         return self.o_proj(ctx, ops.reshape(heads, (*heads.shape[:2], -1)))
+
+    def _beside_sinks(self, ctx: ExecutionContext, sinks: Tensor, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
+        """Computes the keys' share of a softmax in which sinks [N] take part: f32 or wider [B, K, G, T, 1].
+
+        Attention itself is that without sinks: its result times this share is the same, and has the same kernels.
+        """
+        ops, config = ctx.ops, self.config
+        wide = as_dtype(q.dtype).accumulation
+        scores = ops.dot_general(q, k, ((4,), (3,)), ((0, 1), (0, 1)), dtype=wide)  # [B, K, G, T, S]
+        scores = ops.mul(scores, config.head_size**-0.5 if config.scores.scale is None else config.scores.scale)
+        if bias is not None:
+            scores = ops.add(scores, for_heads(ctx, bias, 5))
+        most = ops.max(scores, 4, keepdims=True)
+        total = ops.add(most, ops.log(ops.sum(ops.exp(ops.sub(scores, most)), 4, keepdims=True)))
+        of_heads = ops.reshape(ops.cast(sinks, wide), (1, config.kv_heads, config.group, 1, 1))
+        return ops.logistic(ops.sub(total, of_heads))
 
     def _normed(self, ctx: ExecutionContext, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         if self.q_norm is None or self.k_norm is None:

@@ -78,6 +78,7 @@ class AttentionConfig:
         output_bias: whether the output projection has one.
         gated: whether the query projection also gives a gate, per head after its query, and each head's result is
             multiplied by the gate's logistic (Qwen3-Next).
+        sinks: whether each head has a learned score that takes part in the softmax, of a key without a value (gpt-oss).
         window: number of keys that a query sees, itself included; all where None.
         norm: norms of queries and keys; none where None.
         rope: rotation of queries and keys.
@@ -95,6 +96,7 @@ class AttentionConfig:
     qkv_bias: bool = False
     output_bias: bool = False
     gated: bool = False
+    sinks: bool = False
     window: int | None = None
     norm: QueryKeyNorm | None = None
     rope: LayerRope = LayerRope()

@@ -1,17 +1,17 @@
-"""Mixtures of experts: a router, stacked expert weights, and the feed-forward layer made of both.
+"""Mixtures of experts: stacked expert weights, and the feed-forward layer made of a router and these.
 
 Besides the package's letters, M is the number of tokens (B times T), C how many experts each token chooses, and A = M C
 the number of (token, expert) pairs.
 """
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, as_dtype, checked_choices
+from lang_core import DType, ExecutionContext, Module, Parameter, Tensor, checked_choices
 from transformer_core._feed_forward import Activation, SwiGLU
 from transformer_core._linear import Linear
+from transformer_core._routing import Router, Routing
 
 # Rows that one round of the loop over experts takes: few are free, for the weights are what costs; beyond the upper
 # bound a product of matrices is no faster per row.
@@ -21,94 +21,23 @@ _MOST_ROWS: Final = 128
 _FEW_TOKENS: Final = 4
 
 
-class Scoring(enum.Enum):
-    """Function from a router's logits to scores."""
-
-    SOFTMAX = "softmax"
-    """Softmax over all experts (Mixtral, arXiv:2401.04088; Qwen3-MoE)."""
-    SIGMOID = "sigmoid"
-    """Logistic function of each logit (DeepSeek-V3, arXiv:2412.19437, section 2.1.2)."""
-
-
-@checked_choices
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routing:
-    """Choice of experts for each token.
+@dataclass(frozen=True, slots=True)
+class ClampedGate:
+    """Gate of gpt-oss: ``g * logistic(alpha g) * (u + 1)``, g at most ``limit``, u within ``limit`` of 0.
 
     Attributes:
-        experts: E.
-        chosen: C, experts per token.
-        scoring: function from logits to scores.
-        normalized: whether the chosen experts' scores are divided by their sum.
-        scale: factor of the final weights.
-        corrected: whether a bias is added to the scores that choose, but not to the weights.
-        groups: number of groups of equal size into which the experts are divided.
-        chosen_groups: number of groups that a token chooses from: those with the greatest sums of two best scores.
-
-    Raises:
-        ConfigError: the numbers contradict one another.
+        alpha: factor inside of the logistic.
+        limit: bound of both projections.
     """
 
-    experts: int
-    chosen: int
-    scoring: Scoring = Scoring.SOFTMAX
-    normalized: bool = True
-    scale: float = 1.0
-    corrected: bool = False
-    groups: int = 1
-    chosen_groups: int = 1
+    alpha: float
+    limit: float
 
-    def __post_init__(self) -> None:
-        if self.experts % self.groups or (self.groups > 1 and self.experts // self.groups < 2):
-            raise ConfigError(f"routing: {self.experts} experts do not make {self.groups} equal groups of 2 or more")
-        if not 1 <= self.chosen_groups <= self.groups:
-            raise ConfigError(f"routing: expected 1 to {self.groups} chosen groups; found {self.chosen_groups}")
-        reachable = self.experts // self.groups * self.chosen_groups
-        if not 1 <= self.chosen <= reachable:
-            raise ConfigError(f"routing: expected 1 to {reachable} experts per token; found {self.chosen}")
-
-
-class Router(Module):
-    """Chooses experts. Scores are f32 or wider, and so is the correction, whatever the other parameters' dtype."""
-
-    def __init__(self, size: int, routing: Routing, *, dtype: DType | str = "f32") -> None:
-        self.weight = Parameter((routing.experts, size), dtype)
-        self.e_score_correction_bias = Parameter((routing.experts,), "f32") if routing.corrected else None
-        self.routing = routing
-
-    def forward(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Chooses experts for x [M, D]: experts i32 [M, C], best first, and their weights [M, C], f32 or wider."""
-        ops, routing = ctx.ops, self.routing
-        wide = as_dtype(x.dtype).accumulation
-        logits = ops.dot_general(x, ctx.parameter(self.weight), ((1,), (1,)), dtype=wide)  # [M, E]
-        scores = ops.softmax(logits) if routing.scoring is Scoring.SOFTMAX else ops.logistic(logits)
-        choice = scores
-        if self.e_score_correction_bias is not None:
-            choice = ops.add(scores, ops.cast(ctx.parameter(self.e_score_correction_bias), wide))
-        if routing.chosen_groups < routing.groups:
-            choice = self._within_groups(ctx, choice)
-        best, chosen = ops.top_k(choice, routing.chosen)
-        weights = best if choice is scores else self._scores_of(ctx, scores, chosen)
-        if routing.normalized:
-            weights = ops.div(weights, ops.add(ops.sum(weights, 1, keepdims=True), 1e-20))
-        return chosen, weights if routing.scale == 1.0 else ops.mul(weights, routing.scale)
-
-    def _scores_of(self, ctx: ExecutionContext, scores: Tensor, chosen: Tensor) -> Tensor:
-        """Takes scores [M, E] at chosen [M, C]; not by ``ops.gather``, whose batching StableHLO 1.0.0 lacks."""
+    def __call__(self, ctx: ExecutionContext, gate: Tensor, up: Tensor) -> Tensor:
+        """Combines gate and up [..]: [..]."""
         ops = ctx.ops
-        places = ops.add(chosen, ops.mul(ops.iota(chosen.shape, 0), self.routing.experts))
-        return ops.take(ops.reshape(scores, (-1,)), places)
-
-    def _within_groups(self, ctx: ExecutionContext, choice: Tensor) -> Tensor:
-        """Returns choice [M, E] with minus infinity in the groups that are not chosen."""
-        ops, routing = ctx.ops, self.routing
-        tokens, groups = choice.shape[0], routing.groups
-        grouped = ops.reshape(choice, (tokens, groups, routing.experts // groups))
-        merits = ops.sum(ops.top_k(grouped, 2)[0], 2)  # [M, groups]
-        kept = ops.reshape(ops.top_k(merits, routing.chosen_groups)[1], (tokens, routing.chosen_groups, 1))
-        mask = ops.any(ops.equal(kept, ops.iota((1, 1, groups), 2)), 1)  # [M, groups]
-        masked = ops.select(ops.reshape(mask, (tokens, groups, 1)), grouped, float("-inf"))
-        return ops.reshape(masked, choice.shape)
+        gate, up = ops.minimum(gate, self.limit), ops.clamp(up, -self.limit, self.limit)
+        return ops.mul(ops.mul(gate, ops.logistic(ops.mul(gate, self.alpha))), ops.add(up, 1.0))
 
 
 @checked_choices
@@ -129,12 +58,17 @@ class Experts(Module):
         inner: int,
         *,
         activation: Activation = Activation.SILU,
+        biased: bool = False,
+        clamped: ClampedGate | None = None,
         dtype: DType | str = "f32",
     ) -> None:
-        self.activation = activation
+        self.activation, self.clamped = activation, clamped
         self.gate_proj = Parameter((experts, inner, size), dtype)
         self.up_proj = Parameter((experts, inner, size), dtype)
         self.down_proj = Parameter((experts, size, inner), dtype)
+        self.gate_proj_bias = Parameter((experts, inner), dtype) if biased else None
+        self.up_proj_bias = Parameter((experts, inner), dtype) if biased else None
+        self.down_proj_bias = Parameter((experts, size), dtype) if biased else None
 
     def forward(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
         """Computes the weighted sum of the results of each token's experts.
@@ -159,9 +93,7 @@ class Experts(Module):
         """Computes each pair of token and expert by itself: few tokens rarely have an expert in common."""
         ops, (tokens, count), size = ctx.ops, chosen.shape, x.shape[1]
         expert, given = ops.reshape(chosen, (tokens * count,)), ops.reshape(x, (tokens, 1, size))
-        gate, up = (self._product(ctx, given, ctx.parameter(w), w, expert) for w in (self.gate_proj, self.up_proj))
-        hidden = ops.mul(self.activation(ctx, gate), up)  # [A, 1, F]
-        down = self._product(ctx, hidden, ctx.parameter(self.down_proj), self.down_proj, expert)
+        down = self._computed(ctx, given, expert, self._weights(ctx))  # [A, 1, D]
         return _weighted(ctx, weights, ops.reshape(down, (tokens, count, size)), x.dtype)
 
     def _by_expert(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
@@ -174,15 +106,13 @@ class Experts(Module):
         of_pair = ops.pad(ordered, (0,), (rows,), -1)  # a round may begin near the end, and -1 is no expert
         of_place = ops.reshape(ops.iota((tokens, count), 0), (pairs,))
         token = ops.pad(ops.take(of_place, order), (0,), (rows,))
-        stacked = [(ctx.parameter(weight), weight) for weight in (self.gate_proj, self.up_proj, self.down_proj)]
+        stacked = self._weights(ctx)
 
         def one_round(first: Tensor, results: Tensor) -> Sequence[Tensor]:
             expert = ops.dynamic_slice(of_pair, (first,), (1,))
             taken = ops.sum(ops.cast(ops.equal(ops.dynamic_slice(of_pair, (first,), (rows,)), expert), "i32"))
             mine = ops.reshape(ops.take(x, ops.dynamic_slice(token, (first,), (rows,))), (1, rows, size))
-            gate, up = (self._product(ctx, mine, *weight, expert) for weight in stacked[:2])
-            hidden = ops.mul(self.activation(ctx, gate), up)
-            down = ops.reshape(self._product(ctx, hidden, *stacked[2], expert), (rows, size))
+            down = ops.reshape(self._computed(ctx, mine, expert, stacked), (rows, size))
             # Rows beyond the expert's own are written too, and overwritten by the rounds of the experts they belong to.
             return ops.add(first, taken), ops.dynamic_update_slice(results, down, (first, 0))
 
@@ -193,14 +123,44 @@ class Experts(Module):
         places = ops.scatter(ops.zeros((pairs,), "i32"), order, ops.iota((pairs,)), 0)
         return _weighted(ctx, weights, ops.take(results, ops.reshape(places, (tokens, count))), x.dtype)
 
-    def _product(
-        self, ctx: ExecutionContext, x: Tensor, stacked: Tensor, parameter: Parameter, expert: Tensor
+    def _weights(self, ctx: ExecutionContext) -> list[tuple[Parameter, Tensor, Tensor | None]]:
+        """Returns the three projections: parameter, weights and biases."""
+        projections = (
+            (self.gate_proj, self.gate_proj_bias),
+            (self.up_proj, self.up_proj_bias),
+            (self.down_proj, self.down_proj_bias),
+        )
+        return [(w, ctx.parameter(w), None if b is None else ctx.parameter(b)) for w, b in projections]
+
+    def _computed(
+        self,
+        ctx: ExecutionContext,
+        x: Tensor,
+        expert: Tensor,
+        stacked: Sequence[tuple[Parameter, Tensor, Tensor | None]],
     ) -> Tensor:
-        """Multiplies x [X, R, I] with the weights of experts i32 [G], those of one parameter [E, O, I]: [G, R, O]."""
-        if parameter.encoding is not None:
-            how = parameter.activations
-            return ctx.ops.packed_expert_linear(x, expert, stacked, parameter.encoding, activations=how)
-        return ctx.ops.linear(x, _of_expert(ctx, stacked, expert))
+        """Computes the experts i32 [G] on groups of rows x [X, R, D]: [G, R, D]."""
+        gate, up = (_product(ctx, x, expert, *projection) for projection in stacked[:2])
+        if self.clamped is None:
+            hidden = ctx.ops.mul(self.activation(ctx, gate), up)  # [G, R, F]
+        else:
+            hidden = self.clamped(ctx, gate, up)
+        return _product(ctx, hidden, expert, *stacked[2])
+
+
+def _product(
+    ctx: ExecutionContext, x: Tensor, expert: Tensor, parameter: Parameter, stacked: Tensor, biases: Tensor | None
+) -> Tensor:
+    """Multiplies x [X, R, I] with the weights of experts i32 [G] out of [E, O, I], and adds their biases: [G, R, O]."""
+    ops = ctx.ops
+    if parameter.encoding is None:
+        made = ops.linear(x, _of_expert(ctx, stacked, expert))
+    else:
+        how = parameter.activations
+        made = ops.packed_expert_linear(x, expert, stacked, parameter.encoding, activations=how)
+    if biases is None:
+        return made
+    return ops.add(made, ops.reshape(ops.take(biases, expert), (expert.shape[0], 1, biases.shape[1])))
 
 
 @checked_choices
@@ -214,6 +174,8 @@ class SparseFeedForward(Module):
         shared: F of the shared experts together; there are none where 0.
         shared_gate: whether there is one shared expert, multiplied by a logistic gate of the token (Qwen3-Next).
         activation: activation of all experts.
+        biased: whether the routed experts' projections have biases.
+        clamped: clamped gate of the routed experts; the activation where None.
         dtype: dtype of the parameters.
     """
 
@@ -226,10 +188,14 @@ class SparseFeedForward(Module):
         shared: int = 0,
         shared_gate: bool = False,
         activation: Activation = Activation.SILU,
+        biased: bool = False,
+        clamped: ClampedGate | None = None,
         dtype: DType | str = "f32",
     ) -> None:
         self.gate = Router(size, routing, dtype=dtype)
-        self.experts = Experts(routing.experts, size, inner, activation=activation, dtype=dtype)
+        self.experts = Experts(
+            routing.experts, size, inner, activation=activation, biased=biased, clamped=clamped, dtype=dtype
+        )
         common = SwiGLU(size, shared, activation=activation, dtype=dtype) if shared else None
         self.shared_experts, self.shared_expert = (None, common) if shared_gate else (common, None)
         self.shared_expert_gate = Linear(size, 1, dtype=dtype) if shared_gate else None

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext
-from transformer_core._moe import Experts, Router, Routing, Scoring, SparseFeedForward
+from transformer_core._moe import Experts, SparseFeedForward
+from transformer_core._routing import Router, Routing, Scoring
 from transformer_core._weights_testing import RandomWeights, context_of
 
 X = np.random.default_rng(3).standard_normal((2, 3, 10)).astype(np.float32)

@@ -5,6 +5,7 @@ from tests.goldens._config_forms import DEFAULT_ROPE
 from tests.goldens._moe_forms import (
     deepseek_v3_4_33,
     deepseek_v3_5,
+    gpt_oss5,
     mixtral5,
     mixtral_4_36,
     qwen3_moe5,
@@ -79,6 +80,24 @@ QWEN3_MOE_CASES = (
         seed=200,
         prompt=prompt(8, vocab=85),
         must_matter=({"norm_topk_prob": True}, {"attention_bias": False}),
+    ),
+)
+
+GPT_OSS_CASES = (
+    GoldenCase(
+        name="gpt_oss",
+        twist="sinks, windows by turns, biases everywhere, experts input-major with a clamped gate, yarn not truncated",
+        config=gpt_oss5(K=2, H=8, E=6, C=2, sizes=dict(D=40, F=36, V=89, L=3, N=6), swiglu_limit=1.0),
+        form="5.x",
+        seed=66,
+        prompt=prompt(12, vocab=89),
+        hidden=True,
+        must_matter=(
+            {"num_experts_per_tok": 3},
+            {"sliding_window": 7},
+            {"swiglu_limit": 0.5},
+            {"swiglu_alpha": 1.0},
+        ),
     ),
 )
 

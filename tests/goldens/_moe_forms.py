@@ -86,6 +86,34 @@ def qwen3_moe_4_51(*, K: int, H: int, E: int, C: int, inner: int, sizes: Config,
     )
 
 
+def gpt_oss5(*, K: int, H: int, E: int, C: int, sizes: Config, **changes: Any) -> Config:
+    """``GptOssConfig`` of transformers 5."""
+    layers = sizes["L"]
+    return {
+        **common5("gpt_oss", "GptOssForCausalLM", K, sizes),
+        **_ROUTER_LOSS,
+        "attention_bias": True,
+        "head_dim": H,
+        "layer_types": ["full_attention" if index % 2 else "sliding_attention" for index in range(layers)],
+        "num_experts_per_tok": C,
+        "num_local_experts": E,
+        "rms_norm_eps": 1e-05,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 150.0,
+            "factor": 8.0,
+            "beta_fast": 4.0,
+            "beta_slow": 1.0,
+            "truncate": False,
+            "original_max_position_embeddings": 16,
+        },
+        "sliding_window": 4,
+        "swiglu_alpha": 1.702,
+        "swiglu_limit": 7.0,
+        **changes,
+    }
+
+
 def deepseek_v3_5(*, heads: Config, experts: Config, sizes: Config, **changes: Any) -> Config:
     """``DeepseekV3Config`` of transformers 5.
 

@@ -106,6 +106,8 @@ def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
         yield f"{prefix}{letter}_proj.weight", (out, inner)
         if letter in biased:
             yield f"{prefix}{letter}_proj.bias", (out,)
+    if family == "gpt_oss":
+        yield prefix + "sinks", (n,)
     if family in ("qwen3", "qwen3_moe", "qwen3_next", "gemma3_text", "olmo2"):
         yield prefix + "q_norm.weight", (n * h if family == "olmo2" else h,)
         yield prefix + "k_norm.weight", (k * h if family == "olmo2" else h,)
@@ -140,7 +142,9 @@ def _latent_attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
 
 def _feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
     family, d, f = config["model_type"], config["hidden_size"], config["intermediate_size"]
-    if family == "mixtral":
+    if family == "gpt_oss":
+        yield from _input_major_experts(prefix + "mlp.", config["num_local_experts"], d, f)
+    elif family == "mixtral":
         yield from _experts(prefix + "block_sparse_moe.", config["num_local_experts"], d, f, ("w1", "w3", "w2"))
     elif family in ("qwen3_moe", "qwen3_next") and _is_sparse_qwen(config, layer):
         experts = config.get("num_local_experts") or config["num_experts"]  # transformers 5, and 4
@@ -166,6 +170,15 @@ _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 def _is_sparse_qwen(config: Config, layer: int) -> bool:
     return layer not in config["mlp_only_layers"] and (layer + 1) % config["decoder_sparse_step"] == 0
+
+
+def _input_major_experts(prefix: str, experts: int, d: int, f: int) -> Shapes:
+    yield prefix + "router.weight", (experts, d)
+    yield prefix + "router.bias", (experts,)
+    yield prefix + "experts.gate_up_proj", (experts, d, 2 * f)
+    yield prefix + "experts.gate_up_proj_bias", (experts, 2 * f)
+    yield prefix + "experts.down_proj", (experts, f, d)
+    yield prefix + "experts.down_proj_bias", (experts, d)
 
 
 def _experts(prefix: str, experts: int, d: int, f: int, names: tuple[str, str, str]) -> Shapes:

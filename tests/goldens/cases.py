@@ -20,7 +20,7 @@ from tests.goldens._family_cases import (
 )
 from tests.goldens._hybrid_cases import QWEN3_NEXT_CASES
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
-from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
+from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, GPT_OSS_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
 from tests.goldens._other_cases import MISTRAL_CASES, QWEN2_CASES, QWEN3_CASES
 from tests.goldens._rope_cases import ROPE_CASES as _ROPE_CASES
 
@@ -37,6 +37,7 @@ CASES: dict[str, GoldenCase] = {
         *MIXTRAL_CASES,
         *QWEN3_MOE_CASES,
         *DEEPSEEK_V3_CASES,
+        *GPT_OSS_CASES,
         *QWEN3_NEXT_CASES,
         *PHI3_CASES,
         *GRANITE_CASES,

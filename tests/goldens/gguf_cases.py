@@ -21,6 +21,7 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
     "gemma2": {"query_pre_attn_scalar": 12, "tie_word_embeddings": True},
     "gemma3": {"query_pre_attn_scalar": 10},
     "deepseek_v3": {"rope_parameters": {**CASES["deepseek_v3"].config["rope_parameters"], "mscale": 0.7}},
+    "gpt_oss": {"swiglu_limit": 7.0},
     "smollm3_4x": {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1]},
 }
 
@@ -30,5 +31,12 @@ GGUF_CASES: Final[dict[str, GoldenCase]] = {
 }
 
 # What llama.cpp computes otherwise than the file says: it has no windows for these architectures, and takes YaRN's
-# betas from its command line alone. Of DeepSeek's models there are no logits of it.
-NOT_LLAMA_CPPS: Final = ("mistral_window", "phi3_window_4x", "llama_yarn", "deepseek_v3_plain_4x", "deepseek_v3")
+# betas from its command line alone. Of DeepSeek's and OpenAI's models there are no logits of it.
+NOT_LLAMA_CPPS: Final = (
+    "mistral_window",
+    "phi3_window_4x",
+    "llama_yarn",
+    "deepseek_v3_plain_4x",
+    "deepseek_v3",
+    "gpt_oss",
+)

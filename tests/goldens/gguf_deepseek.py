@@ -1,4 +1,4 @@
-"""Fields and tensors that llama.cpp's converter makes of a DeepSeek-V3: ``kv_b_proj`` becomes two tensors."""
+"""Fields and tensors that llama.cpp's converter makes of a DeepSeek-V3 and a gpt-oss."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -58,3 +58,19 @@ def deepseek_tensors(weights: Mapping[str, np.ndarray], config: Config) -> Itera
             yield key.replace("kv_b_proj", "v_b_proj"), np.ascontiguousarray(heads[:, plain:])
         else:
             yield key.replace("e_score_correction_bias", "e_score_correction.bias"), array
+
+
+def gpt_oss_tensors(weights: Mapping[str, np.ndarray], config: Config) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the tensors under the converter's own names: experts output-major, gate and up apart."""
+    del config
+    for key, array in weights.items():
+        name, bias, _ = key.partition("_bias")
+        outputs = array if bias or array.ndim < 3 else np.ascontiguousarray(array.swapaxes(1, 2))
+        kind = "bias" if bias else "weight"
+        if ".gate_up_proj" in key:
+            for first, part in enumerate(("gate_proj", "up_proj")):
+                yield f"{name.replace('gate_up_proj', part)}.{kind}", np.ascontiguousarray(outputs[:, first::2])
+        elif ".experts.down_proj" in key:
+            yield f"{name}.{kind}", outputs
+        else:
+            yield (f"{key}.weight" if key.endswith("sinks") else key), array

@@ -25,7 +25,7 @@ from gguf import (
 
 from tests.goldens._case_types import Config, GoldenCase
 from tests.goldens._shapes import sizes_of
-from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors
+from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, gpt_oss_tensors
 from tests.goldens.k_quants import quantize
 from tests.goldens.weights import stored_weights
 
@@ -33,8 +33,9 @@ ARCHITECTURES = {
     "llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3",
     "gpt2": "gpt2", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
-    "gpt_neox": "gptneox", "stablelm": "stablelm", "deepseek_v3": "deepseek2",
+    "gpt_neox": "gptneox", "stablelm": "stablelm", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss",
 }  # fmt: skip
+_RENAMED = {"deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
 _PERMUTED = ("llama", "granite", "smollm3")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
@@ -74,7 +75,7 @@ def write_gguf(
     tensors = {**_converted(parameters, config, name), **_rope_tensors(config, name)}
     stored: dict[str, np.ndarray] = {}
     for key, array in (tensors if stack_experts else _unstacked(tensors)).items():
-        kind = pack(key, array.shape) if pack and array.ndim > 1 else None
+        kind = pack(key, array.shape) if pack and array.ndim > 1 and not key.endswith(".bias") else None
         stored[key] = _add(writer, key, array, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -109,7 +110,7 @@ def _converted(stored: Mapping[str, np.ndarray], config: Config, name: str) -> d
     layers = sizes_of(config)[0]
     names = get_tensor_name_map(MODEL_ARCH(arch), layers)
     made: dict[str, np.ndarray] = {}
-    given = dict(deepseek_tensors(stored, config)) if name == "deepseek2" else stored
+    given = dict(_RENAMED[name](stored, config)) if name in _RENAMED else stored
     for key, array in _stacked(given).items():
         gguf_name = names.get_name(key, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None, key
@@ -232,7 +233,7 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
     _add_rope(writer, config, name)
     _add_experts(writer, config)
     window = config.get("sliding_window")
-    if window and (name in ("gemma2", "gemma3", "phi3") or config["model_type"] in ("mistral", "mixtral")):
+    if window and (name in ("gemma2", "gemma3", "phi3", "gpt-oss") or config["model_type"] in ("mistral", "mixtral")):
         writer.add_sliding_window(window)
     if name == "gemma3" and "layer_types" in config:
         writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
@@ -253,6 +254,8 @@ def _add_experts(writer: GGUFWriter, config: Config) -> None:
     if count:
         writer.add_expert_count(count)
         writer.add_expert_used_count(config["num_experts_per_tok"])
+    if config["model_type"] == "gpt_oss":
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
     if config.get("moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
 

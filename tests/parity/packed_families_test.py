@@ -34,6 +34,7 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "mixtral": _ROUTERS,
     "qwen3_moe": _ROUTERS,
     "qwen3_next": _ROUTERS | {"model.layers.*.linear_attn.conv1d.weight"},
+    "gpt_oss": _ROUTERS | {f"model.layers.*.mlp.experts.{name}_proj_bias" for name in ("gate", "up", "down")},
     "deepseek_v3": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
 }
 # Which experts are chosen is no smooth function of anything: here all are, each with its weight.
@@ -41,6 +42,7 @@ _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "mixtral": {"num_experts_per_tok": 5},
     "qwen3_moe": {"num_experts_per_tok": 9},
     "qwen3_next": {"num_experts_per_tok": 5},
+    "gpt_oss": {"num_experts_per_tok": 6},
     "deepseek_v3": {"num_experts_per_tok": 12, "topk_group": 4},
 }
 

@@ -31,6 +31,7 @@ _DEQUANTISED: Final = {
     "mixtral": {"gate"},
     "qwen3_moe": {"gate"},
     "deepseek_v3": {"gate", "kv_b_proj"},
+    "gpt_oss": {"gate"},
 }
 
 

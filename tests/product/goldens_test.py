@@ -28,6 +28,7 @@ _MORE = [
     ("mixtral_window_tied_4x", 4, 1),
     ("gemma2", 3, 1),
     ("gpt2_4x", 5, 1),
+    ("gpt_oss", 5, 1),
 ]
 # Held to transformers by ragged_test, prompt_memory_test and speculation_devices_test too: with TAPELINE_LONG=1.
 if os.environ.get("TAPELINE_LONG"):

@@ -171,11 +171,12 @@ def _write_sparse_mixtral(path: Path, layers: int, experts: int, vocabulary: int
     """Writes a file of Mixtral-8x22B's sizes in Q4_0 whose weights are a hole; returns its bytes."""
     size, inner, kv = 6144, 16384, 1024
     writer = GGUFWriter(path, "llama")
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(1e6)
     for add, value in (
         (writer.add_block_count, layers), (writer.add_embedding_length, size), (writer.add_feed_forward_length, inner),
         (writer.add_head_count, 48), (writer.add_head_count_kv, 8), (writer.add_context_length, 65536),
-        (writer.add_layer_norm_rms_eps, 1e-5), (writer.add_rope_freq_base, 1e6), (writer.add_rope_dimension_count, 128),
-        (writer.add_expert_count, experts), (writer.add_expert_used_count, 2),
+        (writer.add_rope_dimension_count, 128), (writer.add_expert_count, experts), (writer.add_expert_used_count, 2),
     ):  # fmt: skip
         add(value)
     shapes: dict[str, tuple[int, ...]] = {"token_embd": (vocabulary, size), "output_norm": (size,)}

@@ -31,7 +31,7 @@ from transformer_core.checkpoints._random_llama import (
     llama_specs,
     write_random_llama,
 )
-from transformer_core.checkpoints._recipes import Cut, Interleaved, Recipe, Stacked, Stored, Transposed
+from transformer_core.checkpoints._recipes import Cut, EveryOther, Interleaved, Recipe, Stacked, Stored, Transposed
 from transformer_core.checkpoints._writer import (
     write_safetensors,
     write_sharded_safetensors,
@@ -49,6 +49,7 @@ __all__ = [
     "ComposedWeights",
     "Cut",
     "DequantizedWeights",
+    "EveryOther",
     "ExpertKeys",
     "FusedKeys",
     "Interleaved",

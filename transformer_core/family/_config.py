@@ -10,9 +10,10 @@ from lang_core import ConfigError, DType, checked_choices
 from transformer_core._cache import CachedLayer
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
-from transformer_core._moe import Routing
+from transformer_core._moe import ClampedGate
 from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core._rope_scaling import RopeScaling
+from transformer_core._routing import Routing
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.family._registry import CONFIG_FILE, AnyFamily, config_values, family_in, family_named
 
@@ -36,6 +37,8 @@ class ExpertsConfig:
         layers: for each layer, whether it has experts in place of a dense feed-forward.
         shared: F of the experts that every token goes through, together; 0 without.
         shared_gate: whether these are one expert with a gate.
+        biased: whether the experts' projections have biases.
+        clamped: clamped gate in place of the activation; none where None.
     """
 
     routing: Routing
@@ -43,6 +46,8 @@ class ExpertsConfig:
     layers: tuple[bool, ...]
     shared: int = 0
     shared_gate: bool = False
+    biased: bool = False
+    clamped: ClampedGate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +114,7 @@ class DecoderConfig:
         mlp_bias: whether the feed-forward projections have biases.
         qk_norm: whether each head of q and k is normed before RoPE.
         gated: whether each head's result is multiplied by a gate.
+        sinks: whether each head has a learned score beside those of its keys.
         zero_centred: whether norms add 1 to their weights.
         qk_norm_whole: whether the norms of q and k go over all heads at once.
         norm: kind of the norms of the residual stream.
@@ -152,6 +158,7 @@ class DecoderConfig:
     mlp_bias: bool = False
     qk_norm: bool = False
     gated: bool = False
+    sinks: bool = False
     zero_centred: bool = False
     qk_norm_whole: bool = False
     norm: NormKind = NormKind.RMS

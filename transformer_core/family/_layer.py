@@ -160,6 +160,7 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
         qkv_bias=config.qkv_bias,
         output_bias=config.output_bias,
         gated=config.gated,
+        sinks=config.sinks,
         window=config.windows[index],
         norm=norm if config.qk_norm else None,
         rope=LayerRope(config.rope.mode, config.rope_kinds[index] if config.rope_kinds else RopeKind.MODEL),
@@ -204,6 +205,8 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
             experts.routing,
             shared=experts.shared,
             shared_gate=experts.shared_gate,
+            biased=experts.biased,
+            clamped=experts.clamped,
             activation=config.activation,
             dtype=dtype,
         )

@@ -4,9 +4,10 @@ import pytest
 
 from lang_core import ConfigError
 from transformer_core._feed_forward import Activation
-from transformer_core._moe import Routing, Scoring
+from transformer_core._moe import ClampedGate
 from transformer_core._rope_config import RopeKind, RopeMode
 from transformer_core._rope_scaling import LinearScaling, NoScaling
+from transformer_core._routing import Routing, Scoring
 from transformer_core.family._config import (
     DecoderConfig,
     DeltaConfig,
@@ -264,3 +265,24 @@ def test_what_gpt2_cannot_be(changes, message):
 def test_families_ask_for_what_they_need(architecture, changes, message):
     with pytest.raises(ConfigError, match=message):
         read(architecture, **changes)
+
+
+GPT_OSS = {
+    "num_key_value_heads": 2,
+    "head_dim": 4,
+    "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+    "num_experts_per_tok": 2,
+    "num_local_experts": 5,
+    "sliding_window": 6,
+}
+
+
+def test_gpt_oss():
+    config = read("GptOss", **GPT_OSS)
+    assert (config.sinks, config.qkv_bias, config.output_bias, config.windows) == (True, True, True, (None, 6, None))
+    assert config.experts is not None
+    assert config.experts.clamped == ClampedGate(1.702, 7.0)
+    assert config.experts.routing == Routing(experts=5, chosen=2, biased=True)
+    by_turns = read("GptOss", **{**GPT_OSS, "layer_types": "null"})
+    assert by_turns.windows == (6, None, 6)
+    assert read("GptOss", **GPT_OSS, swiglu_limit=2.5, swiglu_alpha=1.5).experts != config.experts

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from transformer_core._moe import Routing
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import LinearScaling
+from transformer_core._routing import Routing
 from transformer_core.models import DecoderConfig, DeltaConfig, ExpertsConfig, LatentConfig, Model
 
 LLAMA = DecoderConfig(

@@ -8,6 +8,7 @@ from transformer_core.models.families._glm import GLM
 from transformer_core.models.families._glm4 import GLM4
 from transformer_core.models.families._gpt2 import GPT2
 from transformer_core.models.families._gpt_neox import GPT_NEOX
+from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mistral import MISTRAL
@@ -30,6 +31,7 @@ FAMILIES = (
     QWEN3_MOE,
     QWEN3_NEXT,
     DEEPSEEK_V3,
+    GPT_OSS,
     PHI3,
     GRANITE,
     SMOLLM3,

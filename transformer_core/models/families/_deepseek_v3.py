@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._moe import Routing, Scoring
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import YarnScaling, yarn_mscale
+from transformer_core._routing import Routing, Scoring
 from transformer_core.checkpoints import ExpertKeys
 from transformer_core.family._config import DecoderConfig, ExpertsConfig, Family, LatentConfig
 from transformer_core.family._fields import llama_kind, whole_rope

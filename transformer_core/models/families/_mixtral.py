@@ -3,7 +3,7 @@
 from typing import Final
 
 from transformer_core._config_fields import ConfigFields
-from transformer_core._moe import Routing
+from transformer_core._routing import Routing
 from transformer_core.checkpoints import ExpertKeys
 from transformer_core.family._config import DecoderConfig, ExpertsConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind, one_window, whole_rope

@@ -231,6 +231,25 @@ def _olmo2(source: Source) -> Values:
     return common(source, "Olmo2ForCausalLM", "olmo2", attention_bias=biased(source, "attn_q"))
 
 
+def _gpt_oss(source: Source) -> Values:
+    fields = source.fields
+    inner = fields.integer("expert_feed_forward_length")
+    known = {"feed_forward_length": inner, **fields.values}
+    values = common(
+        Source(source.file, ConfigFields(known, fields.where)),
+        "GptOssForCausalLM",
+        "gpt_oss",
+        attention_bias=biased(source, "attn_q"),
+        num_local_experts=fields.integer("expert_count"),
+        num_experts_per_tok=fields.integer("expert_used_count"),
+        sliding_window=fields.integer(_WINDOW),
+    )
+    values["intermediate_size"] = inner
+    if "rope_scaling" in values:
+        values["rope_scaling"]["truncate"] = False  # of this family, which no field says
+    return values
+
+
 _CAPS: Final = frozenset({"attn_logit_softcapping", "final_logit_softcapping", _WINDOW})
 _EXPERTS: Final = frozenset(
     {"expert_count", "expert_group_count", "expert_shared_count", "expert_weights_scale", "leading_dense_block_count"}
@@ -242,6 +261,7 @@ _ARCHITECTURES: Final = {
     "qwen3": _Architecture(_qwen3),
     "qwen3moe": _Architecture(_qwen3_moe, frozenset({"expert_count"})),
     "deepseek2": _Architecture(deepseek, _EXPERTS),
+    "gpt-oss": _Architecture(_gpt_oss, frozenset({"expert_count", _WINDOW})),
     "gemma": _Architecture(_gemma),
     "gemma2": _Architecture(_gemma2, _CAPS),
     "gemma3": _Architecture(_gemma3, _CAPS),

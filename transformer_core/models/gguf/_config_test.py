@@ -77,8 +77,14 @@ def test_a_llama(made: Callable[..., GgufModel]) -> None:
 
 def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]) -> None:
     rest = {"attention.scale": 0.25, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
+    rest["attention.sliding_window"] = 8
     for name in ARCHITECTURES:
-        wanted = {"granite": ["attention.scale"], "qwen3moe": [key for key in rest if key.startswith("expert")]}
+        experts = [key for key in rest if key.startswith("expert")]
+        wanted = {
+            "granite": ["attention.scale"],
+            "qwen3moe": experts,
+            "gpt-oss": [*experts, "attention.sliding_window"],
+        }
         fields = {**(GEMMA if name in ("gemma2", "gemma3") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
         fields |= {key: rest[key] for key in wanted.get(name, [])}
         fields |= {"attention.key_length": 16, "attention.value_length": 16}

@@ -50,6 +50,7 @@ _EXPERTS: Final = {
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
 }
+_NAMES_OF: Final = {"GptOssForCausalLM": {"post_attention_layernorm": "post_attention_norm"}}
 _SANDWICHES: Final = ("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Olmo2ForCausalLM")
 _QKV: Final = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 _GATE_UP: Final = ("mlp.gate_proj", "mlp.up_proj")
@@ -69,7 +70,7 @@ class GgufKeys:
         self._config: Final = config
         self._turned: Final = permuted and config.rope.mode is RopeMode.SPLIT_HALF
         norms = _AFTER_PARTS if config.architecture in _SANDWICHES else {}
-        self._names: Final = {**_IN_LAYERS, **norms}
+        self._names: Final = {**_IN_LAYERS, **norms, **_NAMES_OF.get(config.architecture, {})}
         q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
         parts: dict[str, tuple[str, tuple[int, ...], int]] = {}
         parts |= {part: ("attn_qkv", (q, kv, kv), index) for index, part in enumerate(_QKV)}
@@ -84,6 +85,10 @@ class GgufKeys:
             module, _, kind = name.rpartition(".")
             return self._stored(f"{_WHOLE.get(module, module)}.{kind}", shape, name)
         layer, path = match[1], match[2]
+        if path == "self_attn.sinks":
+            return Stored(f"blk.{layer}.attn_sinks.weight", shape)
+        if path.removesuffix("_bias") in _EXPERTS and path.endswith("_bias"):
+            return Stored(f"blk.{layer}.{_EXPERTS[path.removesuffix('_bias')]}.bias", shape)
         if path in _EXPERTS:
             return _experts(f"blk.{layer}.{_EXPERTS[path]}", shape, source)
         if path == _CORRECTION:

@@ -1,0 +1,101 @@
+"""Routers of mixtures of experts: scores, groups, and the choice of experts for each token."""
+
+import enum
+from dataclasses import dataclass
+
+from lang_core import ConfigError, DType, ExecutionContext, Module, Parameter, Tensor, as_dtype, checked_choices
+
+
+class Scoring(enum.Enum):
+    """Function from a router's logits to scores."""
+
+    SOFTMAX = "softmax"
+    """Softmax over all experts (Mixtral, arXiv:2401.04088; Qwen3-MoE)."""
+    SIGMOID = "sigmoid"
+    """Logistic function of each logit (DeepSeek-V3, arXiv:2412.19437, section 2.1.2)."""
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routing:
+    """Choice of experts for each token.
+
+    Attributes:
+        experts: E.
+        chosen: C, experts per token.
+        scoring: function from logits to scores.
+        normalized: whether the chosen experts' scores are divided by their sum.
+        scale: factor of the final weights.
+        corrected: whether a bias is added to the scores that choose, but not to the weights.
+        biased: whether the logits have a bias.
+        groups: number of groups of equal size into which the experts are divided.
+        chosen_groups: number of groups that a token chooses from: those with the greatest sums of two best scores.
+
+    Raises:
+        ConfigError: the numbers contradict one another.
+    """
+
+    experts: int
+    chosen: int
+    scoring: Scoring = Scoring.SOFTMAX
+    normalized: bool = True
+    scale: float = 1.0
+    corrected: bool = False
+    biased: bool = False
+    groups: int = 1
+    chosen_groups: int = 1
+
+    def __post_init__(self) -> None:
+        if self.experts % self.groups or (self.groups > 1 and self.experts // self.groups < 2):
+            raise ConfigError(f"routing: {self.experts} experts do not make {self.groups} equal groups of 2 or more")
+        if not 1 <= self.chosen_groups <= self.groups:
+            raise ConfigError(f"routing: expected 1 to {self.groups} chosen groups; found {self.chosen_groups}")
+        reachable = self.experts // self.groups * self.chosen_groups
+        if not 1 <= self.chosen <= reachable:
+            raise ConfigError(f"routing: expected 1 to {reachable} experts per token; found {self.chosen}")
+
+
+class Router(Module):
+    """Chooses experts. Scores are f32 or wider, and so is the correction, whatever the other parameters' dtype."""
+
+    def __init__(self, size: int, routing: Routing, *, dtype: DType | str = "f32") -> None:
+        self.weight = Parameter((routing.experts, size), dtype)
+        self.bias = Parameter((routing.experts,), dtype) if routing.biased else None
+        self.e_score_correction_bias = Parameter((routing.experts,), "f32") if routing.corrected else None
+        self.routing = routing
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Chooses experts for x [M, D]: experts i32 [M, C], best first, and their weights [M, C], f32 or wider."""
+        ops, routing = ctx.ops, self.routing
+        wide = as_dtype(x.dtype).accumulation
+        logits = ops.dot_general(x, ctx.parameter(self.weight), ((1,), (1,)), dtype=wide)  # [M, E]
+        if self.bias is not None:
+            logits = ops.add(logits, ops.cast(ctx.parameter(self.bias), wide))
+        scores = ops.softmax(logits) if routing.scoring is Scoring.SOFTMAX else ops.logistic(logits)
+        choice = scores
+        if self.e_score_correction_bias is not None:
+            choice = ops.add(scores, ops.cast(ctx.parameter(self.e_score_correction_bias), wide))
+        if routing.chosen_groups < routing.groups:
+            choice = self._within_groups(ctx, choice)
+        best, chosen = ops.top_k(choice, routing.chosen)
+        weights = best if choice is scores else self._scores_of(ctx, scores, chosen)
+        if routing.normalized:
+            weights = ops.div(weights, ops.add(ops.sum(weights, 1, keepdims=True), 1e-20))
+        return chosen, weights if routing.scale == 1.0 else ops.mul(weights, routing.scale)
+
+    def _scores_of(self, ctx: ExecutionContext, scores: Tensor, chosen: Tensor) -> Tensor:
+        """Takes scores [M, E] at chosen [M, C]; not by ``ops.gather``, whose batching StableHLO 1.0.0 lacks."""
+        ops = ctx.ops
+        places = ops.add(chosen, ops.mul(ops.iota(chosen.shape, 0), self.routing.experts))
+        return ops.take(ops.reshape(scores, (-1,)), places)
+
+    def _within_groups(self, ctx: ExecutionContext, choice: Tensor) -> Tensor:
+        """Returns choice [M, E] with minus infinity in the groups that are not chosen."""
+        ops, routing = ctx.ops, self.routing
+        tokens, groups = choice.shape[0], routing.groups
+        grouped = ops.reshape(choice, (tokens, groups, routing.experts // groups))
+        merits = ops.sum(ops.top_k(grouped, 2)[0], 2)  # [M, groups]
+        kept = ops.reshape(ops.top_k(merits, routing.chosen_groups)[1], (tokens, routing.chosen_groups, 1))
+        mask = ops.any(ops.equal(kept, ops.iota((1, 1, groups), 2)), 1)  # [M, groups]
+        masked = ops.select(ops.reshape(mask, (tokens, groups, 1)), grouped, float("-inf"))
+        return ops.reshape(masked, choice.shape)
