@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from lang_core import CheckpointError, ConfigError, InputError, TapelineError
+from lang_core import CheckpointError, ConfigError, InputError, MappingWeights, TapelineError
 from transformer_core.checkpoints import AdaptedWeights, Adapter, SafetensorsCheckpoint, adapt
 
 _PREFIX = "base_model.model."
@@ -82,6 +82,29 @@ def test_other_tensors_are_the_checkpoints_own(checkpoint: SafetensorsCheckpoint
     np.testing.assert_array_equal(weights.read("position_ids"), BASE["position_ids"])
     assert weights.packed_as("lm_head.weight") is None
     assert not weights.has("model.norm.weight")
+
+
+class PackedTensors(MappingWeights):
+    """Arrays that are stored packed, as those of a quantised checkpoint are."""
+
+    def packed_as(self, key: str) -> str:
+        assert self.has(key)
+        return "q8_0"
+
+    def read_packed_rows(self, key: str, start: int, stop: int) -> np.ndarray:
+        return np.full((stop - start, 34), len(key), np.uint8)
+
+    def stored_bytes(self, key: str) -> int:
+        return 34 * self.spec(key).shape[0]
+
+
+def test_matrices_that_no_adapter_changes_stay_packed(tmp_path: Path) -> None:
+    source = PackedTensors({"layers.0.q_proj.weight": normal(7, 5), "layers.1.q_proj.weight": normal(7, 5)}, "a file")
+    weights = adapt(source, [Adapter(write_adapter(tmp_path / "a", pair("layers.0.q_proj")))])
+    assert [weights.packed_as(key) for key in source.keys()] == [None, "q8_0"]  # noqa: SIM118
+    assert weights.read_packed_rows("layers.1.q_proj.weight", 2, 5).shape == (3, 34)
+    assert weights.stored_bytes("layers.0.q_proj.weight") == 34 * 7
+    np.testing.assert_array_equal(weights.read("layers.1.q_proj.weight"), source.read("layers.1.q_proj.weight"))
 
 
 def test_a_replaced_tensor_of_three_axes_is_read_as_a_matrix(tmp_path: Path) -> None:
