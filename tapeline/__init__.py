@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tapeline.bundle import Bundle
     from tapeline.cli import VERSION, Progress, ProgressEvent, TerminalProgress
     from tapeline.compare import Comparison, compare_dumps
-    from tapeline.exporting import ExportOptions, export, predict_export
+    from tapeline.exporting import ExportOptions, cached_export, export, predict_export
     from tapeline.hub import HubError
     from tapeline.running import (
         Conversation,
@@ -69,6 +69,7 @@ __all__ = [
     "TerminalProgress",
     "TokenStream",
     "VerificationError",
+    "cached_export",
     "compare_bundles",
     "compare_dumps",
     "draw_graph",
@@ -96,7 +97,7 @@ _MODULES: Final = {
     "tapeline.bundle": ("Bundle",),
     "tapeline.cli": ("VERSION", "Progress", "ProgressEvent", "TerminalProgress"),
     "tapeline.compare": ("Comparison", "compare_dumps"),
-    "tapeline.exporting": ("ExportOptions", "export", "predict_export"),
+    "tapeline.exporting": ("ExportOptions", "cached_export", "export", "predict_export"),
     "tapeline.hub": ("HubError",),
     "tapeline.running": (
         "Conversation",

@@ -87,7 +87,8 @@ def test_a_module_that_would_push_out_the_others_is_not_kept(tmp_path: Path) -> 
 def test_an_abandoned_file_is_removed_and_a_young_one_stays(tmp_path: Path) -> None:
     for name in (".old", ".young"):
         (tmp_path / name).write_bytes(bytes(9))
-    os.utime(tmp_path / ".old", (time.time() - 7200,) * 2)
+    old = time.time() - 7200
+    os.utime(tmp_path / ".old", (old, old))
     assert evict(tmp_path, 0) == [tmp_path / ".old"]
 
 
@@ -95,7 +96,7 @@ def test_folders_are_entries_too(tmp_path: Path) -> None:
     for age, name in enumerate(("new", "old")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a").write_bytes(bytes(400))
-        os.utime(tmp_path / name, (1000 - age,) * 2)
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
     assert evict(tmp_path, 500) == [tmp_path / "old"]
     assert evict(tmp_path, 0, keep=tmp_path / "new") == []
 
@@ -129,7 +130,7 @@ def test_random_operations_keep_the_bound_and_the_last_used(tmp_path: Path) -> N
 def _settle(cache: ModuleCache, key: str, clock: int) -> int:
     """Gives an entry's use a time of its own, as the clock of a file system may be coarse; returns its size."""
     path = cache.directory / f"{key}.module"
-    os.utime(path, (clock - 10_000,) * 2)
+    os.utime(path, (clock - 10_000, clock - 10_000))
     return path.stat().st_size
 
 

@@ -1,15 +1,14 @@
 """Flags of a model that is exported into the user's cache before it is used."""
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from absl import flags
 
+import tapeline
 from lang_core import InputError
 from run_iree import target_of_device
-from tapeline.bundle import Bundle
 from tapeline.cli import Progress, user_path
-from tapeline.exporting import CHOICES, ExportKeywords, cached_export
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +38,16 @@ class ModelFlags:
             names = ", ".join(f"`{name}`" for name in given)
             raise InputError(f"{names}: options of an export go with `model`; a `bundle` is exported already")
 
-    def bundle(self, device: str, progress: Progress) -> Bundle:
+    def bundle(self, device: str, progress: Progress) -> tapeline.Bundle:
         """Returns the model's bundle for a device."""
         given = {name: holder.value for name, holder in self.options.items() if holder.value is not None}
-        options = cast(ExportKeywords, given | {"target": [target_of_device(device)]})
-        return cached_export(
-            self.model.value or "", progress=progress, base=user_path(""), again=self.again.value, **options
+        return tapeline.cached_export(
+            self.model.value or "",
+            progress=progress,
+            base=user_path(""),
+            again=self.again.value,
+            target=[target_of_device(device)],
+            **given,
         )
 
 
@@ -60,18 +63,12 @@ def define_model_flags(values: flags.FlagValues) -> ModelFlags:
         ),
         flags.DEFINE_bool("export_again", False, "With --model: export also where it is there.", flag_values=values),
         {
-            "dtype": flags.DEFINE_enum(
-                "dtype", None, CHOICES["dtype"], "With --model: as for export.", flag_values=values
-            ),
-            "quantize": flags.DEFINE_string("quantize", None, "With --model: as for export.", flag_values=values),
-            "activations": flags.DEFINE_enum(
-                "activations", None, CHOICES["activations"], "With --model: as for export.", flag_values=values
-            ),
+            name: flags.DEFINE_string(name, None, "With --model: as for export.", flag_values=values)
+            for name in ("dtype", "quantize", "activations", "verify")
+        }
+        | {
             "max_sequence": flags.DEFINE_integer(
                 "max_sequence", None, "With --model: as for export.", lower_bound=1, flag_values=values
-            ),
-            "verify": flags.DEFINE_enum(
-                "verify", None, CHOICES["verify"], "With --model: as for export.", flag_values=values
-            ),
+            )
         },
     )

@@ -67,6 +67,7 @@ def test_flags_that_contradict_each_other(chat: Chat, tmp_path: Path) -> None:
         ("--bundle=b", "--dtype=bf16", "--export_again"): (
             "error: --dtype, --export_again: options of an export go with --model; a --bundle is exported already"
         ),
+        ("--model=demo", "--dtype=f31"): "error: --dtype=f31: unknown 'f31': known are f32, bf16, f16",
         ("--model=nowhere",): f"error: --model=nowhere: there is no directory or file {tmp_path / 'nowhere'}: give",
     }.items():
         done = chat(*flags)
