@@ -1,8 +1,8 @@
 """y = W x of one token for CPUs with AVX-512 (F, BW, VL), with or without VNNI: what happens at each step along a row.
 
 Integers of x and of the weights are words of 16 bits. ``vpmaddwd`` multiplies 32 of them and sums pairs; with VNNI the
-compiler makes ``vpdpwssd`` of it and the addition after it. The work per weight counts: 20 instructions for four blocks
-of Q4_0, besides the loop. ``_word_registers.py`` reads the weights, ``_x_words.py`` puts x into their order.
+compiler makes ``vpdpwssd`` of it and the addition after it. The work per weight counts: 40 instructions for eight
+blocks of Q4_0. ``_word_registers.py`` reads the weights, ``_x_words.py`` puts x into their order.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
 """Integers of a packed weight in registers of 512 bits, as words of 16 bits: lines generated from the layout.
 
-A step along a row is one super-block, or four blocks of 32. The bytes of its first plane fill one or two registers, in
-an order in which lanes of 32 bits stand for the same parts of the step in as many registers as possible: their products
-are added up before they are scaled. A register of bytes gives two of words, its even bytes and its odd ones.
+A step along a row is one super-block, or four or eight blocks of 32. The bytes of the first plane of a super-block, or
+of four blocks, fill one or two registers, in an order in which lanes of 32 bits stand for the same parts of the step in
+as many registers as possible: their products are added up before they are scaled. A register of bytes gives two of
+words, its even bytes and its odd ones.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
