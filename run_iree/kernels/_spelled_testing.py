@@ -70,7 +70,7 @@ def _spelled(call: re.Match[str]) -> str:
     if instruction == "avx512.permvar.hi.512":
         lines = _looked_up(name, *operands)
     elif instruction.startswith("avx512.mask.scalef.ps."):
-        lines = _scaled(name, *operands[:2], int(instruction.rsplit(".", 1)[1]) // 32)
+        lines = _scaled(name, operands[0], operands[1], int(instruction.rsplit(".", 1)[1]) // 32)
     else:
         kind = call["kinds"].split(", ")[-1]
         lines = _dot(name, instruction, operands, kind)
