@@ -173,13 +173,13 @@ def _turn(tokens: Tokens, per_word: int, group: int) -> tuple[list[str], list[st
 def _sums(tokens: Tokens, per_word: int, sums: Sums) -> tuple[list[str], list[str]]:
     """Returns the names of registers with the sums, and their lines."""
     words = [name for names in _turned_names(tokens, per_word) for name in names]
-    kind, floats, bits, each = tokens.integers, tokens.floats, 32 // per_word, sums.columns // per_word
+    kind, floats, bits, count = tokens.integers, tokens.floats, 32 // per_word, sums.columns // per_word
     lines = [f"%top = arith.constant dense<{32 - bits}> : {kind}"]
     lines += [f"%up{i} = arith.constant dense<{32 - bits - bits * i}> : {kind}" for i in range(per_word)]
     names: list[str] = []
     for number in range(BLOCK // sums.columns):
         total = ""
-        for j, word in enumerate(words[number * each : number * each + each]):
+        for j, word in enumerate(words[number * count : number * count + count]):
             for i in range(per_word):
                 n = f"{number}_{j}_{i}"
                 lines += [
