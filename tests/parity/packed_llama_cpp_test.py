@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType
 
-from lang_core import EagerExecutionContext, encoding_named
+from lang_core import Activations, EagerExecutionContext, encoding_named
 from tests.goldens.gguf_files import write_gguf
 from tests.goldens.golden_files import DATA
 from tests.goldens.packed_models import nmse, packed_models, super_block_model
@@ -25,7 +25,8 @@ _CHANCE: Final = 1.03
 
 
 @pytest.mark.parametrize("name", _GOLDEN["nmse"])
-def test_no_worse_than_llama_cpp_on_the_same_weights(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("activations", ["exact", "q8"])
+def test_no_worse_than_llama_cpp_on_the_same_weights(name: str, activations: Activations, tmp_path: Path) -> None:
     model, ids = packed_models(tmp_path / "demo")[name], np.array(_GOLDEN["tokens"], np.int32)
     given: Any = ids
     write_gguf(tmp_path / "model.gguf", model.case, weights=model.weights)
@@ -34,7 +35,7 @@ def test_no_worse_than_llama_cpp_on_the_same_weights(name: str, tmp_path: Path) 
         for encoding in (None, "q8_0", "q4_0"):
             decoder = DecoderLM(file.config())
             if encoding is not None:
-                pack_weights(decoder, encoding_named(encoding), decoder.dtype)
+                pack_weights(decoder, encoding_named(encoding), decoder.dtype, activations)
             actual[encoding or "f32"] = decoder(EagerExecutionContext(weights_of(decoder, file)), given).numpy()
     theirs = _GOLDEN["nmse"][name]
     ours = {encoding: nmse(actual[encoding], actual["f32"]) for encoding in theirs}
@@ -44,14 +45,17 @@ def test_no_worse_than_llama_cpp_on_the_same_weights(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("encoding", _GOLDEN["nmse_of_x"])
-def test_of_super_blocks_rounding_x_costs_no_more_than_llama_cpps(encoding: str, tmp_path: Path) -> None:
-    """Beside the same blocks in f32. llama.cpp has one scale for 256 elements of x, this one for 32."""
+@pytest.mark.parametrize("activations", ["exact", "q8"])
+def test_of_super_blocks_rounding_x_costs_no_more_than_llama_cpps(
+    encoding: str, activations: Activations, tmp_path: Path
+) -> None:
+    """Beside the same blocks in f32. llama.cpp has one scale for 256 elements of x, q8 here one for 32."""
     model, kind = super_block_model(), GGMLQuantizationType[encoding.upper()]
     given: Any = np.array(_GOLDEN["tokens"], np.int32)
     write_gguf(tmp_path / "model.gguf", model.case, weights=model.weights, pack=lambda *_: kind)
     with GgufModel(tmp_path / "model.gguf") as file:
         packed, exact = DecoderLM(file.config()), DecoderLM(file.config())
-        keep_packed(packed, stored_encodings(packed, file), packed.dtype)
+        keep_packed(packed, stored_encodings(packed, file), packed.dtype, activations)
         encodings = (parameter.encoding for _, parameter in packed.named_parameters())
         assert {kind.name for kind in encodings if kind} == {encoding}
         contexts = (EagerExecutionContext(weights_of(model, file)) for model in (packed, exact))

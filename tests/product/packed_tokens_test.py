@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from lang_core import Activations, as_dtype
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
 from run_iree.archive import ArchiveWeights
@@ -17,6 +18,7 @@ from tapeline.bundle import ARCHIVE
 from tapeline.demo import write_demo_checkpoint
 from tests.product._bundles import ON_FAST_DEVICES, export, greedy
 from tests.product._eager_model import EagerModel
+from transformer_core.checkpoints import LlamaSizes, write_random_llama
 from transformer_core.generation import Sampler, SamplingConfig, StopRule, generate
 from transformer_core.models import entry_points, load_model
 
@@ -65,3 +67,24 @@ def test_tokens_are_the_eager_contexts(encoding: str, dtype: str, tmp_path: Path
         difference = np.abs(logits - expected).max(-1)
         # Another token was never near: so it is not by luck that they are the same.
         assert (first - second).min() > 2 * difference.max() > 0, (device, (first - second).min(), difference.max())
+
+
+@pytest.mark.skipif(_DEVICE != "local-task", reason="each device's products are held to the eager context's elsewhere")
+@pytest.mark.parametrize(("activations", "above", "below"), [("exact", 0.0, 1e-6), ("q8", 1e-6, 1e-2)])
+def test_22_layers_say_what_their_weights_say(
+    activations: Activations, above: float, below: float, tmp_path: Path
+) -> None:
+    """NMSE of logits to f32 arithmetic on the same packed weights; with 8 bits it is as large as it was."""
+    write_random_llama(tmp_path / "model", LlamaSizes(22, 128, 320, 4, 2, 256), as_dtype("f32"))
+    sizes: dict[str, Any] = {"sequence": _CHUNK, "max_sequence": _CAPACITY, "quantize": "q4_0"}
+    bundle = export(tmp_path / "model", tmp_path / "bundle", activations=activations, **sizes)
+    prompt = [7 * place % 251 for place in range(19)]
+    tokens, logits = greedy(bundle, _DEVICE, prompt, 6)
+    with _eager(tmp_path / "model", bundle / ARCHIVE, "f32", "q4_0") as model:
+        steps = list(generate(model, prompt, Sampler(SamplingConfig(), 256), StopRule(frozenset(), 6)))
+    chosen = [step.token_id for step in steps]
+    alike = [place for place in range(6) if tokens[:place] == chosen[:place]]
+    wanted = np.stack([steps[place].logits for place in alike]).astype(np.float64)
+    error = ((logits[alike] - wanted) ** 2).sum() / (wanted**2).sum()
+    assert above < error <= below
+    assert activations == "q8" or len(alike) == 6
