@@ -57,7 +57,9 @@ _PEER_PYTHON: Final = flags.DEFINE_string(
     None,
     "The Python interpreter that has the peer, llama-cpp-python; the one of this program if not given.",
 )
-_BITS: Final = flags.DEFINE_list("bits", "all", "What of the suite decode: a comma list of 32, 16, Q8_0, Q4_0; or all.")
+_BITS: Final = flags.DEFINE_list(
+    "bits", "all", "What of the suite decode: a comma list of 32, 16, Q8_0, Q4_0, Q4_K, ...; or all."
+)
 
 
 def _some(flag: str, given: Sequence[str], known: Sequence[str]) -> Sequence[str]:

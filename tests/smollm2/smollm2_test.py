@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct, a real model in Q4_1: its bits stay its bits, and it says what transformers says of them in f32.
+"""SmolLM2-135M-Instruct, a real model in Q4_1: its bits stay, and it says what transformers makes of them in f32.
 
 The file (93 MB) is not in the repository: docs/gguf.md says where it comes from. TAPELINE_SMOLLM2 is its path.
 """

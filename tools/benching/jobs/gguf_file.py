@@ -18,7 +18,7 @@ from gguf import (
     quants,
 )
 
-from lang_core import TensorSpec
+from lang_core import ENCODINGS, QUANTIZED, Encoding, TensorSpec
 from tools.benching.jobs._measure import serve
 from transformer_core.checkpoints import SafetensorsCheckpoint
 
@@ -26,6 +26,7 @@ _F32: Final = GGMLQuantizationType.F32
 # Of these llama.cpp wants pairs of neighbours where Hugging Face's checkpoints have halves, to be turned by RoPE.
 _TURNED: Final = {"self_attn.q_proj": "num_attention_heads", "self_attn.k_proj": "num_key_value_heads"}
 _EMBEDDING: Final = "token_embd.weight"
+_DRAWN_SCALE: Final = 2.0**-12
 
 
 def run(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -66,8 +67,20 @@ def _announce(writer: GGUFWriter, name: str, spec: TensorSpec, kind: GGMLQuantiz
 
 
 def _packed(array: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
+    if array.ndim > 1 and kind.name.lower() not in (*QUANTIZED, "f32", "f16", "bf16"):
+        return _drawn(array.shape, ENCODINGS[kind.name.lower()])
     packed = quants.quantize(array.astype(np.float32), _F32 if array.ndim == 1 else kind)
     return np.ascontiguousarray(packed).view(np.uint8)
+
+
+def _drawn(shape: tuple[int, ...], encoding: Encoding) -> np.ndarray:
+    """Returns blocks of any integers with small scales: nothing quantises to these, and speed is the same."""
+    rows, columns = shape
+    rng = np.random.default_rng(rows)
+    blocks = rng.integers(0, 256, (rows, columns // encoding.block, encoding.block_bytes), np.uint8)
+    for place in encoding.layout.halves:
+        blocks[..., place : place + 2] = np.array([_DRAWN_SCALE], np.float16).view(np.uint8)
+    return blocks.reshape(rows, -1)
 
 
 def _turned(key: str, array: np.ndarray, config: dict[str, Any]) -> np.ndarray:
@@ -99,6 +112,17 @@ _FILE_TYPES: Final = {
     "BF16": LlamaFileType.MOSTLY_BF16,
     "Q8_0": LlamaFileType.MOSTLY_Q8_0,
     "Q4_0": LlamaFileType.MOSTLY_Q4_0,
+    "Q4_1": LlamaFileType.MOSTLY_Q4_1,
+    "Q5_0": LlamaFileType.MOSTLY_Q5_0,
+    "Q5_1": LlamaFileType.MOSTLY_Q5_1,
+    "Q2_K": LlamaFileType.MOSTLY_Q2_K,
+    "Q3_K": LlamaFileType.MOSTLY_Q3_K_M,
+    "Q4_K": LlamaFileType.MOSTLY_Q4_K_M,
+    "Q5_K": LlamaFileType.MOSTLY_Q5_K_M,
+    "Q6_K": LlamaFileType.MOSTLY_Q6_K,
+    "IQ4_NL": LlamaFileType.MOSTLY_IQ4_NL,
+    "IQ4_XS": LlamaFileType.MOSTLY_IQ4_XS,
+    "MXFP4": LlamaFileType.MOSTLY_MXFP4_MOE,
 }
 
 

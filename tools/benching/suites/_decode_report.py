@@ -18,6 +18,7 @@ from tools.benching.suites._stats import Summary
 _SPEED: Final = "tokens/s"
 _SHARE: Final = "of the memory's speed"
 _TIMES: Final = "times llama.cpp"
+_BESIDE: Final = "times x in 8 bits"
 _OUTSIDE: Final = "µs of a step outside of the module"
 _SAID: Final = "bytes of tokens per step"
 _COPIED: Final = "other bytes copied per step"
@@ -32,9 +33,11 @@ _MILLIONTH: Final = 1e-6
 _MOST_MEMORY: Final = 1.3
 _MOST_OUTSIDE_US: Final = 100.0
 _MOST_TO_FIRST_S: Final = 0.5
+_LEAST_MEAN: Final = 1.25  # times the peer's decode, over all encodings
 # Of logits: two computations of one model agree better than this by far, those of two models do not come near it.
 _SAME_MODEL: Final = 0.1
 _SHARED: Final = 1.1
+_PLAIN: Final = ("F16", "BF16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +75,14 @@ def report(plan: Plan, groups: Sequence[Measured]) -> SuiteResult:
     cases = {table.title: {case.name: case.values for case in table.cases} for table in result.tables}
     for group in groups:
         for system in group.systems:
-            if system.whole:
+            if system.is_judged:
                 _judge(
                     result,
                     system,
                     {title: values.get(system.name, {}) for title, values in cases.items()},
                     result.tables,
                 )
+    _judge_all(result, groups)
     _facts(result, groups)
     result.panels = [Panel(table.title, _SPEED, table.cases) for table in (short, long, prompts)]
     return result
@@ -96,6 +100,8 @@ def _judge(result: SuiteResult, system: System, values: dict[str, dict[str, Summ
     for context, figures in (("empty caches", short), ("a long context", long)):
         want(f"decode, {context}: times llama.cpp {row.peer}", ">=", row.decode, figures, _TIMES)
         want(f"decode, {context}: of the memory's speed", ">=", row.share, figures, _SHARE)
+        if row.beside is not None:
+            want(f"decode, {context}: times {row.beside[0]}", ">=", row.beside[1], figures, _BESIDE)
     want(f"prompt: times llama.cpp {row.peer}", ">=", row.prefill, prompts, _TIMES)
     want("full caches: peak memory over weights and caches", "<=", _MOST_MEMORY, memory, _FULL)
     want("step outside of the module, µs", "<=", _MOST_OUTSIDE_US, costs, _OUTSIDE)
@@ -104,6 +110,22 @@ def _judge(result: SuiteResult, system: System, values: dict[str, dict[str, Summ
     limit = None if row.nmse is None else row.nmse / _MILLIONTH
     want(f"logits: {_TO_REFERENCE}", "<=", limit, near, _TO_REFERENCE)
     want(f"logits: {_NEARER}", "<=", None if limit is None else 1.0, near, _NEARER)
+
+
+def _judge_all(result: SuiteResult, groups: Sequence[Measured]) -> None:
+    """Holds the geometric mean over all packed exports, round by round, to its goal."""
+    pairs = [
+        (group, system, peer)
+        for group in groups
+        for system in group.systems
+        if system.is_judged and (peer := group.peer_of(system)) is not None and peer.kind not in _PLAIN
+    ]
+    if len(pairs) < 2:
+        return
+    rounds = [_times(group, SHORT, system.name, peer.name) for group, system, peer in pairs]
+    means = [statistics.geometric_mean(times) for times in zip(*rounds, strict=True)]
+    text = f"decode, empty caches: times llama.cpp, the geometric mean of {len(pairs)} packed exports"
+    result.goals.append(Goal(text, ">=", _LEAST_MEAN, Summary.of(means)))
 
 
 def _steps_table(plan: Plan, groups: Sequence[Measured], phase: str, title: str) -> Table:
@@ -117,8 +139,10 @@ def _steps_table(plan: Plan, groups: Sequence[Measured], phase: str, title: str)
             "GB per step": Summary.of([size / 1e9]),
         }
         if other is not None:
-            theirs = group.rounds[phase][other.name]
-            values[_TIMES] = Summary.of_pairs(mine, theirs, lambda a, b: _steps_per_second(a) / _steps_per_second(b))
+            values[_TIMES] = Summary.of(_times(group, phase, system.name, other.name))
+        if system.row is not None and system.row.beside is not None:
+            beside, _ = system.row.beside
+            values[_BESIDE] = Summary.of(_times(group, phase, system.name, beside))
         return values
 
     cases = []
@@ -231,6 +255,12 @@ def _missing(plan: Plan) -> list[Case]:
     """The row that says that there is no peer."""
     absent = plan.peer is not None and plan.peer.settings is None
     return [Case("llama.cpp: not installed", {}, peer=True)] if absent else []
+
+
+def _times(group: Measured, phase: str, one: str, other: str) -> list[float]:
+    """Returns how many times as fast one system decodes as another, round by round."""
+    pairs = zip(group.rounds[phase][one], group.rounds[phase][other], strict=True)
+    return [_steps_per_second(mine) / _steps_per_second(theirs) for mine, theirs in pairs]
 
 
 def _steps_per_second(steps: Mapping[str, Any]) -> float:

@@ -45,21 +45,26 @@ class System:
 
     @property
     def whole(self) -> bool:
-        """True if everything is measured of it: not of peers, nor of bundles compiled otherwise than users get them."""
+        """True if everything is measured of it: not of peers, nor where only the speed is looked at."""
+        return self.is_judged and not (self.row is not None and self.row.stored)
+
+    @property
+    def is_judged(self) -> bool:
+        """True if it is held to goals: not peers, nor bundles compiled otherwise than users get them."""
         return self.row is not None and not self.row.own_code
 
 
 def make_systems(runner: Runner, plan: Plan, group: Group, checkpoint: Path, folder: Path) -> list[System]:
     """Exports a group's bundles and writes its GGUF files, which leaves all of them in the page cache."""
+    has_peer = plan.peer is not None and plan.peer.settings is not None
+    stored = {row.peer for row in group.rows if row.stored}
+    peers = {kind: _gguf(runner, kind, checkpoint, folder) for kind in group.peers if has_peer or kind in stored}
     systems: list[System] = []
     for row in group.rows:
         runner.say(f"exporting {row.name} ...")
-        systems.append(
-            _own_code(row, systems, folder) if row.own_code else _export(runner, plan, row, checkpoint, folder)
-        )
-    if plan.peer is not None and plan.peer.settings is not None:
-        systems += [_gguf(runner, kind, checkpoint, folder) for kind in group.peers]
-    return systems
+        model = peers[row.peer].weights if row.stored and row.peer is not None else checkpoint
+        systems.append(_own_code(row, systems, folder) if row.own_code else _export(runner, plan, row, model, folder))
+    return [*systems, *peers.values()] if has_peer else systems
 
 
 def start(runner: Runner, plan: Plan, system: System) -> Worker:
@@ -87,9 +92,9 @@ def cache_bytes(bundle: Bundle) -> int:
     return sum(argument.spec.nbytes for argument in bundle.entry_point("prefill").arguments if argument.donated)
 
 
-def _export(runner: Runner, plan: Plan, row: Row, checkpoint: Path, folder: Path) -> System:
+def _export(runner: Runner, plan: Plan, row: Row, model: Path, folder: Path) -> System:
     output = folder / row.name
-    places = [f"--model={checkpoint}", f"--output={output}", f"--target={_TARGET}", "--verify=none"]
+    places = [f"--model={model}", f"--output={output}", f"--target={_TARGET}", "--verify=none"]
     sizes = [f"--sequence={plan.prompt}", f"--max_sequence={plan.capacity}"]
     runner.command([sys.executable, "-m", "tools.export", *places, *sizes, *row.flags])
     report: dict[str, Any] = json.loads((output / REPORT).read_text())
