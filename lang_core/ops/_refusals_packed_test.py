@@ -1,5 +1,7 @@
 """Negative tests of the ops on block-quantised weights: ``test_<op>_c<n>``."""
 
+from typing import Any
+
 import pytest
 
 from lang_core import DTYPES, ENCODINGS, Encoding, f32
@@ -98,3 +100,82 @@ def test_dequantize_c1(encoding: Encoding, packed: str) -> None:
 @pytest.mark.parametrize("dtype", [kind for kind in DTYPES if not kind.is_floating], ids=str)
 def test_dequantize_c2(dtype: object) -> None:
     refused("dequantize_c2", "i8[2,34]", (_Q8_0, dtype), f"the dtype is {dtype}")
+
+
+_BLOCKS = "i8[2,3,1,64] f32[2,3,2] i32[2,3,2]"
+# Operands after x, of both ops, and the reason: x has 2 groups of 3 rows and 64 columns.
+_EXPERT = pytest.mark.parametrize(
+    ("operands", "reason"),
+    [
+        ("i32[3] i8[5,7,68]", r"expert is i32\[3\], and x has 2 groups"),
+        ("i64[4] i8[5,7,68]", "expert is i64"),
+        ("i32[2,2] i8[5,7,68]", "expert is i32"),
+    ],
+)
+_WEIGHT = pytest.mark.parametrize(
+    ("operands", "reason"),
+    [
+        ("i32[4] i8[7,68]", r"the weight is i8\[7,68\]$"),
+        ("i32[4] u8[5,7,68]", "the weight is u8"),
+        ("i32[4] i8[0,7,68]", "the weight is i8"),
+        ("i32[4] i8[5,7,67]", r"the weight is i8\[5,7,67\]$"),
+        ("i32[4] i8[5,7,34]", r"the weight is i8\[5,7,34\], 32 columns as q8_0$"),
+    ],
+)
+_DTYPE = pytest.mark.parametrize("dtype", [kind for kind in DTYPES if not kind.is_floating], ids=str)
+
+
+@pytest.mark.parametrize("x", ["f64[2,3,64]", "i8[2,3,64]", "f32[3,64]"])
+def test_packed_expert_linear_c1(x: str) -> None:
+    refused("packed_expert_linear_c1", f"{x} i32[4] i8[5,7,68]", (_Q8_0, f32, "exact"), r"x is (f64|i8|f32)\[")
+
+
+@_EXPERT
+def test_packed_expert_linear_c2(operands: str, reason: str) -> None:
+    refused("packed_expert_linear_c2", f"f32[2,3,64] {operands}", (_Q8_0, f32, "exact"), reason)
+    refused("packed_expert_linear_c2", "f32[0,3,64] i32[0] i8[5,7,68]", (_Q8_0, f32, "exact"), "expert is i32")
+
+
+@_WEIGHT
+def test_packed_expert_linear_c3(operands: str, reason: str) -> None:
+    refused("packed_expert_linear_c3", f"f32[2,3,64] {operands}", (_Q8_0, f32, "exact"), reason)
+
+
+@_DTYPE
+def test_packed_expert_linear_c4(dtype: Any) -> None:
+    attributes = (_Q8_0, dtype, "exact")
+    refused("packed_expert_linear_c4", "f32[2,3,64] i32[4] i8[5,7,68]", attributes, f"the dtype is {dtype}")
+
+
+def test_packed_expert_linear_c5() -> None:
+    attributes = (_Q8_0, f32, "q4")
+    refused("packed_expert_linear_c5", "f32[2,3,64] i32[4] i8[5,7,68]", attributes, "activations is 'q4'")
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        "u8[2,3,1,64] f32[2,3,2] i32[2,3,2]",
+        "i8[2,3,64] f32[2,2] i32[2,2]",
+        "i8[2,3,3,64] f32[2,3,2] i32[2,3,2]",
+        "i8[2,3,1,64] f32[2,3,1] i32[2,3,2]",
+        "i8[2,3,1,64] f32[2,3,2] f32[2,3,2]",
+    ],
+)
+def test_expert_block_product_c1(blocks: str) -> None:
+    refused("expert_block_product_c1", f"{blocks} i32[4] i8[5,7,68]", (_Q8_0, f32), "planes is (i8|u8)")
+
+
+@_EXPERT
+def test_expert_block_product_c2(operands: str, reason: str) -> None:
+    refused("expert_block_product_c2", f"{_BLOCKS} {operands}", (_Q8_0, f32), reason)
+
+
+@_WEIGHT
+def test_expert_block_product_c3(operands: str, reason: str) -> None:
+    refused("expert_block_product_c3", f"{_BLOCKS} {operands}", (_Q8_0, f32), reason)
+
+
+@_DTYPE
+def test_expert_block_product_c4(dtype: Any) -> None:
+    refused("expert_block_product_c4", f"{_BLOCKS} i32[4] i8[5,7,68]", (_Q8_0, dtype), f"the dtype is {dtype}")

@@ -198,7 +198,7 @@ def _options() -> ExportKeywords:
         "score_tokens": _SCORE_TOKENS.value,
         "dtype": _DTYPE.value,
         "quantize": _QUANTIZE.value,
-        "activations": _ACTIVATIONS.value,
+        "activations": "q8" if _ACTIVATIONS.value == "q8" else "exact",
         "weights": _WEIGHTS.value,
         "lowering": _LOWERING.value,
         "num_layers": _NUM_LAYERS.value,

@@ -78,7 +78,7 @@ def _packed(model: Model[Any], weights: PackedWeights, progress: Progress) -> di
     stored = {path: weights.stored_encoding(path) for path in packed}
     exact = Counter(kind for path in kept if (kind := stored[path]) and not _same_bytes(packed[path], kind))
     same = len(kept) - exact.total()
-    other = Counter(kind for path in packed if path not in kept and (kind := stored[path]) is not None)
+    other = Counter(kind for path, kind in stored.items() if kind is not None and path not in kept)
     plain = {
         path: parameter.spec
         for path, parameter in parameters.items()

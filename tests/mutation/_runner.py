@@ -12,7 +12,6 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 FILES: Final = (
     "lang_core/ops/_control_test.py",
-    "lang_core/ops/_refusals_attention_test.py",
     "lang_core/ops/_refusals_math_test.py",
     "lang_core/ops/_refusals_moves_test.py",
     "lang_core/ops/_refusals_packed_test.py",

@@ -17,8 +17,18 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 
-from tests.pretrained.texts import TEXTS
-
+_TEXTS = (
+    "A cat sits on the mat.",
+    "A feline rests on a rug.",
+    "The stock market fell today.",
+    "Why?",
+    "Der Zug nach Köln hat Verspätung.",
+    "MIXED Case, punctuation!!! and numbers 3.14159",
+    "日本語の文章です。",
+    "An antidisestablishmentarianist floccinaucinihilipilification",
+    "Attention computes, for each token, a weighted mean of the values of all tokens, with weights that come from the "
+    "agreement of its query with their keys; an encoder lets every token see every other, on both of its sides.",
+)
 _OUTPUT = Path(__file__).parent / "data" / "minilm.npz"
 
 
@@ -28,11 +38,11 @@ def main() -> int:
     directory = Path(sys.argv[1])
     model = SentenceTransformer(str(directory), device="cpu")
     versions = {package.__name__: package.__version__ for package in (sentence_transformers, transformers, torch)}
-    ids = model.tokenizer(list(TEXTS), padding=True, return_tensors="np")["input_ids"]
+    ids = model.tokenizer(list(_TEXTS), padding=True, return_tensors="np")["input_ids"]
     np.savez_compressed(
         _OUTPUT,
-        texts=np.array(TEXTS),
-        embeddings=model.encode(list(TEXTS), batch_size=1),
+        texts=np.array(_TEXTS),
+        embeddings=model.encode(list(_TEXTS), batch_size=1),
         token_ids=ids.astype(np.int32),
         model_sha256=np.array(hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()),
         made_by=np.array(f"tests/pretrained/make_minilm_goldens.py, {versions}"),

@@ -158,8 +158,7 @@ def _check_with_eager(bundle: Path, points: dict[str, EntryPoint], dump: Dump, d
         if record.dtype == "i8" and mine.ndim == 3:
             mine, theirs = (planes[:, 0] * PLANE_BASE + planes[:, 1] for planes in (mine, theirs))
         finite = np.abs(theirs) < 1e20  # a bias of masked scores is -1e30
-        most = np.abs(theirs[finite]).max(initial=0.0)
-        error = np.abs(mine - theirs)[finite].max(initial=0.0)
+        most, error = (np.abs(values[finite]).max(initial=0.0) for values in (theirs, mine - theirs))
         # Integers are parts of the largest of a block, which may be small, and a sum is of 32 of them.
         near = {"i8": 6e-2, "i32": 0.5}.get(record.dtype, 3e-2)
         assert error <= near * most, record.name
