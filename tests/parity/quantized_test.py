@@ -100,6 +100,11 @@ def _logits(model: DecoderLM, weights: WeightSource, case: GoldenCase) -> np.nda
     return model(EagerExecutionContext(weights_of(model, weights)), prompt).numpy()
 
 
+def _assert_alike(logits: np.ndarray, expected: np.ndarray) -> None:
+    """Asserts equal logits; a weight that lies transposed in memory may be summed in another order."""
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_logits_are_those_of_the_weights_that_are_stored(form: str, tmp_path: Path) -> None:
     case = _case()
@@ -112,7 +117,7 @@ def test_logits_are_those_of_the_weights_that_are_stored(form: str, tmp_path: Pa
         result = audit(weights, wanted, tied=tied_keys(model, weights), ignorable=unused_keys(model, weights))
         assert (result.missing, result.unexpected) == ((), ())
         expected = _logits(model, stored, case)
-        np.testing.assert_array_equal(_logits(model, weights, case), expected)
+        _assert_alike(_logits(model, weights, case), expected)
         encodings = stored_encodings(model, weights)
         assert {encoding.name for encoding in encodings.values()} == {*filter(None, [ENCODINGS.get(form)])}
         if encodings:
@@ -141,7 +146,7 @@ def test_experts_and_latent_attention(form: str, tmp_path: Path) -> None:
     with SafetensorsCheckpoint(tmp_path) as checkpoint:
         model = DecoderLM(load_config(tmp_path))
         expected = _logits(model, stored, case)
-        np.testing.assert_array_equal(_logits(model, unquantized(tmp_path, checkpoint), case), expected)
+        _assert_alike(_logits(model, unquantized(tmp_path, checkpoint), case), expected)
 
 
 @pytest.mark.parametrize("form", ["awq", "fp8", "gptq3", "int4", "mxfp4"])
