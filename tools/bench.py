@@ -26,6 +26,7 @@ from tools.benching.suites import (
     Runner,
     as_text,
     find_peer,
+    group_of_file,
     run_suite,
     tiny_plan,
     write_docs,
@@ -62,6 +63,9 @@ _BITS: Final = flags.DEFINE_list(
 )
 
 
+_GGUF: Final = flags.DEFINE_string("gguf", None, "A GGUF file that the suite decode measures in place of made ones.")
+
+
 def _some(flag: str, given: Sequence[str], known: Sequence[str]) -> Sequence[str]:
     """Returns the names in a flag's value."""
     if list(given) == ["all"]:
@@ -82,6 +86,11 @@ def _plan() -> Plan:
     plan = tiny_plan(checkpoint) if _SIZES.value == "tiny" else replace(Plan(), checkpoint=checkpoint)
     groups = {group.bits.removesuffix(" bits"): group for group in plan.decode_groups}
     chosen = [groups[bits] for bits in _some("bits", _BITS.value, list(groups))]
+    if _GGUF.value:
+        path = cli.user_path(_GGUF.value).absolute()
+        if not path.is_file():
+            raise InputError(f"--gguf={path}: no such file: name a GGUF file")
+        chosen = [group_of_file(path)]
     return replace(plan, decode_groups=tuple(chosen), peer=_peer())
 
 
@@ -120,6 +129,8 @@ def _command(suite: str) -> str:
         flags.append("--checkpoint DIR")
     if _BITS.value != ["all"] and suite == "decode":
         flags.append(f"--bits {','.join(_BITS.value)}")
+    if _GGUF.value and suite == "decode":
+        flags.append(f"--gguf {Path(_GGUF.value).name}")
     if _PEER.value and suite == "decode":
         flags.append(f"--peer {_PEER.value} --peer_python PYTHON")
     return f"bazel run //tools:bench -- {' '.join(flags)}"

@@ -29,6 +29,7 @@ _WRONG = [
     ("--suite=egaer", "error: --suite=egaer: unknown: there are lowering, "),
     ("--suite=egaer", "; did you mean 'eager'?"),
     ("--suite=", "error: --suite= names nothing: name some of lowering, "),
+    ("--gguf=none.gguf", "none.gguf: no such file: name a GGUF file"),
     ("--bits=q8_0", "error: --bits=q8_0: unknown: there are 32, 16, Q8_0, "),
     ("--checkpoint=nowhere", "nowhere: there is no config.json: give a Hugging Face directory"),
     ("--workdir=nowhere", "nowhere: no directory that can be written: make it, or name another"),

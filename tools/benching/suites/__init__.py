@@ -4,6 +4,7 @@
 '2.00 [1.00-3.00]'
 """
 
+from tools.benching.suites._decode_rows import group_of_file
 from tools.benching.suites._figures import Case, Goal, SuiteResult, Table
 from tools.benching.suites._peer import PEERS, Peer, find_peer
 from tools.benching.suites._plan import Plan, tiny_plan
@@ -30,6 +31,7 @@ __all__ = [
     "as_markdown",
     "as_text",
     "find_peer",
+    "group_of_file",
     "run_suite",
     "tiny_plan",
     "write_docs",

@@ -1,6 +1,7 @@
 """Rows of the suite ``decode``: exports of one model, by the bits of their weights, each beside the peer's."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 
@@ -41,11 +42,13 @@ class Group:
         bits: of the weights, for titles.
         rows: ours.
         peers: types of GGUF files.
+        file: GGUF file of a real model, which all of them run; one of each type is made of random weights where None.
     """
 
     bits: str
     rows: tuple[Row, ...]
     peers: tuple[str, ...]
+    file: Path | None = None
 
 
 REFERENCE: Final = "f32"  # whose logits the others' are compared with: it comes first
@@ -80,6 +83,11 @@ def _stored(kind: str) -> Group:
     """Returns the group of a file whose matrices are all of one type."""
     row = Row(kind.lower(), ("--dtype=bf16",), peer=kind, decode=1.0, prefill=1.2, share=0.85, stored=True)
     return Group(kind, (row,), (kind,))
+
+
+def group_of_file(path: Path) -> Group:
+    """Returns the group of a GGUF file of a real model, exported as users export it."""
+    return Group(path.stem, (Row(path.stem, (), peer="file", decode=1.2, prefill=1.0, stored=True),), ("file",), path)
 
 
 STORED_TYPES: Final = (

@@ -20,9 +20,10 @@ def decode(runner: Runner, plan: Plan) -> SuiteResult:
     above.mkdir()
     groups: list[Measured] = []
     try:
-        runner.say("writing a checkpoint ...")
-        sizes = list(plan.decoder)
-        runner.job("tools.benching.jobs.checkpoint", directory=str(checkpoint), sizes=sizes, dtype=_STORED)
+        if any(group.file is None for group in plan.decode_groups):
+            runner.say("writing a checkpoint ...")
+            sizes = list(plan.decoder)
+            runner.job("tools.benching.jobs.checkpoint", directory=str(checkpoint), sizes=sizes, dtype=_STORED)
         for group in plan.decode_groups:
             folder = above / group.bits
             folder.mkdir()

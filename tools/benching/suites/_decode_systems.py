@@ -58,7 +58,7 @@ def make_systems(runner: Runner, plan: Plan, group: Group, checkpoint: Path, fol
     """Exports a group's bundles and writes its GGUF files, which leaves all of them in the page cache."""
     has_peer = plan.peer is not None and plan.peer.settings is not None
     stored = {row.peer for row in group.rows if row.stored}
-    peers = {kind: _gguf(runner, kind, checkpoint, folder) for kind in group.peers if has_peer or kind in stored}
+    peers = {kind: _peer(runner, kind, group, checkpoint, folder) for kind in group.peers if has_peer or kind in stored}
     systems: list[System] = []
     for row in group.rows:
         runner.say(f"exporting {row.name} ...")
@@ -129,6 +129,13 @@ def _bytes_per_step(bundle: Bundle) -> int:
     if not bundle.config.model["tied"]:
         sizes.pop(_EMBEDDING)
     return sum(sizes.values())
+
+
+def _peer(runner: Runner, kind: str, group: Group, checkpoint: Path, folder: Path) -> System:
+    """Returns the peer on a group's file, whose weights a step reads whole, or on a file that is written."""
+    if group.file is None:
+        return _gguf(runner, kind, checkpoint, folder)
+    return System("llama.cpp", None, kind, group.file, group.file.stat().st_size)
 
 
 def _gguf(runner: Runner, kind: str, checkpoint: Path, folder: Path) -> System:
