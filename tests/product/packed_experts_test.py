@@ -172,7 +172,8 @@ def _check_touched(tmp_path: Path, archive: Path) -> None:
             function(x, first, weights)
             for run in (on_device, eagerly):
                 touched = _touched(archive, run)
-                assert of_all * 2 / 32 <= touched <= of_all * 2 / 32 + 16 * 4096, (touched, of_all)
+                # The kernel may take marks of pages meanwhile, so there may be fewer.
+                assert of_all / 32 <= touched <= of_all * 2 / 32 + 16 * 4096, (touched, of_all)
     finally:
         prctl(41, 0, 0, 0, 0)
 
