@@ -81,7 +81,7 @@ def _logits(runner: Runner, plan: Plan, worker: Worker) -> np.ndarray:
     with tempfile.NamedTemporaryFile(dir=runner.workdir) as file:
         ids = token_ids(plan, plan.prompt + _LOGIT_STEPS)
         worker.ask(do="logits", prompt=ids[: plan.prompt], ids=ids[plan.prompt :], file=file.name)
-        return np.fromfile(file.name, np.float32).reshape(1 + _LOGIT_STEPS, plan.decoder.vocabulary)
+        return np.fromfile(file.name, np.float32).reshape(1 + _LOGIT_STEPS, -1)
 
 
 def _rounds(runner: Runner, plan: Plan, systems: list[System], workers: Mapping[str, Worker]) -> Rounds:
