@@ -118,7 +118,8 @@ def _judge_all(result: SuiteResult, groups: Sequence[Measured]) -> None:
         (group, system, peer)
         for group in groups
         for system in group.systems
-        if system.is_judged and (peer := group.peer_of(system)) is not None and peer.kind not in _PLAIN
+        if system.row is not None and system.row.decode is not None
+        if (peer := group.peer_of(system)) is not None and peer.kind not in _PLAIN
     ]
     if len(pairs) < 2:
         return
