@@ -50,7 +50,7 @@ def _integers(x: Array, bits: int) -> tuple[Array, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse = np.where(most == 0, np.float32(0), np.float32(1) / scale)
         q = np.rint(blocks * inverse[..., np.newaxis])
-    # What is not finite gives integers that fit all the same; its block's scale is not finite.
+    # Values that are not finite become 0; the scale of their block tells.
     return np.where(np.isfinite(q), q, np.float32(0)), scale
 
 
@@ -73,18 +73,24 @@ _BLOCK_QUANTIZE = define(
 def _infer_block_product(
     planes: TensorSpec, scale: TensorSpec, total: TensorSpec, weight: TensorSpec, encoding: Encoding, dtype: DType
 ) -> Specs:
-    fits = planes.dtype is i8 and planes.ndim > 1 and planes.shape[-2] in (1, 2)
-    require(fits, "block_product_c1", f"planes is {planes!r}")
-    blocks = (*planes.shape[:-2], planes.shape[-1] // BLOCK)
-    fits = scale == TensorSpec(blocks, f32) and total == TensorSpec(blocks, i32)
-    require(fits, "block_product_c1", f"planes is {planes!r}, scale {scale!r}, total {total!r}")
-    _require_weight("block_product_c2", weight, encoding, planes.shape[-1])
+    require_blocks("block_product_c1", planes, scale, total, fits=planes.ndim > 1)
+    require_weight("block_product_c2", weight, encoding, planes.shape[-1], fits=weight.ndim == 2)
     require(dtype.is_floating, "block_product_c3", f"the dtype is {dtype}")
     return (TensorSpec((*planes.shape[:-2], weight.shape[0]), dtype),)
 
 
-def _require_weight(label: str, weight: TensorSpec, encoding: Encoding, wanted: int) -> None:
-    columns = encoding.columns(weight.shape[-1]) if weight.ndim == 2 and weight.dtype is i8 else None
+def require_blocks(label: str, planes: TensorSpec, scale: TensorSpec, total: TensorSpec, *, fits: bool) -> None:
+    """Checks that operands are as ``block_quantize`` gives them; ``fits`` tells whether the planes have a good rank."""
+    fits = fits and planes.dtype is i8 and planes.shape[-2] in (1, 2)
+    require(fits, label, f"planes is {planes!r}")
+    blocks = (*planes.shape[:-2], planes.shape[-1] // BLOCK)
+    fits = scale == TensorSpec(blocks, f32) and total == TensorSpec(blocks, i32)
+    require(fits, label, f"planes is {planes!r}, scale {scale!r}, total {total!r}")
+
+
+def require_weight(label: str, weight: TensorSpec, encoding: Encoding, wanted: int, *, fits: bool) -> None:
+    """Checks that a packed weight has so many columns; ``fits`` tells whether its shape is good otherwise."""
+    columns = encoding.columns(weight.shape[-1]) if fits and weight.dtype is i8 else None
     reason = f"the weight is {weight!r}" + ("" if columns is None else f", {columns} columns as {encoding.name}")
     require(columns == wanted, label, reason)
 
@@ -144,7 +150,7 @@ def _infer_packed_linear(
 ) -> Specs:
     fits = x.ndim > 0 and x.dtype.is_floating and x.dtype is not f64
     require(fits, "packed_linear_c1", f"x is {x!r}")
-    _require_weight("packed_linear_c2", weight, encoding, x.shape[-1])
+    require_weight("packed_linear_c2", weight, encoding, x.shape[-1], fits=weight.ndim == 2)
     require(dtype.is_floating, "packed_linear_c3", f"the dtype is {dtype}")
     require(activations in ACTIVATION_BITS, "packed_linear_c4", f"activations is {activations!r}")
     return (TensorSpec((*x.shape[:-1], weight.shape[0]), dtype),)

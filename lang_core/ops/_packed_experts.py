@@ -3,12 +3,19 @@
 import numpy as np
 
 from lang_core._choices import checked_choices
-from lang_core._dtypes import DType, as_dtype, f32, f64, i8, i32
-from lang_core._packing import ACTIVATION_BITS, BLOCK, Activations, Encoding
+from lang_core._dtypes import DType, as_dtype, f64, i32
+from lang_core._packing import ACTIVATION_BITS, Activations, Encoding
 from lang_core._spec import TensorSpec
 from lang_core._tensor import Tensor
 from lang_core.ops._op import Array, Specs, define, require
-from lang_core.ops._packed import PackedOps, activations_of, scaled_planes, unpacked_product
+from lang_core.ops._packed import (
+    PackedOps,
+    activations_of,
+    require_blocks,
+    require_weight,
+    scaled_planes,
+    unpacked_product,
+)
 
 
 def _require_operands(
@@ -17,10 +24,7 @@ def _require_operands(
     """Checks constraints 2 to 4 of both ops."""
     fits = expert.dtype is i32 and expert.ndim == 1 and x.shape[0] > 0 and expert.shape[0] % x.shape[0] == 0
     require(fits, f"{op}_c2", f"expert is {expert!r}, and x has {x.shape[0]} groups")
-    fits = weight.dtype is i8 and weight.ndim == 3 and weight.shape[0] > 0
-    columns = encoding.columns(weight.shape[-1]) if fits else None
-    reason = f"the weight is {weight!r}" + ("" if columns is None else f", {columns} columns as {encoding.name}")
-    require(columns == x.shape[-1], f"{op}_c3", reason)
+    require_weight(f"{op}_c3", weight, encoding, x.shape[-1], fits=weight.ndim == 3 and weight.shape[0] > 0)
     require(dtype.is_floating, f"{op}_c4", f"the dtype is {dtype}")
 
 
@@ -40,11 +44,7 @@ def _infer_expert_block_product(
     encoding: Encoding,
     dtype: DType,
 ) -> Specs:
-    fits = planes.dtype is i8 and planes.ndim == 4 and planes.shape[-2] in (1, 2)
-    require(fits, "expert_block_product_c1", f"planes is {planes!r}")
-    blocks = (*planes.shape[:-2], planes.shape[-1] // BLOCK)
-    fits = scale == TensorSpec(blocks, f32) and total == TensorSpec(blocks, i32)
-    require(fits, "expert_block_product_c1", f"planes is {planes!r}, scale {scale!r}, total {total!r}")
+    require_blocks("expert_block_product_c1", planes, scale, total, fits=planes.ndim == 4)
     _require_operands("expert_block_product", planes, expert, weight, encoding, dtype)
     return (TensorSpec((expert.shape[0], planes.shape[1], weight.shape[1]), dtype),)
 

@@ -13,6 +13,7 @@ from run_iree.kernels._arrange import arranged_elements, arranged_floats
 from run_iree.kernels._instruction_sets import bf16_dot
 from run_iree.kernels._lanes_matmul import ROWS, Products, lanes_matmul, sum_registers, sums_loaded, sums_stored
 from run_iree.kernels._packed_parts import packed_rows
+from run_iree.kernels._packed_row import weight_buffer
 from run_iree.kernels._text import Buffer, CpuKernel, largest_divisor, prefetches, scratch, within
 from run_iree.kernels._tokens import Tokens
 
@@ -91,7 +92,7 @@ def floats_matmul_kernel(
         lanes: lanes of a register.
     """
     rows, outputs, columns = sizes
-    w = Buffer("w", outputs * (columns // encoding.block) * encoding.block_bytes, "i8")
+    w = weight_buffer(outputs, columns, encoding)
     parts = packed_rows(columns, encoding, w, "f32")
     tokens = Tokens(rows, columns, parts.columns, parts.columns, "f32", lanes)
     words = _Words("f32", parts.stride)

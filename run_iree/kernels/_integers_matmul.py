@@ -13,6 +13,7 @@ from run_iree.kernels._arrange import Sums, arranged_integers
 from run_iree.kernels._instruction_sets import pair_dot, pairs_added, vnni_dot
 from run_iree.kernels._lanes_matmul import Products, lanes_matmul, sum_registers, sums_loaded, sums_stored
 from run_iree.kernels._packed_parts import ROW_SCALES, SCALES, PackedRows, packed_rows
+from run_iree.kernels._packed_row import weight_buffer
 from run_iree.kernels._text import Buffer, CpuKernel, within
 from run_iree.kernels._tokens import Tokens
 
@@ -60,7 +61,7 @@ def integers_matmul_kernel(
     """
     rows, outputs, columns = sizes
     per_word, lanes = 4 if vnni and planes == 1 else 2, 16 if vnni else 8
-    w = Buffer("w", outputs * (columns // encoding.block) * encoding.block_bytes, "i8")
+    w = weight_buffer(outputs, columns, encoding)
     parts = packed_rows(columns, encoding, w, "i8" if per_word == 4 else "i16")
     blocks, with_sums = parts.columns // BLOCK, parts.minima or parts.offset
     depth = parts.columns // per_word + blocks + (parts.columns // parts.scaled if with_sums else 0)

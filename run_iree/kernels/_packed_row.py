@@ -6,6 +6,11 @@ from lang_core import BLOCK, Encoding, Plane
 from run_iree.kernels._text import Buffer, listed
 
 
+def weight_buffer(outputs: int, columns: int, encoding: Encoding) -> Buffer:
+    """Returns the packed weight w of so many rows."""
+    return Buffer("w", outputs * (columns // encoding.block) * encoding.block_bytes, "i8")
+
+
 def packed_buffers(
     rows: int, outputs: int, columns: int, encoding: Encoding, dtype: str = "f32", planes: int = 1
 ) -> tuple[Buffer, ...]:
@@ -15,7 +20,7 @@ def packed_buffers(
         Buffer("q", rows * planes * columns, "i8"),
         Buffer("scale", rows * blocks, "f32"),
         Buffer("total", rows * blocks, "i32"),
-        Buffer("w", outputs * (columns // encoding.block) * encoding.block_bytes, "i8"),
+        weight_buffer(outputs, columns, encoding),
         Buffer("y", rows * outputs, dtype),
     )
 

@@ -21,7 +21,7 @@ _REVISION: Final = r"[A-Za-z0-9_][A-Za-z0-9_./+-]{0,250}"
 _NAME: Final = re.compile(rf"(?P<repository>{_PART}/{_PART})(?:@(?P<revision>{_REVISION}))?(?::(?P<file>.+))?")
 _LOCAL: Final = "a Hugging Face directory (config.json and *.safetensors), a .gguf file, demo"
 _FORMS: Final = "org/name[@revision], org/name:FILE.gguf or org/name:Q4_K_M for a model of the hub"
-# What ends so is a path that was mistyped, not a repository.
+# Endings of a path that was mistyped; no repository has them.
 _FILES: Final = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth", ".onnx", ".h5")
 
 
