@@ -16,25 +16,34 @@ DEVICES = ["local-task", "vmvx", "vulkan", "cuda"]
 # Devices that need a driver of the host: skipped (not failed) where @local_devices found none.
 _DETECTED = ["vulkan", "cuda"]
 
-def py_library(name = None, **kwargs):
-    """A py_library; that of a room is named as its folder.
+# What a room's library has, where nothing else is said: all but tests and what only tests import.
+_LIBRARY_EXCLUDES = ["*_test.py", "*_testing.py"]
+
+def py_library(name = None, srcs = None, **kwargs):
+    """A py_library; that of a room is named as its folder and has its files.
 
     Args:
       name: the target, by default the folder's name.
+      srcs: by default every Python file of the folder but `*_test.py` and `*_testing.py`.
       **kwargs: of py_library.
     """
-    _py_library(name = name or native.package_name().split("/")[-1], **kwargs)
+    _py_library(
+        name = name or native.package_name().split("/")[-1],
+        srcs = native.glob(["*.py"], exclude = _LIBRARY_EXCLUDES) if srcs == None else srcs,
+        **kwargs
+    )
 
-def py_pytest_test(name = "tests", srcs = [], deps = [], args = [], **kwargs):
+def py_pytest_test(name = "tests", srcs = None, deps = [], args = [], **kwargs):
     """A py_test that runs pytest over srcs; each of srcs has to hold a test.
 
     Args:
       name: the target, where it is not the tests of the room: named as its one source.
-      srcs: test modules (`*_test.py`).
+      srcs: test modules, by default every `*_test.py` of the folder.
       deps: what the modules import; pytest need not be named.
       args: further arguments of pytest.
       **kwargs: of py_test.
     """
+    srcs = native.glob(["*_test.py"]) if srcs == None else srcs
     py_test(
         name = name,
         srcs = srcs + [_MAIN],

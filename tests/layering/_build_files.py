@@ -3,6 +3,7 @@
 import ast
 import os
 import posixpath
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,12 @@ _PYTHON_RULES = ("py_library", "py_binary", "py_test", "py_tool", "py_pytest_tes
 # Names that the macros of build_defs/python.bzl take where a call does not say it; a library is named as its folder.
 _NAMES = {"py_pytest_test": "tests", "py_device_tests": "device_tests"}
 _TOOL_DEPS = "//tapeline/command:command"
+
+# Files that the macros take where a call does not say it.
+_ALL_OF_FOLDER: Mapping[str, Callable[[str], bool]] = {
+    "py_library": lambda file: not file.endswith(("_test.py", "_testing.py")),
+    "py_pytest_test": lambda file: file.endswith("_test.py"),
+}
 
 # The distribution that provides a module, where it has another name: longest prefix first.
 _DISTRIBUTIONS = {
@@ -57,8 +64,14 @@ def full_label(label: str, package: str) -> str:
     return label if ":" in label else f"{label}:{posixpath.basename(label)}"
 
 
-def parse_targets(text: str, package: str) -> list[Target]:
-    """The Python targets of a BUILD.bazel file, which is read as the Python it nearly is."""
+def parse_targets(text: str, package: str, files: Sequence[str] = ()) -> list[Target]:
+    """The Python targets of a BUILD.bazel file, which is read as the Python it nearly is.
+
+    Args:
+        text: the file's text.
+        package: the folder of the file, relative to the workspace.
+        files: names of the Python files beside it, which a target without ``srcs`` takes.
+    """
     lines = text.splitlines()
     targets = []
     for statement in ast.parse(text).body:
@@ -69,6 +82,8 @@ def parse_targets(text: str, package: str) -> list[Target]:
         default = _NAMES.get(call.func.id, posixpath.basename(package))
         name = next(iter(_strings(attributes.get("name"))), _String(default, statement.lineno))
         srcs, deps = _strings(attributes.get("srcs")), _strings(attributes.get("deps"))
+        if "srcs" not in attributes and call.func.id in _ALL_OF_FOLDER:
+            srcs = [_String(file, statement.lineno) for file in files if _ALL_OF_FOLDER[call.func.id](file)]
         if call.func.id == "py_tool":
             srcs = srcs or [_String(f"{name.value}.py", name.lineno)]
             deps = deps or [_String(_TOOL_DEPS, name.lineno)]
@@ -94,7 +109,8 @@ def targets_of(root: Path) -> list[Target]:
         if "BUILD.bazel" in files:
             package = Path(folder).relative_to(root).as_posix()
             text = Path(folder, "BUILD.bazel").read_text()
-            targets += parse_targets(text, "" if package == "." else package)
+            python = sorted(file for file in files if file.endswith(".py"))
+            targets += parse_targets(text, "" if package == "." else package, python)
     return sorted(targets)
 
 

@@ -67,6 +67,14 @@ def test_a_tool_has_the_defaults_of_its_macro() -> None:
     assert not any(tool.is_test for tool in tools)
 
 
+def test_a_target_without_sources_has_those_of_its_folder() -> None:
+    files = ("__init__.py", "_a.py", "_a_test.py", "_models_testing.py")
+    library, tests, explicit = parse_targets("py_library()\npy_pytest_test()\npy_library(srcs = [])", "a/b", files)
+    assert library.srcs == ("a/b/__init__.py", "a/b/_a.py")
+    assert tests.srcs == ("a/b/_a_test.py",)
+    assert explicit.srcs == ()
+
+
 @pytest.mark.parametrize(
     ("label", "full"),
     [(":x", "//p/q:x"), ("x.py", "//p/q:x.py"), ("//a/b", "//a/b:b"), ("//a:c", "//a:c"), ("@pip//n", "@pip//n")],

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from lang_core import TensorSpec
 from run_iree import compile_module, target_named
-from tapeline.bundle import ARCHIVE, REPORT, Bundle, executable_name
+from tapeline.bundle import ARCHIVE, MARK, REPORT, Bundle, executable_name, sha256_of
 from tools.benching.suites._decode_rows import Group, Row
 from tools.benching.suites._peer import peer_environment
 from tools.benching.suites._plan import Plan
@@ -114,10 +114,16 @@ def _own_code(row: Row, made: list[System], folder: Path) -> System:
     output = folder / row.name
     output.mkdir()
     for file in like.weights.iterdir():
-        if file.name != executable_name(_TARGET):
+        if file.name not in (executable_name(_TARGET), MARK):
             os.link(file, output / file.name)
-    target = dataclasses.replace(target_named(_TARGET), matvec_tiles=None, kernels=None)
-    compile_module(output / "module.mlir", output / executable_name(_TARGET), target)
+    target, executable = (
+        dataclasses.replace(target_named(_TARGET), matvec_tiles=None, kernels=None),
+        output / executable_name(_TARGET),
+    )
+    compile_module(output / "module.mlir", executable, target)
+    description: dict[str, Any] = json.loads((like.weights / MARK).read_text())
+    description["sha256"][executable.name] = sha256_of(executable)
+    (output / MARK).write_text(json.dumps(description))
     return System(row.name, row, None, output, like.step_bytes)
 
 
