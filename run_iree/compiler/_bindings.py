@@ -8,6 +8,7 @@ from typing import Final
 
 from lang_core import CompileError
 from run_iree.compiler._compile import compiler_path
+from run_iree.compiler._substituted import with_kernels
 from run_iree.compiler._targets import Target
 from run_iree.devices import MOST_BINDINGS, too_many_buffers
 
@@ -27,22 +28,29 @@ def check_bindings(source: Path, target: Target) -> None:
     Raises:
         CompileError: a fused op, which is named, takes more tensors than devices pass.
     """
-    flags = (*target.flags, *target.unchecked, "--compile-to=executable-sources")
-    command = [compiler_path(), source.name, *flags, "-o", "-"]
-    with (
-        tempfile.TemporaryFile() as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=source.parent, text=True) as process,
-    ):
-        assert process.stdout is not None
-        count, name = max(map(_bindings, process.stdout), default=(0, ""))
-        if process.wait() != 0:
-            errors.seek(0)
-            raise CompileError(f"cannot count the tensors of {source}: {errors.read().decode(errors='replace')[-300:]}")
+    with with_kernels(source, target) as (text, _):  # some modules do not compile without them
+        count, name = _most_bindings(source, text, target)
     if count > MOST_BINDINGS:
         raise CompileError(
             f"{str(source)!r} compiles for {target.name}, but no device would load it: "
             f"{too_many_buffers(count, MOST_BINDINGS)} (it is {name})"
         )
+
+
+def _most_bindings(source: Path, text: Path, target: Target) -> tuple[int, str]:
+    """Returns the largest number of tensors of a fused op in the text that is compiled, and the op's name."""
+    flags = (*target.flags, *target.unchecked, "--compile-to=executable-sources")
+    command = [compiler_path(), text.name, *flags, "-o", "-"]
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=text.parent, text=True) as process,
+    ):
+        assert process.stdout is not None
+        most = max(map(_bindings, process.stdout), default=(0, ""))
+        if process.wait() != 0:
+            errors.seek(0)
+            raise CompileError(f"cannot count the tensors of {source}: {errors.read().decode(errors='replace')[-300:]}")
+    return most
 
 
 def _bindings(line: str) -> tuple[int, str]:

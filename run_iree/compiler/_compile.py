@@ -19,10 +19,10 @@ from typing import Final
 from lang_core import CompileError, checked_choices
 from run_iree.compiler._locate import locate
 from run_iree.compiler._module_cache import ModuleCache
-from run_iree.compiler._outline import Outline, outline
+from run_iree.compiler._outline import Outline
 from run_iree.compiler._schedule import Schedule, schedule_file
+from run_iree.compiler._substituted import outlined_text, with_kernels
 from run_iree.compiler._targets import Target, target_named
-from run_iree.kernels import Substitution
 
 _ERROR: Final = re.compile(
     r'^(?:loc\(")?(?P<file>[^"\n]*?)"?:(?P<line>\d+)(?::\d+)?\)?: (?:fatal )?error: (?P<text>.*)$', re.MULTILINE
@@ -91,7 +91,7 @@ def compile_module(
     os.close(handle)
     partial = Path(name)
     try:
-        with _with_kernels(source, chosen) as (text, kernels), _outlined(text, chosen, flags) as outlined:
+        with with_kernels(source, chosen) as (text, kernels), outlined_text(text, chosen, flags) as outlined:
             job = _Compilation(source, text, outlined, chosen, flags, partial)
             report = job.run() if cache is None else job.cached(cache)
         partial.chmod(0o644)  # mkstemp makes it readable by its owner alone
@@ -197,37 +197,6 @@ def _tuning_flags(target: Target, flags: Sequence[str]) -> Iterator[tuple[str, .
         file.write(tiles.tuning_spec())
         file.flush()
         yield f"--iree-codegen-tuning-spec-path={file.name}", "--mlir-disable-threading"
-
-
-@contextlib.contextmanager
-def _with_kernels(source: Path, target: Target) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Yields the text to compile, with the target's kernels in a temporary file of the same name, and the kernels."""
-    if target.kernels is None:
-        yield source, {}
-        return
-    with tempfile.TemporaryDirectory(prefix="tapeline-kernels-") as folder:
-        text, substitution = Path(folder, source.name), Substitution(target.kernels)
-        with source.open() as original, text.open("w") as substituted:
-            substituted.writelines(substitution.lines(original))
-        yield (text if substitution.used else source), substitution.used
-
-
-@contextlib.contextmanager
-def _outlined(text: Path, target: Target, flags: Sequence[str]) -> Iterator[tuple[Path, Outline] | None]:
-    """Yields a temporary file of the same name in which block functions stay functions, where some can."""
-    rule = target.outline_beside(flags)
-    functions = None
-    if rule is not None:
-        with text.open() as lines:
-            functions = outline(lines, rule)
-    if functions is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="tapeline-outlined-") as folder:
-        result = Path(folder, text.name)
-        with text.open() as lines, result.open("w") as written:
-            written.writelines(functions.lines(lines))
-        yield result, functions
 
 
 def compiler_path() -> str:

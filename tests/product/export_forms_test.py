@@ -91,6 +91,13 @@ def test_without_weights_only_the_description_is_made_and_no_weight_is_read(tmp_
     assert parameters["model.norm.weight"]["dtype"] == "f32"
 
 
+def test_packed_modules_without_weights_are_compiled(tmp_path: Path) -> None:
+    """Their tensors are counted in the text with kernels: without, the compiler refuses 16-bit packed products."""
+    packed: dict[str, Any] = {"dtype": "bf16", "quantize": "q4_0", "weights": "none", "verify": "none"}
+    bundle = export("demo", tmp_path / "bundle", target=("llvm-cpu",), **packed)
+    assert (bundle / "module.llvm-cpu.vmfb").exists()
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_other_dtypes_are_verified_within_their_tolerance(dtype: str, tmp_path: Path) -> None:
     case = CASES["qwen3"]
