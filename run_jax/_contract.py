@@ -63,8 +63,11 @@ def _conv_shape(x: Array, kernel: Array, strides: Axes, padding: Any, dilation: 
 
 
 @computes("cached_attention")
-def _cached_attention(q: Array, k: Array, v: Array, bias: Array, scale: float) -> Array:
+def _cached_attention(q: Array, k: Array, v: Array, bias: Array, *rows_and_scale: Any) -> Array:
+    *rows, scale = rows_and_scale
     dtype = as_dtype(v.dtype)
+    for row in rows:
+        k, v = (jnp.take(array, row, axis=0, mode="clip") for array in (k, v))
     q, k, v = (convert(array, f32) for array in (q, k, v))
     scores = jnp.einsum("bkgth,bksh->bkgts", q, k, precision=exact()) * jnp.float32(scale)
     weights = jax.nn.softmax(scores + bias[:, None, None], axis=-1)

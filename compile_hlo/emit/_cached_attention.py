@@ -14,6 +14,7 @@ from compile_hlo.emit._emitter import Emitter, emits, emits_composite
 from compile_hlo.emit._helpers import Helper, HelperKind
 from compile_hlo.emit._packed import bind_blocks, bits_in_name, bits_of, block_specs, quantized
 from compile_hlo.emit._reduce import reduced
+from compile_hlo.emit._slices import rows_of
 from compile_hlo.passes import Group
 from lang_core import BLOCK, TensorSpec, f32
 
@@ -58,19 +59,22 @@ def _cached_attention_quantize(e: Emitter, node: Group) -> None:
 
 def _result(node: Node) -> TensorSpec:
     """Returns the spec of the attention, [B, K, G, T, H']."""
-    q, _, v, _ = node.inputs
+    q, _, v, *_ = node.inputs
     return TensorSpec((*q.shape[:4], v.shape[3]), v.dtype)
 
 
 def _helper(kind: HelperKind, node: Node, bits: str = "") -> Helper:
-    q, _, v, bias = node.inputs
+    q, _, v, bias, *rows = node.inputs
     sizes = "x".join(map(str, (*q.shape, *v.shape[2:], bias.shape[0])))
+    sizes += f"of{v.shape[0]}" if rows else ""
     scale = node.attributes[0]
     return Helper(kind, f"{v.dtype.name}.{sizes}.{in_name(scale)}{bits}", {"scale": scale})
 
 
-def _attended(e: Builder, q: SsaValue, k: SsaValue, v: SsaValue, bias: SsaValue, *, scale: float) -> str:
-    """Writes the attention of q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias [B or 1, T, S]."""
+def _attended(e: Builder, q: SsaValue, k: SsaValue, v: SsaValue, bias: SsaValue, *rows: SsaValue, scale: float) -> str:
+    """Writes the attention of q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias [B or 1, T, S], rows [B]."""
+    for row in rows:
+        k, v = rows_of(e, k, row), rows_of(e, v, row)
     lines = TensorSpec(q.spec.shape[:4], f32)
     scores = TensorSpec((*lines.shape, k.spec.shape[2]), f32)
     x = product(e, q, k, ((4,), (3,), (0, 1), (0, 1)), scores)

@@ -7,7 +7,7 @@ from compile_hlo.emit._contract import product
 from compile_hlo.emit._emitter import Emitter, emits
 from compile_hlo.emit._helpers import Helper
 from compile_hlo.emit._packed import PLANE_BITS, bits_in_name, packed_factors
-from compile_hlo.emit._types import tensor_type
+from compile_hlo.emit._slices import rows_of
 from lang_core import TensorSpec, f32
 
 
@@ -23,7 +23,7 @@ def _expert_block_product(e: Emitter, node: Node) -> None:
     def body(
         inner: Emitter, planes: SsaValue, scale: SsaValue, _: SsaValue, expert: SsaValue, weight: SsaValue
     ) -> list[str]:
-        chosen = _of_experts(inner, expert, weight)
+        chosen = rows_of(inner, weight, expert)
         planes, scale = (_rows(inner, value) for value in (planes, scale))
         left, right = packed_factors(inner, planes, scale, chosen, encoding)
         left = _repeated(inner, left, given, groups)
@@ -33,19 +33,6 @@ def _expert_block_product(e: Emitter, node: Node) -> None:
     case += bits_in_name(PLANE_BITS * count)
     helper = Helper("expert_block_product", case, {"encoding": encoding.name})
     e.alias(node, call_helper(e, helper, e.values(node.inputs), (result,), body))
-
-
-def _of_experts(e: Builder, expert: SsaValue, weight: SsaValue) -> SsaValue:
-    """Writes the bytes [G, N, bytes] of the chosen experts; places outside are clamped by ``gather``."""
-    _, outputs, width = weight.spec.shape
-    result = TensorSpec((*expert.spec.shape, outputs, width), weight.spec.dtype)
-    name = e.new(
-        f'"stablehlo.gather"({weight.name}, {expert.name}) <{{dimension_numbers = #stablehlo.gather<'
-        "offset_dims = [1, 2], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, "
-        f"slice_sizes = array<i64: 1, {outputs}, {width}>}}> : "
-        f"({weight.kind}, {expert.kind}) -> {tensor_type(result)}"
-    )
-    return SsaValue(name, result)
 
 
 def _rows(e: Builder, value: SsaValue) -> SsaValue:

@@ -75,6 +75,19 @@ def padded(
     )
 
 
+def rows_of(e: Builder, value: SsaValue, rows: SsaValue) -> SsaValue:
+    """Writes ``value[rows]`` of rows i32 [n], which ``gather`` clamps."""
+    _, *sizes = value.spec.shape
+    result = TensorSpec((*rows.spec.shape, *sizes), value.spec.dtype)
+    name = e.new(
+        f'"stablehlo.gather"({value.name}, {rows.name}) <{{dimension_numbers = #stablehlo.gather<'
+        f"offset_dims = {integers(tuple(range(1, result.ndim)))}, collapsed_slice_dims = [0], start_index_map = [0], "
+        f"index_vector_dim = 1>, slice_sizes = array<i64: {', '.join(map(str, (1, *sizes)))}>}}> : "
+        f"({value.kind}, {rows.kind}) -> {tensor_type(result)}"
+    )
+    return SsaValue(name, result)
+
+
 @overridable("dynamic_slice")
 def dynamic_slice(e: Builder, value: SsaValue, starts: Sequence[SsaValue], sizes: tuple[int, ...]) -> str:
     """Writes a slice at run-time positions."""

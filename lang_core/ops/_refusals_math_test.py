@@ -184,6 +184,9 @@ def test_cached_attention_c1() -> None:
     refused(label, "f32[2,3,4,5,16] f32[2,3,7,16] f32[2,3,6,8] f32[1,5,7]", (0.5,), "q ")
     refused(label, "f32[2,3,4,5,16] f32[2,1,7,16] f32[2,1,7,8] f32[1,5,7]", (0.5,), "q ")
     refused(label, "f32[2,3,4,5,16] f32[2,3,0,16] f32[2,3,0,8] f32[1,5,0]", (0.5,), "q ")
+    refused(label, "f32[2,3,4,5,16] f32[9,3,7,16] f32[9,3,7,8] f32[1,5,7]", (0.5,), "q ")
+    refused(label, "f32[2,3,4,5,16] f32[0,3,7,16] f32[0,3,7,8] f32[1,5,7] i32[2]", (0.5,), "q ")
+    refused(label, "f32[2,3,4,5,16] f32[9,3,7,16] f32[8,3,7,8] f32[1,5,7] i32[2]", (0.5,), "q ")
 
 
 def test_cached_attention_c2() -> None:
@@ -198,3 +201,10 @@ def test_cached_attention_c3() -> None:
     refused(label, f"{_ATTENTION} f32[1,7,5]", (0.5,), "the bias is")
     refused(label, f"{_ATTENTION} f32[5,7]", (0.5,), "the bias is")
     refused(label, f"{_ATTENTION} bf16[1,5,7]", (0.5,), r"the bias is bf16\[1,5,7\]")
+
+
+def test_cached_attention_c4() -> None:
+    label = "cached_attention_c4"
+    refused(label, f"{_ATTENTION} f32[1,5,7] i32[3]", (0.5,), r"rows are \[.*i32\[3\].*\] for q \(2, 3")
+    refused(label, f"{_ATTENTION} f32[1,5,7] i64[2]", (0.5,), "rows are")
+    refused(label, f"{_ATTENTION} f32[1,5,7] i32[2,1]", (0.5,), "rows are")

@@ -5,13 +5,11 @@ is skipped where its bias hides all of it, so that a step costs what the length 
 Several queries of a workgroup share a block's keys and values in f32 (``_attention_keys.py``).
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from lang_core import BLOCK
 from run_iree.kernels._attention_keys import (
     KEYS,
-    panel_bytes,
     panel_scores,
     panel_scratch,
     panel_value,
@@ -19,13 +17,13 @@ from run_iree.kernels._attention_keys import (
     places,
     stored_scores,
 )
+from run_iree.kernels._attention_sizes import AttentionSizes, stored_head
 from run_iree.kernels._quantize import Blocks, quantized
 from run_iree.kernels._text import (
     Buffer,
     CpuKernel,
     constants,
     indented,
-    largest_divisor,
     listed,
     loaded,
     rounded,
@@ -35,81 +33,25 @@ from run_iree.kernels._text import (
 NAME: Final = "vector-cached-attention"
 _LANES: Final = 16
 _SEEN: Final = -1e29  # a key with a smaller bias is hidden
-_MOST_QUERIES: Final = 256  # of a workgroup, all heads of its group together
-_SCRATCH_BYTES: Final = 16 << 10  # of a workgroup's stack, for the sums of its queries
-_PANEL_ROWS: Final = 8  # that are worth panels of keys and values
-_STACK_BYTES: Final = 30 << 10
 _VECTOR: Final = "vector<16xf32>"
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionSizes:
-    """Sizes of attention: B, K, G, T, H, S, H', and how many sequences have a bias of their own."""
-
-    batch: int
-    shared: int
-    group: int
-    queries: int
-    size: int
-    keys: int
-    value_size: int
-    rows: int
-
-    def fit(self) -> bool:
-        """Returns whether there is a kernel."""
-        return self.size % _LANES == 0 and self.value_size % _LANES == 0 and self.keys >= KEYS
-
-    def fit_blocks(self) -> bool:
-        """Returns whether there is a kernel that quantizes its result: of one query, with whole blocks."""
-        return self.fit() and self.scratch and self.queries == 1 and self.value_size % BLOCK == 0
-
-    @property
-    def heads(self) -> int:
-        """Product of B and K."""
-        return self.batch * self.shared
-
-    @property
-    def tile(self) -> int:
-        """Queries that a workgroup has of each head: a divisor of T."""
-        return largest_divisor(self.queries, max(1, _MOST_QUERIES // self.group))
-
-    @property
-    def own(self) -> int:
-        """Rows of y that a workgroup makes."""
-        return self.group * self.tile
-
-    @property
-    def scratch(self) -> bool:
-        """True if sums fit the stack; otherwise they are kept in y, which is f32 then."""
-        return self.own * self.value_size * 4 <= _SCRATCH_BYTES
-
-    @property
-    def panels(self) -> bool:
-        """True if the rows of a workgroup share panels of keys and values."""
-        sums = self.own * self.value_size * 4 if self.scratch else 0
-        return self.own >= _PANEL_ROWS and panel_bytes(self.size, self.value_size) + sums <= _STACK_BYTES
-
-    @property
-    def sums(self) -> int:
-        """Elements of ``%y``, which holds the sums: those of a workgroup, or all."""
-        rows = self.own if self.scratch else self.heads * self.group * self.queries
-        return rows * self.value_size
 
 
 def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes: int = 0) -> CpuKernel:
     """Builds q [B, K, G, T, H], k [B, K, S, H], v [B, K, S, H'], bias f32 [1 or B, T, S]: y [B, K, G, T, H'].
 
-    H and H' are multiples of 16, and S is at least 16. y has the same dtype, or f32 where the sums are kept in it. With
-    ``planes`` the result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
+    Where sequences choose rows of caches, k and v have as many as these, and rows i32 [B] follow the bias. H and H' are
+    multiples of 16, and S is at least 16. y has the same dtype, or f32 where the sums are kept in it. With ``planes``
+    the result is y quantized as by ``quantize_kernel``; see ``AttentionSizes.fit_blocks``.
     """
     heads, group, tile, queries, keys = sizes.heads, sizes.group, sizes.tile, sizes.queries, sizes.keys
     size, value_size, own = sizes.size, sizes.value_size, sizes.own
-    count = heads * group * queries
+    count, stored = heads * group * queries, (sizes.cached or sizes.batch) * sizes.shared
     buffers = (
         Buffer("q", count * size, dtype),
-        Buffer("k", heads * keys * size, dtype),
-        Buffer("v", heads * keys * value_size, dtype),
+        Buffer("k", stored * keys * size, dtype),
+        Buffer("v", stored * keys * value_size, dtype),
         Buffer("bias", sizes.rows * queries * keys, "f32"),
+        *([Buffer("rows", sizes.batch, "i32")] if sizes.cached else []),
     )
     out = Buffer("out", count * value_size, dtype) if sizes.scratch else Buffer("y", count * value_size, "f32")
     blocks = Blocks(sizes.batch, count * value_size // sizes.batch, planes, "out_") if planes else None
@@ -136,8 +78,9 @@ def attention_kernel(sizes: AttentionSizes, dtype: str, scale: float, *, planes:
 %first_query = arith.muli %part_of, %c{tile} : index
 %sequence = arith.divui %head, %c{sizes.shared} : index
 %bias_rows = arith.muli {"%c0" if sizes.rows == 1 else "%sequence"}, %c{queries * keys} : index
-%k_at = arith.muli %head, %c{keys * size} : index
-%v_at = arith.muli %head, %c{keys * value_size} : index
+{indented(stored_head(sizes), 0)}
+%k_at = arith.muli %stored_head, %c{keys * size} : index
+%v_at = arith.muli %stored_head, %c{keys * value_size} : index
 %rows_at = arith.muli %head, %c{group * queries} : index
 {indented(panel_scratch(size, value_size) if sizes.panels else [], 0)}
 {sums}scf.for %own = %c0 to %c{own} step %c1 {{
@@ -248,7 +191,7 @@ def _blocks(sizes: AttentionSizes, dtype: str, made: Blocks) -> str:
 
 def _of_query(sizes: AttentionSizes, buffers: tuple[Buffer, ...]) -> str:
     """Adds a block of keys to the sums of the query of ``%row``."""
-    (q, k, v, _), size, value_size, own = buffers, sizes.size, sizes.value_size, sizes.own
+    (q, k, v, *_), size, value_size, own = buffers, sizes.size, sizes.value_size, sizes.own
     lines = [f"%q_head = arith.muli %row, %c{size} : index", _at_sums(sizes, 0)]
     lines += places("q_place", "%q_head", size)
     for i in range(size // _LANES):

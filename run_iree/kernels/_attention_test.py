@@ -1,5 +1,6 @@
 """The kernel of attention in decoding against the eager op."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ _SIZES = (
     (1, 2, 4, 1, 64, 48, 64, 1), (2, 3, 1, 1, 32, 37, 16, 2), (2, 1, 5, 3, 16, 21, 48, 1), (2, 2, 3, 7, 48, 40, 16, 2),
     (1, 1, 6, 86, 16, 33, 32, 1),
 )  # fmt: skip
+# The same, of caches with so many rows, of which sequences choose.
+_CACHED = ((2, 3, 1, 1, 32, 37, 32, 2, 5), (3, 2, 5, 1, 16, 21, 96, 1, 2), (1, 2, 3, 8, 48, 40, 16, 1, 4))
 _TOLERANCE = {"f32": 2e-6, "bf16": 1e-2, "f16": 2e-3}
 
 
@@ -65,6 +68,51 @@ def test_it_computes_what_the_eager_op_does(dtype: str, tmp_path: Path):
                 np.testing.assert_allclose(
                     y.numpy().astype(np.float32), wanted, rtol=0, atol=_TOLERANCE[dtype] * np.abs(wanted).max()
                 )
+
+
+def _of_rows(sizes: tuple[int, ...], dtype: str, *, copied: bool, blocks: bool) -> EntryPoint:
+    batch, shared, group, queries, size, keys, values, biases, cached = sizes
+
+    def fn(ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, rows: Tensor) -> dict[str, Tensor]:
+        ops = ctx.ops
+        if copied:
+            k, v = ctx.tag(ops.take(k, rows), "k"), ctx.tag(ops.take(v, rows), "v")
+        y = ops.cached_attention(q, k, v, bias, 0.3, *([] if copied else [rows]))
+        if not blocks:
+            return {"y": y}
+        flat = ops.reshape(ops.transpose(y, (0, 3, 1, 2, 4)), (batch, queries, -1))
+        return dict(zip(("q", "scale", "total"), ops.block_quantize(flat), strict=True))
+
+    shapes = (batch, shared, group, queries, size), (cached, shared, keys, size), (cached, shared, keys, values)
+    given = [Argument(name, TensorSpec(shape, dtype)) for name, shape in zip("qkv", shapes, strict=True)]
+    bias, rows = TensorSpec((biases, queries, keys), "f32"), TensorSpec((batch,), "i32")
+    name = f"rows_{batch}_{group}_{dtype}_{copied}_{blocks}"
+    return EntryPoint(name, fn, (*given, Argument("bias", bias), Argument("rows", rows)))
+
+
+@pytest.mark.parametrize("dtype", _TOLERANCE)
+def test_rows_of_caches_are_read_where_they_lie(dtype: str, tmp_path: Path):
+    cases = [(sizes, blocks) for sizes in _CACHED for blocks in (False, True) if not (blocks and sizes[3] > 1)]
+    points = [
+        _of_rows(sizes, dtype, copied=copied, blocks=blocks) for sizes, blocks in cases for copied in (False, True)
+    ]
+    module, compiled = tmp_path / "module.mlir", tmp_path / "module.vmfb"
+    with module.open("w") as file:
+        lower_module(points, file.write, ExternalParameters())
+    report = compile_module(module, compiled, "llvm-cpu")
+    names = [name for name in report.kernels if "of" in name]
+    assert len(names) == len(cases)
+    assert sum(name.startswith("cached_attention_quantize.") for name in names) == 2
+    with Session(compiled, "local-task") as session:
+        for point, other in zip(points[::2], points[1::2], strict=True):
+            cached = point.arguments[1].spec.shape[0]
+            for chosen in (np.arange(4)[: point.arguments[0].spec.shape[0]][::-1], np.array([-1, cached, 1])):
+                rows = chosen[: point.arguments[0].spec.shape[0]].astype(np.int32)
+                inputs = [*_inputs(dataclasses.replace(point, arguments=point.arguments[:4]), slice(0, 19)), rows]
+                made = [result.numpy() for result in session.function(point.name)(*inputs)]
+                wanted = [result.numpy() for result in session.function(other.name)(*inputs)]
+                for one, two in zip(made, wanted, strict=True):
+                    np.testing.assert_array_equal(one, two, err_msg=f"{point.name} {rows}")
 
 
 def test_keys_that_are_hidden_are_not_read(tmp_path: Path):

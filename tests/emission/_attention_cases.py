@@ -12,8 +12,8 @@ _RNG_SEED: Final = 22
 _ULPS: Final = {"f32": 64.0, "bf16": 4.0, "f16": 4.0}
 
 
-def _attended(ctx: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
-    return ctx.ops.cached_attention(q, k, v, bias, 0.25)
+def _attended(ctx: Any, q: Any, k: Any, v: Any, bias: Any, *rows: Any) -> Any:
+    return ctx.ops.cached_attention(q, k, v, bias, 0.25, *rows)
 
 
 def _cases(dtype: DType) -> Iterator[Case]:
@@ -25,8 +25,12 @@ def _cases(dtype: DType) -> Iterator[Case]:
         q, k, v = (rng.standard_normal(shape).astype(dtype.numpy) for shape in shapes)
         bias = rng.standard_normal((rows, queries, keys)).astype(np.float32)
         bias[:, :, 3:5] = -1e30
-        case = f"cached_attention_{name}_{dtype.name}"
-        yield Case("cached_attention", case, dtype, _attended, (q, k, v, bias), ulps=_ULPS[dtype.name])
+        case, ulps = f"cached_attention_{name}_{dtype.name}", _ULPS[dtype.name]
+        yield Case("cached_attention", case, dtype, _attended, (q, k, v, bias), ulps=ulps)
+        k, v = (np.concatenate([x, rng.standard_normal((2, *x.shape[1:])).astype(dtype.numpy)]) for x in (k, v))
+        chosen = np.array([[-1], [3, 1]][batch - 1], np.int32)
+        case = f"cached_attention_of_rows_{name}_{dtype.name}"
+        yield Case("cached_attention", case, dtype, _attended, (q, k, v, bias, chosen), ulps=ulps)
 
 
 def _beyond() -> Case:

@@ -1,0 +1,86 @@
+"""Sizes of attention over a cache, what follows from them, and which head of the caches a workgroup reads."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from lang_core import BLOCK
+from run_iree.kernels._attention_keys import KEYS, panel_bytes
+from run_iree.kernels._text import largest_divisor
+
+_LANES: Final = 16
+_MOST_QUERIES: Final = 256  # of a workgroup, all heads of its group together
+_SCRATCH_BYTES: Final = 16 << 10  # of a workgroup's stack, for the sums of its queries
+_PANEL_ROWS: Final = 8  # that are worth panels of keys and values
+_STACK_BYTES: Final = 30 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSizes:
+    """Sizes of attention: B, K, G, T, H, S, H', rows of the bias, and rows of caches where sequences choose theirs."""
+
+    batch: int
+    shared: int
+    group: int
+    queries: int
+    size: int
+    keys: int
+    value_size: int
+    rows: int
+    cached: int = 0
+
+    def fit(self) -> bool:
+        """Returns whether there is a kernel."""
+        return self.size % _LANES == 0 and self.value_size % _LANES == 0 and self.keys >= KEYS
+
+    def fit_blocks(self) -> bool:
+        """Returns whether there is a kernel that quantizes its result: of one query, with whole blocks."""
+        return self.fit() and self.scratch and self.queries == 1 and self.value_size % BLOCK == 0
+
+    @property
+    def heads(self) -> int:
+        """Product of B and K."""
+        return self.batch * self.shared
+
+    @property
+    def tile(self) -> int:
+        """Queries that a workgroup has of each head: a divisor of T."""
+        return largest_divisor(self.queries, max(1, _MOST_QUERIES // self.group))
+
+    @property
+    def own(self) -> int:
+        """Rows of y that a workgroup makes."""
+        return self.group * self.tile
+
+    @property
+    def scratch(self) -> bool:
+        """True if sums fit the stack; otherwise they are kept in y, which is f32 then."""
+        return self.own * self.value_size * 4 <= _SCRATCH_BYTES
+
+    @property
+    def panels(self) -> bool:
+        """True if the rows of a workgroup share panels of keys and values."""
+        sums = self.own * self.value_size * 4 if self.scratch else 0
+        return self.own >= _PANEL_ROWS and panel_bytes(self.size, self.value_size) + sums <= _STACK_BYTES
+
+    @property
+    def sums(self) -> int:
+        """Elements of ``%y``, which holds the sums: those of a workgroup, or all."""
+        rows = self.own if self.scratch else self.heads * self.group * self.queries
+        return rows * self.value_size
+
+
+def stored_head(sizes: AttentionSizes) -> list[str]:
+    """Makes ``%stored_head``, the head of the caches that the workgroup reads."""
+    if not sizes.cached:
+        return ["%stored_head = arith.addi %head, %c0 : index"]
+    return [
+        f"%stored_given = memref.load %rows[%sequence] : memref<{sizes.batch}xi32>",
+        "%stored_least = arith.constant 0 : i32",
+        f"%stored_most = arith.constant {sizes.cached - 1} : i32",
+        "%stored_above = arith.maxsi %stored_given, %stored_least : i32",
+        "%stored_within = arith.minsi %stored_above, %stored_most : i32",
+        "%stored_row = arith.index_cast %stored_within : i32 to index",
+        f"%stored_first = arith.muli %stored_row, %c{sizes.shared} : index",
+        f"%stored_own = arith.remui %head, %c{sizes.shared} : index",
+        "%stored_head = arith.addi %stored_first, %stored_own : index",
+    ]
