@@ -1,0 +1,156 @@
+"""The engine: one thread that owns a model, and answers requests of any thread."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from lang_core import InputError, TapelineError
+from tapeline.serving._answer import Answer
+from tapeline.serving._errors import EngineClosedError, ModelFailedError
+from tapeline.serving._figures import EngineFigures
+from tapeline.serving._queue import WaitingQueue
+from tapeline.serving._request import OnEvent, TokenRequest
+from tapeline.serving._scheduler import Scheduler
+from tapeline.serving._settings import EngineSettings
+from tapeline.serving._slots import SlotModel
+
+
+class Ticket:
+    """Handle of a request that was submitted."""
+
+    def __init__(self, answer: Answer, queue: WaitingQueue) -> None:
+        """Holds a request's answer."""
+        self._answer: Final = answer
+        self._queue: Final = queue
+
+    def cancel(self) -> None:
+        """Ends the answer within one step; does nothing if it has ended. Any thread may call it, more than once."""
+        self._answer.cancelled = True
+        self._queue.wake()
+
+
+class Engine:
+    """Answers requests with a model, several at once. Every answer is that of the request alone, bit for bit."""
+
+    def __init__(
+        self,
+        model: SlotModel,
+        settings: EngineSettings | None = None,
+        *,
+        remake: Callable[[], SlotModel] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Starts the thread.
+
+        Args:
+            model: model, which no one else may call from now on.
+            settings: settings; the defaults if None.
+            remake: returns a model with caches made anew, after a call of the model failed; if None, or if it raises,
+                the engine closes then.
+            clock: seconds that only go up.
+        """
+        self._settings: Final = settings or EngineSettings()
+        self._clock: Final = clock
+        self._remake: Final = remake
+        self._capacity: Final = model.capacity
+        self._vocabulary: Final = model.vocabulary
+        self._queue: Final = WaitingQueue(self._settings.max_waiting, clock)
+        self._scheduler: Final = Scheduler(model, self._queue, self._settings, clock)
+        self._closing = False
+        self._draining = False
+        self._idle: Final = threading.Event()
+        self._thread: Final = threading.Thread(target=self._run, name="tapeline-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: TokenRequest, on_event: OnEvent) -> Ticket:
+        """Adds a request to the queue. Any thread may call it.
+
+        Args:
+            request: the request.
+            on_event: is told what happens, on the engine's thread; it must not block. If it raises, the answer is
+                cancelled.
+
+        Raises:
+            InputError: the prompt is empty, has ids that are none, or does not fit with its new tokens.
+            BusyError: the queue is full.
+            EngineClosedError: the engine is closed, or about to be.
+        """
+        self._check(request)
+        seconds = self._settings.deadline if request.deadline is None else request.deadline
+        expires = None if seconds is None else self._clock() + seconds
+        answer = Answer(request, on_event, self._vocabulary, expires)
+        self._queue.put(answer)
+        return Ticket(answer, self._queue)
+
+    def figures(self) -> EngineFigures:
+        """Returns figures of now. Any thread may call it."""
+        return self._scheduler.figures()
+
+    def drain(self, seconds: float) -> bool:
+        """Takes no more requests and waits until all have ended.
+
+        Args:
+            seconds: time to wait at most; ``close`` ends those that are left.
+
+        Returns:
+            Whether all have ended.
+        """
+        self._queue.close("the engine is being closed and takes no more requests: ask another")
+        self._draining = True
+        self._queue.wake()
+        return self._idle.wait(seconds)
+
+    def close(self) -> None:
+        """Ends all requests with ``EngineClosedError`` and the thread; does nothing the second time."""
+        self._queue.close("the engine is closed: make another")
+        self._closing = True
+        self._queue.wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _check(self, request: TokenRequest) -> None:
+        prompt, wanted = request.prompt, len(request.prompt) + request.max_new_tokens - 1
+        if not len(prompt):
+            raise InputError("the prompt has no token: give at least one")
+        bad = [token_id for token_id in (min(prompt), max(prompt)) if not 0 <= token_id < self._vocabulary]
+        if bad:
+            raise InputError(f"token id {bad[0]} of the prompt: expected 0 to {self._vocabulary - 1}")
+        if wanted > self._capacity:
+            raise InputError(
+                f"a prompt of {len(prompt)} tokens and {request.max_new_tokens} new ones need {wanted} positions, and "
+                f"{self._capacity} are there: shorten the prompt, or ask for fewer new tokens"
+            )
+
+    def _run(self) -> None:
+        error: TapelineError = EngineClosedError("the engine was closed before the answer had ended: ask again")
+        try:
+            while self._await_work():
+                self._step()
+        except TapelineError as raised:
+            error = raised
+        finally:
+            self._queue.close("the engine is closed: make another")
+            self._scheduler.fail(error)
+            for answer in self._queue.remove(lambda _: True):
+                answer.end("error", error)
+            self._idle.set()
+
+    def _await_work(self) -> bool:
+        """Waits for requests, and returns False once the engine is to be closed."""
+        while not self._closing:
+            if self._scheduler.busy or len(self._queue):
+                return True
+            if self._draining:
+                self._idle.set()
+            self._queue.wait(lambda: self._closing or self._draining > self._idle.is_set())
+        return False
+
+    def _step(self) -> None:
+        try:
+            self._scheduler.tick()
+        except ModelFailedError as error:
+            self._scheduler.fail(error)
+            if self._remake is None:
+                raise
+            self._scheduler.replace(self._remake())

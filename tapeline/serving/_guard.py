@@ -1,0 +1,86 @@
+"""Model whose failures are told apart from all others."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+
+from tapeline.serving._errors import ModelFailedError
+from tapeline.serving._slots import SlotModel
+from transformer_core.generation import Prediction
+
+
+class GuardedModel:
+    """Model of which every call, and every reading of a prediction, raises ``ModelFailedError`` or nothing.
+
+    Attributes:
+        slots, capacity, vocabulary, chunks, invariant, recurrent: the model's.
+    """
+
+    def __init__(self, model: SlotModel) -> None:
+        """Guards a model."""
+        self._model: Final = model
+        self.slots = model.slots
+        self.capacity = model.capacity
+        self.vocabulary = model.vocabulary
+        self.chunks = model.chunks
+        self.invariant = model.invariant
+        self.recurrent = model.recurrent
+
+    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+        """See ``SlotModel``."""
+        with _guarded("prefill_row"):
+            return _GuardedPrediction(self._model.prefill_row(token_ids, row, position))
+
+    def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
+        """See ``SlotModel``."""
+        with _guarded("decode"):
+            predictions = self._model.decode(rows, token_ids, positions)
+            return [_GuardedPrediction(predictions[index]) for index in range(len(rows))]
+
+    def copy_row(self, source: int, target: int) -> None:
+        """See ``SlotModel``."""
+        with _guarded("copy_row"):
+            self._model.copy_row(source, target)
+
+    def clear_row(self, row: int) -> None:
+        """See ``SlotModel``."""
+        with _guarded("clear_row"):
+            self._model.clear_row(row)
+
+    def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
+        """See ``SlotModel``."""
+        with _guarded("read_row"):
+            return self._model.read_row(row, start, stop)
+
+    def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
+        """See ``SlotModel``."""
+        with _guarded("write_row"):
+            self._model.write_row(row, start, arrays)
+
+
+class _GuardedPrediction:
+    __slots__ = ("_prediction",)
+
+    def __init__(self, prediction: Prediction) -> None:
+        self._prediction = prediction
+
+    def logits(self) -> np.ndarray:
+        with _guarded("reading of logits"):
+            return self._prediction.logits()
+
+    def likeliest(self) -> int:
+        with _guarded("reading of the likeliest token"):
+            return self._prediction.likeliest()
+
+
+@contextmanager
+def _guarded(call: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise ModelFailedError(
+            f"the model's {call} failed ({type(error).__name__}: {error}): all answers that were running have ended; "
+            "ask again"
+        ) from error

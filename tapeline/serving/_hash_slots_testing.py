@@ -1,0 +1,136 @@
+"""Model whose logits are a hash of a row's whole history: any mistake of position, row, copy or rest shows."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from transformer_core.generation import KnownLogits, Prediction, likeliest_ids
+
+_MASK: Final = (1 << 64) - 1
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+
+
+class HashSlots:
+    """Deterministic ``SlotModel`` in NumPy. Each position of a row has an entry, a hash of its token and position.
+
+    Where the model is not invariant, an entry depends on the chunk in which it was computed and its place there too.
+    Where it is recurrent, logits depend on a state as well, which every token changes.
+
+    Attributes:
+        calls: names of all calls, in order.
+        batches: sizes of all batches of ``decode``.
+    """
+
+    def __init__(
+        self,
+        slots: int = 4,
+        capacity: int = 96,
+        vocabulary: int = 41,
+        chunks: tuple[int, ...] = (2, 4, 16),
+        *,
+        invariant: bool = True,
+        recurrent: bool = False,
+        scale: float = 6.0,
+    ) -> None:
+        """Makes empty rows; ``scale`` is the span of the logits."""
+        self.slots, self.capacity, self.vocabulary, self.chunks = slots, capacity, vocabulary, chunks
+        self.invariant, self.recurrent = invariant, recurrent
+        self.calls: list[str] = []
+        self.batches: list[int] = []
+        self._scale = scale
+        # Never zero, so that rest of nobody looks like an entry.
+        self._entries = np.arange(1, slots * capacity + 1, dtype=np.uint64).reshape(slots, capacity)
+        self._states = np.full(slots, 77, np.uint64)
+        self._tokens = _mix(np.arange(vocabulary, dtype=np.uint64) + np.uint64(12345))
+
+    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+        """See ``SlotModel``."""
+        self._note("prefill_row")
+        chunk = next(size for size in self.chunks if size >= len(token_ids))
+        assert len(token_ids) >= 1
+        self._append(token_ids, row, position, 0 if self.invariant else chunk)
+        return self._prediction(row, position + len(token_ids))
+
+    def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
+        """See ``SlotModel``."""
+        self._note("decode")
+        self.batches.append(len(rows))
+        assert 1 <= len(rows) == len(set(rows)) == len(token_ids) == len(positions) <= self.slots
+        for row, token_id, position in zip(rows, token_ids, positions, strict=True):
+            self._append([token_id], row, position, 0)
+        return [self._prediction(row, position + 1) for row, position in zip(rows, positions, strict=True)]
+
+    def copy_row(self, source: int, target: int) -> None:
+        """See ``SlotModel``."""
+        self._note("copy_row")
+        assert source != target
+        self._entries[target], self._states[target] = self._entries[source], self._states[source]
+
+    def clear_row(self, row: int) -> None:
+        """See ``SlotModel``."""
+        self._note("clear_row")
+        self._states[row] = 0
+
+    def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
+        """See ``SlotModel``."""
+        self._note("read_row")
+        assert 0 <= start < stop <= self.capacity
+        return [self._entries[row, start:stop].copy(), self._states[row : row + 1].copy()]
+
+    def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
+        """See ``SlotModel``."""
+        self._note("write_row")
+        entries, states = arrays
+        assert start + len(entries) <= self.capacity
+        self._entries[row, start : start + len(entries)] = entries
+        self._states[row] = states[0]
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+
+    def _append(self, token_ids: Sequence[int], row: int, position: int, chunk: int) -> None:
+        stop = position + len(token_ids)
+        assert 0 <= position < stop <= self.capacity
+        assert all(0 <= token_id < self.vocabulary for token_id in token_ids)
+        places = np.arange(position, stop, dtype=np.uint64)
+        if chunk:
+            places = places * np.uint64(1009) + np.arange(len(token_ids), dtype=np.uint64) * np.uint64(31 + chunk)
+        self._entries[row, position:stop] = _mix(np.asarray(token_ids, np.uint64) * np.uint64(_GOLDEN) + _mix(places))
+        if self.recurrent:
+            state = int(self._states[row])
+            for entry in self._entries[row, position:stop].tolist():
+                state = (state * 6364136223846793005 + entry) & _MASK
+            self._states[row] = state
+
+    def _prediction(self, row: int, filled: int) -> Prediction:
+        history = int(self._entries[row, :filled].sum(dtype=np.uint64)) + int(self._states[row]) * self.recurrent
+        bits = _mix(self._tokens ^ np.uint64(history & _MASK)) >> np.uint64(40)
+        return HashPrediction((bits.astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)) * self._scale)
+
+
+class HashPrediction(KnownLogits):
+    """Prediction that counts how often logits were read.
+
+    Attributes:
+        reads: number of readings of logits, of all predictions.
+    """
+
+    reads = 0
+
+    def logits(self) -> np.ndarray:
+        """Returns the logits f32 [V]."""
+        HashPrediction.reads += 1
+        return self.array
+
+    def likeliest(self) -> int:
+        """Returns the likeliest token."""
+        return int(likeliest_ids(self.array))
+
+
+def _mix(values: Any) -> np.ndarray:
+    """Returns a hash u64 of each value (the finaliser of SplitMix64)."""
+    values = np.asarray(values, np.uint64)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

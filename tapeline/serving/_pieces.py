@@ -1,0 +1,19 @@
+"""Cut of prompts into the pieces that ``prefill_row`` takes."""
+
+from collections.abc import Sequence
+
+
+def canonical_pieces(length: int, chunks: Sequence[int]) -> list[int]:
+    """Returns the sizes of the pieces in which ``length`` tokens are run.
+
+    As many of the largest chunk as fit, then of the next, and what is left, padded to the smallest: a function of the
+    length alone. A model whose bits depend on the cut is always run with this one.
+
+    >>> canonical_pieces(300, (8, 32, 128))
+    [128, 128, 32, 8, 4]
+    """
+    pieces: list[int] = []
+    for chunk in sorted(chunks, reverse=True):
+        count, length = divmod(length, chunk)
+        pieces += [chunk] * count
+    return [*pieces, length] if length else pieces

@@ -1,0 +1,43 @@
+"""Settings of the engine."""
+
+from dataclasses import dataclass
+
+from lang_core import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """Settings of the engine.
+
+    Attributes:
+        max_waiting: requests that may wait for a row; one more is refused with ``BusyError``.
+        deadline: seconds that a request may take which names none, with its time in the queue; None for no end.
+        tick_tokens: tokens of prompts that are run between two steps of the running answers.
+        stall: seconds that these tokens may hold up the running answers, by what earlier calls took. At least one call
+            is made per tick.
+        store_bytes: memory of the prefix store; 0 is off.
+        block_tokens: tokens of a block of the prefix store.
+
+    Raises:
+        ConfigError: a value is out of its range. The message names the setting.
+    """
+
+    max_waiting: int = 256
+    deadline: float | None = 600.0
+    tick_tokens: int = 512
+    stall: float = 0.2
+    store_bytes: int = 256 << 20
+    block_tokens: int = 32
+
+    def __post_init__(self) -> None:
+        _require("max_waiting", self.max_waiting, self.max_waiting >= 1, "at least 1")
+        _require("deadline", self.deadline, self.deadline is None or self.deadline > 0, "above 0, or None")
+        _require("tick_tokens", self.tick_tokens, self.tick_tokens >= 1, "at least 1")
+        _require("stall", self.stall, self.stall >= 0, "at least 0")
+        _require("store_bytes", self.store_bytes, self.store_bytes >= 0, "at least 0 (0 is off)")
+        _require("block_tokens", self.block_tokens, self.block_tokens >= 1, "at least 1")
+
+
+def _require(name: str, value: object, holds: bool, needed: str) -> None:
+    if not holds:
+        raise ConfigError(f"{name}={value!r} is out of range: give a value that is {needed}")

@@ -1,0 +1,63 @@
+"""The engine's model: B sequences in the rows of one set of caches.
+
+Axes: B rows, S positions, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from transformer_core.generation import Prediction
+
+
+class SlotModel(Protocol):
+    """Causal language model with caches of B rows, each of which holds one sequence.
+
+    Attributes:
+        slots: number of rows, B.
+        capacity: positions of a row, S.
+        vocabulary: number of tokens, V.
+        chunks: numbers of tokens that calls of ``prefill_row`` are made for, ascending.
+        invariant: whether every token's bits are the same in whatever chunk and batch it is computed.
+        recurrent: whether some layer has a state or a ring, so that a row can only go on where it ended.
+    """
+
+    slots: int
+    capacity: int
+    vocabulary: int
+    chunks: tuple[int, ...]
+    invariant: bool
+    recurrent: bool
+
+    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+        """Appends 1 to ``max(chunks)`` tokens to a row at ``position``, in the smallest chunk that fits, padded.
+
+        Returns:
+            The prediction after the last of them.
+        """
+        ...
+
+    def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
+        """Appends a token to each of 1 to B distinct rows, and returns the predictions after them.
+
+        An invariant model takes the smallest batch that fits; any other one always runs all B rows, each in its place,
+        where those that are not named rest.
+        """
+        ...
+
+    def copy_row(self, source: int, target: int) -> None:
+        """Makes a row's caches and states those of another."""
+        ...
+
+    def clear_row(self, row: int) -> None:
+        """Makes a row's states zero; does nothing where there are none."""
+        ...
+
+    def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
+        """Returns copies of a row's entries of positions ``start`` to ``stop`` in every cache, and of whole states."""
+        ...
+
+    def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
+        """Writes into a row what ``read_row`` returned, beginning at position ``start``."""
+        ...
