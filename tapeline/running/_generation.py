@@ -1,6 +1,6 @@
 """Options of a generation and what comes of it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal, Protocol, TypedDict
 
@@ -20,6 +20,9 @@ class GenerateKeywords(TypedDict, total=False):
     min_p: float
     repetition_penalty: float
     seed: int
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float]
     max_new_tokens: int
     ignore_eos: bool
 

@@ -76,7 +76,7 @@ def generate_batch(
     while running:
         count += 1
         for row in sorted(running):
-            token_id = samplers[row].choose(predictions[row], histories[row])
+            token_id = samplers[row].choose(predictions[row], histories[row], prompt_tokens=len(prompts[row]))
             histories[row].append(token_id)
             ended = stop.reason(token_id, count)
             if ended:

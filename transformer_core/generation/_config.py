@@ -1,7 +1,8 @@
 """Settings of sampling, named as the command line's flags."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lang_core import ConfigError
 
@@ -17,6 +18,9 @@ class SamplingConfig:
         min_p: least probability of a kept token, relative to the most likely one; 0 is off.
         repetition_penalty: divisor of positive and factor of negative logits of tokens seen before; 1 is off.
         seed: random seed; the same seed gives the same tokens.
+        presence_penalty: number that is subtracted from the logits of tokens generated before; 0 is off.
+        frequency_penalty: the same, times how often the token was generated; 0 is off.
+        logit_bias: numbers that are added to the logits of tokens, by id.
 
     Raises:
         ConfigError: a value is of the wrong type or out of its range. The message names the setting.
@@ -28,6 +32,9 @@ class SamplingConfig:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     seed: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict[int, float], hash=False)
 
     def __post_init__(self) -> None:
         _require_number("temperature", self.temperature)
@@ -40,6 +47,11 @@ class SamplingConfig:
         _require("repetition_penalty", self.repetition_penalty, self.repetition_penalty > 0, "above 0 (1 is off)")
         _require_count("top_k", self.top_k, "an integer of at least 0 (0 is off)")
         _require_count("seed", self.seed, "an integer of at least 0")
+        _require_number("presence_penalty", self.presence_penalty)
+        _require_number("frequency_penalty", self.frequency_penalty)
+        for token_id, bias in self.logit_bias.items():
+            _require_count("a token of logit_bias", token_id, "an integer of at least 0")
+            _require_number(f"logit_bias[{token_id}]", bias)
 
 
 def _require(name: str, value: object, holds: bool, needed: str) -> None:

@@ -1,11 +1,13 @@
 """Steps from logits to candidates, as in transformers 5.23 (`generation/logits_process.py`).
 
+The penalties of presence and frequency, which transformers lacks, are those of OpenAI's API, in the order of vLLM.
+
 Each filter takes the scores ``[C]`` float32 of the candidates and gives a mask ``[C]`` of those to keep. transformers
 gives a removed token the score -inf, that is, probability 0; leaving it out of C is the same, and less work.
 Arithmetic is float32 with thresholds rounded to float32, as there, so that the edges of the kept sets agree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -24,6 +26,27 @@ def penalized(logits: Scores, history: Sequence[int] | np.ndarray, penalty: floa
     factor = np.float32(penalty)
     scores = logits.copy()
     scores[seen] = np.where(logits[seen] < 0, logits[seen] * factor, logits[seen] / factor)
+    return scores
+
+
+def biased(logits: Scores, bias: Mapping[int, float]) -> Scores:
+    """Returns logits ``[V]`` with numbers added to those of some tokens."""
+    scores = logits.copy()
+    scores[list(bias)] += np.fromiter(bias.values(), np.float32, len(bias))
+    return scores
+
+
+def counted(logits: Scores, generated: Sequence[int] | np.ndarray, presence: float, frequency: float) -> Scores:
+    """Returns logits ``[V]`` less ``frequency`` for each time that a token was generated, and ``presence`` once.
+
+    Ids of V or more have no logit: they are skipped.
+    """
+    seen, counts = np.unique(np.asarray(generated, np.int64), return_counts=True)
+    inside = seen < logits.shape[0]
+    seen, counts = seen[inside], counts[inside].astype(np.float32)
+    scores = logits.copy()
+    scores[seen] -= np.float32(frequency) * counts
+    scores[seen] -= np.float32(presence)
     return scores
 
 

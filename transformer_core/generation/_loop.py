@@ -66,7 +66,7 @@ def generate(
     draft: Sequence[int] = ()
     while True:
         for prediction, expected in zip(predictions, [*draft, None], strict=True):
-            token_id = sampler.choose(prediction, history)
+            token_id = sampler.choose(prediction, history, prompt_tokens=len(prompt))
             history.append(token_id)
             count += 1
             if speculation and token_id == expected:
