@@ -66,6 +66,14 @@ def _grouped_attention(
     return ops.dot_general(weights, v, ((4,), (2,)), ((0, 1), (0, 1)))
 
 
+def _seen(ctx: ExecutionContext, cache: KVCache, step: StepInputs, window: int | None) -> tuple[Tensor, Tensor]:
+    """Returns keys and values [B, K, S, H] of the step's sequences."""
+    places = step.places.get(window)
+    if places is None:
+        return cache.key, cache.value
+    return places.seen(ctx, cache.key), places.seen(ctx, cache.value)
+
+
 def soft_capped(ctx: ExecutionContext, x: Tensor, cap: float) -> Tensor:
     """Computes ``cap * tanh(x / cap)``."""
     return ctx.ops.mul(ctx.ops.tanh(ctx.ops.div(x, cap)), cap)
@@ -135,7 +143,7 @@ class Attention(Module):
         q, k, v = ctx.tag(q, "q"), ctx.tag(k, "k"), ctx.tag(v, "v")
         if cache is not None and step.places:
             cache = cache.updated(ctx, k, v, step.places[config.window])
-            k, v = cache.key, cache.value
+            k, v = _seen(ctx, cache, step, config.window)
         elif config.sharing.lends:
             cache = KVCache(k, v)
         return self._attended(ctx, q, k, v, gate, step), cache
@@ -161,7 +169,7 @@ class Attention(Module):
         if self.q_norm is not None and not self._norms_whole:
             q = self.q_norm(ctx, q)
         q = ctx.tag(self._rotated(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), step), "q")
-        return self._attended(ctx, q, lent.key, lent.value, gate, step)
+        return self._attended(ctx, q, *_seen(ctx, lent, step, config.window), gate, step)
 
     def _attended(
         self, ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, step: StepInputs

@@ -1,12 +1,13 @@
 """Caches and states that layers keep between calls."""
 
 import functools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from lang_core import Module, Tensor, TensorSpec
+from lang_core import ExecutionContext, Module, Tensor, TensorSpec
 
 
 class Cache(Protocol):
@@ -71,3 +72,19 @@ class CachedLayer(Module, ABC):
     @abstractmethod
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
         """Returns the layout of the layer's cache, for B sequences of up to S tokens."""
+
+
+def row_taken(ctx: ExecutionContext, whole: Tensor, row: Tensor) -> Tensor:
+    """Returns one row [1, ..] of a tensor; ``row`` is an i32 of rank 0."""
+    return ctx.ops.dynamic_slice(whole, (row, *[0] * (whole.ndim - 1)), (1, *whole.shape[1:]))
+
+
+def row_put(ctx: ExecutionContext, whole: Tensor, new: Tensor, row: Tensor) -> Tensor:
+    """Returns a tensor with rows [B, ..] replaced, at distinct ``row`` i32 [B], or [1, ..] at one of rank 0."""
+    ops = ctx.ops
+    if not row.ndim:
+        return ops.dynamic_update_slice(whole, new, (row, *[0] * (whole.ndim - 1)))
+    count, size = row.shape[0], math.prod(whole.shape[1:])
+    lines = ops.reshape(whole, (1, whole.shape[0], size))
+    new = ops.reshape(new, (1, count, size))
+    return ops.reshape(ops.put(lines, ops.reshape(row, (1, count)), new, 1), whole.shape)

@@ -64,8 +64,9 @@ class LatentAttention(Module):
         v = ops.reshape(self.kv_a_layernorm(ctx, compressed), (batch, 1, queries, config.rank))
         q_rotated, k, v = ctx.tag(q_rotated, "q_rotated"), ctx.tag(k, "k_rotated"), ctx.tag(v, "kv_compressed")
         if cache is not None and step.places:
-            cache = cache.updated(ctx, k, v, step.places[None])
-            k, v = cache.key, cache.value
+            places = step.places[None]
+            cache = cache.updated(ctx, k, v, places)
+            k, v = places.seen(ctx, cache.key), places.seen(ctx, cache.value)
         bias = step.biases[None]
         over = None if bias is None else for_heads(ctx, bias, 4)
         heads = self._attended(ctx, q_plain, q_rotated, k, v, over)

@@ -1,9 +1,10 @@
 """Places of new entries in caches: computed once per step, for all layers with caches of one kind."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lang_core import Argument, ExecutionContext, Tensor, TensorSpec
+from lang_core import Argument, ExecutionContext, OpError, Tensor, TensorSpec
 
 
 class Places(ABC):
@@ -12,6 +13,11 @@ class Places(ABC):
     @abstractmethod
     def written(self, ctx: ExecutionContext, cache: Tensor, new: Tensor) -> Tensor:
         """Returns cache [B, K, S, H] with the entries new [B, K, T, H] in it."""
+
+    def seen(self, ctx: ExecutionContext, cache: Tensor) -> Tensor:
+        """Returns the entries of the sequences, [B, K, S, H], of a cache that may have more rows."""
+        del ctx
+        return cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,35 @@ class RowPlaces(Places):
         return ctx.ops.put(cache, self.at, new, 2, self.is_real)
 
 
+@dataclass(frozen=True, slots=True)
+class CacheRowPlaces(Places):
+    """Places in some rows of caches that have more.
+
+    Attributes:
+        row: i32 of rank 0 or [B], rows of the sequences: distinct.
+        lines: i32 [1, B K T], by K: numbers of the entries in a cache seen as a matrix of entries.
+        is_real: bool [1, B K T], by K: true where an entry is not padding; padding is not written.
+    """
+
+    row: Tensor
+    lines: Mapping[int, Tensor]
+    is_real: Mapping[int, Tensor]
+
+    def written(self, ctx: ExecutionContext, cache: Tensor, new: Tensor) -> Tensor:
+        """Writes the entries by one ``put``."""
+        rows, heads, capacity, size = cache.shape
+        matrix = ctx.ops.reshape(cache, (1, rows * heads * capacity, size))
+        lines = self.lines[heads]
+        matrix = ctx.ops.put(matrix, lines, ctx.ops.reshape(new, (*lines.shape, size)), 1, self.is_real[heads])
+        return ctx.ops.reshape(matrix, cache.shape)
+
+    def seen(self, ctx: ExecutionContext, cache: Tensor) -> Tensor:
+        """Copies the rows."""
+        if self.row.ndim:
+            return ctx.ops.take(cache, self.row, 0)
+        return ctx.ops.dynamic_slice(cache, (self.row, 0, 0, 0), (1, *cache.shape[1:]))
+
+
 def cache_starts(ctx: ExecutionContext, position: Tensor) -> Starts:
     """Returns the places of entries from ``position`` (rank-0 i32) on, the same in all sequences."""
     zero = ctx.ops.constant(0, position.dtype)
@@ -72,6 +107,51 @@ def row_places(
     if count is not None:
         is_real = ops.less(ops.iota((1, tokens), 1), ops.reshape(count, (batch, 1)))
     return RowPlaces(at if at.ndim == 2 else ops.broadcast(at, (batch, tokens)), is_real)
+
+
+def cache_row_places(
+    ctx: ExecutionContext, row: Tensor, kv_heads: Iterable[int], places: RowPlaces, capacity: int
+) -> CacheRowPlaces:
+    """Returns the places of entries in some rows of caches.
+
+    Args:
+        ctx: context that computes.
+        row: i32 of rank 0 or [B].
+        kv_heads: each K that caches have.
+        places: places within the rows.
+        capacity: capacity of the caches.
+
+    Raises:
+        OpError: no entry may be padding.
+    """
+    ops, (batch, tokens) = ctx.ops, places.at.shape
+    if places.is_real is None:
+        raise OpError("places in rows of caches: expected the number of real tokens: pass count=")
+    row_of_sequence = ops.reshape(row, (batch, 1))
+    at, mask = (ops.reshape(x, (batch, 1, tokens)) for x in (places.at, places.is_real))
+    lines, is_real = {}, {}
+    for heads in sorted(set(kv_heads)):
+        begins = ops.mul(ops.add(ops.mul(row_of_sequence, heads), ops.iota((1, heads), 1)), capacity)
+        lines[heads] = ops.reshape(ops.add(ops.reshape(begins, (batch, heads, 1)), at), (1, batch * heads * tokens))
+        is_real[heads] = ops.reshape(ops.broadcast(mask, (batch, heads, tokens)), (1, batch * heads * tokens))
+    return CacheRowPlaces(row, lines, is_real)
+
+
+def row_arguments(tokens: int, capacity: int, cache_rows: int, rows: int | None) -> list[Argument]:
+    """Returns the arguments of a function that works on some rows of caches.
+
+    They are ``row``, ``position``, and ``last`` of several tokens or ``count`` of one: 0 where a row rests.
+
+    Args:
+        tokens: T.
+        capacity: S; as padding is not written, what is no padding must fit.
+        cache_rows: number of rows that caches have.
+        rows: B where each sequence has its own position; None where one sequence has it all.
+    """
+    position, row = _place("position", rows, (0, capacity - 1)), _place("row", rows, (0, cache_rows - 1))
+    if rows is None or tokens > 1:
+        return [row, position, last_argument(tokens, rows)]
+    return [row, position, _place("count", rows, (0, 1))]
 
 
 def position_argument(tokens: int, capacity: int, rows: int | None = None) -> Argument:

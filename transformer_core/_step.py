@@ -8,7 +8,7 @@ from transformer_core._cache import Cache
 from transformer_core._gated_delta_net import DeltaState
 from transformer_core._kv_cache import KVCache, RingCache
 from transformer_core._masks import causal_mask, mask_bias
-from transformer_core._places import Places, cache_starts, row_places
+from transformer_core._places import Places, cache_row_places, cache_starts, row_places
 from transformer_core._rope import rope_tables
 from transformer_core._rope_config import RopeConfig
 
@@ -39,6 +39,19 @@ class StepInputs:
     local_sin: Tensor | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CacheRows:
+    """Rows of caches that a call works on.
+
+    Attributes:
+        row: i32 of rank 0 or [B]: distinct.
+        kv_heads: each K that caches have.
+    """
+
+    row: Tensor
+    kv_heads: tuple[int, ...]
+
+
 def make_step(
     ctx: ExecutionContext,
     rope: RopeConfig,
@@ -52,6 +65,7 @@ def make_step(
     length: Tensor | int | None = None,
     count: Tensor | None = None,
     local_rope: RopeConfig | None = None,
+    rows: CacheRows | None = None,
 ) -> StepInputs:
     """Computes the inputs that the layers of a step share.
 
@@ -67,6 +81,7 @@ def make_step(
         length: length of the sequence with the new real tokens, as ``position``; T where both are None.
         count: as in ``StepInputs``. With a position per sequence, padding is not written to caches.
         local_rope: RoPE of the layers with windows, where it is not the model's.
+        rows: rows of the caches that the sequences have, where these have more than B; with a count.
     """
     capacity = queries if keys is None else keys
     positions = ctx.ops.iota((queries,))
@@ -88,7 +103,11 @@ def make_step(
             mask = causal_mask(ctx, queries, size, position=first, window=effective, ring=window in rings)
             biases[effective] = mask_bias(ctx, mask)
         biases[window] = biases[effective]
-    places = {} if position is None else _places(ctx, biases, capacity, rings, positions, position, batch, count)
+    places: dict[int | None, Places] = {}
+    if position is not None and rows is not None:
+        places = _places_in_rows(ctx, biases, capacity, rings, positions, batch, count, rows)
+    elif position is not None:
+        places = _places(ctx, biases, capacity, rings, positions, position, batch, count)
     local = (None, None) if local_rope is None else rope_tables(ctx, local_rope, positions, length)
     return StepInputs(cos, sin, positions, biases, places, count, *local)
 
@@ -103,6 +122,7 @@ def extending_step(
     position: Tensor,
     last: Tensor | None,
     caches: Sequence[Cache],
+    row: Tensor | None = None,
     local_rope: RopeConfig | None = None,
 ) -> StepInputs:
     """Computes the shared inputs of a step that appends tokens to the sequences in the caches.
@@ -116,12 +136,13 @@ def extending_step(
         position: as for ``make_step``.
         last: row of the last real token, as ``position``; T - 1 where None.
         caches: caches of the layers.
+        row: rows of the caches that the sequences have, as ``position``; None where these have B rows.
         local_rope: as for ``make_step``.
     """
     ops, length = ctx.ops, None
     if rope.scaling.depends_on_length:
         length = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
-    padded = position.ndim > 0 or any(isinstance(cache, DeltaState) for cache in caches)
+    padded = position.ndim > 0 or row is not None or any(isinstance(cache, DeltaState) for cache in caches)
     return make_step(
         ctx,
         rope,
@@ -137,7 +158,12 @@ def extending_step(
         length=length,
         count=ops.add(last, 1) if last is not None and padded else None,
         local_rope=local_rope,
+        rows=None if row is None else CacheRows(row, _kv_heads(caches)),
     )
+
+
+def _kv_heads(caches: Iterable[Cache]) -> tuple[int, ...]:
+    return tuple(sorted({cache.key.shape[1] for cache in caches if isinstance(cache, KVCache)}))
 
 
 def _places(
@@ -164,6 +190,27 @@ def _places(
             else:
                 by_ring[ring] = row_places(ctx, positions, batch, ring)
         by_window[window] = by_ring[ring]
+    return by_window
+
+
+def _places_in_rows(
+    ctx: ExecutionContext,
+    windows: Iterable[int | None],
+    capacity: int,
+    rings: Mapping[int, int],
+    positions: Tensor,
+    batch: int,
+    count: Tensor | None,
+    rows: CacheRows,
+) -> dict[int | None, Places]:
+    by_capacity: dict[int, Places] = {}
+    by_window: dict[int | None, Places] = {}
+    for window in windows:
+        held = capacity if window is None else rings.get(window, capacity)
+        if held not in by_capacity:
+            within = row_places(ctx, positions, batch, held, count)
+            by_capacity[held] = cache_row_places(ctx, rows.row, rows.kv_heads, within, held)
+        by_window[window] = by_capacity[held]
     return by_window
 
 

@@ -72,6 +72,13 @@ _SCORE_TOKENS: Final = flags.DEFINE_integer(
     lower_bound=1,
     flag_values=FLAGS,
 )
+_SLOTS: Final = flags.DEFINE_integer(
+    "slots",
+    None,
+    "Rows of the caches of a bundle for a server: requests share them, and calls work on some.",
+    lower_bound=1,
+    flag_values=FLAGS,
+)
 _DTYPE: Final = flags.DEFINE_enum(
     "dtype", "f32", CHOICES["dtype"], "Dtype of activations and unquantized weights.", flag_values=FLAGS
 )
@@ -196,6 +203,7 @@ def _options() -> ExportKeywords:
         "positions": _POSITIONS.value,
         "window_caches": _WINDOW_CACHES.value,
         "score_tokens": _SCORE_TOKENS.value,
+        "slots": _SLOTS.value,
         "dtype": _DTYPE.value,
         "quantize": _QUANTIZE.value,
         "activations": "q8" if _ACTIVATIONS.value == "q8" else "exact",

@@ -6,11 +6,10 @@ from typing import Final
 import numpy as np
 
 from lang_core import TensorSpec
+from tapeline.divergence._slot_calls import Arrays, slot_inputs, slot_state, works_on_rows
 from transformer_core.generation import NEXT_IDS, likeliest_ids
 
 _LOGITS: Final = "logits"
-
-Arrays = dict[str, np.ndarray]
 
 # Arguments with pictures and sound.
 _NUMBERS: Final = ("pixel_values", "input_features")
@@ -25,6 +24,8 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
         vocabulary: vocabulary size V.
         state: results of earlier calls, with their ``next_position``; caches that it lacks are zeros.
     """
+    if works_on_rows(arguments):
+        return slot_inputs(arguments, vocabulary, state)
     tokens = arguments.get("token_ids", _NO_TOKENS)
     capacity = max((s.shape[2] for name, s in arguments.items() if name.endswith("_cache")), default=tokens.shape[1])
     begin = np.minimum(state.get("next_position", np.int32(0)), capacity - tokens.shape[1])  # [] or [B]
@@ -53,6 +54,8 @@ def example_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: 
 
 def next_state(inputs: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> Arrays:
     """Returns the state for the next call; see ``example_inputs``."""
+    if works_on_rows(inputs):
+        return {**results, **slot_state(inputs)}
     tokens = inputs.get("token_ids")
     count = inputs["last"] + 1 if "last" in inputs else 0 if tokens is None else tokens.shape[1]
     return {**results, "next_position": np.asarray(inputs.get("position", np.int32(0)) + count)}

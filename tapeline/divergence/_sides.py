@@ -155,15 +155,16 @@ def model_of(bundle: Bundle) -> tuple[Model[Any], tuple[EntryPoint, ...]]:
         )
         if encoding == STORED:
             keep_packed(model, _encodings(bundle), model.dtype, activations)
-        names = [entry_point.name for entry_point in bundle.config.entry_points]
+        names = None if "slots" in fields else [entry_point.name for entry_point in bundle.config.entry_points]
         sizes = {name: fields[name] for name in ("batch", "sequence", "max_sequence")}
         caching = fields.get("caching", {})
         sizes |= {name: caching[name] for name in ("positions", "window_caches", "score_tokens") if name in caching}
+        slots = fields.get("slots")
     except KeyError as error:
         raise InputError(
             f"{bundle.path}: kernel_config.json lacks the model's {error}: export the bundle again"
         ) from None
-    return model, entry_points(model, names=names, **sizes)
+    return model, entry_points(model, names=names, slots=slots, **sizes)
 
 
 @contextlib.contextmanager

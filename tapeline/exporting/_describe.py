@@ -63,6 +63,7 @@ def _model(export: Export) -> dict[str, Any]:
         "sequence": export.sizes.sequence,
         "max_sequence": export.sizes.max_sequence,
         **_caching(export),
+        **_slots(export),
         **export.model.config.facts(),
     }
 
@@ -74,3 +75,17 @@ def _caching(export: Export) -> dict[str, Any]:
     options = export.options
     forms = {"positions": options.positions, "window_caches": options.window_caches}
     return {"caching": {**forms, "score_tokens": options.score_tokens, **export.caches}}
+
+
+def _slots(export: Export) -> dict[str, Any]:
+    """The rows of caches that requests share, and what a server has to know of the entry points."""
+    options = export.options
+    if options.slots is None:
+        return {}
+    return {"slots": options.slots, "chunks": _chunks(export), "invariant": export.invariant}
+
+
+def _chunks(export: Export) -> list[int]:
+    """Numbers of tokens that calls of ``prefill_row`` take, ascending."""
+    points = [point for point in export.entry_points if point.name.startswith("prefill_row")]
+    return sorted(point.arguments[0].spec.shape[1] for point in points)

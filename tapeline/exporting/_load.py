@@ -16,6 +16,7 @@ from transformer_core import STORED, keep_packed
 from transformer_core.checkpoints import Audit, DequantizedWeights, PackedWeights, audit
 from transformer_core.flow import CompileProfile
 from transformer_core.models import (
+    SLOT_TOKENS,
     Model,
     entry_points,
     load_model,
@@ -50,6 +51,7 @@ class Export:
         source: the form of the model's files, for kernel_config.json.
         caches: bytes of caches and states, and their bytes if no cache were a ring.
         kernels: configurations of the calls of kernels; None without kernels.
+        invariant: targets for which verification found the bits of a token the same in every chunk and batch.
         debug: description of the debug module, for kernel_config.json; None where there is none.
     """
 
@@ -69,6 +71,7 @@ class Export:
     hashes: dict[str, str] = dataclasses.field(default_factory=dict)
     source: dict[str, Any] = dataclasses.field(default_factory=dict)
     packing: PackingFacts = dataclasses.field(default_factory=PackingFacts)
+    invariant: list[str] = dataclasses.field(default_factory=list)
     debug: DebugConfig | None = None
     caches: dict[str, int] = dataclasses.field(default_factory=dict)
     kernels: ChosenKernels | None = None
@@ -86,7 +89,7 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
         InputError: configuration, checkpoint and sizes do not fit each other.
     """
     model, options = _model(options, options.dtype, source)
-    sizes = model.default_profile(options.batch, options.sequence, options.max_sequence)
+    sizes = _sizes(model, options)
     points, whole = (_entry_points(model, options, sizes, kind) for kind in (options.window_caches, "whole"))
     report = weights = None
     facts = PackingFacts()
@@ -103,6 +106,13 @@ def load(options: ExportOptions, source: ModelSource, meter: PhaseMeter, progres
     export.source, export.packing = source.facts, facts
     export.caches = {"bytes": _cache_bytes(points), "bytes_if_whole": _cache_bytes(whole)}
     return export
+
+
+def _sizes(model: Model[Any], options: ExportOptions) -> CompileProfile:
+    if options.slots is None or options.sequence is not None:
+        return model.default_profile(options.batch, options.sequence, options.max_sequence)
+    capacity = model.default_profile(1, 1, options.max_sequence).capacity
+    return model.default_profile(1, min(SLOT_TOKENS, capacity), capacity)
 
 
 def exact_entry_points(export: Export, source: ModelSource) -> tuple[EntryPoint, ...]:
@@ -145,6 +155,14 @@ def _model(options: ExportOptions, dtype: str, source: ModelSource) -> tuple[Mod
 def _entry_points(
     model: Model[Any], options: ExportOptions, sizes: CompileProfile, caches: str
 ) -> tuple[EntryPoint, ...]:
+    if options.slots is not None:
+        return entry_points(
+            model,
+            sequence=sizes.sequence,
+            max_sequence=sizes.max_sequence,
+            window_caches=caches,
+            slots=options.slots,
+        )
     return entry_points(
         model,
         names=checked_entry_points(options.entry_points, model),

@@ -29,7 +29,7 @@ CHOICES: Final = {
 
 # Targets with sets of flags to choose among (autotune.iree_compiler.CANDIDATE_FLAGS).
 _TUNED_TARGETS: Final = ("llvm-cpu",)
-_COUNTS: Final = ("batch", "sequence", "max_sequence", "score_tokens", "num_layers", "max_memory")
+_COUNTS: Final = ("batch", "sequence", "max_sequence", "score_tokens", "slots", "num_layers", "max_memory")
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -44,6 +44,7 @@ class ExportKeywords(TypedDict, total=False):
     positions: str
     window_caches: str
     score_tokens: int | None
+    slots: int | None
     dtype: str
     quantize: str | None
     activations: Activations
@@ -81,6 +82,8 @@ class ExportOptions:
         positions: ``shared`` by all sequences of a batch, or ``per_row`` for sequences of different lengths.
         window_caches: ``ring`` keeps what a layer's window needs, ``whole`` every position.
         score_tokens: tokens that one call of score takes; None is as ``sequence``.
+        slots: rows of the caches of a bundle for a server, whose calls work on some of them; None is a bundle without.
+            ``sequence`` is then the most tokens that a call of prefill_row takes: 128 where None, or the capacity.
         dtype: dtype of activations and unquantized weights.
         quantize: encoding of matrices: ``none``, ``stored`` as a GGUF file has them, or one to quantise to, such as
             ``q8_0``; None is ``stored`` for a GGUF file with packed matrices, else ``none``.
@@ -121,6 +124,7 @@ class ExportOptions:
     positions: str = "shared"
     window_caches: str = "ring"
     score_tokens: int | None = None
+    slots: int | None = None
     dtype: str = "f32"
     quantize: str | None = None
     activations: Activations = "exact"
@@ -202,7 +206,24 @@ def check_options(options: ExportOptions) -> None:
             f"kernels={options.kernels} with target={','.join(options.target)}: configurations are chosen for one "
             f"device, and all targets have one module: export a bundle per target"
         )
+    if options.slots is not None:
+        _check_slots(options)
     _check_report(options.report)
+
+
+def _check_slots(options: ExportOptions) -> None:
+    for name, value, plain in (
+        ("entry_points", options.entry_points, None),
+        ("positions", options.positions, "shared"),
+        ("batch", options.batch, 1),
+        ("score_tokens", options.score_tokens, None),
+    ):
+        if value != plain:
+            text = ",".join(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+            raise InputError(
+                f"slots={options.slots} with {name}={text}: a bundle with slots has entry points, batches and "
+                f"positions of its own: leave out {name}"
+            )
 
 
 def _check_report(path: Path | None) -> None:

@@ -50,3 +50,18 @@ def test_an_unknown_option_has_near_names(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown option 'max_sequense': .*; did you mean 'max_sequence'"):
         export("demo", tmp_path / "bundle", **unknown)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"entry_points": ["prefill", "decode"]}, "entry_points=prefill,decode"),
+        ({"positions": "per_row"}, "positions=per_row"),
+        ({"batch": 2}, "batch=2"),
+        ({"score_tokens": 4}, "score_tokens=4"),
+    ],
+)
+def test_slots_go_with_no_other_entry_points(options: dict[str, Any], named: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"slots=3 with {named}: a bundle with slots has entry points"):
+        export("demo", tmp_path / "bundle", slots=3, **options)
+    assert not list(tmp_path.iterdir())

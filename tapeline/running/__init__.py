@@ -18,6 +18,7 @@ from tapeline.running._model import BundleBatch, BundleModel, ScoringBundle, enc
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._scores import Scores
+from tapeline.running._slots import BundleSlots
 from tapeline.running._speculating import Speculating, speculating
 from tapeline.running._stats import GenerationStats, dispatches
 
@@ -25,6 +26,7 @@ __all__ = [
     "DUMP_LIMITS",
     "BundleBatch",
     "BundleModel",
+    "BundleSlots",
     "BundlePromptMemory",
     "Conversation",
     "DumpOptions",

@@ -16,6 +16,7 @@ from transformer_core.family._decoder import DecoderLM, decoder_flow
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._model import (
     POSITIONS,
+    SLOT_TOKENS,
     WINDOW_CACHES,
     Model,
     ModelConfig,
@@ -36,6 +37,7 @@ __all__ = [
     "CONFIG_FILE",
     "POSITIONS",
     "SENTENCE_FILES",
+    "SLOT_TOKENS",
     "WINDOW_CACHES",
     "DecoderConfig",
     "DecoderLM",

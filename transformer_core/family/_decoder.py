@@ -1,6 +1,6 @@
 """Decoders: embedding, layers of the family's kind, final norm and head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Module, Tensor
@@ -19,6 +19,18 @@ _PRESETS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "decode": ("decode", {"next_ids": True}),
     "score": ("score", {"next_ids": True}),
 }
+
+
+_SLOT_CHUNKS: Final = (32, 8)
+
+
+def sized_names(name: str, largest: int, sizes: Sequence[int]) -> dict[str, int]:
+    """Returns the sizes of an entry point by name: the largest as it is, smaller ones with their size.
+
+    >>> sized_names("decode", 8, [1, 2, 4, 8])
+    {'decode': 8, 'decode_1': 1, 'decode_2': 2, 'decode_4': 4}
+    """
+    return {name: largest, **{f"{name}_{size}": size for size in sizes if size < largest}}
 
 
 def decoder_flow(config: DecoderConfig) -> ModelFlow:
@@ -81,6 +93,13 @@ class DecoderLM(Model[DecoderConfig]):
     With ``window_caches="ring"``, a layer whose queries see W keys keeps no more than the last ``W + max(T, T') - 1``
     entries, if that is less than S, each at its position mod that number. A call may then begin at 0, or at
     most ``max(T, T')`` positions before the end of what was written, padding included.
+
+    With ``slots=N``, caches have N rows, and the entry points are those of a server:
+    ``prefill_row(token_ids [1,T], row, position, last, caches)`` appends tokens to a row and gives logits [1,V], in
+    several sizes of T (``prefill_row_32``); ``decode(token_ids [n,1], row [n], position [n], count [n], caches)``
+    appends a token to each of n distinct rows, in several n up to N (``decode_1``), and leaves those alone whose
+    ``count`` is 0; ``copy_row(source, target, caches)``; and ``clear_row(row, caches)`` sets states to zeros, where
+    there are some. Padding leaves caches unchanged.
 
     Args:
         config: sizes and kinds of the layers.
@@ -149,6 +168,27 @@ class DecoderLM(Model[DecoderConfig]):
             ring_tokens=max(sizes.sequence, scored) if window_caches == "ring" else None,
             **fields,
         )
+
+    def slot_profiles(self, slots: int, sizes: CompileProfile, *, window_caches: str) -> tuple[CompileProfile, ...]:
+        """Returns the profiles of ``prefill_row`` and ``decode`` in several sizes; all have the same caches."""
+        check_size("slots", slots)
+        tokens = sizes.sequence
+        common: dict[str, Any] = {
+            "max_sequence": sizes.max_sequence,
+            "dtype": sizes.dtype,
+            "cache_rows": slots,
+            "ring_tokens": tokens if window_caches == "ring" else None,
+            "next_ids": True,
+        }
+        prefills = [
+            CompileProfile.preset("prefill", name=name, sequence=size, padded=True, **common)
+            for name, size in sized_names("prefill_row", tokens, _SLOT_CHUNKS).items()
+        ]
+        decodes = [
+            CompileProfile.preset("decode", name=name, batch=size, positions="per_row", **common)
+            for name, size in sized_names("decode", slots, [2**power for power in range(slots.bit_length())]).items()
+        ]
+        return *prefills, *decodes
 
     def visit(self, change: Callable[[Module], None]) -> None:
         """Calls ``change`` on the modules, on those of layers and of entry points each time they are made."""

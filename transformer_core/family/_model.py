@@ -8,11 +8,14 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 from lang_core import ConfigError, DType, EntryPoint, Module, as_dtype, near_names
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RecipeOf
+from transformer_core.family._row_copies import with_row_copies
 from transformer_core.family._sentence import Pooling
 from transformer_core.flow import CompileProfile, Positions
 
 DEFAULT_SEQUENCE: Final = 64
 """Tokens that one call takes, where the caller does not say."""
+SLOT_TOKENS: Final = 128
+"""The most tokens that one call of ``prefill_row`` takes, where the caller does not say and caches hold so many."""
 POSITIONS: Final = tuple(member.value for member in Positions)
 WINDOW_CACHES: Final = ("whole", "ring")
 """Caches of layers with windows: every position, or the entries that the window needs."""
@@ -116,6 +119,22 @@ class Model(Module, ABC, Generic[ConfigT]):
                 )
         return replace(sizes, name=name)
 
+    def slot_profiles(self, slots: int, sizes: CompileProfile, *, window_caches: str) -> tuple[CompileProfile, ...]:
+        """Returns the profiles of the entry points that work on some of ``slots`` rows of caches; here there are none.
+
+        Args:
+            slots: number of rows.
+            sizes: from ``default_profile``; T is the most tokens that a call appends.
+            window_caches: as for ``entry_points``.
+
+        Raises:
+            ConfigError: the model has no caches.
+        """
+        del slots, sizes, window_caches
+        raise ConfigError(
+            f"slots: expected none, for {self.config.architecture} has no caches whose rows requests could share"
+        )
+
     @abstractmethod
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
         """Builds an entry point; the profile's name is one of ``ENTRY_POINTS``."""
@@ -135,6 +154,7 @@ def entry_points(
     positions: str = "shared",
     window_caches: str = "whole",
     score_tokens: int | None = None,
+    slots: int | None = None,
 ) -> tuple[EntryPoint, ...]:
     """Builds entry points of a model at fixed sizes; the docstring of its class lists them with arguments and results.
 
@@ -147,6 +167,8 @@ def entry_points(
         positions: ``shared`` by all sequences of a batch, or ``per_row``.
         window_caches: caches of layers with windows, ``whole`` or ``ring``.
         score_tokens: number of tokens that one call of ``score`` takes; T where None.
+        slots: number of rows of caches, for a server whose calls work on some of these: the entry points are those of
+            ``slot_entry_points`` then, and T the most tokens that a call of ``prefill_row`` takes.
 
     Raises:
         ConfigError: a name is unknown or repeated, a size is out of range, or the model has no such caches.
@@ -154,6 +176,15 @@ def entry_points(
     _check_choice("positions", positions, POSITIONS)
     _check_choice("window_caches", window_caches, WINDOW_CACHES)
     sizes = model.default_profile(batch, sequence, max_sequence)
+    if slots is not None:
+        plain = batch == 1 and positions == POSITIONS[0] and score_tokens is None and names is None
+        if not plain:
+            raise ConfigError(
+                "slots: the entry points of slots have names, batches and positions of their own: leave out names, "
+                "batch, positions and score_tokens"
+            )
+        profiles = model.slot_profiles(slots, sizes, window_caches=window_caches)
+        return with_row_copies([model.entry_point(profile) for profile in profiles], slots)
     chosen = model.DEFAULT_ENTRY_POINTS if names is None else names
     _check_names(model.ENTRY_POINTS, chosen)
     options: Any = {"positions": positions, "window_caches": window_caches, "score_tokens": score_tokens}

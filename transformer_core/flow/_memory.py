@@ -97,7 +97,7 @@ def slots_of(root: Module, profile: CompileProfile) -> tuple[Slot, ...]:
 
 
 def _layout(module: Remembering, profile: CompileProfile) -> CacheLayout:
-    layout = module.cache_layout(profile.batch, profile.capacity)
+    layout = module.cache_layout(profile.cache_rows or profile.batch, profile.capacity)
     return layout if profile.ring_tokens is None else ring_layout(layout, profile.ring_tokens)
 
 

@@ -20,9 +20,10 @@ from lang_core import (
     near_names,
 )
 from transformer_core._logits import NEXT_IDS, next_ids_of
-from transformer_core._places import last_argument, position_argument
+from transformer_core._places import last_argument, position_argument, row_arguments
 from transformer_core.checkpoints import Audit, audit
 from transformer_core.flow._build import BuildContext, BuildRegistry, Stage, chained
+from transformer_core.flow._cache_rows import states_put, states_taken
 from transformer_core.flow._context import FlowContext
 from transformer_core.flow._memory import (
     Slot,
@@ -139,9 +140,11 @@ class FlowModel(Module):
         return arguments
 
     def _places(self) -> list[Argument]:
-        """Returns ``position`` and ``last``, as far as the profile has them."""
+        """Returns ``row``, ``position`` and ``last`` or ``count``, as far as the profile has them."""
         profile, tokens, padded = self._profile, self._profile.sequence, self._profile.padded
         rows = profile.batch if profile.positions is Positions.PER_ROW else None
+        if profile.cache_rows is not None:
+            return row_arguments(tokens, profile.capacity, profile.cache_rows, rows)
         position = [position_argument(tokens, profile.capacity, rows)] if profile.memory is Memory.CACHES else []
         if padded is None:
             padded = self._registry.takes_last and tokens > 1 and profile.rows is Rows.LAST
@@ -206,9 +209,14 @@ class FlowModel(Module):
             bind(f"input {spec.name!r}", spec.dims, spec.dtype, tensor.spec, state.sizes)
             state.inputs[spec.name] = FlowValue.of(tensor)
         places = {argument.name: next(rest) for argument in self._places()}
-        state.position, state.last = places.get("position"), places.get("last")
+        state.row, state.position, state.last = (places.get(name) for name in ("row", "position", "last"))
+        if "count" in places:
+            state.last = ctx.ops.sub(places["count"], 1)
         bound = {argument.name: next(rest) for argument in self._binding_arguments()}
         state.slots = incoming(ctx, self._kept_slots(), self._profile, rest)
+        if state.row is not None:
+            state.wholes = dict(state.slots)
+            state.slots |= states_taken(ctx, self._kept_slots(), state.slots, state.row)
         if bound and registry.rope is not None:
             masks = {window: bound.get(mask_name(window)) for window in registry.rope.windows}
             local = bound.get("local_cos"), bound.get("local_sin")
@@ -216,7 +224,10 @@ class FlowModel(Module):
 
     def _results(self, ctx: ExecutionContext, result: FlowValue, state: FlowState) -> Results:
         results = {self._registry.result: result.tensor, **self._side_outputs(state)}
-        further = outgoing(self._kept_slots(), self._profile, state.slots)
+        slots, caches = self._kept_slots(), state.slots
+        if state.row is not None:
+            caches = caches | states_put(ctx, slots, state.wholes, caches, state.row)
+        further = outgoing(slots, self._profile, caches)
         if self._profile.next_ids:
             further[NEXT_IDS] = next_ids_of(ctx, result.tensor)
         for name, tensor in further.items():

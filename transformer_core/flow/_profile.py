@@ -57,6 +57,8 @@ class CompileProfile:
             argument. Where None, it is one if a stage takes the last row of several.
         ring_tokens: the most tokens that a call of any entry point appends, if layers with a window keep rings of the
             entries that they need (``RingCache``); None: they keep every position.
+        cache_rows: number of rows of the caches, of which a call works on B that the argument ``row`` names: a number
+            with shared positions, where B is 1, else i32 [B]. B, and no such argument, where None.
         next_ids: whether the index of each row's largest logit is the last result, ``next_ids``.
         outputs: names of the side outputs that are results, in this order; all where None.
 
@@ -79,13 +81,14 @@ class CompileProfile:
     masked: bool = True
     padded: bool | None = None
     ring_tokens: int | None = None
+    cache_rows: int | None = None
     next_ids: bool = False
     outputs: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name.isidentifier():
             raise _wrong("name", "the name of a function", self.name)
-        for field, optional in (("sequence", False), ("batch", False), ("max_sequence", True), ("ring_tokens", True)):
+        for field, optional in _SIZES:
             size = getattr(self, field)
             if not (optional and size is None) and (type(size) is not int or size < 1):
                 raise _wrong(field, "an integer of 1 or more", size)
@@ -97,6 +100,7 @@ class CompileProfile:
             )
         if self.ring_tokens is not None and self.ring_tokens < self.sequence:
             raise _wrong("ring_tokens", f"at least sequence ({self.sequence})", self.ring_tokens)
+        self._check_cache_rows()
         if not self.masked and (self.memory is not Memory.BINDINGS or self.sequence != 1):
             raise ConfigError(
                 "masked: false needs memory bindings and sequence 1, for a token must not see those after it; found "
@@ -106,6 +110,16 @@ class CompileProfile:
             if not _are_names(self.outputs):
                 raise _wrong("outputs", "names, each once", self.outputs)
             object.__setattr__(self, "outputs", tuple(self.outputs))
+
+    def _check_cache_rows(self) -> None:
+        if self.cache_rows is None:
+            return
+        if self.memory is not Memory.CACHES:
+            raise _wrong("memory", "caches, for cache_rows are rows of those", self.memory.value)
+        if self.cache_rows < self.batch:
+            raise _wrong("cache_rows", f"at least batch ({self.batch})", self.cache_rows)
+        if self.positions is Positions.SHARED and self.batch != 1:
+            raise _wrong("batch", "1 with cache_rows and shared positions", self.batch)
 
     @property
     def capacity(self) -> int:
@@ -148,6 +162,15 @@ class CompileProfile:
             raise ConfigError(f"profile {preset}: 'sequence' is missing: how many tokens does one call take?")
         return cls(**values)
 
+
+_SIZES: Final = (
+    ("sequence", False),
+    ("batch", False),
+    ("max_sequence", True),
+    ("ring_tokens", True),
+    ("cache_rows", True),
+)
+"""Fields that are sizes, and whether they may be left out."""
 
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "prefill": {"name": "prefill", "memory": Memory.CACHES, "rows": Rows.LAST},

@@ -74,6 +74,7 @@ class RopeTables:
                 position=position,
                 last=last,
                 caches=caches,
+                row=state.row,
                 local_rope=local,
             )
         length = None

@@ -39,6 +39,7 @@ class FlowState:
         inputs: inputs by name.
         declared: inputs that blocks declare; None in a run whose inputs are known.
         layer: path of the repeated layer that runs; empty outside.
+        row: rows of the caches, as ``position``; None where the caches have the rows of the batch.
         position: i32 of rank 0 or [B], position of the first token; None without caches.
         last: row of the last real token, as ``position``; None without padding.
         bindings: tables and masks of the caller; None where ``rope_tables`` computes them.
@@ -50,6 +51,7 @@ class FlowState:
         named: values kept under a name outside of a repeated layer or in the present one; each is written once.
         outputs: side outputs by full name, in order.
         slots: caches, states and taps by module path; updated ones replace those at the start.
+        wholes: caches and states of all rows at the start, where a call works on some rows.
         written: module paths of the slots that were updated.
         parameters: loaded parameters; those of transposed values are the others'.
         loaded: values of parameters that were loaded outside of a repeated layer or in the present one; those of
@@ -61,6 +63,7 @@ class FlowState:
     inputs: dict[str, FlowValue] = field(default_factory=dict)
     declared: dict[str, InputSpec] | None = None
     layer: str = ""
+    row: Tensor | None = None
     position: Tensor | None = None
     last: Tensor | None = None
     bindings: DecodeBindings | None = None
@@ -72,6 +75,7 @@ class FlowState:
     named: dict[str, FlowValue] = field(default_factory=dict)
     outputs: dict[str, FlowValue] = field(default_factory=dict)
     slots: dict[str, Cache] = field(default_factory=dict)
+    wholes: dict[str, Cache] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     parameters: dict[ParameterKey, Parameter] = field(default_factory=dict)
     loaded: dict[ParameterKey, FlowValue] = field(default_factory=dict)

@@ -1,0 +1,60 @@
+"""Example calls of entry points that work on some rows of caches."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from lang_core import TensorSpec
+
+Arrays = dict[str, np.ndarray]
+
+
+def works_on_rows(arguments: Mapping[str, object]) -> bool:
+    """Returns whether an entry point takes rows of caches."""
+    return bool({"row", "source"} & arguments.keys())
+
+
+def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
+    """Returns distinct rows, the last of several at rest; varied tokens, with padding; caches.
+
+    Args:
+        arguments: specs by name.
+        vocabulary: V.
+        state: results of earlier calls, and what ``slot_state`` gave; caches that it lacks are zeros.
+    """
+    caches = {name: spec for name, spec in arguments.items() if name.endswith(("_cache", "_state"))}
+    filled = [int(state.get(_filled(row), 0)) for row in range(next(iter(caches.values())).shape[0])]
+    if "source" in arguments:
+        chosen = {"source": np.argmax(filled), "target": np.argmin(filled)}
+    elif "token_ids" in arguments:
+        chosen = _tokens(arguments, vocabulary, filled)
+    else:
+        chosen = {"row": np.argmax(filled)}
+    inputs = {name: np.asarray(chosen[name], np.int32) for name in arguments if name in chosen}
+    return inputs | {name: state.get(name, np.zeros(spec.shape, spec.dtype.numpy)) for name, spec in caches.items()}
+
+
+def slot_state(inputs: Mapping[str, np.ndarray]) -> Arrays:
+    """Returns how many positions of the rows of a call are filled after it, for the next call."""
+    if "position" not in inputs:
+        return {}
+    count = inputs["count"] if "count" in inputs else inputs["last"] + 1
+    ends = zip(np.atleast_1d(inputs["row"]), np.atleast_1d(inputs["position"] + count), strict=True)
+    return {_filled(row): np.asarray(end) for row, end in ends}
+
+
+def _tokens(arguments: Mapping[str, TensorSpec], vocabulary: int, filled: list[int]) -> Arrays:
+    """Returns token ids, rows, positions, and the row of the last token or the counts."""
+    (batch, tokens), rows = arguments["token_ids"].shape, len(filled)
+    capacity = max((spec.shape[2] for name, spec in arguments.items() if name.endswith("_cache")), default=2**30)
+    chosen = rows - 1 - np.arange(batch) if arguments["row"].ndim else np.argmin(filled)
+    begin = np.minimum(np.array(filled)[chosen], capacity - tokens)
+    ids = np.arange(batch * tokens, dtype=np.int64) * 7919 + 11 * (int(begin.max()) + 1)
+    inputs = {"token_ids": (ids % vocabulary).reshape(batch, tokens), "row": chosen, "position": begin}
+    if "last" in arguments:
+        return inputs | {"last": np.asarray(max(tokens - 2, 0))}
+    return inputs | {"count": (np.arange(batch) < max(batch - 1, 1)).astype(np.int32)}
+
+
+def _filled(row: int) -> str:
+    return f"filled.{row}"

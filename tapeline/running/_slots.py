@@ -1,0 +1,149 @@
+"""A bundle exported with slots on a device: rows of caches that the requests of a server share."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from lang_core import InputError
+from run_iree import Session, target_of_device
+from tapeline.bundle import Bundle
+from tapeline.running._predictions import LOGITS, Row, Rows
+from transformer_core.generation import NEXT_IDS, Prediction
+
+_PREFILL: Final = "prefill_row"
+_DECODE: Final = "decode"
+
+
+class _Sized:
+    """Entry point in one size, prepared.
+
+    Attributes:
+        size: tokens that a call of ``prefill_row`` takes, or rows that one of ``decode`` does.
+        call: prepared call.
+        next_ids: index of the result with the likeliest tokens.
+    """
+
+    def __init__(self, bundle: Bundle, session: Session, name: str) -> None:
+        point = bundle.entry_point(name)
+        self.size: Final = max(point.arguments[0].spec.shape)
+        self.call: Final = session.updating(name, LOGITS + 1)
+        self.next_ids: Final = [result.name for result in point.results].index(NEXT_IDS)
+
+
+class BundleSlots:
+    """Rows of caches on a device, filled by calls that work on some of them; caches are donated, nothing is copied.
+
+    Attributes:
+        slots: number of rows.
+        capacity: S, positions in each row.
+        vocabulary: V.
+        chunks: numbers of tokens that calls of ``prefill_row`` take, ascending.
+        invariant: whether every token's bits are the same in whatever chunk and batch it is computed.
+        recurrent: whether a layer has a state or a ring, so that a row can only go on where it ended.
+    """
+
+    def __init__(self, bundle: Bundle, session: Session) -> None:
+        """Makes empty caches.
+
+        Raises:
+            InputError: the bundle was exported without slots.
+        """
+        names = [point.name for point in bundle.config.entry_points]
+        if "slots" not in bundle.config.model:
+            raise InputError(
+                f"{bundle.path} has the entry points {', '.join(names)}, whose calls work on all rows of the caches: "
+                f"export with slots=8, or as many requests as are to run at once"
+            )
+        model, largest = bundle.config.model, bundle.entry_point(_PREFILL)
+        caches = {argument.name: argument.spec for argument in largest.arguments if argument.donated}
+        self.slots: Final[int] = model["slots"]
+        self.capacity: Final[int] = model["max_sequence"]
+        self.vocabulary: Final = largest.results[LOGITS].spec.shape[-1]
+        self.invariant: Final = target_of_device(session.device) in model["invariant"]
+        self.recurrent: Final = any(
+            name.endswith("_state") or spec.shape[2] != self.capacity for name, spec in caches.items()
+        )
+        self._specs: Final = caches
+        self._prefills: Final = _sized(bundle, session, _PREFILL)
+        self._decodes: Final = _sized(bundle, session, _DECODE)
+        self.chunks: Final = tuple(prefill.size for prefill in self._prefills)
+        self._copy: Final = session.updating("copy_row", 0)
+        self._clear: Final = session.updating("clear_row", 0) if "clear_row" in names else None
+        self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
+
+    def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+        """Appends tokens to a row and returns the prediction after the last one.
+
+        The smallest entry point that takes so many runs; what it takes beyond them leaves no trace.
+
+        Args:
+            token_ids: 1 to ``chunks[-1]`` tokens.
+            row: the row.
+            position: position of the first token.
+
+        Raises:
+            InputError: there are no or too many tokens, or they do not fit into the row.
+        """
+        count = len(token_ids)
+        if not 1 <= count <= self.chunks[-1]:
+            raise InputError(f"prefill_row: expected 1 to {self.chunks[-1]} tokens; found {count}: cut the prompt")
+        if position + count > self.capacity:
+            raise InputError(
+                f"prefill_row: {count} tokens at position {position} do not fit into {self.capacity} positions: ask "
+                f"for fewer, or export with a larger max_sequence"
+            )
+        entry = _smallest(self._prefills, count)
+        padded = np.zeros((1, entry.size), np.int32)
+        padded[0, :count] = token_ids
+        results = entry.call(self._caches, padded, row, position, count - 1)
+        return Row(Rows(results, 1, entry.next_ids, _uncounted), 0)
+
+    def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
+        """Appends a token to each of some rows and returns the predictions after them.
+
+        The smallest entry point that takes so many runs; what it takes beyond them are other rows, which rest.
+
+        Args:
+            rows: 1 to ``slots`` rows, each once.
+            token_ids: a token per row.
+            positions: its position, per row.
+
+        Raises:
+            InputError: a row is named twice, or there are none.
+        """
+        count = len(rows)
+        if not count or len(set(rows)) != count:
+            raise InputError(f"decode: expected at least one row, each once; found {list(rows)}")
+        entry = _smallest(self._decodes, count)
+        given = np.zeros((4, entry.size), np.int32)
+        given[:, :count] = token_ids, rows, positions, np.ones(count, np.int32)
+        given[1, count:] = [row for row in range(self.slots) if row not in rows][: entry.size - count]
+        token, row, position, real = given
+        results = entry.call(self._caches, token[:, None], row, position, real)
+        return Rows(results, entry.size, entry.next_ids, _uncounted)[:count]
+
+    def copy_row(self, source: int, target: int) -> None:
+        """Makes a row's caches and states those of another one."""
+        if source != target:
+            self._copy(self._caches, source, target)
+
+    def clear_row(self, row: int) -> None:
+        """Sets a row's states to zeros, where there are some; entries of caches need no clearing."""
+        if self._clear is not None:
+            self._clear(self._caches, row)
+
+
+def _sized(bundle: Bundle, session: Session, name: str) -> list[_Sized]:
+    """Returns the sizes of an entry point, ascending."""
+    names = [point.name for point in bundle.config.entry_points]
+    sizes = [_Sized(bundle, session, other) for other in names if other == name or other.startswith(f"{name}_")]
+    return sorted(sizes, key=lambda sized: sized.size)
+
+
+def _smallest(entries: Sequence[_Sized], count: int) -> _Sized:
+    return next(entry for entry in entries if entry.size >= count)
+
+
+def _uncounted(nbytes: int) -> None:
+    del nbytes

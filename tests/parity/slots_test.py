@@ -1,0 +1,84 @@
+"""Rows of caches that requests share: each says what transformers says, whatever the others do."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import ConfigError
+from tests.goldens.cases import CASES, GoldenCase
+from tests.goldens.golden_files import read_golden
+from tests.parity._eager_slots import EagerSlots
+from tests.parity._golden_models import opened, relative_error
+from transformer_core.models import DecoderLM, entry_points
+
+_TOLERANCE = 2e-4
+_SLOTS = 5
+
+
+def _pieces(model: DecoderLM, prompt: list[int]) -> list[list[int]]:
+    """Cuts a prompt such that pieces are padded; a scaling that goes by the length takes it whole, as transformers."""
+    if model.config.rope.scaling.depends_on_length:
+        return [prompt]
+    cuts = sorted({0, min(3, len(prompt)), max(0, len(prompt) - 2), len(prompt)})
+    return [prompt[begin:end] for begin, end in itertools.pairwise(cuts)]
+
+
+def _filled(slots: EagerSlots, model: DecoderLM, prompt: list[int], row: int) -> Any:
+    """Fills a row with a prompt, after another one that leaves its traces; returns the last prediction."""
+    slots.prefill_row(prompt[::-1], row, 0)
+    slots.clear_row(row)
+    position, prediction = 0, None
+    for piece in _pieces(model, prompt):
+        prediction = slots.prefill_row(piece, row, position)
+        position += len(piece)
+    return prediction
+
+
+@pytest.mark.parametrize("caches", ["whole", "ring"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_rows_say_what_transformers_says(case: GoldenCase, caches: str, tmp_path: Path) -> None:
+    golden = read_golden(case.name)
+    prompt, other = [int(token) for token in golden.prompt[0]], [int(token) for token in golden.prompt[-1]][1:] or [1]
+    length, steps = len(prompt), 4
+    with opened(case, tmp_path) as (model, ctx):
+        if caches == "ring" and not any(model.config.windows):
+            return  # whole then too
+        points = entry_points(model, slots=_SLOTS, sequence=length, max_sequence=length + steps, window_caches=caches)
+        slots = EagerSlots(points, ctx)
+        _filled(slots, model, other, 2)
+        prediction = _filled(slots, model, prompt, 3)
+        slots.copy_row(3, 0)
+        for step in range(steps):
+            logits, token = prediction.logits(), int(golden.tokens[0, step])
+            assert relative_error(logits, golden.logits[0, step]) < _TOLERANCE, f"step {step}"
+            copied, _, prediction = slots.decode(
+                (0, 2, 3), (token, other[step % len(other)], token), (length + step, len(other) + step, length + step)
+            )
+            if step % 2:  # rows that rest
+                before = {name: array.copy() for name, array in slots.caches.items()}
+                slots.decode((2,), (1,), (len(other) + step + 1,))
+                rest = [0, 1, 3, 4]
+                assert all(np.array_equal(before[name][rest], array[rest]) for name, array in slots.caches.items())
+                slots.caches = before
+            np.testing.assert_array_equal(copied.logits(), prediction.logits())
+
+
+def test_slots_choose_their_own_sizes_and_names(tmp_path: Path) -> None:
+    with opened(CASES["llama_gqa"], tmp_path) as (model, _):
+        points = entry_points(model, slots=6, sequence=40, max_sequence=48)
+        names = [point.name for point in points]
+        assert names == [
+            *("prefill_row", "prefill_row_32", "prefill_row_8"),
+            *("decode", "decode_1", "decode_2", "decode_4", "copy_row"),
+        ]
+        shapes = [point.arguments[0].spec.shape for point in points[:-1]]
+        assert shapes == [(1, 40), (1, 32), (1, 8), (6, 1), (1, 1), (2, 1), (4, 1)]
+        for wrong in ({"batch": 2}, {"positions": "per_row"}, {"score_tokens": 3}, {"names": ["decode"]}):
+            given: Any = wrong
+            with pytest.raises(ConfigError, match="slots: the entry points of slots have names, batches"):
+                entry_points(model, slots=2, **given)
+        with pytest.raises(ConfigError, match="slots: expected 1 or more; found 0"):
+            entry_points(model, slots=0)

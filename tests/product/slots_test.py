@@ -1,0 +1,83 @@
+"""Bundles with slots on a device: each row says what transformers says, whatever the others do."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import InputError
+from run_iree import available, target_of_device
+from run_iree._device_testing import sharing
+from tapeline.bundle import Bundle
+from tapeline.running import BundleSlots
+from tests.goldens.cases import CASES
+from tests.goldens.golden_files import read_golden
+from tests.product._bundles import ON_FAST_DEVICES, export_case
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+_HERE = [
+    pytest.param(_DEVICE, marks=() if available(_DEVICE)[0] else pytest.mark.skip(reason=available(_DEVICE)[1])),
+]
+_NAMES = ["llama_gqa", *(["qwen3_next_mixed_4x"] if os.environ.get("TAPELINE_LONG") else [])]
+pytestmark = ON_FAST_DEVICES
+
+
+@pytest.mark.parametrize("device", _HERE)
+@pytest.mark.parametrize("name", _NAMES)
+def test_rows_say_what_transformers_says(name: str, device: str, tmp_path: Path) -> None:
+    """The export verifies every entry point."""
+    case = CASES[name]
+    options: Any = {"max_sequence": len(case.prompt[0]) + 5, "target": (target_of_device(device),)}
+    bundle = Bundle(export_case(case, tmp_path, slots=3, verify="auto", **options))
+    described = bundle.config.model
+    assert (described["slots"], described["chunks"]) == (3, sorted({8, described["max_sequence"]}))
+    for shared_device in sharing(device):
+        with bundle.session(shared_device) as session:
+            _check_rows(name, BundleSlots(bundle, session))
+            assert session.counters.bytes_guarded == 0
+
+
+def _check_rows(name: str, slots: BundleSlots) -> None:
+    golden = read_golden(name)
+    prompt, steps = golden.prompt[0].tolist(), 3
+    assert (slots.slots, slots.capacity) == (3, len(prompt) + 5)
+    slots.prefill_row(prompt[::-1][:6], 2, 0)
+    slots.clear_row(2)
+    slots.prefill_row(prompt[:3], 2, 0)
+    slots.prefill_row(prompt[5:9], 0, 0)
+    prediction = slots.prefill_row(prompt[3:], 2, 3)
+    slots.copy_row(2, 1)
+    slots.copy_row(2, 2)
+    for step in range(steps):
+        expected, token = golden.logits[0, step], int(golden.tokens[0, step])
+        assert np.abs(prediction.logits() - expected).max() < 2e-4 * np.abs(expected).max()
+        assert prediction.likeliest() == token
+        position = len(prompt) + step
+        predictions = slots.decode(
+            (2, 0, 1)[: step + 1], (token, 5, token)[: step + 1], (position, 4 + step, position)[: step + 1]
+        )
+        prediction = predictions[0]
+    first = int(golden.tokens[0, 0])
+    prediction = slots.decode((1,), (first,), (len(prompt),))[0]  # where row 1 went on, or did not: it is a copy
+    assert np.abs(prediction.logits() - golden.logits[0, 1]).max() < 2e-4 * np.abs(golden.logits[0, 1]).max()
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    bundle = Bundle(export_case(CASES["llama_gqa"], tmp_path / "slots", slots=2, max_sequence=12))
+    with bundle.session("local-task") as session:
+        slots = BundleSlots(bundle, session)
+        for tokens in ([], [1] * 13):
+            with pytest.raises(InputError, match=f"expected 1 to 12 tokens; found {len(tokens)}: cut the prompt"):
+                slots.prefill_row(tokens, 0, 0)
+        with pytest.raises(InputError, match="3 tokens at position 10 do not fit into 12 positions"):
+            slots.prefill_row([1, 2, 3], 0, 10)
+        for rows in ([], [1, 1]):
+            with pytest.raises(InputError, match="decode: expected at least one row, each once"):
+                slots.decode(rows, rows, rows)
+        with pytest.raises(InputError, match="argument 'row': expected 0 to 1; found 2"):
+            slots.prefill_row([1], 2, 0)
+    plain = Bundle(export_case(CASES["llama_gqa"], tmp_path / "plain", max_sequence=12))
+    with plain.session("local-task") as session, pytest.raises(InputError, match="export with slots=8"):
+        BundleSlots(plain, session)
