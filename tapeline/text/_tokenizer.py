@@ -9,6 +9,7 @@ from lang_core import CheckpointError, InputError, checked_choices
 from tapeline.text._ids import check_ids
 from tapeline.text._library import library_errors
 from tapeline.text._stream import TextStream
+from tapeline.text._token_bytes import token_bytes
 
 _FILE = "tokenizer.json"
 _COPY = "it is damaged: copy it again from where the model came"
@@ -44,6 +45,7 @@ class Tokenizer:
         self._inner = inner
         added = inner.get_added_tokens_decoder()
         self._special = frozenset(one for one, token in added.items() if token.special)
+        self._bytes = token_bytes(inner)
         self.vocabulary_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     @classmethod
@@ -94,6 +96,10 @@ class Tokenizer:
         """Returns the text of ids, without special tokens. An id outside the vocabulary has no text."""
         with library_errors(f"{self.path} cannot decode token ids", _COPY):
             return self._inner.decode(list(ids), skip_special_tokens=True)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Returns the bytes of a token, which need not be whole characters; those of a special one spell its name."""
+        return self._bytes(token_id)
 
     def special_id(self, token: str) -> int | None:
         """Returns the id of a special token; None where the text is none."""

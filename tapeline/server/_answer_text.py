@@ -1,0 +1,83 @@
+"""Text of one answer from its tokens: whole characters, stop strings, log probabilities beside their text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tapeline.server._stops import StopText
+from tapeline.serving import TokenEvent
+from tapeline.text import TextStream
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedToken:
+    """New token and where its text begins.
+
+    Attributes:
+        event: the token, with its log probability where one was asked for.
+        offset: characters of the answer before it.
+    """
+
+    event: TokenEvent
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Part of an answer that may be sent.
+
+    Attributes:
+        text: what the answer's text gains.
+        tokens: tokens whose text begins in it, or before it.
+    """
+
+    text: str
+    tokens: tuple[PlacedToken, ...] = ()
+
+
+class AnswerText:
+    """Text of an answer, which grows token by token.
+
+    Args:
+        stream: turns tokens into text.
+        stops: strings that end the answer.
+        start: characters before the answer, as of an echoed prompt.
+
+    Attributes:
+        tokens: number of tokens that were read.
+    """
+
+    def __init__(self, stream: TextStream, stops: Sequence[str], start: int = 0) -> None:
+        self._stream: Final = stream
+        self._stops: Final = StopText(stops)
+        self._decoded = self._sent = start
+        self._pending: list[PlacedToken] = []
+        self.tokens = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string was read."""
+        return self._stops.stopped
+
+    def push(self, event: TokenEvent) -> Delta:
+        """Returns what may be sent after another token; its text is empty where later tokens decide."""
+        self.tokens += 1
+        self._pending.append(PlacedToken(event, self._decoded))
+        return self._delta(self._stream.push(event.token_id))
+
+    def finish(self) -> Delta:
+        """Returns what was held back, as the answer ends here."""
+        if self.stopped:
+            return Delta("")
+        delta = self._delta(self._stream.finish())
+        text = "" if self.stopped else self._stops.finish()
+        rest = () if self.stopped else tuple(self._pending)
+        return Delta(delta.text + text, delta.tokens + rest)
+
+    def _delta(self, piece: str) -> Delta:
+        self._decoded += len(piece)
+        text = self._stops.push(piece)
+        self._sent += len(text)
+        settled = [token for token in self._pending if token.offset < self._sent]
+        self._pending = self._pending[len(settled) :]
+        return Delta(text, tuple(settled))

@@ -1,0 +1,137 @@
+"""Answers of an engine on their way into a task of the event loop."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final
+
+from lang_core import InputError, TapelineError
+from tapeline.server._answer_text import AnswerText, Delta
+from tapeline.server._errors import RequestError
+from tapeline.server._model import TokenEngine
+from tapeline.serving import EndEvent, EngineClosedError, Event, PromptEvent, Ticket, TokenRequest
+
+_REASONS: Final = {"eos": "stop", "length": "length"}
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer while it comes.
+
+    Attributes:
+        index: number of the answer.
+        text: its text.
+        prompt: what the engine says of the prompt; None before it has run.
+        finish_reason: why it ended: ``stop`` or ``length``; None while it comes.
+        times: when each token came, in seconds.
+    """
+
+    index: int
+    text: AnswerText
+    prompt: PromptEvent | None = None
+    finish_reason: str | None = None
+    times: list[float] = field(default_factory=list)
+
+
+class Answers:
+    """Answers to several requests of tokens; a context manager that cancels at its end what still runs.
+
+    Args:
+        engine: makes the answers.
+        requests: requests of tokens.
+        texts: text of each answer.
+
+    Attributes:
+        answers: every answer.
+        began: when the requests were made, in seconds.
+
+    Raises:
+        BusyError: the engine's queue is full.
+        InputError: a request does not fit the model.
+    """
+
+    def __init__(self, engine: TokenEngine, requests: Sequence[TokenRequest], texts: Sequence[AnswerText]) -> None:
+        self.answers: Final = [Answer(index, text) for index, text in enumerate(texts)]
+        self.began: Final = perf_counter()
+        self._loop: Final = asyncio.get_running_loop()
+        self._events: Final = asyncio.Queue[tuple[int, Event]]()
+        self._tickets: Final[list[Ticket]] = []
+        try:
+            for index, request in enumerate(requests):
+                self._tickets.append(engine.submit(request, functools.partial(self._post, index)))
+        except BaseException:
+            self.cancel()
+            raise
+
+    def __enter__(self) -> "Answers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Gives up what still runs."""
+        for ticket in self._tickets:
+            ticket.cancel()
+
+    async def deltas(self) -> AsyncIterator[tuple[Answer, Delta]]:
+        """Yields the parts of all answers as they come: one when the prompt has run, one per token, one at the end.
+
+        Raises:
+            RequestError: an answer was given up, for its deadline, a failure or the end of the server.
+        """
+        while any(answer.finish_reason is None for answer in self.answers):
+            index, event = await self._events.get()
+            answer = self.answers[index]
+            if answer.finish_reason is None:
+                yield answer, self._delta(answer, event)
+
+    def _delta(self, answer: Answer, event: Event) -> Delta:
+        if isinstance(event, PromptEvent):
+            answer.prompt = event
+            return Delta("")
+        if isinstance(event, EndEvent):
+            answer.finish_reason = _finish_reason(event)
+            return answer.text.finish()
+        answer.times.append(perf_counter())
+        delta = answer.text.push(event)
+        if answer.text.stopped:
+            answer.finish_reason = "stop"
+            self._tickets[answer.index].cancel()
+        return delta
+
+    def _post(self, index: int, event: Event) -> None:
+        """Hands an event over; called on the engine's thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has been closed, and nobody waits
+            self._loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
+
+
+def _finish_reason(event: EndEvent) -> str:
+    """Returns why an answer ended.
+
+    Raises:
+        RequestError: it was given up.
+    """
+    if event.reason in _REASONS:
+        return _REASONS[event.reason]
+    if event.reason == "deadline":
+        raise RequestError(
+            f"the answer took too long: {event.generated_tokens} tokens came in time; ask for fewer with max_tokens, "
+            "or for more time with timeout",
+            status=504,
+            code="deadline_exceeded",
+        )
+    if event.reason == "cancelled" or isinstance(event.error, EngineClosedError):
+        raise RequestError("the model was closed: ask again", status=503, code="shutting_down", retry_after=1)
+    raise _failure(event.error)
+
+
+def _failure(error: TapelineError | None) -> RequestError:
+    if isinstance(error, InputError):
+        return RequestError(str(error))
+    failed = RequestError("the model failed, and the answer with it: ask again", status=500, code="model_failed")
+    failed.__cause__ = error
+    return failed

@@ -1,0 +1,50 @@
+"""Bodies of requests, read within limits of size and time."""
+
+import asyncio
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from tapeline.server._errors import RequestError
+from tapeline.server._gone import ClientGoneError
+from tapeline.server._json import parse_json
+from tapeline.server._options import ServerOptions
+
+_JSON: Final = "application/json"
+
+
+async def read_json(request: Request, options: ServerOptions) -> Any:
+    """Returns the JSON value of a request's body.
+
+    Raises:
+        RequestError: the body is of another type, too large, too slow, or no JSON.
+        ClientGoneError: the client has gone before the end of the body.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _JSON:
+        raise RequestError(f"content-type: expected {_JSON}; found {kind[:60]!r}", status=415, code="unsupported_media_type")
+    try:
+        async with asyncio.timeout(options.header_seconds):
+            body = await _read(request, options.max_body_bytes)
+    except TimeoutError as error:
+        seconds = options.header_seconds
+        raise RequestError(f"the body did not come within {seconds:g} s: send it at once", status=408) from error
+    except ClientDisconnect as error:
+        raise ClientGoneError("the client has gone before the end of the body") from error
+    return parse_json(body, options.max_json_depth)
+
+
+async def _read(request: Request, most: int) -> bytes:
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > most:
+        raise _too_large(most)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise _too_large(most)
+    return bytes(body)
+
+
+def _too_large(most: int) -> RequestError:
+    return RequestError(f"the body is larger than {most} bytes: send less", status=413, code="body_too_large")

@@ -1,0 +1,58 @@
+"""Answers as server-sent events."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from lang_core import TapelineError
+from tapeline.server._errors import RequestError
+from tapeline.server._gone import ClientGoneError, unless_gone
+
+_DONE: Final = b"data: [DONE]\n\n"
+_HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+def to_json(value: Any) -> bytes:
+    """Returns a value as JSON in UTF-8, without spaces."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+class EventStream(Response):
+    """Stream of events, which ends with ``[DONE]``; a failure is an event with ``error`` before it.
+
+    Args:
+        events: bodies of the events. The generator is closed where the client goes.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[Mapping[str, Any], None]) -> None:
+        super().__init__(headers=_HEADERS)
+        del self.headers["content-length"]
+        self._events: Final = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the events."""
+        async with aclosing(self._events) as events:
+            await unless_gone(receive, self._send(send, events))
+
+    async def _send(self, send: Send, events: AsyncGenerator[Mapping[str, Any], None]) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            async for event in events:
+                await _body(send, b"data: " + to_json(event) + b"\n\n")
+        except ClientGoneError:
+            raise
+        except TapelineError as error:
+            failed = error if isinstance(error, RequestError) else RequestError(str(error), status=500)
+            await _body(send, b"data: " + to_json(failed.as_json()) + b"\n\n")
+        await _body(send, _DONE)
+        await _body(send, b"", more=False)
+
+
+async def _body(send: Send, body: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})

@@ -1,0 +1,41 @@
+"""Clients that go away: work for them ends."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from lang_core import TapelineError
+from starlette.types import Receive
+
+T = TypeVar("T")
+
+
+class ClientGoneError(TapelineError):
+    """The client has closed the connection; nobody reads an answer."""
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Returns what the work gives, unless the client goes away before; the work is cancelled then.
+
+    Args:
+        receive: of the request, whose body has been read.
+        work: what is to be done.
+
+    Raises:
+        ClientGoneError: the client has gone.
+    """
+    task, watcher = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGoneError("the client has closed the connection")
+        return task.result()
+    finally:
+        for one in (task, watcher):
+            one.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,123 @@
+"""Messages of a conversation, as the API has them and as templates take them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from tapeline.server._errors import RequestError
+from tapeline.server._readers import Choice, Either, Items, Text, joined
+from tapeline.server._records import Record, option, required
+
+_ROLES: Final = ("system", "developer", "user", "assistant", "tool")
+_TEXT_ONLY: Final = "text only; send parts of type text"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextPart:
+    """Part of a message's content."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {
+        "image_url": _TEXT_ONLY,
+        "input_audio": _TEXT_ONLY,
+        "video_url": _TEXT_ONLY,
+        "audio_url": _TEXT_ONLY,
+        "file": _TEXT_ONLY,
+        "refusal": _TEXT_ONLY,
+        "prompt_cache_breakpoint": "leave the field out",
+    }
+
+    type: str = required(Choice(("text",)), "Kind of the part.")
+    text: str = required(Text(), "The text.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalledFunction:
+    """Function that an assistant called."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+
+    name: str = required(Text(1), "Name of the function.")
+    arguments: str = required(Text(), "Arguments, as JSON in a string.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """Call of a tool that an assistant made."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {"custom": "tools are functions; leave the field out"}
+
+    id: str = required(Text(), "Name of the call, which its answer repeats.")
+    type: str = option(Choice(("function",)), "Kind of the tool.", "function")
+    function: CalledFunction = required(Record(CalledFunction), "Function that was called.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatMessage:
+    """Message of a conversation."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {
+        "audio": "text only; leave the field out",
+        "annotations": "leave the field out",
+        "function_call": "give tool_calls",
+        "refusal": "leave the field out",
+    }
+
+    role: str = required(Choice(_ROLES), "Who says it.")
+    content: str | tuple[TextPart, ...] | None = option(
+        Either((Text(), Items(Record(TextPart), 1))), "What is said: text, or a list of parts of type text."
+    )
+    name: str | None = option(Text(), "Name of who says it; templates that know it show it.")
+    tool_calls: tuple[ToolCall, ...] | None = option(Items(Record(ToolCall)), "Of an assistant: calls that it made.")
+    tool_call_id: str | None = option(Text(), "Of a tool: the call that this answers.")
+
+    @property
+    def text(self) -> str:
+        """Text of the content; its parts are lines."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        return "\n".join(part.text for part in self.content)
+
+
+def template_messages(messages: Sequence[ChatMessage], *, developers: bool) -> list[dict[str, Any]]:
+    """Returns messages as templates take them.
+
+    Args:
+        messages: the conversation.
+        developers: whether the template knows the role developer; where it does not, that is system.
+
+    Raises:
+        RequestError: a message lacks what its role needs.
+    """
+    return [_template_message(one, joined("messages", index), developers) for index, one in enumerate(messages)]
+
+
+def _template_message(message: ChatMessage, path: str, developers: bool) -> dict[str, Any]:
+    _check(message, path)
+    role = "system" if message.role == "developer" and not developers else message.role
+    named = {"name": message.name, "tool_call_id": message.tool_call_id}
+    fields: dict[str, Any] = {"role": role, "content": message.text}
+    fields |= {name: value for name, value in named.items() if value is not None}
+    if message.tool_calls:
+        calls = enumerate(message.tool_calls)
+        fields["tool_calls"] = [_template_call(call, f"{path}.tool_calls[{index}]") for index, call in calls]
+    return fields
+
+
+def _template_call(call: ToolCall, path: str) -> dict[str, Any]:
+    """Returns a call with its arguments as an object: templates write it in the model's own form."""
+    try:
+        arguments = json.loads(call.function.arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        where = f"{path}.function.arguments"
+        raise RequestError(f"{where}: expected JSON in a string ({error})", param=where) from error
+    return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}
+
+
+def _check(message: ChatMessage, path: str) -> None:
+    if message.content is None and not message.tool_calls:
+        raise RequestError(f"{path}.content: this field is required: what is said", param=f"{path}.content")
+    for name, role in (("tool_calls", "assistant"), ("tool_call_id", "tool")):
+        if getattr(message, name) and message.role != role:
+            where = f"{path}.{name}"
+            raise RequestError(f"{where}: goes with the role {role}, not {message.role}", param=where)

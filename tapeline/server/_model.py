@@ -1,0 +1,159 @@
+"""Models that are served: a name, and what makes answers."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from tapeline.serving import EngineFigures, Event, Ticket, TokenRequest
+from tapeline.server._errors import RequestError
+from tapeline.server._messages import ChatMessage, template_messages
+from tapeline.text import ChatTemplate, Tokenizer, check_ids
+
+_RESERVED: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+
+
+class TokenEngine(Protocol):
+    """Engine of ``tapeline.serving``, as far as the server needs it."""
+
+    def submit(self, request: TokenRequest, on_event: Callable[[Event], None]) -> Ticket:
+        """Asks for an answer; its events come on the engine's thread."""
+        ...
+
+    def figures(self) -> EngineFigures:
+        """Returns the engine's figures."""
+        ...
+
+    def drain(self, seconds: float) -> object:
+        """Takes no more requests, and waits for those that run."""
+        ...
+
+    def close(self) -> None:
+        """Ends what runs, and frees the model."""
+        ...
+
+
+class ServedModel(Protocol):
+    """Model under a name.
+
+    Attributes:
+        name: name of the model.
+        created: when its bundle was written, in seconds since 1970.
+        context: positions of its caches, or largest number of tokens of a text.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def created(self) -> int: ...
+
+    @property
+    def context(self) -> int: ...
+
+    def drain(self, seconds: float) -> None:
+        """Waits for the answers that run."""
+        ...
+
+    def close(self) -> None:
+        """Frees the model."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextModel:
+    """Model that generates text.
+
+    Attributes:
+        name: name of the model.
+        created: when its bundle was written, in seconds since 1970.
+        context: positions of its caches.
+        vocabulary: size of the vocabulary, V.
+        engine: makes tokens.
+        tokenizer: text to tokens and back.
+        ends: tokens that end a text.
+        template: chat template; None where the model has none.
+        no_template: why there is none.
+        chat_ends: tokens that end the answer of a conversation.
+        defaults: settings of sampling of its generation_config.json.
+    """
+
+    name: str
+    created: int
+    context: int
+    vocabulary: int
+    engine: TokenEngine
+    tokenizer: Tokenizer
+    ends: frozenset[int]
+    template: ChatTemplate | None = None
+    no_template: str = ""
+    chat_ends: frozenset[int] = frozenset()
+    defaults: Mapping[str, Any]
+
+    def drain(self, seconds: float) -> None:
+        """Waits for the answers that run."""
+        self.engine.drain(seconds)
+
+    def close(self) -> None:
+        """Frees the model."""
+        self.engine.close()
+
+    def encode(self, text: str, *, special_tokens: bool = True) -> list[int]:
+        """Returns the tokens of a text."""
+        return self.tokenizer.encode(text, self.vocabulary, special_tokens=special_tokens)
+
+    def prompt_ids(self, prompt: str | Sequence[int]) -> list[int]:
+        """Returns the tokens of a prompt that is a text, or tokens already.
+
+        Raises:
+            InputError: a token is none of the model's, or the text has none.
+        """
+        if isinstance(prompt, str):
+            return self.encode(prompt)
+        check_ids(prompt, self.vocabulary, "`prompt`")
+        return list(prompt)
+
+    def chat_ids(
+        self,
+        messages: Sequence[ChatMessage],
+        variables: Mapping[str, Any] | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> list[int]:
+        """Returns the tokens of a conversation in the model's template.
+
+        Args:
+            messages: what was said so far.
+            variables: further variables of the template.
+            tools: tools that the model may call.
+            add_generation_prompt: True appends the beginning of the answer.
+
+        Raises:
+            InputError: there is no template, or it refuses the messages.
+        """
+        text = self._rendered(messages, variables or {}, tools, add_generation_prompt)
+        return self.encode(text, special_tokens=False)  # the template writes them
+
+    def _rendered(
+        self,
+        messages: Sequence[ChatMessage],
+        variables: Mapping[str, Any],
+        tools: Sequence[Mapping[str, Any]] | None,
+        add_generation_prompt: bool,
+    ) -> str:
+        if self.template is None:
+            raise RequestError(f"model {self.name!r} has no chat template: {self.no_template}", param="messages")
+        reserved = sorted((_RESERVED | set(self.template.tokens)) & set(variables))
+        if reserved:
+            where = f"chat_template_kwargs.{reserved[0]}"
+            raise RequestError(f"{where}: the template gets this from the server; leave it out", param=where)
+        said = template_messages(messages, developers=self.template.mentions("developer"))
+        return self.template.render(said, add_generation_prompt=add_generation_prompt, tools=tools, **variables)
+
+
+def client_name(key: str | None, user: str | None, address: str) -> str:
+    """Returns the name by which requests of one client are told from others': key and user, or the address."""
+    if key is None:
+        return f"{address}/{user or ''}"
+    return f"{hashlib.sha256(key.encode()).hexdigest()[:16]}/{user or ''}"

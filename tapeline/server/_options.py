@@ -1,0 +1,64 @@
+"""Settings of the server."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lang_core import ConfigError, checked_choices
+
+
+@checked_choices
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Settings of the server.
+
+    Attributes:
+        host: address to listen at; by default only this machine can connect.
+        port: port to listen at; 0 takes a free one.
+        api_keys: keys, one of which every request but those of /health must bring; none asks for none.
+        certificate: TLS certificate, a PEM file; None for plain HTTP.
+        certificate_key: private key of the certificate, a PEM file; None where the certificate's file has it.
+        max_body_bytes: largest body of a request.
+        max_json_depth: lists and objects inside each other that a body may have.
+        max_tools: tools that a request may bring.
+        max_schema_bytes: largest JSON schema, or grammar, of a request, and largest tool.
+        max_connections: connections at a time; further ones are answered with 503.
+        request_seconds: longest time of an answer, with its time in the queue.
+        header_seconds: time in which the head of a request must come, and then its body.
+        stall_seconds: time in which a client must read some of what it is sent.
+        drain_seconds: time that running answers have when the server is told to end.
+        watch_seconds: time between two looks at the bundles' directories; 0 never looks.
+
+    Raises:
+        ConfigError: a number is out of its range.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_keys: tuple[str, ...] = ()
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    max_body_bytes: int = 4 << 20
+    max_json_depth: int = 64
+    max_tools: int = 128
+    max_schema_bytes: int = 128 << 10
+    max_connections: int = 1000
+    request_seconds: float = 600.0
+    header_seconds: float = 30.0
+    stall_seconds: float = 60.0
+    drain_seconds: float = 30.0
+    watch_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        _require("port", self.port, 0)
+        for name in ("max_body_bytes", "max_json_depth", "max_tools", "max_schema_bytes", "max_connections"):
+            _require(name, getattr(self, name), 1)
+        for name in ("drain_seconds", "watch_seconds"):
+            _require(name, getattr(self, name), 0)
+        for name in ("request_seconds", "header_seconds", "stall_seconds"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name}={getattr(self, name)!r} is out of range: give seconds, more than 0")
+
+
+def _require(name: str, value: float, least: int) -> None:
+    if not value >= least:
+        raise ConfigError(f"{name}={value!r} is out of range: give a number of at least {least}")

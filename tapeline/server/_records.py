@@ -1,0 +1,122 @@
+"""Requests as dataclasses: each field has a reader, a line of help and a default."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol, TypeVar
+
+from lang_core import near_names
+from tapeline.server._errors import RequestError
+from tapeline.server._readers import Reader, joined, refuse
+
+_READER: Final = "reader"
+_HELP: Final = "help"
+
+
+class RecordType(Protocol):
+    """Dataclass whose fields were made by ``option`` and ``required``.
+
+    Attributes:
+        REFUSED: fields of OpenAI's API that are not supported, and what to do instead.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    REFUSED: ClassVar[Mapping[str, str]]
+
+
+R = TypeVar("R", bound=RecordType)
+
+
+def option(reader: Reader, text: str, default: Any = None) -> Any:
+    """Returns the field of a dataclass that may be left out, or be null.
+
+    Args:
+        reader: reads the value.
+        text: a line of help.
+        default: value where it is left out.
+    """
+    return dataclasses.field(default=default, metadata={_READER: reader, _HELP: text})
+
+
+def required(reader: Reader, text: str) -> Any:
+    """Returns the field of a dataclass that must be given."""
+    return dataclasses.field(metadata={_READER: reader, _HELP: text})
+
+
+def read_record(kind: type[R], given: Any, path: str = "") -> R:
+    """Returns the dataclass of a JSON object.
+
+    Raises:
+        RequestError: a field is unknown, not supported, missing, or not what it has to be.
+    """
+    if not isinstance(given, dict):
+        refuse(path or "the body", "a JSON object", given)
+    known = kind.__dataclass_fields__
+    for name, value in given.items():
+        if name not in known:
+            _refuse_name(kind, name, value, path)
+    values = {name: value for name, value in given.items() if name in known and value is not None}
+    for name, one in known.items():
+        if name not in values and one.default is dataclasses.MISSING:
+            where = joined(path, name)
+            raise RequestError(f"{where}: this field is required: {one.metadata[_HELP]}", param=where)
+    return kind(**{name: known[name].metadata[_READER].read(value, joined(path, name)) for name, value in values.items()})
+
+
+def _refuse_name(kind: type[R], name: str, value: Any, path: str) -> None:
+    """Refuses a field that is not read, unless it is one of OpenAI's that is null."""
+    where = joined(path, name)
+    if name not in kind.REFUSED:
+        known = list(kind.__dataclass_fields__)
+        raise RequestError(
+            f"{where}: unknown field; available: {', '.join(known)}{near_names(name, known)}",
+            param=where,
+            code="unknown_parameter",
+        )
+    if value is not None:
+        advice = kind.REFUSED[name]
+        raise RequestError(f"{where}: not supported: {advice}", param=where, code="unsupported_parameter")
+
+
+def record_schema(kind: type[RecordType]) -> dict[str, Any]:
+    """Returns the JSON schema of a dataclass's objects."""
+    needed = [name for name, one in kind.__dataclass_fields__.items() if one.default is dataclasses.MISSING]
+    properties = {name: _property(one) for name, one in kind.__dataclass_fields__.items()}
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        **({"required": needed} if needed else {}),
+    }
+
+
+def _property(one: dataclasses.Field[Any]) -> dict[str, Any]:
+    schema = {**one.metadata[_READER].schema(), "description": one.metadata[_HELP]}
+    if one.default is dataclasses.MISSING:
+        return schema
+    shown = {} if one.default is None or isinstance(one.default, tuple) else {"default": one.default}
+    return {"anyOf": [schema, {"type": "null"}], **shown}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Reader of objects that are a dataclass.
+
+    Attributes:
+        kind: the dataclass.
+    """
+
+    kind: type[Any]
+
+    @property
+    def expected(self) -> str:
+        """Kind of value, for messages."""
+        return "an object"
+
+    def read(self, value: Any, path: str) -> Any:
+        """Returns the dataclass."""
+        return read_record(self.kind, value, path)
+
+    def schema(self) -> dict[str, Any]:
+        """Returns the JSON schema."""
+        return record_schema(self.kind)

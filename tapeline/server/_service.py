@@ -1,0 +1,68 @@
+"""What all routes share."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec, TypeVar
+
+import anyio.to_thread
+from starlette.requests import Request
+
+from tapeline.server._body import read_json
+from tapeline.server._log import Log
+from tapeline.server._metrics import Metrics
+from tapeline.server._models import Models
+from tapeline.server._options import ServerOptions
+from tapeline.server._records import RecordType, read_record
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R", bound=RecordType)
+
+
+class Service:
+    """State of a server.
+
+    Args:
+        models: models that are served.
+        options: settings.
+        log: takes a line per request.
+
+    Attributes:
+        models: as given.
+        options: as given.
+        log: as given.
+        metrics: metrics of the server.
+        draining: whether no new requests are taken, as the server ends.
+        active: requests that are being answered.
+    """
+
+    def __init__(self, models: Models, options: ServerOptions, log: Log) -> None:
+        self.models: Final = models
+        self.options: Final = options
+        self.log: Final = log
+        self.metrics: Final = Metrics(models.figures)
+        self.draining = False
+        self.active = 0
+
+    async def read(self, request: Request, kind: type[R]) -> R:
+        """Returns the fields of a request's body.
+
+        Raises:
+            RequestError: the body is not what the route takes.
+        """
+        return read_record(kind, await read_json(request, self.options))
+
+
+def service_of(request: Request) -> Service:
+    """Returns the state of the server that a request came to."""
+    return request.app.state.service
+
+
+def note(request: Request, **facts: Any) -> None:
+    """Notes facts of a request, for the log."""
+    request.scope["state"].setdefault("facts", {}).update(facts)
+
+
+async def in_thread(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    """Returns what a function gives that may take long, and leaves the event loop free meanwhile."""
+    return await anyio.to_thread.run_sync(functools.partial(function, *arguments, **options))

@@ -1,0 +1,49 @@
+"""Stop strings: text is held back while it may still begin one, and never sent in part."""
+
+from collections.abc import Sequence
+from typing import Final
+
+
+class StopText:
+    """Text that ends before the first stop string in it, whatever the pieces in which it comes.
+
+    The first one is that which is complete first; of those that are complete at once, the longest.
+
+    Args:
+        stops: strings that end the text, none of them empty.
+
+    Attributes:
+        stopped: whether one was read.
+
+    >>> text = StopText(["END"])
+    >>> text.push("one E"), text.push("N two EN"), text.push("D three"), text.stopped
+    ('one ', 'EN two ', '', True)
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops: Final = tuple(stops)
+        self._held = ""
+        self.stopped = False
+
+    def push(self, piece: str) -> str:
+        """Returns what may be sent now that another piece of the text is there."""
+        if self.stopped:
+            return ""
+        text = self._held + piece
+        ends = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if ends:
+            self.stopped, self._held = True, ""
+            return text[: min(ends)[1]]
+        kept = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+    def finish(self) -> str:
+        """Returns what was held back, as the text ends here."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Returns the length of the longest end of the text that begins a stop string."""
+    return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)

@@ -1,0 +1,61 @@
+"""The bytes of single tokens, which need not be whole characters."""
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import tokenizers
+
+_BYTE: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_SPACE: Final = "\u2581"  # sentencepiece's sign for a space
+
+
+def token_bytes(tokenizer: tokenizers.Tokenizer) -> Callable[[int], bytes]:
+    """Returns a function that gives the bytes of a token, empty for an id that is none.
+
+    Tokens that were added, special ones too, are the text that they are written as. Of all others the decoder says
+    what their characters stand for: bytes (GPT-2's table), or text in which a sign stands for the space.
+    """
+    added = tokenizer.get_added_tokens_decoder()
+    kinds = set(_kinds(tokenizer))
+    plain = _byte_level if "ByteLevel" in kinds else functools.partial(_sentencepiece, fallback="ByteFallback" in kinds)
+
+    def of(token_id: int) -> bytes:
+        if token_id in added:
+            return added[token_id].content.encode()
+        token = tokenizer.id_to_token(token_id)
+        return b"" if token is None else plain(token)
+
+    return of
+
+
+def _kinds(tokenizer: tokenizers.Tokenizer) -> Iterator[str]:
+    """Yields the types of the decoder and of those inside it."""
+    if tokenizer.decoder is not None:
+        state: dict[str, Any] = json.loads(tokenizer.decoder.__getstate__())
+        yield from (str(one.get("type")) for one in (state, *state.get("decoders", ())))
+
+
+def _byte_level(token: str) -> bytes:
+    table = _bytes_of_characters()
+    return b"".join(table.get(character) or character.encode() for character in token)
+
+
+def _sentencepiece(token: str, fallback: bool) -> bytes:
+    match = _BYTE.fullmatch(token) if fallback else None
+    return bytes([int(match[1], 16)]) if match else token.replace(_SPACE, " ").encode()
+
+
+@functools.cache
+def _bytes_of_characters() -> Mapping[str, bytes]:
+    """Returns the byte that each character of a token stands for, as GPT-2 has it.
+
+    Printable bytes stand for themselves, all others, in order, for the characters from U+0100.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [value for value in range(256) if value not in printable]
+    return {chr(value): bytes([value]) for value in printable} | {
+        chr(0x100 + index): bytes([value]) for index, value in enumerate(others)
+    }
