@@ -86,6 +86,11 @@ class GenerationFields:
         """Whether a stream ends with the usage of tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
 
+    @property
+    def new_tokens(self) -> int | None:
+        """Largest number of new tokens; None where the request does not say."""
+        return self.max_tokens
+
     def check(self) -> None:
         """Checks what one field alone cannot say.
 

@@ -27,9 +27,9 @@ def chat_logprobs(tokens: Iterable[PlacedToken], tokenizer: Tokenizer) -> dict[s
     return {"content": content, "refusal": None}
 
 
-def completion_logprobs(tokens: Iterable[PlacedToken | None], tokenizer: Tokenizer) -> dict[str, Any]:
+def completion_logprobs(tokens: Iterable[PlacedToken], tokenizer: Tokenizer) -> dict[str, Any]:
     """Returns ``logprobs`` of a completion's choice: lists with an entry per token."""
-    placed = [token for token in tokens if token is not None]
+    placed = list(tokens)
     return {
         "text_offset": [token.offset for token in placed],
         "token_logprobs": [_finite(token.event.logprob) for token in placed],

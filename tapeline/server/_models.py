@@ -89,7 +89,7 @@ class Models:
         for model in self._models.values():
             model.close()
 
-    def all(self) -> list[ServedModel]:
+    def loaded(self) -> list[ServedModel]:
         """Returns every model that is loaded."""
         return list(self._models.values())
 
@@ -127,7 +127,7 @@ class Models:
 
     def figures(self) -> Mapping[str, EngineFigures]:
         """Returns the figures of every engine, by the model's name."""
-        models = [model for model in self.all() if isinstance(model, TextModel)]
+        models = [model for model in self.loaded() if isinstance(model, TextModel)]
         return {model.name: model.engine.figures() for model in models}
 
     def _model(self, name: str | None, kind: type[M], does_not: str, does: str) -> M:
@@ -136,7 +136,7 @@ class Models:
             if not isinstance(model, kind):
                 raise RequestError(f"model {name!r} {does_not}: name one that does", param="model", code="wrong_model")
             return model
-        suited = [model for model in self.all() if isinstance(model, kind)]
+        suited = [model for model in self.loaded() if isinstance(model, kind)]
         if len(suited) == 1:
             return suited[0]
         names = ", ".join(model.name for model in suited)

@@ -64,6 +64,11 @@ class ChatRequest(GenerationFields):
             raise RequestError("top_logprobs: goes with `logprobs`: true", param="top_logprobs")
 
     @property
+    def new_tokens(self) -> int | None:
+        """Largest number of new tokens; None where the request does not say."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
     def alternatives(self) -> int | None:
         """Likeliest tokens to send in each place; None for no log probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None

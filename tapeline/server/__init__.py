@@ -1,0 +1,25 @@
+"""The OpenAI-compatible server: text and HTTP around the engine of ``tapeline.serving``."""
+
+from tapeline.server._app import create_app
+from tapeline.server._embedding_model import EmbeddingModel
+from tapeline.server._errors import RequestError
+from tapeline.server._log import Log
+from tapeline.server._model import ServedModel, TextModel
+from tapeline.server._models import Models, ModelSource
+from tapeline.server._options import ServerOptions
+from tapeline.server._process import serve
+from tapeline.server._service import Service
+
+__all__ = [
+    "EmbeddingModel",
+    "Log",
+    "ModelSource",
+    "Models",
+    "RequestError",
+    "ServedModel",
+    "ServerOptions",
+    "Service",
+    "TextModel",
+    "create_app",
+    "serve",
+]

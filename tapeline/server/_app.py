@@ -1,0 +1,39 @@
+"""The application: routes and what they share."""
+
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tapeline.server._chat import chat_completions
+from tapeline.server._completions import completions
+from tapeline.server._embeddings import embeddings, rerank
+from tapeline.server._gate import Gate, on_http_error
+from tapeline.server._service import Service
+from tapeline.server._status import health, list_models, metrics, openapi, page, retrieve_model, transcriptions
+from tapeline.server._tokens import detokenize, tokenize
+
+ROUTES: Final = (
+    Route("/", page, methods=["GET"]),
+    Route("/health", health, methods=["GET"]),
+    Route("/metrics", metrics, methods=["GET"]),
+    Route("/openapi.json", openapi, methods=["GET"]),
+    Route("/v1/models", list_models, methods=["GET"]),
+    Route("/v1/models/{model:path}", retrieve_model, methods=["GET"]),
+    Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+    Route("/v1/completions", completions, methods=["POST"]),
+    Route("/v1/embeddings", embeddings, methods=["POST"]),
+    Route("/v1/rerank", rerank, methods=["POST"]),
+    Route("/v1/audio/transcriptions", transcriptions, methods=["POST"]),
+    Route("/tokenize", tokenize, methods=["POST"]),
+    Route("/detokenize", detokenize, methods=["POST"]),
+)
+
+
+def create_app(service: Service) -> ASGIApp:
+    """Returns the application of a server."""
+    app = Starlette(routes=ROUTES, exception_handlers={HTTPException: on_http_error})
+    app.state.service = service
+    return Gate(app, service)

@@ -1,0 +1,143 @@
+"""/v1/completions."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tapeline.server._answer_text import Delta, PlacedToken
+from tapeline.server._answers import Answer
+from tapeline.server._generation import Job, respond
+from tapeline.server._logprobs import completion_logprobs, prompt_logprobs
+from tapeline.server._model import TextModel
+from tapeline.server._requests import CompletionRequest
+from tapeline.server._service import in_thread, service_of
+from tapeline.serving import TokenEvent
+
+_NEW_TOKENS: Final = 16  # OpenAI's default
+
+
+async def completions(request: Request) -> Response:
+    """Goes on from texts."""
+    service = service_of(request)
+    fields = await service.read(request, CompletionRequest)
+    fields.check()
+    model = service.models.text_model(fields.model)
+    prompts = [await in_thread(model.prompt_ids, prompt) for prompt in fields.prompts]
+    echoes = [_echo(model, text, ids) if fields.echo else "" for text, ids in zip(fields.prompts, prompts, strict=True)]
+    state = request.scope["state"]
+    job = Job(
+        model=model,
+        fields=fields,
+        prompts=prompts,
+        max_new_tokens=_NEW_TOKENS,
+        ends=model.ends,
+        logprobs=fields.logprobs,
+        prompt_logprobs=_of_prompt(fields),
+        starts=[len(echo) for echo in echoes],
+        client=state["client"](fields.user),
+        request_id=state["request_id"],
+        seconds=service.options.request_seconds,
+    )
+    return await respond(request, job, CompletionForm(model, fields, prompts, echoes, state["request_id"]))
+
+
+def _of_prompt(fields: CompletionRequest) -> int | None:
+    """Returns the number of likeliest tokens to ask for in each place of the prompt; None for none."""
+    wanted = (fields.prompt_logprobs, fields.logprobs if fields.echo else None)
+    return max((one for one in wanted if one is not None), default=None)
+
+
+def _echo(model: TextModel, prompt: str | Sequence[int], ids: Sequence[int]) -> str:
+    return prompt if isinstance(prompt, str) else model.tokenizer.decode(ids)
+
+
+class CompletionForm:
+    """Form of answers to texts.
+
+    Args:
+        model: makes the answers.
+        fields: what the request says.
+        prompts: tokens of each prompt.
+        echoes: text of each prompt, where the answer is to begin with it; else empty.
+        request_id: name of the request.
+    """
+
+    def __init__(
+        self,
+        model: TextModel,
+        fields: CompletionRequest,
+        prompts: Sequence[Sequence[int]],
+        echoes: Sequence[str],
+        request_id: str,
+    ) -> None:
+        self._model: Final = model
+        self._fields: Final = fields
+        self._prompts: Final = prompts
+        self._echoes: Final = echoes
+        self._head: Final = {
+            "id": f"cmpl-{request_id}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": model.name,
+        }
+        self._begun: Final = set[int]()
+
+    def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
+        """Returns an event of a part of an answer; None where nothing is in it."""
+        if answer.prompt is None and answer.finish_reason is None:
+            return None
+        echo, tokens = self._new(answer, delta)
+        text = echo + self._text(delta)
+        if not text and not tokens and answer.finish_reason is None:
+            return None
+        return {**self._head, "choices": [self._choice(answer, text, tokens)]}
+
+    def whole(self, answers: Sequence[Answer], parts: Sequence[Sequence[Delta]]) -> Mapping[str, Any]:
+        """Returns the whole of all answers."""
+        return {**self._head, "choices": [self._whole(*one) for one in zip(answers, parts, strict=True)]}
+
+    def last(self, usage: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the event with the usage of tokens."""
+        return {**self._head, "choices": [], "usage": usage}
+
+    def _whole(self, answer: Answer, deltas: Sequence[Delta]) -> dict[str, Any]:
+        echo, tokens = self._new(answer, *deltas)
+        choice = self._choice(answer, echo + "".join(map(self._text, deltas)), tokens)
+        if self._fields.prompt_logprobs is not None and answer.prompt and answer.prompt.logprobs is not None:
+            choice["prompt_logprobs"] = prompt_logprobs(answer.prompt.logprobs, self._model.tokenizer)
+        return choice
+
+    def _new(self, answer: Answer, *deltas: Delta) -> tuple[str, list[PlacedToken]]:
+        """Returns the echo, the first time that it is asked for, and the tokens of it and of these parts."""
+        begins = answer.index not in self._begun
+        self._begun.add(answer.index)
+        tokens = [token for delta in deltas for token in delta.tokens if self._fields.max_tokens != 0]
+        if not begins or not self._fields.echo:
+            return "", tokens
+        return self._echoes[answer.index // self._fields.n], [*self._echoed(answer), *tokens]
+
+    def _echoed(self, answer: Answer) -> Iterator[PlacedToken]:
+        """Yields the tokens of the prompt, with the place of their text; the first has no log probability."""
+        prompt = self._prompts[answer.index // self._fields.n]
+        logprobs = (answer.prompt.logprobs if answer.prompt else None) or ()
+        pieces = self._model.tokenizer.stream()
+        offset = 0
+        for token_id, event in zip(prompt, logprobs, strict=False):
+            yield PlacedToken(event or TokenEvent(token_id), offset)
+            offset += len(pieces.push(token_id))
+
+    def _text(self, delta: Delta) -> str:
+        """Returns the text of a part; that of the one token which the engine makes for ``max_tokens`` 0 is dropped."""
+        return "" if self._fields.max_tokens == 0 else delta.text
+
+    def _choice(self, answer: Answer, text: str, tokens: Sequence[PlacedToken]) -> dict[str, Any]:
+        wanted = self._fields.logprobs is not None
+        return {
+            "index": answer.index,
+            "text": text,
+            "logprobs": completion_logprobs(tokens, self._model.tokenizer) if wanted else None,
+            "finish_reason": answer.finish_reason,
+        }

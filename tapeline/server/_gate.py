@@ -1,0 +1,195 @@
+"""What every request passes: its name, the keys, the state of the server, the log."""
+
+import base64
+import binascii
+import functools
+import hashlib
+import hmac
+import re
+import uuid
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lang_core import InputError, TapelineError
+from tapeline.server._errors import RequestError
+from tapeline.server._events import to_json
+from tapeline.server._gone import ClientGoneError
+from tapeline.server._model import client_name
+from tapeline.server._service import Service
+from tapeline.serving import BusyError, EngineClosedError
+
+_HEALTH: Final = "/health"
+_PAGE: Final = "/"
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_GONE: Final = 499  # nginx's status, for the log alone
+
+
+class Gate:
+    """Application in front of the routes.
+
+    Args:
+        app: the routes.
+        service: state of the server.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app: Final = app
+        self._service: Final = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, send, self._service)
+        self._service.active += 1
+        try:
+            await exchange.run(self._app, receive)
+        finally:
+            self._service.active -= 1
+            exchange.log()
+
+
+class _Exchange:
+    """One request and its response."""
+
+    def __init__(self, scope: Scope, send: Send, service: Service) -> None:
+        self._scope: Final = scope
+        self._send: Final = send
+        self._service: Final = service
+        self._headers: Final = Headers(scope=scope)
+        self._began: Final = perf_counter()
+        self._status: int | None = None
+        self._error: str | None = None
+        given = self._headers.get("x-request-id", "")
+        self._id: Final = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+    async def run(self, app: ASGIApp, receive: Receive) -> None:
+        try:
+            key = self._checked_key()
+            self._check_state()
+            address = (self._scope.get("client") or ("",))[0]
+            client = functools.partial(_client, key, address)
+            self._scope.setdefault("state", {}).update(request_id=self._id, client=client)
+            await app(self._scope, receive, self._send_with_id)
+        except ClientGoneError:
+            self._status = _GONE
+        except Exception as error:  # noqa: BLE001 - the last word before the client
+            await self._fail(error, receive)
+
+    def log(self) -> None:
+        """Writes the line of the request."""
+        facts = self._scope.get("state", {}).get("facts", {})
+        route = getattr(self._scope.get("route"), "path", "")
+        self._service.metrics.responded(route, self._status or 0)
+        self._service.log.info(
+            "request",
+            request_id=self._id,
+            method=self._scope["method"],
+            path=self._scope["path"],
+            status=self._status,
+            seconds=round(perf_counter() - self._began, 6),
+            **facts,
+            **({"error": self._error} if self._error else {}),
+        )
+
+    async def _fail(self, error: Exception, receive: Receive) -> None:
+        """Answers with an error; a response that has begun is cut off."""
+        failure = as_request_error(error)
+        self._error = str(failure)
+        if failure.status == 500:
+            self._service.log.failure("failure", failure.__cause__ or error, request_id=self._id)
+        if self._status is not None:
+            raise error
+        response = Response(to_json(failure.as_json()), failure.status, failure.headers, "application/json")
+        if failure.status == 401:
+            response.headers["www-authenticate"] = "Basic" if self._scope["path"] == _PAGE else "Bearer"
+        await response(self._scope, receive, self._send_with_id)
+
+    def _checked_key(self) -> str | None:
+        """Returns the key of the request; None where no keys are asked for.
+
+        Raises:
+            RequestError: it brings none, or one that is not known.
+        """
+        keys = self._service.options.api_keys
+        if not keys or self._scope["path"] == _HEALTH:
+            return None
+        key = _given_key(self._headers.get("authorization", ""))
+        if not _is_one_of(key, keys):
+            raise RequestError(
+                "no valid API key: send one of the server's as `Authorization: Bearer KEY`",
+                status=401,
+                code="invalid_api_key",
+            )
+        return key
+
+    def _check_state(self) -> None:
+        service, models = self._service, self._service.models
+        if self._scope["method"] != "POST" or (models.ready and not service.draining):
+            return
+        what = "the server ends" if service.draining else "the models are being loaded"
+        raise RequestError(f"{what}: ask again", status=503, code="unavailable", retry_after=1)
+
+    async def _send_with_id(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            MutableHeaders(scope=message)["x-request-id"] = self._id
+        await self._send(message)
+
+
+def as_request_error(error: Exception) -> RequestError:
+    """Returns an error as what the client is told."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, BusyError):
+        return RequestError(str(error), status=429, code="queue_full", retry_after=error.retry_after)
+    if isinstance(error, EngineClosedError):
+        return RequestError("the model was closed: ask again", status=503, code="unavailable", retry_after=1)
+    if isinstance(error, InputError):
+        return RequestError(str(error))
+    told = str(error) if isinstance(error, TapelineError) else "the server failed, and says why in its log"
+    failure = RequestError(told, status=500, code="server_error")
+    failure.__cause__ = error
+    return failure
+
+
+async def on_http_error(_: Request, error: Exception) -> Response:
+    """Raises an error of the routes, such as an unknown path, as one of the API."""
+    status = getattr(error, "status_code", 500)
+    raise RequestError(_ROUTING.get(status, str(error)), status=status) from error
+
+
+_ROUTING: Final = {
+    404: "no such route: /openapi.json lists them",
+    405: "the route does not take this method: /openapi.json lists them",
+}
+
+
+def _client(key: str | None, address: str, user: str | None) -> str:
+    return client_name(key, user, address)
+
+
+def _given_key(header: str) -> str:
+    """Returns the key of an authorization: a bearer's token, or the password that a browser has asked for."""
+    kind, _, value = header.partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip()
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _is_one_of(key: str, keys: Sequence[str]) -> bool:
+    """Returns whether a key is one of those known; every one is compared, and takes as long as every other."""
+    digest = hashlib.sha256(key.encode()).digest()
+    return sum(hmac.compare_digest(digest, hashlib.sha256(one.encode()).digest()) for one in keys) > 0

@@ -1,0 +1,182 @@
+"""Requests for text: from fields to tokens, from tokens to an answer, whole or in pieces."""
+
+import dataclasses
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tapeline.server._answer_text import AnswerText, Delta
+from tapeline.server._answers import Answer, Answers
+from tapeline.server._errors import RequestError
+from tapeline.server._events import EventStream, to_json
+from tapeline.server._fields import GenerationFields
+from tapeline.server._gone import unless_gone
+from tapeline.server._model import TextModel
+from tapeline.server._service import note, service_of
+from tapeline.serving import TokenConstraint, TokenRequest
+
+JSON: Final = "application/json"
+
+
+class Form(Protocol):
+    """Form of an answer, chat or completion."""
+
+    def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
+        """Returns an event of a part of an answer; None for none."""
+        ...
+
+    def whole(self, answers: Sequence[Answer], parts: Sequence[Sequence[Delta]]) -> Mapping[str, Any]:
+        """Returns the whole of all answers, from their parts."""
+        ...
+
+    def last(self, usage: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the event with the usage of tokens."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Answers that are wanted.
+
+    Attributes:
+        model: makes them.
+        fields: what the request says.
+        prompts: tokens of each prompt.
+        max_new_tokens: largest number of new tokens where the request does not say; None for all that fit.
+        ends: tokens that end an answer.
+        logprobs: likeliest tokens to send with each new one; None for none.
+        prompt_logprobs: the same for the prompt.
+        starts: characters before the answers to each prompt, as of an echo.
+        constraints: rule of each answer; empty for none.
+        client: who asks.
+        request_id: name of the request.
+        seconds: longest time of an answer.
+    """
+
+    model: TextModel
+    fields: GenerationFields
+    prompts: Sequence[Sequence[int]]
+    max_new_tokens: int | None
+    ends: frozenset[int]
+    logprobs: int | None
+    prompt_logprobs: int | None
+    starts: Sequence[int]
+    constraints: Sequence[TokenConstraint] = ()
+    client: str
+    request_id: str
+    seconds: float
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Number of tokens of all prompts."""
+        return sum(map(len, self.prompts))
+
+    def start(self) -> Answers:
+        """Asks the engine for every answer; those to one prompt have one seed after the other.
+
+        Raises:
+            RequestError: a prompt and its answer do not fit into the model's context.
+            BusyError: the engine's queue is full.
+        """
+        places = [(prompt, turn) for prompt in range(len(self.prompts)) for turn in range(self.fields.n)]
+        requests = [self._request(number, *place) for number, place in enumerate(places)]
+        texts = [
+            AnswerText(self.model.tokenizer.stream(), self.fields.stops, self.starts[prompt]) for prompt, _ in places
+        ]
+        return Answers(self.model.engine, requests, texts)
+
+    def _request(self, number: int, prompt: int, turn: int) -> TokenRequest:
+        sampling = self.fields.sampling(self.model.defaults, self.model.vocabulary)
+        return TokenRequest(
+            prompt=self.prompts[prompt],
+            sampling=dataclasses.replace(sampling, seed=(sampling.seed + turn) % 2**64),
+            max_new_tokens=self._room(len(self.prompts[prompt])),
+            ends=self.ends | set(self.fields.stop_token_ids),
+            ignore_eos=self.fields.ignore_eos,
+            constraint=self.constraints[number] if self.constraints else None,
+            logprobs=self.logprobs,
+            prompt_logprobs=self.prompt_logprobs,
+            deadline=min(self.seconds, self.fields.timeout or self.seconds),
+            client=self.client,
+            request_id=self.request_id,
+        )
+
+    def _room(self, prompt: int) -> int:
+        """Returns the largest number of new tokens of an answer; the last one takes no position."""
+        room = self.model.context - prompt + 1
+        wanted = self.fields.new_tokens
+        if room < max(1, wanted or 1):
+            raise RequestError(
+                f"the model's context is {self.model.context} tokens: the prompt has {prompt}, and "
+                f"{wanted or 1} new ones are asked for; shorten it, or ask for fewer with max_tokens",
+                param="messages" if hasattr(self.fields, "messages") else "prompt",
+                code="context_length_exceeded",
+            )
+        return max(1, min(room, self.max_new_tokens or room) if wanted is None else wanted)
+
+
+async def respond(request: Request, job: Job, form: Form) -> Response:
+    """Returns the response to a request for text; a client that goes away ends its answers.
+
+    Raises:
+        RequestError: an answer was refused, or given up.
+    """
+    answers = job.start()
+    if job.fields.stream:
+        return EventStream(_events(request, job, form, answers))
+    whole = await unless_gone(request.receive, _whole(request, job, form, answers))
+    return Response(to_json(whole), media_type=JSON)
+
+
+async def _events(request: Request, job: Job, form: Form, answers: Answers) -> AsyncGenerator[Mapping[str, Any], None]:
+    empty = {"usage": None} if job.fields.include_usage else {}
+    with answers:
+        try:
+            async for answer, delta in answers.deltas():
+                event = form.chunk(answer, delta)
+                if event is not None:
+                    yield {**event, **empty}
+            if job.fields.include_usage:
+                yield form.last(usage(job, answers.answers))
+        finally:
+            _account(request, job, answers)
+
+
+async def _whole(request: Request, job: Job, form: Form, answers: Answers) -> Mapping[str, Any]:
+    parts: list[list[Delta]] = [[] for _ in answers.answers]
+    with answers:
+        try:
+            async for answer, delta in answers.deltas():
+                parts[answer.index].append(delta)
+        finally:
+            _account(request, job, answers)
+    return {**form.whole(answers.answers, parts), "usage": usage(job, answers.answers)}
+
+
+def usage(job: Job, answers: Iterable[Answer]) -> dict[str, Any]:
+    """Returns the usage of tokens; a prompt with several answers counts once."""
+    first = [answer for answer in answers if answer.index % job.fields.n == 0]
+    generated = sum(answer.text.tokens for answer in answers)
+    return {
+        "prompt_tokens": job.prompt_tokens,
+        "completion_tokens": generated,
+        "total_tokens": job.prompt_tokens + generated,
+        "prompt_tokens_details": {"cached_tokens": sum(one.prompt.reused for one in first if one.prompt)},
+    }
+
+
+def _account(request: Request, job: Job, answers: Answers) -> None:
+    """Notes what answers took, for log and metrics."""
+    service_of(request).metrics.answered(job.model.name, answers, job.prompt_tokens)
+    used = usage(job, answers.answers)
+    note(
+        request,
+        model=job.model.name,
+        prompt_tokens=used["prompt_tokens"],
+        completion_tokens=used["completion_tokens"],
+        cached_tokens=used["prompt_tokens_details"]["cached_tokens"],
+        finish_reasons=[answer.finish_reason for answer in answers.answers],
+    )

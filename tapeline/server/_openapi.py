@@ -1,0 +1,97 @@
+"""Description of all routes for programs: an OpenAPI document, made of the readers that read the requests."""
+
+from typing import Any, Final
+
+from tapeline.cli import VERSION
+from tapeline.server._records import RecordType, record_schema
+from tapeline.server._requests import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    EmbeddingRequest,
+    RerankRequest,
+    TokenizeRequest,
+)
+
+POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
+    "/v1/chat/completions": (ChatRequest, "Answers a conversation."),
+    "/v1/completions": (CompletionRequest, "Goes on from texts."),
+    "/v1/embeddings": (EmbeddingRequest, "Embeds texts."),
+    "/v1/rerank": (RerankRequest, "Orders documents by the cosine of their embedding with the query's."),
+    "/tokenize": (TokenizeRequest, "Cuts a text, or messages, into tokens."),
+    "/detokenize": (DetokenizeRequest, "Writes tokens as text."),
+}
+"""Routes that take a body: its fields, and a line of help."""
+
+_GETS: Final = {
+    "/": ("text/html", "A page to chat on."),
+    "/health": ("application/json", "200 when the server can serve, else 503."),
+    "/metrics": ("text/plain", "Metrics in Prometheus' text format."),
+    "/openapi.json": ("application/json", "This document."),
+    "/v1/models": ("application/json", "Lists every model."),
+    "/v1/models/{model}": ("application/json", "Tells of one model."),
+}
+_ERRORS: Final = {
+    "400": "A field is wrong, unknown or not supported.",
+    "401": "No valid API key.",
+    "404": "No such model.",
+    "408": "The body came too slowly.",
+    "413": "The body is too large.",
+    "415": "The body is not said to be JSON.",
+    "429": "The queue is full; Retry-After says when to ask again.",
+    "500": "The model failed.",
+    "503": "The server is loading its models, or ends.",
+    "504": "The answer took too long.",
+}
+_ERROR_SCHEMA: Final = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+
+
+def document() -> dict[str, Any]:
+    """Returns the OpenAPI document."""
+    paths: dict[str, Any] = {path: {"post": _post(*what)} for path, what in POSTS.items()}
+    paths |= {path: {"get": _get(path, *what)} for path, what in _GETS.items()}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tapeline", "version": VERSION},
+        "security": [{"key": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": _ERROR_SCHEMA},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _post(kind: type[RecordType], text: str) -> dict[str, Any]:
+    body = {"required": True, "content": {"application/json": {"schema": record_schema(kind)}}}
+    return {"summary": text, "requestBody": body, "responses": {**_done("application/json"), **_failures()}}
+
+
+def _get(path: str, media: str, text: str) -> dict[str, Any]:
+    names = ["model"] if "{model}" in path else []
+    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+    return {"summary": text, "parameters": parameters, "responses": {**_done(media), **_failures()}}
+
+
+def _done(media: str) -> dict[str, Any]:
+    return {"200": {"description": "Done.", "content": {media: {}}}}
+
+
+def _failures() -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    return {status: {"description": text, "content": content} for status, text in _ERRORS.items()}

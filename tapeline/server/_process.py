@@ -1,0 +1,195 @@
+"""The process of a server: sockets, signals, the end."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import uvicorn
+
+from lang_core import InputError, TapelineError
+from tapeline.server._app import create_app
+from tapeline.server._log import Log, LogHandler
+from tapeline.server._models import Models, ModelSource
+from tapeline.server._options import ServerOptions
+from tapeline.server._protocol import GuardedProtocol
+from tapeline.server._service import Service
+
+_TICK: Final = 0.05
+
+
+def serve(
+    sources: Sequence[ModelSource],
+    options: ServerOptions,
+    *,
+    log: Log | None = None,
+    on_listening: Callable[[str], object] = lambda address: None,
+) -> None:
+    """Serves models until the process is told to end, by SIGTERM or SIGINT; SIGHUP loads them again.
+
+    At the first signal no more requests are taken, and those that run have ``options.drain_seconds`` to end; at the
+    second one the server ends at once.
+
+    Args:
+        sources: models to serve; they are loaded while the server answers that it is not ready.
+        options: settings.
+        log: takes a line per request; one on stderr where None.
+        on_listening: is told the server's address when connections can be made.
+
+    Raises:
+        InputError: the address cannot be listened at, or a model cannot be loaded.
+    """
+    chosen = log or Log()
+    models = Models(sources, chosen)
+    service = Service(models, options, chosen)
+    with _listener(options) as listener, _logged(chosen):
+        address = f"{'https' if options.certificate else 'http'}://{_shown(listener)}"
+        asyncio.run(_Process(service, listener).run(lambda: on_listening(address)))
+    if models.failure is not None:
+        raise models.failure
+
+
+class _Process:
+    """Server in the event loop of the main thread."""
+
+    def __init__(self, service: Service, listener: socket.socket) -> None:
+        self._service: Final = service
+        self._listener: Final = listener
+        self._server: Final = _Server(_config(service))
+        self._told: Final = asyncio.Event()
+        self._work: Final = set[asyncio.Task[Any]]()
+
+    async def run(self, on_listening: Callable[[], object]) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._start(self._reload(changed_only=False)))
+        serving = asyncio.create_task(self._server.serve([self._listener]))
+        while not self._server.started and not serving.done():
+            await asyncio.sleep(_TICK)
+        on_listening()
+        self._start(self._load())
+        self._start(self._drain())
+        await serving
+        for task in self._work:
+            task.cancel()
+        await asyncio.to_thread(self._service.models.close, 0.0)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    def _end(self) -> None:
+        if self._told.is_set():
+            self._server.force_exit = self._server.should_exit = True
+        self._told.set()
+
+    async def _load(self) -> None:
+        try:
+            await asyncio.to_thread(self._service.models.load)
+        except TapelineError as error:
+            self._service.log.error("load failed", error=str(error))
+            self._server.should_exit = True
+            return
+        self._service.log.info("ready")
+        while self._service.options.watch_seconds:
+            await asyncio.sleep(self._service.options.watch_seconds)
+            await self._reload(changed_only=True)
+
+    async def _reload(self, *, changed_only: bool) -> None:
+        if self._service.models.ready:
+            await asyncio.to_thread(self._service.models.reload, changed_only=changed_only)
+
+    async def _drain(self) -> None:
+        """Waits for the signal to end, then for the requests that run."""
+        await self._told.wait()
+        self._service.draining = True
+        self._service.log.info("draining", active=self._service.active)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._service.options.drain_seconds):
+                while self._service.active:
+                    await asyncio.sleep(_TICK)
+        self._service.log.info("ended", active=self._service.active)
+        self._server.should_exit = True
+        if self._service.active:
+            self._server.force_exit = True
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server, which leaves the signals alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Captures none."""
+        yield
+
+
+def _config(service: Service) -> uvicorn.Config:
+    options = service.options
+    protocol = type(
+        "Protocol",
+        (GuardedProtocol,),
+        {"header_seconds": options.header_seconds, "stall_seconds": options.stall_seconds},
+    )
+    try:
+        config = uvicorn.Config(
+            create_app(service),
+            http=protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=options.max_connections,
+            timeout_graceful_shutdown=1,
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.certificate_key,
+        )
+        config.load()
+    except OSError as error:
+        raise InputError(
+            f"certificate={options.certificate}: it cannot be used ({error}): give a PEM file with the certificate, and "
+            "the private key with `certificate_key`"
+        ) from error
+    return config
+
+
+def _listener(options: ServerOptions) -> socket.socket:
+    """Returns a socket that listens.
+
+    Raises:
+        InputError: the address cannot be listened at.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        return socket.create_server((options.host, options.port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"host={options.host}, port={options.port}: cannot listen there ({error}): choose others, or end what "
+            "listens there"
+        ) from error
+
+
+def _shown(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@contextlib.contextmanager
+def _logged(log: Log) -> Iterator[None]:
+    """Has what uvicorn and asyncio log written as lines of the log."""
+    handler = LogHandler(log)
+    loggers = [logging.getLogger(name) for name in ("uvicorn", "asyncio")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+            logger.propagate = True

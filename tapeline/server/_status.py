@@ -1,0 +1,78 @@
+"""Routes that tell of the server: models, health, metrics, schemas, the page."""
+
+from importlib.resources import files
+from typing import Any, Final
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tapeline.server._errors import RequestError
+from tapeline.server._events import to_json
+from tapeline.server._generation import JSON
+from tapeline.server._model import ServedModel, TextModel
+from tapeline.server._openapi import document
+from tapeline.server._service import service_of
+
+_PAGE: Final = files(__package__ or "").joinpath("page.html")
+_PAGE_HEADERS: Final = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+async def list_models(request: Request) -> Response:
+    """Lists every model."""
+    models = [_model(model) for model in service_of(request).models.loaded()]
+    return Response(to_json({"object": "list", "data": models}), media_type=JSON)
+
+
+async def retrieve_model(request: Request) -> Response:
+    """Tells of one model."""
+    model = service_of(request).models.named(request.path_params["model"])
+    return Response(to_json(_model(model)), media_type=JSON)
+
+
+async def health(request: Request) -> Response:
+    """Answers 200 when the server can serve, else 503."""
+    service = service_of(request)
+    status = "draining" if service.draining else "ready" if service.models.ready else "loading"
+    return Response(to_json({"status": status}), 200 if status == "ready" else 503, media_type=JSON)
+
+
+async def metrics(request: Request) -> Response:
+    """Returns the metrics."""
+    return Response(service_of(request).metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+async def openapi(_: Request) -> Response:
+    """Returns the description of all routes."""
+    return Response(to_json(document()), media_type=JSON)
+
+
+async def page(_: Request) -> Response:
+    """Returns the page to chat on."""
+    return Response(_PAGE.read_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
+
+
+async def transcriptions(_: Request) -> Response:
+    """Refuses audio."""
+    raise RequestError(
+        "audio is not transcribed by this server yet: Whisper bundles run with the tapeline command", status=404
+    )
+
+
+def _model(model: ServedModel) -> dict[str, Any]:
+    kind = "generate" if isinstance(model, TextModel) else "embed"
+    chat = isinstance(model, TextModel) and model.template is not None
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created,
+        "owned_by": "tapeline",
+        "max_model_len": model.context,
+        "task": kind,
+        "chat": chat,
+    }

@@ -1,0 +1,46 @@
+"""/tokenize and /detokenize."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tapeline.server._errors import RequestError
+from tapeline.server._events import to_json
+from tapeline.server._generation import JSON
+from tapeline.server._model import TextModel
+from tapeline.server._requests import DetokenizeRequest, TokenizeRequest
+from tapeline.server._service import in_thread, service_of
+from tapeline.text import check_ids
+
+
+async def tokenize(request: Request) -> Response:
+    """Cuts a text, or messages, into tokens."""
+    service = service_of(request)
+    fields = await service.read(request, TokenizeRequest)
+    model = service.models.text_model(fields.model)
+    ids = await in_thread(_ids, model, fields)
+    body: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": ids}
+    if fields.return_token_strs:
+        body["token_strs"] = [model.tokenizer.token_bytes(one).decode(errors="replace") for one in ids]
+    return Response(to_json(body), media_type=JSON)
+
+
+async def detokenize(request: Request) -> Response:
+    """Writes tokens as text."""
+    service = service_of(request)
+    fields = await service.read(request, DetokenizeRequest)
+    model = service.models.text_model(fields.model)
+    check_ids(fields.tokens, model.vocabulary, "`tokens`")
+    text = await in_thread(model.tokenizer.decode, fields.tokens)
+    return Response(to_json({"prompt": text}), media_type=JSON)
+
+
+def _ids(model: TextModel, fields: TokenizeRequest) -> list[int]:
+    if (fields.prompt is None) == (fields.messages is None):
+        raise RequestError("prompt: give either `prompt` or `messages`", param="prompt")
+    if fields.messages is not None:
+        return model.chat_ids(fields.messages, add_generation_prompt=fields.add_generation_prompt)
+    if not fields.prompt:
+        return []
+    return model.encode(fields.prompt, special_tokens=fields.add_special_tokens)
