@@ -22,7 +22,7 @@ async def read_json(request: Request, options: ServerOptions) -> Any:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _JSON:
-        raise RequestError(f"content-type: expected {_JSON}; found {kind[:60]!r}", status=415, code="unsupported_media_type")
+        raise RequestError(f"content-type: expected {_JSON}; found {kind[:60]!r}", status=415, code="not_json")
     try:
         async with asyncio.timeout(options.header_seconds):
             body = await _read(request, options.max_body_bytes)

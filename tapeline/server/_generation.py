@@ -1,7 +1,7 @@
 """Requests for text: from fields to tokens, from tokens to an answer, whole or in pieces."""
 
 import dataclasses
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -156,10 +156,10 @@ async def _whole(request: Request, job: Job, form: Form, answers: Answers) -> Ma
     return {**form.whole(answers.answers, parts), "usage": usage(job, answers.answers)}
 
 
-def usage(job: Job, answers: Iterable[Answer]) -> dict[str, Any]:
+def usage(job: Job, answers: Sequence[Answer]) -> dict[str, Any]:
     """Returns the usage of tokens; a prompt with several answers counts once."""
     first = [answer for answer in answers if answer.index % job.fields.n == 0]
-    generated = sum(answer.text.tokens for answer in answers)
+    generated = 0 if job.fields.new_tokens == 0 else sum(answer.text.tokens for answer in answers)
     return {
         "prompt_tokens": job.prompt_tokens,
         "completion_tokens": generated,

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from lang_core import TapelineError
 from starlette.types import Receive
+
+from lang_core import TapelineError
 
 T = TypeVar("T")
 

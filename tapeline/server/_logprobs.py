@@ -39,7 +39,7 @@ def completion_logprobs(tokens: Iterable[PlacedToken], tokenizer: Tokenizer) -> 
 
 
 def _top(event: TokenEvent, tokenizer: Tokenizer) -> dict[str, float | None] | None:
-    """Returns the likeliest tokens by their text; of tokens that are written alike the likeliest. None for the first."""
+    """Returns the likeliest tokens by their text, of those written alike the likeliest; None for the first."""
     if event.logprob is None:
         return None
     pairs = [*event.alternatives, (event.token_id, event.logprob)]

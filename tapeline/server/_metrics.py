@@ -55,7 +55,10 @@ class Metrics:
             f"{prefix}e2e_request_latency_seconds", "From the request to its last token.", buckets=_LONG, **named
         )
         self._ended: Final = Counter(
-            f"{prefix}request_success", "Answers by how they ended.", [_MODEL, "finished_reason"], registry=self._registry
+            f"{prefix}request_success",
+            "Answers by how they ended.",
+            [_MODEL, "finished_reason"],
+            registry=self._registry,
         )
         self._responses: Final = Counter(
             f"{prefix}http_responses", "Responses by route and status.", ["route", "status"], registry=self._registry

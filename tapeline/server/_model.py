@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from tapeline.serving import EngineFigures, Event, Ticket, TokenRequest
 from tapeline.server._errors import RequestError
 from tapeline.server._messages import ChatMessage, template_messages
+from tapeline.serving import EngineFigures, Event, Ticket, TokenRequest
 from tapeline.text import ChatTemplate, Tokenizer, check_ids
 
 _RESERVED: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt"})

@@ -152,8 +152,8 @@ def _config(service: Service) -> uvicorn.Config:
         config.load()
     except OSError as error:
         raise InputError(
-            f"certificate={options.certificate}: it cannot be used ({error}): give a PEM file with the certificate, and "
-            "the private key with `certificate_key`"
+            f"certificate={options.certificate}: it cannot be used ({error}): give a PEM file with the certificate, "
+            "and the private key with `certificate_key`"
         ) from error
     return config
 

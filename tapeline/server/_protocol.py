@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
@@ -33,7 +32,7 @@ class GuardedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Takes data, and waits for the rest of a request's head."""
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
+        if self.cycle is None or self.cycle.response_complete:
             self._wait_for_head()
         else:
             self._head_timer = _cancelled(self._head_timer)

@@ -221,8 +221,9 @@ class Items:
 
     def schema(self) -> dict[str, Any]:
         """Returns the JSON schema."""
-        bounds = ({"minItems": self.least} if self.least else {}) | ({} if self.most is None else {"maxItems": self.most})
-        return {"type": "array", "items": self.item.schema(), **bounds}
+        least = {"minItems": self.least} if self.least else {}
+        most = {} if self.most is None else {"maxItems": self.most}
+        return {"type": "array", "items": self.item.schema(), **least, **most}
 
 
 @dataclass(frozen=True, slots=True)

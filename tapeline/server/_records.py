@@ -60,7 +60,8 @@ def read_record(kind: type[R], given: Any, path: str = "") -> R:
         if name not in values and one.default is dataclasses.MISSING:
             where = joined(path, name)
             raise RequestError(f"{where}: this field is required: {one.metadata[_HELP]}", param=where)
-    return kind(**{name: known[name].metadata[_READER].read(value, joined(path, name)) for name, value in values.items()})
+    readers = {name: known[name].metadata[_READER] for name in values}
+    return kind(**{name: readers[name].read(value, joined(path, name)) for name, value in values.items()})
 
 
 def _refuse_name(kind: type[R], name: str, value: Any, path: str) -> None:

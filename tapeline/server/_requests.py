@@ -96,7 +96,7 @@ class CompletionRequest(GenerationFields):
         """
         GenerationFields.check(self)
         if self.max_tokens == 0 and not self.echo and self.prompt_logprobs is None:
-            raise RequestError("max_tokens: 0 goes with `echo` or `prompt_logprobs`: give 1 or more", param="max_tokens")
+            raise RequestError("max_tokens: 0 goes with `echo` or `prompt_logprobs`; give 1", param="max_tokens")
 
     @property
     def prompts(self) -> tuple[str | tuple[int, ...], ...]:

@@ -1,10 +1,9 @@
 """What all routes share."""
 
-import functools
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
 
-import anyio.to_thread
 from starlette.requests import Request
 
 from tapeline.server._body import read_json
@@ -65,4 +64,4 @@ def note(request: Request, **facts: Any) -> None:
 
 async def in_thread(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
     """Returns what a function gives that may take long, and leaves the event loop free meanwhile."""
-    return await anyio.to_thread.run_sync(functools.partial(function, *arguments, **options))
+    return await asyncio.to_thread(function, *arguments, **options)

@@ -11,8 +11,8 @@ from jinja2.exceptions import SecurityError
 from lang_core import InputError, checked_choices
 from tapeline.text._template_environment import environment
 
-Message = Mapping[str, str]
-"""``role`` (system, user, assistant, ...) and ``content``."""
+Message = Mapping[str, Any]
+"""``role`` (system, user, assistant, ...) and ``content``, and what else templates read, such as ``tool_calls``."""
 
 _FILE: Final = "chat_template.jinja"
 _CONFIG: Final = "tokenizer_config.json"
@@ -41,6 +41,7 @@ class ChatTemplate:
 
     def __init__(self, text: str, origin: str, tokens: Mapping[str, str] | None = None) -> None:
         self._origin: Final = origin
+        self._text: Final = text
         self.tokens: Final = dict(tokens or {})
         try:
             self._template: Final = environment().from_string(text)
@@ -94,6 +95,10 @@ class ChatTemplate:
             raise InputError(f"{self._origin}: the chat template refuses these messages: {error}") from error
         except Exception as error:  # a template can do anything wrong that an expression of Python can
             raise InputError(f"{self._origin}: the chat template fails: {type(error).__name__}: {error}") from error
+
+    def mentions(self, word: str) -> bool:
+        """Returns whether a word stands anywhere in the template, such as the name of a role or a variable."""
+        return word in self._text
 
     def after_answers(self) -> str:
         """Returns the text that the template puts after an answer, with which the model ends one; empty for none."""
