@@ -45,17 +45,13 @@ def _check_tree(value: Any, depth: int) -> None:
     """Checks how deep a value nests, and that its strings are Unicode."""
     level = [value]
     for _ in range(depth + 1):
-        below: list[Any] = []
-        for one in level:
-            if isinstance(one, str):
-                _check_text(one)
-            elif isinstance(one, dict):
-                below += [*one, *one.values()]
-            elif isinstance(one, list):
-                below += one
-        if not below:
+        for text in level:
+            if isinstance(text, str):
+                _check_text(text)
+        inside = [one for one in level if isinstance(one, dict | list)]
+        if not inside:
             return
-        level = below
+        level = [part for one in inside for part in ((*one, *one.values()) if isinstance(one, dict) else one)]
     raise _too_deep(depth)
 
 

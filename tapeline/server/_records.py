@@ -1,6 +1,7 @@
 """Requests as dataclasses: each field has a reader, a line of help and a default."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, TypeVar
@@ -43,6 +44,12 @@ def required(reader: Reader, text: str) -> Any:
     return dataclasses.field(metadata={_READER: reader, _HELP: text})
 
 
+@functools.cache
+def fields_of(kind: type[Any]) -> Mapping[str, dataclasses.Field[Any]]:
+    """Returns the fields of a request's dataclass by name."""
+    return {one.name: one for one in dataclasses.fields(kind)}
+
+
 def read_record(kind: type[R], given: Any, path: str = "") -> R:
     """Returns the dataclass of a JSON object.
 
@@ -51,7 +58,7 @@ def read_record(kind: type[R], given: Any, path: str = "") -> R:
     """
     if not isinstance(given, dict):
         refuse(path or "the body", "a JSON object", given)
-    known = kind.__dataclass_fields__
+    known = fields_of(kind)
     for name, value in given.items():
         if name not in known:
             _refuse_name(kind, name, value, path)
@@ -68,7 +75,7 @@ def _refuse_name(kind: type[R], name: str, value: Any, path: str) -> None:
     """Refuses a field that is not read, unless it is one of OpenAI's that is null."""
     where = joined(path, name)
     if name not in kind.REFUSED:
-        known = list(kind.__dataclass_fields__)
+        known = list(fields_of(kind))
         raise RequestError(
             f"{where}: unknown field; available: {', '.join(known)}{near_names(name, known)}",
             param=where,
@@ -81,8 +88,8 @@ def _refuse_name(kind: type[R], name: str, value: Any, path: str) -> None:
 
 def record_schema(kind: type[RecordType]) -> dict[str, Any]:
     """Returns the JSON schema of a dataclass's objects."""
-    needed = [name for name, one in kind.__dataclass_fields__.items() if one.default is dataclasses.MISSING]
-    properties = {name: _property(one) for name, one in kind.__dataclass_fields__.items()}
+    needed = [name for name, one in fields_of(kind).items() if one.default is dataclasses.MISSING]
+    properties = {name: _property(one) for name, one in fields_of(kind).items()}
     return {
         "type": "object",
         "properties": properties,
