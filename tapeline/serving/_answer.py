@@ -1,10 +1,13 @@
 """The answer to one request, from its queue to its end."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, Literal
 
 import numpy as np
 
 from lang_core import TapelineError
+from tapeline.serving._errors import ConstraintError
 from tapeline.serving._logprobs import token_event
 from tapeline.serving._request import EndEvent, Event, OnEvent, PromptEvent, TokenEvent, TokenRequest
 from transformer_core.generation import Prediction, Sampler, StopRule
@@ -44,6 +47,7 @@ class Answer:
         self.cancelled = False
         self.reason: Reason | None = None
         self._on_event: Final = on_event
+        self._vocabulary: Final = vocabulary
         self._sampler: Final = Sampler(request.sampling, vocabulary)
         ignore_eos = request.ignore_eos and request.constraint is None
         self._stop: Final = StopRule(request.ends, request.max_new_tokens, ignore_eos)
@@ -69,13 +73,16 @@ class Answer:
 
     @property
     def prefilling(self) -> bool:
-        """Whether its prompt is run in chunks and is not done."""
+        """True while its prompt is run in chunks."""
         return self.fed < len(self.request.prompt) and self.request.prompt_logprobs is None
 
-    def say_prompt(self) -> None:
-        """Sends the event of the prompt."""
-        asked = self.request.prompt_logprobs is not None
-        self._send(PromptEvent(self.reused, tuple(self._logprobs) if asked else None))
+    def leaves(self, now: float) -> bool:
+        """Returns whether it is to end where it is."""
+        return self.cancelled or (self.expires is not None and now >= self.expires)
+
+    def leave(self) -> None:
+        """Ends where it is."""
+        self.end("cancelled" if self.cancelled else "deadline")
 
     def take(self, prediction: Prediction) -> None:
         """Goes on with the prediction after its last token that was fed: chooses a token and sends it.
@@ -83,18 +90,15 @@ class Answer:
         Raises:
             TapelineError: no token can be chosen.
         """
-        if self.fed < len(self.request.prompt):
+        prompt = len(self.request.prompt)
+        if self.fed < prompt:
             most = self.request.prompt_logprobs or 0
             self._logprobs.append(token_event(int(self._tokens[self.fed]), prediction.logits(), most))
             return
-        if self.fed == len(self.request.prompt):
-            self.say_prompt()
-        token_id = self._choose(prediction)
-        reason = self._stop.reason(token_id, self.generated)
-        if reason != "eos":
-            self._send(self._event(token_id, prediction))
-        if reason:
-            self.end(reason)
+        if self.fed == prompt:
+            asked = self.request.prompt_logprobs is not None
+            self._send(PromptEvent(self.reused, tuple(self._logprobs) if asked else None))
+        self._go_on(self._choose(prediction), prediction)
 
     def end(self, reason: Reason, error: TapelineError | None = None) -> None:
         """Ends the answer and says so; does nothing if it has ended."""
@@ -103,10 +107,43 @@ class Answer:
             self._send(EndEvent(reason, error, len(self.request.prompt), self.generated, self.reused))
 
     def _choose(self, prediction: Prediction) -> int:
-        token_id = self._sampler.choose(prediction, self.tokens)
+        prompt = len(self.request.prompt)
+        allowed = self._allowed()
+        token_id = self._sampler.choose(prediction, self.tokens, prompt_tokens=prompt, allowed=allowed)
         self._tokens[self._known] = token_id
         self._known += 1
         return token_id
+
+    def _go_on(self, token_id: int, prediction: Prediction) -> None:
+        """Sends a new token, and ends with it if it is the last."""
+        reason = self._stop.reason(token_id, self.generated)
+        if reason != "eos":
+            finished = self._accept(token_id)
+            self._send(self._event(token_id, prediction))
+            reason = "eos" if finished else reason
+        if reason:
+            self.end(reason)
+
+    def _allowed(self) -> np.ndarray | None:
+        """Returns the tokens bool [V] that the constraint allows; None without one."""
+        constraint = self.request.constraint
+        if constraint is None:
+            return None
+        allowed = np.zeros(self._vocabulary, np.bool_)
+        with _constrained("mask"):
+            constraint.mask(allowed)
+        if not allowed.any():
+            raise ConstraintError("the request's constraint allows no token here: give one that an answer can satisfy")
+        return allowed
+
+    def _accept(self, token_id: int) -> bool:
+        """Tells the constraint of a new token, and returns whether it wants no more."""
+        constraint = self.request.constraint
+        if constraint is None:
+            return False
+        with _constrained("accept"):
+            constraint.accept(token_id)
+            return constraint.finished
 
     def _event(self, token_id: int, prediction: Prediction) -> TokenEvent:
         most = self.request.logprobs
@@ -117,3 +154,13 @@ class Answer:
             self._on_event(event)
         except Exception:  # noqa: BLE001 - whatever the listener raises, it listens no more
             self.cancelled = True
+
+
+@contextmanager
+def _constrained(call: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise ConstraintError(
+            f"the request's constraint failed in {call} ({type(error).__name__}: {error}): give another"
+        ) from error

@@ -132,8 +132,7 @@ class Engine:
         finally:
             self._queue.close("the engine is closed: make another")
             self._scheduler.fail(error)
-            for answer in self._queue.remove(lambda _: True):
-                answer.end("error", error)
+            self._scheduler.end_waiting(error)
             self._idle.set()
 
     def _await_work(self) -> bool:

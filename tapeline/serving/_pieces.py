@@ -1,6 +1,7 @@
 """Cut of prompts into the pieces that ``prefill_row`` takes."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 
 def canonical_pieces(length: int, chunks: Sequence[int]) -> list[int]:
@@ -17,3 +18,13 @@ def canonical_pieces(length: int, chunks: Sequence[int]) -> list[int]:
         count, length = divmod(length, chunk)
         pieces += [chunk] * count
     return [*pieces, length] if length else pieces
+
+
+def whole_stops(length: int, chunks: Sequence[int]) -> list[int]:
+    """Returns the positions behind the pieces of ``canonical_pieces`` that need no padding.
+
+    >>> whole_stops(300, (8, 32, 128))
+    [128, 256, 288, 296]
+    """
+    pieces = canonical_pieces(length, chunks)
+    return list(accumulate(size for size in pieces if size in chunks))

@@ -15,11 +15,11 @@ class TokenConstraint(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether only an end token may follow. The engine ends the answer then."""
+        """True once only an end token may follow. The engine ends the answer then."""
         ...
 
     def mask(self, out: np.ndarray) -> None:
-        """Sets ``out`` bool [V] to True for each token that may come next, False for all others."""
+        """Sets ``out`` bool [V] to True for each token that may come next, and to False for all others."""
         ...
 
     def accept(self, token_id: int) -> None:
@@ -27,6 +27,7 @@ class TokenConstraint(Protocol):
         ...
 
 
+@checked_choices
 @dataclass(frozen=True, kw_only=True)
 class TokenRequest:
     """One prompt, and how it is to be answered.

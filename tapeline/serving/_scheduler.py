@@ -10,15 +10,16 @@ from tapeline.serving._answer import Answer
 from tapeline.serving._errors import ModelFailedError
 from tapeline.serving._figures import EngineFigures
 from tapeline.serving._guard import GuardedModel
-from tapeline.serving._pieces import canonical_pieces
+from tapeline.serving._prefill import Prefill
 from tapeline.serving._queue import WaitingQueue
 from tapeline.serving._settings import EngineSettings
+from tapeline.serving._slot import Slot
 from tapeline.serving._slots import SlotModel
 from transformer_core.generation import Prediction
 
 
 class Scheduler:
-    """Runs answers on a model, a tick at a time. One thread only."""
+    """Runs answers on a model, a tick at a time. One thread only, but for ``figures``."""
 
     def __init__(
         self,
@@ -28,117 +29,126 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begins with free rows."""
-        self._model = GuardedModel(model)
         self._queue: Final = queue
         self._settings: Final = settings
         self._clock: Final = clock
-        self._rows: list[Answer | None] = [None] * model.slots
         self._totals: Final[Counter[str]] = Counter()
         self._ended: Final[Counter[str]] = Counter()
+        self._ticks = 0
+        self.replace(model)
+
+    def replace(self, model: SlotModel) -> None:
+        """Goes on with another model, whose rows are empty, and an empty store."""
+        self._model = GuardedModel(model)
+        self._slots = [Slot(row, model.capacity) for row in range(model.slots)]
+        self._prefill = Prefill(self._model, self._slots, self._settings, self._clock, self._totals)
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is running."""
-        return any(self._rows)
+        """True while an answer is running."""
+        return any(slot.answer for slot in self._slots)
 
     def tick(self) -> None:
-        """Drops, admits, runs pieces of prompts and one step of all running answers.
+        """Drops, admits, runs pieces of prompts, and a step of all running answers.
 
         Raises:
             ModelFailedError: a call of the model raised.
         """
+        self._ticks += 1
         self._drop()
         self._admit()
-        self._prefill()
+        self._prefill.run(self._take)
         self._decode()
+        self._free()
 
     def fail(self, error: TapelineError) -> None:
         """Ends all running answers with an error."""
-        for answer in self._rows:
-            if answer:
-                answer.end("error", error)
+        self._totals["failures"] += 1
+        for slot in self._slots:
+            if slot.answer:
+                slot.answer.end("error", error)
         self._free()
 
-    def replace(self, model: SlotModel) -> None:
-        """Goes on with another model, whose rows are empty."""
-        self._model = GuardedModel(model)
+    def end_waiting(self, error: TapelineError) -> None:
+        """Ends all requests that wait with an error."""
+        for answer in self._queue.remove(lambda _: True):
+            self._end_waiting(answer, error)
 
     def figures(self) -> EngineFigures:
-        """Returns the figures."""
-        running = [answer for answer in self._rows if answer]
+        """Returns the figures. Any thread may call it."""
+        filled = [slot.filled for slot in self._slots if slot.answer]
         return EngineFigures(
-            running=len(running),
+            running=len(filled),
             waiting=len(self._queue),
-            slots=len(self._rows),
-            cache_usage=sum(answer.fed for answer in running) / (len(self._rows) * self._model.capacity),
+            slots=len(self._slots),
+            cache_usage=sum(filled) / (len(self._slots) * self._model.capacity),
             prefix_queries=self._totals["prefix_queries"],
             prefix_hits=self._totals["prefix_hits"],
             prompt_tokens=self._totals["prompt_tokens"],
             generated_tokens=self._totals["generated_tokens"],
             ended=dict(self._ended),
             failures=self._totals["failures"],
-            store_bytes=0,
+            store_bytes=self._prefill.prefixes.store.nbytes,
             store_budget=self._settings.store_bytes,
         )
 
     def _drop(self) -> None:
         now = self._clock()
-        for answer in self._queue.remove(lambda answer: _leaves(answer, now)):
-            answer.end("cancelled" if answer.cancelled else "deadline")
-            self._ended[str(answer.reason)] += 1
-        for answer in self._rows:
-            if answer and _leaves(answer, now):
-                answer.end("cancelled" if answer.cancelled else "deadline")
+        for answer in self._queue.remove(lambda answer: answer.leaves(now)):
+            self._end_waiting(answer)
+        for slot in self._slots:
+            if slot.answer and slot.answer.leaves(now):
+                slot.answer.leave()
         self._free()
+
+    def _end_waiting(self, answer: Answer, error: TapelineError | None = None) -> None:
+        if error:
+            answer.end("error", error)
+        else:
+            answer.leave()
+        self._ended[str(answer.reason)] += 1
 
     def _free(self) -> None:
-        for row, answer in enumerate(self._rows):
+        """Frees the rows of answers that have ended."""
+        for slot in self._slots:
+            answer = slot.answer
             if answer and answer.reason:
-                self._rows[row] = None
                 self._ended[answer.reason] += 1
-                self._totals["generated_tokens"] += answer.generated
+                slot.free(self._ticks)
+                if answer.reason == "error":  # nobody knows why, so nothing of it is used again
+                    slot.forget()
 
     def _admit(self) -> None:
-        for row, answer in enumerate(self._rows):
-            if answer is None:
-                taken = self._queue.take()
-                if taken is None:
-                    return
-                self._rows[row] = taken
-                self._model.clear_row(row)
+        while (free := [slot for slot in self._slots if slot.answer is None]) and (answer := self._queue.take()):
+            self._prefill.add(self._place(answer, free), answer)
 
-    def _prefill(self) -> None:
-        for row, answer in enumerate(self._rows):
-            if answer and answer.prefilling:
-                prompt = answer.prompt.tolist()
-                for size in canonical_pieces(len(prompt), self._model.chunks):
-                    piece = prompt[answer.fed : answer.fed + size]
-                    prediction = self._model.prefill_row(piece, row, answer.fed)
-                    answer.fed += size
-                    self._totals["prompt_tokens"] += size
-                self._take(answer, prediction)
-        self._free()
+    def _place(self, answer: Answer, free: list[Slot]) -> Slot:
+        """Returns the row that holds most of a prompt, if that is at least half of what it holds; else the oldest."""
+        held = {slot: self._prefill.prefixes.held(slot, answer.prompt) for slot in free}
+        best = max(free, key=lambda slot: held[slot])
+        if held[best] and 2 * held[best] >= best.filled:
+            return best
+        return min(free, key=lambda slot: (slot.filled > 0, slot.used))
 
     def _decode(self) -> None:
-        rows = [row for row, answer in enumerate(self._rows) if answer and not answer.prefilling]
-        answers = [answer for answer in self._rows if answer and not answer.prefilling]
-        if not answers:
+        slots = [slot for slot in self._slots if slot.ready and slot.answer and not slot.answer.reason]
+        if not slots:
             return
-        token_ids = [int(answer.tokens[answer.fed]) for answer in answers]
-        predictions = self._model.decode(rows, token_ids, [answer.fed for answer in answers])
-        for answer, prediction in zip(answers, predictions, strict=True):
-            answer.fed += 1
-            self._take(answer, prediction)
-        self._free()
+        rows, positions = [slot.row for slot in slots], [slot.filled for slot in slots]
+        token_ids = [slot.next_token for slot in slots]
+        predictions = self._model.decode(rows, token_ids, positions)
+        for slot, prediction in zip(slots, predictions, strict=True):
+            slot.feed(1)
+            self._take(slot, prediction)
 
-    def _take(self, answer: Answer, prediction: Prediction) -> None:
+    def _take(self, slot: Slot, prediction: Prediction) -> None:
+        answer = slot.answer
+        assert answer
+        generated = answer.generated
         try:
             answer.take(prediction)
         except ModelFailedError:
             raise
         except TapelineError as error:
             answer.end("error", error)
-
-
-def _leaves(answer: Answer, now: float) -> bool:
-    return answer.cancelled or (answer.expires is not None and now >= answer.expires)
+        self._totals["generated_tokens"] += answer.generated - generated

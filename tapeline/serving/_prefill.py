@@ -1,0 +1,146 @@
+"""Prompts that are being run: in the order in which they were admitted, a few pieces in each tick."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from tapeline.serving._answer import Answer
+from tapeline.serving._guard import GuardedModel
+from tapeline.serving._pace import Allowance, Pace
+from tapeline.serving._pieces import canonical_pieces
+from tapeline.serving._prefixes import Prefixes
+from tapeline.serving._settings import EngineSettings
+from tapeline.serving._slot import Slot
+from transformer_core.generation import Prediction
+
+
+class Prefill:
+    """Runs prompts.
+
+    A row's prefix is chosen when its turn has come, not when it is admitted: of requests that come together and begin
+    alike, all but the first find what the first has run.
+    """
+
+    def __init__(
+        self,
+        model: GuardedModel,
+        slots: Sequence[Slot],
+        settings: EngineSettings,
+        clock: Callable[[], float],
+        totals: Counter[str],
+    ) -> None:
+        """Begins without prompts; ``totals`` are added to."""
+        self._model: Final = model
+        self._slots: Final = slots
+        self._settings: Final = settings
+        self._totals: Final = totals
+        self._pace: Final = Pace(clock)
+        self._line: Final[deque[tuple[Slot, Answer]]] = deque()
+        self.prefixes: Final = Prefixes(model, settings.store_bytes, settings.block_tokens)
+
+    def add(self, slot: Slot, answer: Answer) -> None:
+        """Adds an answer that was given a row."""
+        slot.give(answer)
+        self._line.append((slot, answer))
+
+    def run(self, take: Callable[[Slot, Prediction], None]) -> None:
+        """Runs as many pieces as one tick has room for.
+
+        Args:
+            take: is given each row whose prompt is done, with the prediction after it.
+        """
+        allowance = Allowance(self._settings.tick_tokens, self._settings.stall)
+        while self._line:
+            slot, answer = self._line[0]
+            if slot.answer is answer:  # it has not left meanwhile
+                if not slot.begun:
+                    self._begin(slot)
+                if not self._run_pieces(slot, allowance, take):
+                    return
+            self._line.popleft()
+
+    def _begin(self, slot: Slot) -> None:
+        """Makes a row ready for its answer, with as much of the prompt as is known."""
+        answer = slot.answer
+        assert answer
+        slot.begun = True
+        if answer.request.prompt_logprobs is not None:
+            self.prefixes.save(slot, 0)
+            self._clear(slot)
+            return
+        self._reuse(slot)
+        answer.fed = answer.reused = slot.filled
+        self._totals["prefix_queries"] += len(answer.prompt)
+        self._totals["prefix_hits"] += answer.reused
+
+    def _reuse(self, slot: Slot) -> None:
+        assert slot.answer
+        prompt, prefixes = slot.answer.prompt, self.prefixes
+        own = prefixes.held(slot, prompt)
+        others = [(prefixes.held(other, prompt), other) for other in self._slots if other is not slot]
+        most, source = max(others, key=lambda pair: pair[0], default=(0, slot))
+        stored = prefixes.stored(prompt)
+        gain = own + self._model.chunks[0]  # what copies has to save more than the smallest piece
+        if stored.length >= gain and stored.length > most:
+            prefixes.save(slot, 0)
+            prefixes.restore(slot, stored, prompt)
+        elif most >= gain:
+            prefixes.save(slot, 0)
+            self._model.copy_row(source.row, slot.row)
+            slot.hold(prompt[:most], [stop for stop in source.cut if stop <= most])
+            slot.block = source.block
+        elif own:
+            prefixes.save(slot, own)
+            slot.hold(prompt[:own], [stop for stop in slot.cut if stop <= own])
+        else:
+            prefixes.save(slot, 0)
+            self._clear(slot)
+
+    def _clear(self, slot: Slot) -> None:
+        slot.hold(slot.tokens[:0], [])
+        slot.block = self.prefixes.store.root
+        if self._model.recurrent:
+            self._model.clear_row(slot.row)
+
+    def _run_pieces(self, slot: Slot, allowance: Allowance, take: Callable[[Slot, Prediction], None]) -> bool:
+        """Runs pieces of one prompt, and returns whether it is done."""
+        answer = slot.answer
+        assert answer
+        while answer.prefilling:
+            size = self._size(slot, allowance)
+            if not size:
+                return False
+            allowance.spend(size, self._pace.seconds(self._chunk(size)))
+            prediction = self._run_piece(slot, size)
+            if not answer.prefilling:
+                take(slot, prediction)
+        return True
+
+    def _size(self, slot: Slot, allowance: Allowance) -> int:
+        """Returns the size of the next piece; 0 where there is no room for one."""
+        assert slot.answer
+        limited = any(other.ready for other in self._slots)
+        left = len(slot.answer.prompt) - slot.filled
+        sizes = canonical_pieces(left, self._model.chunks)[:1]
+        if self._model.invariant and limited:  # smaller ones are as good
+            sizes += [chunk for chunk in reversed(self._model.chunks) if chunk < sizes[0]]
+        fits = (size for size in sizes if allowance.allows(size, self._pace.seconds(self._chunk(size)), limited))
+        return next(fits, 0 if allowance.spent else sizes[-1])
+
+    def _chunk(self, size: int) -> int:
+        """Returns the chunk in which a piece is run."""
+        return next(chunk for chunk in sorted(self._model.chunks) if chunk >= size)
+
+    def _run_piece(self, slot: Slot, size: int) -> Prediction:
+        assert slot.answer
+        piece = slot.answer.prompt[slot.filled : slot.filled + size].tolist()
+        call = partial(self._model.prefill_row, piece, slot.row, slot.filled)
+        prediction = self._pace.measured(self._chunk(size), call)
+        slot.feed(size)
+        self._totals["prompt_tokens"] += size
+        if size in self._model.chunks:
+            slot.cut.append(slot.filled)
+            if self._model.recurrent:
+                self.prefixes.checkpoint(slot)
+        return prediction

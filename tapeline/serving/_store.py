@@ -1,0 +1,155 @@
+"""Memory of the entries of prefixes: a tree of blocks of tokens, under a budget of bytes."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+_OVERHEAD: Final = 1024  # bytes of a block's own objects, about
+
+
+class Block:
+    """Tokens that follow those of a parent, and what a row holds of them.
+
+    Attributes:
+        start: position of the first token.
+        stop: position behind the last one.
+        tokens: i64 [stop - start].
+        arrays: what ``read_row`` returned.
+        nbytes: bytes of all this.
+        children: blocks that follow, by the bytes of their tokens.
+    """
+
+    def __init__(self, parent: "Block | None", tokens: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        """Makes a block without children; a root if there is no parent."""
+        self.start: Final = parent.stop if parent else 0
+        self.stop: Final = self.start + len(tokens)
+        self.tokens: Final = tokens
+        self.arrays: Final = arrays
+        self.nbytes: Final = tokens.nbytes + sum(array.nbytes for array in arrays) + _OVERHEAD
+        self.children: Final[dict[bytes, Block]] = {}
+        self.parent: Final = parent
+
+    def path(self) -> "list[Block]":
+        """Returns the blocks from the one after the root to this one."""
+        blocks, block = [], self
+        while block.parent:
+            blocks.append(block)
+            block = block.parent
+        return blocks[::-1]
+
+
+class BlockStore:
+    """Tree of blocks. Those that were not asked for the longest leave first, a parent never before its children.
+
+    Content is compared, not a hash of it, so two prefixes are never taken for one another.
+
+    Attributes:
+        root: the empty prefix.
+        budget: bytes that all blocks may take.
+        nbytes: bytes that they take.
+    """
+
+    def __init__(self, budget: int) -> None:
+        """Begins empty."""
+        self.root = _root()
+        self.budget: Final = budget
+        self.nbytes = 0
+        # Oldest use first. Every use of a block uses its ancestors after it: the first one has no children.
+        self._order: Final[OrderedDict[Block, None]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def deepest(self, tokens: np.ndarray, steps: Mapping[int, int] | None = None) -> Block:
+        """Returns the block that ends the longest path whose tokens are the first of ``tokens`` i64 [n].
+
+        Args:
+            tokens: tokens.
+            steps: for each position at which a block may start that at which it must stop; None for any.
+        """
+        best, branches = self.root, [self.root]
+        while branches:
+            block = branches.pop()
+            best = block if block.stop > best.stop else best
+            branches += self.children(block, tokens, None if steps is None else steps.get(block.stop, 0))
+        return best
+
+    def children(self, block: Block, tokens: np.ndarray, stop: int | None = None) -> list[Block]:
+        """Returns the children of a block whose tokens go on as ``tokens`` i64 [n] do; those that stop at ``stop``."""
+        rest = tokens[block.stop :]
+        stops = {child.stop for child in block.children.values()} if stop is None else {stop}
+        keys = [rest[: at - block.stop].tobytes() for at in stops if block.stop < at <= len(tokens)]
+        return [block.children[key] for key in keys if key in block.children]
+
+    def nearest(self, block: Block, tokens: np.ndarray) -> tuple[Block, int] | None:
+        """Returns the child with the most first tokens in common with those behind a block, and their number."""
+        rest = tokens[block.stop :]
+        alike = [child for child in block.children.values() if len(rest) and child.tokens[0] == rest[0]]
+        lengths = ((child, common(child.tokens, rest)) for child in alike)
+        return max(lengths, key=lambda pair: pair[1], default=None)
+
+    def use(self, block: Block) -> None:
+        """Notes that a block and its ancestors are of use."""
+        while block.parent:
+            self._order.move_to_end(block)
+            block = block.parent
+
+    def holds(self, block: Block) -> bool:
+        """Returns whether a block is in the tree."""
+        return block is self.root or block in self._order
+
+    def add(self, parent: Block, tokens: np.ndarray, read: Callable[[], Sequence[np.ndarray]]) -> Block | None:
+        """Adds a block, and removes others to make room for it.
+
+        Args:
+            parent: block of this tree.
+            tokens: i64 [n] that follow the parent's.
+            read: returns the arrays.
+
+        Returns:
+            The block; None where it does not fit beside its ancestors.
+        """
+        if self.budget == 0:
+            return None
+        block = Block(parent, tokens.copy(), [_owned(array) for array in read()])
+        self.use(parent)
+        ancestors = sum(ancestor.nbytes for ancestor in parent.path())
+        if ancestors + block.nbytes > self.budget:
+            return None
+        while self.nbytes + block.nbytes > self.budget:
+            self._remove_oldest()
+        parent.children[block.tokens.tobytes()] = block
+        self._order[block] = None
+        self.nbytes += block.nbytes
+        self.use(block)
+        return block
+
+    def clear(self) -> None:
+        """Removes all blocks."""
+        self.root = _root()
+        self._order.clear()
+        self.nbytes = 0
+
+    def _remove_oldest(self) -> None:
+        block, _ = self._order.popitem(last=False)
+        assert block.parent
+        del block.parent.children[block.tokens.tobytes()]
+        self.nbytes -= block.nbytes
+
+
+def common(a: np.ndarray, b: np.ndarray) -> int:
+    """Returns how many tokens two arrays i64 have in common at their beginnings."""
+    count = min(len(a), len(b))
+    different = np.flatnonzero(a[:count] != b[:count])
+    return int(different[0]) if different.size else count
+
+
+def _root() -> Block:
+    return Block(None, np.zeros(0, np.int64), ())
+
+
+def _owned(array: np.ndarray) -> np.ndarray:
+    """Returns the array, or a copy of one that keeps more memory than its own."""
+    return array if array.base is None else array.copy()
