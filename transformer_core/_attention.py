@@ -6,6 +6,7 @@ from transformer_core._cache import CacheLayout, shared_layout
 from transformer_core._kv_cache import KVCache, cache_spec, kv_layout
 from transformer_core._linear import Linear
 from transformer_core._norm import RMSNorm
+from transformer_core._places import Places
 from transformer_core._rope import apply_rope
 from transformer_core._rope_config import RopeKind
 from transformer_core._step import StepInputs, for_heads
@@ -66,12 +67,8 @@ def _grouped_attention(
     return ops.dot_general(weights, v, ((4,), (2,)), ((0, 1), (0, 1)))
 
 
-def _seen(ctx: ExecutionContext, cache: KVCache, step: StepInputs, window: int | None) -> tuple[Tensor, Tensor]:
-    """Returns keys and values [B, K, S, H] of the step's sequences."""
-    places = step.places.get(window)
-    if places is None:
-        return cache.key, cache.value
-    return places.seen(ctx, cache.key), places.seen(ctx, cache.value)
+def _seen(ctx: ExecutionContext, entries: Tensor, lies: Places | None) -> Tensor:
+    return entries if lies is None else lies.seen(ctx, entries)
 
 
 def soft_capped(ctx: ExecutionContext, x: Tensor, cap: float) -> Tensor:
@@ -141,12 +138,14 @@ class Attention(Module):
         k = self._rotated(ctx, ops.transpose(k, (0, 2, 1, 3)), step)  # [B, K, T, H]
         v = ops.transpose(v, (0, 2, 1, 3))
         q, k, v = ctx.tag(q, "q"), ctx.tag(k, "k"), ctx.tag(v, "v")
+        lies: Places | None = None
         if cache is not None and step.places:
-            cache = cache.updated(ctx, k, v, step.places[config.window])
-            k, v = _seen(ctx, cache, step, config.window)
+            lies = step.places[config.window]
+            cache = cache.updated(ctx, k, v, lies)
+            k, v = cache.key, cache.value
         elif config.sharing.lends:
             cache = KVCache(k, v)
-        return self._attended(ctx, q, k, v, gate, step), cache
+        return self._attended(ctx, q, k, v, gate, step, lies), cache
 
     @property
     def _norms_whole(self) -> bool:
@@ -169,23 +168,35 @@ class Attention(Module):
         if self.q_norm is not None and not self._norms_whole:
             q = self.q_norm(ctx, q)
         q = ctx.tag(self._rotated(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), step), "q")
-        return self._attended(ctx, q, *_seen(ctx, lent, step, config.window), gate, step)
+        return self._attended(ctx, q, lent.key, lent.value, gate, step, step.places.get(config.window))
 
     def _attended(
-        self, ctx: ExecutionContext, q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, step: StepInputs
+        self,
+        ctx: ExecutionContext,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        gate: Tensor | None,
+        step: StepInputs,
+        lies: Places | None,
     ) -> Tensor:
-        """Attends with q [B, K, G, T, H], k and v [B, K, S, H] and gate [B, T, K, G, H]: [B, T, D]."""
+        """Attends with q [B, K, G, T, H] and gate [B, T, K, G, H]: [B, T, D].
+
+        ``k`` and ``v`` [B, K, S, H] are the step's own where ``lies`` is None, else caches with entries there.
+        """
         ops, scores = ctx.ops, self.config.scores
         bias = step.biases[self.config.window]
         if step.places and scores.softcap is None and bias is not None and not ctx.shows("scores", detail=True):
             scale = self.config.head_size**-0.5 if scores.scale is None else scores.scale
             over = ops.reshape(bias, (-1, *bias.shape[-2:]))
-            heads = ops.cached_attention(q, k, v, over, scale)
+            heads = ops.cached_attention(q, k, v, over, scale, None if lies is None else lies.rows)
         else:
             over = None if bias is None else for_heads(ctx, bias, 5)
-            heads = grouped_attention(ctx, q, k, v, over, scores.scale, scores.softcap)
+            heads = grouped_attention(
+                ctx, q, _seen(ctx, k, lies), _seen(ctx, v, lies), over, scores.scale, scores.softcap
+            )
         if self.sinks is not None:
-            share = self._beside_sinks(ctx, ctx.parameter(self.sinks), q, k, bias)
+            share = self._beside_sinks(ctx, ctx.parameter(self.sinks), q, _seen(ctx, k, lies), bias)
             heads = ops.mul(heads, ops.cast(share, heads.dtype))
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # [B, T, K, G, H]
         if gate is not None:

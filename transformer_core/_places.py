@@ -14,6 +14,11 @@ class Places(ABC):
     def written(self, ctx: ExecutionContext, cache: Tensor, new: Tensor) -> Tensor:
         """Returns cache [B, K, S, H] with the entries new [B, K, T, H] in it."""
 
+    @property
+    def rows(self) -> Tensor | None:
+        """Rows of the sequences in caches that have more, i32 [B]; None where these have B rows."""
+        return None
+
     def seen(self, ctx: ExecutionContext, cache: Tensor) -> Tensor:
         """Returns the entries of the sequences, [B, K, S, H], of a cache that may have more rows."""
         del ctx
@@ -58,11 +63,13 @@ class CacheRowPlaces(Places):
 
     Attributes:
         row: i32 of rank 0 or [B], rows of the sequences: distinct.
+        listed: the same, i32 [B].
         lines: i32 [1, B K T], by K: numbers of the entries in a cache seen as a matrix of entries.
         is_real: bool [1, B K T], by K: true where an entry is not padding; padding is not written.
     """
 
     row: Tensor
+    listed: Tensor
     lines: Mapping[int, Tensor]
     is_real: Mapping[int, Tensor]
 
@@ -73,6 +80,11 @@ class CacheRowPlaces(Places):
         lines = self.lines[heads]
         matrix = ctx.ops.put(matrix, lines, ctx.ops.reshape(new, (*lines.shape, size)), 1, self.is_real[heads])
         return ctx.ops.reshape(matrix, cache.shape)
+
+    @property
+    def rows(self) -> Tensor:
+        """``listed``."""
+        return self.listed
 
     def seen(self, ctx: ExecutionContext, cache: Tensor) -> Tensor:
         """Copies the rows."""
@@ -134,7 +146,7 @@ def cache_row_places(
         begins = ops.mul(ops.add(ops.mul(row_of_sequence, heads), ops.iota((1, heads), 1)), capacity)
         lines[heads] = ops.reshape(ops.add(ops.reshape(begins, (batch, heads, 1)), at), (1, batch * heads * tokens))
         is_real[heads] = ops.reshape(ops.broadcast(mask, (batch, heads, tokens)), (1, batch * heads * tokens))
-    return CacheRowPlaces(row, lines, is_real)
+    return CacheRowPlaces(row, ops.reshape(row, (batch,)), lines, is_real)
 
 
 def row_arguments(tokens: int, capacity: int, cache_rows: int, rows: int | None) -> list[Argument]:
