@@ -10,8 +10,11 @@ from typing import Final
 import numpy as np
 
 from lang_core import DeviceError, TensorSpec
+from run_iree.devices import address, peek, upload
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
+
+Part = tuple[slice | int, ...]
 
 _USE: Final = "tensors that are held"
 
@@ -68,6 +71,62 @@ class HeldTensors:
                 return tensors[index].numpy()
             finally:
                 self.take(tensors)
+
+    def read(self, index: int, part: Part) -> np.ndarray:
+        """Copies a part of one to the host; all of it passes where the host cannot reach the device's memory.
+
+        Args:
+            index: number of the held tensor.
+            part: a slice or an index per axis, of the first ones.
+
+        Raises:
+            DeviceError: the session is closed, or a call that had them failed.
+        """
+        with self.program.lock:
+            self.check("read")
+            array = self._memory(index)[part].copy()
+        self.program.counters.bytes_out += array.nbytes
+        return array
+
+    def write(self, index: int, part: Part, values: np.ndarray) -> None:
+        """Replaces a part of one; all of it passes where the host cannot reach the device's memory.
+
+        Args:
+            index: number of the held tensor.
+            part: as for ``read``.
+            values: of that part's shape and of the tensor's dtype.
+
+        Raises:
+            DeviceError: the session is closed; a call that had them failed; or the values are of another shape or
+                dtype.
+        """
+        with self.program.lock:
+            self.check("write")
+            memory, reached = self._memory(index), self._reached(index)
+            if memory[part].shape != values.shape or memory.dtype != values.dtype:
+                raise DeviceError(
+                    f"cannot write {values.dtype}{list(values.shape)} into a part {memory.dtype}"
+                    f"{list(memory[part].shape)} of held tensor {index}: give values of that shape and dtype"
+                )
+            memory[part] = values
+            if not reached:
+                self._upload(index, memory)
+        self.program.counters.bytes_in += values.nbytes
+
+    def _memory(self, index: int) -> np.ndarray:
+        """Returns the memory of one where the host reaches it, else a copy."""
+        assert self.program.device is not None
+        return peek(self.program.device.hal, self.program.views[self._keys[index]], self.specs[index])
+
+    def _reached(self, index: int) -> bool:
+        return address(self.program.views[self._keys[index]]) is not None
+
+    def _upload(self, index: int, array: np.ndarray) -> None:
+        """Replaces one by a copy of an array."""
+        assert self.program.device is not None
+        view = upload(self.program.device.hal, array, self.specs[index])
+        self.program.views[self._keys[index]] = view
+        self.program.held[self.key][index] = view.ref
 
     def replace(self, tensors: Mapping[int, DeviceTensor]) -> None:
         """Replaces some by handles, which are dead afterwards.

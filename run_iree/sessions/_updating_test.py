@@ -169,6 +169,29 @@ def test_others_take_the_place_of_held_tensors(session: Session) -> None:
             held.replace({1: other})
 
 
+def test_parts_are_read_and_written_where_they_lie(session: Session) -> None:
+    step, held = session.updating("step"), session.hold([session.zeros(_CACHE), session.zeros(_CACHE)])
+    for pos in range(2):  # before calls are prepared, and after
+        step(held, 7, pos, _BY)
+        before = session.counters.bytes_out, session.counters.bytes_in
+        part = held.read(1, (slice(1, 2), slice(0, 3)))
+        assert part.tolist() == [[-21, -21 * pos, 0]]
+        held.write(0, (slice(None), slice(3, 5)), np.array([[1, 2], [3, 4]], np.float32))
+        assert (session.counters.bytes_out, session.counters.bytes_in) == (before[0] + 12, before[1] + 16)
+        part[:] = 5  # it is a copy
+        assert held.read(1, (1, 0)) == -21
+    step(held, 7, 2, _BY)
+    np.testing.assert_array_equal(held.numpy(0), [[7, 7, 7, 1, 2], [7, 7, 7, 3, 4]])
+    with pytest.raises(DeviceError, match=r"cannot write float32\[2\] into a part float32\[2, 1\] of held tensor 0"):
+        held.write(0, (slice(None), slice(3, 4)), np.zeros(2, np.float32))
+    with pytest.raises(DeviceError, match=r"cannot write float64\[2\] into a part float32\[2\]"):
+        held.write(0, (slice(None), 3), np.zeros(2))
+    held.drop()
+    for use in (lambda: held.read(0, ()), lambda: held.write(0, (), np.zeros(_CACHE.shape, np.float32))):
+        with pytest.raises(DeviceError, match=r"cannot (read|write) held tensors of .*: a call that had them failed"):
+            use()
+
+
 @pytest.mark.parametrize(
     ("values", "error", "message"),
     [

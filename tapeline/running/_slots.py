@@ -61,9 +61,10 @@ class BundleSlots:
         self.capacity: Final[int] = model["max_sequence"]
         self.vocabulary: Final = largest.results[LOGITS].spec.shape[-1]
         self.invariant: Final = target_of_device(session.device) in model["invariant"]
-        self.recurrent: Final = any(
-            name.endswith("_state") or spec.shape[2] != self.capacity for name, spec in caches.items()
-        )
+        self._has_positions: Final = [
+            name.endswith("_cache") and spec.shape[2] == self.capacity for name, spec in caches.items()
+        ]
+        self.recurrent: Final = not all(self._has_positions)
         self._specs: Final = caches
         self._prefills: Final = _sized(bundle, session, _PREFILL)
         self._decodes: Final = _sized(bundle, session, _DECODE)
@@ -132,6 +133,38 @@ class BundleSlots:
         """Sets a row's states to zeros, where there are some; entries of caches need no clearing."""
         if self._clear is not None:
             self._clear(self._caches, row)
+
+    def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
+        """Returns copies of a row's entries of positions ``start`` to ``stop`` in every cache, and of whole states.
+
+        Of a ring cache, which has no place for every position, all entries are copied.
+
+        Raises:
+            InputError: there is no such row, or it has no such positions.
+        """
+        self._check_part(row, start, stop)
+        return [self._caches.read(i, self._part(i, row, start, stop)) for i in range(len(self._specs))]
+
+    def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
+        """Writes into a row what ``read_row`` returned, beginning at position ``start``.
+
+        Raises:
+            InputError: there is no such row, or it has no such positions.
+            DeviceError: an array has another shape or dtype than ``read_row`` gives.
+        """
+        for index, array in enumerate(arrays):
+            stop = start + (array.shape[1] if self._has_positions[index] else 0)
+            self._check_part(row, start, stop)
+            self._caches.write(index, self._part(index, row, start, stop), array)
+
+    def _part(self, index: int, row: int, start: int, stop: int) -> tuple[slice | int, ...]:
+        return (row, slice(None), slice(start, stop)) if self._has_positions[index] else (row,)
+
+    def _check_part(self, row: int, start: int, stop: int) -> None:
+        if not 0 <= row < self.slots:
+            raise InputError(f"rows are 0 to {self.slots - 1}; found {row}")
+        if not 0 <= start <= stop <= self.capacity:
+            raise InputError(f"a row has positions 0 to {self.capacity}; found {start} to {stop}")
 
 
 def _sized(bundle: Bundle, session: Session, name: str) -> list[_Sized]:

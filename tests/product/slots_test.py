@@ -59,9 +59,28 @@ def _check_rows(name: str, slots: BundleSlots) -> None:
             (2, 0, 1)[: step + 1], (token, 5, token)[: step + 1], (position, 4 + step, position)[: step + 1]
         )
         prediction = predictions[0]
+    _check_copies(slots, len(prompt))
     first = int(golden.tokens[0, 0])
     prediction = slots.decode((1,), (first,), (len(prompt),))[0]  # where row 1 went on, or did not: it is a copy
     assert np.abs(prediction.logits() - golden.logits[0, 1]).max() < 2e-4 * np.abs(golden.logits[0, 1]).max()
+
+
+def _check_copies(slots: BundleSlots, count: int) -> None:
+    """What is read of one row and written into another one is its copy, in pieces too where rows have positions."""
+    whole = slots.read_row(1, 0, count)
+    for array in whole:
+        assert array.any()
+    if not slots.recurrent:
+        slots.write_row(0, 0, slots.read_row(1, 0, 3))
+        slots.write_row(0, 3, slots.read_row(1, 3, count))
+    else:
+        slots.write_row(0, 0, whole)
+    for mine, theirs in zip(whole, slots.read_row(0, 0, count), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    with pytest.raises(InputError, match=f"a row has positions 0 to {slots.capacity}; found 3 to 2"):
+        slots.read_row(0, 3, 2)
+    with pytest.raises(InputError, match="rows are 0 to 2; found -1"):
+        slots.write_row(-1, 0, whole)
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
