@@ -37,7 +37,15 @@ from tapeline.exporting._predict import BUNDLED_FILES, KeptTexts, Prediction, pr
 from tapeline.exporting._producer import producer
 from tapeline.exporting._report import copy_report, hashes_of, write_report
 from tapeline.exporting._source import ModelSource, open_source
-from tapeline.exporting._verify import Exact, References, check_devices, check_interpreter, devices_of, write_portable
+from tapeline.exporting._verify import (
+    Exact,
+    References,
+    check_devices,
+    check_interpreter,
+    devices_of,
+    invariant_targets,
+    write_portable,
+)
 from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
 from tapeline.inspecting import write_graphs
 
@@ -249,8 +257,11 @@ class _Run:
             return
         key = {"files": self._export.hashes, "verify": options.verify, "targets": options.target}
         key["source"] = self._source.identity
-        rows = self._steps.run("verify", key, [], functools.partial(self._results, weights))["rows"]
-        self._export.verification = rows
+        known = self._steps.run("verify", key, [], functools.partial(self._results, weights))
+        self._export.verification = rows = known["rows"]
+        if options.slots is not None:
+            self._export.invariant = known["invariant"]
+            write_description(self._export, self._staging)
         skipped = [f"{row['device']}: {row['skipped']}" for row in rows if "skipped" in row]
         for reason in skipped:
             self._say(f"warning: not verified on {reason}")
@@ -267,13 +278,15 @@ class _Run:
         references = References(export.written, source, export.vocabulary, exact, export.entry_points)
         precision = precision_of(dataclasses.asdict(options))
         if options.verify == "interpreter":
-            return {
-                "rows": check_interpreter(
-                    export.entry_points, references, weights, precision, self._staging, export.progress
-                )
-            }
+            rows = check_interpreter(
+                export.entry_points, references, weights, precision, self._staging, export.progress
+            )
+            return {"rows": rows, "invariant": []}
         work = (
             sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
         )
         devices = devices_of(options.target)
-        return {"rows": check_devices(Bundle(self._staging), references, precision, devices, work, export.progress)}
+        bundle = Bundle(self._staging)
+        rows = check_devices(bundle, references, precision, devices, work, export.progress)
+        ran = {row["device"] for row in rows if "skipped" not in row}
+        return {"rows": rows, "invariant": invariant_targets(bundle, ran) if options.slots else []}

@@ -1,6 +1,6 @@
 """Verification of a bundle against the eager context."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,10 +24,13 @@ from tapeline.divergence import (
     locate,
     next_state,
 )
+from tapeline.running import BundleSlots, is_invariant
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
+# Scalings of RoPE whose frequencies go by the length so far.
+_BY_LENGTH: Final = ("dynamic", "longrope")
 _NOTHING_FOUND: Final = (
     "every tensor inside agrees when it is shown: the fault is in what is left out then (block functions, fusion)"
 )
@@ -151,6 +154,22 @@ def check_devices(
         else:
             rows += _check_device(bundle, references, dtype, device, progress)
     return rows
+
+
+def invariant_targets(bundle: Bundle, devices: Collection[str]) -> list[str]:
+    """Returns the targets of devices on which a token's bits are the same in every chunk and batch.
+
+    Where frequencies of RoPE go by the length so far, they go by the chunk: on no device they are then.
+    """
+    rope = bundle.config.model["rope"] or {"scaling": {"type": "none"}}
+    if rope["scaling"]["type"] in _BY_LENGTH:
+        return []
+    targets = []
+    for device in sorted(devices):
+        with bundle.session(device) as session:
+            if is_invariant(BundleSlots(bundle, session)):
+                targets.append(target_of_device(device))
+    return targets
 
 
 def _check_device(

@@ -12,6 +12,7 @@ from tapeline.running._generation import (
     Generation,
     TokenStream,
 )
+from tapeline.running._invariance import is_invariant
 from tapeline.running._load import load
 from tapeline.running._loaded import LoadedModel
 from tapeline.running._model import BundleBatch, BundleModel, ScoringBundle, encoder_inputs, has_row_positions
@@ -45,6 +46,7 @@ __all__ = [
     "dispatches",
     "encoder_inputs",
     "has_row_positions",
+    "is_invariant",
     "let_workers_run",
     "load",
     "read_inputs",

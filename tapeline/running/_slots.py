@@ -15,7 +15,7 @@ _PREFILL: Final = "prefill_row"
 _DECODE: Final = "decode"
 
 
-class _Sized:
+class SizedCall:
     """Entry point in one size, prepared.
 
     Attributes:
@@ -41,6 +41,8 @@ class BundleSlots:
         chunks: numbers of tokens that calls of ``prefill_row`` take, ascending.
         invariant: whether every token's bits are the same in whatever chunk and batch it is computed.
         recurrent: whether a layer has a state or a ring, so that a row can only go on where it ended.
+        prefills: sizes of ``prefill_row``, ascending.
+        decodes: sizes of ``decode``, ascending.
     """
 
     def __init__(self, bundle: Bundle, session: Session) -> None:
@@ -66,9 +68,9 @@ class BundleSlots:
         ]
         self.recurrent: Final = not all(self._has_positions)
         self._specs: Final = caches
-        self._prefills: Final = _sized(bundle, session, _PREFILL)
-        self._decodes: Final = _sized(bundle, session, _DECODE)
-        self.chunks: Final = tuple(prefill.size for prefill in self._prefills)
+        self.prefills: Final = _sized(bundle, session, _PREFILL)
+        self.decodes: Final = _sized(bundle, session, _DECODE)
+        self.chunks: Final = tuple(prefill.size for prefill in self.prefills)
         self._copy: Final = session.updating("copy_row", 0)
         self._clear: Final = session.updating("clear_row", 0) if "clear_row" in names else None
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
@@ -94,16 +96,20 @@ class BundleSlots:
                 f"prefill_row: {count} tokens at position {position} do not fit into {self.capacity} positions: ask "
                 f"for fewer, or export with a larger max_sequence"
             )
-        entry = _smallest(self._prefills, count)
+        return self.run_prefill(_smallest(self.prefills, count), token_ids, row, position)
+
+    def run_prefill(self, entry: SizedCall, token_ids: Sequence[int], row: int, position: int) -> Prediction:
+        """Does what ``prefill_row`` does by one of ``prefills``, which takes so many tokens."""
         padded = np.zeros((1, entry.size), np.int32)
-        padded[0, :count] = token_ids
-        results = entry.call(self._caches, padded, row, position, count - 1)
+        padded[0, : len(token_ids)] = token_ids
+        results = entry.call(self._caches, padded, row, position, len(token_ids) - 1)
         return Row(Rows(results, 1, entry.next_ids, _uncounted), 0)
 
     def decode(self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]) -> Sequence[Prediction]:
         """Appends a token to each of some rows and returns the predictions after them.
 
-        The smallest entry point that takes so many runs; what it takes beyond them are other rows, which rest.
+        Where the bits of a token are the same in every batch, the smallest entry point that takes so many runs. Else
+        the largest one does, with each row in its place, so that the batch of a token is always the same.
 
         Args:
             rows: 1 to ``slots`` rows, each once.
@@ -113,16 +119,39 @@ class BundleSlots:
         Raises:
             InputError: a row is named twice, or there are none.
         """
-        count = len(rows)
-        if not count or len(set(rows)) != count:
+        if not rows or len(set(rows)) != len(rows):
             raise InputError(f"decode: expected at least one row, each once; found {list(rows)}")
-        entry = _smallest(self._decodes, count)
-        given = np.zeros((4, entry.size), np.int32)
-        given[:, :count] = token_ids, rows, positions, np.ones(count, np.int32)
-        given[1, count:] = [row for row in range(self.slots) if row not in rows][: entry.size - count]
-        token, row, position, real = given
-        results = entry.call(self._caches, token[:, None], row, position, real)
-        return Rows(results, entry.size, entry.next_ids, _uncounted)[:count]
+        if self.invariant:
+            return self.run_decode(_smallest(self.decodes, len(rows)), rows, token_ids, positions)
+        return self.run_decode(self.decodes[-1], rows, token_ids, positions, in_place=True)
+
+    def run_decode(
+        self,
+        entry: SizedCall,
+        rows: Sequence[int],
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        *,
+        in_place: bool = False,
+    ) -> Sequence[Prediction]:
+        """Does what ``decode`` does by one of ``decodes``, which takes so many rows; other rows fill it up, and rest.
+
+        Args:
+            entry: one of ``decodes``; with ``in_place`` the largest.
+            rows: as for ``decode``.
+            token_ids: as for ``decode``.
+            positions: as for ``decode``.
+            in_place: whether the batch has the rows in the order of their numbers.
+        """
+        resting = [row for row in range(self.slots) if row not in rows]
+        batch = [*range(self.slots)] if in_place else [*rows, *resting[: entry.size - len(rows)]]
+        places = [batch.index(row) for row in rows]
+        given = np.zeros((3, entry.size), np.int32)
+        given[:, places] = token_ids, positions, np.ones(len(rows), np.int32)
+        token, position, count = given
+        results = entry.call(self._caches, token[:, None], np.array(batch, np.int32), position, count)
+        predictions = Rows(results, entry.size, entry.next_ids, _uncounted)
+        return [predictions[place] for place in places]
 
     def copy_row(self, source: int, target: int) -> None:
         """Makes a row's caches and states those of another one."""
@@ -167,14 +196,14 @@ class BundleSlots:
             raise InputError(f"a row has positions 0 to {self.capacity}; found {start} to {stop}")
 
 
-def _sized(bundle: Bundle, session: Session, name: str) -> list[_Sized]:
+def _sized(bundle: Bundle, session: Session, name: str) -> list[SizedCall]:
     """Returns the sizes of an entry point, ascending."""
     names = [point.name for point in bundle.config.entry_points]
-    sizes = [_Sized(bundle, session, other) for other in names if other == name or other.startswith(f"{name}_")]
+    sizes = [SizedCall(bundle, session, other) for other in names if other == name or other.startswith(f"{name}_")]
     return sorted(sizes, key=lambda sized: sized.size)
 
 
-def _smallest(entries: Sequence[_Sized], count: int) -> _Sized:
+def _smallest(entries: Sequence[SizedCall], count: int) -> SizedCall:
     return next(entry for entry in entries if entry.size >= count)
 
 

@@ -32,6 +32,7 @@ def test_rows_say_what_transformers_says(name: str, device: str, tmp_path: Path)
     options: Any = {"max_sequence": len(case.prompt[0]) + 5, "target": (target_of_device(device),)}
     bundle = Bundle(export_case(case, tmp_path, slots=3, verify="auto", **options))
     described = bundle.config.model
+    assert described["invariant"] in ([], [target_of_device(device)])
     assert (described["slots"], described["chunks"]) == (3, sorted({8, described["max_sequence"]}))
     for shared_device in sharing(device):
         with bundle.session(shared_device) as session:
@@ -66,7 +67,7 @@ def _check_rows(name: str, slots: BundleSlots) -> None:
 
 
 def _check_copies(slots: BundleSlots, count: int) -> None:
-    """What is read of one row and written into another one is its copy, in pieces too where rows have positions."""
+    """Reads a row and writes it into another one, in pieces where rows have positions: that is its copy then."""
     whole = slots.read_row(1, 0, count)
     for array in whole:
         assert array.any()

@@ -1,0 +1,89 @@
+"""A device whose bits depend on chunks, batches, rows or places is found out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tapeline.running._invariance import is_invariant
+from transformer_core.generation import KnownLogits
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    size: int
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows whose entries are sums of the tokens so far, as ``BundleSlots`` calls them; ``odd`` calls differ.
+
+    Attributes:
+        odd: name of the entry point, its size, and the row or position, all if None, for which bits differ.
+        caches: entries by row.
+    """
+
+    odd: tuple[str, int, int | None] | None = None
+    slots: int = 4
+    capacity: int = 40
+    vocabulary: int = 97
+    chunks: tuple[int, ...] = (8, 20)
+    prefills: Sequence[_Size] = (_Size(8), _Size(20))
+    decodes: Sequence[_Size] = (_Size(1), _Size(2), _Size(4))
+    caches: np.ndarray = field(default_factory=lambda: np.zeros((4, 40), np.float32))
+
+    def _append(self, kind: tuple[str, int], row: int, position: int, token: int) -> KnownLogits:
+        before = self.caches[row, position - 1] if position else np.float32(0)
+        entry = np.float32(before * np.float32(0.5) + token)
+        if self.odd is not None and self.odd[:2] == kind and self.odd[2] in (None, row, position + 10):
+            entry = np.nextafter(entry, np.float32(np.inf))
+        self.caches[row, position] = entry
+        return KnownLogits(np.array([entry, token], np.float32))
+
+    def run_prefill(self, entry: _Size, token_ids: Sequence[int], row: int, position: int) -> KnownLogits:
+        places = enumerate(token_ids, position)
+        return [self._append(("prefill_row", entry.size), row, at, token) for at, token in places][-1]
+
+    def run_decode(self, entry: _Size, rows: Any, tokens: Any, positions: Any, *, in_place: bool = False) -> Any:
+        kind = "in_place" if in_place else "decode", entry.size
+        given = zip(rows, positions, tokens, strict=True)
+        return [self._append(kind, row, position, token) for row, position, token in given]
+
+    def copy_row(self, source: int, target: int) -> None:
+        self.caches[target] = self.caches[source]
+
+    def clear_row(self, row: int) -> None:
+        del row
+
+    def read_row(self, row: int, start: int, stop: int) -> Sequence[np.ndarray]:
+        return [self.caches[row, start:stop].copy()]
+
+    def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
+        self.caches[row, start : start + len(arrays[0])] = arrays[0]
+
+
+def test_bits_that_are_the_same_everywhere_are_called_so() -> None:
+    rows: Any = _Rows()
+    assert is_invariant(rows)
+    short: Any = _Rows(capacity=3, chunks=(3,), prefills=[_Size(3)])
+    assert is_invariant(short)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *[
+            ("prefill_row", 8, None),
+            ("prefill_row", 20, None),
+            ("prefill_row", 8, 10 + 17),
+            ("prefill_row", 20, 10 + 39),
+        ],
+        *[("decode", size, None) for size in (1, 2, 4)],
+        *[("decode", 4, 0), ("decode", 2, 3), ("decode", 1, 10 + 29), ("in_place", 4, None)],
+    ],
+)
+def test_one_call_that_differs_is_enough(odd: tuple[str, int, int | None]) -> None:
+    rows: Any = _Rows(odd)
+    assert not is_invariant(rows)
