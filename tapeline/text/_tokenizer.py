@@ -101,6 +101,10 @@ class Tokenizer:
         """Returns the bytes of a token, which need not be whole characters; those of a special one spell its name."""
         return self._bytes(token_id)
 
+    def serialized(self) -> str:
+        """Returns the tokenizer as the text of a tokenizer.json."""
+        return self._inner.to_str()
+
     def special_id(self, token: str) -> int | None:
         """Returns the id of a special token; None where the text is none."""
         token_id = self._inner.token_to_id(token)

@@ -1,0 +1,35 @@
+"""Constraints on generated tokens: JSON, JSON schemas, regular expressions, grammars, choices.
+
+``compile_constraint(spec, tokenizer, ends)`` gives a constraint for one answer: before each token ``mask(out)`` says
+which ids may come next, after it ``accept(token_id)`` moves on. A specification that cannot be held to is refused
+with an ``InputError`` when it is compiled; nothing of it is ignored.
+
+    constraint = compile_constraint(JsonSchema({"type": "integer"}), tokenizer, ends)
+    TokenRequest(..., constraint=constraint)
+"""
+
+from tapeline.grammar._compile import compile_constraint
+from tapeline.grammar._constraint import GrammarConstraint
+from tapeline.grammar._schema import check_schema
+from tapeline.grammar._specs import (
+    Choices,
+    GrammarLimits,
+    GrammarSpec,
+    JsonObject,
+    JsonSchema,
+    LarkGrammar,
+    RegularExpression,
+)
+
+__all__ = [
+    "Choices",
+    "GrammarConstraint",
+    "GrammarLimits",
+    "GrammarSpec",
+    "JsonObject",
+    "JsonSchema",
+    "LarkGrammar",
+    "RegularExpression",
+    "check_schema",
+    "compile_constraint",
+]

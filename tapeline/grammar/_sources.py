@@ -1,0 +1,142 @@
+"""Specifications as text that llguidance reads."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from llguidance import LLMatcher
+
+from lang_core import InputError
+from tapeline.grammar._schema import check_schema
+from tapeline.grammar._specs import (
+    Choices,
+    GrammarLimits,
+    GrammarSpec,
+    JsonObject,
+    JsonSchema,
+    LarkGrammar,
+    RegularExpression,
+    Schema,
+)
+
+# Bounded, or a model can write spaces for ever; one space, or line breaks and an indentation.
+_SPACES: Final = r"( |\n{1,2}[ \t]{0,40})"
+# Without \u: a key that it spells otherwise would escape the schema of the property with that name.
+_ESCAPES: Final = r"nrbtf\""
+_OPTIONS: Final = {"lenient": False, "whitespace_pattern": _SPACES, "json_allowed_escapes": _ESCAPES}
+
+# A string or an expression of a Lark grammar, or what may not be outside of those.
+_LARK_TOKENS: Final = re.compile(
+    r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|(?://|#)[^\n]*'
+    r"|(?P<directive>%(?:json|llguidance|lark)\b)|\[[^\]\n]*\b(?P<option>temperature|stop|max_tokens)\b"
+)
+_DIRECTIVES: Final = "give JSON schemas as `json_schema`"
+_OBEYED: Final = "it would not be obeyed"
+
+
+def source_of(spec: GrammarSpec, limits: GrammarLimits) -> str:
+    """Returns a specification in llguidance's own format, which is also its key in caches.
+
+    Raises:
+        InputError: it is empty, too large, or uses what would not be obeyed.
+    """
+    return _SOURCES[type(spec)](spec, limits)
+
+
+def schema_source(schema: Schema) -> str:
+    """Returns the grammar of a schema that was checked.
+
+    >>> schema_source(True) == schema_source({})
+    True
+    """
+    return LLMatcher.grammar_from_json_schema(json.dumps(_with_options(schema), ensure_ascii=False))
+
+
+def _object(spec: JsonObject, limits: GrammarLimits) -> str:
+    return schema_source({"type": "object"})
+
+
+def _schema(spec: JsonSchema, limits: GrammarLimits) -> str:
+    _check_schema(spec.schema, "json_schema", limits)
+    return schema_source(spec.schema)
+
+
+def _regex(spec: RegularExpression, limits: GrammarLimits) -> str:
+    _check_text(spec.pattern, "regex", limits)
+    return LLMatcher.grammar_from_regex(spec.pattern)
+
+
+def _lark(spec: LarkGrammar, limits: GrammarLimits) -> str:
+    _check_text(spec.text, "grammar", limits)
+    for token in _LARK_TOKENS.finditer(spec.text):
+        _refuse_unobeyed(token)
+    grammars: list[Mapping[str, Any]] = [{"lark_grammar": spec.text}]
+    for name, schema in spec.schemas.items():
+        _check_schema(schema, name, limits)
+        grammars.append({"name": name, "json_schema": _with_options(schema)})
+    return json.dumps({"grammars": grammars}, ensure_ascii=False)
+
+
+def _refuse_unobeyed(token: re.Match[str]) -> None:
+    word = token["directive"] or token["option"]
+    if word:
+        line = token.string.count("\n", 0, token.start()) + 1
+        advice = _DIRECTIVES if token["directive"] else _OBEYED
+        raise InputError(f"grammar, line {line}: {word} is not supported: {advice}")
+
+
+def _choices(spec: Choices, limits: GrammarLimits) -> str:
+    texts = list(spec.texts)
+    if not 1 <= len(texts) <= limits.choices:
+        raise InputError(f"choices: expected 1 to {limits.choices:,}; found {len(texts):,}")
+    for index, text in enumerate(texts):
+        _check_text(text, f"choices[{index}]", limits)
+    _check_size(sum(map(len, texts)), "choices", limits)
+    return LLMatcher.grammar_from_lark("start: " + " | ".join(map(_literal, texts)))
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _check_schema(schema: Schema, name: str, limits: GrammarLimits) -> None:
+    check_schema(schema, limits.depth, name)
+    try:
+        text = json.dumps(schema, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name}: expected a schema of JSON values ({error}): leave out what JSON does not have"
+        ) from error
+    _check_size(len(text), name, limits)
+
+
+def _check_text(text: str, name: str, limits: GrammarLimits) -> None:
+    if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{name}: expected a text of at least one character; found {text!r:.80}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{name}: character {error.start} is not valid Unicode: {text[error.start]!a}") from error
+    _check_size(len(text), name, limits)
+
+
+def _check_size(size: int, name: str, limits: GrammarLimits) -> None:
+    if size > limits.characters:
+        raise InputError(f"{name}: {size:,} characters, more than the {limits.characters:,} allowed: shorten it")
+
+
+def _with_options(schema: Schema) -> dict[str, Any]:
+    if isinstance(schema, bool):
+        return {"x-guidance": _OPTIONS} if schema else {"x-guidance": _OPTIONS, "anyOf": [False]}
+    return {**schema, "x-guidance": _OPTIONS}
+
+
+_SOURCES: Final[Mapping[type, Callable[[Any, GrammarLimits], str]]] = {
+    JsonObject: _object,
+    JsonSchema: _schema,
+    RegularExpression: _regex,
+    LarkGrammar: _lark,
+    Choices: _choices,
+}
