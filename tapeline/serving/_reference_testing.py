@@ -142,8 +142,7 @@ def random_requests(seed: int, count: int, vocabulary: int, capacity: int) -> li
 def _random_request(
     random: np.random.Generator, vocabulary: int, capacity: int, stems: list[list[int]]
 ) -> Callable[[], TokenRequest]:
-    stem = stems[random.integers(0, len(stems))][: random.integers(0, capacity // 2)] if random.random() < 0.7 else []
-    prompt = [*stem, *random.integers(0, vocabulary, random.integers(1, capacity // 3)).tolist()]
+    prompt = _random_prompt(random, vocabulary, capacity, stems)
     settings: dict[str, Any] = {
         "prompt": prompt,
         "sampling": _random_sampling(random, vocabulary),
@@ -154,12 +153,23 @@ def _random_request(
         "prompt_logprobs": int(random.integers(0, 3)) if random.random() < 0.1 else None,
         "client": str(random.integers(0, 4)),
     }
-    stems.append((prompt + random.integers(0, vocabulary, 3).tolist())[: capacity // 2])  # as a conversation goes on
+    stems.append(prompt[: capacity // 2])
     request = TokenRequest(**settings)
     if random.random() < 0.2:
         count = int(random.integers(1, 9))
         return lambda: replace(request, constraint=EveryOther(vocabulary, count))
     return lambda: request
+
+
+def _random_prompt(random: np.random.Generator, vocabulary: int, capacity: int, stems: list[list[int]]) -> list[int]:
+    """Returns an earlier prompt or the beginning of one, often with more tokens, or a new one."""
+    kind, stem = random.random(), stems[random.integers(0, len(stems))]
+    if kind < 0.2:
+        return stem
+    if kind < 0.7:
+        stem = stem[: random.integers(1, len(stem) + 1)]
+    more = random.integers(0, vocabulary, random.integers(1, capacity // 3)).tolist()
+    return [*stem, *more] if kind < 0.8 else more
 
 
 def _random_sampling(random: np.random.Generator, vocabulary: int) -> SamplingConfig:
@@ -176,6 +186,13 @@ def _random_sampling(random: np.random.Generator, vocabulary: int) -> SamplingCo
         logit_bias={int(random.integers(0, vocabulary)): 3.0} if random.random() < 0.3 else {},
         seed=int(random.integers(0, 1000)),
     )
+
+
+def follow_up(request: TokenRequest, received: Received) -> TokenRequest:
+    """Returns the next request of a conversation: the prompt, the answer, and more."""
+    answer = [token_id for token_id, _, _ in received.tokens]
+    prompt = [*request.prompt, *answer, *request.prompt[:2]]
+    return replace(request, prompt=prompt, constraint=None, prompt_logprobs=None)
 
 
 def _said(event: TokenEvent) -> Logprobs:

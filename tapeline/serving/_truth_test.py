@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tapeline.serving import Engine, EngineSettings, TokenRequest, canonical_pie
 from tapeline.serving._answer import Answer
 from tapeline.serving._hash_slots_testing import HashSlots
 from tapeline.serving._queue import WaitingQueue
-from tapeline.serving._reference_testing import Received, alone, random_requests
+from tapeline.serving._reference_testing import Received, alone, follow_up, random_requests
 from tapeline.serving._scheduler import Scheduler
 
 _LONG = os.environ.get("TAPELINE_LONG") == "1"
@@ -31,34 +32,66 @@ def _check(received: Received, request: TokenRequest, model: HashSlots) -> None:
     assert received.end.error is None
 
 
+class _Load:
+    """Requests that come at random, go on at random when they have ended, and leave at random.
+
+    Attributes:
+        made: requests, each with a constraint that has seen nothing, and what was received.
+    """
+
+    def __init__(self, model: HashSlots, settings: EngineSettings, seed: int) -> None:
+        self.time = 0.0
+        self.model = model
+        self.queue = WaitingQueue(_COUNT, lambda: self.time)
+        self.scheduler = Scheduler(model, self.queue, settings, lambda: self.time)
+        self.made: list[tuple[Callable[[], TokenRequest], Received]] = []
+        self._random = np.random.default_rng(seed)
+        self._makes = random_requests(seed, _COUNT, model.vocabulary, model.capacity)
+        self._answers: list[Answer] = []
+
+    def run(self, check: Callable[[], None]) -> None:
+        while len(self.made) < _COUNT or self.scheduler.busy or len(self.queue):
+            for _ in range(min(int(self._random.integers(0, 3)), _COUNT - len(self.made))):
+                self._submit()
+            if self._answers and self._random.random() < 0.1:
+                self._answers[self._random.integers(0, len(self._answers))].cancelled = True
+            self.scheduler.tick()
+            check()
+            self.time += 1.0
+
+    def _submit(self) -> None:
+        make, received = self._next(), Received()
+        expires = self.time + self._random.integers(1, 40) if self._random.random() < 0.2 else None
+        answer = Answer(make(), received, self.model.vocabulary, expires)
+        self.made.append((make, received))
+        self._answers.append(answer)
+        self.queue.put(answer)
+
+    def _next(self) -> Callable[[], TokenRequest]:
+        done = [(make, received) for make, received in self.made if received.ended]
+        if done and self._random.random() < 0.3:
+            make, received = done[self._random.integers(0, len(done))]
+            request = follow_up(make(), received)
+            if len(request.prompt) + request.max_new_tokens <= self.model.capacity:
+                return lambda: request
+        return self._makes.pop()
+
+
 @pytest.mark.parametrize(("invariant", "recurrent"), _KINDS)
 @pytest.mark.parametrize("store_bytes", [0, 9_000, 1 << 20])
 @pytest.mark.parametrize("stall", [0.0, 1.0])
 def test_answers_are_those_of_requests_alone(invariant: bool, recurrent: bool, store_bytes: int, stall: float) -> None:
     model = HashSlots(invariant=invariant, recurrent=recurrent)
     settings = EngineSettings(max_waiting=_COUNT, store_bytes=store_bytes, tick_tokens=24, stall=stall, block_tokens=8)
-    time = 0.0
-    queue = WaitingQueue(_COUNT, lambda: time)
-    scheduler = Scheduler(model, queue, settings, lambda: time)
-    random = np.random.default_rng(5)
-    makes = random_requests(7, _COUNT, model.vocabulary, model.capacity)
-    answers: list[Answer] = []
-    received = [Received() for _ in makes]
-    while len(answers) < _COUNT or scheduler.busy or len(queue):
-        for _ in range(min(int(random.integers(0, 3)), _COUNT - len(answers))):
-            expires = time + random.integers(1, 40) if random.random() < 0.2 else None
-            answer = Answer(makes[len(answers)](), received[len(answers)], model.vocabulary, expires)
-            answers.append(answer)
-            queue.put(answer)
-        if answers and random.random() < 0.1:
-            answers[random.integers(0, len(answers))].cancelled = True
-        scheduler.tick()
-        assert scheduler.figures().store_bytes <= store_bytes
-        time += 1.0
-    for make, events in zip(makes, received, strict=True):
-        fresh = HashSlots(invariant=invariant, recurrent=recurrent)
-        _check(events, make(), fresh)
-    figures = scheduler.figures()
+    load = _Load(model, settings, 7)
+
+    def check() -> None:
+        assert load.scheduler.figures().store_bytes <= store_bytes
+
+    load.run(check)
+    for make, received in load.made:
+        _check(received, make(), HashSlots(invariant=invariant, recurrent=recurrent))
+    figures = load.scheduler.figures()
     assert sum(figures.ended.values()) == _COUNT
     assert figures.prefix_hits > 0 or recurrent
     assert figures.running == figures.waiting == 0
