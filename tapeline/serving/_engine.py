@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from lang_core import InputError, TapelineError
+from lang_core import InputError
 from tapeline.serving._answer import Answer
 from tapeline.serving._errors import EngineClosedError, ModelFailedError
 from tapeline.serving._figures import EngineFigures
@@ -103,7 +103,7 @@ class Engine:
 
     def close(self) -> None:
         """Ends all requests with ``EngineClosedError`` and the thread; does nothing the second time."""
-        self._queue.close("the engine is closed: make another")
+        self._queue.close("the engine was closed: make another")
         self._closing = True
         self._queue.wake()
         if threading.current_thread() is not self._thread:
@@ -123,16 +123,15 @@ class Engine:
             )
 
     def _run(self) -> None:
-        error: TapelineError = EngineClosedError("the engine was closed before the answer had ended: ask again")
+        error = EngineClosedError("the engine was closed before the answer had ended: ask again")
         try:
             while self._await_work():
                 self._step()
-        except TapelineError as raised:
+        except EngineClosedError as raised:
             error = raised
         finally:
-            self._queue.close("the engine is closed: make another")
-            self._scheduler.fail(error)
-            self._scheduler.end_waiting(error)
+            self._queue.close(f"the engine is closed ({error}): make another")
+            self._scheduler.end(error)
             self._idle.set()
 
     def _await_work(self) -> bool:
@@ -150,6 +149,14 @@ class Engine:
             self._scheduler.tick()
         except ModelFailedError as error:
             self._scheduler.fail(error)
-            if self._remake is None:
-                raise
-            self._scheduler.replace(self._remake())
+            self._scheduler.replace(self._made_anew(error))
+
+    def _made_anew(self, failure: ModelFailedError) -> SlotModel:
+        if self._remake is None:
+            raise EngineClosedError(f"the engine has closed: {failure}") from failure
+        try:
+            return self._remake()
+        except Exception as error:
+            raise EngineClosedError(
+                f"the engine has closed: {failure}, and the model could not be made anew ({error})"
+            ) from error

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from transformer_core.generation import KnownLogits, Prediction, likeliest_ids
+from transformer_core.generation import KnownLogits, Prediction
 
 _MASK: Final = (1 << 64) - 1
 _GOLDEN: Final = 0x9E3779B97F4A7C15
@@ -20,7 +20,10 @@ class HashSlots:
     Attributes:
         calls: names of all calls, in order.
         batches: sizes of all batches of ``decode``.
+        reads: number of readings of logits, of all such models.
     """
+
+    reads = 0
 
     def __init__(
         self,
@@ -106,26 +109,16 @@ class HashSlots:
     def _prediction(self, row: int, filled: int) -> Prediction:
         history = int(self._entries[row, :filled].sum(dtype=np.uint64)) + int(self._states[row]) * self.recurrent
         bits = _mix(self._tokens ^ np.uint64(history & _MASK)) >> np.uint64(40)
-        return HashPrediction((bits.astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)) * self._scale)
+        return _HashPrediction((bits.astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)) * self._scale)
 
 
-class HashPrediction(KnownLogits):
-    """Prediction that counts how often logits were read.
-
-    Attributes:
-        reads: number of readings of logits, of all predictions.
-    """
-
-    reads = 0
+class _HashPrediction(KnownLogits):
+    """Prediction that counts how often logits were read."""
 
     def logits(self) -> np.ndarray:
         """Returns the logits f32 [V]."""
-        HashPrediction.reads += 1
+        HashSlots.reads += 1
         return self.array
-
-    def likeliest(self) -> int:
-        """Returns the likeliest token."""
-        return int(likeliest_ids(self.array))
 
 
 def _mix(values: Any) -> np.ndarray:

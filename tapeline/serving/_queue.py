@@ -63,6 +63,8 @@ class WaitingQueue:
 
     def remove(self, leaves: Callable[[Answer], bool]) -> list[Answer]:
         """Removes and returns the requests for which ``leaves`` returns True."""
+        if not self._count:
+            return []
         with self._changed:
             removed = [answer for line in self._lines.values() for answer in line if leaves(answer)]
             for answer in removed:

@@ -61,18 +61,17 @@ class Scheduler:
         self._decode()
         self._free()
 
-    def fail(self, error: TapelineError) -> None:
-        """Ends all running answers with an error."""
+    def fail(self, error: ModelFailedError) -> None:
+        """Ends all running answers, for a call of the model has failed; the model is of no use then."""
         self._totals["failures"] += 1
-        for slot in self._slots:
-            if slot.answer:
-                slot.answer.end("error", error)
-        self._free()
+        self._end_running(error)
 
-    def end_waiting(self, error: TapelineError) -> None:
-        """Ends all requests that wait with an error."""
+    def end(self, error: TapelineError) -> None:
+        """Ends all answers, running and waiting, with an error."""
+        self._end_running(error)
         for answer in self._queue.remove(lambda _: True):
-            self._end_waiting(answer, error)
+            answer.end("error", error)
+            self._ended["error"] += 1
 
     def figures(self) -> EngineFigures:
         """Returns the figures. Any thread may call it."""
@@ -95,18 +94,18 @@ class Scheduler:
     def _drop(self) -> None:
         now = self._clock()
         for answer in self._queue.remove(lambda answer: answer.leaves(now)):
-            self._end_waiting(answer)
+            answer.leave()
+            self._ended[str(answer.reason)] += 1
         for slot in self._slots:
             if slot.answer and slot.answer.leaves(now):
                 slot.answer.leave()
         self._free()
 
-    def _end_waiting(self, answer: Answer, error: TapelineError | None = None) -> None:
-        if error:
-            answer.end("error", error)
-        else:
-            answer.leave()
-        self._ended[str(answer.reason)] += 1
+    def _end_running(self, error: TapelineError) -> None:
+        for slot in self._slots:
+            if slot.answer:
+                slot.answer.end("error", error)
+        self._free()
 
     def _free(self) -> None:
         """Frees the rows of answers that have ended."""
