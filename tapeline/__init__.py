@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from tapeline._comparing import compare_bundles
     from tapeline._inspecting import draw_graph, inspect_bundle, inspect_model, list_parameters, list_tensors
+    from tapeline.audio import AudioLimits
     from tapeline.bundle import Bundle
     from tapeline.cli import VERSION, Progress, ProgressEvent, TerminalProgress
     from tapeline.compare import Comparison, compare_dumps
@@ -44,9 +45,11 @@ if TYPE_CHECKING:
         TokenStream,
         load,
     )
+    from tapeline.transcribing import Transcription
 
 __all__ = [
     "VERSION",
+    "AudioLimits",
     "Bundle",
     "CheckpointError",
     "Comparison",
@@ -68,6 +71,7 @@ __all__ = [
     "TapelineError",
     "TerminalProgress",
     "TokenStream",
+    "Transcription",
     "VerificationError",
     "cached_export",
     "compare_bundles",
@@ -94,6 +98,7 @@ _MODULES: Final = {
     ),
     "tapeline._comparing": ("compare_bundles",),
     "tapeline._inspecting": ("draw_graph", "inspect_bundle", "inspect_model", "list_parameters", "list_tensors"),
+    "tapeline.audio": ("AudioLimits",),
     "tapeline.bundle": ("Bundle",),
     "tapeline.cli": ("VERSION", "Progress", "ProgressEvent", "TerminalProgress"),
     "tapeline.compare": ("Comparison", "compare_dumps"),
@@ -110,6 +115,7 @@ _MODULES: Final = {
         "TokenStream",
         "load",
     ),
+    "tapeline.transcribing": ("Transcription",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -29,11 +29,13 @@ from transformer_core._attention_config import (
     ScoreConfig,
 )
 from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache, shared_layout
+from transformer_core._config_fields import ConfigFields
 from transformer_core._convolution import CausalConv, Conv1d
 from transformer_core._embedding import Embedding, PatchEmbedding, patch_count
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet, HeadOrder, delta_layout, repeat_heads
 from transformer_core._joint_block import JointBlock, Modulation
+from transformer_core._json_files import config_fields
 from transformer_core._kv_cache import KVCache, RingCache, cache_spec, kv_layout, ring_layout
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import Linear
@@ -67,6 +69,7 @@ __all__ = [
     "CacheSharing",
     "CachedLayer",
     "CausalConv",
+    "ConfigFields",
     "Conv1d",
     "DeltaState",
     "DynamicScaling",
@@ -113,6 +116,7 @@ __all__ = [
     "cache_spec",
     "cache_starts",
     "causal_mask",
+    "config_fields",
     "delta_layout",
     "for_heads",
     "grouped_attention",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn
 
-from lang_core import ConfigError, near_names
+from lang_core import ConfigError, checked_choices, near_names
 
 
 class ConfigFields:
@@ -51,6 +51,7 @@ class ConfigFields:
             self.refuse(name, expected)
         return tuple(float(x) for x in value)
 
+    @checked_choices
     def boolean(self, name: str, default: bool) -> bool:
         """Reads true or false."""
         value = self._value(name, default, "true or false")

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "chat": "talks with a bundle or a model: generate --chat",
     "run": "runs one entry point of a bundle on arrays",
     "embed": "embeds sentences and compares them",
+    "transcribe": "turns sound into text",
     "inspect": "shows what is in a bundle or a model",
     "compare": "names where two computations first diverge",
     "tune": "shows and tunes configurations of kernels",

@@ -48,6 +48,7 @@ BUNDLED_FILES: Final = (
     "generation_config.json",
     *SENTENCE_FILES,
     "preprocessor_config.json",
+    "processor_config.json",
     *TOKENIZER_FILES,
 )
 

@@ -20,6 +20,7 @@ _SMALL: Final = (
     CONFIG_FILE,
     "generation_config.json",
     "preprocessor_config.json",
+    "processor_config.json",
     "chat_template.json",
     *SENTENCE_FILES,
     *TOKENIZER_FILES,

@@ -1,4 +1,4 @@
-"""Use of a bundle on a device: generation, conversations, embeddings, scores."""
+"""Use of a bundle on a device: generation, conversations, embeddings, transcriptions, scores."""
 
 from tapeline.running._arrays import read_inputs, write_results
 from tapeline.running._caller import let_workers_run

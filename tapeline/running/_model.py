@@ -43,8 +43,8 @@ def encoder_inputs(bundle: Bundle, pairs: Sequence[str]) -> dict[str, np.ndarray
     return None
 
 
-def _seen(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor, ...]:
-    """Returns the encoder's results that prefill and decode take; none in a bundle of a decoder alone.
+def encoded(bundle: Bundle, session: Session, given: Given) -> tuple[DeviceTensor, ...]:
+    """Runs the encoder and returns its results that prefill and decode take; none in a bundle of a decoder alone.
 
     Raises:
         InputError: the bundle has no encoder, and they want its results.
@@ -103,8 +103,8 @@ class _Cached:
         token_bytes: bytes of token ids and positions that were moved so far, in and out.
     """
 
-    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
-        """Makes empty caches; runs the encoder, where there is one.
+    def __init__(self, bundle: Bundle, session: Session, given: Given | None = ()) -> None:
+        """Makes empty caches; runs the encoder, where there is one and its arguments are given.
 
         Raises:
             InputError: the bundle lacks prefill or decode.
@@ -127,7 +127,7 @@ class _Cached:
         self._prefill = _Called(bundle, session, "prefill")
         self._decode = _Called(bundle, session, "decode")
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
-        self._seen = _seen(bundle, session, given)
+        self._seen = () if given is None else encoded(bundle, session, given)
 
     def read_cache(self, name: str) -> np.ndarray:
         """Returns a copy of a cache or state."""
@@ -158,13 +158,13 @@ def has_row_positions(bundle: Bundle) -> bool:
 class BundleModel(_Cached):
     """A bundle for one sequence."""
 
-    def __init__(self, bundle: Bundle, session: Session, given: Given = ()) -> None:
+    def __init__(self, bundle: Bundle, session: Session, given: Given | None = ()) -> None:
         """Makes empty caches.
 
         Args:
             bundle: the bundle.
             session: on a device.
-            given: the arguments of its encoder, from ``encoder_inputs``.
+            given: the arguments of its encoder, from ``encoder_inputs``; None to run it later.
 
         Raises:
             InputError: the bundle lacks prefill or decode, or is for several sequences at once.

@@ -1,12 +1,12 @@
 """Registry of families by the architecture in config.json."""
 
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from lang_core import ConfigError, checked_choices, near_names
 from transformer_core._config_fields import ConfigFields
+from transformer_core._json_files import config_fields
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.quantized import quantization_fields
 
@@ -106,43 +106,7 @@ def config_values(directory: str | os.PathLike[str]) -> ConfigFields:
     """
     remedy = "give the directory of a Hugging Face model, with config.json beside its *.safetensors"
     path = os.path.join(os.fspath(directory), CONFIG_FILE)
-    return ConfigFields(json_object(path, remedy), path)
-
-
-def json_object(path: str, remedy: str) -> Mapping[str, Any]:
-    """Reads a JSON file that holds an object.
-
-    Args:
-        path: path of the file.
-        remedy: advice for the message if the file is missing.
-
-    Raises:
-        ConfigError: the file is missing, unreadable or no JSON object.
-    """
-    values = _json(path, remedy)
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: expected a JSON object; found {type(values).__name__}: fetch the file again")
-    return values
-
-
-def json_array(path: str, remedy: str) -> list[Any]:
-    """Reads a JSON file that holds an array; otherwise as ``json_object``."""
-    values = _json(path, remedy)
-    if not isinstance(values, list):
-        raise ConfigError(f"{path}: expected a JSON array; found {type(values).__name__}: fetch the file again")
-    return values
-
-
-def _json(path: str, remedy: str) -> Any:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file: {remedy}") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:  # json.JSONDecodeError and UnicodeDecodeError are ValueErrors
-        raise ConfigError(f"{path}: is no JSON: {error}: fetch the file again") from None
+    return config_fields(path, remedy)
 
 
 def _named(config: ConfigFields) -> AnyFamily:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lang_core import ConfigError, ExecutionContext, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
-from transformer_core.family._registry import json_array, json_object
+from transformer_core._json_files import config_fields, json_array
 
 SENTENCE_FILES: Final = ("modules.json", "1_Pooling/config.json")
 """Files beside config.json that describe the pooling."""
@@ -106,7 +106,7 @@ def read_pooling(directory: str | os.PathLike[str]) -> Pooling | None:
             f"{', '.join(kinds) or 'none'}: others are not supported"
         )
     where = os.path.join(os.fspath(directory), "1_Pooling", "config.json")
-    fields = ConfigFields(json_object(where, "modules.json names a module Pooling, which it describes"), where)
+    fields = config_fields(where, "modules.json names a module Pooling, which it describes")
     named = next((name for name in _SIZES if fields.has(name)), None)
     return Pooling(_mode(fields), _NORMALIZE in kinds, None if named is None else fields.integer(named))
 

@@ -1,0 +1,64 @@
+"""Turns sound into text with a bundle of a speech model (Whisper).
+
+transcribe --bundle DIR --audio FILE.wav [--language en] [--task translate] [--timestamps] [--format srt]
+
+The file is WAV or FLAC, of any rate and up to eight channels.
+"""
+
+import sys
+import typing
+from typing import Final
+
+from absl import flags
+
+import tapeline
+from run_iree import DEVICES
+from tapeline.cli import user_path
+from tapeline.running import let_workers_run
+from tapeline.transcribing import Segment, Task, TranscriptionFormat, clock
+
+FLAGS: Final = flags.FlagValues()
+
+_BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
+_AUDIO: Final = flags.DEFINE_string("audio", None, "The WAV or FLAC file.", required=True, flag_values=FLAGS)
+_LANGUAGE: Final = flags.DEFINE_string(
+    "language",
+    None,
+    "The language that is spoken, such as en or english; by default it is detected.",
+    flag_values=FLAGS,
+)
+_TASK: Final = flags.DEFINE_enum(
+    "task", "transcribe", typing.get_args(Task), "translate is into English.", flag_values=FLAGS
+)
+_TIMESTAMPS: Final = flags.DEFINE_bool(
+    "timestamps", False, "Print each segment with its times, as it comes.", flag_values=FLAGS
+)
+_FORMAT: Final = flags.DEFINE_enum(
+    "format",
+    "text",
+    typing.get_args(TranscriptionFormat),
+    "json has the text, verbose_json the segments, too; srt and vtt are subtitles.",
+    flag_values=FLAGS,
+)
+_DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.", flag_values=FLAGS)
+
+
+def main() -> None:
+    """Prints the transcription."""
+    streams = _TIMESTAMPS.value and _FORMAT.value == "text"
+    with tapeline.load(user_path(_BUNDLE.value), device=_DEVICE.value) as model:
+        let_workers_run()
+        transcription = model.transcribe(
+            user_path(_AUDIO.value),
+            language=_LANGUAGE.value,
+            task=_TASK.value,
+            timestamps=_TIMESTAMPS.value or _FORMAT.value in ("srt", "vtt"),
+            on_segment=_print_segment if streams else None,
+        )
+    if not streams:
+        sys.stdout.write(transcription.format(_FORMAT.value).rstrip("\n") + "\n")
+
+
+def _print_segment(segment: Segment) -> None:
+    if segment.text.strip():
+        print(f"[{clock(segment.start)} --> {clock(segment.end)}] {segment.text.strip()}", flush=True)

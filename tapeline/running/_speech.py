@@ -1,0 +1,65 @@
+"""A bundle of a speech model, as the model of a transcription."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import tapeline.audio
+from lang_core import InputError
+from run_iree import Session
+from tapeline.bundle import Bundle
+from tapeline.running._model import ENCODE, BundleModel, encoded
+
+Sound = str | os.PathLike[str] | bytes | np.ndarray
+"""Path of a WAV or FLAC file, the bytes of one, or mono samples [samples]."""
+
+_FEATURES: Final = "input_features"
+
+
+def samples_of(audio: Sound, rate: int | None, wanted: int, limits: tapeline.audio.AudioLimits) -> np.ndarray:
+    """Returns mono samples f32 [samples] of a rate.
+
+    Args:
+        audio: the sound.
+        rate: samples per second of an array; the wanted rate where None.
+        wanted: samples per second of the result.
+        limits: bounds of a file.
+
+    Raises:
+        InputError: a file cannot be read, is neither WAV nor FLAC, or is beyond a bound.
+    """
+    if isinstance(audio, np.ndarray):
+        return audio if rate is None else tapeline.audio.resample(audio, rate, wanted)
+    return tapeline.audio.read_audio(audio if isinstance(audio, bytes) else Path(audio), wanted, limits)
+
+
+class SpeechBundle(BundleModel):
+    """A bundle whose decoder attends to sound.
+
+    Attributes:
+        features: shape of the sound's features, (mels, frames).
+    """
+
+    def __init__(self, bundle: Bundle, session: Session) -> None:
+        """Makes empty caches; nothing is encoded yet.
+
+        Raises:
+            InputError: the bundle takes no sound, or as for ``BundleModel``.
+        """
+        names = [point.name for point in bundle.config.entry_points]
+        arguments = bundle.entry_point(ENCODE).arguments if ENCODE in names else ()
+        if [argument.name for argument in arguments] != [_FEATURES]:
+            raise InputError(
+                f"{bundle.path} has the entry points {', '.join(names)}, and none that takes sound: transcription "
+                "needs a bundle of a Whisper with encode, prefill and decode"
+            )
+        super().__init__(bundle, session, None)
+        self._bundle: Final = bundle
+        _, mels, frames = arguments[0].spec.shape
+        self.features = mels, frames
+
+    def encode(self, features: np.ndarray) -> None:
+        """Takes features f32 [1, mels, frames], to which all calls that follow attend."""
+        self._seen = encoded(self._bundle, self._session, (features,))

@@ -1,0 +1,139 @@
+"""Sound in, text out: tools:transcribe and ``LoadedModel.transcribe`` on a tiny Whisper, as transformers has it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapeline
+from lang_core import InputError
+from tapeline.audio import AudioLimits
+from tapeline.bundle import Bundle
+from tapeline.transcribing import Segment
+from tests.goldens.speech.cases import ENGLISH, GENERATION, SPEECH_CASES
+from tests.goldens.speech.files import RATE, SPEECH, read_speech_goldens, sound, write_speech_checkpoint
+from tests.product._bundles import Finished, export, invoke, refused
+
+Transcribing = Callable[..., Finished]
+
+_GOLDENS = read_speech_goldens()
+_TIME = 1e-6  # seconds
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("speech")
+    (folder / "model").mkdir()
+    write_speech_checkpoint(folder / "model", _GOLDENS["shapes"])
+    return Bundle(export(folder / "model", folder / "bundle", sequence=4))
+
+
+@pytest.fixture(scope="module")
+def english(bundle: Bundle) -> Bundle:
+    """The same model with the settings of one for English alone."""
+    copy = bundle.path.parent / "english"
+    shutil.copytree(bundle.path, copy)
+    (copy / "generation_config.json").write_text(json.dumps(ENGLISH))
+    return Bundle(copy)
+
+
+@pytest.mark.parametrize("name", SPEECH_CASES)
+def test_tokens_times_and_text_are_those_of_transformers(bundle: Bundle, english: Bundle, name: str) -> None:
+    case, golden = SPEECH_CASES[name], _GOLDENS["cases"][name]
+    samples = sound(case.sound)
+    heard: list[Segment] = []
+    with tapeline.load(bundle if case.generation is GENERATION else english) as model:
+        transcription = model.transcribe(samples, **case.asked, on_segment=heard.append)
+    assert [list(segment.token_ids) for segment in transcription.segments] == [row[2] for row in golden["segments"]]
+    assert transcription.text == golden["text"]
+    assert transcription.duration == len(samples) / RATE
+    assert tuple(heard) == transcription.segments
+    for segment, (start, end, _) in zip(transcription.segments, golden["segments"], strict=True):
+        assert segment.start == pytest.approx(min(start, transcription.duration), abs=_TIME)
+        assert segment.end == pytest.approx(min(end, transcription.duration), abs=_TIME)
+
+
+@pytest.fixture
+def transcribing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Transcribing:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(SPEECH.parent))
+    return lambda bundle, *flags: invoke("transcribe", capsys, f"--bundle={bundle.path}", *flags)
+
+
+def test_the_command_prints_each_form(bundle: Bundle, transcribing: Transcribing) -> None:
+    timed, plain = _GOLDENS["cases"]["timed"], _GOLDENS["cases"]["plain"]
+    assert transcribing(bundle, "--audio=speech.flac") == Finished(0, plain["text"].strip() + "\n", "")
+    lines = transcribing(bundle, "--audio=speech.flac", "--timestamps").out.splitlines()
+    assert len(lines) == len(timed["segments"])
+    assert lines[0].startswith("[00:00:00.")
+    srt = transcribing(bundle, "--audio=speech.flac", "--format=srt").out
+    assert srt.startswith("1\n00:00:00,")
+    assert srt.count(" --> ") == len(timed["segments"])
+    verbose = json.loads(
+        transcribing(bundle, "--audio=speech.flac", "--format=verbose_json", "--timestamps", "--language=fr").out
+    )
+    assert verbose["language"] == "french"
+    assert verbose["duration"] == pytest.approx(2.022, abs=1e-3)
+
+
+def test_a_file_its_bytes_and_its_samples_are_the_same_sound(bundle: Bundle) -> None:
+    samples = sound("speech")
+    with tapeline.load(bundle) as model:
+        expected = model.transcribe(samples)
+        assert model.transcribe(SPEECH) == model.transcribe(str(SPEECH)) == expected
+        assert model.transcribe(SPEECH.read_bytes(), limits=AudioLimits(max_bytes=2**16)) == expected
+        assert model.transcribe(samples, rate=2 * RATE).duration == pytest.approx(expected.duration / 2, abs=1e-3)
+        assert expected.language in ("en", "de", "fr", "yue")
+
+
+def test_what_on_segment_raises_ends_the_transcription(bundle: Bundle) -> None:
+    def stop(segment: Segment) -> None:
+        raise KeyboardInterrupt(segment.text)
+
+    with tapeline.load(bundle) as model:
+        with pytest.raises(KeyboardInterrupt):
+            model.transcribe(sound("long"), on_segment=stop)
+        assert model.transcribe(sound("speech")).text == _GOLDENS["cases"]["plain"]["text"]
+
+
+def test_bad_input(bundle: Bundle, english: Bundle, transcribing: Transcribing, tmp_path: Path) -> None:
+    (tmp_path / "cut.flac").write_bytes(SPEECH.read_bytes()[:9000])
+    refused(transcribing(bundle, "--audio=absent.wav"), "absent.wav: cannot be read: No such file")
+    refused(transcribing(bundle, f"--audio={tmp_path}/cut.flac"), "cut.flac: damaged or cut off")
+    refused(transcribing(bundle, "--audio=transcriptions.json"), "neither a WAV nor a FLAC file")
+    refused(transcribing(bundle, "--audio=speech.flac", "--language=elvish"), "available: de, en, fr, yue")
+    refused(transcribing(english, "--audio=speech.flac", "--task=translate"), "task='translate': not found; available")
+    with tapeline.load(bundle) as model:
+        with pytest.raises(InputError, match="audio: 40,782 bytes, expected at most 9"):
+            model.transcribe(SPEECH.read_bytes(), limits=AudioLimits(max_bytes=9))
+        with pytest.raises(InputError, match=r"lasts 2\.0 seconds or more, expected at most 1\.5"):
+            model.transcribe(SPEECH, limits=AudioLimits(max_seconds=1.5))
+        with pytest.raises(InputError, match=r"samples are float32\[2, 9\]"):
+            model.transcribe(np.zeros((2, 9), np.float32))
+
+
+def test_bundles_that_take_no_sound(bundle: Bundle, transcribing: Transcribing, tmp_path: Path) -> None:
+    text = Bundle(export("demo", tmp_path / "text", sequence=8, max_sequence=16, num_layers=1))
+    refused(
+        transcribing(text, "--audio=speech.flac"), "and none that takes sound: transcription needs a bundle of a Whi"
+    )
+    other = tmp_path / "other"
+    shutil.copytree(bundle.path, other)
+    settings = json.loads((other / "preprocessor_config.json").read_text())
+    (other / "preprocessor_config.json").write_text(json.dumps({**settings, "feature_size": 128}))
+    refused(transcribing(Bundle(other), "--audio=speech.flac"), "128 bands and 3000 frames, and the model takes 80 and")
+    (other / "preprocessor_config.json").unlink()
+    refused(transcribing(Bundle(other), "--audio=speech.flac"), "it says how sound becomes features: copy it into")
+
+
+def test_a_bundle_has_the_settings_of_a_processor(bundle: Bundle, tmp_path: Path) -> None:
+    """Newer checkpoints keep the extractor's settings in processor_config.json."""
+    model = tmp_path / "model"
+    shutil.copytree(bundle.path.parent / "model", model)
+    settings = json.loads((model / "preprocessor_config.json").read_text())
+    (model / "preprocessor_config.json").unlink()
+    (model / "processor_config.json").write_text(json.dumps({"feature_extractor": settings}))
+    exported = Bundle(export(model, tmp_path / "bundle", sequence=4, target=()))
+    assert json.loads((exported.path / "processor_config.json").read_text())["feature_extractor"] == settings
