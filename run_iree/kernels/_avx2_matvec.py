@@ -5,6 +5,7 @@ product with f32 scales follows. Signed bytes are widened to 16 bits, as x of tw
 magnitudes are multiplied with x with their signs.
 """
 
+from functools import partial
 from typing import Final
 
 from lang_core import BLOCK, Encoding
@@ -17,9 +18,12 @@ from run_iree.kernels._avx2_super_block import reads_super_blocks, super_block_s
 from run_iree.kernels._instruction_sets import byte_dot, pair_dot, with_sign
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
 from run_iree.kernels._packed_row import packed_buffers
-from run_iree.kernels._text import CpuKernel, listed, scratch, wanted_workgroups
+from run_iree.kernels._packed_tokens import packed_tokens
+from run_iree.kernels._text import Buffer, CpuKernel, listed, wanted_workgroups
 
 NAME: Final = "avx2-matvec"
+TOKENS: Final = "avx2-few-tokens"
+_TILE: Final = 4  # tokens whose sums registers hold
 _LEAST_WORKGROUPS: Final = 16
 _ROWS: Final = 32  # rows of a workgroup, where there are enough
 _TWICE: Final = 8  # blocks of a step that leave room for each scale in both halves of two registers
@@ -54,14 +58,29 @@ def avx2_matvec_kernel(
     """
     buffers = packed_buffers(1, outputs, columns, encoding, dtype, planes)
     w = buffers[3]
-    make = super_block_steps if encoding.block > BLOCK else _byte_steps if encoding.bits == 8 else _nibble_steps
-    steps = make(columns, planes, encoding, w.memref)
+    steps = avx2_steps(columns, planes, encoding, w.memref)
     # Each workgroup has x to arrange, which takes about as long as a row: half as many are faster, of enough rows.
     workgroups = max(_LEAST_WORKGROUPS, min(wanted_workgroups(w.elements // 2), outputs // _ROWS))
     return packed_matvec(NAME, buffers, steps, ahead=ahead, workgroups=workgroups)
 
 
-def _nibble_steps(columns: int, planes: int, encoding: Encoding, w: str) -> Steps:
+def avx2_tokens_kernel(
+    sizes: tuple[int, int, int], encoding: Encoding, dtype: str, planes: int, *, ahead: int
+) -> CpuKernel:
+    """Builds the kernel of T, N, K for several tokens, whose results are the bits of the kernel for one."""
+    rows, outputs, columns = sizes
+    buffers = packed_buffers(rows, outputs, columns, encoding, dtype, planes)
+    make = partial(avx2_steps, columns, planes, encoding, buffers[3].memref)
+    return packed_tokens(f"{TOKENS}.{encoding.name}", sizes, buffers, make, tile=_TILE, ahead=ahead)
+
+
+def avx2_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None) -> Steps:
+    """Returns the steps along rows of a weight of type ``w``, whose x is prepared so many at a time."""
+    make = super_block_steps if encoding.block > BLOCK else _byte_steps if encoding.bits == 8 else _nibble_steps
+    return make(columns, planes, encoding, w, at_once)
+
+
+def _nibble_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None) -> Steps:
     """Returns the steps along blocks of four bits and more.
 
     Two blocks are half a step apart, so that their scales lie in the same places of a register's halves.
@@ -86,14 +105,15 @@ def _nibble_steps(columns: int, planes: int, encoding: Encoding, w: str) -> Step
         [*block_scales(encoding, blocks, w), *fifth_bits(encoding, blocks, w)],
         [line for pair in nibbles for line in pair.unpacked(encoding, blocks)],
     )
-    return row_steps(columns, planes, reading)
+    return row_steps(columns, planes, reading, at_once)
 
 
-def _byte_steps(columns: int, planes: int, encoding: Encoding, w: str) -> Steps:
+def _byte_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None) -> Steps:
     """Returns the steps along blocks of signed bytes."""
     blocks, size = _blocks(columns), encoding.block_bytes
     places = [size * block + encoding.layout.planes[0].at for block in range(blocks)]
-    before, arranged, most, loaded, dots = [], [], columns, [], []
+    before, arranged, kept, loaded, dots = [], [], (), [], []
+    most = blocks * BLOCK * at_once if at_once else columns
     q, few = f"memref<{planes * columns}xi8>", f"vector<{blocks}xf32>"
     for block, place in enumerate(places):
         loaded += [
@@ -105,9 +125,9 @@ def _byte_steps(columns: int, planes: int, encoding: Encoding, w: str) -> Steps:
         for block in range(blocks):
             dots += _sizes_times_x(block, q)
     else:
-        most = most_columns(columns, blocks * BLOCK, 2)
-        words = f"memref<{most}xi16>"
-        before.append(scratch("words", words))
+        most = most if at_once else most_columns(columns, blocks * BLOCK, 2)
+        kept = (Buffer("words", most, "i16"),)
+        words = kept[0].memref
         arranged = for_steps(blocks * BLOCK, _words_of_x(columns, blocks * BLOCK, q, words))
         for block in range(blocks):
             dots += _words_times_x(block, words)
@@ -131,6 +151,7 @@ def _byte_steps(columns: int, planes: int, encoding: Encoding, w: str) -> Steps:
         [*loaded, *scales, *dots, *sums],
         arranged,
         most // (blocks * BLOCK),
+        kept=kept,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from lang_core import BLOCK, Encoding
 from run_iree.kernels._avx2_row import BYTES, EIGHT, added, for_steps
 from run_iree.kernels._instruction_sets import byte_dot, neighbours_added, pair_dot
-from run_iree.kernels._text import listed, scratch
+from run_iree.kernels._text import Buffer, listed
 
 _SIXTEEN: Final = BLOCK // 2
 # Sixteens of a super-block by lane: of two pairs of blocks, half a super-block apart, the first ones, then the second
@@ -60,7 +60,11 @@ class Minus:
 
     @property
     def _memory(self) -> str:
-        return f"memref<{self.most // self.width}xf32>"
+        return self._sums.memref
+
+    @property
+    def _sums(self) -> Buffer:
+        return Buffer("minus", self.most // self.width, "f32")
 
     @property
     def _few(self) -> str:
@@ -75,9 +79,9 @@ class Minus:
         """Returns the index constants that the lines need."""
         return [self.blocks, BLOCK, 8, 16, self.columns]
 
-    def before(self) -> list[str]:
-        """Returns the lines ahead of all loops."""
-        return [scratch("minus", self._memory)] if self.needed else []
+    def kept(self) -> tuple[Buffer, ...]:
+        """Returns the memory for the sums."""
+        return (self._sums,) if self.needed else ()
 
     def made(self) -> list[str]:
         """Returns the lines that make the sums of the steps from ``%first_step`` to ``%end_step``."""

@@ -12,7 +12,7 @@ from typing import Final
 from lang_core import BLOCK
 from lang_core.ops import PLANE_BASE
 from run_iree.kernels._instruction_sets import byte_dot, pair_dot
-from run_iree.kernels._text import listed, scratch, within
+from run_iree.kernels._text import Buffer, listed, within
 
 BYTES: Final = f"vector<{BLOCK}xi8>"
 PAIRS: Final = "vector<16xi16>"
@@ -79,7 +79,16 @@ class Activations:
 
     @property
     def _scratch(self) -> str:
-        return f"memref<{self.most}xi16>" if self.wide else f"memref<{self.planes * self.most}xi8>"
+        return self._arranged.memref
+
+    @property
+    def _arranged(self) -> Buffer:
+        wide = self.wide
+        return Buffer("arranged", self.most if wide else self.planes * self.most, "i16" if wide else "i8")
+
+    def kept(self) -> tuple[Buffer, ...]:
+        """Returns the memory for x in order."""
+        return () if self.in_order else (self._arranged,)
 
     def numbers(self) -> list[int]:
         """Returns the index constants that the lines need."""
@@ -111,7 +120,7 @@ class Activations:
                     pair = [0, 0]
                     pair[side] = factor if factor == 1 else -1  # 255 as a signed byte
                     lines.append(f"%pick{side}_{plane} = arith.constant dense<{listed(pair * 16)}> : {BYTES}")
-        return [*lines, scratch("arranged", self._scratch)]
+        return lines
 
     def arranged(self) -> list[str]:
         """Returns the lines that put x of the steps from ``%first_step`` to ``%end_step`` in order."""

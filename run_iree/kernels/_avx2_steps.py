@@ -40,17 +40,18 @@ class Reading:
     unpacked: Sequence[str]
 
 
-def row_steps(columns: int, planes: int, reading: Reading) -> Steps:
+def row_steps(columns: int, planes: int, reading: Reading, at_once: int | None = None) -> Steps:
     """Returns the steps along rows, for x of so many columns and planes.
 
-    Layouts with a scale for sixteen columns have their scales in the order of ``SIXTEENS``.
+    Layouts with a scale for sixteen columns have their scales in the order of ``SIXTEENS``. With ``at_once`` x of so
+    many steps is prepared at a time, else of as many as the stack takes.
     """
     encoding, blocks, registers = reading.encoding, reading.blocks, reading.registers
     width, largest = blocks * BLOCK, largest_integer(encoding)
     wide = not fits_pairs(largest, max(map(len, registers)))
     x = Activations(columns, planes, width, columns, registers, wide)
     minus = Minus(encoding, columns, planes, blocks, columns)
-    most = most_columns(columns, width, x.stack_bytes + minus.stack_bytes)
+    most = width * at_once if at_once else most_columns(columns, width, x.stack_bytes + minus.stack_bytes)
     x, minus = replace(x, most=most), replace(minus, most=most)
     sixteens = encoding.layout.scaled < BLOCK
     scaled = _scaled_sixteens() if sixteens else [f"%scales = arith.mulf %w_scales, %x_scales : vector<{blocks}xf32>"]
@@ -63,7 +64,7 @@ def row_steps(columns: int, planes: int, reading: Reading) -> Steps:
         width,
         encoding.block_bytes * width // encoding.block,
         [*reading.numbers, *x.numbers(), *minus.numbers()],
-        [*reading.constants, *x.before(), *minus.before()],
+        [*reading.constants, *x.before()],
         [*scales_of_x(columns, blocks), *minus.of_x()],
         [
             *reading.loaded,
@@ -75,6 +76,7 @@ def row_steps(columns: int, planes: int, reading: Reading) -> Steps:
         ],
         [*minus.made(), *x.arranged()],
         most // width,
+        kept=(*x.kept(), *minus.kept()),
     )
 
 

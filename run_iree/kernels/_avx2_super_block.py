@@ -28,10 +28,10 @@ def reads_super_blocks(encoding: Encoding) -> bool:
     return _has_short_runs(encoding) or (encoding.layout.table is None and has_paired_planes(encoding))
 
 
-def super_block_steps(columns: int, planes: int, encoding: Encoding, w: str) -> Steps:
+def super_block_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None) -> Steps:
     """Returns the steps along super-blocks, of a weight of type ``w``, for x of so many columns and planes."""
     make = _short_runs if _has_short_runs(encoding) else _paired_planes
-    return row_steps(columns, planes, make(encoding, w))
+    return row_steps(columns, planes, make(encoding, w), at_once)
 
 
 def _paired_planes(encoding: Encoding, w: str) -> Reading:

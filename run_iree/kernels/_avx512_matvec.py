@@ -6,12 +6,14 @@ blocks of Q4_0. ``_word_registers.py`` reads the weights, ``_x_words.py`` puts x
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from lang_core import BLOCK, BlockLayout, Encoding
 from run_iree.kernels._instruction_sets import scaled_by_power, word_dot
 from run_iree.kernels._packed_matvec import Steps, packed_matvec
 from run_iree.kernels._packed_row import packed_buffers
+from run_iree.kernels._packed_tokens import packed_tokens
 from run_iree.kernels._sub_scales import part_minima, part_scales
 from run_iree.kernels._super_block import super_block_constants, super_block_numbers
 from run_iree.kernels._text import CpuKernel, listed, wanted_workgroups
@@ -19,6 +21,8 @@ from run_iree.kernels._word_registers import Register, StepLoads, integer_words,
 from run_iree.kernels._x_words import XWords
 
 NAME: Final = "avx512-matvec"
+TOKENS: Final = "avx512-few-tokens"
+_TILE: Final = 8  # tokens whose sums registers hold
 _SUMS: Final = "vector<16xf32>"
 _BOTH: Final = "vector<32xf32>"
 _TOTALS: Final = "vector<16xi32>"
@@ -43,21 +47,32 @@ def avx512_matvec_kernel(
         ahead: prefetch distance in bytes; 0 for none.
     """
     buffers = packed_buffers(1, outputs, columns, encoding, dtype, planes)
-    steps = word_steps(columns, encoding, buffers[3].memref, planes)
+    steps = word_steps(columns, planes, encoding, buffers[3].memref)
     # Each workgroup has x to arrange: half as many are faster.
     workgroups = wanted_workgroups(buffers[3].elements // 2)
     return packed_matvec(NAME, buffers, steps, ahead=ahead, workgroups=workgroups)
 
 
-def word_steps(columns: int, encoding: Encoding, w: str, planes: int) -> Steps:
+def avx512_tokens_kernel(
+    sizes: tuple[int, int, int], encoding: Encoding, dtype: str, planes: int, *, ahead: int
+) -> CpuKernel:
+    """Builds the kernel of T, N, K for several tokens, whose results are the bits of the kernel for one."""
+    rows, outputs, columns = sizes
+    buffers = packed_buffers(rows, outputs, columns, encoding, dtype, planes)
+    make = partial(word_steps, columns, planes, encoding, buffers[3].memref)
+    return packed_tokens(f"{TOKENS}.{encoding.name}", sizes, buffers, make, tile=_TILE, ahead=ahead)
+
+
+def word_steps(columns: int, planes: int, encoding: Encoding, w: str, at_once: int | None = None) -> Steps:
     """Returns the steps along rows of a weight of type ``w``: super-blocks, or four blocks of 32 at a time.
 
     Each group of registers is summed before it is scaled; the scale of a lane is that of its part, times that of x. Two
-    sums take what is scaled by turns, so that a step does not wait for all of the one before.
+    sums take what is scaled by turns, so that a step does not wait for all of the one before. ``at_once`` is how many
+    steps' x is prepared at a time, by default as many as the stack takes.
     """
     layout, blocks = encoding.layout, step_blocks(encoding.layout, columns)
     loads, groups = StepLoads.of(layout, blocks, w), step_registers(layout, blocks)
-    x = XWords(columns, planes, layout, groups)
+    x = XWords(columns, planes, layout, groups, at_once)
     # Integers are loaded ahead of scales: of a load that lies in an earlier one, the compiler makes shifts of that one.
     of_row = [line for g, group in enumerate(groups) for line in _group_dot(layout, g, group, loads)]
     of_row += _block_scales(layout, blocks, loads) if layout.sub_scales is None else _part_scales(encoding, w)
@@ -71,9 +86,9 @@ def word_steps(columns: int, encoding: Encoding, w: str, planes: int) -> Steps:
         of_row += _scaled(g, group[0].parts(layout.scaled), x.lanes, sums[g % 2])
         sums[g % 2] = f"%scaled{g}"
     of_row.append(f"%next = vector.shuffle {sums[0]}, {sums[1]} {listed(range(32))} : {_SUMS}, {_SUMS}")
-    before = [*x.room(), *([] if layout.sub_scales is None else super_block_constants(encoding))]
+    before = [] if layout.sub_scales is None else super_block_constants(encoding)
     numbers = [*loads.numbers, *x.numbers, *(super_block_numbers(encoding) if layout.sub_scales is not None else ())]
-    return Steps(x.width, loads.size, numbers, before, x.loaded(), of_row, x.arranged(), x.most, lanes=32)
+    return Steps(x.width, loads.size, numbers, before, x.loaded(), of_row, x.arranged(), x.most, 32, x.kept())
 
 
 def _part_scales(encoding: Encoding, w: str) -> list[str]:

@@ -9,8 +9,8 @@ from compile_hlo.directions import KernelSignature
 from lang_core import Encoding, bf16, checked_choices, encoding_named, f16
 from run_iree.kernels._attention import attention_kernel
 from run_iree.kernels._attention_sizes import AttentionSizes
-from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, fits_avx2_matvec
-from run_iree.kernels._avx512_matvec import avx512_matvec_kernel, fits_avx512_matvec
+from run_iree.kernels._avx2_matvec import avx2_matvec_kernel, avx2_tokens_kernel, fits_avx2_matvec
+from run_iree.kernels._avx512_matvec import avx512_matvec_kernel, avx512_tokens_kernel, fits_avx512_matvec
 from run_iree.kernels._floats_matmul import floats_matmul_kernel, linear_matmul_kernel
 from run_iree.kernels._instruction_sets import PREFETCH_CANDIDATES, PREFETCH_DISTANCE, available, prefetch_distance
 from run_iree.kernels._integers_matmul import integers_matmul_kernel
@@ -21,6 +21,8 @@ from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_ke
 from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
 from run_iree.kernels._wide_matvec import STEP, wide_matvec_kernel
+
+FEW_TOKENS: Final = 16  # of products that take the one-token kernels' arithmetic in any bundle
 
 
 @checked_choices
@@ -130,6 +132,9 @@ def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     if rows == 1:
         return _packed_matvec(kernels, outputs, columns, encoding, dtype, planes)
     sizes = rows, outputs, columns
+    tokens = _packed_tokens(kernels, sizes, encoding, dtype, planes)
+    if tokens is not None and (rows <= FEW_TOKENS or function.attributes.get("batch_invariant")):
+        return tokens
     if outputs % LANES_ROWS or not (kernels.vnni or kernels.fma):
         return vector_kernel(rows, outputs, columns, encoding, dtype, planes)
     if kernels.avx512 and not kernels.vnni:
@@ -146,6 +151,19 @@ def _packed_matvec(
     if kernels.fma and fits_avx2_matvec(columns, encoding):
         return avx2_matvec_kernel(outputs, columns, encoding, dtype, planes, ahead=PREFETCH_DISTANCE)
     return vector_kernel(1, outputs, columns, encoding, dtype, planes)
+
+
+def _packed_tokens(
+    kernels: CpuKernels, sizes: tuple[int, int, int], encoding: Encoding, dtype: str, planes: int
+) -> CpuKernel | None:
+    """Returns the kernel for several tokens whose results are the bits of the kernel for one; None without one."""
+    columns = sizes[-1]
+    if (kernels.avx512 or kernels.vnni) and fits_avx512_matvec(columns, encoding):
+        ahead = kernels.ahead or PREFETCH_DISTANCE
+        return avx512_tokens_kernel(sizes, encoding, dtype, planes, ahead=ahead)
+    if kernels.fma and fits_avx2_matvec(columns, encoding):
+        return avx2_tokens_kernel(sizes, encoding, dtype, planes, ahead=PREFETCH_DISTANCE)
+    return None
 
 
 def _packed_experts(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:

@@ -37,6 +37,7 @@ class Steps:
         before: lines ahead of all loops.
         arranged: lines ahead of the rows, which prepare x of the steps from ``%first_step`` to ``%end_step``.
         most: steps whose x is prepared at a time; all of a row where None.
+        kept: memories of x that is prepared, of ``most`` steps.
         of_x: lines that load x from ``%x_at`` on.
         of_row: lines that make ``%next`` of ``%sum``, both f32 of ``lanes``, with the bytes of a row from ``%at`` on.
         lanes: lanes of the sum: sixteen, or thirty-two for two sums of sixteen that do not wait for each other.
@@ -51,6 +52,7 @@ class Steps:
     arranged: Sequence[str] = ()
     most: int | None = None
     lanes: int = 16
+    kept: Sequence[Buffer] = ()
 
 
 def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> CpuKernel:
@@ -89,7 +91,7 @@ def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead
     row = _row(row_bytes, steps, soon, whole=columns % steps.width == 0)
     body = f"""\
 {constants([*numbers, *steps.numbers, *lines])}
-{indented(steps.before, 0)}
+{indented([*(scratch(memory.name, memory.memref) for memory in steps.kept), *steps.before], 0)}
 %none = arith.constant dense<0.0> : vector<{steps.lanes}xf32>
 {own_rows(own, outputs)}
 {_whole(row, steps, count, y) if ranges == 1 else _in_ranges(row, steps, (row_bytes, ranges, count, own), y)}

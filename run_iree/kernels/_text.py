@@ -44,6 +44,11 @@ class Buffer:
         """Type of a flat view."""
         return f"memref<{self.elements}x{self.kind}>"
 
+    @property
+    def bytes(self) -> int:
+        """Bytes that it takes, whole cache lines."""
+        return -(-self.elements * element_bytes(self.kind) // LINE) * LINE
+
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
@@ -96,6 +101,11 @@ class CpuKernel:
 def _view(buffer: Buffer, offset: str) -> str:
     """Makes the memref of a buffer from a byte of its binding on."""
     return f"%{buffer.name} = stream.binding.subspan %b_{buffer.name}[{offset}] : !stream.binding -> {buffer.memref}"
+
+
+def element_bytes(kind: str) -> int:
+    """Returns the bytes of an element of a type such as ``bf16`` or ``i8``."""
+    return int(kind.lstrip("bfi")) // 8
 
 
 def entry_name(function: str) -> str:

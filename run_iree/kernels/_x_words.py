@@ -11,7 +11,7 @@ from typing import Final
 
 from lang_core import BLOCK, BlockLayout
 from run_iree.kernels._instruction_sets import word_dot
-from run_iree.kernels._text import listed, scratch, within
+from run_iree.kernels._text import Buffer, listed, within
 from run_iree.kernels._word_registers import SIZE, WORDS, Register, step_blocks
 
 _STACK: Final = 30 << 10  # bytes for x; a kernel may have 32 KiB
@@ -29,12 +29,14 @@ class XWords:
         planes: planes of q.
         layout: layout of the weights.
         groups: registers of a step, as ``step_registers`` returns them.
+        at_once: steps whose x is kept at a time; as many as the stack takes where None.
     """
 
     columns: int
     planes: int
     layout: BlockLayout
     groups: Sequence[Sequence[Register]]
+    at_once: int | None = None
 
     @property
     def width(self) -> int:
@@ -65,7 +67,9 @@ class XWords:
 
     @property
     def most(self) -> int:
-        """Steps whose x is on the stack at a time."""
+        """Steps whose x is kept at a time."""
+        if self.at_once is not None:
+            return self.at_once
         steps = -(-self.columns // self.width)
         parts = -(-steps * (2 * self.width + 4 * self.floats) // _STACK)
         return -(-steps // parts)
@@ -94,9 +98,9 @@ class XWords:
             ]
         return lines
 
-    def room(self) -> list[str]:
-        """Makes the memory for x."""
-        return [scratch("x_words", self._words), scratch("x_floats", self._floats)]
+    def kept(self) -> tuple[Buffer, ...]:
+        """Returns the memories for x."""
+        return Buffer("x_words", self.most * self.width, "i16"), Buffer("x_floats", self.most * self.floats, "f32")
 
     def arranged(self) -> list[str]:
         """Stores x of the steps from ``%first_step`` to ``%end_step``."""
@@ -116,11 +120,11 @@ class XWords:
 
     @property
     def _words(self) -> str:
-        return f"memref<{self.most * self.width}xi16>"
+        return self.kept()[0].memref
 
     @property
     def _floats(self) -> str:
-        return f"memref<{self.most * self.floats}xf32>"
+        return self.kept()[1].memref
 
     def _registers(self) -> list[tuple[str, Register]]:
         return [(f"x_{g}_{r}", register) for g, group in enumerate(self.groups) for r, register in enumerate(group)]
