@@ -156,7 +156,7 @@ def traced_name(entry_point: str) -> str:
 def _traced(entry_point: EntryPoint) -> EntryPoint:
     """Returns an entry point that keeps its arguments: a trace of what is updated in place would show the update."""
     arguments = tuple(replace(argument, alias_result=None) for argument in entry_point.arguments)
-    return EntryPoint(traced_name(entry_point.name), entry_point.fn, arguments)
+    return replace(entry_point, name=traced_name(entry_point.name), arguments=arguments)
 
 
 def _lowered(
@@ -171,6 +171,7 @@ def _lowered(
             directions = plan.directions(entry_point.arguments)
             if isinstance(form, ArgumentParameters):
                 form.specs = plan.parameters()
+            writer.keep_sums(entry_point.batch_invariant)
             function = writer.begin(entry_point.name, recorded.inputs, entry_point.arguments, results, directions)
             stretches = StretchWriter(recorded, function)
             for stretch in plan:

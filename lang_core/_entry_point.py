@@ -49,11 +49,20 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """Function of a model: ``fn(ctx, *tensors)``, one tensor per argument, returns results by name."""
+    """Function of a model: ``fn(ctx, *tensors)``, one tensor per argument, returns results by name.
+
+    Attributes:
+        name: name of the function.
+        fn: the function.
+        arguments: its arguments.
+        batch_invariant: whether a token's results are to be the same bits however many tokens there are beside it. A
+            target that has kernels with the same sums for any number of tokens then takes those.
+    """
 
     name: str
     fn: Callable[..., Mapping[str, Tensor]]
     arguments: tuple[Argument, ...]
+    batch_invariant: bool = False
 
     def __call__(self, ctx: Any, *tensors: Tensor) -> Mapping[str, Tensor]:
         """Runs the function in any context."""

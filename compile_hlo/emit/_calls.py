@@ -32,6 +32,7 @@ def call_helper(
         body: writes the function and returns the names of its results; called with an emitter and one argument for
             each value that is passed.
     """
+    helper = e.helpers.of_caller(helper)
     kinds = ", ".join([value.kind for value in given])
     made = ", ".join(map(tensor_type, results))
 

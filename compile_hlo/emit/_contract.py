@@ -25,7 +25,7 @@ def contracted(e: Emitter, node: Node) -> str:
     x, y = node.inputs
     result = node.results[0].spec
     *axes, dtype = node.attributes
-    if _is_linear(x, y, node):
+    if _is_linear(e, x, y, node):
         return _linear(e, x, y, result)
     wide = TensorSpec(result.shape, dtype.accumulation)
     left, right = factors(e, x, y, dtype)
@@ -58,11 +58,15 @@ def product(e: Builder, x: SsaValue, y: SsaValue, axes: Axes, result: TensorSpec
     )
 
 
-def _is_linear(x: Value, y: Value, node: Node) -> bool:
-    """Returns whether this is ``x [.., K] @ y [N, K].T`` in 16 bits, for which a target may have a kernel."""
+def _is_linear(e: Emitter, x: Value, y: Value, node: Node) -> bool:
+    """Returns whether this is ``x [.., K] @ y [N, K].T``, for which a target may have a kernel.
+
+    In f32 compilers do well alone, but for the order of sums, which they choose by the number of rows.
+    """
     *axes, dtype = node.attributes
     plain = tuple(axes) == ((x.spec.ndim - 1,), (1,), (), ()) and y.spec.ndim == 2
-    return plain and x.dtype is y.dtype and x.dtype in (bf16, f16) and dtype in (x.dtype, f32)
+    dtypes = (bf16, f16, f32) if e.helpers.batch_invariant else (bf16, f16)
+    return plain and x.dtype is y.dtype and x.dtype in dtypes and dtype in (x.dtype, f32)
 
 
 def _linear(e: Emitter, x: Value, y: Value, result: TensorSpec) -> str:

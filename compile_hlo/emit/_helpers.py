@@ -27,6 +27,7 @@ HelperKind = Literal[
     "silu_quantize",
 ]
 _KINDS: Final = frozenset(get_args(HelperKind))
+_PRODUCTS: Final = frozenset({"linear", "expert_block_product", "packed_linear"})
 # Attribute of a function's head: its kind and its attributes, in JSON.
 _ATTRIBUTE: Final = "tapeline.helper"
 _HEAD: Final = re.compile(
@@ -102,11 +103,20 @@ class HelperFunctions:
 
     Attributes:
         functions: their records, by name.
+        batch_invariant: whether callers ask for kernels with the same sums for any number of rows.
     """
 
     def __init__(self) -> None:
+        self.batch_invariant = False
         self._bodies: Final[dict[str, str]] = {}
         self.functions: Final[dict[str, KernelSignature]] = {}
+
+    def of_caller(self, helper: Helper) -> Helper:
+        """Returns the helper function that a caller gets: of several orders of sums, the one that it asks for."""
+        if not self.batch_invariant or helper.kind not in _PRODUCTS:
+            return helper
+        attributes = {**helper.attributes, "batch_invariant": True}
+        return Helper(helper.kind, f"{helper.case}.invariant", attributes)
 
     def add(self, function: KernelSignature, body: str) -> None:
         """Adds a function, with the lines of its body."""

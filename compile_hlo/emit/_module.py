@@ -166,6 +166,10 @@ class ModuleWriter:
         assert self._blocks is None, "blocks must be written in place: a shared function has no layer"
         self._shadow, self._traced = BlockFunctions(), selection
 
+    def keep_sums(self, batch_invariant: bool) -> None:
+        """Asks, in the functions that follow, for kernels with the same sums for any number of rows, or does not."""
+        self._helpers.batch_invariant = batch_invariant
+
     def kernels(self) -> list[KernelSignature]:
         """Returns the records of the blocks' functions so far."""
         return [] if self._blocks is None else list(self._blocks.kernels.values())

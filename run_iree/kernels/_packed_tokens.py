@@ -65,9 +65,9 @@ def packed_tokens(
 %none = arith.constant dense<0.0> : {loop.sums}
 %zero = arith.constant 0.0 : f32
 {own_rows(own, outputs)}
-scf.for %group = %first to %end step %c{loop.group} {{
-  %group_most = arith.addi %group, %c{loop.group} : index
-  %group_end = arith.minui %group_most, %end : index
+scf.for %band = %first to %end step %c{loop.group} {{
+  %band_most = arith.addi %band, %c{loop.group} : index
+  %band_end = arith.minui %band_most, %end : index
   scf.for %tile = %c0 to %c{tiles} step %c1 {{
     %token_even = arith.muli %tile, %c{tile} : index
     %token = arith.minui %token_even, %c{tokens - tile} : index
@@ -180,7 +180,7 @@ class _Loop:
             f"  %parts_before = arith.muli %range_number, %c{x.parts} : index",
             "  %x_part = arith.addi %parts_before, %in_range : index",
             *within([*x.step_range(), *x.based(), *bases(x.views().values(), self.tile)]),
-            "  scf.for %row = %group to %group_end step %c1 {",
+            "  scf.for %row = %band to %band_end step %c1 {",
             *within(self._of_row(), 4),
             "  }",
             "}",
@@ -227,7 +227,7 @@ class _Loop:
             f"%soon_few = arith.constant {rows} : index",
             f"%soon_last = arith.constant {self.x.all_parts - 1} : index",
             "%soon_row = arith.addi %row, %soon_few : index",
-            "%soon_own = arith.cmpi ult, %soon_row, %group_end : index",
+            "%soon_own = arith.cmpi ult, %soon_row, %band_end : index",
             "%soon_end = arith.cmpi eq, %x_part, %soon_last : index",
             "%soon_other = arith.select %soon_end, %soon_group, %soon_part : index",
             "%soon = arith.select %soon_own, %soon_rows, %soon_other : index",
@@ -236,7 +236,7 @@ class _Loop:
     def _places(self) -> list[str]:
         """Makes ``%kept_at<token>``, the places of a row's sums."""
         lines = [
-            "%kept_row = arith.subi %row, %group : index",
+            "%kept_row = arith.subi %row, %band : index",
             f"%kept_begin = arith.muli %kept_row, %c{self._lanes} : index",
         ]
         for t in range(self.tile):
@@ -249,9 +249,9 @@ class _Loop:
     def _for_sums(self, lines: list[str]) -> list[str]:
         """Loops over the group's rows and the tile's tokens, with ``%sum_place`` of a row and a token."""
         return [
-            "scf.for %row = %group to %group_end step %c1 {",
+            "scf.for %row = %band to %band_end step %c1 {",
             f"  scf.for %of_tile = %c0 to %c{self.tile} step %c1 {{",
-            "    %sum_row = arith.subi %row, %group : index",
+            "    %sum_row = arith.subi %row, %band : index",
             f"    %sum_begin = arith.muli %sum_row, %c{self.tile} : index",
             "    %sum_place = arith.addi %sum_begin, %of_tile : index",
             *within(lines, 4),

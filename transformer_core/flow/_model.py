@@ -110,7 +110,8 @@ class FlowModel(Module):
 
     def entry_point(self) -> EntryPoint:
         """Returns the model as a function that can be recorded, lowered and exported, named as the profile."""
-        return EntryPoint(self._profile.name, self.__call__, self.arguments())
+        rows_apart = self._profile.cache_rows is not None  # requests share calls, and are not to see each other
+        return EntryPoint(self._profile.name, self.__call__, self.arguments(), batch_invariant=rows_apart)
 
     def arguments(self) -> tuple[Argument, ...]:
         """Returns inputs, ``position`` and ``last``, bound cos, sin and masks, then caches, states or pasts.

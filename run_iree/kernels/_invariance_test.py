@@ -1,0 +1,142 @@
+"""A token's results are the same bits however many tokens are computed beside it, and whichever these are."""
+
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compile_hlo import lower_module
+from compile_hlo.emit import ExternalParameters
+from lang_core import BLOCK, ENCODINGS, Argument, EntryPoint, ExecutionContext, Tensor, TensorSpec, as_dtype
+from run_iree import Session, host_cpu
+from run_iree.kernels import CpuKernels
+from run_iree.kernels._spelled_testing import compile_spelled
+
+_Array = np.ndarray[Any, Any]
+_HERE = CpuKernels.of(host_cpu().features)
+_SETS = {
+    "vnni": CpuKernels(vnni=True, bf16=True, avx512=True, fma=True),
+    "avx512": CpuKernels(avx512=True, fma=True),
+    "fma": CpuKernels(fma=True),
+}
+_NO_AVX2 = pytest.mark.skipif(not _HERE.fma, reason="this CPU has no AVX2")
+_KERNELS = [pytest.param(kernels, id=name, marks=_NO_AVX2) for name, kernels in _SETS.items()]
+# Numbers of tokens: few, a tile, such that fill no tile, a prefill's.
+_COUNTS = (1, 2, 3, 8, 9, 17, 32)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Function of tokens, [B, T, ..] each, and of parameters.
+
+    Attributes:
+        fn: the function.
+        tokens: arrays with the numbers of all tokens, by the first axis.
+        parameters: other operands.
+    """
+
+    fn: Callable[..., Tensor]
+    tokens: Sequence[_Array]
+    parameters: Sequence[_Array] = ()
+
+
+def _entry_point(name: str, case: _Case, shape: tuple[int, int]) -> EntryPoint:
+    def fn(ctx: ExecutionContext, *given: Tensor) -> dict[str, Tensor]:
+        return {"y": case.fn(ctx, *given)}
+
+    tokens = [TensorSpec((*shape, *array.shape[1:]), as_dtype(array.dtype)) for array in case.tokens]
+    others = [TensorSpec(array.shape, as_dtype(array.dtype)) for array in case.parameters]
+    arguments = tuple(Argument(f"x{i}", spec) for i, spec in enumerate([*tokens, *others]))
+    return EntryPoint(name, fn, arguments, batch_invariant=True)
+
+
+def _shapes(count: int) -> list[tuple[int, int]]:
+    """Returns how so many tokens may stand in a batch: one sequence, as in a prefill, or each its own."""
+    return [(1, count), (count, 1)] if count > 1 else [(1, 1)]
+
+
+def _check(
+    cases: Mapping[str, _Case], kernels: CpuKernels, folder: Path, counts: Sequence[int] = _COUNTS
+) -> dict[str, str]:
+    """Compares each token's results among others, first here and then there, with those alone; returns the kernels."""
+    module, compiled = folder / "module.mlir", folder / "module.vmfb"
+    points = {
+        f"{name}_{batch}_{tokens}": _entry_point(f"{name}_{batch}_{tokens}", case, (batch, tokens))
+        for name, case in cases.items()
+        for count in counts
+        for batch, tokens in _shapes(count)
+    }
+    with module.open("w") as file:
+        lower_module(list(points.values()), file.write, ExternalParameters())
+    report = compile_spelled(module, compiled, kernels)
+    with Session(compiled, "local-task") as session:
+
+        def run(name: str, case: _Case, shape: tuple[int, int], chosen: _Array) -> _Array:
+            given = [array[chosen].reshape(*shape, *array.shape[1:]) for array in case.tokens]
+            (y,) = session.function(f"{name}_{shape[0]}_{shape[1]}")(*given, *case.parameters)
+            return y.numpy().reshape(len(chosen), -1).copy()
+
+        for name, case in cases.items():
+            numbers = np.arange(max(counts))
+            alone = np.concatenate([run(name, case, (1, 1), numbers[i : i + 1]) for i in numbers])
+            for count in counts[1:]:
+                for shape in _shapes(count):
+                    for chosen in (numbers[:count], numbers[::-1][:count]):
+                        made = run(name, case, shape, chosen)
+                        assert made.tobytes() == alone[chosen].tobytes(), f"{name} {shape} from {chosen[0]} on"
+    return report.kernels
+
+
+def _drawn(*shape: int, dtype: str = "f32") -> _Array:
+    return np.random.default_rng(shape[-1]).standard_normal(shape).astype(as_dtype(dtype).numpy)
+
+
+def _bytes_of(encoding: str, outputs: int, columns: int) -> _Array:
+    """Returns a weight of drawn bytes whose scales are of a size."""
+    layout, kind = ENCODINGS[encoding].layout, ENCODINGS[encoding]
+    rng = np.random.default_rng(columns)
+    w = rng.integers(-128, 128, (outputs, columns // kind.block, kind.block_bytes)).astype(np.int8)
+    for place in layout.halves:
+        w[..., place : place + 2] = (rng.standard_normal((*w.shape[:2], 1)) / 256).astype(np.float16).view(np.int8)
+    if layout.exponent:
+        w[..., layout.scale] = rng.integers(120, 128, w.shape[:2])
+    return w.reshape(outputs, -1)
+
+
+def _packed(encoding: str, columns: int, activations: str, tokens: int) -> _Case:
+    def fn(ctx: ExecutionContext, x: Tensor, w: Tensor) -> Tensor:
+        return ctx.ops.packed_linear(x, w, ENCODINGS[encoding], activations=activations)
+
+    return _Case(fn, [_drawn(tokens, columns)], [_bytes_of(encoding, 37, columns)])
+
+
+def _sampled() -> list[Any]:
+    """Returns sets of kernels with encodings: by default one set for each encoding."""
+    pairs = [(kernels, encoding) for i, encoding in enumerate(ENCODINGS) for kernels in _KERNELS[i % 3 :][:1]]
+    if os.environ.get("TAPELINE_LONG"):
+        pairs = list(itertools.product(_KERNELS, ENCODINGS))
+    return [
+        pytest.param(*set_.values, encoding, id=f"{set_.id}-{encoding}", marks=set_.marks) for set_, encoding in pairs
+    ]
+
+
+@pytest.mark.parametrize(("kernels", "encoding"), _sampled())
+def test_products_with_packed_weights(kernels: CpuKernels, encoding: str, tmp_path: Path):
+    # Whole steps and such that end with a step that begins early, where the set has those.
+    columns = 768 if ENCODINGS[encoding].block > BLOCK else 576
+    counts = (1, 2, 9, 17)
+    cases = {how: _packed(encoding, columns, how, max(counts)) for how in ("exact", "q8")}
+    used = _check(cases, kernels, tmp_path, counts)
+    products = {name for function, name in used.items() if function.startswith("packed_linear.")}
+    assert {name.partition("-")[2] for name in products} == {"matvec", "few-tokens"}
+
+
+@pytest.mark.parametrize("kernels", _KERNELS)
+def test_products_of_rows_that_are_longer_than_what_the_stack_takes_of_x(kernels: CpuKernels, tmp_path: Path):
+    counts = (1, 3)
+    _check({name: _packed(name, 28672, "exact", 3) for name in ("q4_0", "q6_k")}, kernels, tmp_path, counts)
