@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ def walk(
     ends: frozenset[int],
     generator: np.random.Generator,
     patience: int,
+    marks: Collection[int] = (),
 ) -> tuple[list[int], bool]:
-    """Draws allowed tokens, all alike, until one ends the answer; after some, those that close what is open.
+    """Draws allowed tokens, all alike, until one ends the answer; after some, marks, and what closes what is open.
 
     Returns:
         The ids before the end, and whether there was an end: not every language has one in reach.
@@ -36,7 +37,8 @@ def walk(
         constraint.mask(out)
         allowed = np.flatnonzero(out)
         assert not out[tokenizer.vocabulary_size :].any()
-        chosen = _choice(allowed, tokenizer, ends, generator, hurried=len(ids) >= patience)
+        better = _closing(allowed, tokenizer, {*ends, *marks}) if len(ids) >= patience else []
+        chosen = int(better[0] if better else generator.choice(allowed))
         constraint.accept(chosen)
         if chosen in ends:
             assert constraint.finished
@@ -45,17 +47,11 @@ def walk(
     return ids, False
 
 
-def _choice(
-    allowed: np.ndarray, tokenizer: Tokenizer, ends: frozenset[int], generator: np.random.Generator, hurried: bool
-) -> int:
-    if hurried:
-        last = [index for index in allowed if int(index) in ends]
-        closing = {tokenizer.decode([int(index)]).strip(): index for index in allowed}
-        order = _QUOTE if "k" in closing else _CLOSING
-        better = [*last, *(closing[text] for text in order if text in closing)]
-        if better:
-            return int(better[0])
-    return int(generator.choice(allowed))
+def _closing(allowed: np.ndarray, tokenizer: Tokenizer, first: Collection[int]) -> list[int]:
+    """Returns those of the allowed tokens that bring an answer to its end, best first."""
+    by_text = {tokenizer.decode([int(index)]).strip(): int(index) for index in allowed}
+    order = _QUOTE if "k" in by_text else _CLOSING
+    return [*(int(index) for index in allowed if index in first), *(by_text[text] for text in order if text in by_text)]
 
 
 def saved(inner: tokenizers.Tokenizer, directory: Path) -> Tokenizer:

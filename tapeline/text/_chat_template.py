@@ -27,8 +27,10 @@ class ChatTemplate:
         text: the template, in Jinja.
         origin: where it is from, for messages.
         tokens: what templates find under the names of special tokens, such as ``bos_token``.
+        tool_text: template that takes the place of this one where there are tools; None for the same.
 
     Attributes:
+        origin: as given.
         tokens: as given.
 
     Raises:
@@ -39,17 +41,14 @@ class ChatTemplate:
     '[user]Hello'
     """
 
-    def __init__(self, text: str, origin: str, tokens: Mapping[str, str] | None = None) -> None:
-        self._origin: Final = origin
-        self._text: Final = text
+    def __init__(
+        self, text: str, origin: str, tokens: Mapping[str, str] | None = None, tool_text: str | None = None
+    ) -> None:
+        self.origin: Final = origin
+        self._text: Final = text + (tool_text or "")
         self.tokens: Final = dict(tokens or {})
-        try:
-            self._template: Final = environment().from_string(text)
-        except jinja2.TemplateSyntaxError as error:
-            raise InputError(
-                f"{origin}: line {error.lineno}: {error.message}: this is no Jinja template; copy it again from where "
-                "the model came"
-            ) from error
+        self._template: Final = _parsed(text, origin)
+        self._tool_template: Final = self._template if tool_text is None else _parsed(tool_text, origin)
 
     @classmethod
     def find(cls, directory: Path) -> "ChatTemplate":
@@ -66,7 +65,8 @@ class ChatTemplate:
                 return cls(file.read_text(encoding="utf-8"), str(file), tokens)
             except (OSError, UnicodeDecodeError) as error:
                 raise InputError(f"cannot read {file}: {error}; copy it again from where the model came") from error
-        return cls(_configured(config.get("chat_template"), directory), str(directory / _CONFIG), tokens)
+        text, tool_text = _configured(config.get("chat_template"), directory)
+        return cls(text, str(directory / _CONFIG), tokens, tool_text)
 
     @checked_choices
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any) -> str:
@@ -75,26 +75,27 @@ class ChatTemplate:
         Args:
             messages: what was said so far.
             add_generation_prompt: True appends the beginning of the assistant's answer.
-            **more: further variables of the template's.
+            **more: further variables of the template's, such as ``tools``.
 
         Raises:
             InputError: the template refuses the messages, fails, or does what the sandbox does not allow.
         """
         variables = {"tools": None, "documents": None, **self.tokens, **more}
         try:
-            return self._template.render(
+            template = self._tool_template if variables["tools"] else self._template
+            return template.render(
                 messages=[dict(message) for message in messages],
                 add_generation_prompt=add_generation_prompt,
                 **variables,
             )
         except SecurityError as error:
-            raise InputError(f"{self._origin}: the chat template is not allowed to do this: {error}") from error
+            raise InputError(f"{self.origin}: the chat template is not allowed to do this: {error}") from error
         except jinja2.UndefinedError as error:
-            raise InputError(f"{self._origin}: the chat template uses what is not there: {error}") from error
+            raise InputError(f"{self.origin}: the chat template uses what is not there: {error}") from error
         except jinja2.TemplateError as error:
-            raise InputError(f"{self._origin}: the chat template refuses these messages: {error}") from error
+            raise InputError(f"{self.origin}: the chat template refuses these messages: {error}") from error
         except Exception as error:  # a template can do anything wrong that an expression of Python can
-            raise InputError(f"{self._origin}: the chat template fails: {type(error).__name__}: {error}") from error
+            raise InputError(f"{self.origin}: the chat template fails: {type(error).__name__}: {error}") from error
 
     def mentions(self, word: str) -> bool:
         """Returns whether a word stands anywhere in the template, such as the name of a role or a variable."""
@@ -107,6 +108,16 @@ class ChatTemplate:
             return self.render(messages, add_generation_prompt=False).partition(_MARK)[2]
         except InputError:
             return ""
+
+
+def _parsed(text: str, origin: str) -> jinja2.Template:
+    try:
+        return environment().from_string(text)
+    except jinja2.TemplateSyntaxError as error:
+        raise InputError(
+            f"{origin}: line {error.lineno}: {error.message}: this is no Jinja template; copy it again from where the "
+            "model came"
+        ) from error
 
 
 def _config(path: Path) -> Mapping[str, Any]:
@@ -127,7 +138,9 @@ def _content(token: object) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _configured(template: object, directory: Path) -> str:
+def _configured(template: object, directory: Path) -> tuple[str, str | None]:
+    """Returns the template, and the one for tools where that is another."""
+    tool_text = None
     if isinstance(template, list):
         named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
         if "default" not in named:
@@ -135,7 +148,7 @@ def _configured(template: object, directory: Path) -> str:
                 f"`chat`: {directory / _CONFIG} has the chat templates {', '.join(map(str, named)) or 'none'}, but no "
                 f"default: put the wanted one beside it as {_FILE}"
             )
-        template = named["default"]
+        template, tool_text = named["default"], named.get("tool_use")
     if template is None:
         raise InputError(
             f"`chat`: {directory} has no chat template, neither {_FILE} nor chat_template in {_CONFIG}: put the "
@@ -143,4 +156,4 @@ def _configured(template: object, directory: Path) -> str:
         )
     if not isinstance(template, str):
         raise InputError(f"{directory / _CONFIG}: chat_template: expected text; found {template!r:.80}: copy it again")
-    return template
+    return template, tool_text if isinstance(tool_text, str) else None

@@ -73,6 +73,16 @@ def test_templates_that_are_not_there(config: Any, message: str, directory: Call
         ChatTemplate.find(directory(config))
 
 
+def test_tools_may_have_a_template_of_their_own(directory: Callable[..., Path]) -> None:
+    named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "{{ tools[0].name }}!"}]
+    template = ChatTemplate.find(directory({"chat_template": named}))
+    texts = [template.render(USER), template.render(USER, tools=[]), template.render(USER, tools=[{"name": "now"}])]
+    assert texts == ["plain", "plain", "now!"]
+    assert template.mentions("tools[0]")
+    with pytest.raises(InputError, match=r"tokenizer_config.json: line 1: .*: this is no Jinja template"):
+        ChatTemplate.find(directory({"chat_template": [named[0], {"name": "tool_use", "template": "{% for %}"}]}))
+
+
 def test_a_template_file_that_is_no_text(directory: Callable[..., Path]) -> None:
     folder = directory()
     (folder / "chat_template.jinja").write_bytes(b"\xff")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 import tokenizers
@@ -28,13 +29,17 @@ class TextStream:
     Args:
         tokenizer: tokenizer of the ids.
         name: name of the tokenizer, for messages.
+        keep: special tokens that the text shows, such as marks of tool calls; others have no text.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, name: str = "the tokenizer") -> None:
+    def __init__(
+        self, tokenizer: tokenizers.Tokenizer, name: str = "the tokenizer", keep: Collection[str] = ()
+    ) -> None:
         self._tokenizer = tokenizer
         self._name = name
         added = tokenizer.get_added_tokens_decoder()
         self._special = {token.content for token in added.values() if token.special}
+        self._keep = self._special & set(keep)
         self._bytes_run_on = _has_byte_fallback(tokenizer)
         self._window: list[int] = []
         self._printed = ""  # that part of the window's text which was printed
@@ -42,6 +47,8 @@ class TextStream:
     def push(self, token_id: int) -> str:
         """Returns the text that the next id settles; often a word, sometimes nothing."""
         token = self._tokenizer.id_to_token(token_id)
+        if token in self._keep:
+            return self._settle() + token
         if token is None or token in self._special:
             return ""  # decoding drops it too; in the window it would hide that a token has a predecessor
         self._window.append(token_id)
@@ -59,6 +66,13 @@ class TextStream:
         """Returns what was held back. The stream is then as new."""
         piece = self._gain(self._decode())
         self._window, self._printed = [], ""
+        return piece
+
+    def _settle(self) -> str:
+        """Returns what was held back, as what comes next cannot change it; later tokens still have a predecessor."""
+        piece = self._gain(self._decode())
+        self._window = self._window[-1:]
+        self._printed = self._decode()
         return piece
 
     def _decode(self) -> str:

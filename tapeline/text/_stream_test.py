@@ -113,3 +113,20 @@ def test_window_stays_small() -> None:
     for one in tokenizer.encode(" ".join(["the tape is"] * 200)).ids:
         stream.push(one)
         assert len(stream._window) <= 2
+
+
+@pytest.mark.parametrize("scheme", ["byte_level", "byte_fallback"])
+def test_special_tokens_that_are_kept(scheme: str) -> None:
+    """They are shown where they stand, and the text around them is what it is without them."""
+    tokenizer = _tokenizer(scheme)
+    ids = tokenizer.encode("the tape, 日本", add_special_tokens=False).ids
+    first, second = _id(tokenizer, "<s>"), _id(tokenizer, "</s>")
+    for place in range(len(ids) + 1):
+        stream = TextStream(tokenizer, keep=["<s>", "no token"])
+        pieces = [stream.push(token) for token in (*ids[:place], first, second, *ids[place:])]
+        text = "".join([*pieces, stream.finish()])
+        assert text.count("<s>") == 1
+        assert "</s>" not in text
+        if "\ufffd" not in text:  # it stands between characters
+            assert text.replace("<s>", "") == tokenizer.decode(ids)
+        assert pieces[place].endswith("<s>")  # at once

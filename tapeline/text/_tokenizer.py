@@ -1,6 +1,6 @@
 """A directory's tokenizer: `tokenizer.json`, read by the `tokenizers` library."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import tokenizers
@@ -44,6 +44,7 @@ class Tokenizer:
         self.path = path
         self._inner = inner
         added = inner.get_added_tokens_decoder()
+        self._added = frozenset(added)
         self._special = frozenset(one for one, token in added.items() if token.special)
         self._bytes = token_bytes(inner)
         self.vocabulary_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
@@ -110,14 +111,27 @@ class Tokenizer:
         token_id = self._inner.token_to_id(token)
         return token_id if token_id in self._special else None
 
+    def added_id(self, token: str) -> int | None:
+        """Returns the id of a token that is matched whole, special or not; None where the text is none."""
+        token_id = self._inner.token_to_id(token)
+        return token_id if token_id in self._added else None
+
+    def text_ids(self) -> frozenset[int]:
+        """Returns the ids of tokens that are matched whole and are text."""
+        return self._added - self._special
+
     def first_special(self, text: str) -> int | None:
         """Returns the id of the special token that a text begins with; None where it begins with none."""
         first = next(iter(self._encoded(text, False)), None)
         return first if first in self._special else None
 
-    def stream(self) -> TextStream:
-        """Returns a new stream that turns ids into text one by one."""
-        return TextStream(self._inner, str(self.path))
+    def stream(self, keep: Collection[str] = ()) -> TextStream:
+        """Returns a new stream that turns ids into text one by one.
+
+        Args:
+            keep: special tokens that the text shows; others have no text.
+        """
+        return TextStream(self._inner, str(self.path), keep)
 
     def _encoded(self, text: str, special_tokens: bool) -> list[int]:
         with library_errors(f"{self.path} cannot encode a text", _COPY):

@@ -26,6 +26,16 @@ def test_encode_adds_special_tokens(tmp_path: Path) -> None:
     assert tokenizer.vocabulary_size == _samples_testing.byte_fallback().get_vocab_size()
 
 
+def test_tokens_that_are_matched_whole(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(_directory(tmp_path, "byte_level"))
+    tool = tokenizer.vocabulary_size - 1
+    assert [tokenizer.added_id(token) for token in ("<tool>", "</s>", "the", "none")] == [tool, 1, None, None]
+    assert tokenizer.text_ids() == {tool}
+    assert json.loads(tokenizer.serialized()) == json.loads(tokenizer.path.read_text())
+    stream = tokenizer.stream(keep=["</s>"])
+    assert [stream.push(token) for token in (0, 1, tool)] == ["", "</s>", "<tool>"]
+
+
 def test_padding_and_truncation_of_the_file_are_off(tmp_path: Path) -> None:
     inner = _samples_testing.byte_fallback()
     inner.enable_truncation(3)

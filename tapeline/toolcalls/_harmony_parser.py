@@ -1,0 +1,157 @@
+"""Answers of gpt-oss: messages with a channel and, where one is a call, a recipient ("harmony")."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from tapeline.toolcalls._deltas import AnswerDelta, ReasoningDelta, TextDelta
+from tapeline.toolcalls._parser import CallWriter, NewId, ToolNames
+from tapeline.toolcalls._scan import arguments_of, first_mark, held_length
+
+START: Final = "<|start|>"
+CHANNEL: Final = "<|channel|>"
+MESSAGE: Final = "<|message|>"
+CONSTRAIN: Final = "<|constrain|>"
+END: Final = "<|end|>"
+CALL: Final = "<|call|>"
+RETURN: Final = "<|return|>"
+MARKS: Final = (START, CHANNEL, MESSAGE, CONSTRAIN, END, CALL, RETURN)
+
+_ENDS: Final = (END, CALL, RETURN, START)
+_HEADS: Final = (START, CHANNEL, MESSAGE, "to=functions.")
+_CHANNEL_NAME: Final = re.compile(r"<\|channel\|>\s*(\w+)")
+_RECIPIENT: Final = re.compile(r"to=functions\.([\w.-]+)")
+_REASONING: Final = "analysis"
+
+
+class HarmonyParser:
+    """Parser of gpt-oss's answers; has the protocol ``AnswerParser``.
+
+    The channel analysis is reasoning, final and commentary are text, and a message to ``functions.NAME`` is a call.
+
+    Args:
+        tools: names of the tools that may be called.
+        new_id: makes names of calls.
+        streamed: whether arguments are given as they come. Otherwise a call is given when it is whole, for it may
+            turn out to be damaged; under a grammar it cannot.
+    """
+
+    def __init__(self, tools: ToolNames, new_id: NewId, streamed: bool) -> None:
+        self._tools: Final = tools
+        self._streamed: Final = streamed
+        self._writer: Final = CallWriter(new_id)
+        self._text = ""
+        self._header = ""
+        self._body = ""  # of a call that is held until it is whole
+        self._tool = ""
+        self._state: Callable[[bool], bool] = self._beginning
+        self._out: list[AnswerDelta] = []
+
+    @property
+    def calls(self) -> int:
+        """Number of calls so far."""
+        return self._writer.count
+
+    def push(self, text: str) -> list[AnswerDelta]:
+        """Returns what the next piece of text settles."""
+        self._text += text
+        return self._run(final=False)
+
+    def finish(self) -> list[AnswerDelta]:
+        """Returns what was held back, as the answer ends here."""
+        return self._run(final=True)
+
+    def _run(self, final: bool) -> list[AnswerDelta]:
+        while self._state(final):
+            pass
+        out, self._out = self._out, []
+        return out
+
+    def _beginning(self, final: bool) -> bool:
+        """The first message's header, unless the prompt has it already."""
+        text = self._text.lstrip()
+        if any(text.startswith(head) for head in _HEADS):
+            return self._go(self._in_header)
+        if not final and any(head.startswith(text) for head in _HEADS):
+            return False
+        return self._go(self._in_text)
+
+    def _between(self, final: bool) -> bool:
+        """Skips to the next message's header."""
+        if not self._text:
+            return False
+        return self._go(self._in_header)
+
+    def _in_header(self, final: bool) -> bool:
+        head, mark, rest = self._text.partition(MESSAGE)
+        if not mark:
+            if final:
+                self._give(TextDelta(head))
+                self._text = ""
+            return False
+        self._header = head + mark
+        self._text = rest
+        return self._go(self._body_state())
+
+    def _body_state(self) -> Callable[[bool], bool]:
+        """Returns how the body of the header's message is read."""
+        recipient = _RECIPIENT.search(self._header)
+        if recipient and recipient[1] in self._tools:
+            self._tool = recipient[1]
+            if self._streamed:
+                self._out.append(self._writer.begin(self._tool))
+                return self._in_arguments
+            self._body = ""
+            return self._in_call
+        if recipient:
+            self._give(TextDelta(self._header))
+        channel = _CHANNEL_NAME.search(self._header)
+        return self._in_reasoning if channel and channel[1] == _REASONING else self._in_text
+
+    def _in_text(self, final: bool) -> bool:
+        return self._stretch(final, lambda text: self._give(TextDelta(text)), self._between)
+
+    def _in_reasoning(self, final: bool) -> bool:
+        return self._stretch(final, lambda text: self._give(ReasoningDelta(text)), self._between)
+
+    def _in_arguments(self, final: bool) -> bool:
+        return self._stretch(final, lambda text: self._out.append(self._writer.more(text)), self._between)
+
+    def _in_call(self, final: bool) -> bool:
+        going_on = self._stretch(final, self._hold, self._whole_call)
+        return self._go(self._whole_call) if final and self._state == self._in_call else going_on
+
+    def _hold(self, text: str) -> None:
+        self._body += text
+
+    def _whole_call(self, final: bool) -> bool:
+        arguments = arguments_of(self._body.strip())
+        if arguments is None:
+            self._give(TextDelta(self._header + self._body))
+        else:
+            self._out += [self._writer.begin(self._tool), self._writer.more(arguments)]
+        self._body = ""
+        return self._go(self._between)
+
+    def _stretch(self, final: bool, give: Callable[[str], None], then: Callable[[bool], bool]) -> bool:
+        """Gives what is known to be of the message, and goes on after the mark that ends it."""
+        mark = first_mark(self._text, _ENDS)
+        if mark is None:
+            settled = len(self._text) - (0 if final else held_length(self._text, _ENDS))
+            if settled:
+                give(self._text[:settled])
+            self._text = self._text[settled:]
+            return False
+        place, name = mark
+        if place:
+            give(self._text[:place])
+        self._text = self._text[place + (0 if name == START else len(name)) :]
+        return self._go(then)
+
+    def _go(self, state: Callable[[bool], bool]) -> bool:
+        self._state = state
+        return True
+
+    def _give(self, delta: TextDelta | ReasoningDelta) -> None:
+        if delta.text:
+            self._out.append(delta)

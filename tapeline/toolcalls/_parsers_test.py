@@ -1,0 +1,254 @@
+"""Calls parsed out of answers: the documented forms, damage, and any split of the text."""
+
+import doctest
+import itertools
+import json
+import os
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tapeline.toolcalls import FORMATS, CallDelta, CallFormat, ParsedAnswer, PlainParser, TextDelta, _deltas, _scan
+from tapeline.toolcalls._parser import long_id, short_id
+
+LONG = os.environ.get("TAPELINE_LONG") == "1"
+TOOLS = frozenset({"get_weather", "now"})
+_FORMATS = {form.name: form for form in FORMATS}
+_PARIS = '{"city": "Paris"}'
+_TRICKY = '{"text": "a } b ] \\" </tool_call> [TOOL_CALLS] ; é日", "list": [{"x": [1]}]}'
+
+
+def _parsed(form: CallFormat, pieces: Iterable[str], streamed: bool = False) -> ParsedAnswer:
+    names = itertools.count()
+    parser = form.parser(TOOLS, lambda: f"id{next(names)}", streamed)
+    deltas = [delta for piece in pieces for delta in parser.push(piece)]
+    answer = ParsedAnswer.joined([*deltas, *parser.finish()])
+    assert parser.calls == len(answer.calls)
+    assert parser.finish() == []
+    return answer
+
+
+def _calls(answer: ParsedAnswer) -> list[tuple[str, str]]:
+    return [(call.name, call.arguments) for call in answer.calls]
+
+
+def _object(name: str, arguments: str, key: str = "arguments") -> str:
+    return f'{{"name": "{name}", "{key}": {arguments}}}'
+
+
+_HERMES = f"<tool_call>\n{_object('get_weather', _PARIS)}\n</tool_call>"
+_HARMONY_CALL = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("family", "text", "said", "calls"),
+    [
+        ("hermes", "No tools.", "No tools.", []),
+        ("hermes", _HERMES, "", [("get_weather", _PARIS)]),
+        ("hermes", f"I look.\n\n{_HERMES}\n{_HERMES}", "I look.", [("get_weather", _PARIS)] * 2),
+        ("hermes", f"{_HERMES}\nThere.\n", "There.\n", [("get_weather", _PARIS)]),
+        ("hermes", f"<tool_call>{_object('now', '{}')}", "", [("now", "{}")]),
+        ("hermes", f"<tool_call>\n{_object('now', _TRICKY)}\n</tool_call>", "", [("now", _TRICKY)]),
+        ("llama3", "No tools.", "No tools.", []),
+        ("llama3", _object("get_weather", _PARIS, "parameters"), "", [("get_weather", _PARIS)]),
+        ("llama3", f"\n<|python_tag|>{_object('now', '{}', 'parameters')}", "", [("now", "{}")]),
+        (
+            "llama3",
+            f"{_object('now', '{}', 'parameters')}; {_object('get_weather', _TRICKY, 'parameters')}",
+            "",
+            [("now", "{}"), ("get_weather", _TRICKY)],
+        ),
+        ("mistral", "No tools.", "No tools.", []),
+        ("mistral", f"[TOOL_CALLS] [{_object('get_weather', _PARIS)}]", "", [("get_weather", _PARIS)]),
+        (
+            "mistral",
+            f"So: [TOOL_CALLS][{_object('now', '{}')}, {_object('get_weather', _TRICKY)}]",
+            "So:",
+            [("now", "{}"), ("get_weather", _TRICKY)],
+        ),
+        ("mistral-args", f"[TOOL_CALLS]get_weather[ARGS]{_PARIS}", "", [("get_weather", _PARIS)]),
+        (
+            "mistral-args",
+            f"Hm.[TOOL_CALLS]now[CALL_ID]abcdefgh1[ARGS]{{}}[TOOL_CALLS]get_weather[ARGS]{_TRICKY}",
+            "Hm.",
+            [("now", "{}"), ("get_weather", _TRICKY)],
+        ),
+        ("gpt-oss", "<|channel|>final<|message|>No tools.", "No tools.", []),
+        ("gpt-oss", "No marks.", "No marks.", []),
+        ("gpt-oss", f"{_HARMONY_CALL}{_PARIS}<|call|>", "", [("get_weather", _PARIS)]),
+        (
+            "gpt-oss",
+            f" to=functions.now<|channel|>commentary json<|message|>{_TRICKY}",
+            "",
+            [("now", _TRICKY)],
+        ),
+    ],
+)
+def test_documented_forms(family: str, text: str, said: str, calls: list[tuple[str, str]], streamed: bool) -> None:
+    answer = _parsed(_FORMATS[family], [text], streamed)
+    assert (answer.text, _calls(answer)) == (said, calls)
+    assert [call.id for call in answer.calls] == [f"id{index}" for index in range(len(calls))]
+    assert _parsed(_FORMATS[family], text, streamed) == answer  # character by character
+
+
+def test_channels_of_gpt_oss() -> None:
+    text = (
+        "<|channel|>analysis<|message|>The user\nasks.<|end|><|start|>assistant<|channel|>commentary<|message|>I look."
+        f"<|end|><|start|>assistant{_HARMONY_CALL}{_PARIS}"
+    )
+    for streamed in (False, True):
+        answer = _parsed(_FORMATS["gpt-oss"], [text], streamed)
+        assert (answer.reasoning, answer.text) == ("The user\nasks.", "I look.")
+        assert _calls(answer) == [("get_weather", _PARIS)]
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("hermes", '  <tool_call>\n{"name": "get_weather", "arguments": {"city": }}\n</tool_call> '),
+        ("hermes", f"<tool_call>{_object('unknown', '{}')}</tool_call>"),
+        ("hermes", '<tool_call>{"name": "now", "arguments": 3}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "now", "arguments": "three"}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "now", "arguments": {}, "parameters": {}}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "now", "surprise": {}}</tool_call>'),
+        ("hermes", '<tool_call>{"arguments": {}}</tool_call>'),
+        ("hermes", '<tool_call>{"name": 3}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "now", "arguments": {'),  # the answer ended in it
+        ("hermes", "<tool_call>\nnow()\n</tool_call>"),
+        ("hermes", "<tool_call>"),
+        ("hermes", "<tool_call> \n"),
+        ("hermes", "a < b <tool_cal"),
+        ("hermes", "<tool_call>" + "[" * 100_000),
+        ("hermes", '<tool_call>{"name": ' + "[" * 100_000 + "]" * 100_000 + "}"),
+        ("llama3", '{"city": "Paris"}'),
+        ("llama3", ' {"name": "Paris", "temperature": 20}\n'),
+        ("llama3", '{"name": "Anna"'),
+        ("llama3", "{not json"),
+        ("llama3", "{}"),
+        ("llama3", "<|python_tag|>print(1)"),
+        ("llama3", "The object {} is empty <|python"),
+        ("llama3", " \n"),
+        ("mistral", "[TOOL_CALLS] [now]"),
+        ("mistral", "[TOOL_CALLS] [ "),
+        ("mistral", '[TOOL_CALLS] {"name": 3}'),
+        ("mistral", "a list [1, 2] [TOOL_CAL"),
+        ("mistral-args", "[TOOL_CALLS]unknown[ARGS]{}"),
+        ("mistral-args", "[TOOL_CALLS]now[ARGS]three"),
+        ("mistral-args", '[TOOL_CALLS]now[ARGS]{"a": }'),
+        ("mistral-args", '[TOOL_CALLS]now[ARGS]{"a": '),
+        ("mistral-args", "[TOOL_CALLS]now[ARGS]"),
+        ("mistral-args", "[TOOL_CALLS]now[ARG"),
+        ("mistral-args", "[TOOL_CALLS]" + "n" * 200),
+        ("gpt-oss", f"{_HARMONY_CALL}{{bad"),
+        ("gpt-oss", "<|channel|>commentary to=functions.unknown<|message|>{}"),
+        ("gpt-oss", "<|channel|>final"),
+        ("gpt-oss", "a <|mess"),
+    ],
+)
+def test_what_is_no_call_is_text(family: str, text: str) -> None:
+    answer = _parsed(_FORMATS[family], [text])
+    assert (answer.text, answer.calls) == (text, ())
+
+
+def test_a_damaged_call_after_a_good_one() -> None:
+    answer = _parsed(_FORMATS["mistral"], [f'[TOOL_CALLS] [{_object("now", "{}")}, {{"name": }}]'])
+    assert (answer.text, _calls(answer)) == (', {"name": }]', [("now", "{}")])
+
+
+def test_arguments_in_a_string() -> None:
+    answer = _parsed(_FORMATS["hermes"], ['<tool_call>{"name": "now", "arguments": "{\\"a\\": 1}"}</tool_call>'])
+    assert _calls(answer) == [("now", '{"a": 1}')]
+
+
+def test_a_call_without_arguments() -> None:
+    assert _calls(_parsed(_FORMATS["llama3"], ['{"name": "now"}'])) == [("now", "{}")]
+
+
+def test_arguments_come_in_pieces_under_a_grammar() -> None:
+    parser = _FORMATS["hermes"].parser(TOOLS, lambda: "id", True)
+    assert parser.push("<tool_call>\n") == []
+    assert parser.push('{"name": "now", "arguments": {') == [
+        CallDelta(0, "id", "now", ""),
+        CallDelta(0, None, None, "{"),
+    ]
+    assert parser.push('"a": "}') == [CallDelta(0, None, None, '"a": "}')]
+    assert parser.push('"}') == [CallDelta(0, None, None, '"}')]
+    assert parser.push("}\n</tool_call>") == []
+    assert parser.finish() == []
+
+
+def test_a_call_that_the_length_cut_keeps_its_pieces() -> None:
+    for family, head in (
+        ("mistral-args", "[TOOL_CALLS]now[ARGS]"),
+        ("gpt-oss", _HARMONY_CALL.replace("get_weather", "now")),
+    ):
+        assert _calls(_parsed(_FORMATS[family], [head + '{"a": "b'], True)) == [("now", '{"a": "b')]
+
+
+def test_text_comes_at_once_and_half_marks_wait() -> None:
+    parser = _FORMATS["hermes"].parser(TOOLS, lambda: "id", False)
+    assert parser.push("Hello") == [TextDelta("Hello")]
+    assert parser.push(" <") == []
+    assert parser.push("b>") == [TextDelta(" <b>")]
+    assert parser.push("<tool_c") == []
+    assert parser.finish() == [TextDelta("<tool_c")]
+
+
+_FRAGMENTS = {
+    "hermes": ["<tool_call>", "</tool_call>", "<tool", "_call>"],
+    "llama3": ["<|python_tag|>", "<|python", ";", "; "],
+    "mistral": ["[TOOL_CALLS]", "[TOOL", "[", "]", ", "],
+    "mistral-args": ["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "now", "[ARGS"],
+    "gpt-oss": [
+        "<|channel|>",
+        "<|message|>",
+        "<|end|>",
+        "<|start|>assistant",
+        "final",
+        "analysis",
+        " to=functions.now",
+    ],
+}
+_COMMON = [
+    _object("now", "{}"), _object("get_weather", _TRICKY, "parameters"), _object("none", "{}"), _PARIS, "{", "}", '"',
+    '{"name": "now", "arguments": ', " ", "\n", "text ", "é", "\\",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("family", list(_FRAGMENTS))
+@settings(max_examples=2000 if LONG else 60, deadline=None)
+@given(data=st.data())
+def test_any_split_gives_the_same_answer(family: str, streamed: bool, data: st.DataObject) -> None:
+    fragments = st.lists(st.sampled_from([*_FRAGMENTS[family], *_COMMON]), max_size=8)
+    text = "".join(data.draw(fragments))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[start:stop] for start, stop in itertools.pairwise([0, *cuts, len(text)])]
+    answer = _parsed(_FORMATS[family], [text], streamed)
+    assert _parsed(_FORMATS[family], pieces, streamed) == answer
+    assert _parsed(_FORMATS[family], text, streamed) == answer
+    if not streamed:
+        assert all(isinstance(json.loads(call.arguments), dict) for call in answer.calls)
+        if not answer.calls and family != "gpt-oss":
+            assert answer.text == text
+
+
+def test_plain_answers() -> None:
+    parser = PlainParser()
+    assert [parser.push("<tool_call>"), parser.push(""), parser.finish()] == [[TextDelta("<tool_call>")], [], []]
+
+
+def test_names_of_calls() -> None:
+    assert {len(short_id()) for _ in range(9)} == {9}
+    assert len({long_id() for _ in range(9)}) == 9
+    assert long_id().startswith("call_")
+
+
+def test_doctests() -> None:
+    for module in (_deltas, _scan):
+        result = doctest.testmod(module)
+        assert result.attempted
+        assert not result.failed

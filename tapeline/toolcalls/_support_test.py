@@ -1,0 +1,226 @@
+"""Tools of a request with a model: the prompt, the grammar, the parser; and refusals."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import AddedToken
+
+from lang_core import InputError
+from tapeline.grammar import compile_constraint
+from tapeline.grammar._walks_testing import satisfies, saved, walk
+from tapeline.text import ChatTemplate, Tokenizer, _samples_testing
+from tapeline.toolcalls import FORMATS, CallFormat, ParsedAnswer, ToolPlan, ToolSupport
+
+_SHOWN = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{{ messages[-1].content }}"
+_TEMPLATES = {
+    "hermes": _SHOWN + "<tool_call>",
+    "llama3": _SHOWN + '{# <|python_tag|> "parameters" #}',
+    "mistral": _SHOWN + "{# [TOOL_CALLS] #}",
+    "mistral-args": _SHOWN + "{# [TOOL_CALLS] [ARGS] #}",
+    "gpt-oss": _SHOWN + "{# <|channel|> <|message|> #}",
+}
+_FAMILIES = [form.name for form in FORMATS]
+_PARAMETERS = {
+    "type": "object",
+    "properties": {"size": {"type": "integer", "minimum": 1, "maximum": 99}, "kind": {"$ref": "#/$defs/kind"}},
+    "required": ["size", "kind"],
+    "additionalProperties": False,
+    "$defs": {"kind": {"enum": ["a", "the"]}},
+}
+
+
+def _function(name: str, parameters: Any = None, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters, **more}}
+
+
+TOOLS = [_function("measure", _PARAMETERS, description="Measures."), _function("now")]
+
+
+def _format(name: str) -> CallFormat:
+    return next(form for form in FORMATS if form.name == name)
+
+
+@pytest.fixture(params=["added", "plain"])
+def marked(request: pytest.FixtureRequest) -> bool:
+    """True where the marks are tokens of the tokenizer."""
+    return request.param == "added"
+
+
+def _tokenizer(directory: Path, family: str, marked: bool) -> Tokenizer:
+    inner = _samples_testing.byte_level()
+    form = _format(family)
+    if marked:
+        special = family != "hermes"  # those of Qwen are text
+        inner.add_tokens([AddedToken(mark, special=special, normalized=False) for mark in form.marks])
+        inner.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in form.ends])
+    return saved(inner, directory)
+
+
+def _support(directory: Path, family: str, marked: bool = True) -> tuple[ToolSupport, Tokenizer]:
+    tokenizer = _tokenizer(directory, family, marked)
+    return ToolSupport(ChatTemplate(_TEMPLATES[family], family), tokenizer), tokenizer
+
+
+def _answers(plan: ToolPlan, tokenizer: Tokenizer, count: int) -> list[ParsedAnswer]:
+    """Returns the answers of random walks under a plan's grammar."""
+    assert plan.grammar is not None
+    ends = frozenset({1}) | plan.ends
+    end = tokenizer.special_id("<|end|>")
+    marks = () if end is None else (end,)
+    answers: list[ParsedAnswer] = []
+    for seed in range(count):
+        ids, ended = walk(
+            compile_constraint(plan.grammar, tokenizer, ends), tokenizer, ends, np.random.default_rng(seed), 60, marks
+        )
+        assert ended
+        stream, parser = tokenizer.stream(keep=plan.keep), plan.new_parser()
+        deltas = [delta for token in ids for delta in parser.push(stream.push(token))]
+        answers.append(ParsedAnswer.joined([*deltas, *parser.push(stream.finish()), *parser.finish()]))
+    return answers
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_the_form_is_found_in_the_template(family: str, tmp_path: Path) -> None:
+    support, _ = _support(tmp_path, family)
+    assert support.takes_tools
+    assert support.format is _format(family)
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_required_calls_are_calls(family: str, marked: bool, tmp_path: Path) -> None:
+    support, tokenizer = _support(tmp_path, family, marked or family == "gpt-oss")  # whose marks are always tokens
+    plan = support.plan(TOOLS, "required")
+    assert plan.streamed
+    for answer in _answers(plan, tokenizer, 8):
+        assert answer.calls
+        assert answer.text == "" or family == "gpt-oss"  # notes before the call
+        for call in answer.calls:
+            arguments = json.loads(call.arguments)
+            assert (
+                satisfies(arguments, _PARAMETERS) if call.name == "measure" else (call.name, arguments) == ("now", {})
+            )
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_a_named_tool_is_called_once(family: str, tmp_path: Path) -> None:
+    support, tokenizer = _support(tmp_path, family)
+    plan = support.plan(TOOLS, {"type": "function", "function": {"name": "measure"}})
+    assert plan.tools is not None
+    assert len(plan.tools) == 2  # the prompt is that of every choice
+    for answer in _answers(plan, tokenizer, 4):
+        assert [call.name for call in answer.calls] == ["measure"]
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_one_call_where_several_are_not_wanted(family: str, tmp_path: Path) -> None:
+    support, tokenizer = _support(tmp_path, family)
+    for answer in _answers(support.plan(TOOLS, "required", parallel=False), tokenizer, 4):
+        assert len(answer.calls) == 1
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_strict_tools_are_held_where_the_model_is_free(family: str, tmp_path: Path) -> None:
+    support, tokenizer = _support(tmp_path, family)
+    plan = support.plan([_function("measure", _PARAMETERS, strict=True), _function("now")], "auto")
+    assert not plan.streamed
+    calls = [call for answer in _answers(plan, tokenizer, 30) for call in answer.calls]
+    for call in calls:
+        if call.name == "measure":
+            assert satisfies(json.loads(call.arguments), _PARAMETERS)
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_free_answers_have_no_grammar(family: str, tmp_path: Path) -> None:
+    support, _ = _support(tmp_path, family)
+    plan = support.plan(TOOLS)
+    assert plan.grammar is None
+    assert plan.names == {"measure", "now"}
+    assert plan.tools == tuple(TOOLS)
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_answers_without_tools(family: str, tmp_path: Path) -> None:
+    support, _ = _support(tmp_path, family)
+    for plan in (support.plan(), support.plan([], "auto"), support.plan(TOOLS, "none"), support.plan((), "none")):
+        assert (plan.tools, plan.grammar, plan.names) == (None, None, frozenset())
+        text = "<tool_call> [TOOL_CALLS] {}"
+        parser = plan.new_parser()
+        assert ParsedAnswer.joined([*parser.push(text), *parser.finish()]).text == text
+        assert bool(plan.keep) == (family == "gpt-oss")
+
+
+def test_more_tokens_end_an_answer(tmp_path: Path) -> None:
+    for family, mark in (("llama3", "<|eom_id|>"), ("gpt-oss", "<|call|>")):
+        support, tokenizer = _support(tmp_path, family)
+        assert tokenizer.special_id(mark) in support.plan(TOOLS).ends
+
+
+def test_strict_is_not_shown(tmp_path: Path) -> None:
+    support, _ = _support(tmp_path, "hermes")
+    plan = support.plan([_function("now", strict=True)])
+    assert plan.tools == (_function("now"),)
+
+
+def test_loose_tools_take_any_object_where_a_call_is_demanded(tmp_path: Path) -> None:
+    support, tokenizer = _support(tmp_path, "hermes")
+    tools = [_function("f", {"type": "object", "not": {}}, strict=False)]
+    for answer in _answers(support.plan(tools, "required", parallel=False), tokenizer, 2):
+        assert isinstance(json.loads(answer.calls[0].arguments), dict)
+
+
+@pytest.mark.parametrize("strict", [None, True])
+def test_schemas_of_tools_that_cannot_be_held_to(strict: bool | None, tmp_path: Path) -> None:
+    support, tokenizer = _support(tmp_path, "hermes")
+    tools = [_function("g-f", {"properties": {"a": {"not": {}}}}, strict=strict)]
+    plan = support.plan(tools, "required")
+    assert plan.grammar is not None
+    with pytest.raises(InputError, match="g_f_0 at #/properties/a: keyword 'not' is not supported"):
+        compile_constraint(plan.grammar, tokenizer, [1])
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ messages[0].content }}", "tools: the chat template of here does not show tools to the model: leave out"),
+        ("{{ raise_exception('no') }}", "tools: the chat template of here does not show tools"),
+        (
+            _SHOWN,
+            "tools: the chat template of here writes calls in a form that is not read; those of Hermes and Qwen, L",
+        ),
+        (_SHOWN + "<tool_call><function=", "writes calls in a form that is not read"),
+        (_SHOWN + "<tool_call><arg_key>", "writes calls in a form that is not read"),
+    ],
+)
+def test_templates_without_tools(template: str, message: str, tmp_path: Path) -> None:
+    support = ToolSupport(ChatTemplate(template, "here"), _tokenizer(tmp_path, "hermes", True))
+    assert support.plan(TOOLS, "none").tools is None
+    with pytest.raises(InputError, match=message):
+        support.plan(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "message"),
+    [
+        ([{"type": "web"}], None, r"tools\[0\]: expected a tool of type function .* found \{'type': 'web'\}"),
+        ([{"type": "function"}], None, r"tools\[0\]: expected a tool of type function"),
+        ([_function("")], None, r"tools\[0\].function.name: expected 1 to 64 of .* found '': rename it"),
+        ([_function('a"b')], None, r"tools\[0\].function.name: expected 1 to 64 of"),
+        ([_function("a"), _function("a")], None, "tools: two are called 'a': give each a name of its own"),
+        ([_function("a", strict=1)], None, r"tools\[0\].function.strict: expected true or false; found 1"),
+        ([_function("a", [])], None, r"tools\[0\].function.parameters: .* type object; found \[\]"),
+        ([_function("a", {"type": "array"})], None, r"tools\[0\].function.parameters: .* found type 'array'"),
+        (TOOLS, "all", "tool_choice: expected none, auto, required or a function by name; found 'all': give for"),
+        (TOOLS, {"type": "function"}, "tool_choice: expected none, auto, required or a function by name"),
+        (TOOLS, 3, "tool_choice: expected none, auto, required or a function by name; found 3"),
+        (TOOLS, {"type": "function", "function": {"name": "x"}}, "tool_choice: 'x' not found; available: measure, now"),
+        ([], {"type": "function", "function": {"name": "x"}}, "tool_choice: 'x' not found; available: no tools"),
+        ([], "required", "tool_choice: 'required' needs `tools`: give them, or leave it out"),
+    ],
+)  # fmt: skip
+def test_requests_that_are_wrong(tools: Any, choice: Any, message: str, tmp_path: Path) -> None:
+    support, _ = _support(tmp_path, "hermes")
+    with pytest.raises(InputError, match=message):
+        support.plan(tools, choice)
