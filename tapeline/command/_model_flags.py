@@ -38,15 +38,25 @@ class ModelFlags:
             names = ", ".join(f"`{name}`" for name in given)
             raise InputError(f"{names}: options of an export go with `model`; a `bundle` is exported already")
 
-    def bundle(self, device: str, progress: Progress) -> tapeline.Bundle:
-        """Returns the model's bundle for a device."""
+    def bundle(
+        self, device: str, progress: Progress, *, model: str | None = None, slots: int | None = None
+    ) -> tapeline.Bundle:
+        """Returns the model's bundle for a device.
+
+        Args:
+            device: name of the device.
+            progress: receives steps, warnings and bytes.
+            model: model where no flag names one.
+            slots: rows of a bundle for a server; None for another bundle.
+        """
         given = {name: holder.value for name, holder in self.options.items() if holder.value is not None}
         return tapeline.cached_export(
-            self.model.value or "",
+            self.model.value or model or "",
             progress=progress,
             base=user_path(""),
             again=self.again.value,
             target=[target_of_device(device)],
+            **({} if slots is None else {"slots": slots}),
             **given,
         )
 

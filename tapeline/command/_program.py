@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "generate": "generates text with a bundle",
     "chat": "talks with a bundle or a model: generate --chat",
     "run": "runs one entry point of a bundle on arrays",
+    "serve": "serves bundles over HTTP, as OpenAI's API has it",
     "embed": "embeds sentences and compares them",
     "transcribe": "turns sound into text",
     "inspect": "shows what is in a bundle or a model",

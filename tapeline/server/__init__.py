@@ -3,6 +3,7 @@
 from tapeline.server._app import create_app
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
+from tapeline.server._loading import Loading, bundle_source, load_bundle
 from tapeline.server._log import Log
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import Models, ModelSource
@@ -12,6 +13,7 @@ from tapeline.server._service import Service
 
 __all__ = [
     "EmbeddingModel",
+    "Loading",
     "Log",
     "ModelSource",
     "Models",
@@ -20,6 +22,8 @@ __all__ = [
     "ServerOptions",
     "Service",
     "TextModel",
+    "bundle_source",
     "create_app",
+    "load_bundle",
     "serve",
 ]

@@ -10,6 +10,7 @@ from jinja2.exceptions import SecurityError
 
 from lang_core import InputError, checked_choices
 from tapeline.text._template_environment import environment
+from tapeline.text._template_limits import DEFAULT_LIMITS, RenderLimits, limited
 
 Message = Mapping[str, Any]
 """``role`` (system, user, assistant, ...) and ``content``, and what else templates read, such as ``tool_calls``."""
@@ -28,6 +29,7 @@ class ChatTemplate:
         origin: where it is from, for messages.
         tokens: what templates find under the names of special tokens, such as ``bos_token``.
         tool_text: template that takes the place of this one where there are tools; None for the same.
+        limits: time and size of a rendering.
 
     Attributes:
         origin: as given.
@@ -42,17 +44,28 @@ class ChatTemplate:
     """
 
     def __init__(
-        self, text: str, origin: str, tokens: Mapping[str, str] | None = None, tool_text: str | None = None
+        self,
+        text: str,
+        origin: str,
+        tokens: Mapping[str, str] | None = None,
+        tool_text: str | None = None,
+        *,
+        limits: RenderLimits = DEFAULT_LIMITS,
     ) -> None:
         self.origin: Final = origin
+        self._limits: Final = limits
         self._text: Final = text + (tool_text or "")
         self.tokens: Final = dict(tokens or {})
         self._template: Final = _parsed(text, origin)
         self._tool_template: Final = self._template if tool_text is None else _parsed(tool_text, origin)
 
     @classmethod
-    def find(cls, directory: Path) -> "ChatTemplate":
+    def find(cls, directory: Path, text: str | None = None) -> "ChatTemplate":
         """Reads the template of a model or bundle: chat_template.jinja, else that of tokenizer_config.json.
+
+        Args:
+            directory: of the model or bundle.
+            text: template to take in place of the directory's; its special tokens are found nevertheless.
 
         Raises:
             InputError: there is none, or a file is damaged.
@@ -60,6 +73,8 @@ class ChatTemplate:
         config = _config(directory / _CONFIG)
         tokens = {name: text for name in _SPECIAL if (text := _content(config.get(name))) is not None}
         file = directory / _FILE
+        if text is not None:
+            return cls(text, "`chat_template`", tokens)
         if file.exists():
             try:
                 return cls(file.read_text(encoding="utf-8"), str(file), tokens)
@@ -78,16 +93,21 @@ class ChatTemplate:
             **more: further variables of the template's, such as ``tools``.
 
         Raises:
-            InputError: the template refuses the messages, fails, or does what the sandbox does not allow.
+            InputError: the template refuses the messages, fails, takes too long, makes too much, or does what the
+                sandbox does not allow.
         """
         variables = {"tools": None, "documents": None, **self.tokens, **more}
         try:
             template = self._tool_template if variables["tools"] else self._template
-            return template.render(
-                messages=[dict(message) for message in messages],
-                add_generation_prompt=add_generation_prompt,
-                **variables,
-            )
+            with limited(self._limits) as meter:
+                pieces = template.generate(
+                    messages=[dict(message) for message in messages],
+                    add_generation_prompt=add_generation_prompt,
+                    **variables,
+                )
+                return "".join(map(meter.write, pieces))
+        except InputError as error:
+            raise InputError(f"{self.origin}: {error}") from error
         except SecurityError as error:
             raise InputError(f"{self.origin}: the chat template is not allowed to do this: {error}") from error
         except jinja2.UndefinedError as error:

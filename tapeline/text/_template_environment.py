@@ -9,7 +9,8 @@ import jinja2
 import jinja2.ext
 from jinja2 import nodes
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from tapeline.text._template_limits import MeteredEnvironment
 
 
 class _Generation(jinja2.ext.Extension):
@@ -30,9 +31,7 @@ def environment() -> jinja2.Environment:
     Templates come with models, from anywhere. The sandbox refuses what begins with an underscore, changes of what is
     passed in, and ranges beyond its limit.
     """
-    made = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
-    )
+    made = MeteredEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols])
     functions: dict[str, Callable[..., Any]] = {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
     made.globals.update(functions)
     made.filters["tojson"] = _tojson

@@ -1,0 +1,183 @@
+"""Serves bundles over HTTP, as OpenAI's API has it.
+
+serve                                     the demo model, at http://127.0.0.1:8000
+serve --bundle DIR [--bundle DIR2]        bundles exported with --slots; a request names one by its directory's name
+serve --model MODEL [--slots N]           a model, which is exported into the cache first
+
+SIGTERM and Ctrl-C end the server when the answers that run have ended, SIGHUP loads the bundles again.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from absl import flags
+
+import tapeline
+from lang_core import InputError
+from run_iree import DEVICES
+from tapeline.cli import ProgressEvent, parse_size, user_path
+from tapeline.command._model_flags import define_model_flags
+from tapeline.server import Loading, Log, ModelSource, ServerOptions, bundle_source, serve
+from tapeline.serving import EngineSettings
+
+FLAGS: Final = flags.FlagValues()
+
+_DEMO: Final = "demo"
+# The demo model goes on from a text; so messages are joined.
+_DEMO_TEMPLATE: Final = "{% for message in messages %}{{ message.content }}{% endfor %}"
+_SLOTS: Final = 8
+_OPTIONS: Final = ServerOptions()
+_ENGINE: Final = EngineSettings()
+
+_BUNDLE: Final = flags.DEFINE_multi_string("bundle", [], "A bundle's directory, once for each.", flag_values=FLAGS)
+_MODEL: Final = define_model_flags(FLAGS)
+_SLOT_COUNT: Final = flags.DEFINE_integer(
+    "slots",
+    None,
+    f"With --model: answers that are made at once; {_SLOTS} by default.",
+    lower_bound=1,
+    flag_values=FLAGS,
+)
+_DEVICE: Final = flags.DEFINE_enum("device", "local-task", list(DEVICES), "The device.", flag_values=FLAGS)
+_HOST: Final = flags.DEFINE_string("host", _OPTIONS.host, "Address to listen at.", flag_values=FLAGS)
+_PORT: Final = flags.DEFINE_integer("port", _OPTIONS.port, "Port to listen at; 0 takes a free one.", flag_values=FLAGS)
+_API_KEY_FILE: Final = flags.DEFINE_string(
+    "api_key_file", None, "A file with an API key per line, one of which each request must bring.", flag_values=FLAGS
+)
+_CERTIFICATE: Final = flags.DEFINE_string(
+    "certificate", None, "A PEM file with a TLS certificate: serve HTTPS.", flag_values=FLAGS
+)
+_CERTIFICATE_KEY: Final = flags.DEFINE_string(
+    "certificate_key", None, "The certificate's private key, where its own file has none.", flag_values=FLAGS
+)
+_CHAT_TEMPLATE: Final = flags.DEFINE_string(
+    "chat_template", None, "A file with a chat template, in place of the models' own.", flag_values=FLAGS
+)
+_MAX_WAITING: Final = flags.DEFINE_integer(
+    "max_waiting", _ENGINE.max_waiting, "Requests that may wait; one more is answered with 429.", flag_values=FLAGS
+)
+_TICK_TOKENS: Final = flags.DEFINE_integer(
+    "tick_tokens", _ENGINE.tick_tokens, "Tokens of prompts between two steps of running answers.", flag_values=FLAGS
+)
+_STALL: Final = flags.DEFINE_float(
+    "stall", _ENGINE.stall, "Seconds that these may hold up the running answers.", flag_values=FLAGS
+)
+_PREFIX_STORE: Final = flags.DEFINE_string(
+    "prefix_store", "256MiB", "Memory for beginnings of prompts, to be used again; 0 for none.", flag_values=FLAGS
+)
+_LIMITS: Final = {
+    name: flags.DEFINE_integer(name, getattr(_OPTIONS, name), text, flag_values=FLAGS)
+    for name, text in {
+        "max_body_bytes": "Largest body of a request.",
+        "max_json_depth": "Lists and objects inside each other that a body may have.",
+        "max_tools": "Tools that a request may bring.",
+        "max_schema_bytes": "Largest JSON schema or grammar of a request.",
+        "max_connections": "Connections at a time.",
+    }.items()
+}
+_SECONDS: Final = {
+    name: flags.DEFINE_float(name, getattr(_OPTIONS, name), text, flag_values=FLAGS)
+    for name, text in {
+        "request_seconds": "Longest time of an answer, with its time in the queue.",
+        "header_seconds": "Time in which the head of a request must come, and then its body.",
+        "stall_seconds": "Time in which a client must read some of what it is sent.",
+        "drain_seconds": "Time that running answers have when the server is told to end.",
+        "watch_seconds": "Time between two looks at the bundles' directories; 0 never looks.",
+    }.items()
+}
+
+
+def main() -> None:
+    """Serves until the process is told to end."""
+    options, log = _options(), Log()
+    serve(_sources(log), options, log=log, on_listening=lambda address: print(address, flush=True))
+
+
+def _options() -> ServerOptions:
+    return ServerOptions(
+        host=_HOST.value,
+        port=_PORT.value,
+        api_keys=_api_keys(),
+        certificate=_path(_CERTIFICATE.value),
+        certificate_key=_path(_CERTIFICATE_KEY.value),
+        **{name: holder.value for name, holder in _LIMITS.items()},
+        **{name: holder.value for name, holder in _SECONDS.items()},
+    )
+
+
+def _sources(log: Log) -> Sequence[ModelSource]:
+    """Returns what is to be served: bundles, or a model, or the demo model."""
+    if not _BUNDLE.value:
+        return [_model_source(log)]
+    if _MODEL.model.value is not None:
+        raise InputError("give either `bundle` or `model`")
+    if _SLOT_COUNT.value is not None:
+        raise InputError("`slots` goes with `model`; a `bundle` is exported already")
+    _MODEL.refuse()
+    loading = _loading(_template())
+    sources = [_bundle_source(user_path(text), loading) for text in _BUNDLE.value]
+    names = [source.name for source in sources]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"`bundle`: two directories are called {twice}, which requests could not tell apart: rename one"
+        )
+    return sources
+
+
+def _bundle_source(path: Path, loading: Loading) -> ModelSource:
+    tapeline.Bundle(path)  # what is no bundle is refused before anything is loaded
+    return bundle_source(path.resolve().name, lambda: tapeline.Bundle(path), loading, path)
+
+
+def _model_source(log: Log) -> ModelSource:
+    """Returns the source of a model, which is exported when it is loaded, unless the cache has it."""
+    name = _MODEL.model.value or _DEMO
+    template = _DEMO_TEMPLATE if name == _DEMO and _CHAT_TEMPLATE.value is None else _template()
+
+    def told(event: ProgressEvent) -> None:
+        if event.done is None:
+            log.info("export", step=event.text)
+
+    def bundle() -> tapeline.Bundle:
+        return _MODEL.bundle(_DEVICE.value, told, model=_DEMO, slots=_SLOT_COUNT.value or _SLOTS)
+
+    path = Path(name)
+    return bundle_source(path.stem if path.suffix == ".gguf" else path.name, bundle, _loading(template))
+
+
+def _loading(template: str | None) -> Loading:
+    engine = EngineSettings(
+        max_waiting=_MAX_WAITING.value,
+        tick_tokens=_TICK_TOKENS.value,
+        stall=_STALL.value,
+        store_bytes=parse_size("prefix_store", _PREFIX_STORE.value),
+    )
+    return Loading(device=_DEVICE.value, engine=engine, template=template)
+
+
+def _template() -> str | None:
+    return None if _CHAT_TEMPLATE.value is None else _text("chat_template", _CHAT_TEMPLATE.value)
+
+
+def _api_keys() -> tuple[str, ...]:
+    """Returns the keys of the file that the flag names: one per line, without empty lines and comments."""
+    if _API_KEY_FILE.value is None:
+        return ()
+    lines = map(str.strip, _text("api_key_file", _API_KEY_FILE.value).splitlines())
+    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    if not keys:
+        raise InputError(f"api_key_file={_API_KEY_FILE.value}: no key in it: write one per line")
+    return keys
+
+
+def _text(option: str, name: str) -> str:
+    try:
+        return user_path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{option}={name}: cannot be read ({error}): name a text file") from error
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else user_path(name)

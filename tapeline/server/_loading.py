@@ -1,0 +1,171 @@
+"""Bundles as models that are served."""
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from lang_core import ConfigError, InputError
+from tapeline.bundle import Bundle
+from tapeline.running import BundleSlots, load
+from tapeline.server._embedding_model import EmbeddingModel
+from tapeline.server._model import ServedModel, TextModel
+from tapeline.server._models import ModelSource
+from tapeline.serving import Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
+from tapeline.text import Chat, ChatTemplate, Tokenizer
+from transformer_core.generation import SamplingConfig, load_eos_ids
+
+_EMBEDDING: Final = "sentence_embedding"
+_GENERATION: Final = "generation_config.json"
+_STAMPED: Final = ("kernel_config.json", "report.json")
+_SAMPLING: Final = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """Settings with which bundles are loaded.
+
+    Attributes:
+        device: device to run on.
+        engine: settings of the engine.
+        template: chat template in place of the bundle's own; None for that one.
+    """
+
+    device: str = "local-task"
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    template: str | None = None
+
+
+def bundle_source(
+    name: str, bundle: Callable[[], Bundle], loading: Loading, directory: Path | None = None
+) -> ModelSource:
+    """Returns the source of a bundle's model.
+
+    Args:
+        name: name of the model.
+        bundle: opens the bundle; it may take as long as an export.
+        loading: settings.
+        directory: directory of the bundle, to be looked at for changes; None never looks.
+    """
+    stamp = (lambda: None) if directory is None else lambda: _stamp(directory)
+    return ModelSource(name, lambda: load_bundle(name, bundle(), loading), stamp)
+
+
+def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
+    """Loads a bundle on a device.
+
+    Raises:
+        InputError: it was exported without slots, has no tokenizer, or is of a kind that is not served.
+    """
+    forward = next((point for point in bundle.config.entry_points if point.name == "forward"), None)
+    if forward is not None and any(result.name == _EMBEDDING for result in forward.results):
+        return EmbeddingModel(
+            name=name,
+            created=_created(bundle),
+            context=forward.arguments[0].spec.shape[-1],
+            embedder=load(bundle, device=loading.device),
+            tokenizer=Tokenizer.load(bundle.path),
+        )
+    return _text_model(name, bundle, loading)
+
+
+def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
+    tokenizer = Tokenizer.load(bundle.path)
+    template, problem = _template(bundle.path, loading)
+    ends = load_eos_ids(bundle.path)
+    defaults = sampling_defaults(bundle.path)
+    engine, slots = _engine(bundle, loading)
+    return TextModel(
+        name=name,
+        created=_created(bundle),
+        context=slots.capacity,
+        vocabulary=slots.vocabulary,
+        engine=engine,
+        tokenizer=tokenizer,
+        ends=ends,
+        template=template,
+        no_template=problem,
+        chat_ends=ends if template is None else ends | Chat(template, tokenizer).end_ids(),
+        defaults=defaults,
+    )
+
+
+def _template(directory: Path, loading: Loading) -> tuple[ChatTemplate | None, str]:
+    """Returns the chat template, or why there is none."""
+    if loading.template is not None:
+        return ChatTemplate.find(directory, loading.template), ""
+    try:
+        return ChatTemplate.find(directory), ""
+    except InputError as error:
+        return None, str(error)
+
+
+def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlots]:
+    with contextlib.ExitStack() as stack:
+        session = stack.enter_context(bundle.session(loading.device))
+        slots = BundleSlots(bundle, session)
+        engine = Engine(slots, loading.engine, remake=lambda: BundleSlots(bundle, session))
+        return BundleEngine(engine, stack.pop_all()), slots
+
+
+class BundleEngine:
+    """Engine of a bundle, which closes the bundle's session behind itself.
+
+    Args:
+        engine: the engine.
+        stack: closes the session.
+    """
+
+    def __init__(self, engine: Engine, stack: contextlib.ExitStack) -> None:
+        self._engine: Final = engine
+        self._stack: Final = stack
+
+    def submit(self, request: TokenRequest, on_event: Callable[[Event], None]) -> Ticket:
+        """Asks for an answer."""
+        return self._engine.submit(request, on_event)
+
+    def figures(self) -> EngineFigures:
+        """Returns the engine's figures."""
+        return self._engine.figures()
+
+    def drain(self, seconds: float) -> bool:
+        """Takes no more requests, and returns whether those that run have ended in time."""
+        return self._engine.drain(seconds)
+
+    def close(self) -> None:
+        """Ends what runs, and closes the session."""
+        self._engine.close()
+        self._stack.close()
+
+
+def sampling_defaults(directory: Path) -> Mapping[str, Any]:
+    """Returns the settings of sampling in a bundle's generation_config.json; empty where it has none.
+
+    Raises:
+        ConfigError: the file is damaged, or a value is out of its range.
+    """
+    path = directory / _GENERATION
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        given = {name: fields[name] for name in _SAMPLING if fields.get(name) is not None}
+        SamplingConfig(**given)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}; copy it again from where the model came") from error
+    return given
+
+
+def _created(bundle: Bundle) -> int:
+    return int((bundle.path / _STAMPED[0]).stat().st_mtime)
+
+
+def _stamp(directory: Path) -> object:
+    """Returns what differs once a directory holds another bundle; None while it holds none."""
+    try:
+        states = [(directory / name).stat() for name in _STAMPED]
+    except OSError:
+        return None
+    return [(state.st_ino, state.st_mtime_ns, state.st_size) for state in states]
