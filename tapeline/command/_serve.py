@@ -152,7 +152,7 @@ def _loading(template: str | None) -> Loading:
         max_waiting=_MAX_WAITING.value,
         tick_tokens=_TICK_TOKENS.value,
         stall=_STALL.value,
-        store_bytes=parse_size("prefix_store", _PREFIX_STORE.value),
+        store_bytes=0 if _PREFIX_STORE.value == "0" else parse_size("prefix_store", _PREFIX_STORE.value),
     )
     return Loading(device=_DEVICE.value, engine=engine, template=template)
 

@@ -2,15 +2,13 @@
 
 from typing import Final
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from tapeline.server._chat import chat_completions
 from tapeline.server._completions import completions
 from tapeline.server._embeddings import embeddings, rerank
-from tapeline.server._gate import Gate, on_http_error
+from tapeline.server._gate import Gate
 from tapeline.server._service import Service
 from tapeline.server._status import health, list_models, metrics, openapi, page, retrieve_model, transcriptions
 from tapeline.server._tokens import detokenize, tokenize
@@ -34,6 +32,4 @@ ROUTES: Final = (
 
 def create_app(service: Service) -> ASGIApp:
     """Returns the application of a server."""
-    app = Starlette(routes=ROUTES, exception_handlers={HTTPException: on_http_error})
-    app.state.service = service
-    return Gate(app, service)
+    return Gate(Router(ROUTES, redirect_slashes=False), service)

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -76,7 +76,8 @@ class _Exchange:
             self._check_state()
             address = (self._scope.get("client") or ("",))[0]
             client = functools.partial(_client, key, address)
-            self._scope.setdefault("state", {}).update(request_id=self._id, client=client)
+            self._scope.setdefault("state", {}).update(request_id=self._id, client=client, service=self._service)
+            self._scope["app"] = app  # for which the router raises what it does not find
             await app(self._scope, receive, self._send_with_id)
         except ClientGoneError:
             self._status = _GONE
@@ -121,7 +122,7 @@ class _Exchange:
         keys = self._service.options.api_keys
         if not keys or self._scope["path"] == _HEALTH:
             return None
-        key = _given_key(self._headers.get("authorization", ""))
+        key = _given_key(self._headers.get("authorization", "").encode("latin-1").decode(errors="replace"))
         if not _is_one_of(key, keys):
             raise RequestError(
                 "no valid API key: send one of the server's as `Authorization: Bearer KEY`",
@@ -148,6 +149,8 @@ def as_request_error(error: Exception) -> RequestError:
     """Returns an error as what the client is told."""
     if isinstance(error, RequestError):
         return error
+    if isinstance(error, HTTPException):
+        return RequestError(_ROUTING.get(error.status_code, error.detail), status=error.status_code)
     if isinstance(error, BusyError):
         return RequestError(str(error), status=429, code="queue_full", retry_after=error.retry_after)
     if isinstance(error, EngineClosedError):
@@ -158,12 +161,6 @@ def as_request_error(error: Exception) -> RequestError:
     failure = RequestError(told, status=500, code="server_error")
     failure.__cause__ = error
     return failure
-
-
-async def on_http_error(_: Request, error: Exception) -> Response:
-    """Raises an error of the routes, such as an unknown path, as one of the API."""
-    status = getattr(error, "status_code", 500)
-    raise RequestError(_ROUTING.get(status, str(error)), status=status) from error
 
 
 _ROUTING: Final = {

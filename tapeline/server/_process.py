@@ -58,7 +58,7 @@ class _Process:
     def __init__(self, service: Service, listener: socket.socket) -> None:
         self._service: Final = service
         self._listener: Final = listener
-        self._server: Final = _Server(_config(service))
+        self._server: Final = _Server(server_config(service))
         self._told: Final = asyncio.Event()
         self._work: Final = set[asyncio.Task[Any]]()
 
@@ -128,7 +128,12 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(service: Service) -> uvicorn.Config:
+def server_config(service: Service) -> uvicorn.Config:
+    """Returns uvicorn's settings of a server.
+
+    Raises:
+        InputError: the certificate cannot be used.
+    """
     options = service.options
     protocol = type(
         "Protocol",

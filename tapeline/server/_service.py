@@ -54,7 +54,7 @@ class Service:
 
 def service_of(request: Request) -> Service:
     """Returns the state of the server that a request came to."""
-    return request.app.state.service
+    return request.scope["state"]["service"]
 
 
 def note(request: Request, **facts: Any) -> None:

@@ -71,7 +71,7 @@ class ChatTemplate:
             InputError: there is none, or a file is damaged.
         """
         config = _config(directory / _CONFIG)
-        tokens = {name: text for name in _SPECIAL if (text := _content(config.get(name))) is not None}
+        tokens = {name: token for name in _SPECIAL if (token := _content(config.get(name))) is not None}
         file = directory / _FILE
         if text is not None:
             return cls(text, "`chat_template`", tokens)

@@ -1,0 +1,317 @@
+"""The application over real sockets, with a model that says what a script says."""
+
+import base64
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tapeline.server._embedding_model import EmbeddingModel
+from tapeline.server._models import ModelSource
+from tapeline.server._options import ServerOptions
+from tapeline.server._script_slots_testing import ScriptSlots
+from tapeline.server._server_testing import VOCABULARY, Answered, RunningServer, running, text_model
+from tapeline.text import Tokenizer
+
+TEXT = "It was the best of times, it was the worst of times; naïve 漢字 🙂 END and then some more of the same text."
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+class Lengths:
+    """Embedder of texts whose vector says how long they are."""
+
+    def embed(self, texts: Any) -> np.ndarray:
+        return np.array([[1.0, float(len(text)), 0.0] for text in texts], np.float32)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
+    directory = tmp_path_factory.mktemp("script")
+    text_model(directory, ScriptSlots([0] * 8, VOCABULARY)).close()
+    return Tokenizer.load(directory).encode(TEXT) * 3
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, script: list[int]) -> Iterator[RunningServer]:
+    directory = tmp_path_factory.mktemp("model")
+    text = text_model(directory, ScriptSlots(script, VOCABULARY))
+    slow = text_model(directory, ScriptSlots(script, VOCABULARY, slots=2, seconds=0.01), "slow", max_waiting=2)
+    embedder = EmbeddingModel(
+        name="lengths", created=2, context=16, embedder=Lengths(), tokenizer=Tokenizer.load(directory)
+    )
+    models = [ModelSource(model.name, lambda model=model: model) for model in (text, slow, embedder)]
+    options = ServerOptions(port=0, max_body_bytes=100_000, header_seconds=0.5, stall_seconds=0.5)
+    with running(models, options) as server:
+        yield server
+
+
+def chat(server: RunningServer, **fields: Any) -> Answered:
+    return server.request("/v1/chat/completions", {"model": "demo", "messages": HELLO, "temperature": 0, **fields})
+
+
+def complete(server: RunningServer, **fields: Any) -> Answered:
+    return server.request("/v1/completions", {"model": "demo", "temperature": 0, **fields})
+
+
+def content(answered: Answered) -> str:
+    assert answered.status == 200, answered.body
+    return answered.json["choices"][0]["message"]["content"]
+
+
+def streamed(answered: Answered) -> str:
+    assert answered.events[-1] == "[DONE]"
+    parts = [choice for event in answered.events[:-1] for choice in event["choices"]]
+    return "".join(part["delta"].get("content") or "" for part in parts)
+
+
+def test_a_stream_is_the_whole_answer_in_pieces(server: RunningServer) -> None:
+    whole = chat(server, max_tokens=60)
+    pieces = chat(server, max_tokens=60, stream=True, stream_options={"include_usage": True})
+    assert streamed(pieces) == content(whole)
+    assert "漢字 🙂" in content(whole)
+    *events, last, _ = pieces.events
+    assert events[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert [event["choices"][0]["finish_reason"] for event in events] == [None] * (len(events) - 1) + ["length"]
+    assert all(event["usage"] is None for event in events)
+    assert "\ufffd" not in streamed(pieces)
+    assert last["choices"] == []
+    assert {**last["usage"], "prompt_tokens_details": None} == {
+        **whole.json["usage"],
+        "prompt_tokens_details": None,
+    }
+    assert whole.json["usage"]["completion_tokens"] == 60
+
+
+@pytest.mark.parametrize("stop", ["END", ["zzz", "END and", "EN"], "🙂", "t, it was the wor"])
+def test_a_stop_string_ends_the_answer_and_is_never_sent(server: RunningServer, stop: Any) -> None:
+    everything = content(chat(server, max_tokens=100))
+    stops = [stop] if isinstance(stop, str) else stop
+    at = [everything.find(one) for one in stops if one in everything]
+    whole, pieces = chat(server, max_tokens=100, stop=stop), chat(server, max_tokens=100, stop=stop, stream=True)
+    expected = everything[: min(at)] if at else everything
+    assert content(whole) == streamed(pieces) == expected
+    assert whole.json["choices"][0]["finish_reason"] == ("stop" if at else "length")
+    assert (whole.json["usage"]["completion_tokens"] < 100) == bool(at)
+
+
+def test_log_probabilities_stand_beside_their_text(server: RunningServer) -> None:
+    answered = chat(server, max_tokens=40, logprobs=True, top_logprobs=2, stop=["END"])
+    tokens = answered.json["choices"][0]["logprobs"]["content"]
+    assert b"".join(bytes(token["bytes"]) for token in tokens).decode() == content(answered)
+    assert all(len(token["top_logprobs"]) == 2 for token in tokens)
+    assert all(token["top_logprobs"][0]["logprob"] == token["logprob"] for token in tokens)
+    pieces = chat(server, max_tokens=40, logprobs=True, top_logprobs=2, stop=["END"], stream=True)
+    parts = [event["choices"][0]["logprobs"] for event in pieces.events[:-1]]
+    assert [token for part in parts if part for token in part["content"]] == tokens
+
+
+def test_completions_have_their_own_form(server: RunningServer, script: list[int]) -> None:
+    answered = complete(server, prompt="It was", max_tokens=10, logprobs=3, echo=True, n=2)
+    first, second = answered.json["choices"]
+    assert first["text"] == second["text"]
+    assert first["text"].startswith("It was")
+    logprobs = first["logprobs"]
+    assert logprobs["token_logprobs"][0] is None
+    assert logprobs["top_logprobs"][0] is None
+    assert len(logprobs["tokens"]) == answered.json["usage"]["prompt_tokens"] + 10
+    assert "".join(logprobs["tokens"][1:]) == first["text"]  # the first is the token before every text
+    for token, offset in zip(logprobs["tokens"][1:], logprobs["text_offset"][1:], strict=True):
+        assert first["text"][offset:].startswith(token)
+    events = complete(server, prompt="It was", max_tokens=10, logprobs=3, echo=True, stream=True).events[:-1]
+    assert "".join(event["choices"][0]["text"] for event in events) == first["text"]
+    assert [token for event in events for token in event["choices"][0]["logprobs"]["tokens"]] == logprobs["tokens"]
+    many = complete(server, prompt=[[5, 6], script[:4]], max_tokens=2, n=2).json
+    assert [choice["index"] for choice in many["choices"]] == [0, 1, 2, 3]
+    assert many["usage"]["prompt_tokens"] == 6
+    assert many["usage"]["completion_tokens"] == 8
+
+
+def test_a_prompt_is_scored_without_new_tokens(server: RunningServer) -> None:
+    answered = complete(server, prompt="It was", max_tokens=0, echo=True, logprobs=1)
+    assert answered.json["choices"][0]["text"] == "It was"
+    assert answered.json["usage"]["completion_tokens"] == 0
+    scored = complete(server, prompt="It was", max_tokens=1, prompt_logprobs=2).json["choices"][0]["prompt_logprobs"]
+    assert scored[0] is None
+    assert all(2 <= len(one) <= 3 for one in scored[1:])
+    assert chat(server, max_tokens=1, prompt_logprobs=0).json["prompt_logprobs"][0] is None
+
+
+def test_tokens_of_texts_and_back(server: RunningServer) -> None:
+    text = "naïve 漢字 🙂"
+    cut = server.request("/tokenize", {"model": "demo", "prompt": text, "return_token_strs": True}).json
+    assert cut["count"] == len(cut["tokens"]) == len(cut["token_strs"])
+    assert server.request("/detokenize", {"model": "demo", "tokens": cut["tokens"]}).json == {"prompt": text}
+    said = server.request("/tokenize", {"model": "demo", "messages": HELLO}).json
+    assert (
+        said["tokens"]
+        == server.request("/tokenize", {"model": "demo", "prompt": "[user]Hello", "add_special_tokens": False}).json[
+            "tokens"
+        ]
+    )
+
+
+def test_embeddings_and_ranks(server: RunningServer) -> None:
+    answered = server.request("/v1/embeddings", {"model": "lengths", "input": ["a", "bcd"]}).json
+    assert [one["embedding"] for one in answered["data"]] == [[1, 1, 0], [1, 3, 0]]
+    packed = server.request("/v1/embeddings", {"input": "bcd", "encoding_format": "base64"}).json  # the only one
+    assert np.frombuffer(base64.b64decode(packed["data"][0]["embedding"]), "<f4").tolist() == [1, 3, 0]
+    ranked = server.request("/v1/rerank", {"query": "aa", "documents": ["a", {"text": "bb"}, "ccccc"], "top_n": 2}).json
+    assert [one["index"] for one in ranked["results"]] == [1, 2]
+    assert ranked["results"][0]["relevance_score"] == pytest.approx(1)
+    assert ranked["results"][1]["document"] == {"text": "ccccc"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("/v1/chat/completions", {"model": "dem", "messages": HELLO}, 404, "available: demo, slow, lengths; did you"),
+        ("/v1/chat/completions", {"messages": HELLO}, 400, "model: name one; available: demo, slow"),
+        ("/v1/chat/completions", {"model": "lengths", "messages": HELLO}, 400, "generates no text: name one that does"),
+        ("/v1/embeddings", {"model": "demo", "input": "a"}, 400, "model 'demo' embeds no sentences"),
+        ("/v1/embeddings", {"input": "a", "dimensions": 2}, 400, "dimensions: expected 3, which the model gives"),
+        ("/v1/completions", {"model": "demo", "prompt": [600]}, 400, "the model's vocabulary ends at 511"),
+        ("/v1/completions", {"model": "demo", "prompt": "a", "max_tokens": 10**6}, 400, "context is"),
+        ("/v1/completions", {"model": "demo", "prompt": [5] * 1000}, 400, "the prompt has 1000"),
+        ("/v1/completions", {"model": "demo", "prompt": "a", "logit_bias": {"512": 1}}, 400, "token ids from 0 to 511"),
+        ("/tokenize", {"model": "demo"}, 400, "give either `prompt` or `messages`"),
+        ("/detokenize", {"model": "demo", "tokens": [512]}, 400, "`tokens` has token id 512"),
+        ("/v1/audio/transcriptions", {}, 404, "audio is not transcribed"),
+        ("/v1/nothing", {}, 404, "no such route"),
+        ("/v1/models", {}, 405, "does not take this method"),
+    ],
+)
+def test_refusals(server: RunningServer, path: str, body: Any, status: int, message: str) -> None:
+    answered = server.request(path, body)
+    assert answered.status == status, answered.body
+    assert message in answered.error["message"]
+    assert answered.headers["x-request-id"]
+
+
+def test_bodies_are_limited(server: RunningServer) -> None:
+    path = "/v1/completions"
+    assert server.request(path, b"{").error["code"] == "invalid_json"
+    assert server.request(path, b"x" * 100_001).status == 413
+    assert server.request(path, b"{}", headers={"content-type": "text/plain"}).status == 415
+    deep = json.dumps({"prompt": "a", "metadata": 1}).replace("1", "[" * 70 + "]" * 70).encode()
+    assert "nests deeper than 64" in server.request(path, deep).error["message"]
+    with server.socket() as connection:  # a body without its length, too large
+        head = (
+            b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked"
+        )
+        connection.sendall(head + b"\r\n\r\n" + (b"4000\r\n" + b"x" * 0x4000 + b"\r\n") * 7)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+def test_slow_heads_and_bodies_are_cut_off(server: RunningServer) -> None:
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+    with server.socket() as silent, server.socket() as partial, server.socket() as half:
+        partial.sendall(head)
+        half.sendall(head + b"content-length: 100\r\n\r\n{")
+        assert half.recv(1000).startswith(b"HTTP/1.1 408")
+        for connection in (silent, partial):
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(1000) == b""
+
+
+def idle(server: RunningServer) -> bool:
+    figures = server.service.models.figures()["slow"]
+    return figures.running == figures.waiting == 0
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def post(body: Any, path: bytes = b"/v1/chat/completions") -> bytes:
+    sent = json.dumps(body).encode()
+    head = b"POST %s HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    return head % (path, len(sent)) + sent
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_goes_away_frees_its_slot(server: RunningServer, stream: bool) -> None:
+    before = server.service.models.figures()["slow"].ended.get("cancelled", 0)
+    with server.socket() as connection:
+        connection.sendall(post({"model": "slow", "messages": HELLO, "max_tokens": 100, "stream": stream}))
+        wait_until(lambda: server.service.models.figures()["slow"].running > 0)
+    wait_until(lambda: idle(server))
+    assert server.service.models.figures()["slow"].ended["cancelled"] == before + 1
+
+
+def test_a_full_queue_is_429(server: RunningServer) -> None:
+    body = post({"model": "slow", "messages": HELLO, "max_tokens": 100})
+    connections = [server.socket() for _ in range(4)]  # two slots, two that may wait
+    try:
+        for connection in connections[:2]:
+            connection.sendall(body)
+        wait_until(lambda: server.service.models.figures()["slow"].running == 2)
+        for connection in connections[2:]:
+            connection.sendall(body)
+        wait_until(lambda: server.service.models.figures()["slow"].waiting == 2)
+        answered = chat(server, model="slow")
+        assert answered.status == 429
+        assert int(answered.headers["retry-after"]) >= 1
+        assert answered.error["type"] == "rate_limit_error"
+    finally:
+        for connection in connections:
+            connection.close()
+    wait_until(lambda: idle(server))
+
+
+def test_an_answer_that_takes_too_long_is_504(server: RunningServer) -> None:
+    answered = chat(server, model="slow", timeout=0.1)
+    assert answered.status == 504
+    assert "the answer took too long" in answered.error["message"]
+    events = chat(server, model="slow", timeout=0.1, stream=True).events
+    assert events[-1] == "[DONE]"
+    assert events[-2]["error"]["code"] == "deadline_exceeded"
+
+
+def test_requests_have_names_and_lines_in_the_log(server: RunningServer) -> None:
+    answered = server.request("/v1/models", headers={"x-request-id": "my-1"})
+    assert answered.headers["x-request-id"] == "my-1"
+    assert server.request("/v1/models", headers={"x-request-id": "two words"}).headers["x-request-id"] != "two words"
+    chat(server, max_tokens=3, messages=[{"role": "user", "content": "a secret"}])
+    lines = server.logged()
+    assert [line["status"] for line in lines if line.get("request_id") == "my-1"] == [200]
+    assert lines[-1]["completion_tokens"] == 3
+    assert "secret" not in server.log.getvalue()
+
+
+def test_metrics_count(server: RunningServer) -> None:
+    def values() -> dict[str, float]:
+        lines = server.request("/metrics").body.decode().splitlines()
+        return {key: float(value) for key, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+    before = values()
+    chat(server, max_tokens=5)
+    after = values()
+    label = '{model_name="demo"}'
+    assert after[f"tapeline:generation_tokens_total{label}"] - before[f"tapeline:generation_tokens_total{label}"] == 5
+    counted = f"tapeline:time_to_first_token_seconds_count{label}"
+    assert after[counted] - before[counted] == 1
+    assert f"tapeline:kv_cache_usage_perc{label}" in after
+    assert after['tapeline:http_responses_total{route="/v1/chat/completions",status="200"}'] >= 1
+
+
+def test_models_health_and_pages(server: RunningServer) -> None:
+    models = server.request("/v1/models").json["data"]
+    assert [model["id"] for model in models] == ["demo", "slow", "lengths"]
+    assert server.request("/v1/models/slow").json == models[1]
+    assert server.request("/v1/models/none").status == 404
+    assert (server.request("/health").status, server.request("/health").json) == (200, {"status": "ready"})
+    page = server.request("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "http" not in page.headers["content-security-policy"]
+    document = server.request("/openapi.json").json
+    assert document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["required"]

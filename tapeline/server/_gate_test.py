@@ -1,0 +1,110 @@
+"""Keys, and what is answered while the server cannot serve."""
+
+import base64
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tapeline.server._models import ModelSource
+from tapeline.server._options import ServerOptions
+from tapeline.server._script_slots_testing import ScriptSlots
+from tapeline.server._server_testing import VOCABULARY, RunningServer, running, text_model
+
+CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3}
+
+
+def sources(directory: Path, **engine: float) -> list[ModelSource]:
+    return [ModelSource("demo", lambda: text_model(directory, ScriptSlots([5] * 64, VOCABULARY, **engine)))]
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    options = ServerOptions(port=0, api_keys=("first-key", "schlüssel"))
+    with running(sources(tmp_path_factory.mktemp("model")), options) as server:
+        yield server
+
+
+ROUTES = ("/", "/metrics", "/openapi.json", "/v1/models", "/v1/models/demo", "/nowhere")
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_every_route_but_health_wants_a_key(locked: RunningServer, path: str) -> None:
+    refused = locked.request(path)
+    assert refused.status == 401
+    assert refused.error["code"] == "invalid_api_key"
+    assert refused.headers["www-authenticate"] == ("Basic" if path == "/" else "Bearer")
+    allowed = locked.request(path, headers={"authorization": "Bearer first-key"})
+    assert allowed.status == (404 if path == "/nowhere" else 200)
+    assert locked.request("/health").status == 200
+
+
+def test_keys(locked: RunningServer) -> None:
+    def status(authorization: str) -> int:
+        return locked.request("/v1/models", headers={"authorization": authorization}).status
+
+    def basic(password: str) -> str:
+        return "Basic " + base64.b64encode(f"me:{password}".encode()).decode()
+
+    assert status("Bearer schl\u00fcssel".encode().decode("latin-1")) == 200
+    assert status(basic("first-key")) == status(basic("schlüssel")) == status("bearer  first-key") == 200
+    for wrong in ("", "Bearer", "Bearer ", "Bearer first", "first-key", "Digest first-key", "Basic !", basic("no")):
+        assert status(wrong) == 401
+    assert locked.request("/v1/chat/completions", CHAT).status == 401
+
+
+def test_a_server_that_loads_or_ends_says_so(tmp_path: Path) -> None:
+    with running(sources(tmp_path), load=False) as server:
+        assert (server.request("/health").status, server.request("/health").json) == (503, {"status": "loading"})
+        waiting = server.request("/v1/chat/completions", CHAT)
+        assert (waiting.status, waiting.error["code"]) == (503, "unavailable")
+        assert waiting.headers["retry-after"] == "1"
+        server.service.models.load()
+        assert server.request("/v1/chat/completions", CHAT).status == 200
+        server.service.draining = True
+        assert server.request("/health").json == {"status": "draining"}
+        assert "the server ends" in server.request("/v1/chat/completions", CHAT).error["message"]
+
+
+def test_a_model_that_fails_is_500_and_told_in_the_log(tmp_path: Path) -> None:
+    slots = ScriptSlots([5] * 64, VOCABULARY)
+    slots.fails = True
+    with running([ModelSource("demo", lambda: text_model(tmp_path, slots))]) as server:
+        failed = server.request("/v1/chat/completions", CHAT)
+        assert failed.status == 500
+        assert "the model failed" in failed.error["message"]
+        assert "caught fire" not in failed.error["message"]
+        assert "caught fire" in server.log.getvalue()
+
+
+def test_a_model_is_replaced_while_it_answers(tmp_path: Path) -> None:
+    loads: list[int] = []
+    stamps = [1]
+
+    def load() -> object:
+        loads.append(1)
+        if stamps[0] == 3:
+            raise ValueError
+        return text_model(tmp_path, ScriptSlots([5 + len(loads)] * 64, VOCABULARY, seconds=0.01))
+
+    with running([ModelSource("demo", load, lambda: stamps[0])]) as server:  # pyright: ignore[reportArgumentType]
+        texts: list[str] = []
+        ask = {**CHAT, "max_tokens": 40, "temperature": 0}
+
+        def run() -> None:
+            texts.append(server.request("/v1/chat/completions", ask).json["choices"][0]["message"]["content"])
+
+        running_one = threading.Thread(target=run)
+        running_one.start()
+        time.sleep(0.1)
+        server.service.models.reload(changed_only=True)
+        assert len(loads) == 1
+        stamps[0] = 2
+        server.service.models.reload(changed_only=True)
+        run()
+        running_one.join()
+        assert len(loads) == 2
+        assert len(texts[0]) == len(texts[1]) == 40
+        assert texts[0] != texts[1]
