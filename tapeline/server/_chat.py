@@ -1,20 +1,23 @@
 """/v1/chat/completions."""
 
-import time
-from collections.abc import Mapping, Sequence
-from itertools import chain
-from typing import Any, Final
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tapeline.server._answer_text import Delta
-from tapeline.server._answers import Answer
+from lang_core import InputError
+from tapeline.grammar import GrammarLimits, GrammarSpec, compile_constraint
+from tapeline.server._chat_form import ChatForm
+from tapeline.server._errors import RequestError
 from tapeline.server._generation import Job, respond
-from tapeline.server._logprobs import chat_logprobs, prompt_logprobs
 from tapeline.server._model import TextModel
+from tapeline.server._options import ServerOptions
 from tapeline.server._requests import ChatRequest
 from tapeline.server._service import in_thread, service_of
+from tapeline.serving import TokenConstraint
+from tapeline.toolcalls import ToolPlan
 
 
 async def chat_completions(request: Request) -> Response:
@@ -23,81 +26,95 @@ async def chat_completions(request: Request) -> Response:
     fields = await service.read(request, ChatRequest)
     fields.check()
     model = service.models.text_model(fields.model)
-    prompt = await in_thread(model.chat_ids, fields.messages, fields.chat_template_kwargs)
+    prepared = await in_thread(_prepare, model, fields, service.options)
     state = request.scope["state"]
     job = Job(
         model=model,
         fields=fields,
-        prompts=[prompt],
+        prompts=[prepared.prompt],
         max_new_tokens=None,
-        ends=model.chat_ends,
+        ends=prepared.ends,
         logprobs=fields.alternatives,
         prompt_logprobs=fields.prompt_logprobs,
         starts=[0],
+        keep=frozenset() if prepared.plan is None else prepared.plan.keep,
+        constraints=prepared.constraints,
         client=state["client"](fields.user),
         request_id=state["request_id"],
         seconds=service.options.request_seconds,
     )
-    return await respond(request, job, ChatForm(model, fields, prompt, state["request_id"]))
+    return await respond(request, job, ChatForm(model, fields, prepared.plan, state["request_id"]))
 
 
-class ChatForm:
-    """Form of answers in a conversation.
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """Request that is ready for the engine.
 
-    Args:
-        model: makes the answers.
-        fields: what the request says.
+    Attributes:
         prompt: tokens of the conversation.
-        request_id: name of the request.
+        plan: what its tools mean; None where the model has no template.
+        ends: tokens that end an answer.
+        constraints: rule of each answer; empty for none.
     """
 
-    def __init__(self, model: TextModel, fields: ChatRequest, prompt: Sequence[int], request_id: str) -> None:
-        self._model: Final = model
-        self._fields: Final = fields
-        self._prompt: Final = prompt
-        self._head: Final = {"id": f"chatcmpl-{request_id}", "created": int(time.time()), "model": model.name}
-        self._begun: Final = set[int]()
+    prompt: Sequence[int]
+    plan: ToolPlan | None
+    ends: frozenset[int]
+    constraints: Sequence[TokenConstraint]
 
-    def chunk(self, answer: Answer, delta: Delta) -> Mapping[str, Any] | None:
-        """Returns an event of a part of an answer; None where nothing is in it."""
-        if not delta.text and not delta.tokens and answer.finish_reason is None:
-            return None
-        message: dict[str, Any] = {"content": delta.text} if delta.text else {}
-        if answer.index not in self._begun:
-            self._begun.add(answer.index)
-            message = {"role": "assistant", "content": delta.text}
-        choice = {
-            "index": answer.index,
-            "delta": message,
-            "logprobs": self._logprobs([delta]) if delta.tokens else None,
-            "finish_reason": answer.finish_reason,
-        }
-        return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
-    def whole(self, answers: Sequence[Answer], parts: Sequence[Sequence[Delta]]) -> Mapping[str, Any]:
-        """Returns the whole of all answers."""
-        choices = [self._choice(answer, deltas) for answer, deltas in zip(answers, parts, strict=True)]
-        return {**self._head, "object": "chat.completion", "choices": choices, **self._of_prompt(answers[0])}
+def _prepare(model: TextModel, fields: ChatRequest, options: ServerOptions) -> _Prepared:
+    plan = _plan(model, fields, options)
+    tools = None if plan is None else plan.tools
+    prompt = model.chat_ids(fields.messages, fields.chat_template_kwargs, tools=tools)
+    ends = model.chat_ends | (frozenset() if plan is None else plan.ends)
+    return _Prepared(prompt, plan, ends, constraints(_spec(fields, plan), model, fields.n, ends, options))
 
-    def last(self, usage: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the event with the usage of tokens."""
-        return {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
 
-    def _choice(self, answer: Answer, deltas: Sequence[Delta]) -> dict[str, Any]:
-        text = "".join(delta.text for delta in deltas)
-        return {
-            "index": answer.index,
-            "message": {"role": "assistant", "content": text, "refusal": None},
-            "logprobs": self._logprobs(deltas),
-            "finish_reason": answer.finish_reason,
-        }
+def _plan(model: TextModel, fields: ChatRequest, options: ServerOptions) -> ToolPlan | None:
+    """Returns what the tools of a request mean.
 
-    def _logprobs(self, deltas: Sequence[Delta]) -> dict[str, Any] | None:
-        if not self._fields.logprobs:
-            return None
-        return chat_logprobs(chain.from_iterable(delta.tokens for delta in deltas), self._model.tokenizer)
+    Raises:
+        RequestError: there are too many, one is too large or wrong, or the model takes none.
+    """
+    tools = fields.tools or ()
+    if len(tools) > options.max_tools:
+        raise RequestError(f"tools: expected at most {options.max_tools}; found {len(tools)}", param="tools")
+    for index, tool in enumerate(tools):
+        if len(json.dumps(tool)) > options.max_schema_bytes:
+            where = f"tools[{index}]"
+            raise RequestError(f"{where}: expected at most {options.max_schema_bytes} bytes: shorten it", param=where)
+    if model.tools is None:
+        return None  # chat_ids says why
+    try:
+        return model.tools.plan(tools, fields.tool_choice, parallel=fields.parallel_tool_calls)
+    except InputError as error:
+        raise RequestError(str(error), param=str(error).partition(":")[0]) from error
 
-    def _of_prompt(self, answer: Answer) -> dict[str, Any]:
-        if self._fields.prompt_logprobs is None or answer.prompt is None or answer.prompt.logprobs is None:
-            return {}
-        return {"prompt_logprobs": prompt_logprobs(answer.prompt.logprobs, self._model.tokenizer)}
+
+def _spec(fields: ChatRequest, plan: ToolPlan | None) -> GrammarSpec | None:
+    spec = fields.format_spec()
+    if plan is None or plan.tools is None or spec is None:
+        return spec or (plan.grammar if plan else None)
+    raise RequestError(
+        "response_format: an answer cannot be held to a format while the model may call tools: leave out one of them, "
+        "or give tool_choice none",
+        param="response_format",
+    )
+
+
+def constraints(
+    spec: GrammarSpec | None, model: TextModel, count: int, ends: frozenset[int], options: ServerOptions
+) -> Sequence[TokenConstraint]:
+    """Returns a constraint for each of some answers; none where there is nothing to hold to.
+
+    Raises:
+        RequestError: the specification is damaged, too large, or cannot be held to.
+    """
+    if spec is None:
+        return ()
+    limits = GrammarLimits(characters=options.max_schema_bytes, depth=options.max_json_depth)
+    try:
+        return [compile_constraint(spec, model.tokenizer, ends, limits) for _ in range(count)]
+    except InputError as error:
+        raise RequestError(str(error), param="response_format", code="invalid_grammar") from error

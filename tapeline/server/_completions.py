@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from tapeline.server._answer_text import Delta, PlacedToken
 from tapeline.server._answers import Answer
+from tapeline.server._chat import constraints
 from tapeline.server._generation import Job, respond
 from tapeline.server._logprobs import completion_logprobs, prompt_logprobs
 from tapeline.server._model import TextModel
@@ -37,6 +38,9 @@ async def completions(request: Request) -> Response:
         logprobs=fields.logprobs,
         prompt_logprobs=_of_prompt(fields),
         starts=[len(echo) for echo in echoes],
+        constraints=await in_thread(
+            constraints, fields.format_spec(), model, len(prompts) * fields.n, model.ends, service.options
+        ),
         client=state["client"](fields.user),
         request_id=state["request_id"],
         seconds=service.options.request_seconds,

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from tapeline.grammar import GrammarSpec
 from tapeline.server._errors import RequestError
+from tapeline.server._formats import ResponseFormat, StructuredOutputs
 from tapeline.server._readers import Choice, Either, Flag, Items, Number, Table, Text, Whole
 from tapeline.server._records import Record, option
 from transformer_core.generation import SamplingConfig
@@ -67,6 +69,10 @@ class GenerationFields:
     stop_token_ids: tuple[int, ...] = option(
         Items(Whole(0), 0, MOST_STOPS), "Tokens that end the answer, beside the model's own.", ()
     )
+    response_format: ResponseFormat | None = option(Record(ResponseFormat), "Format that the answer is held to.")
+    structured_outputs: StructuredOutputs | None = option(
+        Record(StructuredOutputs), "The same as vLLM has it: a regular expression, choices, a grammar."
+    )
     ignore_eos: bool = option(Flag(), "Go on after the model's end token.", False)
     prompt_logprobs: int | None = option(
         Whole(0, MOST_LOGPROBS), "Likeliest tokens to send for each token of the prompt, with their log probabilities."
@@ -99,6 +105,17 @@ class GenerationFields:
         """
         if self.stream_options is not None and not self.stream:
             raise RequestError("stream_options: goes with `stream`: true", param="stream_options")
+
+    def format_spec(self) -> GrammarSpec | None:
+        """Returns the grammar that the answer is held to; None for any text.
+
+        Raises:
+            RequestError: the request gives two formats, or one that contradicts itself.
+        """
+        given = [one.spec() for one in (self.response_format, self.structured_outputs) if one is not None]
+        if len(given) > 1:
+            raise RequestError("structured_outputs: give this or response_format", param="structured_outputs")
+        return given[0] if given else None
 
     def sampling(self, defaults: Mapping[str, Any], vocabulary: int) -> SamplingConfig:
         """Returns the settings of sampling of the first answer.

@@ -50,6 +50,7 @@ class Job:
         logprobs: likeliest tokens to send with each new one; None for none.
         prompt_logprobs: the same for the prompt.
         starts: characters before the answers to each prompt, as of an echo.
+        keep: special tokens that the answers' text shows, such as marks of calls.
         constraints: rule of each answer; empty for none.
         client: who asks.
         request_id: name of the request.
@@ -64,6 +65,7 @@ class Job:
     logprobs: int | None
     prompt_logprobs: int | None
     starts: Sequence[int]
+    keep: frozenset[str] = frozenset()
     constraints: Sequence[TokenConstraint] = ()
     client: str
     request_id: str
@@ -84,7 +86,8 @@ class Job:
         places = [(prompt, turn) for prompt in range(len(self.prompts)) for turn in range(self.fields.n)]
         requests = [self._request(number, *place) for number, place in enumerate(places)]
         texts = [
-            AnswerText(self.model.tokenizer.stream(), self.fields.stops, self.starts[prompt]) for prompt, _ in places
+            AnswerText(self.model.tokenizer.stream(keep=self.keep), self.fields.stops, self.starts[prompt])
+            for prompt, _ in places
         ]
         return Answers(self.model.engine, requests, texts)
 

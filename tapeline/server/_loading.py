@@ -15,6 +15,7 @@ from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
 from tapeline.serving import Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
 from tapeline.text import Chat, ChatTemplate, Tokenizer
+from tapeline.toolcalls import ToolSupport
 from transformer_core.generation import SamplingConfig, load_eos_ids
 
 _EMBEDDING: Final = "sentence_embedding"
@@ -87,6 +88,7 @@ def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:
         ends=ends,
         template=template,
         no_template=problem,
+        tools=None if template is None else ToolSupport(template, tokenizer),
         chat_ends=ends if template is None else ends | Chat(template, tokenizer).end_ids(),
         defaults=defaults,
     )

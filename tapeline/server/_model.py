@@ -9,6 +9,7 @@ from tapeline.server._errors import RequestError
 from tapeline.server._messages import ChatMessage, template_messages
 from tapeline.serving import EngineFigures, Event, Ticket, TokenRequest
 from tapeline.text import ChatTemplate, Tokenizer, check_ids
+from tapeline.toolcalls import ToolSupport
 
 _RESERVED: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 
@@ -74,6 +75,7 @@ class TextModel:
         ends: tokens that end a text.
         template: chat template; None where the model has none.
         no_template: why there is none.
+        tools: tools in conversations; None where the model has no template.
         chat_ends: tokens that end the answer of a conversation.
         defaults: settings of sampling of its generation_config.json.
     """
@@ -87,6 +89,7 @@ class TextModel:
     ends: frozenset[int]
     template: ChatTemplate | None = None
     no_template: str = ""
+    tools: ToolSupport | None = None
     chat_ends: frozenset[int] = frozenset()
     defaults: Mapping[str, Any]
 

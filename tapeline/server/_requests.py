@@ -43,6 +43,11 @@ class ChatRequest(GenerationFields):
     max_completion_tokens: int | None = option(Whole(1), "The same as max_tokens.")
     logprobs: bool = option(Flag(), "Send the log probability of each token.", False)
     top_logprobs: int | None = option(Whole(0, MOST_LOGPROBS), "Likeliest tokens to send in each place.")
+    tools: tuple[Mapping[str, Any], ...] | None = option(Items(Table()), "Functions that the model may call.")
+    tool_choice: str | Mapping[str, Any] | None = option(
+        Either((Choice(("none", "auto", "required")), Table())), "Whether to call one, or which."
+    )
+    parallel_tool_calls: bool = option(Flag(), "Whether an answer may have several calls.", True)
     chat_template_kwargs: Mapping[str, Any] | None = option(Table(most=32), "Further variables of the chat template.")
 
     def check(self) -> None:

@@ -23,23 +23,30 @@ from tapeline.server._process import server_config
 from tapeline.server._service import Service
 from tapeline.serving import Engine, EngineSettings, SlotModel
 from tapeline.text import ChatTemplate, Tokenizer
+from tapeline.toolcalls import ToolSupport
 
-TEMPLATE: Final = "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}"
+TEMPLATE: Final = (  # as Hermes' models have it
+    "{% if tools %}<tools>{% for tool in tools %}{{ tool|tojson }}{% endfor %}</tools>"
+    'Answer with <tool_call>{"name": ..., "arguments": ...}</tool_call>{% endif %}'
+    "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}"
+)
 VOCABULARY: Final = 512
 
 
 def text_model(directory: Path, slots: SlotModel, name: str = "demo", **engine: Any) -> TextModel:
     """Returns a model with the demo model's tokenizer, which is written to a directory, and any tokens."""
     write_demo_checkpoint(directory)
+    tokenizer, template = Tokenizer.load(directory), ChatTemplate(TEMPLATE, "the test")
     return TextModel(
         name=name,
         created=1,
         context=slots.capacity,
         vocabulary=slots.vocabulary,
         engine=Engine(slots, EngineSettings(**engine)),
-        tokenizer=Tokenizer.load(directory),
+        tokenizer=tokenizer,
         ends=frozenset({1}),
-        template=ChatTemplate(TEMPLATE, "the test"),
+        template=template,
+        tools=ToolSupport(template, tokenizer),
         chat_ends=frozenset({1}),
         defaults={},
     )
