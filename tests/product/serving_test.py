@@ -1,0 +1,102 @@
+"""The engine on a bundle with slots: every answer is that of the request alone, bit for bit."""
+
+import os
+import queue
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from run_iree import target_of_device
+from tapeline.bundle import Bundle
+from tapeline.running import BundleSlots
+from tapeline.serving import EndEvent, Engine, EngineSettings, TokenRequest, canonical_pieces
+from tapeline.serving._reference_testing import Received, alone, follow_up, random_requests
+from tests.goldens.cases import CASES
+from tests.product._bundles import ON_FAST_DEVICES, export, export_case
+
+_DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
+_LONG = os.environ.get("TAPELINE_LONG") == "1"
+_COUNT = 1000 if _LONG else 24
+pytestmark = ON_FAST_DEVICES
+
+_MODELS = ["demo", *(["llama_gqa", "qwen3_next_mixed_4x", "gemma3_text"] if _LONG else [])]
+
+
+def _bundle(name: str, folder: Path) -> Bundle:
+    options: Any = {"slots": 3, "target": (target_of_device(_DEVICE),), "max_sequence": 96}
+    if name == "demo":
+        return Bundle(export("demo", folder / "bundle", num_layers=None if _LONG else 1, **options))
+    return Bundle(export_case(CASES[name], folder, **options))
+
+
+class _Load:
+    """Requests to an engine, some at once, others when an answer has ended; some leave early."""
+
+    def __init__(self, engine: Engine, slots: BundleSlots) -> None:
+        self.made: list[tuple[Callable[[], TokenRequest], Received]] = []
+        self._engine = engine
+        self._slots = slots
+        self._makes = random_requests(3, _COUNT, slots.vocabulary, slots.capacity)
+        self._random = np.random.default_rng(3)
+        self._ends: queue.Queue[int] = queue.Queue()
+
+    def run(self) -> None:
+        while len(self.made) < _COUNT:
+            for _ in range(int(self._random.integers(1, 5))):
+                self._submit(self._next())
+            self._ends.get(timeout=60)
+        assert self._engine.drain(600)
+
+    def _submit(self, make: Callable[[], TokenRequest]) -> None:
+        received = Received()
+        number = len(self.made)
+        leaves_after = int(self._random.integers(1, 9)) if self._random.random() < 0.15 else None
+
+        def on_event(event: Any) -> None:
+            received(event)
+            if isinstance(event, EndEvent):
+                self._ends.put(number)
+            if len(received.events) == leaves_after:
+                ticket.cancel()
+
+        self.made.append((make, received))
+        ticket = self._engine.submit(make(), on_event)
+
+    def _next(self) -> Callable[[], TokenRequest]:
+        done = [(make, received) for make, received in self.made if received.ended]
+        if done and self._random.random() < 0.3:
+            make, received = done[self._random.integers(0, len(done))]
+            request = follow_up(make(), received)
+            if len(request.prompt) + request.max_new_tokens <= self._slots.capacity:
+                return lambda: request
+        return self._makes[int(self._random.integers(0, len(self._makes)))]
+
+
+@pytest.mark.parametrize("name", _MODELS)
+def test_answers_are_those_of_requests_alone(name: str, tmp_path: Path) -> None:
+    bundle = _bundle(name, tmp_path)
+    with bundle.session(_DEVICE) as session, bundle.session(_DEVICE) as other_session:
+        slots, lonely = BundleSlots(bundle, session), BundleSlots(bundle, other_session)
+        engine = Engine(slots, EngineSettings(max_waiting=_COUNT + 9, store_bytes=1 << 20, block_tokens=8))
+        load = _Load(engine, slots)
+        load.run()
+        engine.close()
+        figures = engine.figures()
+        assert figures.failures == 0
+        assert figures.prefix_hits > 0
+        assert figures.store_bytes <= 1 << 20
+        for make, received in load.made:
+            _check(make(), received, lonely)
+
+
+def _check(request: TokenRequest, received: Received, lonely: BundleSlots) -> None:
+    tokens, reason, scored = alone(lonely, request, canonical_pieces(len(request.prompt), lonely.chunks))
+    if received.end.reason == "cancelled":
+        tokens = tokens[: len(received.tokens)]
+    else:
+        assert received.end.reason == reason
+    assert received.tokens == tokens
+    assert received.prompt in (scored, None)
