@@ -19,13 +19,17 @@ from tools.benching.suites import (
     MORE_ROUNDS,
     PEERS,
     ROUNDS,
+    SERVER,
     SUITES,
     Peer,
     Plan,
     Run,
     Runner,
+    ServeGroup,
+    ServerPeer,
     as_text,
     find_peer,
+    find_server,
     group_of_file,
     run_suite,
     tiny_plan,
@@ -33,6 +37,7 @@ from tools.benching.suites import (
     write_json,
 )
 
+_OF_BITS: Final = ("decode", "serve")
 _SUITE: Final = flags.DEFINE_list("suite", "all", f"A comma list of {', '.join(SUITES)}; or all.")
 _ROUNDS: Final = flags.DEFINE_integer(
     "rounds",
@@ -52,18 +57,25 @@ _WORKDIR: Final = flags.DEFINE_string(
 _CHECKPOINT: Final = flags.DEFINE_string(
     "checkpoint", None, "A Hugging Face directory whose whole export the suite streaming measures; make_checkpoint."
 )
-_PEER: Final = flags.DEFINE_enum("peer", None, list(PEERS), "Another system that takes turns in the suite decode.")
+_PEER: Final = flags.DEFINE_enum(
+    "peer", None, [*PEERS, SERVER], f"Another system that takes turns: {SERVER} in the suite serve, others in decode."
+)
 _PEER_PYTHON: Final = flags.DEFINE_string(
     "peer_python",
     None,
     "The Python interpreter that has the peer, llama-cpp-python; the one of this program if not given.",
 )
+_PEER_SERVER: Final = flags.DEFINE_string(
+    "peer_server", None, f"The peer's program, {SERVER}; the one of that name in PATH if not given."
+)
 _BITS: Final = flags.DEFINE_list(
-    "bits", "all", "What of the suite decode: a comma list of 32, 16, Q8_0, Q4_0, Q4_K, ...; or all."
+    "bits", "all", "What of the suites decode and serve: a comma list of 32, 16, Q8_0, Q4_0, Q4_K, ...; or all."
 )
 
 
-_GGUF: Final = flags.DEFINE_string("gguf", None, "A GGUF file that the suite decode measures in place of made ones.")
+_GGUF: Final = flags.DEFINE_string(
+    "gguf", None, "A GGUF file that the suites decode and serve measure in place of made ones."
+)
 
 
 def _some(flag: str, given: Sequence[str], known: Sequence[str]) -> Sequence[str]:
@@ -85,17 +97,28 @@ def _plan() -> Plan:
         raise InputError(f"--checkpoint={checkpoint}: there is no config.json: give a Hugging Face directory")
     plan = tiny_plan(checkpoint) if _SIZES.value == "tiny" else replace(Plan(), checkpoint=checkpoint)
     groups = {group.bits.removesuffix(" bits"): group for group in plan.decode_groups}
-    chosen = [groups[bits] for bits in _some("bits", _BITS.value, list(groups))]
+    bits = _some("bits", _BITS.value, list(groups))
+    chosen = [groups[name] for name in bits]
+    served = [group for group in plan.serve_groups if group.bits in bits]
     if _GGUF.value:
         path = cli.user_path(_GGUF.value).absolute()
         if not path.is_file():
             raise InputError(f"--gguf={path}: no such file: name a GGUF file")
-        chosen = [group_of_file(path)]
-    return replace(plan, decode_groups=tuple(chosen), peer=_peer())
+        chosen, served = [group_of_file(path)], [ServeGroup(path.stem, path)]
+    return replace(plan, decode_groups=tuple(chosen), serve_groups=tuple(served), peer=_peer(), server=_server())
+
+
+def _server() -> ServerPeer | None:
+    if _PEER.value == SERVER:
+        program = _PEER_SERVER.value or SERVER
+        return find_server(str(cli.user_path(program).absolute()) if os.sep in program else program)
+    if _PEER_SERVER.value is not None:
+        raise InputError(f"--peer_server is the peer's program: give --peer={SERVER} too")
+    return None
 
 
 def _peer() -> Peer | None:
-    if _PEER.value is None:
+    if _PEER.value not in PEERS:
         if _PEER_PYTHON.value is not None:
             raise InputError("--peer_python is the peer's interpreter: give --peer=llama.cpp too")
         return None
@@ -127,12 +150,14 @@ def _command(suite: str) -> str:
         flags.append(f"--sizes {_SIZES.value}")
     if _CHECKPOINT.value and suite == "streaming":
         flags.append("--checkpoint DIR")
-    if _BITS.value != ["all"] and suite == "decode":
+    if _BITS.value != ["all"] and suite in _OF_BITS:
         flags.append(f"--bits {','.join(_BITS.value)}")
-    if _GGUF.value and suite == "decode":
+    if _GGUF.value and suite in _OF_BITS:
         flags.append(f"--gguf {Path(_GGUF.value).name}")
-    if _PEER.value and suite == "decode":
+    if _PEER.value in PEERS and suite == "decode":
         flags.append(f"--peer {_PEER.value} --peer_python PYTHON")
+    if _PEER.value == SERVER and suite == "serve":
+        flags.append(f"--peer {SERVER} --peer_server PROGRAM")
     return f"bazel run //tools:bench -- {' '.join(flags)}"
 
 

@@ -14,6 +14,7 @@ from gguf import (
     GGMLQuantizationType,
     GGUFWriter,
     LlamaFileType,
+    TokenType,
     get_tensor_name_map,
     quants,
 )
@@ -26,6 +27,7 @@ _F32: Final = GGMLQuantizationType.F32
 # Of these llama.cpp wants pairs of neighbours where Hugging Face's checkpoints have halves, to be turned by RoPE.
 _TURNED: Final = {"self_attn.q_proj": "num_attention_heads", "self_attn.k_proj": "num_key_value_heads"}
 _EMBEDDING: Final = "token_embd.weight"
+_LEAST_WITH_BYTES: Final = 1024
 _DRAWN_SCALE: Final = 2.0**-12
 
 
@@ -33,7 +35,8 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
     """Writes the file; gives the bytes of the weights that a step reads: of the embedding table one row alone.
 
     Args:
-        arguments: ``checkpoint`` (an untied Llama), ``output``, ``type`` (such as ``F16`` or ``Q8_0``).
+        arguments: ``checkpoint`` (an untied Llama), ``output``, ``type`` (such as ``F16`` or ``Q8_0``), and ``words``:
+            whether the file has a tokenizer, of made words, for servers that write text.
     """
     directory, kind = Path(arguments["checkpoint"]), GGMLQuantizationType[arguments["type"]]
     config: dict[str, Any] = json.loads((directory / "config.json").read_text())
@@ -41,6 +44,10 @@ def run(arguments: dict[str, Any]) -> dict[str, Any]:
     names = _names(source, config["num_hidden_layers"])
     writer = GGUFWriter(arguments["output"], "llama")
     _add_fields(writer, config, arguments["type"])
+    if arguments.get("words"):
+        _add_words(writer, config["vocab_size"])
+    else:
+        writer.add_tokenizer_model("no_vocab")  # prompts are ids
     sizes = {name: _announce(writer, name, source.spec(key), kind) for key, name in names.items()}
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -103,7 +110,21 @@ def _add_fields(writer: GGUFWriter, config: dict[str, Any], kind: str) -> None:
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_vocab_size(config["vocab_size"])
     writer.add_file_type(_FILE_TYPES[kind])
-    writer.add_tokenizer_model("no_vocab")  # prompts are ids
+
+
+def _add_words(writer: GGUFWriter, size: int) -> None:
+    """A vocabulary of words that differ; what a model of random weights says has no meaning anyway."""
+    first = ["<unk>", "<s>", "</s>"]
+    spelled = [f"<0x{byte:02X}>" for byte in range(256)] if size >= _LEAST_WITH_BYTES else []
+    words = [f"▁w{index:x}" for index in range(size - len(first) - len(spelled))]
+    kinds = [TokenType.UNKNOWN, *[TokenType.CONTROL] * 2, *[TokenType.BYTE] * len(spelled)]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([*first, *spelled, *words])
+    writer.add_token_scores([-float(index) for index in range(size)])
+    writer.add_token_types([*kinds, *[TokenType.NORMAL] * len(words)])
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
 
 
 _FILE_TYPES: Final = {

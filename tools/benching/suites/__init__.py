@@ -10,6 +10,8 @@ from tools.benching.suites._peer import PEERS, Peer, find_peer
 from tools.benching.suites._plan import Plan, tiny_plan
 from tools.benching.suites._report import Run, as_markdown, as_text, write_docs, write_json
 from tools.benching.suites._run import BenchError, Runner
+from tools.benching.suites._serve_peer import SERVER, ServerPeer, find_server
+from tools.benching.suites._serve_rows import ServeGroup
 from tools.benching.suites._stats import Summary
 from tools.benching.suites._suites import MORE_ROUNDS, ROUNDS, SUITES, run_suite
 
@@ -17,6 +19,7 @@ __all__ = [
     "MORE_ROUNDS",
     "PEERS",
     "ROUNDS",
+    "SERVER",
     "SUITES",
     "BenchError",
     "Case",
@@ -25,12 +28,15 @@ __all__ = [
     "Plan",
     "Run",
     "Runner",
+    "ServeGroup",
+    "ServerPeer",
     "SuiteResult",
     "Summary",
     "Table",
     "as_markdown",
     "as_text",
     "find_peer",
+    "find_server",
     "group_of_file",
     "run_suite",
     "tiny_plan",

@@ -9,6 +9,8 @@ from lang_core import f32
 from tools.benching.suites._decode_rows import GROUPS, TINY_GROUPS, Group
 from tools.benching.suites._experts import DEEPSEEK_V3, MIXTRAL_8X22B, TINY_EXPERTS
 from tools.benching.suites._peer import Peer
+from tools.benching.suites._serve_peer import ServerPeer
+from tools.benching.suites._serve_rows import SERVE_GROUPS, TINY_SERVE_SIZES, ServeGroup, ServeSizes
 from transformer_core.checkpoints import LLAMA_PRESETS, LlamaSizes, llama_config
 
 MIB: Final = float(2**20)
@@ -99,6 +101,9 @@ class Plan:
         kernel_sample_s: about how long a sample of them lasts.
         kernel_cases: calls that are tuned, by name; see the job ``kernel_gains``.
         kernel_tuning_rounds: the tuner's samples of each candidate.
+        serve_groups: models that are served.
+        serve: what clients of the servers ask for.
+        server: the peer that takes part in serve.
         checkpoint: a Hugging Face directory for whole exports; none are measured without.
         export_layers: only so many of its layers.
     """
@@ -132,6 +137,9 @@ class Plan:
     kernel_sample_s: float = 0.02
     kernel_cases: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _KERNEL_CASES)
     kernel_tuning_rounds: int = 5
+    serve_groups: tuple[ServeGroup, ...] = SERVE_GROUPS
+    serve: ServeSizes = field(default_factory=ServeSizes)
+    server: ServerPeer | None = None
     checkpoint: Path | None = None
     export_layers: int | None = None
 
@@ -167,6 +175,8 @@ def tiny_plan(checkpoint: Path | None = None) -> Plan:
         kernel_sample_s=1e-4,
         kernel_cases=_TINY_KERNEL_CASES,
         kernel_tuning_rounds=1,
+        serve_groups=(ServeGroup("Q8_0"),),
+        serve=TINY_SERVE_SIZES,
         checkpoint=checkpoint,
     )
 

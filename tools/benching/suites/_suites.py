@@ -16,6 +16,7 @@ from tools.benching.suites._plan import Plan
 from tools.benching.suites._recording_suite import recording
 from tools.benching.suites._report import Run
 from tools.benching.suites._run import Runner
+from tools.benching.suites._serve_suite import serve
 from tools.benching.suites._streaming_suite import streaming
 
 SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
@@ -27,11 +28,13 @@ SUITES: Final[dict[str, Callable[[Runner, Plan], SuiteResult]]] = {
     "dump": dump,
     "decode": decode,
     "kernels": kernels,
+    "serve": serve,
 }
 
-# How often everything is measured where nobody says; ratios of decode and kernels are of six rounds at least.
+# How often everything is measured where nobody says; ratios of decode and kernels are of six rounds at least, and a
+# round of serve takes ten minutes.
 ROUNDS: Final = 5
-MORE_ROUNDS: Final = {"decode": 7, "kernels": 7}
+MORE_ROUNDS: Final = {"decode": 7, "kernels": 7, "serve": 3}
 
 
 def run_suite(name: str, runner: Runner, plan: Plan, command: str) -> Run:

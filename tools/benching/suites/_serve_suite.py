@@ -1,0 +1,147 @@
+"""Suite ``serve``: our server under load, beside llama.cpp's."""
+
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from lang_core import InputError, any_of
+from tools.benching.suites._figures import SuiteResult
+from tools.benching.suites._plan import Plan
+from tools.benching.suites._run import Result, Runner, environment
+from tools.benching.suites._serve_peer import SERVER
+from tools.benching.suites._serve_report import ALONE, OPEN, OWN, PREFIX, Served, closed, report
+from tools.benching.suites._serve_rows import SERVE_GROUPS, Requests, ServeGroup, body
+from tools.benching.suites._serve_systems import export, model_file, own_server, peer_server
+from tools.benching.suites._worker import Worker
+
+_STORED: Final = "bf16"
+_LOAD: Final = "tools.benching.jobs.http_load"
+_GENERATE: Final = "tools.benching.jobs.generate"
+_VOCABULARY: Final = 256  # token ids that every measured model has
+_SAME: Final = 4  # answers that are compared with those alone
+
+
+def serve(runner: Runner, plan: Plan) -> SuiteResult:
+    """Measures the groups of ``_serve_rows``, one after the other."""
+    if not plan.serve_groups:
+        raise InputError(
+            f"--bits: the suite serve has {any_of(group.bits for group in SERVE_GROUPS)}: name one of them"
+        )
+    above = runner.workdir / "serve"
+    checkpoint = above / "checkpoint"
+    above.mkdir()
+    groups: list[Served] = []
+    try:
+        if any(group.file is None for group in plan.serve_groups):
+            runner.say("writing a checkpoint ...")
+            sizes = list(plan.decoder)
+            runner.job("tools.benching.jobs.checkpoint", directory=str(checkpoint), sizes=sizes, dtype=_STORED)
+        for group in plan.serve_groups:
+            folder = above / group.bits
+            folder.mkdir()
+            groups.append(_group(runner, plan, group, checkpoint, folder))
+            shutil.rmtree(folder)
+    finally:
+        shutil.rmtree(above, ignore_errors=True)
+    return report(plan, groups)
+
+
+def _group(runner: Runner, plan: Plan, group: ServeGroup, checkpoint: Path, folder: Path) -> Served:
+    file = model_file(runner, group, checkpoint, folder)
+    slots = export(runner, plan, file, folder / "slots", plan.serve.slots)
+    plain = export(runner, plan, file, folder / "plain", None)
+    with contextlib.ExitStack() as stack:
+        runner.say("starting servers ...")
+        ports = {OWN: stack.enter_context(own_server(runner, slots))}
+        if plan.server is not None:
+            ports[SERVER] = stack.enter_context(peer_server(runner, plan, file))
+        command = [sys.executable, "-m", _GENERATE, json.dumps({"weights": str(plain)})]
+        generate = stack.enter_context(Worker(command, environment(), runner.workdir))
+        turns = _Turns(runner, plan, ports, generate)
+        turns.warm()
+        for number in range(1, runner.rounds + 1):
+            turns.round(number)
+        return Served(group, turns.results, turns.same_alone())
+
+
+class _Turns:
+    """Rounds of one group.
+
+    Args:
+        runner: starts the measured processes.
+        plan: what is measured.
+        ports: of the servers, by system.
+        generate: generates without a server.
+
+    Attributes:
+        results: of each round by phase and by system.
+    """
+
+    def __init__(self, runner: Runner, plan: Plan, ports: Mapping[str, int], generate: Worker) -> None:
+        self._runner: Final = runner
+        self._plan: Final = plan
+        self._ports: Final = ports
+        self._generate: Final = generate
+        self.results: Final[dict[str, dict[str, list[Result]]]] = {}
+
+    def warm(self) -> None:
+        """Has every system answer once, so that its weights are in memory."""
+        for port in self._ports.values():
+            self._load(port, self._requests("warm").mixed(2), 1)
+        self._generate.ask(ids=self._requests("warm").ids(8), tokens=2)
+
+    def round(self, number: int) -> None:
+        """Has all systems take turns in every phase."""
+        sizes = self._plan.serve
+        for clients, count in sizes.clients:
+            requests = self._requests(f"{number} closed {clients}").mixed(count)
+            self._turn(number, closed(clients), lambda port, r=requests, c=clients: self._load(port, r, c))
+        arriving = self._requests(f"{number} open").arriving(sizes.arrivals, self._per_second())
+        self._turn(number, OPEN, lambda port: self._load(port, arriving, None))
+        cold, warm = self._requests(f"{number} prefix").cold_and_warm()
+        self._turn(number, PREFIX, lambda port: self._cold_and_warm(port, cold, warm))
+        ids = self._requests(f"{number} alone").ids(sizes.shortest)
+        one = [{"body": body(ids, sizes.tokens)}]
+        jobs = {"generate": partial(self._generate.ask, ids=ids, tokens=sizes.tokens)}
+        self._turn(number, ALONE, lambda port: self._load(port, one, 1), jobs)
+
+    def same_alone(self) -> bool:
+        """Returns whether our server's answers among others are those that it gives alone."""
+        requests = self._requests("same").mixed(_SAME)
+        texts = [
+            [answer["text"] for answer in self._load(self._ports[OWN], requests, clients)["answers"]]
+            for clients in (len(requests), 1)
+        ]
+        return texts[0] == texts[1]
+
+    def _turn(self, number: int, phase: str, job: Any, more: Mapping[str, Any] | None = None) -> None:
+        jobs = {name: partial(job, port) for name, port in self._ports.items()} | dict(more or {})
+        for name, result in self._runner.turn(jobs, f"round {number}, {phase}").items():
+            self.results.setdefault(phase, {}).setdefault(name, []).append(result)
+
+    def _per_second(self) -> float:
+        """Returns how often requests come in the open loop: by the first round's answers, in all rounds the same."""
+        sizes = self._plan.serve
+        first = [rounds[0] for rounds in self.results[closed(sizes.busy_clients)].values()]
+        return sizes.busy * min(len(result["answers"]) / result["seconds"] for result in first)
+
+    def _cold_and_warm(self, port: int, cold: Sequence[Any], warm: Sequence[Any]) -> Result:
+        return {
+            name: self._load(port, requests, 1)["answers"][0]["first_seconds"]
+            for name, requests in (("cold", cold), ("warm", warm))
+        }
+
+    def _load(self, port: int, requests: Sequence[Mapping[str, Any]], clients: int | None) -> Result:
+        with tempfile.NamedTemporaryFile("w", dir=self._runner.workdir) as file:
+            json.dump(requests, file)
+            file.flush()
+            return self._runner.job(_LOAD, port=port, requests=file.name, clients=clients)
+
+    def _requests(self, seed: str) -> Requests:
+        return Requests(self._plan.serve, _VOCABULARY, seed)
