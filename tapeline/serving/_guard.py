@@ -15,16 +15,24 @@ class GuardedModel:
     """Model of which every call, and every reading of a prediction, raises ``ModelFailedError`` or nothing.
 
     Attributes:
-        slots, capacity, vocabulary, chunks, invariant, recurrent: the model's.
+        slots, capacity, vocabulary, invariant, recurrent: the model's.
+        chunks: those of the model that are to be used, ascending.
     """
 
-    def __init__(self, model: SlotModel) -> None:
-        """Guards a model."""
+    def __init__(self, model: SlotModel, largest_chunk: int | None = None) -> None:
+        """Guards a model.
+
+        Args:
+            model: the model.
+            largest_chunk: of its chunks, larger ones are not used, except for the smallest of all; None uses all.
+        """
         self._model: Final = model
         self.slots = model.slots
         self.capacity = model.capacity
         self.vocabulary = model.vocabulary
-        self.chunks = model.chunks
+        self.chunks = tuple(
+            chunk for chunk in model.chunks if not largest_chunk or chunk <= max(largest_chunk, model.chunks[0])
+        )
         self.invariant = model.invariant
         self.recurrent = model.recurrent
 

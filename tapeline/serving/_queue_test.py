@@ -1,5 +1,7 @@
 """The queue: clients in turn, each in order, and no more than it may hold."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,11 +73,12 @@ def test_a_closed_queue_says_why() -> None:
         ("deadline", 0.0, "above 0, or None"),
         ("tick_tokens", 0, "at least 1"),
         ("stall", -0.1, "at least 0"),
+        ("largest_chunk", 0, "at least 1"),
         ("store_bytes", -1, r"at least 0 \(0 is off\)"),
         ("block_tokens", 0, "at least 1"),
     ],
 )
-def test_settings_name_what_is_wrong(name: str, value: float, needed: str) -> None:
+def test_settings_name_what_is_wrong(name: str, value: Any, needed: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}={value} is out of range: give a value that is {needed}"):
         EngineSettings(**{name: value})
 
@@ -89,6 +92,6 @@ def test_settings_name_what_is_wrong(name: str, value: float, needed: str) -> No
         ("deadline", 0.0, "seconds, more than 0"),
     ],
 )
-def test_requests_name_what_is_wrong(name: str, value: float, needed: str) -> None:
+def test_requests_name_what_is_wrong(name: str, value: Any, needed: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}={value} is out of range: give {needed}"):
         TokenRequest(**{"prompt": [1], "sampling": SamplingConfig(), "max_new_tokens": 1, name: value})

@@ -39,7 +39,7 @@ class Scheduler:
 
     def replace(self, model: SlotModel) -> None:
         """Goes on with another model, whose rows are empty, and an empty store."""
-        self._model = GuardedModel(model)
+        self._model = GuardedModel(model, self._settings.largest_chunk)
         self._slots = [Slot(row, model.capacity) for row in range(model.slots)]
         self._prefill = Prefill(self._model, self._slots, self._settings, self._clock, self._totals)
 

@@ -49,11 +49,11 @@ class _Bench:
 
     @property
     def slots(self) -> Any:
-        return self.scheduler._slots  # pyright: ignore[reportPrivateUsage]
+        return self.scheduler._slots
 
     @property
     def store(self) -> Any:
-        return self.scheduler._prefill.prefixes.store  # pyright: ignore[reportPrivateUsage]
+        return self.scheduler._prefill.prefixes.store
 
 
 class _Machine(RuleBasedStateMachine):
@@ -210,6 +210,14 @@ def test_tokens_of_a_tick_are_bounded() -> None:
     bench.put(list(range(40)), 1)
     bench.scheduler.tick()
     assert bench.slots[0].filled == bench.scheduler.figures().prompt_tokens == 16
+
+
+@pytest.mark.parametrize(("largest", "calls"), [(None, 4), (5, 10), (1, 20)])
+def test_prompts_are_cut_into_no_larger_chunks_than_are_wanted(largest: int | None, calls: int) -> None:
+    bench = _Bench(HashSlots(1, invariant=False), largest_chunk=largest)
+    bench.put(list(range(40)), 1)
+    bench.run()
+    assert bench.model.calls == ["prefill_row"] * calls
 
 
 @pytest.mark.parametrize("logprobs", [None, 2])

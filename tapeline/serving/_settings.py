@@ -15,6 +15,8 @@ class EngineSettings:
         tick_tokens: tokens of prompts that are run between two steps of the running answers.
         stall: seconds that these tokens may hold up the running answers, by what earlier calls took. At least one call
             is made per tick.
+        largest_chunk: tokens of a prompt that one call may run; None for as many as the model takes. Smaller calls hold
+            up running answers for a shorter time, and where a model is not invariant more prefixes can be reused.
         store_bytes: memory of the prefix store; 0 is off.
         block_tokens: tokens of a block of the prefix store.
 
@@ -26,6 +28,7 @@ class EngineSettings:
     deadline: float | None = 600.0
     tick_tokens: int = 512
     stall: float = 0.2
+    largest_chunk: int | None = None
     store_bytes: int = 256 << 20
     block_tokens: int = 32
 
@@ -34,6 +37,9 @@ class EngineSettings:
         _require("deadline", self.deadline, self.deadline is None or self.deadline > 0, "above 0, or None")
         _require("tick_tokens", self.tick_tokens, self.tick_tokens >= 1, "at least 1")
         _require("stall", self.stall, self.stall >= 0, "at least 0")
+        _require(
+            "largest_chunk", self.largest_chunk, self.largest_chunk is None or self.largest_chunk >= 1, "at least 1"
+        )
         _require("store_bytes", self.store_bytes, self.store_bytes >= 0, "at least 0 (0 is off)")
         _require("block_tokens", self.block_tokens, self.block_tokens >= 1, "at least 1")
 

@@ -12,23 +12,37 @@ from transformer_core.generation import Prediction
 
 
 class SlotModel(Protocol):
-    """Causal language model with caches of B rows, each of which holds one sequence.
+    """Causal language model with caches of B rows, each of which holds one sequence."""
 
-    Attributes:
-        slots: number of rows, B.
-        capacity: positions of a row, S.
-        vocabulary: number of tokens, V.
-        chunks: numbers of tokens that calls of ``prefill_row`` are made for, ascending.
-        invariant: whether every token's bits are the same in whatever chunk and batch it is computed.
-        recurrent: whether some layer has a state or a ring, so that a row can only go on where it ended.
-    """
+    @property
+    def slots(self) -> int:
+        """Number of rows, B."""
+        ...
 
-    slots: int
-    capacity: int
-    vocabulary: int
-    chunks: tuple[int, ...]
-    invariant: bool
-    recurrent: bool
+    @property
+    def capacity(self) -> int:
+        """Positions of a row, S."""
+        ...
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens, V."""
+        ...
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Numbers of tokens that calls of ``prefill_row`` are made for, ascending."""
+        ...
+
+    @property
+    def invariant(self) -> bool:
+        """True where every token's bits are the same in whatever chunk and batch it is computed."""
+        ...
+
+    @property
+    def recurrent(self) -> bool:
+        """True where some layer has a state or a ring, so that a row can only go on where it ended."""
+        ...
 
     def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
         """Appends 1 to ``max(chunks)`` tokens to a row at ``position``, in the smallest chunk that fits, padded.

@@ -8,8 +8,12 @@ Arithmetic is float32 with thresholds rounded to float32, as there, so that the 
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
+
+_MANTISSA_BITS: Final = 23  # of an f32
+_SAFELY: Final = 1 - 1e-5  # leaves room for the rounding of sums to f32
 
 Scores = np.ndarray[tuple[int], np.dtype[np.float32]]
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -69,18 +73,28 @@ def keep_top_p(scores: Scores, p: float) -> Mask:
     stable, may keep any of them.
     """
     probabilities = softmax(scores)
-    # Tokens below this share sum to less than 1 - p: none of them stays, so they need no sorting.
-    share = min((1 - p) / scores.shape[0], probabilities.max())
+    share, below = _unlikely(probabilities, 1 - p)
     likely = np.flatnonzero(probabilities >= share)
     order = likely[np.argsort(-scores[likely], kind="stable")[::-1]]
     # float64 sums, each rounded to float32: what PyTorch's cumsum does on a CPU
-    below = probabilities[probabilities < share].sum(dtype=np.float64)
     cumulative = (below + probabilities[order].cumsum(dtype=np.float64)).astype(np.float32)
     kept = cumulative > np.float32(1 - p)
     kept[-1] = True
     mask = np.zeros(scores.shape, np.bool_)
     mask[order[kept]] = True
     return mask
+
+
+def _unlikely(probabilities: Scores, rest: float) -> tuple[float, np.float64]:
+    """Returns a share, and the sum of the probabilities below it, of which none is among the likeliest 1 - ``rest``.
+
+    These tokens need no sorting. The share is a power of two, the greatest that will do.
+    """
+    exponents = probabilities.view(np.int32) >> _MANTISSA_BITS
+    sums = np.bincount(exponents, weights=probabilities).cumsum()  # of all probabilities below the next power of two
+    count = min(int(np.searchsorted(sums, rest * _SAFELY)), int(exponents.max()))
+    share = float(np.int32(count << _MANTISSA_BITS).view(np.float32))
+    return share, probabilities[probabilities < share].sum(dtype=np.float64)
 
 
 def keep_min_p(scores: Scores, p: float) -> Mask:

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from lang_core import ConfigError, InputError, VerificationError
 from transformer_core import generation
 from transformer_core.generation import Sampler, SamplingConfig
+from transformer_core.generation._filters import keep_top_p, softmax
 
 _GOLDENS = Path(__file__).with_name("testdata") / "sampling.npz"
 
@@ -97,6 +98,18 @@ def test_top_p_keeps_the_smallest_set(logits: np.ndarray, p: float) -> None:
     assert full[kept].sum() >= p - 1e-6
     assert full[kept].sum() - full[kept].min() < p + 1e-6  # without the least likely it would not suffice
     assert full[kept].min() >= full[~kept].max(initial=0) * (1 - 1e-6)
+
+
+@settings(deadline=None)
+@given(logits=_logits, p=st.floats(0, 0.999), scale=st.floats(0.01, 4))
+def test_top_p_sorts_few_tokens_and_keeps_what_sorting_all_would(logits: np.ndarray, p: float, scale: float) -> None:
+    scores = logits * np.float32(scale)
+    order = np.argsort(-scores, kind="stable")[::-1]
+    cumulative = softmax(scores)[order].cumsum(dtype=np.float64).astype(np.float32)
+    expected = np.zeros(scores.shape, np.bool_)
+    expected[order[cumulative > np.float32(1 - p)]] = True
+    expected[order[-1]] = True
+    np.testing.assert_array_equal(keep_top_p(scores, p), expected)
 
 
 @settings(deadline=None)
