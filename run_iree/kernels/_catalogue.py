@@ -21,8 +21,11 @@ from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_ke
 from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
 from run_iree.kernels._wide_matvec import STEP, wide_matvec_kernel
+from run_iree.kernels._wide_tokens import wide_tokens_kernel
 
-FEW_TOKENS: Final = 16  # of products that take the one-token kernels' arithmetic in any bundle
+# Tokens for which the kernels with the sums of those for one are the faster ones; with AVX-512, and without.
+FEW_TOKENS: Final = 8
+_FEW_PACKED_AVX2: Final = 4
 
 
 @checked_choices
@@ -111,7 +114,7 @@ def _attention(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | No
 
 
 def _wide(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
-    """Returns the kernel of a product with 16-bit weights."""
+    """Returns the kernel of a product with weights of 16 bits, or of f32."""
     (rows, columns), (outputs, _) = _shapes(function)
     dtype = _dtypes(function)[0]
     dtypes, pairs = (dtype, function.results[0].spec.dtype.name), kernels.bf16 and dtype == "bf16"
@@ -119,6 +122,9 @@ def _wide(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
         return None
     if rows == 1:
         return wide_matvec_kernel(outputs, columns, dtypes, pairs=pairs, ahead=kernels.ahead)
+    if rows <= FEW_TOKENS or function.attributes.get("batch_invariant"):
+        ahead, tile = kernels.ahead or PREFETCH_DISTANCE, 4 if kernels.avx512 else 2
+        return wide_tokens_kernel((rows, outputs, columns), dtypes, pairs=pairs, ahead=ahead, tile=tile)
     if outputs % LANES_ROWS:
         return None
     return linear_matmul_kernel((rows, outputs, columns), dtypes, lanes=16 if kernels.avx512 else 8, pairs=pairs)
@@ -133,7 +139,8 @@ def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
         return _packed_matvec(kernels, outputs, columns, encoding, dtype, planes)
     sizes = rows, outputs, columns
     tokens = _packed_tokens(kernels, sizes, encoding, dtype, planes)
-    if tokens is not None and (rows <= FEW_TOKENS or function.attributes.get("batch_invariant")):
+    few = FEW_TOKENS if kernels.avx512 or kernels.vnni else _FEW_PACKED_AVX2
+    if tokens is not None and (rows <= few or function.attributes.get("batch_invariant")):
         return tokens
     if outputs % LANES_ROWS or not (kernels.vnni or kernels.fma):
         return vector_kernel(rows, outputs, columns, encoding, dtype, planes)

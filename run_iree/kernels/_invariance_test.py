@@ -56,8 +56,8 @@ def _entry_point(name: str, case: _Case, shape: tuple[int, int]) -> EntryPoint:
 
 
 def _shapes(count: int) -> list[tuple[int, int]]:
-    """Returns how so many tokens may stand in a batch: one sequence, as in a prefill, or each its own."""
-    return [(1, count), (count, 1)] if count > 1 else [(1, 1)]
+    """Returns how so many tokens stand in a batch: one sequence, as in a prefill, or each its own, as in a decode."""
+    return {1: [(1, 1)], 2: [(2, 1), (1, 2)], 9: [(9, 1)], 32: [(32, 1), (1, 32)]}.get(count, [(1, count)])
 
 
 def _check(
@@ -134,6 +134,27 @@ def test_products_with_packed_weights(kernels: CpuKernels, encoding: str, tmp_pa
     used = _check(cases, kernels, tmp_path, counts)
     products = {name for function, name in used.items() if function.startswith("packed_linear.")}
     assert {name.partition("-")[2] for name in products} == {"matvec", "few-tokens"}
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
+@pytest.mark.parametrize("kernels", _KERNELS)
+def test_products(kernels: CpuKernels, dtype: str, tmp_path: Path):
+    tokens = max(_COUNTS)
+    cases = {
+        str(columns): _Case(
+            lambda ctx, x, w: ctx.ops.linear(x, w),
+            [_drawn(tokens, columns, dtype=dtype)],
+            [_drawn(37, columns, dtype=dtype)],
+        )
+        for columns in (576, 96)
+    }
+    used = _check(cases, kernels, tmp_path, (1, 2, 9, 17))
+    assert {name.partition("-")[2] for name in used.values()} <= {
+        "matvec",
+        "few-tokens",
+        "bf16-matvec",
+        "bf16-few-tokens",
+    }
 
 
 @pytest.mark.parametrize("kernels", _KERNELS)

@@ -13,6 +13,7 @@ from run_iree.kernels._text import (
     largest_divisor,
     loaded,
     own_rows,
+    results,
     rounded,
     share,
     total,
@@ -72,7 +73,7 @@ scf.for %row = %first to %end step %c1 {{
 {indented([line for i in every for line in _square(i, x)], 4)}
     scf.yield {", ".join(f"%next{i}" for i in every)} : {kinds}
   }}
-{indented(total("squares", apart), 2)}
+{indented(total("squares", results("%made", apart)), 2)}
   %mean = arith.divf %squares, %count : f32
   %above = arith.addf %mean, %eps : f32
   %root = math.sqrt %above : f32

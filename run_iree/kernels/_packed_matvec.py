@@ -38,6 +38,7 @@ class Steps:
         arranged: lines ahead of the rows, which prepare x of the steps from ``%first_step`` to ``%end_step``.
         most: steps whose x is prepared at a time; all of a row where None.
         kept: memories of x that is prepared, of ``most`` steps.
+        apart: parts of the sum that are added up before their lanes are.
         of_x: lines that load x from ``%x_at`` on.
         of_row: lines that make ``%next`` of ``%sum``, both f32 of ``lanes``, with the bytes of a row from ``%at`` on.
         lanes: lanes of the sum: sixteen, or thirty-two for two sums of sixteen that do not wait for each other.
@@ -53,6 +54,7 @@ class Steps:
     most: int | None = None
     lanes: int = 16
     kept: Sequence[Buffer] = ()
+    apart: int = 1
 
 
 def packed_matvec(name: str, buffers: tuple[Buffer, ...], steps: Steps, *, ahead: int, workgroups: int) -> CpuKernel:

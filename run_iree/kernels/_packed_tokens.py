@@ -6,7 +6,7 @@ part stays in the first cache, and keeps the rows' sums beside it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from run_iree.kernels._packed_matvec import Steps
@@ -15,12 +15,16 @@ from run_iree.kernels._text import (
     Buffer,
     CpuKernel,
     constants,
+    element_bytes,
     indented,
+    listed,
     own_rows,
     prefetches,
+    results,
     scratch,
     share,
     stored,
+    total,
     wanted_workgroups,
     within,
 )
@@ -38,26 +42,26 @@ MakeSteps = Callable[[int | None], Steps]
 def packed_tokens(
     name: str, sizes: tuple[int, int, int], buffers: tuple[Buffer, ...], make: MakeSteps, *, tile: int, ahead: int
 ) -> CpuKernel:
-    """Builds the kernel of y [T, N] of q, scale and total of T tokens, and w.
+    """Builds the kernel of y [T, N] of x of T tokens and w.
 
     Args:
         name: name of the kernel; a dot, and then what the order of x depends on beside its shape.
         sizes: T, N, K.
-        buffers: ``packed_buffers`` of T rows of x.
+        buffers: what x is given as, of T tokens; w and y.
         make: returns the steps for one token, with x of so many prepared at a time, or of as many as the stack takes.
         tile: most tokens at once.
         ahead: prefetch distance in bytes.
     """
-    (tokens, outputs, columns), (q, *_, w, y) = sizes, buffers
-    planes, one = q.elements // (tokens * columns), make(None)
+    (tokens, outputs, columns), (*given, w, y) = sizes, buffers
+    of_token, one = tuple(replace(buffer, elements=buffer.elements // tokens) for buffer in given), make(None)
     count = -(-columns // one.width)
     ranges = 1 if one.most is None else -(-count // one.most)  # whose sums are added up in f32, as for one token
     width, tiles = -(-count // ranges), -(-tokens // tile)
     tile = -(-tokens // tiles)
     parts = -(-width * tile * sum(memory.bytes for memory in make(1).kept) // _X_BYTES)
     steps = make(-(-width // max(1, parts)))
-    loop = _Loop(TokenX(tokens, columns, planes, steps, width, count), w, y, tile, ahead)
-    own, workgroups = share(outputs, loop.group, wanted_workgroups(w.elements) if tokens <= _FEW else outputs)
+    loop = _Loop(TokenX(tokens, columns, of_token, steps, width, count), w, y, tile, ahead)
+    own, workgroups = share(outputs, loop.group, wanted_workgroups(w.bytes) if tokens <= _FEW else outputs)
     numbers = [1, *steps.numbers, *loop.numbers, own, outputs, loop.group, tile, tiles, tokens, tokens - tile]
     body = f"""\
 {constants(numbers)}
@@ -75,7 +79,7 @@ scf.for %band = %first to %end step %c{loop.group} {{
   }}
 }}
 """
-    arrangement = loop.x.arrangement(f"{name.replace('-', '_')}.{planes}.{tokens}x{columns}")
+    arrangement = loop.x.arrangement(f"{name.replace('-', '_')}.{of_token[0].elements}.{tokens}x{columns}")
     return CpuKernel(name.partition(".")[0], (loop.x.made, w, y), workgroups, body, arrangement)
 
 
@@ -133,8 +137,13 @@ class _Loop:
         return [
             *(*x.numbers, self.ranges, steps.lanes, self._lanes, self.group * self._lanes, self.group * self.tile),
             *(steps.width, steps.row_bytes, self.row_bytes, self.row_bytes - steps.row_bytes),
-            *range(0, steps.row_bytes, LINE),
+            *self._lines,
         ]
+
+    @property
+    def _lines(self) -> range:
+        """Elements of a step at which cache lines begin."""
+        return range(0, self.x.steps.row_bytes, LINE // element_bytes(self.w.kind))
 
     @property
     def _kept(self) -> str:
@@ -191,7 +200,7 @@ class _Loop:
         steps, tile = self.x.steps, range(self.tile)
         row_end = self.row_bytes - steps.row_bytes
         lines, made = self._places(), "%made" if self.tile == 1 else f"%made:{self.tile}"
-        now = ["%made"] if self.tile == 1 else [f"%made#{t}" for t in tile]
+        now = results("%made", self.tile)
         for t in tile:
             lines.append(f"%before{t} = vector.load %kept[%kept_at{t}] : {self._kept}, {self.sums}")
         carried = ", ".join(f"{of_token('%sum', t)} = %before{t}" for t in tile)
@@ -208,7 +217,7 @@ class _Loop:
             f"  %in_row = arith.minui %in_row_even, %c{row_end} : index",
             "  %at = arith.addi %begin, %in_row : index",
             "  %soon_at = arith.addi %at, %soon : index",
-            *within(prefetches("soon", "%soon_at", self.w, range(0, steps.row_bytes, LINE) if self.ahead else [])),
+            *within(prefetches("soon", "%soon_at", self.w, self._lines if self.ahead else [])),
             *within(for_tokens([*steps.of_x, *steps.of_row], self.tile, self.x.views())),
             f"  scf.yield {', '.join(of_token('%next', t) for t in tile)} : {kinds}",
             "}",
@@ -218,7 +227,7 @@ class _Loop:
     def _ahead(self) -> list[str]:
         """Makes ``%soon``, from a byte to what is read so much later: of a later row, or of the next part or group."""
         part = self.x.part * self.x.steps.row_bytes
-        rows = min(self.group, -(-self.ahead // part))
+        rows = min(self.group, -(-self.ahead // (part * element_bytes(self.w.kind))))
         back = (self.x.all_parts - 1) * part
         return [
             f"%soon_rows = arith.constant {rows * self.row_bytes} : index",
@@ -264,8 +273,17 @@ class _Loop:
         return [
             f"%sum_at = arith.muli %sum_place, %c{self.x.steps.lanes} : index",
             f"%sums = vector.load %kept[%sum_at] : {self._kept}, {self.sums}",
-            f"%{name} = vector.reduction <add>, %sums : {self.sums} into f32",
+            *self._lanes_added(name),
         ]
+
+    def _lanes_added(self, name: str) -> list[str]:
+        """Makes ``%<name>``, the sum of ``%sums``, in the order of the kernel for one token."""
+        apart, few = self.x.steps.apart, self.x.steps.lanes // self.x.steps.apart
+        if apart == 1:
+            return [f"%{name} = vector.reduction <add>, %sums : {self.sums} into f32"]
+        orders = [listed(range(few * i, few * i + few)) for i in range(apart)]
+        parts = [f"%part{i} = vector.shuffle %sums, %sums {orders[i]} : {self.sums}, {self.sums}" for i in range(apart)]
+        return [*parts, *total(name, [f"%part{i}" for i in range(apart)])]
 
     def _put(self, name: str) -> list[str]:
         """Stores an f32 of a row and a token to the result."""

@@ -216,10 +216,14 @@ def stored(value: str, place: str, buffer: Buffer) -> list[str]:
     ]
 
 
-def total(name: str, apart: int) -> list[str]:
-    """Makes ``%<name>`` f32, the sum of all elements of ``%made``, which is ``apart`` vectors of sixteen f32."""
-    sums = ["%made"] if apart == 1 else [f"%made#{i}" for i in range(apart)]
-    lines = []
+def results(name: str, count: int) -> list[str]:
+    """Returns the names of an operation's results."""
+    return [name] if count == 1 else [f"{name}#{i}" for i in range(count)]
+
+
+def total(name: str, sums: Sequence[str]) -> list[str]:
+    """Makes ``%<name>`` f32, the sum of all elements of vectors of sixteen f32."""
+    apart, lines = len(sums), list[str]()
     for i, other in enumerate(sums[1:]):
         lines.append(f"%more{i} = arith.addf {sums[0] if i == 0 else f'%more{i - 1}'}, {other} : vector<16xf32>")
     last = sums[0] if apart == 1 else f"%more{apart - 2}"

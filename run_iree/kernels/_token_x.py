@@ -5,11 +5,14 @@ of a row, side by side in one buffer, and after all parts what the steps read as
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from lang_core import BLOCK
 from run_iree.kernels._packed_matvec import Steps
 from run_iree.kernels._text import Arrangement, Buffer, CpuKernel, constants, element_bytes, indented
 from run_iree.kernels._token_lines import View
+
+_SUBSPAN: Final = "stream.binding.subspan %b_all_x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class TokenX:
     Attributes:
         rows: number of tokens.
         columns: columns of x.
-        planes: planes of x.
+        given: what a token's x is given as.
         steps: steps along a row, whose x is prepared a part at a time.
         width: steps of a range of a row, of which there are whole parts but for the end; see ``parts``.
         count: steps of a row.
@@ -27,7 +30,7 @@ class TokenX:
 
     rows: int
     columns: int
-    planes: int
+    given: tuple[Buffer, ...]
     steps: Steps
     width: int
     count: int
@@ -54,16 +57,6 @@ class TokenX:
         return -(-self.count // self.width) * self.parts
 
     @property
-    def given(self) -> tuple[Buffer, ...]:
-        """Integers, scales and sums of a token."""
-        blocks = self.columns // BLOCK
-        return (
-            Buffer("q", self.planes * self.columns, "i8"),
-            Buffer("scale", blocks, "f32"),
-            Buffer("total", blocks, "i32"),
-        )
-
-    @property
     def _copied(self) -> list[Buffer]:
         lines = "\n".join([*self.steps.of_x, *self.steps.of_row])
         return [buffer for buffer in self.given if f"load %{buffer.name}[" in lines]
@@ -77,7 +70,7 @@ class TokenX:
     def made(self) -> Buffer:
         """Buffer of all."""
         size = self.all_parts * self.rows * self.part_bytes + self.rows * sum(buffer.bytes for buffer in self._copied)
-        return Buffer("x", size, "i8")
+        return Buffer("all_x", size, "i8")
 
     def kind(self, kind: str) -> str:
         """Returns the type of the buffer's view with elements of a kind."""
@@ -96,9 +89,7 @@ class TokenX:
     def viewed(self) -> list[str]:
         """Makes the buffer's views."""
         kinds = sorted({memory.kind for memory in (*self.steps.kept, *self._copied)})
-        return [
-            f"%x_{kind} = stream.binding.subspan %b_x[%c0] : !stream.binding -> {self.kind(kind)}" for kind in kinds
-        ]
+        return [f"%x_{kind} = {_SUBSPAN}[%c0] : !stream.binding -> {self.kind(kind)}" for kind in kinds]
 
     def based(self) -> list[str]:
         """Makes the ``base`` of each view, for the tile whose first token is ``%token`` and the part ``%x_part``."""
@@ -146,7 +137,7 @@ class TokenX:
             memories += [
                 f"%{memory.name}_skip = arith.constant {at} : index",
                 f"%{memory.name}_at = arith.addi %part_begin, %{memory.name}_skip : index",
-                f"%{memory.name} = stream.binding.subspan %b_x[%{memory.name}_at] : !stream.binding -> {memory.memref}",
+                f"%{memory.name} = {_SUBSPAN}[%{memory.name}_at] : !stream.binding -> {memory.memref}",
             ]
             at += memory.bytes
         numbers = [1, steps.width, *self.numbers, *steps.numbers]
@@ -185,7 +176,7 @@ class TokenX:
             name, kind, few = buffer.name, self.kind(buffer.kind), f"vector<{BLOCK}xi8>"
             lines += self._based(buffer, "%token", size, at)
             at += buffer.bytes
-            lines.append(f"%x_{name} = stream.binding.subspan %b_x[%c0] : !stream.binding -> {kind}")
+            lines.append(f"%x_{name} = {_SUBSPAN}[%c0] : !stream.binding -> {kind}")
             blocks = self.steps.width // BLOCK
             numbers = [
                 f"%{name}_blocks = arith.constant {blocks} : index",
@@ -194,7 +185,7 @@ class TokenX:
             ]
             if buffer.kind == "i8":
                 inner = []
-                for plane in range(self.planes):
+                for plane in range(buffer.elements // self.columns):
                     inner += [
                         f"  %column{plane} = arith.muli %block, %c{BLOCK} : index",
                         f"  %plane{plane} = arith.constant {plane * self.columns} : index",
