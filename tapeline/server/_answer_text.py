@@ -56,7 +56,7 @@ class AnswerText:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string was read."""
+        """True once a stop string was read."""
         return self._stops.stopped
 
     def push(self, event: TokenEvent) -> Delta:

@@ -89,7 +89,7 @@ class GenerationFields:
 
     @property
     def include_usage(self) -> bool:
-        """Whether a stream ends with the usage of tokens."""
+        """True where a stream ends with the usage of tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     @property

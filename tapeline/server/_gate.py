@@ -1,4 +1,4 @@
-"""What every request passes: its name, the keys, the state of the server, the log."""
+"""Gate that every request passes: its name, the keys, the state of the server, the log."""
 
 import base64
 import binascii

@@ -76,6 +76,7 @@ def test_a_model_that_fails_is_500_and_told_in_the_log(tmp_path: Path) -> None:
         assert failed.status == 500
         assert "the model failed" in failed.error["message"]
         assert "caught fire" not in failed.error["message"]
+        server.request("/health")
         assert "caught fire" in server.log.getvalue()
 
 

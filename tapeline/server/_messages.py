@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tapeline.server._errors import RequestError
-from tapeline.server._readers import Choice, Either, Items, Text, joined
+from tapeline.server._readers import Choice, Either, Items, Text
 from tapeline.server._records import Record, option, required
+from tapeline.server._values import joined
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 _TEXT_ONLY: Final = "text only; send parts of type text"

@@ -53,7 +53,7 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """Whether every model is loaded."""
+        """True once every model is loaded."""
         return len(self._models) == len(self._sources)
 
     def load(self) -> None:

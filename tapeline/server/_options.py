@@ -49,7 +49,8 @@ class ServerOptions:
     watch_seconds: float = 2.0
 
     def __post_init__(self) -> None:
-        _require("port", self.port, 0)
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port={self.port} is out of range: give 0 to 65535")
         for name in ("max_body_bytes", "max_json_depth", "max_tools", "max_schema_bytes", "max_connections"):
             _require(name, getattr(self, name), 1)
         for name in ("drain_seconds", "watch_seconds"):

@@ -10,11 +10,10 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Protocol
 
 from tapeline.server._errors import RequestError
-
-_SHOWN: Final = 60
+from tapeline.server._values import joined, refuse
 
 
 class Reader(Protocol):
@@ -38,28 +37,6 @@ class Reader(Protocol):
     def schema(self) -> dict[str, Any]:
         """Returns the JSON schema of the values that are read."""
         ...
-
-
-def refuse(path: str, expected: str, value: Any) -> NoReturn:
-    """Raises the error of a value that is not what a field takes."""
-    raise RequestError(f"{path}: expected {expected}; found {shown(value)}", param=path)
-
-
-def shown(value: Any) -> str:
-    """Returns a JSON value as a message shows it: short."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def joined(path: str, name: str | int) -> str:
-    """Returns the path of a field inside another.
-
-    >>> joined(joined("messages", 2), "role")
-    'messages[2].role'
-    """
-    if isinstance(name, int):
-        return f"{path}[{name}]"
-    return f"{path}.{name}" if path else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +260,7 @@ class Either:
         inside = [error for error in errors if error.param != path]
         if len(inside) == 1:  # one reader knew the kind, and minds what is in it
             raise inside[0]
-        refuse(path, self.expected, value)
+        return refuse(path, self.expected, value)
 
     def schema(self) -> dict[str, Any]:
         """Returns the JSON schema."""

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from lang_core import near_names
 from tapeline.server._errors import RequestError
-from tapeline.server._readers import Reader, joined, refuse
+from tapeline.server._readers import Reader
+from tapeline.server._values import joined, refuse
 
 _READER: Final = "reader"
 _HELP: Final = "help"

@@ -1,4 +1,4 @@
-"""What all routes share."""
+"""State that all routes share."""
 
 import asyncio
 from collections.abc import Callable

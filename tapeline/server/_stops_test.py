@@ -10,7 +10,7 @@ STOPS = st.lists(st.text("abc ", min_size=1, max_size=4), max_size=4)
 
 
 def first_stop(text: str, stops: list[str]) -> int | None:
-    """Where the text ends, looked for at each place that a stop string may be complete."""
+    """Returns the end of the text, looked for at each place that a stop string may be complete."""
     for end in range(1, len(text) + 1):
         starts = [end - len(stop) for stop in stops if text[:end].endswith(stop)]
         if starts:

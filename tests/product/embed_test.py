@@ -6,41 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tokenizers
-from tokenizers import models, pre_tokenizers, processors
 
 from lang_core import EagerExecutionContext, MappingWeights
 from tests.goldens.cases import CASES
-from tests.goldens.encoders.cases import ENCODER_CASES
-from tests.goldens.encoders.files import encoder_weights, write_encoder_checkpoint
-from tests.product._bundles import Finished, export, export_case, invoke
+from tests.goldens.encoders.files import encoder_weights
+from tests.product._bundles import Finished, export_case, invoke
+from tests.product._sentences import SENTENCE_CASE, export_sentences, write_sentence_tokenizer
 from transformer_core.models import entry_points, load_model, weights_of
 
 Embed = Callable[..., Finished]
-_CASE = ENCODER_CASES["bert_sentence"]
-_WORDS = ("[UNK]", "[CLS]", "[SEP]", *(f"w{i}" for i in range(3, 67)))
 _TEXTS = ("w5 w9 w66", "w9", "w3 w4 w5 w6 w7 w8")
-
-
-def _write_tokenizer(directory: Path) -> None:
-    vocabulary = {word: i for i, word in enumerate(_WORDS)}
-    tokenizer = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    tokenizer.save(str(directory / "tokenizer.json"))
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle that takes two sentences of eight tokens at a time."""
     folder = tmp_path_factory.mktemp("embed")
-    model = folder / "model"
-    model.mkdir()
-    write_encoder_checkpoint(model, _CASE)
-    _write_tokenizer(model)
-    return export(model, folder / "bundle", batch=2, sequence=8)
+    return export_sentences(folder / "model", folder / "bundle")
 
 
 @pytest.fixture
@@ -53,7 +35,7 @@ def _expected(bundle: Path, text: str) -> np.ndarray:
     """Returns the embedding of one sentence alone, without padding, in the eager context."""
     model = load_model(bundle)
     ids = np.array([[1, *(int(word[1:]) for word in text.split()), 2]], np.int32)
-    ctx = EagerExecutionContext(weights_of(model, MappingWeights(encoder_weights(_CASE))))
+    ctx = EagerExecutionContext(weights_of(model, MappingWeights(encoder_weights(SENTENCE_CASE))))
     (point,) = entry_points(model, sequence=ids.shape[1])
     arguments = (ids, np.ones_like(ids), np.zeros_like(ids))
     return point(ctx, *map(ctx.constant, arguments))["sentence_embedding"].numpy()[0]
@@ -84,7 +66,7 @@ def test_bad_input(bundle: Path, embedding: Embed, tmp_path: Path) -> None:
 
 def test_a_bundle_of_another_model(embedding: Embed, tmp_path: Path) -> None:
     decoder = export_case(CASES["llama_gqa"], tmp_path, num_layers=1, sequence=3, max_sequence=4)
-    _write_tokenizer(decoder)
+    write_sentence_tokenizer(decoder)
     done = embedding(decoder, "--text=w3")
     assert done.code == 2
     assert re.search(r"embeds no sentences \(it gives none\): export a model that has modules\.json", done.err)

@@ -21,10 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tapeline
-from tapeline.command import main
 from tests.product._bundles import export
+from tests.product._sentences import export_sentences
 from tests.product._serving import ServerProcess, serving, wait_until
-from tests.product.embed_test import bundle as embedder  # noqa: F401 - a fixture
 
 PROMPT = "It was the best of times,"
 ANSWER = " it was the worst of times, it was the age of wisdom, it was the age of foolishness,"
@@ -39,9 +38,10 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, demo: Path, embedder: Path) -> Iterator[ServerProcess]:  # noqa: F811
-    renamed = embedder.rename(embedder.with_name("sentences"))
-    flags = (f"--bundle={demo}", f"--bundle={renamed}", "--max_waiting=8", "--header_seconds=1", "--stall_seconds=1")
+def server(tmp_path_factory: pytest.TempPathFactory, demo: Path) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("embedder")
+    sentences = export_sentences(folder / "model", folder / "sentences")
+    flags = (f"--bundle={demo}", f"--bundle={sentences}", "--max_waiting=8", "--header_seconds=1", "--stall_seconds=1")
     with serving(tmp_path_factory.mktemp("server"), *flags) as started:
         yield started
         assert started.end() == 0
@@ -79,8 +79,8 @@ def test_chat_with_every_field(client: openai.OpenAI) -> None:
         "max_tokens": 12,
         "n": 2,
         "seed": 7,
-        "temperature": 0.9,
-        "top_p": 0.95,
+        "temperature": 2.5,
+        "top_p": 0.99,
         "presence_penalty": 0.1,
         "frequency_penalty": 0.1,
         "logit_bias": {"5": -100},
@@ -130,8 +130,8 @@ def test_a_stop_string_and_a_format(client: openai.OpenAI) -> None:
     assert stopped.choices[0].finish_reason == "stop"
     schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {**schema, "additionalProperties": False}}}
-    answer = said(client, response_format=form, max_tokens=60, extra_body={"logit_bias": {"18": -5}})
-    assert answer.choices[0].message.content.startswith('{"age"')
+    answer = said(client, response_format=form, max_tokens=100)
+    assert isinstance(json.loads(answer.choices[0].message.content)["age"], int)
 
 
 def test_a_prompt_that_comes_twice_is_reused(client: openai.OpenAI) -> None:
@@ -186,8 +186,9 @@ def test_aborted_requests_free_their_slots(server: ServerProcess) -> None:
     body = post({"model": "demo", "prompt": PROMPT, "max_tokens": 200, "stream": True, "ignore_eos": True})
     for number in range(10_000 if LONG else 100):
         with server.connect() as connection:
-            connection.sendall(body[: len(body) if number % 4 else number % len(body)])
-            if number % 3:
+            whole = number % 4 > 0
+            connection.sendall(body if whole else body[: number % len(body)])
+            if whole and number % 3:
                 connection.recv(200)
             if number % 5 == 0:  # the connection is reset, not closed
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -200,7 +201,7 @@ def test_slow_and_half_open_connections_are_closed(server: ServerProcess) -> Non
     with silent, partial:
         partial.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: a\r\n")
         assert silent.recv(10) == partial.recv(10) == b""
-    body = post({"model": "demo", "prompt": PROMPT, "n": 16, "stream": True, "logprobs": 20, "max_tokens": 200})
+    body = post({"model": "demo", "prompt": PROMPT, "n": 4, "stream": True, "logprobs": 20, "max_tokens": 200})
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         slow.connect(("127.0.0.1", server.port))
@@ -293,30 +294,3 @@ def test_tls(tmp_path: Path, demo: Path) -> None:
         with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as connection:
             connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--bundle=nowhere"], "nowhere"),
-        (["--bundle=DEMO", "--bundle=DEMO"], "--bundle: two directories are called demo"),
-        (["--bundle=DEMO", "--model=demo"], "give either --bundle or --model"),
-        (["--bundle=DEMO", "--slots=3"], "--slots goes with --model"),
-        (["--bundle=DEMO", "--dtype=bf16"], "options of an export go with --model"),
-        (["--bundle=DEMO", "--api_key_file=EMPTY"], "no key in it: write one per line"),
-        (["--bundle=DEMO", "--api_key_file=none"], "--api_key_file=none: cannot be read"),
-        (["--bundle=DEMO", "--certificate=EMPTY"], "it cannot be used"),
-        (["--bundle=DEMO", "--host=256.0.0.1"], "cannot listen there"),
-        (["--bundle=DEMO", "--port=99999999"], "cannot listen there"),
-        (["--bundle=DEMO", "--stall_seconds=0"], "--stall_seconds=0.0 is out of range"),
-    ],
-)
-def test_flags_are_refused(
-    flags: list[str], message: str, demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    empty = tmp_path / "empty"
-    empty.touch()
-    code = main(["serve", *(flag.replace("DEMO", str(demo)).replace("EMPTY", str(empty)) for flag in flags)])
-    err = capsys.readouterr().err
-    assert code == 2, err
-    assert message in err

@@ -1,0 +1,41 @@
+"""Flags of ``tapeline serve`` that are refused before anything is loaded."""
+
+from pathlib import Path
+
+import pytest
+
+from tapeline.command import main
+from tests.product._bundles import export
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("demo") / "demo"
+    return export("demo", path, target=(), weights="none", num_layers=1, slots=2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--bundle=nowhere"], "nowhere"),
+        (["--bundle=DEMO", "--bundle=DEMO"], "--bundle: two directories are called demo"),
+        (["--bundle=DEMO", "--model=demo"], "give either --bundle or --model"),
+        (["--bundle=DEMO", "--slots=3"], "--slots goes with --model"),
+        (["--bundle=DEMO", "--dtype=bf16"], "options of an export go with --model"),
+        (["--bundle=DEMO", "--api_key_file=EMPTY"], "no key in it: write one per line"),
+        (["--bundle=DEMO", "--api_key_file=none"], "--api_key_file=none: cannot be read"),
+        (["--bundle=DEMO", "--certificate=EMPTY"], "it cannot be used"),
+        (["--bundle=DEMO", "--host=256.0.0.1"], "cannot listen there"),
+        (["--bundle=DEMO", "--port=99999999"], "--port=99999999 is out of range"),
+        (["--bundle=DEMO", "--stall_seconds=0"], "--stall_seconds=0.0 is out of range"),
+    ],
+)
+def test_flags_are_refused(
+    flags: list[str], message: str, demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    code = main(["serve", *(flag.replace("DEMO", str(demo)).replace("EMPTY", str(empty)) for flag in flags)])
+    err = capsys.readouterr().err
+    assert code == 2, err
+    assert message in err
