@@ -1,5 +1,6 @@
 """The model fails, the constraint fails, the engine is closed: every request gets its end, and none a wrong token."""
 
+import contextlib
 import queue
 from collections.abc import Sequence
 from typing import Any
@@ -152,6 +153,23 @@ def test_an_engine_whose_model_cannot_be_made_anew_closes_and_says_so() -> None:
 
 def _no_memory() -> Any:
     raise MemoryError("no memory")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_fault_of_the_engine_itself_leaves_nobody_waiting() -> None:
+    times = iter([0.0] * 5)
+    engine, ends = Engine(HashSlots(1), clock=lambda: next(times)), _Ends()
+    listeners = [ends.listen() for _ in range(3)]
+    for _, on_event in listeners:
+        with contextlib.suppress(StopIteration, EngineClosedError):
+            engine.submit(_requests()[0], on_event)
+            continue
+        on_event(EndEvent("error", None, 0, 0, 0))
+    ends.wait(3)
+    assert {received.end.reason for received, _ in listeners} == {"error"}
+    with pytest.raises((EngineClosedError, StopIteration)):
+        engine.submit(_requests()[0], print)
+    engine.close()
 
 
 def test_close_ends_what_runs_and_what_waits() -> None:

@@ -205,6 +205,18 @@ def test_a_tick_runs_whole_prompts_while_nobody_waits_for_it() -> None:
     assert bench.model.calls == ["prefill_row"] * 4
 
 
+@pytest.mark.parametrize("kind", [{}, {"invariant": False}, {"recurrent": True}])
+def test_answers_to_one_prompt_that_come_together_share_its_prefix(kind: dict[str, bool]) -> None:
+    prompt = list(range(39))  # 16, 16, 4, 2, 1
+    bench = _Bench(HashSlots(4, **kind), tick_tokens=64, block_tokens=8)
+    answers = [bench.put(prompt, 3, sampling=SamplingConfig(temperature=1, seed=seed))[1] for seed in range(4)]
+    bench.run()
+    assert [received.end.reused_tokens for received in answers] == [0, 38, 38, 38]
+    assert bench.scheduler.figures().prompt_tokens == 39 + 3
+    assert bench.model.calls.count("prefill_row") == 5 + 3
+    assert len({tuple(received.tokens) for received in answers}) > 1
+
+
 def test_tokens_of_a_tick_are_bounded() -> None:
     bench = _Bench(HashSlots(2), tick_tokens=20)
     bench.put(list(range(40)), 1)

@@ -22,11 +22,13 @@ _LONG = os.environ.get("TAPELINE_LONG") == "1"
 _COUNT = 1000 if _LONG else 24
 pytestmark = ON_FAST_DEVICES
 
-_MODELS = ["demo", *(["llama_gqa", "qwen3_next_mixed_4x", "gemma3_4x"] if _LONG else [])]
+_MODELS = ["demo", *(["demo_q8_0", "llama_gqa", "qwen3_next_mixed_4x", "gemma3_4x"] if _LONG else [])]
 
 
 def _bundle(name: str, folder: Path) -> Bundle:
     options: Any = {"slots": 3, "target": (target_of_device(_DEVICE),), "max_sequence": 96}
+    if name == "demo_q8_0":  # verified, for that measures whether it is invariant
+        return Bundle(export("demo", folder / "bundle", num_layers=1, quantize="q8_0", verify="auto", **options))
     if name == "demo":
         return Bundle(export("demo", folder / "bundle", num_layers=None if _LONG else 1, **options))
     return Bundle(export_case(CASES[name], folder, **options))
