@@ -43,7 +43,8 @@ def test_an_answer_is_streamed_with_its_speed(page: Browser, server: RunningServ
     ask(page, "Hello")
     page.wait("!at('send').hidden && document.querySelectorAll('.figures').length === 1")
     assert page.run(LAST) == chat(server, messages=HELLO, max_tokens=30).json["choices"][0]["message"]["content"]
-    assert page.run("/^30 tokens . [0-9.]+ tokens.s . first after/.test(document.querySelector('.figures').textContent)")
+    speed = "document.querySelector('.figures').textContent"
+    assert page.run(f"/^30 tokens . [0-9.]+ tokens.s . first after/.test({speed})")
     ask(page, "More")  # what was said before goes along
     page.wait("!at('send').hidden && document.querySelectorAll('.figures').length === 2")
     assert page.run("messages.length") == 4
