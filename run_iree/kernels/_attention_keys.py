@@ -7,13 +7,12 @@ one of their H numbers, of all sixteen, so that a query's scores need no sums of
 from collections.abc import Sequence
 from typing import Final
 
-from run_iree.kernels._text import Buffer, loaded, scratch, turned, within
+from run_iree.kernels._text import Buffer, listed, loaded, scratch, turned, within
 
 KEYS: Final = 16
 _LANES: Final = 16
 _VECTOR: Final = "vector<16xf32>"
-_SUMS: Final = 4  # that do not wait for each other
-_AT_ONCE: Final = 8  # numbers of a key in the body of the loop
+_AT_ONCE: Final = 4  # lanes of a key whose products are added up side by side
 
 
 def panel_bytes(size: int, value_size: int) -> int:
@@ -84,7 +83,10 @@ def _values(v: Buffer, value_size: int) -> list[str]:
 
 
 def panel_scores(query: Sequence[str], size: int) -> list[str]:
-    """Makes ``%scores`` of the registers of a query."""
+    """Makes ``%scores`` of the registers of a query, with the sums of ``stored_scores``.
+
+    There a lane has every sixteenth number of a key, and lanes are added by halves; here these are registers.
+    """
     row, panel = f"memref<{size}xf32>", f"memref<{KEYS * size}xf32>"
     lines = []
     for i, name in enumerate(query):
@@ -92,33 +94,35 @@ def panel_scores(query: Sequence[str], size: int) -> list[str]:
             f"%kept_q{i} = arith.constant {_LANES * i} : index",
             f"vector.store {name}, %kept_q[%kept_q{i}] : {row}, {_VECTOR}",
         ]
-    kinds = ", ".join([_VECTOR] * _SUMS)
-    lines += [
-        f"%kept_step = arith.constant {_AT_ONCE} : index",
-        f"%made:{_SUMS} = scf.for %number = %c0 to %c{size} step %kept_step "
-        f"iter_args({', '.join(f'%score{i} = %none' for i in range(_SUMS))}) -> ({kinds}) {{",
-    ]
-    sums = [f"%score{i}" for i in range(_SUMS)]
-    for i in range(_AT_ONCE):
-        after = f"%more{i}"
-        lines += [
-            f"  %number_skip{i} = arith.constant {i} : index",
-            f"  %number{i} = arith.addi %number, %number_skip{i} : index",
-            f"  %one{i} = memref.load %kept_q[%number{i}] : {row}",
-            f"  %all{i} = vector.broadcast %one{i} : f32 to {_VECTOR}",
-            f"  %number_at{i} = arith.muli %number{i}, %c{KEYS} : index",
-            f"  %keys{i} = vector.load %kept_k[%number_at{i}] : {panel}, {_VECTOR}",
-            f"  {after} = math.fma %all{i}, %keys{i}, {sums[i % _SUMS]} : {_VECTOR}",
-        ]
-        sums[i % _SUMS] = after
-    return [
-        *lines,
-        f"  scf.yield {', '.join(sums)} : {kinds}",
-        "}",
-        f"%scores_even = arith.addf %made#0, %made#2 : {_VECTOR}",
-        f"%scores_odd = arith.addf %made#1, %made#3 : {_VECTOR}",
-        f"%scores = arith.addf %scores_even, %scores_odd : {_VECTOR}",
-    ]
+
+    def products(lanes: Sequence[int]) -> None:
+        """Adds the products of some lanes, which do not wait for each other, up to ``%more<last number of a lane>``."""
+        for number in (first + lane for first in range(0, size, _LANES) for lane in lanes):
+            total = "%none" if number < _LANES else f"%more{number - _LANES}"
+            lines.extend(
+                [
+                    f"%number{number} = arith.constant {number} : index",
+                    f"%one{number} = memref.load %kept_q[%number{number}] : {row}",
+                    f"%all{number} = vector.broadcast %one{number} : f32 to {_VECTOR}",
+                    f"%number_at{number} = arith.constant {number * KEYS} : index",
+                    f"%keys{number} = vector.load %kept_k[%number_at{number}] : {panel}, {_VECTOR}",
+                    f"%more{number} = math.fma %all{number}, %keys{number}, {total} : {_VECTOR}",
+                ]
+            )
+
+    def added(lane: int, apart: int) -> str:
+        """Returns the sum of every so manieth lane from one on."""
+        if apart == _LANES:
+            return f"%more{size - _LANES + lane}"
+        if apart == _LANES // _AT_ONCE:
+            products(range(lane, _LANES, apart))
+        low, high = added(lane, 2 * apart), added(lane + apart, 2 * apart)
+        name = "%scores" if apart == 1 else f"%added{lane}_{apart}"
+        lines.append(f"{name} = arith.addf {low}, {high} : {_VECTOR}")
+        return name
+
+    added(0, 1)
+    return lines
 
 
 def panel_value(name: str, j: int, i: int, value_size: int) -> list[str]:
@@ -144,6 +148,27 @@ def stored_scores(k: Buffer, size: int) -> list[str]:
             lines += loaded(f"k{j}_{i}", f"%k_place{j}_{i}", k)
             before = "%none" if i == 0 else f"%dot{j}_{i - 1}"
             lines.append(f"%dot{j}_{i} = math.fma %q{i}, %k{j}_{i}, {before} : {_VECTOR}")
-        lines.append(f"%score{j} = vector.reduction <add>, %dot{j}_{size // _LANES - 1} : {_VECTOR} into f32")
-    scores = ", ".join(f"%score{j}" for j in range(KEYS))
-    return [*lines, f"%scores = vector.from_elements {scores} : {_VECTOR}"]
+    return [*lines, *_lanes_added([f"%dot{j}_{size // _LANES - 1}" for j in range(KEYS)])]
+
+
+def _lanes_added(dots: Sequence[str]) -> list[str]:
+    """Makes ``%scores``, a lane for each of sixteen registers: the sum of its lanes, which are added by halves."""
+    lines, half = list[str](), _LANES // 2
+    while half:
+        sums = []
+        for i in range(half):
+            # A register has a part of each so manieth key: those of two are joined, lower halves and upper ones.
+            lower = [
+                _LANES * (part % 2) + part // 2 * 2 * half + lane
+                for part in range(_LANES // half)
+                for lane in range(half)
+            ]
+            name, pair = f"%folded{half}_{i}", f"{dots[i]}, {dots[i + half]}"
+            lines += [
+                f"{name}_low = vector.shuffle {pair} {listed(lower)} : {_VECTOR}, {_VECTOR}",
+                f"{name}_high = vector.shuffle {pair} {listed([lane + half for lane in lower])} : {_VECTOR}, {_VECTOR}",
+                f"{name if half > 1 else '%scores'} = arith.addf {name}_low, {name}_high : {_VECTOR}",
+            ]
+            sums.append(name)
+        dots, half = sums, half // 2
+    return lines

@@ -157,6 +157,75 @@ def test_products(kernels: CpuKernels, dtype: str, tmp_path: Path):
     }
 
 
+def _attention(group: int, size: int, dtype: str, *, blocks: bool) -> _Case:
+    """Returns attention of tokens that see so many of the keys of a row each, perhaps in blocks."""
+    tokens, shared, keys, row = max(_COUNTS), 2, 40, 1
+
+    def fn(ctx: ExecutionContext, q: Tensor, bias: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        ops = ctx.ops
+        rows = ops.constant(np.full(q.shape[0], row, np.int32))
+        heads = ops.cached_attention(ops.transpose(q, (0, 2, 3, 1, 4)), k, v, bias, 0.2, rows)
+        y = ops.reshape(ops.transpose(heads, (0, 3, 1, 2, 4)), (*q.shape[:2], -1))
+        return ops.block_quantize(y)[0] if blocks else y
+
+    bias = _drawn(tokens, keys)
+    for token in range(tokens):
+        bias[token, 1 + token :] = -1e30
+    cached = [_drawn(3, shared, keys, size, dtype=dtype), _drawn(3, shared, keys, 32, dtype=dtype)]
+    return _Case(fn, [_drawn(tokens, shared, group, size, dtype=dtype), bias], cached)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_attention(dtype: str, tmp_path: Path):
+    cases = {
+        f"{group}_{size}_{blocks}": _attention(group, size, dtype, blocks=blocks)
+        for group, size, blocks in ((1, 64, False), (3, 48, True), (9, 32, False))
+    }
+    used = _check(cases, _HERE, tmp_path, (1, 9, 32))
+    assert "vector-cached-attention" in used.values()
+    assert any(name.startswith("cached_attention_quantize.") for name in used)
+
+
+def _turned(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates heads [B, T, N, H] as RoPE does."""
+    ops = ctx.ops
+    low, high = ops.split(x, (32, 32), 3)
+    return ops.add(ops.mul(x, cos), ops.mul(ops.concat([ops.negate(high), low], 3), sin))
+
+
+# What lies between products: kernels that norms and gates are quantised by, and the compiler's own code.
+_BETWEEN: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]], list[tuple[int, ...]]]] = {
+    "rms_norm": (lambda c, x, w: c.ops.rms_norm(x, w), [(576,)], [(576,)]),
+    "norm_of_sum": (lambda c, x, y, w: c.ops.rms_norm(c.ops.add(x, y), w), [(2048,), (2048,)], [(2048,)]),
+    "norm_of_heads": (lambda c, x, w: c.ops.rms_norm(x, w), [(3, 64)], [(64,)]),
+    "layer_norm": (lambda c, x, w, b: c.ops.layer_norm(x, w, b), [(768,)], [(768,), (768,)]),
+    "softmax": (lambda c, x: c.ops.softmax(x), [(577,)], []),
+    "argmax": (lambda c, x: c.ops.argmax(x, -1), [(4099,)], []),
+    "silu": (lambda c, x, y: c.ops.mul(c.ops.silu(x), y), [(192,), (192,)], []),
+    "gelu": (lambda c, x: c.ops.gelu(x), [(192,)], []),
+    "rope": (_turned, [(3, 64), (1, 64), (1, 64)], []),
+    "norm_in_blocks": (lambda c, x, w: c.ops.block_quantize(c.ops.rms_norm(x, w))[0], [(576,)], [(576,)]),
+    "gate_in_blocks": (
+        lambda c, x, y: c.ops.block_quantize(c.ops.mul(c.ops.silu(x), y))[1],
+        [(192,), (192,)],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_what_lies_between_products(dtype: str, tmp_path: Path):
+    cases = {
+        name: _Case(
+            fn,
+            [_drawn(32, *shape, dtype=dtype) for shape in tokens],
+            [_drawn(*shape, dtype=dtype) for shape in parameters],
+        )
+        for name, (fn, tokens, parameters) in _BETWEEN.items()
+    }
+    _check(cases, _HERE, tmp_path, (1, 9, 32))
+
+
 @pytest.mark.parametrize("kernels", _KERNELS)
 def test_products_of_rows_that_are_longer_than_what_the_stack_takes_of_x(kernels: CpuKernels, tmp_path: Path):
     counts = (1, 3)
