@@ -1,17 +1,20 @@
 """Measures whether a token's bits are the same in whatever chunk and batch it is computed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from tapeline.running._slots import BundleSlots, SizedCall
+from transformer_core.generation import Prediction
 
 _STEPS: Final = 3  # tokens that are decoded one by one
 _FEW: Final = 11  # tokens that go on in a row that is filled already
 _PIECE: Final = 5  # tokens of a call that takes more
 
 Arrays = list[np.ndarray]
+Decode = Callable[[Sequence[int], Sequence[int], Sequence[int]], Sequence[Prediction]]
 
 
 def is_invariant(slots: BundleSlots) -> bool:
@@ -60,8 +63,8 @@ class _Stretch:
         yield self._filled(slots.prefills[-1], len(tokens), tokens)
         rows = range(slots.slots)[::-1]
         for entry in slots.decodes:
-            yield from self._decoded(entry, rows[: entry.size], tokens)
-        yield from self._decoded(slots.decodes[-1], rows[:1], tokens, in_place=True)
+            yield from self._decoded(partial(slots.run_decode, entry), rows[: entry.size], tokens)
+        yield from self._decoded(slots.run_in_place, rows[:1], tokens)
 
     def _filled(self, entry: SizedCall, piece: int, tokens: Sequence[int]) -> Arrays:
         self._begin()
@@ -70,16 +73,13 @@ class _Stretch:
             logits = self._slots.run_prefill(entry, tokens[at : at + piece], 0, self._start + at).logits()
         return [logits, *self._left(0, tokens)]
 
-    def _decoded(
-        self, entry: SizedCall, rows: Sequence[int], tokens: Sequence[int], *, in_place: bool = False
-    ) -> Iterator[Arrays]:
+    def _decoded(self, decode: Decode, rows: Sequence[int], tokens: Sequence[int]) -> Iterator[Arrays]:
         self._begin()
         for row in rows:
             self._slots.copy_row(0, row)
         logits: Arrays = []
         for position, token in enumerate(tokens, self._start):
-            same = [token] * len(rows), [position] * len(rows)
-            predictions = self._slots.run_decode(entry, rows, *same, in_place=in_place)
+            predictions = decode(rows, [token] * len(rows), [position] * len(rows))
             logits = [prediction.logits() for prediction in predictions]
         for row, line in zip(rows, logits, strict=True):
             yield [line, *self._left(row, tokens)]

@@ -46,10 +46,13 @@ class _Rows:
         places = enumerate(token_ids, position)
         return [self._append(("prefill_row", entry.size), row, at, token) for at, token in places][-1]
 
-    def run_decode(self, entry: _Size, rows: Any, tokens: Any, positions: Any, *, in_place: bool = False) -> Any:
-        kind = "in_place" if in_place else "decode", entry.size
+    def run_decode(self, entry: _Size, rows: Any, tokens: Any, positions: Any) -> Any:
         given = zip(rows, positions, tokens, strict=True)
-        return [self._append(kind, row, position, token) for row, position, token in given]
+        return [self._append(("decode", entry.size), row, position, token) for row, position, token in given]
+
+    def run_in_place(self, rows: Any, tokens: Any, positions: Any) -> Any:
+        given = zip(rows, positions, tokens, strict=True)
+        return [self._append(("in_place", 4), row, position, token) for row, position, token in given]
 
     def copy_row(self, source: int, target: int) -> None:
         self.caches[target] = self.caches[source]

@@ -123,28 +123,29 @@ class BundleSlots:
             raise InputError(f"decode: expected at least one row, each once; found {list(rows)}")
         if self.invariant:
             return self.run_decode(_smallest(self.decodes, len(rows)), rows, token_ids, positions)
-        return self.run_decode(self.decodes[-1], rows, token_ids, positions, in_place=True)
+        return self.run_in_place(rows, token_ids, positions)
 
     def run_decode(
+        self, entry: SizedCall, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]
+    ) -> Sequence[Prediction]:
+        """Does what ``decode`` does by one of ``decodes``, which takes so many rows; others fill it up, and rest."""
+        resting = [row for row in range(self.slots) if row not in rows]
+        return self._run_batch(entry, [*rows, *resting[: entry.size - len(rows)]], rows, token_ids, positions)
+
+    def run_in_place(
+        self, rows: Sequence[int], token_ids: Sequence[int], positions: Sequence[int]
+    ) -> Sequence[Prediction]:
+        """Does what ``decode`` does with all rows in the order of their numbers; those that are not named rest."""
+        return self._run_batch(self.decodes[-1], range(self.slots), rows, token_ids, positions)
+
+    def _run_batch(
         self,
         entry: SizedCall,
+        batch: Sequence[int],
         rows: Sequence[int],
         token_ids: Sequence[int],
         positions: Sequence[int],
-        *,
-        in_place: bool = False,
     ) -> Sequence[Prediction]:
-        """Does what ``decode`` does by one of ``decodes``, which takes so many rows; other rows fill it up, and rest.
-
-        Args:
-            entry: one of ``decodes``; with ``in_place`` the largest.
-            rows: as for ``decode``.
-            token_ids: as for ``decode``.
-            positions: as for ``decode``.
-            in_place: whether the batch has the rows in the order of their numbers.
-        """
-        resting = [row for row in range(self.slots) if row not in rows]
-        batch = [*range(self.slots)] if in_place else [*rows, *resting[: entry.size - len(rows)]]
         places = [batch.index(row) for row in rows]
         given = np.zeros((3, entry.size), np.int32)
         given[:, places] = token_ids, positions, np.ones(len(rows), np.int32)
