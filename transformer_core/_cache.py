@@ -75,7 +75,9 @@ class CachedLayer(Module, ABC):
 
 
 def row_taken(ctx: ExecutionContext, whole: Tensor, row: Tensor) -> Tensor:
-    """Returns one row [1, ..] of a tensor; ``row`` is an i32 of rank 0."""
+    """Returns rows [B, ..] of a tensor at ``row`` i32 [B], or [1, ..] at one of rank 0."""
+    if row.ndim:
+        return ctx.ops.take(whole, row, 0)
     return ctx.ops.dynamic_slice(whole, (row, *[0] * (whole.ndim - 1)), (1, *whole.shape[1:]))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lang_core import Argument, ExecutionContext, OpError, Tensor, TensorSpec
+from transformer_core._cache import row_taken
 
 
 class Places(ABC):
@@ -88,9 +89,7 @@ class CacheRowPlaces(Places):
 
     def seen(self, ctx: ExecutionContext, cache: Tensor) -> Tensor:
         """Copies the rows."""
-        if self.row.ndim:
-            return ctx.ops.take(cache, self.row, 0)
-        return ctx.ops.dynamic_slice(cache, (self.row, 0, 0, 0), (1, *cache.shape[1:]))
+        return row_taken(ctx, cache, self.row)
 
 
 def cache_starts(ctx: ExecutionContext, position: Tensor) -> Starts:

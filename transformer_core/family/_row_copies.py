@@ -24,7 +24,10 @@ def with_row_copies(points: Sequence[EntryPoint], slots: int) -> tuple[EntryPoin
 
 
 def _copy_row(caches: Sequence[Argument], slots: int) -> EntryPoint:
-    """Returns ``copy_row(source, target, caches)``: the caches with row ``target`` as row ``source``."""
+    """Returns ``copy_row(source, target, caches)``: the caches with row ``target`` as row ``source``, another one.
+
+    IREE makes a slice and its update one copy within the cache's buffer, and refuses a copy onto itself.
+    """
 
     def copied(ctx: ExecutionContext, source: Tensor, target: Tensor, *tensors: Tensor) -> dict[str, Tensor]:
         rows = [row_put(ctx, whole, row_taken(ctx, whole, source), target) for whole in tensors]

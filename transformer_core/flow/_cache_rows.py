@@ -19,7 +19,7 @@ def states_taken(
         row: i32 of rank 0 or [B], the rows.
     """
     return {
-        slot.path: slot.layout.make(*[_taken(ctx, whole, row) for whole in caches[slot.path].tensors])
+        slot.path: slot.layout.make(*[row_taken(ctx, whole, row) for whole in caches[slot.path].tensors])
         for slot in slots
         if slot.recurrent
     }
@@ -39,7 +39,3 @@ def states_put(
             pairs = zip(wholes[slot.path].tensors, caches[slot.path].tensors, strict=True)
             puts[slot.path] = slot.layout.make(*[row_put(ctx, whole, new, row) for whole, new in pairs])
     return puts
-
-
-def _taken(ctx: ExecutionContext, whole: Tensor, row: Tensor) -> Tensor:
-    return ctx.ops.take(whole, row, 0) if row.ndim else row_taken(ctx, whole, row)
