@@ -15,6 +15,7 @@ ARGUMENT: Final = re.compile(r"(%[\w.$-]+): (tensor<[^>]*>|\w+)(?: \{([^}]*)\})?
 ALIAS: Final = re.compile(r"tf\.aliasing_output = (\d+)")
 TENSOR: Final = re.compile(r"tensor<[^>]*>|!hal\.buffer_view")
 VALUE: Final = re.compile(r"%[A-Za-z0-9_.$-]+(?:#\d+)?")
+SLICE: Final = " = stablehlo.dynamic_"
 BARRIER: Final = re.compile(r"    (%\w+) = stablehlo\.optimization_barrier (%\w+) : ")
 WEIGHT: Final = "%parameter"
 _WHOLE_NUMBERS: Final = re.compile(r"tensor<(?:.*x)?i(?:32|64)>")
@@ -79,10 +80,12 @@ class Function:
     Attributes:
         arguments: names and types.
         waits: True if it has an optimization barrier, which splits an entry point's work where it is inlined.
+        slices: True if it has slices that begin at run-time positions, which the host reads where they are tensors.
     """
 
     arguments: tuple[tuple[str, str], ...]
     waits: bool = False
+    slices: bool = False
 
     @property
     def weight_bytes(self) -> int:
@@ -118,6 +121,8 @@ def common_roles(name: str, function: Function, entries: Iterable[Entry], rule: 
         return None
     if not function.waits and function.weight_bytes < rule.weight_bytes:
         return None
+    if not function.slices:
+        return only
     values = enumerate(function.arguments)
     others = [kind for i, (value, kind) in values if i not in only.numbers and not value.startswith(WEIGHT)]
     return None if any(map(_WHOLE_NUMBERS.fullmatch, others)) else only  # the host might wait for them in each layer

@@ -24,6 +24,7 @@ from run_iree.compiler._block_calls import (
     CALL,
     HEAD,
     RETURN,
+    SLICE,
     TENSOR,
     VALUE,
     WEIGHT,
@@ -35,6 +36,7 @@ from run_iree.compiler._block_calls import (
     common_roles,
     note_line,
 )
+from run_iree.compiler._scatters import ScatterFunctions
 from run_iree.compiler._schedule import Schedule
 
 _VIEW: Final = "!hal.buffer_view"
@@ -109,6 +111,8 @@ def outline(source: Iterable[str], rule: OutlineRule) -> Outline | None:
             called_by_others.add(call[3])
         elif BARRIER.match(line):
             function.waits = True
+        elif SLICE in line:
+            function.slices = True
     roles = {
         name: common
         for name, function in functions.items()
@@ -236,11 +240,12 @@ def _block(head: re.Match[str], roles: Roles, lines: Iterator[str]) -> Iterator[
     never = "attributes {inlining_policy = #util.inline.never}"
     yield f"  util.func private @{head[2]}({', '.join(given)}) -> ({wanted}) {never} {{\n"
     yield from (f"    {line}\n" for line in first)
-    last = _LastBarriers()
+    last, scatters = _LastBarriers(), ScatterFunctions(head[2])
     for line in lines:
         returned = RETURN.match(line)
         if returned is None:
-            yield from last.lines(line)
+            for kept_line in last.lines(line):
+                yield from scatters.lines(kept_line)
         else:
             values = [last.barred.get(value, value) for value in returned[1].split(", ")]
             for i, result in caches.items():
@@ -250,6 +255,7 @@ def _block(head: re.Match[str], roles: Roles, lines: Iterator[str]) -> Iterator[
             yield f"    util.return{' ' if kept else ''}{', '.join(values[i] for i in kept)}"
             yield f" : {wanted}\n" if kept else "\n"
         if line == _END:
+            yield from scatters.functions()
             return
 
 

@@ -51,6 +51,30 @@ def _module(result: str = "", block: str = _BLOCK) -> str:
     return "module @m {\n" + "\n".join(lines) + "\n  }\n" + block + "}\n"
 
 
+_SCATTER = """    %30 = stablehlo.reshape %value1 : (tensor<1x5x3xf32>) -> tensor<5x3xf32>
+    %31 = "stablehlo.scatter"(%30, %value2, %0) <{indices_are_sorted = false, unique_indices = true, \
+scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], \
+scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+    ^bb0(%32: tensor<f32>, %33: tensor<f32>):
+    stablehlo.return %33 : tensor<f32>
+    }) : (tensor<5x3xf32>, tensor<2x1xi32>, tensor<2x3xf32>) -> tensor<5x3xf32>
+    %3 = stablehlo.reshape %31 : (tensor<5x3xf32>) -> tensor<1x5x3xf32>
+"""
+
+
+def _scattering() -> str:
+    """Returns the module with places of rows [2, 1] in place of one position, and a scatter at these."""
+    update = _BLOCK[_BLOCK.index("    %3 = ") : _BLOCK.index("    %4 = ")]
+    text = _module(block=_BLOCK.replace(update, _SCATTER)).replace("tensor<i32>", "tensor<2x1xi32>")
+    number = text[text.index("    %10 = ") : text.index("    %11 = ")]
+    places = """    %12 = "tensor.from_elements"(%p) : (i32) -> tensor<i32>
+    %13 = stablehlo.broadcast_in_dim %12, dims = [] : (tensor<i32>) -> tensor<2x1xi32>
+    %14 = stablehlo.iota dim = 0 : tensor<2x1xi32>
+    %10 = stablehlo.add %13, %14 : tensor<2x1xi32>
+"""
+    return text.replace(number, places).replace("%2 = stablehlo.constant dense<0> : tensor<2x1xi32>\n", "")
+
+
 def _target(rule: OutlineRule | None, flags: tuple[str, ...] = ()) -> Target:
     target = target_named("llvm-cpu")
     return dataclasses.replace(target, flags=(*target.flags, *flags), matvec_tiles=None, outline=rule)
@@ -84,6 +108,23 @@ def test_functions_that_stay_compute_the_same_bits(tmp_path: Path) -> None:
     for mine, theirs in zip(_run(other), _run(plain), strict=True):
         for a, b in zip(mine, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_blocks_that_scatter_stay_functions(tmp_path: Path) -> None:
+    """Whole numbers that are no starts of slices are not read by the host."""
+    rule = OutlineRule(2, 0)
+    inlined, plain = _compiled(tmp_path, None, _scattering())
+    outlined, other = _compiled(tmp_path, rule, _scattering())
+    assert outlined.schedules["step"].submissions > inlined.schedules["step"].submissions
+    assert outlined.schedules["step"].copies <= inlined.schedules["step"].copies
+    for mine, theirs in zip(_run(other), _run(plain), strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+    functions = outline(_scattering().splitlines(keepends=True), rule)
+    assert functions is not None
+    text = "".join(functions.lines(_scattering().splitlines(keepends=True)))
+    assert "    %31 = func.call @block.layers.N.scatter31(%30, %value2, %0) : " in text
+    assert text.count("attributes {no_inline}") == 1
 
 
 def test_the_text_keeps_what_it_declares(tmp_path: Path) -> None:
