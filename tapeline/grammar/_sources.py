@@ -113,7 +113,7 @@ def _check_schema(schema: Schema, name: str, limits: GrammarLimits) -> None:
 
 
 def _check_text(text: str, name: str, limits: GrammarLimits) -> None:
-    if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(text, str) or not text:
         raise InputError(f"{name}: expected a text of at least one character; found {text!r:.80}")
     try:
         text.encode()

@@ -34,7 +34,10 @@ class AnswerParser(Protocol):
 class PlainParser:
     """Parser of an answer that is nothing but text."""
 
-    calls: Final = 0
+    @property
+    def calls(self) -> int:
+        """Number of calls so far: none."""
+        return 0
 
     def push(self, text: str) -> list[AnswerDelta]:
         """Returns the text."""
