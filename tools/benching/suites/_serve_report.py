@@ -88,7 +88,7 @@ def _against_peer(title: str, systems: Mapping[str, Sequence[Result]], speed: bo
 
 def _loop_cases(systems: Mapping[str, Sequence[Result]], phase: str) -> list[Case]:
     cases = []
-    for name, rounds in systems.items():
+    for name, rounds in _in_order(systems):
         figures: dict[str, Callable[[Result], float]] = {
             "tokens/s": tokens_per_second,
             "first token, p50, s": lambda turn: first_token(turn, 50),
@@ -107,7 +107,7 @@ def _loop_cases(systems: Mapping[str, Sequence[Result]], phase: str) -> list[Cas
 
 def _prefix_report(result: SuiteResult, served: Served) -> None:
     cases = []
-    for name, rounds in served.results[PREFIX].items():
+    for name, rounds in _in_order(served.results[PREFIX]):
         share = Summary.of(turn["warm"] / turn["cold"] for turn in rounds)
         values = {
             "cold, s": Summary.of_key(rounds, "cold"),
@@ -137,6 +137,11 @@ def _alone_report(result: SuiteResult, served: Served) -> None:
             text = f"{served.group.bits}: one client: over {GENERATE}, ms per token"
             result.goals.append(Goal(text, "<=", _MOST_OVERHEAD_MS, over))
     result.tables.append(Table(f"{served.group.bits}: one client, one short prompt", cases))
+
+
+def _in_order(systems: Mapping[str, Sequence[Result]]) -> list[tuple[str, Sequence[Result]]]:
+    """Returns the systems with their rounds, ours first, whoever's turn came first."""
+    return [(name, systems[name]) for name in (OWN, SERVER) if name in systems]
 
 
 def tokens_per_second(turn: Result) -> float:
