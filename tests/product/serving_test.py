@@ -28,7 +28,9 @@ _MODELS = ["demo", *(["demo_q8_0", "llama_gqa", "qwen3_next_mixed_4x", "gemma3_4
 def _bundle(name: str, folder: Path) -> Bundle:
     options: Any = {"slots": 3, "target": (target_of_device(_DEVICE),), "max_sequence": 96}
     if name == "demo_q8_0":  # verified, for that measures whether it is invariant
-        return Bundle(export("demo", folder / "bundle", num_layers=1, quantize="q8_0", verify="auto", **options))
+        return Bundle(
+            export("demo", folder / "bundle", num_layers=1, quantize="q8_0", activations="q8", verify="auto", **options)
+        )
     if name == "demo":
         return Bundle(export("demo", folder / "bundle", num_layers=None if _LONG else 1, **options))
     return Bundle(export_case(CASES[name], folder, **options))
