@@ -105,6 +105,7 @@ def _check(received: Received, request: TokenRequest, **kind: Any) -> None:
 @pytest.mark.parametrize("kind", [{}, {"recurrent": True}, {"invariant": False}])
 def test_a_failure_at_any_call_ends_what_runs_and_the_rest_is_answered(kind: dict[str, bool]) -> None:
     seen: set[str] = set()
+    failed = True
     for fail_at in range(1, 400):
         fuse, ends = _Fuse(fail_at), _Ends()
         made = [_Failing(fuse, **kind), _Failing(_Fuse(0), **kind)]

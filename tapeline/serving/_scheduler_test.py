@@ -206,7 +206,7 @@ def test_a_tick_runs_whole_prompts_while_nobody_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize("kind", [{}, {"invariant": False}, {"recurrent": True}])
-def test_answers_to_one_prompt_that_come_together_share_its_prefix(kind: dict[str, bool]) -> None:
+def test_answers_to_one_prompt_that_come_together_share_its_prefix(kind: dict[str, Any]) -> None:
     prompt = list(range(39))  # 16, 16, 4, 2, 1
     bench = _Bench(HashSlots(4, **kind), tick_tokens=64, block_tokens=8)
     answers = [bench.put(prompt, 3, sampling=SamplingConfig(temperature=1, seed=seed))[1] for seed in range(4)]
