@@ -70,6 +70,7 @@ _LIMITS: Final = {
     name: flags.DEFINE_integer(name, getattr(_OPTIONS, name), text, flag_values=FLAGS)
     for name, text in {
         "max_body_bytes": "Largest body of a request.",
+        "max_audio_bytes": "Largest sound file of a request.",
         "max_json_depth": "Lists and objects inside each other that a body may have.",
         "max_tools": "Tools that a request may bring.",
         "max_schema_bytes": "Largest JSON schema or grammar of a request.",
@@ -79,6 +80,7 @@ _LIMITS: Final = {
 _SECONDS: Final = {
     name: flags.DEFINE_float(name, getattr(_OPTIONS, name), text, flag_values=FLAGS)
     for name, text in {
+        "max_audio_seconds": "Longest sound of a request.",
         "request_seconds": "Longest time of an answer, with its time in the queue.",
         "header_seconds": "Time in which the head of a request must come, and then its body.",
         "stall_seconds": "Time in which a client must read some of what it is sent.",

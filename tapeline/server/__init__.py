@@ -10,6 +10,7 @@ from tapeline.server._models import Models, ModelSource
 from tapeline.server._options import ServerOptions
 from tapeline.server._process import serve
 from tapeline.server._service import Service
+from tapeline.server._transcription_model import TranscriptionModel
 
 __all__ = [
     "EmbeddingModel",
@@ -22,6 +23,7 @@ __all__ = [
     "ServerOptions",
     "Service",
     "TextModel",
+    "TranscriptionModel",
     "bundle_source",
     "create_app",
     "load_bundle",

@@ -134,7 +134,7 @@ def test_embeddings_and_ranks(server: RunningServer) -> None:
         ("/v1/completions", {"model": "demo", "prompt": "a", "logit_bias": {"512": 1}}, 400, "token ids from 0 to 511"),
         ("/tokenize", {"model": "demo"}, 400, "give either `prompt` or `messages`"),
         ("/detokenize", {"model": "demo", "tokens": [512]}, 400, "`tokens` has token id 512"),
-        ("/v1/audio/transcriptions", {}, 404, "audio is not transcribed"),
+        ("/v1/audio/transcriptions", {}, 415, "content-type: expected multipart/form-data"),
         ("/v1/nothing", {}, 404, "no such route"),
         ("/v1/models", {}, 405, "does not take this method"),
     ],

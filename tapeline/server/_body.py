@@ -20,18 +20,35 @@ async def read_json(request: Request, options: ServerOptions) -> Any:
         RequestError: the body is of another type, too large, too slow, or no JSON.
         ClientGoneError: the client has gone before the end of the body.
     """
+    body = await read_body(request, options, _JSON, options.max_body_bytes)
+    return parse_json(body, options.max_json_depth)
+
+
+async def read_body(request: Request, options: ServerOptions, media: str, most: int) -> bytes:
+    """Returns a request's body.
+
+    Args:
+        request: the request.
+        options: settings of the server.
+        media: type that the body must have.
+        most: largest number of bytes.
+
+    Raises:
+        RequestError: the body is of another type, too large or too slow.
+        ClientGoneError: the client has gone before the end of the body.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != _JSON:
-        raise RequestError(f"content-type: expected {_JSON}; found {kind[:60]!r}", status=415, code="not_json")
+    if kind != media:
+        code = "not_json" if media == _JSON else "wrong_type"
+        raise RequestError(f"content-type: expected {media}; found {kind[:60]!r}", status=415, code=code)
     try:
         async with asyncio.timeout(options.header_seconds):
-            body = await _read(request, options.max_body_bytes)
+            return await _read(request, most)
     except TimeoutError as error:
         seconds = options.header_seconds
         raise RequestError(f"the body did not come within {seconds:g} s: send it at once", status=408) from error
     except ClientDisconnect as error:
         raise ClientGoneError("the client has gone before the end of the body") from error
-    return parse_json(body, options.max_json_depth)
 
 
 async def _read(request: Request, most: int) -> bytes:

@@ -8,17 +8,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from lang_core import ConfigError, InputError
+from tapeline.audio import LogMel
 from tapeline.bundle import Bundle
 from tapeline.running import BundleSlots, load
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
+from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.serving import Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
 from tapeline.text import Chat, ChatTemplate, Tokenizer
 from tapeline.toolcalls import ToolSupport
 from transformer_core.generation import SamplingConfig, load_eos_ids
 
 _EMBEDDING: Final = "sentence_embedding"
+_ENCODE: Final = "encode"  # entry point of a Whisper
 _GENERATION: Final = "generation_config.json"
 _STAMPED: Final = ("kernel_config.json", "report.json")
 _SAMPLING: Final = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
@@ -69,7 +72,19 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
             embedder=load(bundle, device=loading.device),
             tokenizer=Tokenizer.load(bundle.path),
         )
+    if any(point.name == _ENCODE for point in bundle.config.entry_points):
+        return _transcription_model(name, bundle, loading)
     return _text_model(name, bundle, loading)
+
+
+def _transcription_model(name: str, bundle: Bundle, loading: Loading) -> TranscriptionModel:
+    LogMel.load(bundle.path)  # a bundle without the settings is refused now, and not at the first request
+    return TranscriptionModel(
+        name=name,
+        created=_created(bundle),
+        context=bundle.config.model["max_sequence"],
+        reader=load(bundle, device=loading.device),
+    )
 
 
 def _text_model(name: str, bundle: Bundle, loading: Loading) -> TextModel:

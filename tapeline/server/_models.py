@@ -10,6 +10,7 @@ from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
 from tapeline.server._log import Log
 from tapeline.server._model import ServedModel, TextModel
+from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.serving import EngineFigures
 
 M = TypeVar("M", bound=ServedModel)
@@ -108,6 +109,14 @@ class Models:
             RequestError: there is none.
         """
         return self._model(name, EmbeddingModel, "embeds no sentences", "embeds sentences")
+
+    def transcription_model(self, name: str | None) -> TranscriptionModel:
+        """Returns the model that turns sound into text under a name, or the only one where no name is given.
+
+        Raises:
+            RequestError: there is none.
+        """
+        return self._model(name, TranscriptionModel, "takes no sound", "takes sound")
 
     def named(self, name: str) -> ServedModel:
         """Returns a model of any kind.

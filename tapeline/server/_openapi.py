@@ -11,6 +11,7 @@ from tapeline.server._requests import (
     EmbeddingRequest,
     RerankRequest,
     TokenizeRequest,
+    TranscriptionRequest,
 )
 
 POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
@@ -22,6 +23,9 @@ POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
     "/detokenize": (DetokenizeRequest, "Writes tokens as text."),
 }
 """Routes that take a body: its fields, and a line of help."""
+
+_TRANSCRIPTIONS: Final = "/v1/audio/transcriptions"
+_LISTS: Final = ("timestamp_granularities",)  # a form's names of lists end with []
 
 _GETS: Final = {
     "/": ("text/html", "A page to chat on."),
@@ -37,7 +41,7 @@ _ERRORS: Final = {
     "404": "No such model.",
     "408": "The body came too slowly.",
     "413": "The body is too large.",
-    "415": "The body is not said to be JSON.",
+    "415": "The body is not said to be JSON, or a form where one is asked for.",
     "429": "The queue is full; Retry-After says when to ask again.",
     "500": "The model failed.",
     "503": "The server is loading its models, or ends.",
@@ -64,6 +68,7 @@ _ERROR_SCHEMA: Final = {
 def document() -> dict[str, Any]:
     """Returns the OpenAPI document."""
     paths: dict[str, Any] = {path: {"post": _post(*what)} for path, what in POSTS.items()}
+    paths[_TRANSCRIPTIONS] = {"post": _form(TranscriptionRequest, "Turns a sound file into text.")}
     paths |= {path: {"get": _get(path, *what)} for path, what in _GETS.items()}
     return {
         "openapi": "3.1.0",
@@ -75,6 +80,15 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _form(kind: type[RecordType], text: str) -> dict[str, Any]:
+    schema = record_schema(kind)
+    fields = {f"{name}[]" if name in _LISTS else name: field for name, field in schema["properties"].items()}
+    file = {"type": "string", "format": "binary", "description": "A WAV or FLAC file."}
+    whole = {**schema, "properties": {"file": file, **fields}, "required": ["file"]}
+    body = {"required": True, "content": {"multipart/form-data": {"schema": whole}}}
+    return {"summary": text, "requestBody": body, "responses": {**_done("application/json"), **_failures()}}
 
 
 def _post(kind: type[RecordType], text: str) -> dict[str, Any]:

@@ -18,6 +18,8 @@ class ServerOptions:
         certificate: TLS certificate, a PEM file; None for plain HTTP.
         certificate_key: private key of the certificate, a PEM file; None where the certificate's file has it.
         max_body_bytes: largest body of a request.
+        max_audio_bytes: largest sound file of a request.
+        max_audio_seconds: longest sound of a request.
         max_json_depth: lists and objects inside each other that a body may have.
         max_tools: tools that a request may bring.
         max_schema_bytes: largest JSON schema, or grammar, of a request, and largest tool.
@@ -38,6 +40,8 @@ class ServerOptions:
     certificate: Path | None = None
     certificate_key: Path | None = None
     max_body_bytes: int = 4 << 20
+    max_audio_bytes: int = 25 << 20
+    max_audio_seconds: float = 3600.0
     max_json_depth: int = 64
     max_tools: int = 128
     max_schema_bytes: int = 128 << 10
@@ -51,11 +55,18 @@ class ServerOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port={self.port} is out of range: give 0 to 65535")
-        for name in ("max_body_bytes", "max_json_depth", "max_tools", "max_schema_bytes", "max_connections"):
+        for name in (
+            "max_body_bytes",
+            "max_audio_bytes",
+            "max_json_depth",
+            "max_tools",
+            "max_schema_bytes",
+            "max_connections",
+        ):
             _require(name, getattr(self, name), 1)
         for name in ("drain_seconds", "watch_seconds"):
             _require(name, getattr(self, name), 0)
-        for name in ("request_seconds", "header_seconds", "stall_seconds"):
+        for name in ("max_audio_seconds", "request_seconds", "header_seconds", "stall_seconds"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}={getattr(self, name)!r} is out of range: give seconds, more than 0")
 

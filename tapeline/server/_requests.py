@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Final
 from tapeline.server._errors import RequestError
 from tapeline.server._fields import MOST_LOGPROBS, GenerationFields
 from tapeline.server._messages import ChatMessage
-from tapeline.server._readers import Choice, Either, Flag, Items, Table, Text, Whole
+from tapeline.server._readers import Choice, Either, Flag, Items, Number, Table, Text, Whole
 from tapeline.server._records import Record, option, required
+from tapeline.transcribing import TranscriptionFormat
 
 _MODEL: Final = "Name of a model that is served; may be left out where there is one."
 _TOKENS: Final = Items(Whole(0), 1)
@@ -187,3 +188,27 @@ class DetokenizeRequest:
 
     model: str | None = option(Text(), _MODEL)
     tokens: tuple[int, ...] = required(Items(Whole(0)), "Token ids to write as text.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranscriptionRequest:
+    """Form of /v1/audio/transcriptions, beside its file."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {
+        "chunking_strategy": "long sound is cut where the model ends a segment; leave the field out",
+        "include": "log probabilities of transcriptions are not given; leave the field out",
+        "known_speaker_names": "speakers are not told apart; leave the field out",
+        "known_speaker_references": "speakers are not told apart; leave the field out",
+        "prompt": "windows begin without a text before them; leave the field out",
+    }
+
+    model: str | None = option(Text(), _MODEL)
+    language: str | None = option(Text(1), "Language that is spoken, such as en; it is detected where left out.")
+    response_format: TranscriptionFormat = option(
+        Choice(("json", "text", "srt", "verbose_json", "vtt")), "Form of the answer.", "json"
+    )
+    temperature: float = option(Number(0, 0), "Only 0: the likeliest token is taken.", 0.0)
+    timestamp_granularities: tuple[str, ...] = option(
+        Items(Choice(("segment",)), 0, 1), "Times are of segments, with `verbose_json`.", ()
+    )
+    stream: bool = option(Choice((False,)), "Transcriptions come at once, so only false.", False)

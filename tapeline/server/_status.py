@@ -7,12 +7,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tapeline.server._errors import RequestError
 from tapeline.server._events import to_json
 from tapeline.server._generation import JSON
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._openapi import document
 from tapeline.server._service import service_of
+from tapeline.server._transcription_model import TranscriptionModel
 
 _PAGE: Final = files(__package__ or "").joinpath("page.html")
 _PAGE_HEADERS: Final = {
@@ -57,15 +57,10 @@ async def page(_: Request) -> Response:
     return Response(_PAGE.read_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
 
 
-async def transcriptions(_: Request) -> Response:
-    """Refuses audio."""
-    raise RequestError(
-        "audio is not transcribed by this server yet: Whisper bundles run with the tapeline command", status=404
-    )
-
-
 def _model(model: ServedModel) -> dict[str, Any]:
     kind = "generate" if isinstance(model, TextModel) else "embed"
+    if isinstance(model, TranscriptionModel):
+        kind = "transcribe"
     chat = isinstance(model, TextModel) and model.template is not None
     return {
         "id": model.name,

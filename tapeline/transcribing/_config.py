@@ -94,9 +94,8 @@ class _Tokens:
 
     def token(self, name: str) -> int:
         """Reads one token, or a list of one."""
-        value = self.fields.values.get(name)
-        if isinstance(value, list) and len(value) == 1:
-            (value,) = value
+        given = self.fields.values.get(name)
+        value: Any = given[0] if isinstance(given, list) and len(given) == 1 else given
         if not self._is_token(value):
             self.fields.refuse(name, self._expected("a token"))
         return value

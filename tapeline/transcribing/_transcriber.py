@@ -108,16 +108,18 @@ class Transcriber:
     ) -> Iterator[Segment]:
         """Yields the segments of all windows; the first one is encoded already."""
         begin, total, seek = self._config.first_timestamp, features.shape[1], 0
-        seconds = self.log_mel.hop / self.log_mel.rate
         while seek < total:
             if seek:
                 self._encode(features, seek)
             frames = min(self.log_mel.frames, total - seek)
             cuts, advance = cut_window(self._tokens(prompt, rules), begin, frames, timestamps=rules.timestamps)
             for cut in cuts:
-                start, end = (min((seek + frame) * seconds, duration) for frame in (cut.start, cut.stop))
+                start, end = (min(self._seconds(seek + frame), duration) for frame in (cut.start, cut.stop))
                 yield Segment(start=start, end=end, text=self._text(cut.tokens), token_ids=tuple(cut.tokens))
             seek += max(1, advance)
+
+    def _seconds(self, frame: int) -> float:
+        return frame * self.log_mel.hop / self.log_mel.rate
 
     def _encode(self, features: np.ndarray, seek: int) -> None:
         window = features[:, seek : seek + self.log_mel.frames]

@@ -3,15 +3,19 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import openai
 import pytest
 
 import tapeline
 from lang_core import InputError
 from tapeline.audio import AudioLimits
 from tapeline.bundle import Bundle
+from tapeline.server import Loading, ModelSource, load_bundle
+from tapeline.server._server_testing import running
 from tapeline.transcribing import Segment
 from tests.goldens.speech.cases import ENGLISH, GENERATION, SPEECH_CASES
 from tests.goldens.speech.files import RATE, SPEECH, read_speech_goldens, sound, write_speech_checkpoint
@@ -137,3 +141,24 @@ def test_a_bundle_has_the_settings_of_a_processor(bundle: Bundle, tmp_path: Path
     (model / "processor_config.json").write_text(json.dumps({"feature_extractor": settings}))
     exported = Bundle(export(model, tmp_path / "bundle", sequence=4, target=()))
     assert json.loads((exported.path / "processor_config.json").read_text())["feature_extractor"] == settings
+
+
+def test_the_server_transcribes_for_openais_client(bundle: Bundle) -> None:
+    source = ModelSource("whisper", lambda: load_bundle("whisper", bundle, Loading()))
+    plain, timed = _GOLDENS["cases"]["plain"], _GOLDENS["cases"]["timed"]
+    with running([source]) as server:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+        ask = partial(client.audio.transcriptions.create, model="whisper", file=SPEECH)
+        assert ask().text == plain["text"].strip()
+        verbose = ask(response_format="verbose_json", timestamp_granularities=["segment"])
+        assert verbose.duration == pytest.approx(2.022, abs=1e-3)
+        assert [segment.tokens for segment in verbose.segments or []] == [row[2] for row in timed["segments"]]
+        assert ask(response_format="text") == plain["text"].strip() + "\n"
+        assert ask(response_format="srt").count(" --> ") == len(timed["segments"])
+        with pytest.raises(openai.BadRequestError, match="language='elvish': not found; available: de, en, fr, yue"):
+            ask(language="elvish")
+        with pytest.raises(openai.BadRequestError, match="neither a WAV nor a FLAC file"):
+            ask(file=("a.mp3", b"ID3" + bytes(99)))
+        with pytest.raises(openai.BadRequestError, match="model 'whisper' generates no text: name one that does"):
+            client.completions.create(model="whisper", prompt="It was")
+        client.close()

@@ -1,0 +1,48 @@
+"""/v1/audio/transcriptions."""
+
+import asyncio
+import threading
+from time import monotonic
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tapeline.audio import AudioLimits
+from tapeline.server._errors import RequestError
+from tapeline.server._form import read_form
+from tapeline.server._gone import ClientGoneError, unless_gone
+from tapeline.server._records import read_record
+from tapeline.server._requests import TranscriptionRequest
+from tapeline.server._service import in_thread, note, service_of
+
+_MEDIA: Final = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
+_JSON: Final = "application/json"
+_TIMED: Final = ("srt", "vtt", "verbose_json")
+
+
+async def transcriptions(request: Request) -> Response:
+    """Turns a sound file into text."""
+    service = service_of(request)
+    texts, audio = await read_form(request, service.options)
+    fields = read_record(TranscriptionRequest, texts)
+    model = service.models.transcription_model(fields.model)
+    limits = AudioLimits(max_bytes=service.options.max_audio_bytes, max_seconds=service.options.max_audio_seconds)
+    deadline, gone = monotonic() + service.options.request_seconds, threading.Event()
+
+    def check() -> None:
+        if gone.is_set():
+            raise ClientGoneError("the client has closed the connection")
+        if monotonic() > deadline:
+            raise RequestError("the transcription took too long: send shorter sound", status=504)
+
+    timed = fields.response_format in _TIMED
+    work = in_thread(model.transcribe, audio, fields.language, limits, timestamps=timed, check=check)
+    try:
+        transcription = await unless_gone(request.receive, work)
+    except (ClientGoneError, asyncio.CancelledError):
+        gone.set()
+        raise
+    note(request, model=model.name, audio_seconds=round(transcription.duration, 3))
+    text = transcription.format(fields.response_format)
+    return Response(text, media_type=_MEDIA.get(fields.response_format, _JSON))
