@@ -48,8 +48,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, demo: Path) -> Iterator[Ser
 
 
 @pytest.fixture(scope="module")
-def client(server: ServerProcess) -> openai.OpenAI:
-    return openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=60)
+def client(server: ServerProcess) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=60) as started:
+        yield started
 
 
 def said(client: openai.OpenAI, **fields: Any) -> Any:
@@ -259,9 +260,10 @@ def test_keys_drain_reload_and_tls(tmp_path: Path, demo: Path) -> None:
         ask = {"prompt": PROMPT, "max_tokens": 200, "ignore_eos": True, "temperature": 0}
         key = {"authorization": "Bearer secret"}
         assert server.request("/v1/completions", ask)[0] == 401
-        with pytest.raises(openai.AuthenticationError):
-            openai.OpenAI(base_url=server.url, api_key="wrong", max_retries=0).models.list()
-        assert list(openai.OpenAI(base_url=server.url, api_key="secret").models.list())
+        with openai.OpenAI(base_url=server.url, api_key="wrong", max_retries=0) as client:
+            with pytest.raises(openai.AuthenticationError):
+                client.models.list()
+            assert list(client.with_options(api_key="secret").models.list())
 
         def loads() -> int:
             return sum(line["event"] == "loaded" for line in server.logged())

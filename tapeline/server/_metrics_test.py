@@ -1,0 +1,45 @@
+"""The dashboard names metrics that there are."""
+
+import json
+import re
+from pathlib import Path
+
+from tapeline.server._metrics import Metrics
+from tapeline.serving import EngineFigures
+
+FIGURES = EngineFigures(
+    running=1,
+    waiting=2,
+    slots=4,
+    cache_usage=0.5,
+    prefix_queries=10,
+    prefix_hits=5,
+    prompt_tokens=5,
+    generated_tokens=7,
+    ended={},
+    failures=0,
+    store_bytes=3,
+    store_budget=9,
+)
+
+
+def names(metrics: Metrics) -> set[str]:
+    """Returns every name in the metrics' text, those of families without samples too."""
+    text = metrics.text().decode()
+    families = {(name, kind) for name, kind in re.findall(r"^# TYPE (\S+) (\w+)", text, re.M)}
+    return {f"{name}{end}" for name, kind in families for end in (("", "_bucket") if kind == "histogram" else ("",))}
+
+
+def test_the_dashboard_names_metrics_that_there_are() -> None:
+    text = Path(__file__).with_name("grafana.json").read_text()
+    named = set(re.findall(r"tapeline:\w+", text))
+    assert len(named) >= 12
+    assert named <= names(Metrics(lambda: {"demo": FIGURES}))
+    assert len({panel["id"] for panel in json.loads(text)["panels"]}) == 8
+
+
+def test_figures_of_each_engine_have_its_name() -> None:
+    text = Metrics(lambda: {"one": FIGURES, "two": FIGURES}).text().decode()
+    assert 'tapeline:num_requests_waiting{model_name="two"} 2.0' in text
+    assert 'tapeline:prefix_cache_hits_total{model_name="one"} 5.0' in text
+    assert 'tapeline:kv_cache_usage_perc{model_name="one"} 0.5' in text
