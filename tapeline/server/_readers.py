@@ -84,7 +84,7 @@ class Number:
     @property
     def expected(self) -> str:
         """Kind of value, for messages."""
-        return f"a number above {self.least:g}" if self.above else f"a number {_range(self.least, self.most)}"
+        return f"a number above {self.least}" if self.above else f"a number {_range(self.least, self.most)}"
 
     def read(self, value: Any, path: str) -> float:
         """Returns the number."""
@@ -276,7 +276,7 @@ def _within(value: float, least: float, most: float | None, above: bool = False)
 
 
 def _range(least: float, most: float | None) -> str:
-    return f"of at least {least:g}" if most is None else f"from {least:g} to {most:g}"
+    return f"of at least {least}" if most is None else f"from {least} to {most}"
 
 
 def _count(least: int, most: int | None) -> str:
