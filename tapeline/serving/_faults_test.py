@@ -2,6 +2,7 @@
 
 import contextlib
 import queue
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,6 +151,26 @@ def test_an_engine_whose_model_cannot_be_made_anew_closes_and_says_so() -> None:
         with pytest.raises(EngineClosedError, match=message):
             engine.submit(_requests()[0], print)
         engine.close()
+
+
+@pytest.mark.parametrize("fail_at", [1, 2, 3, 4])  # calls, and readings of what they predict
+def test_a_model_that_failed_is_gone_before_another_is_made(fail_at: int) -> None:
+    model, ends, gone = _Failing(_Fuse(fail_at)), _Ends(), list[bool]()
+    reference = weakref.ref(model)
+
+    def remake() -> HashSlots:
+        gone.append(reference() is None)
+        return HashSlots()
+
+    engine = Engine(model, remake=remake)
+    del model
+    received, on_event = ends.listen()
+    engine.submit(_requests()[0], on_event)
+    ends.wait(1)
+    assert engine.drain(10)
+    engine.close()
+    assert isinstance(received.end.error, ModelFailedError)
+    assert gone == [True]
 
 
 def _no_memory() -> Any:

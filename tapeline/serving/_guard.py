@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 import numpy as np
 
@@ -26,7 +25,7 @@ class GuardedModel:
             model: the model.
             largest_chunk: of its chunks, larger ones are not used, except for the smallest of all; None uses all.
         """
-        self._model: Final = model
+        self._model = model
         self.slots = model.slots
         self.capacity = model.capacity
         self.vocabulary = model.vocabulary
@@ -35,6 +34,10 @@ class GuardedModel:
         )
         self.invariant = model.invariant
         self.recurrent = model.recurrent
+
+    def release(self) -> None:
+        """Lets go of the model, so that its memory is free; calls fail from now on."""
+        del self._model
 
     def prefill_row(self, token_ids: Sequence[int], row: int, position: int) -> Prediction:
         """See ``SlotModel``."""

@@ -1,6 +1,7 @@
 """The engine's tick."""
 
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -62,9 +63,12 @@ class Scheduler:
         self._free()
 
     def fail(self, error: ModelFailedError) -> None:
-        """Ends all running answers, for a call of the model has failed; the model is of no use then."""
+        """Ends all running answers, for a call of the model has failed, and lets go of the model."""
         self._totals["failures"] += 1
         self._end_running(error)
+        for raised in (error, error.__cause__):
+            traceback.clear_frames(raised.__traceback__ if raised else None)  # they hold the model
+        self._model.release()
 
     def end(self, error: TapelineError) -> None:
         """Ends all answers, running and waiting, with an error."""
