@@ -16,6 +16,8 @@ from tapeline.running._generation import GenerateOptions, TokenStream
 from tapeline.running._model import ENCODE, BundleBatch, BundleModel, ScoringBundle, has_row_positions
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
+from tapeline.running._row_model import RowModel
+from tapeline.running._slots import SLOTS
 from tapeline.running._speculating import Speculating
 from tapeline.text import Tokenizer
 from transformer_core.generation import Sampler, Speculation, StopRule, TokenStep, generate, generate_batch
@@ -72,6 +74,8 @@ class Generator:
         """
         if self._model is not None and not self._used_up and (isinstance(self._model, BundleBatch) or not several):
             return self._model
+        if SLOTS in self._bundle.config.model:
+            return self._row(several)
         if several or has_row_positions(self._bundle):
             return self._batch()
         return self._single()
@@ -129,6 +133,19 @@ class Generator:
         if self._prompt_cache_path is not None:
             raise InputError("`prompt_cache` goes with one prompt and a bundle exported without positions=per_row")
         return self._model
+
+    def _row(self, several: bool) -> BundleModel:
+        """Returns the first row of a bundle with slots, as a model of one sequence."""
+        for what, asked in (
+            ("several prompts go", several),
+            ("`speculate` and `draft` go", self._speculate is not None),
+            ("`prompt_cache` goes", self._prompt_cache_path is not None),
+        ):
+            if asked:
+                raise InputError(f"{what} with a bundle exported without slots, and {self._bundle.path} has some")
+        model = RowModel(self._bundle, self._session)
+        self._model, self._memory = model, BundlePromptMemory(model)
+        return model
 
     def _single(self) -> BundleModel:
         names = [entry_point.name for entry_point in self._bundle.config.entry_points]

@@ -11,6 +11,9 @@ from tapeline.bundle import Bundle
 from tapeline.running._predictions import LOGITS, Row, Rows
 from transformer_core.generation import NEXT_IDS, Prediction
 
+SLOTS: Final = "slots"
+"""Field of a bundle's model: the number of rows of the caches that requests share."""
+
 _PREFILL: Final = "prefill_row"
 _DECODE: Final = "decode"
 
@@ -43,6 +46,7 @@ class BundleSlots:
         recurrent: whether a layer has a state or a ring, so that a row can only go on where it ended.
         prefills: sizes of ``prefill_row``, ascending.
         decodes: sizes of ``decode``, ascending.
+        cache_specs: specs of the caches and states of all rows, by name.
     """
 
     def __init__(self, bundle: Bundle, session: Session) -> None:
@@ -52,14 +56,14 @@ class BundleSlots:
             InputError: the bundle was exported without slots.
         """
         names = [point.name for point in bundle.config.entry_points]
-        if "slots" not in bundle.config.model:
+        if SLOTS not in bundle.config.model:
             raise InputError(
                 f"{bundle.path} has the entry points {', '.join(names)}, whose calls work on all rows of the caches: "
                 f"export with slots=8, or as many requests as are to run at once"
             )
         model, largest = bundle.config.model, bundle.entry_point(_PREFILL)
         caches = {argument.name: argument.spec for argument in largest.arguments if argument.donated}
-        self.slots: Final[int] = model["slots"]
+        self.slots: Final[int] = model[SLOTS]
         self.capacity: Final[int] = model["max_sequence"]
         self.vocabulary: Final = largest.results[LOGITS].spec.shape[-1]
         self.invariant: Final = target_of_device(session.device) in model["invariant"]
@@ -67,7 +71,7 @@ class BundleSlots:
             name.endswith("_cache") and spec.shape[2] == self.capacity for name, spec in caches.items()
         ]
         self.recurrent: Final = not all(self._has_positions)
-        self._specs: Final = caches
+        self.cache_specs: Final = caches
         self.prefills: Final = _sized(bundle, session, _PREFILL)
         self.decodes: Final = _sized(bundle, session, _DECODE)
         self.chunks: Final = tuple(prefill.size for prefill in self.prefills)
@@ -173,7 +177,7 @@ class BundleSlots:
             InputError: there is no such row, or it has no such positions.
         """
         self._check_part(row, start, stop)
-        return [self._caches.read(i, self._part(i, row, start, stop)) for i in range(len(self._specs))]
+        return [self._caches.read(i, self._part(i, row, start, stop)) for i in range(len(self.cache_specs))]
 
     def write_row(self, row: int, start: int, arrays: Sequence[np.ndarray]) -> None:
         """Writes into a row what ``read_row`` returned, beginning at position ``start``.
@@ -186,6 +190,14 @@ class BundleSlots:
             stop = start + (array.shape[1] if self._has_positions[index] else 0)
             self._check_part(row, start, stop)
             self._caches.write(index, self._part(index, row, start, stop), array)
+
+    def read_cache(self, name: str, row: int) -> np.ndarray:
+        """Returns a copy of a row of a cache or state."""
+        return self._caches.read(list(self.cache_specs).index(name), (row,))
+
+    def write_cache(self, name: str, row: int, array: np.ndarray) -> None:
+        """Replaces a row of a cache or state."""
+        self._caches.write(list(self.cache_specs).index(name), (row,), array)
 
     def _part(self, index: int, row: int, start: int, stop: int) -> tuple[slice | int, ...]:
         return (row, slice(None), slice(start, stop)) if self._has_positions[index] else (row,)

@@ -1,0 +1,54 @@
+"""The first row of a bundle with slots, as a model for one sequence."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from lang_core import TensorSpec
+from run_iree import Session
+from tapeline.bundle import Bundle
+from tapeline.running._model import BundleModel
+from tapeline.running._slots import BundleSlots
+from transformer_core.generation import Prediction
+
+
+class RowModel(BundleModel):
+    """Row 0 of a bundle with slots; its prompts are cut into the largest chunks, and what is left into smaller ones."""
+
+    def __init__(self, bundle: Bundle, session: Session) -> None:
+        """Makes empty caches.
+
+        Raises:
+            InputError: the bundle was exported without slots.
+        """
+        self._rows: Final = BundleSlots(bundle, session)
+        self.batch, self.chunk, self.capacity = 1, self._rows.chunks[-1], self._rows.capacity
+        self.vocabulary, self.token_bytes = self._rows.vocabulary, 0
+        specs = self._rows.cache_specs
+        self.cache_specs = {name: TensorSpec((1, *spec.shape[1:]), spec.dtype) for name, spec in specs.items()}
+        self.recurrent = any(name.endswith("_state") for name in specs)
+
+    def read_cache(self, name: str) -> np.ndarray:
+        """Returns a copy of the row of a cache or state."""
+        return self._rows.read_cache(name, 0)[None]
+
+    def write_caches(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Replaces the row in caches or states."""
+        for name, array in arrays.items():
+            self._rows.write_cache(name, 0, array[0])
+
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Prediction:
+        """Appends rows 0 to ``last`` of tokens i32 [1, chunk] and returns the prediction after them."""
+        tokens, at = token_ids[0, : last + 1].tolist(), 0
+        prediction: Prediction | None = None
+        while at < len(tokens):
+            size = max((chunk for chunk in self._rows.chunks if chunk <= len(tokens) - at), default=len(tokens) - at)
+            prediction = self._rows.prefill_row(tokens[at : at + size], 0, position + at)
+            at += size
+        assert prediction is not None
+        return prediction
+
+    def decode(self, token_id: int, position: int) -> Prediction:
+        """Appends a token and returns the prediction after it."""
+        return self._rows.decode([0], [token_id], [position])[0]
