@@ -149,6 +149,8 @@ class Transcriber:
         return max(self._config.languages.values(), key=lambda token: (logits[token], -token))
 
     def _language(self, prompt: Sequence[int]) -> str | None:
+        if not self._config.multilingual:
+            return "en"
         named = {token: name for name, token in self._config.languages.items()}
         return next((named[token].strip("<|>") for token in prompt if token in named), None)
 

@@ -37,7 +37,7 @@ class Transcription:
     Attributes:
         text: the whole text.
         segments: its parts, with their times.
-        language: code of the language that was given or detected; None of a model that knows one only.
+        language: code of the language that was given or detected; None of a model that names no languages.
         task: what was asked for.
         duration: length of the sound in seconds.
     """
