@@ -37,6 +37,8 @@ BEHAVIOURS: Final = tuple(Behaviour(*row) for row in (
     ("results", "A wrong weight in a bundle is named", "tapeline/divergence/_locate_test.py::test_a_wrong_weight_is_named"),
     ("results", "A module with changed bytes does not load", "run_iree/sessions/_damaged_test.py::test_a_module_with_changed_bytes"),
     ("results", "A declared signature that is not the module's is refused", "run_iree/sessions/_session_test.py::test_a_signature_that_is_not_the_modules_is_refused"),
+    ("results", "Sound becomes the tokens, times and text that transformers makes of it", "tests/product/transcription_test.py::test_tokens_times_and_text_are_those_of_transformers"),
+    ("results", "A sound file that is damaged, cut off or beyond a bound is one typed error", "tapeline/audio/_reading_test.py::test_bad_files_are_refused"),
     ("results", "Wrong arguments are refused before the call", "run_iree/sessions/_session_test.py::test_wrong_arguments_are_refused_before_the_call"),
     ("results", "One tensor for two arguments is refused when one of them is donated", "run_iree/sessions/_hazards_test.py::test_one_tensor_for_two_arguments_is_refused_when_one_is_donated"),
     ("results", "An alias of another size is refused before a call", "run_iree/sessions/_hazards_test.py::test_an_alias_of_another_size_is_refused_before_a_call"),
