@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from lang_core import checked_choices
 from tapeline.server._errors import RequestError
 from tapeline.server._messages import ChatMessage, template_messages
 from tapeline.serving import EngineFigures, Event, Ticket, TokenRequest
@@ -101,6 +102,7 @@ class TextModel:
         """Frees the model."""
         self.engine.close()
 
+    @checked_choices
     def encode(self, text: str, *, special_tokens: bool = True) -> list[int]:
         """Returns the tokens of a text."""
         return self.tokenizer.encode(text, self.vocabulary, special_tokens=special_tokens)
@@ -116,6 +118,7 @@ class TextModel:
         check_ids(prompt, self.vocabulary, "`prompt`")
         return list(prompt)
 
+    @checked_choices
     def chat_ids(
         self,
         messages: Sequence[ChatMessage],

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from lang_core import TapelineError, near_names
+from lang_core import TapelineError, checked_choices, near_names
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
 from tapeline.server._log import Log
@@ -70,6 +70,7 @@ class Models:
             self.failure = error
             raise
 
+    @checked_choices
     def reload(self, *, changed_only: bool = False) -> None:
         """Loads models again, lets the new ones take over, and closes the old ones when their answers have ended.
 
