@@ -19,6 +19,7 @@ _MAGIC: Final = 12  # bytes that tell the format
 _ENCODINGS: Final = ("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 _UNKNOWN_FRAMES: Final = 2**62  # libsndfile's count of a FLAC file that does not say its length is greater
 _BLOCK: Final = 2**16  # samples of each channel that are decoded at once
+_LOUDEST: Final = 2.0**24  # of files with floats: some hold integers as such; sums of these stay finite
 _COPY: Final = "copy it again, or convert it anew"
 
 
@@ -122,9 +123,12 @@ def _mono_blocks(sound: soundfile.SoundFile, limits: AudioLimits, name: str) -> 
         block = sound.read(_BLOCK, dtype="float32", always_2d=True)
         if not len(block):
             return
-        if not np.isfinite(block).all():
-            place = (count + int(np.argmin(np.isfinite(block).all(1)))) / sound.samplerate
-            raise InputError(f"{name}: the sample at {place:.3f} seconds is NaN or infinite: convert it anew")
+        fits = (np.abs(block) <= _LOUDEST).all(1)
+        if not fits.all():
+            place = (count + int(np.argmin(fits))) / sound.samplerate
+            raise InputError(
+                f"{name}: the sample at {place:.3f} seconds is NaN, infinite or beyond {_LOUDEST:,.0f}: convert it anew"
+            )
         count += len(block)
         _check_duration(count / sound.samplerate, limits, name)
         yield block[:, 0] if block.shape[1] == 1 else block.mean(axis=1)

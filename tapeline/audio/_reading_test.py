@@ -124,11 +124,15 @@ _BAD = {
     "gsm": (bytes(_encoded(encoding="GSM610")), "samples encoded as GSM610; expected one of"),
     "nan": (
         bytes(_encoded(encoding="FLOAT", samples=np.where(np.arange(30_000) == 16_800, np.nan, _SAMPLES))),
-        r"the sample at 1\.050 seconds is NaN or infinite",
+        r"the sample at 1\.050 seconds is NaN, infinite or beyond 16,777,216: convert it anew",
     ),
     "infinite": (
         bytes(_encoded(encoding="DOUBLE", samples=np.where(np.arange(30_000) == 8, np.inf, _SAMPLES))),
-        r"the sample at 0\.001 seconds is NaN or infinite",
+        r"the sample at 0\.001 seconds is NaN, infinite or beyond",
+    ),
+    "loud": (
+        bytes(_encoded(encoding="FLOAT", channels=2, samples=np.where(np.arange(30_000) == 1600, 3e38, _SAMPLES))),
+        r"the sample at 0\.100 seconds is NaN, infinite or beyond",
     ),
 }
 

@@ -120,7 +120,7 @@ def test_bad_input(bundle: Bundle, english: Bundle, transcribing: Transcribing, 
 
 
 def test_bundles_that_take_no_sound(bundle: Bundle, transcribing: Transcribing, tmp_path: Path) -> None:
-    text = Bundle(export("demo", tmp_path / "text", sequence=8, max_sequence=16, num_layers=1))
+    text = Bundle(export("demo", tmp_path / "text", entry_points=("forward",), sequence=4, num_layers=1))
     refused(
         transcribing(text, "--audio=speech.flac"), "and none that takes sound: transcription needs a bundle of a Whi"
     )
