@@ -1,6 +1,6 @@
 """Verification of a bundle against the eager context."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +29,7 @@ from tapeline.running import BundleSlots, is_invariant
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
-# Scalings of RoPE whose frequencies go by the length so far.
-_BY_LENGTH: Final = ("dynamic", "longrope")
+_BY_LENGTH: Final = ("dynamic", "longrope")  # scalings of RoPE that go by the length so far
 _NOTHING_FOUND: Final = (
     "every tensor inside agrees when it is shown: the fault is in what is left out then (block functions, fusion)"
 )
@@ -98,29 +97,43 @@ class References:
         }
         self.weights: Final = weights
         self._vocabulary = vocabulary
-        self._made: dict[str, tuple[Arrays, Arrays]] | None = None
+        self._made: dict[str, tuple[Arrays, Arrays]] = {}
+        self._is_complete = False
+        arguments = [argument.name for entry_point in entry_points for argument in entry_point.arguments]
+        self._keeps: Final = "row" not in arguments  # caches of many rows, of many entry points, are too much
 
-    def __call__(self) -> dict[str, tuple[Arrays, Arrays]]:
-        """Returns (inputs, results) by entry point."""
-        if self._made is None:
-            self._made = {}
-            state: Arrays = {}
-            for entry_point in self.entry_points.values():
-                specs = {argument.name: argument.spec for argument in entry_point.arguments}
-                inputs = example_inputs(specs, self._vocabulary, state)
-                ctx = EagerExecutionContext(self.weights)
-                results = entry_point(ctx, *[ctx.constant(array) for array in inputs.values()])
-                outputs = {name: tensor.numpy() for name, tensor in results.items()}
-                self._made[entry_point.name] = inputs, outputs
-                state |= next_state(inputs, outputs)
-        return self._made
+    def calls(self) -> Iterator[tuple[str, Arrays, Arrays]]:
+        """Yields names of entry points, inputs and results, in order; each is there for ``of`` until the next is made.
+
+        Those of all entry points are kept for further devices, but for rows of caches, which are made again.
+        """
+        if self._is_complete:
+            yield from ((name, *made) for name, made in self._made.items())
+            return
+        state: Arrays = {}
+        for entry_point in self.entry_points.values():
+            if not self._keeps:
+                self._made.clear()
+            specs = {argument.name: argument.spec for argument in entry_point.arguments}
+            inputs = example_inputs(specs, self._vocabulary, state)
+            ctx = EagerExecutionContext(self.weights)
+            results = entry_point(ctx, *[ctx.constant(array) for array in inputs.values()])
+            outputs = {name: tensor.numpy() for name, tensor in results.items()}
+            self._made[entry_point.name] = inputs, outputs
+            state |= next_state(inputs, outputs)
+            yield entry_point.name, inputs, outputs
+        self._is_complete = self._keeps
+
+    def of(self, name: str) -> tuple[Arrays, Arrays]:
+        """Returns inputs and results of the entry point that ``calls`` yielded last, or of any where all are kept."""
+        return self._made[name]
 
     def exact(self, name: str) -> Arrays | None:
         """Results of an entry point for the same inputs; None where the model is exact already: in f32, not packed."""
         if self._exact is None:
             return None
         entry_point = next(point for point in self._exact.entry_points() if point.name == name)
-        inputs, _ = self()[name]
+        inputs, _ = self.of(name)
         ctx = EagerExecutionContext(self._exact.weights)
         given = [
             ctx.constant(inputs[argument.name].astype(argument.spec.dtype.numpy)) for argument in entry_point.arguments
@@ -178,7 +191,7 @@ def _check_device(
     rows: list[dict[str, Any]] = []
     with bundle.session(device) as session:
         side = DeviceSide(bundle, session)
-        for name, (inputs, expected) in references().items():
+        for name, inputs, expected in references.calls():
             try:
                 rows += compared(device, name, side.run(name, inputs), expected, dtype, references.exact)
             except VerificationError as error:
@@ -197,16 +210,16 @@ def check_interpreter(
     """Runs every entry point in StableHLO's reference interpreter and compares with the eager context."""
     rows: list[dict[str, Any]] = []
     text = staging / "interpreter.mlir"
-    for entry_point in entry_points:
+    points = {entry_point.name: entry_point for entry_point in entry_points}
+    for name, inputs, expected in references.calls():
         with text_file(text) as file:
-            lowered = lower_module([entry_point], file.write, ArgumentParameters())
-        inputs, expected = references()[entry_point.name]
+            lowered = lower_module([points[name]], file.write, ArgumentParameters())
         parameters = [weights.read(path).astype(spec.dtype.numpy) for path, spec in lowered.parameters().items()]
         results = dict(zip(expected, interpret(text, [*inputs.values(), *parameters]), strict=True))
         try:
-            rows += compared("interpreter", entry_point.name, results, expected, dtype)
+            rows += compared("interpreter", name, results, expected, dtype)
         except VerificationError as error:
-            raise _located(error, references, entry_point.name, InterpreterRunner(weights), dtype, progress) from None
+            raise _located(error, references, name, InterpreterRunner(weights), dtype, progress) from None
     text.unlink()
     return rows
 
@@ -216,7 +229,7 @@ def _located(
 ) -> VerificationError:
     """The error, and where the first tensor inside departs."""
     progress(ProgressEvent("looking for the first divergence ..."))
-    inputs, _ = references()[name]
+    inputs, _ = references.of(name)
     reference = EagerReference(references.entry_points[name], references.weights)
     try:
         divergence = locate(references.lowered[name], inputs, runner, reference, TOLERANCE[dtype]).divergence()

@@ -1,8 +1,10 @@
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
-from lang_core import VerificationError
-from tapeline.exporting._verify import compared
+from lang_core import Argument, EntryPoint, ExecutionContext, MappingWeights, Tensor, TensorSpec, VerificationError
+from tapeline.exporting._verify import References, compared
 
 _RNG = np.random.default_rng(4)
 _TRUTH = _RNG.standard_normal((3, 40))
@@ -66,3 +68,32 @@ def test_an_id_that_the_devices_own_logits_do_not_say_is_refused(next_id: int) -
         VerificationError, match=r"entry point 'decode', result 'next_ids' disagrees.*0e\+00 is allowed"
     ):
         compared("local-task", "decode", _found(next_id), _REFERENCE, "bf16")
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_caches_of_many_rows_are_there_for_one_entry_point_at_a_time(rows: bool) -> None:
+    ran: list[str] = []
+
+    def point(name: str) -> EntryPoint:
+        def fn(ctx: ExecutionContext, row: Tensor, cache: Tensor) -> Mapping[str, Tensor]:
+            ran.append(name)
+            return {"c_cache": ctx.ops.add(cache, ctx.ops.cast(row, "f32"))}
+
+        place = Argument("row" if rows else "position", TensorSpec((), "i32"), kind="scalar")
+        return EntryPoint(
+            name, fn, (place, Argument("c_cache", TensorSpec((2, 1, 3, 1), "f32"), alias_result="c_cache"))
+        )
+
+    references = References([point("a"), point("b")], MappingWeights({}), 7)
+    for _ in range(2):
+        seen = []
+        for name, inputs, _results in references.calls():
+            seen.append(name)
+            assert references.of(name)[0] is inputs
+        assert seen == ["a", "b"]
+    assert ran == (["a", "b", "a", "b"] if rows else ["a", "b"])
+    if rows:
+        with pytest.raises(KeyError):
+            references.of("a")
+    else:
+        assert references.of("a")
