@@ -16,8 +16,8 @@ from tapeline.server._server_testing import VOCABULARY, RunningServer, running, 
 CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3}
 
 
-def sources(directory: Path, **engine: float) -> list[ModelSource]:
-    return [ModelSource("demo", lambda: text_model(directory, ScriptSlots([5] * 64, VOCABULARY, **engine)))]
+def sources(directory: Path) -> list[ModelSource]:
+    return [ModelSource("demo", lambda: text_model(directory, ScriptSlots([5] * 64, VOCABULARY)))]
 
 
 @pytest.fixture(scope="module")
