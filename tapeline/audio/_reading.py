@@ -18,6 +18,7 @@ from tapeline.audio._riff import missing_bytes
 _MAGIC: Final = 12  # bytes that tell the format
 _ENCODINGS: Final = ("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 _UNKNOWN_FRAMES: Final = 2**62  # libsndfile's count of a FLAC file that does not say its length is greater
+_DENSEST: Final = 64  # samples per byte of a file, beyond which its header is not believed
 _BLOCK: Final = 2**16  # samples of each channel that are decoded at once
 _LOUDEST: Final = 2.0**24  # of files with floats: some hold integers as such; sums of these stay finite
 _COPY: Final = "copy it again, or convert it anew"
@@ -71,11 +72,10 @@ def _read(file: BinaryIO, size: int, rate: int, limits: AudioLimits, name: str) 
     try:
         with _Stream(file) as sound:
             _check_header(sound, limits, name)
-            blocks = list(_mono_blocks(sound, limits, name))
             own_rate, expected = sound.samplerate, sound.frames
+            samples = _collected(_mono_blocks(sound, limits, name), expected, size)
     except soundfile.LibsndfileError as error:
         raise InputError(f"{name}: damaged or cut off ({error.error_string.strip(' .')}): {_COPY}") from None
-    samples = np.concatenate([np.zeros(0, np.float32), *blocks])
     if expected < _UNKNOWN_FRAMES and len(samples) < expected:
         raise InputError(f"{name}: cut off: {len(samples):,} of {expected:,} samples are there: {_COPY}")
     if not len(samples):
@@ -114,6 +114,18 @@ def _check_duration(seconds: float, limits: AudioLimits, name: str) -> None:
             f"{name}: lasts {seconds:,.1f} seconds or more, expected at most {limits.max_seconds:,.1f}: give it in "
             "pieces"
         )
+
+
+def _collected(blocks: Iterator[np.ndarray], expected: int, size: int) -> np.ndarray:
+    """Returns the samples of all blocks; without a second copy where the header is to be believed of their number."""
+    if expected > _DENSEST * size:
+        return np.concatenate([np.zeros(0, np.float32), *blocks])
+    samples, count = np.empty(expected, np.float32), 0
+    for block in blocks:
+        kept = block[: expected - count]
+        samples[count : count + len(kept)] = kept
+        count += len(kept)
+    return samples[:count]
 
 
 def _mono_blocks(sound: soundfile.SoundFile, limits: AudioLimits, name: str) -> Iterator[np.ndarray]:

@@ -40,7 +40,6 @@ def resample(samples: np.ndarray, source: int, target: int) -> np.ndarray:
     half = _CROSSINGS * max(up, down)
     lowpass = up * _lowpass(half, 1 / max(up, down))
     taps = math.ceil(len(lowpass) / up)
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(samples, (taps, taps + down)), taps)
     resampled = np.empty(-(-len(samples) * up // down), np.float32)
     for phase in range(min(up, len(resampled))):
         newest, offset = divmod(half + phase * down, up)
@@ -49,10 +48,18 @@ def resample(samples: np.ndarray, source: int, target: int) -> np.ndarray:
         results = resampled[phase::up]
         for start in range(0, len(results), _ROWS):
             stop = min(start + _ROWS, len(results))
-            first = newest + 1 + start * down  # a window that ends with sample ``newest``, behind the padding
-            rows = windows[first : first + (stop - start - 1) * down + 1 : down]
+            first = newest + 1 - taps + start * down
+            piece = _piece(samples, first, first + (stop - start - 1) * down + taps)
+            rows = np.lib.stride_tricks.sliding_window_view(piece, taps)[::down]
             results[start:stop] = rows.astype(np.float64) @ kernel
     return resampled
+
+
+def _piece(samples: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Returns samples of a range that may reach beyond their ends, where they are 0."""
+    before = max(0, -start)
+    piece = samples[max(0, start) : stop]
+    return np.pad(piece, (before, stop - start - before - len(piece)))
 
 
 def _lowpass(half: int, cutoff: float) -> np.ndarray:
