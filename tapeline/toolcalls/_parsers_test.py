@@ -220,7 +220,7 @@ _COMMON = [
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("family", list(_FRAGMENTS))
-@settings(max_examples=2000 if LONG else 60, deadline=None)
+@settings(max_examples=500 if LONG else 60, deadline=None)
 @given(data=st.data())
 def test_any_split_gives_the_same_answer(family: str, streamed: bool, data: st.DataObject) -> None:
     fragments = st.lists(st.sampled_from([*_FRAGMENTS[family], *_COMMON]), max_size=8)
