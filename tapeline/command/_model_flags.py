@@ -49,14 +49,14 @@ class ModelFlags:
             model: model where no flag names one.
             slots: rows of a bundle for a server; None for another bundle.
         """
-        given = {name: holder.value for name, holder in self.options.items() if holder.value is not None}
+        given: dict[str, Any] = {} if slots is None else {"slots": slots}
+        given |= {name: holder.value for name, holder in self.options.items() if holder.value is not None}
         return tapeline.cached_export(
             self.model.value or model or "",
             progress=progress,
             base=user_path(""),
             again=self.again.value,
             target=[target_of_device(device)],
-            **({} if slots is None else {"slots": slots}),
             **given,
         )
 

@@ -9,7 +9,7 @@ SIGTERM and Ctrl-C end the server when the answers that run have ended, SIGHUP l
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from absl import flags
 
@@ -97,14 +97,14 @@ def main() -> None:
 
 
 def _options() -> ServerOptions:
+    numbers: dict[str, Any] = {name: holder.value for name, holder in (_LIMITS | _SECONDS).items()}
     return ServerOptions(
         host=_HOST.value,
         port=_PORT.value,
         api_keys=_api_keys(),
         certificate=_path(_CERTIFICATE.value),
         certificate_key=_path(_CERTIFICATE_KEY.value),
-        **{name: holder.value for name, holder in _LIMITS.items()},
-        **{name: holder.value for name, holder in _SECONDS.items()},
+        **numbers,
     )
 
 
