@@ -54,14 +54,13 @@ def serve(runner: Runner, plan: Plan) -> SuiteResult:
 
 def _group(runner: Runner, plan: Plan, group: ServeGroup, checkpoint: Path, folder: Path) -> Served:
     file = model_file(runner, group, checkpoint, folder)
-    slots = export(runner, plan, file, folder / "slots", plan.serve.slots)
-    plain = export(runner, plan, file, folder / "plain", None)
+    bundle = export(runner, plan, file, folder / "bundle")
     with contextlib.ExitStack() as stack:
         runner.say("starting servers ...")
-        ports = {OWN: stack.enter_context(own_server(runner, slots))}
+        ports = {OWN: stack.enter_context(own_server(runner, bundle))}
         if plan.server is not None:
             ports[SERVER] = stack.enter_context(peer_server(runner, plan, file))
-        command = [sys.executable, "-m", _GENERATE, json.dumps({"weights": str(plain)})]
+        command = [sys.executable, "-m", _GENERATE, json.dumps({"weights": str(bundle)})]
         generate = stack.enter_context(Worker(command, environment(), runner.workdir))
         turns = _Turns(runner, plan, ports, generate)
         turns.warm()

@@ -34,13 +34,12 @@ def model_file(runner: Runner, group: ServeGroup, checkpoint: Path, folder: Path
     return file
 
 
-def export(runner: Runner, plan: Plan, file: Path, output: Path, slots: int | None) -> Path:
-    """Exports a GGUF file as users do, with or without slots."""
+def export(runner: Runner, plan: Plan, file: Path, output: Path) -> Path:
+    """Exports a GGUF file as users do, with slots."""
     runner.say(f"exporting {output.name} ...")
     places = [f"--model={file}", f"--output={output}", f"--target={_TARGET}", "--verify=none"]
-    rows = [] if slots is None else [f"--slots={slots}"]
-    command = [sys.executable, "-m", "tools.export", *places, f"--max_sequence={plan.serve.capacity}", *rows]
-    runner.command(command)
+    sizes = [f"--max_sequence={plan.serve.capacity}", f"--slots={plan.serve.slots}"]
+    runner.command([sys.executable, "-m", "tools.export", *places, *sizes])
     return output
 
 
