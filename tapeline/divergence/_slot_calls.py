@@ -17,9 +17,6 @@ def works_on_rows(arguments: Mapping[str, object]) -> bool:
 def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Mapping[str, np.ndarray]) -> Arrays:
     """Returns distinct rows, the last of several at rest; varied tokens, with padding; caches.
 
-    Several rows go on from what the longest one holds: what follows a sequence's first tokens is their rounding errors'
-    most sensitive place in many models.
-
     Args:
         arguments: specs by name.
         vocabulary: V.
@@ -27,11 +24,6 @@ def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Map
     """
     caches = {name: spec for name, spec in arguments.items() if name.endswith(("_cache", "_state"))}
     filled = [int(state.get(_filled(row), 0)) for row in range(next(iter(caches.values())).shape[0])]
-    held = {name: state.get(name, np.zeros(spec.shape, spec.dtype.numpy)) for name, spec in caches.items()}
-    if "row" in arguments and arguments["row"].ndim:
-        longest = int(np.argmax(filled))
-        held = {name: _spread(array, longest) for name, array in held.items()}
-        filled = [max(filled[longest] - row % 3, 0) for row in range(len(filled))]
     if "source" in arguments:
         chosen = {"source": np.argmax(filled), "target": np.argmin(filled)}
     elif "token_ids" in arguments:
@@ -39,7 +31,7 @@ def slot_inputs(arguments: Mapping[str, TensorSpec], vocabulary: int, state: Map
     else:
         chosen = {"row": np.argmax(filled)}
     inputs = {name: np.asarray(chosen[name], np.int32) for name in arguments if name in chosen}
-    return inputs | held
+    return inputs | {name: state.get(name, np.zeros(spec.shape, spec.dtype.numpy)) for name, spec in caches.items()}
 
 
 def slot_state(inputs: Mapping[str, np.ndarray]) -> Arrays:
@@ -49,10 +41,6 @@ def slot_state(inputs: Mapping[str, np.ndarray]) -> Arrays:
     count = inputs["count"] if "count" in inputs else inputs["last"] + 1
     ends = zip(np.atleast_1d(inputs["row"]), np.atleast_1d(inputs["position"] + count), strict=True)
     return {_filled(row): np.asarray(end) for row, end in ends}
-
-
-def _spread(array: np.ndarray, row: int) -> np.ndarray:
-    return np.repeat(array[row : row + 1], array.shape[0], axis=0)
 
 
 def _tokens(arguments: Mapping[str, TensorSpec], vocabulary: int, filled: list[int]) -> Arrays:
