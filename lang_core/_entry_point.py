@@ -47,6 +47,7 @@ class Argument:
             )
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
     """Function of a model: ``fn(ctx, *tensors)``, one tensor per argument, returns results by name.

@@ -12,7 +12,17 @@ import pytest
 
 from compile_hlo import lower_module
 from compile_hlo.emit import ExternalParameters
-from lang_core import BLOCK, ENCODINGS, Argument, EntryPoint, ExecutionContext, Tensor, TensorSpec, as_dtype
+from lang_core import (
+    BLOCK,
+    ENCODINGS,
+    Activations,
+    Argument,
+    EntryPoint,
+    ExecutionContext,
+    Tensor,
+    TensorSpec,
+    as_dtype,
+)
 from run_iree import Session, host_cpu
 from run_iree.kernels import CpuKernels
 from run_iree.kernels._spelled_testing import compile_spelled
@@ -89,7 +99,7 @@ def _check(
                     for chosen in (numbers[:count], numbers[::-1][:count]):
                         made = run(name, case, shape, chosen)
                         assert made.tobytes() == alone[chosen].tobytes(), f"{name} {shape} from {chosen[0]} on"
-    return report.kernels
+    return dict(report.kernels)
 
 
 def _drawn(*shape: int, dtype: str = "f32") -> _Array:
@@ -108,7 +118,7 @@ def _bytes_of(encoding: str, outputs: int, columns: int) -> _Array:
     return w.reshape(outputs, -1)
 
 
-def _packed(encoding: str, columns: int, activations: str, tokens: int) -> _Case:
+def _packed(encoding: str, columns: int, activations: Activations, tokens: int) -> _Case:
     def fn(ctx: ExecutionContext, x: Tensor, w: Tensor) -> Tensor:
         return ctx.ops.packed_linear(x, w, ENCODINGS[encoding], activations=activations)
 

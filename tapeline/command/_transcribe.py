@@ -51,12 +51,12 @@ def main() -> None:
         transcription = model.transcribe(
             user_path(_AUDIO.value),
             language=_LANGUAGE.value,
-            task=_TASK.value,
+            task=typing.cast(Task, _TASK.value),
             timestamps=_TIMESTAMPS.value or _FORMAT.value in ("srt", "vtt"),
             on_segment=_print_segment if streams else None,
         )
     if not streams:
-        sys.stdout.write(transcription.format(_FORMAT.value).rstrip("\n") + "\n")
+        sys.stdout.write(transcription.format(typing.cast(TranscriptionFormat, _FORMAT.value)).rstrip("\n") + "\n")
 
 
 def _print_segment(segment: Segment) -> None:

@@ -10,8 +10,8 @@ from lang_core import InputError
 from run_iree import DeviceTensor, Session
 from tapeline.bundle import Bundle
 from tapeline.running._arrays import read_inputs
-from tapeline.running._predictions import LOGITS, Row, Rows, Single
-from transformer_core.generation import NEXT_IDS
+from tapeline.running._predictions import LOGITS, Rows, Single
+from transformer_core.generation import NEXT_IDS, Prediction
 
 # The entry point of a model whose decoder attends to an encoder's states (Whisper).
 ENCODE: Final = "encode"
@@ -121,7 +121,7 @@ class _Cached:
         self.capacity = bundle.config.model["max_sequence"]
         self.recurrent = any(name.endswith("_state") for name in caches)
         self.vocabulary = prefill.results[0].spec.shape[-1]
-        self.cache_specs: Final = caches
+        self.cache_specs = caches
         self._session = session
         self.token_bytes = 0
         self._prefill = _Called(bundle, session, "prefill")
@@ -181,11 +181,11 @@ class BundleModel(_Cached):
                 f"a bundle with positions=per_row: export with one of these"
             )
 
-    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Row:
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Prediction:
         """Appends tokens i32 [1, chunk] and returns the prediction after row ``last``."""
         return self._run(self._prefill, token_ids, position, last)[0]
 
-    def decode(self, token_id: int, position: int) -> Single:
+    def decode(self, token_id: int, position: int) -> Prediction:
         """Appends a token and returns the prediction after it."""
         called = self._decode
         results = called.updating(self._caches, token_id, position, *self._seen)

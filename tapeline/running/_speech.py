@@ -49,7 +49,7 @@ class SpeechBundle(BundleModel):
             InputError: the bundle takes no sound, or as for ``BundleModel``.
         """
         names = [point.name for point in bundle.config.entry_points]
-        arguments = bundle.entry_point(ENCODE).arguments if ENCODE in names else ()
+        arguments = bundle.entry_point(ENCODE).arguments if ENCODE in names else []
         if [argument.name for argument in arguments] != [_FEATURES]:
             raise InputError(
                 f"{bundle.path} has the entry points {', '.join(names)}, and none that takes sound: transcription "

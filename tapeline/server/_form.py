@@ -1,6 +1,6 @@
 """Forms of requests: fields of text, and one file."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from starlette.datastructures import FormData, UploadFile
@@ -63,7 +63,7 @@ async def _contents(form: FormData) -> tuple[dict[str, Any], bytes]:
     return texts, await file.read()
 
 
-async def _once(body: bytes) -> AsyncIterator[bytes]:
+async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
     yield body
 
 

@@ -106,7 +106,8 @@ def test_forms_of_answers(server: RunningServer) -> None:
     assert _ask(server, language="en", temperature="0", stream="false").json == {"text": "en transcribe False"}
     text = _ask(server, response_format="text")
     assert (text.body, text.headers["content-type"]) == (b"None transcribe False\n", "text/plain; charset=utf-8")
-    verbose = _ask(server, response_format="verbose_json", **{"timestamp_granularities[]": ["segment"]}).json
+    fields: dict[str, Any] = {"response_format": "verbose_json", "timestamp_granularities[]": ["segment"]}
+    verbose = _ask(server, **fields).json
     assert (verbose["text"], verbose["duration"], len(verbose["segments"])) == ("None transcribe True", 2.0, 2)
     assert _ask(server, response_format="srt").body.startswith(b"1\n00:00:00,000 --> 00:00:01,000\n0\n\n2\n")
     assert _ask(server, response_format="vtt").headers["content-type"] == "text/vtt; charset=utf-8"
