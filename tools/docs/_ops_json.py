@@ -20,6 +20,7 @@ _OPERANDS: Final = {
     "cond": ("pred", "captures*"),
     "dynamic_slice": ("x", "starts*"),
     "dynamic_update_slice": ("x", "update", "starts*"),
+    "cached_attention": ("q", "k", "v", "bias", "rows?"),
     "put": ("x", "indices", "updates", "where?"),
     "while": ("init*", "captures*"),
 }
