@@ -16,7 +16,7 @@ DEVICES = ["local-task", "vmvx", "vulkan", "cuda"]
 # Devices that need a driver of the host: skipped (not failed) where @local_devices found none.
 _DETECTED = ["vulkan", "cuda"]
 
-# What a room's library has, where nothing else is said: all but tests and what only tests import.
+# Files that a room's library leaves out where its sources are not said: tests, and what only tests import.
 _LIBRARY_EXCLUDES = ["*_test.py", "*_testing.py"]
 
 def py_library(name = None, srcs = None, **kwargs):

@@ -203,7 +203,7 @@ def _turned(ctx: ExecutionContext, x: Tensor, cos: Tensor, sin: Tensor) -> Tenso
     return ops.add(ops.mul(x, cos), ops.mul(ops.concat([ops.negate(high), low], 3), sin))
 
 
-# What lies between products: kernels that norms and gates are quantised by, and the compiler's own code.
+# Ops between products: kernels that norms and gates are quantised by, and the compiler's own code.
 _BETWEEN: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]], list[tuple[int, ...]]]] = {
     "rms_norm": (lambda c, x, w: c.ops.rms_norm(x, w), [(576,)], [(576,)]),
     "norm_of_sum": (lambda c, x, y, w: c.ops.rms_norm(c.ops.add(x, y), w), [(2048,), (2048,)], [(2048,)]),

@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from tapeline.toolcalls._deltas import AnswerDelta, ReasoningDelta, TextDelta
-from tapeline.toolcalls._parser import CallWriter, NewId, ToolNames
+from tapeline.toolcalls._deltas import ReasoningDelta, TextDelta
+from tapeline.toolcalls._parser import NewId, ToolNames
 from tapeline.toolcalls._scan import arguments_of, first_mark, held_length
+from tapeline.toolcalls._state_parser import State, StateParser
 
 START: Final = "<|start|>"
 CHANNEL: Final = "<|channel|>"
@@ -24,48 +25,22 @@ _RECIPIENT: Final = re.compile(r"to=functions\.([\w.-]+)")
 _REASONING: Final = "analysis"
 
 
-class HarmonyParser:
-    """Parser of gpt-oss's answers; has the protocol ``AnswerParser``.
+class HarmonyParser(StateParser):
+    """Parser of gpt-oss's answers.
 
     The channel analysis is reasoning, final and commentary are text, and a message to ``functions.NAME`` is a call.
 
-    Args:
-        tools: names of the tools that may be called.
-        new_id: makes names of calls.
-        streamed: whether arguments are given as they come. Otherwise a call is given when it is whole, for it may
-            turn out to be damaged; under a grammar it cannot.
+    Arguments are those of ``StateParser``.
     """
 
     def __init__(self, tools: ToolNames, new_id: NewId, streamed: bool) -> None:
-        self._tools: Final = tools
-        self._streamed: Final = streamed
-        self._writer: Final = CallWriter(new_id)
-        self._text = ""
+        super().__init__(tools, new_id, streamed)
         self._header = ""
         self._body = ""  # of a call that is held until it is whole
         self._tool = ""
-        self._state: Callable[[bool], bool] = self._beginning
-        self._out: list[AnswerDelta] = []
 
-    @property
-    def calls(self) -> int:
-        """Number of calls so far."""
-        return self._writer.count
-
-    def push(self, text: str) -> list[AnswerDelta]:
-        """Returns what the next piece of text settles."""
-        self._text += text
-        return self._run(final=False)
-
-    def finish(self) -> list[AnswerDelta]:
-        """Returns what was held back, as the answer ends here."""
-        return self._run(final=True)
-
-    def _run(self, final: bool) -> list[AnswerDelta]:
-        while self._state(final):
-            pass
-        out, self._out = self._out, []
-        return out
+    def _first(self) -> State:
+        return self._beginning
 
     def _beginning(self, final: bool) -> bool:
         """The first message's header, unless the prompt has it already."""
@@ -93,7 +68,7 @@ class HarmonyParser:
         self._text = rest
         return self._go(self._body_state())
 
-    def _body_state(self) -> Callable[[bool], bool]:
+    def _body_state(self) -> State:
         """Returns how the body of the header's message is read."""
         recipient = _RECIPIENT.search(self._header)
         if recipient and recipient[1] in self._tools:
@@ -133,7 +108,7 @@ class HarmonyParser:
         self._body = ""
         return self._go(self._between)
 
-    def _stretch(self, final: bool, give: Callable[[str], None], then: Callable[[bool], bool]) -> bool:
+    def _stretch(self, final: bool, give: Callable[[str], None], then: State) -> bool:
         """Gives what is known to be of the message, and goes on after the mark that ends it."""
         mark = first_mark(self._text, _ENDS)
         if mark is None:
@@ -147,10 +122,6 @@ class HarmonyParser:
             give(self._text[:place])
         self._text = self._text[place + (0 if name == START else len(name)) :]
         return self._go(then)
-
-    def _go(self, state: Callable[[bool], bool]) -> bool:
-        self._state = state
-        return True
 
     def _give(self, delta: TextDelta | ReasoningDelta) -> None:
         if delta.text:

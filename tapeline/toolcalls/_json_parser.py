@@ -1,13 +1,13 @@
 """Calls that are JSON objects between marks: Hermes and Qwen, Llama 3, Mistral."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tapeline.toolcalls._deltas import AnswerDelta, TextDelta
-from tapeline.toolcalls._parser import CallWriter, NewId, ToolNames
+from tapeline.toolcalls._deltas import TextDelta
+from tapeline.toolcalls._parser import NewId, ToolNames
 from tapeline.toolcalls._scan import ValueScanner, arguments_of, call_of, first_mark, held_length
+from tapeline.toolcalls._state_parser import State, StateParser
 
 _HEADER: Final = re.compile(r'\{\s*"name"\s*:\s*"([\w.-]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)')
 _FIRST_KEY: Final = re.compile(r'\{\s*"(?:name|arguments|parameters|id|type)"')
@@ -39,49 +39,24 @@ class JsonMarks:
     call_id: str = ""
 
 
-class JsonCallParser:
-    """Parser of answers with calls that are JSON objects; has the protocol ``AnswerParser``.
+class JsonCallParser(StateParser):
+    """Parser of answers with calls that are JSON objects.
 
     Args:
         marks: of the family.
-        tools: names of the tools that may be called.
-        new_id: makes names of calls.
-        streamed: whether arguments are given as they come. Otherwise a call is given when it is whole, for it may
-            turn out to be damaged; under a grammar it cannot.
+        tools: as of ``StateParser``; ``new_id`` and ``streamed`` too.
     """
 
     def __init__(self, marks: JsonMarks, tools: ToolNames, new_id: NewId, streamed: bool) -> None:
         self._marks: Final = marks
-        self._tools: Final = tools
-        self._streamed: Final = streamed
-        self._writer: Final = CallWriter(new_id)
-        self._text = ""  # what is not settled
         self._given_back = ""  # text that the call being read began with, should it be none
         self._scanner: ValueScanner | None = None
         self._name: str | None = None  # of a call whose arguments are being given
         self._sent = 0  # place in the text up to which its arguments were given
-        self._out: list[AnswerDelta] = []
-        self._state: Callable[[bool], bool] = self._beginning if marks.bare else self._in_text
+        super().__init__(tools, new_id, streamed)
 
-    @property
-    def calls(self) -> int:
-        """Number of calls so far."""
-        return self._writer.count
-
-    def push(self, text: str) -> list[AnswerDelta]:
-        """Returns what the next piece of text settles."""
-        self._text += text
-        return self._run(final=False)
-
-    def finish(self) -> list[AnswerDelta]:
-        """Returns what was held back, as the answer ends here."""
-        return self._run(final=True)
-
-    def _run(self, final: bool) -> list[AnswerDelta]:
-        while self._state(final):
-            pass
-        out, self._out = self._out, []
-        return out
+    def _first(self) -> State:
+        return self._beginning if self._marks.bare else self._in_text
 
     def _beginning(self, final: bool) -> bool:
         """A call without a mark, if the answer begins with one."""
@@ -263,10 +238,6 @@ class JsonCallParser:
     def _give_back_from(self, rest: str) -> None:
         self._given_back += self._text[: len(self._text) - len(rest)]
         self._text = rest
-
-    def _go(self, state: Callable[[bool], bool]) -> bool:
-        self._state = state
-        return True
 
     def _say(self, text: str) -> None:
         if text:
