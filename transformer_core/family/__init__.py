@@ -3,17 +3,10 @@
 ``transformer_core.models`` has the families themselves and registers them; import from there.
 """
 
-from transformer_core.family._config import (
-    DecoderConfig,
-    DeltaConfig,
-    ExpertsConfig,
-    Family,
-    LatentConfig,
-    NormKind,
-    load_config,
-)
+from transformer_core.family._config import DecoderConfig, Family, load_config
 from transformer_core.family._decoder import DecoderLM, decoder_flow
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.family._layer_configs import DeltaConfig, ExpertsConfig, LatentConfig, NormKind
 from transformer_core.family._model import (
     POSITIONS,
     SLOT_TOKENS,

@@ -21,7 +21,8 @@ from transformer_core._moe import SparseFeedForward
 from transformer_core._norm import LayerNorm, RMSNorm
 from transformer_core._rope_config import RopeKind
 from transformer_core._step import StepInputs
-from transformer_core.family._config import DecoderConfig, DeltaConfig, NormKind
+from transformer_core.family._config import DecoderConfig
+from transformer_core.family._layer_configs import DeltaConfig, NormKind
 
 
 class AttentionLayer(CachedLayer):

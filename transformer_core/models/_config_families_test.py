@@ -8,12 +8,8 @@ from transformer_core._moe import ClampedGate
 from transformer_core._rope_config import RopeKind, RopeMode
 from transformer_core._rope_scaling import LinearScaling, NoScaling
 from transformer_core._routing import Routing, Scoring
-from transformer_core.family._config import (
-    DecoderConfig,
-    DeltaConfig,
-    ExpertsConfig,
-    LatentConfig,
-)
+from transformer_core.family._config import DecoderConfig
+from transformer_core.family._layer_configs import DeltaConfig, ExpertsConfig, LatentConfig
 from transformer_core.models._config_testing import read
 
 

@@ -8,9 +8,10 @@ from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import YarnScaling, yarn_mscale
 from transformer_core._routing import Routing, Scoring
 from transformer_core.checkpoints import ExpertKeys
-from transformer_core.family._config import DecoderConfig, ExpertsConfig, Family, LatentConfig
+from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import llama_kind, whole_rope
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.family._layer_configs import ExpertsConfig, LatentConfig
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:

@@ -7,9 +7,10 @@ from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
 from transformer_core._moe import ClampedGate, Routing
 from transformer_core.checkpoints import EveryOther, Recipe, Stored
-from transformer_core.family._config import DecoderConfig, ExpertsConfig, Family
+from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import llama_kind, windows_by_type
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.family._layer_configs import ExpertsConfig
 
 _ALPHA: Final = 1.702  # transformers' defaults
 _LIMIT: Final = 7.0

@@ -5,9 +5,10 @@ from typing import Final
 from transformer_core._config_fields import ConfigFields
 from transformer_core._routing import Routing
 from transformer_core.checkpoints import ExpertKeys
-from transformer_core.family._config import DecoderConfig, ExpertsConfig, Family
+from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import llama_kind, one_window
 from transformer_core.family._layer import DecoderLayer
+from transformer_core.family._layer_configs import ExpertsConfig
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:

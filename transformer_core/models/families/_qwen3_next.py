@@ -5,9 +5,10 @@ from typing import Any, Final
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import ExpertKeys
-from transformer_core.family._config import DecoderConfig, DeltaConfig, Family
+from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._layer import hybrid_layer
+from transformer_core.family._layer_configs import DeltaConfig
 from transformer_core.models.families._qwen3_moe import qwen_experts
 
 _LINEAR: Final = "linear_attention"

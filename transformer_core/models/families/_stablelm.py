@@ -5,9 +5,10 @@ from typing import Final
 from lang_core import DType
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import RopeConfig
-from transformer_core.family._config import DecoderConfig, Family, NormKind
+from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import heads_of, llama_kind
 from transformer_core.family._layer import AttentionLayer, DecoderLayer
+from transformer_core.family._layer_configs import NormKind
 from transformer_core.family._other_layers import ParallelLayer
 
 

@@ -7,8 +7,8 @@ from lang_core import WeightSource
 from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import Cut, Recipe, Stacked, Stored
 from transformer_core.models import DecoderConfig
-from transformer_core.models.gguf._deepseek import JoinedHeads
-from transformer_core.models.gguf._recipes import LessOne, SplitHalves
+from transformer_core.models.gguf._recipes import JoinedHeads, LessOne, SplitHalves
+from transformer_core.models.gguf.readers import GgufArchitecture
 
 _WHOLE: Final = {
     "model.embed_tokens": "token_embd",
@@ -40,18 +40,11 @@ _IN_LAYERS: Final = {
     "self_attn.kv_b_proj": "attn_kv_b",
 }
 _CORRECTION: Final = "mlp.gate.e_score_correction_bias"
-_AFTER_PARTS: Final = {  # of layers that norm what attention and feed-forward give
-    "post_attention_layernorm": "post_attention_norm",
-    "pre_feedforward_layernorm": "ffn_norm",
-    "post_feedforward_layernorm": "post_ffw_norm",
-}
 _EXPERTS: Final = {
     "mlp.experts.gate_proj": "ffn_gate_exps",
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
 }
-_NAMES_OF: Final = {"GptOssForCausalLM": {"post_attention_layernorm": "post_attention_norm"}}
-_SANDWICHES: Final = ("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Olmo2ForCausalLM")
 _QKV: Final = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 _GATE_UP: Final = ("mlp.gate_proj", "mlp.up_proj")
 _LAYER: Final = re.compile(r"model\.layers\.(\d+)\.(.+)")
@@ -62,15 +55,14 @@ class GgufKeys:
 
     Args:
         config: configuration of the decoder.
-        permuted: whether rows of queries and keys are stored for INTERLEAVED RoPE; they are brought into the layout of
-            the configuration.
+        architecture: the file's; rows of queries and keys that are stored for INTERLEAVED RoPE are brought into the
+            layout of the configuration.
     """
 
-    def __init__(self, config: DecoderConfig, permuted: bool) -> None:
+    def __init__(self, config: DecoderConfig, architecture: GgufArchitecture) -> None:
         self._config: Final = config
-        self._turned: Final = permuted and config.rope.mode is RopeMode.SPLIT_HALF
-        norms = _AFTER_PARTS if config.architecture in _SANDWICHES else {}
-        self._names: Final = {**_IN_LAYERS, **norms, **_NAMES_OF.get(config.architecture, {})}
+        self._turned: Final = architecture.permuted and config.rope.mode is RopeMode.SPLIT_HALF
+        self._names: Final = {**_IN_LAYERS, **architecture.names}
         q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
         parts: dict[str, tuple[str, tuple[int, ...], int]] = {}
         parts |= {part: ("attn_qkv", (q, kv, kv), index) for index, part in enumerate(_QKV)}

@@ -9,9 +9,8 @@ from transformer_core._rope_config import RopeMode
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.checkpoints.gguf import GgufCheckpoint
 from transformer_core.models import CONFIG_FILE, DecoderConfig
-from transformer_core.models.gguf._config import IGNORABLE, config_values_of, is_permuted
+from transformer_core.models.gguf._config import IGNORABLE, config_values_of, known_architecture
 from transformer_core.models.gguf._keys import GgufKeys
-from transformer_core.models.gguf._metadata_fields import architecture_of
 
 
 class GgufModel(GgufCheckpoint):
@@ -30,8 +29,9 @@ class GgufModel(GgufCheckpoint):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
-        self.config_values: Final[dict[str, Any]] = config_values_of(self)
-        self.permuted: Final = is_permuted(self)
+        self._architecture: Final = known_architecture(self)
+        self.config_values: Final[dict[str, Any]] = config_values_of(self, self._architecture)
+        self.permuted: Final = self._architecture.permuted
 
     @checked_choices
     def config(self, mode: RopeMode | None = None) -> DecoderConfig:
@@ -56,8 +56,8 @@ class GgufModel(GgufCheckpoint):
     def facts(self) -> dict[str, Any]:
         """Returns what a bundle's description says of the file: its format, and the layout of the stored rows."""
         layout = RopeMode.INTERLEAVED if self.permuted else self.config().rope.mode
-        return {"format": "gguf", "architecture": architecture_of(self), "rope_layout": layout.value}
+        return {"format": "gguf", "architecture": self._architecture.name, "rope_layout": layout.value}
 
     def recipe_of(self, config: DecoderConfig) -> RecipeOf:
         """Returns the recipes of a configuration's parameters in this file."""
-        return GgufKeys(config, self.permuted)
+        return GgufKeys(config, self._architecture)

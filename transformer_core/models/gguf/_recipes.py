@@ -48,3 +48,41 @@ class LessOne(Stored):
         """Returns a copy, in the stored dtype."""
         stored = super().rows(source, start, stop)
         return (stored.astype(np.float32) - np.float32(1)).astype(stored.dtype)
+
+
+class JoinedHeads:
+    """``kv_b_proj`` [N (plain + value), rank] of keys [N, rank, plain] and values [N, value, rank], head by head.
+
+    Args:
+        keys: key of the stored tensor of keys, whose heads are transposed.
+        values: key of the stored tensor of values.
+        shape: shape of the whole.
+        heads: N.
+        plain: rows of a head's keys.
+    """
+
+    keeps_rows: bool = False
+
+    def __init__(self, keys: str, values: str, shape: tuple[int, ...], heads: int, plain: int) -> None:
+        self._keys: Final = keys
+        self._values: Final = values
+        self._shape: Final = shape
+        self._rows: Final = shape[0] // heads
+        self._heads: Final = heads
+        self._plain: Final = plain
+
+    def stored(self) -> dict[str, tuple[int, ...]]:
+        """Returns both keys and their shapes."""
+        rank = self._shape[1]
+        return {
+            self._keys: (self._heads, rank, self._plain),
+            self._values: (self._heads, self._rows - self._plain, rank),
+        }
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns a copy of these rows; the heads that contain them are read."""
+        first, last = start // self._rows, -(-stop // self._rows)
+        keys = source.read_rows(self._keys, first, last).swapaxes(1, 2)
+        heads = np.concatenate([keys, source.read_rows(self._values, first, last)], axis=1)
+        begin = start - first * self._rows
+        return heads.reshape(-1, self._shape[1])[begin : begin + stop - start]

@@ -1,9 +1,12 @@
-"""Configurations of models with layer norms in GGUF files: GPT-2, GPT-NeoX, StableLM."""
+"""Models with layer norms: GPT-2, GPT-NeoX, StableLM."""
 
-from transformer_core.models.gguf._common import Source, Values, biased, common, tied, vocabulary
+from typing import Final
+
+from transformer_core.models.gguf.readers._architecture import GgufArchitecture
+from transformer_core.models.gguf.readers._common import Source, Values, biased, common, tied, vocabulary
 
 
-def gpt2(source: Source) -> Values:
+def _gpt2(source: Source) -> Values:
     """Returns the fields of GPT-2."""
     fields = source.fields
     return {
@@ -21,7 +24,7 @@ def gpt2(source: Source) -> Values:
     }
 
 
-def gpt_neox(source: Source) -> Values:
+def _gpt_neox(source: Source) -> Values:
     """Returns the fields of GPT-NeoX and Pythia."""
     return common(
         source,
@@ -34,7 +37,7 @@ def gpt_neox(source: Source) -> Values:
     )
 
 
-def stablelm(source: Source) -> Values:
+def _stablelm(source: Source) -> Values:
     """Returns the fields of StableLM without norms of heads; parallel attention and feed-forward share one norm."""
     return common(
         source,
@@ -53,3 +56,12 @@ def _rotated_share(source: Source) -> float:
     fields = source.fields
     head_size = fields.integer("embedding_length") // fields.integer("attention.head_count")
     return fields.integer("rope.dimension_count", head_size) / head_size
+
+
+_PARALLEL: Final = frozenset({"use_parallel_residual"})
+
+LAYER_NORM_KINDS: Final = (
+    GgufArchitecture("gpt2", _gpt2),
+    GgufArchitecture("gptneox", _gpt_neox, _PARALLEL),
+    GgufArchitecture("stablelm", _stablelm, _PARALLEL),
+)

@@ -1,19 +1,17 @@
-"""DeepSeek-V3 and R1 in GGUF files: the configuration, and the two tensors that ``kv_b_proj`` is cut into."""
+"""DeepSeek-V3 and R1."""
 
 from typing import Final
 
-import numpy as np
-
-from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
-from transformer_core.models.gguf._common import Source, Values, common
+from transformer_core.models.gguf.readers._architecture import GgufArchitecture
+from transformer_core.models.gguf.readers._common import Source, Values, common
 
 _SIGMOID: Final = 2  # llama.cpp's number of the function that makes scores of a router's logits
 _LOGARITHM: Final = "rope.scaling.yarn_log_multiplier"
 _WHOLE: Final = ("attention.key_length", "attention.value_length", "attention.head_count_kv", "rope.dimension_count")
 
 
-def deepseek(source: Source) -> Values:
+def _deepseek(source: Source) -> Values:
     """Returns the fields of DeepSeek-V3, whose attention is stored as that of one head of compressed keys and values.
 
     Raises:
@@ -62,39 +60,8 @@ def _experts(fields: ConfigFields) -> Values:
     }
 
 
-class JoinedHeads:
-    """``kv_b_proj`` [N (plain + value), rank] of keys [N, rank, plain] and values [N, value, rank], head by head.
+_READS: Final = frozenset(
+    {"expert_count", "expert_group_count", "expert_shared_count", "expert_weights_scale", "leading_dense_block_count"}
+)
 
-    Args:
-        keys: key of the stored tensor of keys, whose heads are transposed.
-        values: key of the stored tensor of values.
-        shape: shape of the whole.
-        heads: N.
-        plain: rows of a head's keys.
-    """
-
-    keeps_rows: bool = False
-
-    def __init__(self, keys: str, values: str, shape: tuple[int, ...], heads: int, plain: int) -> None:
-        self._keys: Final = keys
-        self._values: Final = values
-        self._shape: Final = shape
-        self._rows: Final = shape[0] // heads
-        self._heads: Final = heads
-        self._plain: Final = plain
-
-    def stored(self) -> dict[str, tuple[int, ...]]:
-        """Returns both keys and their shapes."""
-        rank = self._shape[1]
-        return {
-            self._keys: (self._heads, rank, self._plain),
-            self._values: (self._heads, self._rows - self._plain, rank),
-        }
-
-    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
-        """Returns a copy of these rows; the heads that contain them are read."""
-        first, last = start // self._rows, -(-stop // self._rows)
-        keys = source.read_rows(self._keys, first, last).swapaxes(1, 2)
-        heads = np.concatenate([keys, source.read_rows(self._values, first, last)], axis=1)
-        begin = start - first * self._rows
-        return heads.reshape(-1, self._shape[1])[begin : begin + stop - start]
+DEEPSEEK: Final = GgufArchitecture("deepseek2", _deepseek, _READS)

@@ -4,10 +4,19 @@ from typing import Any, Final, NamedTuple
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints.gguf import GgufCheckpoint
-from transformer_core.models.gguf._rope import rope_values
+from transformer_core.models.gguf.readers._rope import rope_values
 
 _EMBEDDING: Final = "token_embd.weight"
 _HEAD: Final = "output.weight"
+_PATTERN: Final = "attention.sliding_window_pattern"
+WINDOW: Final = "attention.sliding_window"
+CHANGING: Final = (
+    "attention.clamp_kqv", "attention.max_alibi_bias", "attention.output_scale", "attention.scale",
+    "attention.shared_kv_layers", "attn_logit_softcapping", "embedding_scale", "expert_count", "expert_group_count",
+    "expert_shared_count", "expert_weights_scale", "final_logit_softcapping", "leading_dense_block_count",
+    "logit_scale", "nextn_predict_layers", "residual_scale", "use_parallel_residual", WINDOW,
+)  # fmt: skip
+"""Fields that change what a model computes; a file must not have those that its architecture does not read."""
 
 Values = dict[str, Any]
 
@@ -78,3 +87,26 @@ def common(source: Source, architecture: str, model_type: str, *, layer_norm: bo
 def biased(source: Source, part: str) -> bool:
     """Returns whether a projection has a bias."""
     return source.file.has(f"blk.0.{part}.bias")
+
+
+def biases(source: Source) -> Values:
+    """Returns which projections have biases."""
+    return {"attention_bias": biased(source, "attn_q"), "mlp_bias": biased(source, "ffn_up")}
+
+
+def window(fields: ConfigFields) -> int | None:
+    """Returns the number of keys that a query sees; None for all."""
+    return fields.integer(WINDOW, 0, minimum=0) or None
+
+
+def layer_types(fields: ConfigFields, every: int) -> Values:
+    """Returns which layers have windows: all but every n-th, or as the file lists them."""
+    layers, pattern = fields.integer("block_count"), fields.values.get(_PATTERN, every)
+    if isinstance(pattern, list):
+        if len(pattern) != layers or not all(isinstance(slides, bool) for slides in pattern):
+            fields.refuse(_PATTERN, f"a number, or {layers} (block_count) of true and false")
+        slides = pattern
+    else:
+        every = fields.integer(_PATTERN, every)
+        slides = [bool((index + 1) % every) for index in range(layers)]
+    return {"layer_types": ["sliding_attention" if windowed else "full_attention" for windowed in slides]}

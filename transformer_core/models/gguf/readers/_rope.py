@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints.gguf import GgufCheckpoint
-from transformer_core.models.gguf._metadata_fields import vector
+from transformer_core.models.gguf.readers._metadata_fields import vector
 
 _DIVISORS: Final = "rope_freqs.weight"
 _SHORT: Final = "rope_factors_short.weight"

@@ -1,0 +1,81 @@
+"""Configurations of the kinds of layers that a decoder may have."""
+
+import enum
+from dataclasses import dataclass
+
+from lang_core import checked_choices
+from transformer_core._moe import ClampedGate
+from transformer_core._routing import Routing
+
+
+class NormKind(enum.Enum):
+    """The norms of a decoder."""
+
+    RMS = "rms"
+    LAYER = "layer"
+    LAYER_WITHOUT_BIAS = "layer_without_bias"
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsConfig:
+    """Mixtures of experts of a decoder.
+
+    Attributes:
+        routing: choice of experts.
+        inner: F of one expert.
+        layers: for each layer, whether it has experts in place of a dense feed-forward.
+        shared: F of the experts that every token goes through, together; 0 without.
+        shared_gate: whether these are one expert with a gate.
+        biased: whether the experts' projections have biases.
+        clamped: clamped gate in place of the activation; none where None.
+    """
+
+    routing: Routing
+    inner: int
+    layers: tuple[bool, ...]
+    shared: int = 0
+    shared_gate: bool = False
+    biased: bool = False
+    clamped: ClampedGate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentConfig:
+    """Attention over compressed keys and values (see ``LatentAttention``).
+
+    Attributes:
+        rank: size of the compressed keys and values.
+        query_rank: size of the compressed queries; None where they are not compressed.
+        plain_size: dims of a head without RoPE.
+        value_size: dims of a head's values.
+        scale: factor of the scores.
+    """
+
+    rank: int
+    query_rank: int | None
+    plain_size: int
+    value_size: int
+    scale: float
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaConfig:
+    """Layers with a Gated DeltaNet in place of attention (see ``GatedDeltaNet``).
+
+    Attributes:
+        layers: for each layer, whether it has one.
+        key_heads: K of these layers.
+        value_heads: N of these layers.
+        key_size: Hk.
+        value_size: Hv.
+        taps: width of the convolution.
+    """
+
+    layers: tuple[bool, ...]
+    key_heads: int
+    value_heads: int
+    key_size: int
+    value_size: int
+    taps: int

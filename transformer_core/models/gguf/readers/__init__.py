@@ -1,0 +1,27 @@
+"""Architectures of GGUF files: from metadata to the fields of config.json."""
+
+from transformer_core.models.gguf.readers._architecture import GgufArchitecture
+from transformer_core.models.gguf.readers._common import CHANGING, Source, Values
+from transformer_core.models.gguf.readers._deepseek import DEEPSEEK
+from transformer_core.models.gguf.readers._experts import EXPERTS
+from transformer_core.models.gguf.readers._gemma import GEMMAS
+from transformer_core.models.gguf.readers._layer_norms import LAYER_NORM_KINDS
+from transformer_core.models.gguf.readers._llama import LLAMA_KINDS
+from transformer_core.models.gguf.readers._metadata_fields import architecture_of, model_fields, tokenizer_fields
+from transformer_core.models.gguf.readers._rope import FREQUENCIES
+
+READERS = {
+    architecture.name: architecture for architecture in (*LLAMA_KINDS, *EXPERTS, DEEPSEEK, *GEMMAS, *LAYER_NORM_KINDS)
+}
+
+__all__ = [
+    "CHANGING",
+    "FREQUENCIES",
+    "READERS",
+    "GgufArchitecture",
+    "Source",
+    "Values",
+    "architecture_of",
+    "model_fields",
+    "tokenizer_fields",
+]

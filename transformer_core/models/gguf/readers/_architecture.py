@@ -1,0 +1,35 @@
+"""Descriptions of architectures in GGUF files."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from lang_core import checked_choices
+from transformer_core.models.gguf.readers._common import Source, Values
+
+AFTER_PARTS: Final = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+"""Tensors of layers that norm what attention and feed-forward give."""
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True)
+class GgufArchitecture:
+    """Models of one ``general.architecture``.
+
+    Attributes:
+        name: llama.cpp's name of it.
+        read: function that returns the fields of config.json.
+        reads: fields of ``CHANGING`` that it takes into account.
+        permuted: whether rows of queries and keys are stored for INTERLEAVED RoPE.
+        names: tensors of a layer that are not called as those of a Llama, by the module's path in the layer.
+    """
+
+    name: str
+    read: Callable[[Source], Values]
+    reads: frozenset[str] = frozenset()
+    permuted: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
