@@ -28,7 +28,7 @@ from transformer_core._attention_config import (
     QueryKeyNorm,
     ScoreConfig,
 )
-from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache, shared_layout
+from transformer_core._cache import Cache, CachedLayer, CacheLayout, SharedCache, State, StateMixer, shared_layout
 from transformer_core._config_fields import ConfigFields
 from transformer_core._convolution import CausalConv, Conv1d
 from transformer_core._embedding import Embedding, PatchEmbedding, patch_count
@@ -109,6 +109,8 @@ __all__ = [
     "SharedCache",
     "SparseFeedForward",
     "Starts",
+    "State",
+    "StateMixer",
     "StepInputs",
     "SwiGLU",
     "YarnScaling",

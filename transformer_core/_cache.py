@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from lang_core import ExecutionContext, Module, Tensor, TensorSpec
 
@@ -40,6 +40,42 @@ class CacheLayout:
     def recurrent(self) -> bool:
         """True if there is a state, which every token changes for good."""
         return any(name.endswith("_state") for name in self.specs)
+
+
+class State(ABC):
+    """State of a layer: every token changes it as a whole, and padding must leave it as it is."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors, in the order of ``CacheLayout.specs``."""
+
+
+class StateMixer(Module, ABC):
+    """Module that mixes tokens by a state, in a scan over many of them or a step of one."""
+
+    @abstractmethod
+    def forward(
+        self, ctx: ExecutionContext, x: Tensor, state: Any = None, count: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """Runs over the tokens of x, which follow those in ``state``.
+
+        Args:
+            ctx: context that computes.
+            x: [B, T, D].
+            state: state of this module, or None.
+            count: i32 of rank 0 or [B], number of real tokens; padding after them does not change the state. T where
+                None.
+
+        Returns:
+            [B, T, D], and the new state (None without one).
+        """
+
+    @abstractmethod
+    def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
+        """Returns the layout of the state, for B sequences."""
 
 
 @dataclass(frozen=True, slots=True)

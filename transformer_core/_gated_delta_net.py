@@ -7,7 +7,6 @@ from lang_core import (
     ConfigError,
     DType,
     ExecutionContext,
-    Module,
     Parameter,
     Tensor,
     TensorSpec,
@@ -16,7 +15,7 @@ from lang_core import (
     f32,
     f64,
 )
-from transformer_core._cache import CacheLayout
+from transformer_core._cache import CacheLayout, State, StateMixer
 from transformer_core._convolution import CausalConv
 from transformer_core._linear import Linear
 from transformer_core._norm import GatedRMSNorm
@@ -45,7 +44,7 @@ def repeat_heads(ctx: ExecutionContext, x: Tensor, heads: int, order: HeadOrder 
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaState:
+class DeltaState(State):
     """State of a Gated DeltaNet after the tokens so far; its size does not depend on their number.
 
     Attributes:
@@ -68,7 +67,7 @@ def delta_layout(conv: TensorSpec, delta: TensorSpec) -> CacheLayout:
 
 
 @checked_choices
-class GatedDeltaNet(Module):
+class GatedDeltaNet(StateMixer):
     """Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464) as in Qwen3-Next and Qwen3.5, under Hugging Face's names.
 
     Queries, keys and values go through a causal convolution and SiLU, queries and keys are brought to length 1, and

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lang_core import ExecutionContext, Tensor
-from transformer_core._cache import Cache
-from transformer_core._gated_delta_net import DeltaState
+from transformer_core._cache import Cache, State
 from transformer_core._kv_cache import KVCache, RingCache
 from transformer_core._masks import causal_mask, mask_bias
 from transformer_core._places import Places, cache_row_places, cache_starts, row_places
@@ -142,7 +141,7 @@ def extending_step(
     ops, length = ctx.ops, None
     if rope.scaling.depends_on_length:
         length = ops.add(ops.add(position, queries - 1 if last is None else last), 1)
-    padded = position.ndim > 0 or row is not None or any(isinstance(cache, DeltaState) for cache in caches)
+    padded = position.ndim > 0 or row is not None or any(isinstance(cache, State) for cache in caches)
     return make_step(
         ctx,
         rope,

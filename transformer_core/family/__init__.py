@@ -6,7 +6,7 @@
 from transformer_core.family._config import DecoderConfig, Family, load_config
 from transformer_core.family._decoder import DecoderLM, decoder_flow
 from transformer_core.family._layer import DecoderLayer
-from transformer_core.family._layer_configs import DeltaConfig, ExpertsConfig, LatentConfig, NormKind
+from transformer_core.family._layer_configs import DeltaConfig, ExpertsConfig, LatentConfig, MixerConfig, NormKind
 from transformer_core.family._model import (
     POSITIONS,
     SLOT_TOKENS,
@@ -39,6 +39,7 @@ __all__ = [
     "ExpertsConfig",
     "Family",
     "LatentConfig",
+    "MixerConfig",
     "Model",
     "ModelConfig",
     "ModelFamily",

@@ -12,7 +12,7 @@ from transformer_core._feed_forward import Activation
 from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core._rope_scaling import RopeScaling
 from transformer_core.checkpoints import RecipeOf
-from transformer_core.family._layer_configs import DeltaConfig, ExpertsConfig, LatentConfig, NormKind
+from transformer_core.family._layer_configs import ExpertsConfig, LatentConfig, MixerConfig, NormKind
 from transformer_core.family._registry import CONFIG_FILE, AnyFamily, config_values, family_in, family_named
 
 
@@ -58,7 +58,7 @@ class DecoderConfig:
         head_bias: whether the output projection has a bias.
         experts: mixtures of experts; None where every layer is dense.
         extra_layers: number of stored layers after the last that are not run (multi-token prediction).
-        delta: layers with a Gated DeltaNet; None where every layer has attention.
+        mixer: layers that mix tokens by a state; None where every layer has attention.
         latent: attention over compressed keys and values; None where they are not compressed.
         cache_owners: for each layer, number of the earlier layer whose keys and values it reads, None for its own;
             empty where every layer has its own.
@@ -101,7 +101,7 @@ class DecoderConfig:
     learned_positions: int = 0
     head_bias: bool = False
     experts: ExpertsConfig | None = None
-    delta: DeltaConfig | None = None
+    mixer: MixerConfig | None = None
     latent: LatentConfig | None = None
     extra_layers: int = 0
     cache_owners: tuple[int | None, ...] = ()

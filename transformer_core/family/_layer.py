@@ -13,16 +13,15 @@ from transformer_core._attention_config import (
     QueryKeyNorm,
     ScoreConfig,
 )
-from transformer_core._cache import Cache, CachedLayer, CacheLayout
+from transformer_core._cache import Cache, CachedLayer, CacheLayout, StateMixer
 from transformer_core._feed_forward import FeedForward, SwiGLU
-from transformer_core._gated_delta_net import GatedDeltaNet
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._moe import SparseFeedForward
 from transformer_core._norm import LayerNorm, RMSNorm
 from transformer_core._rope_config import RopeKind
 from transformer_core._step import StepInputs
 from transformer_core.family._config import DecoderConfig
-from transformer_core.family._layer_configs import DeltaConfig, NormKind
+from transformer_core.family._layer_configs import MixerConfig, NormKind
 
 
 class AttentionLayer(CachedLayer):
@@ -86,36 +85,32 @@ class DecoderLayer(_ResidualLayer):
         return self.self_attn.cache_layout(batch, capacity)
 
 
-class DeltaLayer(_ResidualLayer):
-    """Layer with a Gated DeltaNet in place of attention."""
+class StateLayer(_ResidualLayer):
+    """Layer that mixes tokens by a state, in place of attention."""
 
-    def __init__(self, config: DecoderConfig, index: int, dtype: DType, delta: DeltaConfig) -> None:
-        self.linear_attn = GatedDeltaNet(
-            config.hidden,
-            delta.key_heads,
-            delta.value_heads,
-            delta.key_size,
-            delta.value_size,
-            taps=delta.taps,
-            norm_eps=config.norm_eps,
-            dtype=dtype,
-        )
+    def __init__(self, config: DecoderConfig, index: int, dtype: DType, mixer: MixerConfig) -> None:
+        self.mixer_name = mixer.NAME
+        setattr(self, self.mixer_name, mixer.made(config.hidden, config.norm_eps, dtype))
         super().__init__(config, index, dtype)
 
+    @property
+    def _mixer(self) -> StateMixer:
+        return getattr(self, self.mixer_name)
+
     def mixed(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: Any) -> tuple[Tensor, Any]:
-        """Mixes tokens with the gated delta rule."""
-        mixed, cache = self.linear_attn(ctx, x, cache, step.count)
-        return ctx.tag(mixed, "linear_attn.output"), cache
+        """Mixes tokens by the state."""
+        mixed, cache = self._mixer(ctx, x, cache, step.count)
+        return ctx.tag(mixed, f"{self.mixer_name}.output"), cache
 
     def cache_layout(self, batch: int, capacity: int) -> CacheLayout:
-        """Returns the layout of the Gated DeltaNet's state."""
-        return self.linear_attn.cache_layout(batch, capacity)
+        """Returns the layout of the state."""
+        return self._mixer.cache_layout(batch, capacity)
 
 
 def hybrid_layer(config: DecoderConfig, index: int, dtype: DType) -> CachedLayer:
-    """Makes layer ``index`` of a model in which some layers have a Gated DeltaNet."""
-    if config.delta is not None and config.delta.layers[index]:
-        return DeltaLayer(config, index, dtype, config.delta)
+    """Makes layer ``index`` of a model in which some layers mix tokens by a state."""
+    if config.mixer is not None and config.mixer.layers[index]:
+        return StateLayer(config, index, dtype, config.mixer)
     return DecoderLayer(config, index, dtype)
 
 
@@ -182,7 +177,7 @@ def cache_owner(config: DecoderConfig, index: int) -> int | None:
     kinds = [
         (config.windows[layer], config.rope_kinds[layer] if config.rope_kinds else None) for layer in (index, owner)
     ]
-    stateful = config.delta is not None and config.delta.layers[owner]
+    stateful = config.mixer is not None and config.mixer.layers[owner]
     if not 0 <= owner < index or config.cache_owners[owner] is not None or stateful or config.latent is not None:
         raise ConfigError(
             f"cache_owners: layer {index} reads the keys and values of layer {owner}: expected an earlier layer that "

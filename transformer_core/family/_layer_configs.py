@@ -1,9 +1,13 @@
 """Configurations of the kinds of layers that a decoder may have."""
 
 import enum
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
-from lang_core import checked_choices
+from lang_core import DType, checked_choices
+from transformer_core._cache import StateMixer
+from transformer_core._gated_delta_net import GatedDeltaNet
 from transformer_core._moe import ClampedGate
 from transformer_core._routing import Routing
 
@@ -59,13 +63,29 @@ class LatentConfig:
     scale: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixerConfig(ABC):
+    """Layers that mix tokens by a state.
+
+    Attributes:
+        layers: for each layer, whether it does.
+        NAME: name of the mixer in its layer.
+    """
+
+    NAME: ClassVar[str]
+    layers: tuple[bool, ...]
+
+    @abstractmethod
+    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
+        """Makes the mixer of a layer, for a D and an eps of the model's norms."""
+
+
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaConfig:
+class DeltaConfig(MixerConfig):
     """Layers with a Gated DeltaNet in place of attention (see ``GatedDeltaNet``).
 
     Attributes:
-        layers: for each layer, whether it has one.
         key_heads: K of these layers.
         value_heads: N of these layers.
         key_size: Hk.
@@ -73,9 +93,14 @@ class DeltaConfig:
         taps: width of the convolution.
     """
 
-    layers: tuple[bool, ...]
+    NAME: ClassVar[str] = "linear_attn"
     key_heads: int
     value_heads: int
     key_size: int
     value_size: int
     taps: int
+
+    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
+        """Makes the Gated DeltaNet of a layer."""
+        heads, sizes = (self.key_heads, self.value_heads), (self.key_size, self.value_size)
+        return GatedDeltaNet(size, *heads, *sizes, taps=self.taps, norm_eps=norm_eps, dtype=dtype)

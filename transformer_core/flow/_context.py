@@ -9,8 +9,8 @@ import numpy as np
 
 from lang_core import DType, Module, OpError, Tensor, checked_choices
 from transformer_core._attention import Attention
-from transformer_core._cache import Cache, CachedLayer
-from transformer_core._gated_delta_net import DeltaState, GatedDeltaNet
+from transformer_core._cache import Cache, CachedLayer, StateMixer
+from transformer_core._gated_delta_net import DeltaState
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._step import StepInputs
 from transformer_core.flow._memory import Remembering
@@ -56,7 +56,7 @@ class FlowContext(RunValues):
             result, cache = module(self.ctx, *tensors, self.step, self.slot(module, owner))
             self.fill(module, cache if owner is None else self.slot(module))
             return (FlowValue.of(result),)
-        if isinstance(module, GatedDeltaNet):
+        if isinstance(module, StateMixer):
             result, state = module(self.ctx, *tensors, self.slot(module), self.count)
             self.fill(module, state)
             return (FlowValue.of(result),)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from lang_core import ConfigError, Tensor
-from transformer_core._gated_delta_net import DeltaState
+from transformer_core._cache import State
 from transformer_core._places import cache_starts
 from transformer_core._step import StepInputs, extending_step, make_step
 from transformer_core.flow._build import BuildContext, RopeSettings, StageRun
@@ -90,7 +90,7 @@ class RopeTables:
     def _count(self, flow: FlowContext) -> Tensor | None:
         """Returns the number of real tokens, where padding would change a state; else None."""
         last = flow.state.last
-        if last is None or not any(isinstance(cache, DeltaState) for cache in flow.state.slots.values()):
+        if last is None or not any(isinstance(cache, State) for cache in flow.state.slots.values()):
             return None
         return flow.ctx.ops.add(last, 1)
 

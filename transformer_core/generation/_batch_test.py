@@ -121,7 +121,7 @@ class _Eager:
     """A model in the eager context: as a batch with a position per row, or as one sequence."""
 
     def __init__(self, model: DecoderLM, batch: int, chunk: int, capacity: int, positions: str) -> None:
-        self.recurrent = bool(model.config.delta)
+        self.recurrent = bool(model.config.mixer)
         self.ctx, self.batch, self.chunk, self.capacity = context_of(model), batch, chunk, capacity
         sizes: Any = {"batch": batch, "sequence": chunk, "max_sequence": capacity}
         self._points = entry_points(model, positions=positions, window_caches="ring", **sizes)

@@ -41,7 +41,7 @@ QWEN3_NEXT = {
 def test_qwen3_next():
     config = read("Qwen3Next", **QWEN3_NEXT)
     assert (config.gated, config.zero_centred, config.qk_norm, config.rope.rotated) == (True, True, True, 4)
-    assert config.delta == DeltaConfig(
+    assert config.mixer == DeltaConfig(
         layers=(True, True, True, False, True), key_heads=2, value_heads=4, key_size=8, value_size=6, taps=4
     )
     assert config.experts == ExpertsConfig(
@@ -50,11 +50,11 @@ def test_qwen3_next():
     assert read("Qwen3Next", **QWEN3_NEXT, partial_rotary_factor=0.5).rope.rotated == 8
     kinds = ["full_attention", "linear_attention"]
     listed = read("Qwen3Next", **QWEN3_NEXT | {"num_hidden_layers": 2}, layer_types=kinds)
-    assert listed.delta is not None
-    assert listed.delta.layers == (False, True)
+    assert listed.mixer is not None
+    assert listed.mixer.layers == (False, True)
     by_interval = read("Qwen3Next", **QWEN3_NEXT, full_attention_interval=2)
-    assert by_interval.delta is not None
-    assert by_interval.delta.layers == (True, False, True, False, True)
+    assert by_interval.mixer is not None
+    assert by_interval.mixer.layers == (True, False, True, False, True)
 
 
 @pytest.mark.parametrize("kinds", [["linear_attention"], ["linear_attention"] * 4 + ["sliding_attention"], "all"])

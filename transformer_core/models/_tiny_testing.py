@@ -49,7 +49,7 @@ HYBRID = DecoderConfig(
     windows=(None, None, None),
     gated=True,
     zero_centred=True,
-    delta=DeltaConfig(layers=(True, False, True), key_heads=2, value_heads=4, key_size=5, value_size=3, taps=3),
+    mixer=DeltaConfig(layers=(True, False, True), key_heads=2, value_heads=4, key_size=5, value_size=3, taps=3),
 )
 
 

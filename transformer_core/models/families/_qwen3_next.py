@@ -32,7 +32,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         gated=True,
         zero_centred=True,
         experts=qwen_experts(fields, normalized=True, shared="shared_expert_intermediate_size"),
-        delta=DeltaConfig(
+        mixer=DeltaConfig(
             layers=tuple(kind == _LINEAR for kind in _kinds(fields)),
             key_heads=fields.integer("linear_num_key_heads"),
             value_heads=fields.integer("linear_num_value_heads"),
