@@ -132,9 +132,11 @@ def windows_of_layers(fields: ConfigFields) -> tuple[int | None, ...]:
     return (None,) * layers
 
 
-def windows_by_type(fields: ConfigFields, default: Sequence[str]) -> tuple[int | None, ...]:
+def windows_by_type(
+    fields: ConfigFields, default: Sequence[str], *, default_window: int = _DEFAULT_WINDOW
+) -> tuple[int | None, ...]:
     """Reads ``sliding_window`` for the layers in ``layer_types``, or in ``default`` where that is absent."""
-    window = fields.integer(_WINDOW, _DEFAULT_WINDOW)
+    window = fields.integer(_WINDOW, default_window)
     return tuple(window if kind == _SLIDING else None for kind in layer_types(fields, default))
 
 

@@ -1,25 +1,35 @@
 """gpt-oss (arXiv:2508.10925): sinks in attention, windows by turns, experts with biases and a clamped gate."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from lang_core import WeightSource
 from transformer_core._config_fields import ConfigFields
 from transformer_core._moe import ClampedGate, Routing
 from transformer_core.checkpoints import EveryOther, Recipe, Stored
 from transformer_core.family._config import DecoderConfig, Family
-from transformer_core.family._fields import llama_kind, windows_by_type
+from transformer_core.family._fields import heads_of, llama_kind, whole_rope, windows_by_type
 from transformer_core.family._layer import DecoderLayer
 from transformer_core.family._layer_configs import ExpertsConfig
 
 _ALPHA: Final = 1.702  # transformers' defaults
 _LIMIT: Final = 7.0
+_WINDOW: Final = 128
+_ROPE_BASE: Final = 150000.0
+_ROPE: Final[dict[str, Any]] = {
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "original_max_position_embeddings": 4096,
+    "truncate": False,
+}
 _PART: Final = re.compile(
     r"(?P<mlp>.*\.mlp\.)(gate\.(?P<router>weight|bias)|experts\.(?P<name>gate|up|down)_proj(?P<bias>_bias)?)"
 )
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
+    if not fields.has("rope_parameters") and not fields.has("rope_scaling"):
+        fields = ConfigFields({**fields.values, "rope_parameters": _ROPE}, fields.where)
     layers = fields.integer("num_hidden_layers")
     turns = ["full_attention" if index % 2 else "sliding_attention" for index in range(layers)]
     biased = fields.boolean("attention_bias", True)
@@ -28,10 +38,15 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     )
     gate = ClampedGate(fields.number("swiglu_alpha", _ALPHA), fields.number("swiglu_limit", _LIMIT))
     inner = fields.integer("intermediate_size")
+    heads, kv_heads, head_size = heads_of(fields, head_dim_needed=True)
     return llama_kind(
         fields,
         GPT_OSS.architecture,
-        windows=windows_by_type(fields, turns),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        rope=whole_rope(fields, GPT_OSS.architecture, head_size, default_base=_ROPE_BASE),
+        windows=windows_by_type(fields, turns, default_window=_WINDOW),
         qkv_bias=biased,
         output_bias=biased,
         sinks=True,
