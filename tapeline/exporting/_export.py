@@ -43,7 +43,7 @@ from tapeline.exporting._verify import (
     check_devices,
     check_interpreter,
     devices_of,
-    invariant_targets,
+    measured_invariance,
     write_portable,
 )
 from tapeline.exporting._weights import UNFINISHED, form_of, warn, write_weights
@@ -281,7 +281,7 @@ class _Run:
             rows = check_interpreter(
                 export.entry_points, references, weights, precision, self._staging, export.progress
             )
-            return {"rows": rows, "invariant": []}
+            return {"rows": rows, "invariant": {}}
         work = (
             sum(spec.size for spec in export.lowered.parameters().values()) * export.sizes.batch * export.sizes.sequence
         )
@@ -289,4 +289,4 @@ class _Run:
         bundle = Bundle(self._staging)
         rows = check_devices(bundle, references, precision, devices, work, export.progress)
         ran = {row["device"] for row in rows if "skipped" not in row}
-        return {"rows": rows, "invariant": invariant_targets(bundle, ran) if options.slots else []}
+        return {"rows": rows, "invariant": measured_invariance(bundle, ran) if options.slots else {}}

@@ -51,7 +51,7 @@ class Export:
         source: the form of the model's files, for kernel_config.json.
         caches: bytes of caches and states, and their bytes if no cache were a ring.
         kernels: configurations of the calls of kernels; None without kernels.
-        invariant: targets for which verification found the bits of a token the same in every chunk and batch.
+        invariant: by target, whether verification found the bits of a token the same in every chunk and batch.
         debug: description of the debug module, for kernel_config.json; None where there is none.
     """
 
@@ -71,7 +71,7 @@ class Export:
     hashes: dict[str, str] = dataclasses.field(default_factory=dict)
     source: dict[str, Any] = dataclasses.field(default_factory=dict)
     packing: PackingFacts = dataclasses.field(default_factory=PackingFacts)
-    invariant: list[str] = dataclasses.field(default_factory=list)
+    invariant: dict[str, bool] = dataclasses.field(default_factory=dict)
     debug: DebugConfig | None = None
     caches: dict[str, int] = dataclasses.field(default_factory=dict)
     kernels: ChosenKernels | None = None

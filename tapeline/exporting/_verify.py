@@ -24,12 +24,11 @@ from tapeline.divergence import (
     locate,
     next_state,
 )
-from tapeline.running import BundleSlots, is_invariant
+from tapeline.running import is_invariant
 
 # vmvx interprets: on more multiplications than this a check would take minutes.
 _SLOW_DEVICE_LIMIT: Final = 2_000_000_000
 
-_BY_LENGTH: Final = ("dynamic", "longrope")  # scalings of RoPE that go by the length so far
 _NOTHING_FOUND: Final = (
     "every tensor inside agrees when it is shown: the fault is in what is left out then (block functions, fusion)"
 )
@@ -169,20 +168,13 @@ def check_devices(
     return rows
 
 
-def invariant_targets(bundle: Bundle, devices: Collection[str]) -> list[str]:
-    """Returns the targets of devices on which a token's bits are the same in every chunk and batch.
-
-    Where frequencies of RoPE go by the length so far, they go by the chunk: on no device they are then.
-    """
-    rope = bundle.config.model["rope"] or {"scaling": {"type": "none"}}
-    if rope["scaling"]["type"] in _BY_LENGTH:
-        return []
-    targets = []
+def measured_invariance(bundle: Bundle, devices: Collection[str]) -> dict[str, bool]:
+    """Returns by target whether a token's bits are the same in every chunk and batch on its device."""
+    measured = {}
     for device in sorted(devices):
         with bundle.session(device) as session:
-            if is_invariant(BundleSlots(bundle, session)):
-                targets.append(target_of_device(device))
-    return targets
+            measured[target_of_device(device)] = is_invariant(bundle, session)
+    return measured
 
 
 def _check_device(

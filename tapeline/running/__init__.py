@@ -12,7 +12,7 @@ from tapeline.running._generation import (
     Generation,
     TokenStream,
 )
-from tapeline.running._invariance import is_invariant
+from tapeline.running._invariance import is_invariant, open_slots
 from tapeline.running._load import load
 from tapeline.running._loaded import LoadedModel
 from tapeline.running._model import BundleBatch, BundleModel, ScoringBundle, encoder_inputs, has_row_positions
@@ -49,6 +49,7 @@ __all__ = [
     "is_invariant",
     "let_workers_run",
     "load",
+    "open_slots",
     "read_inputs",
     "speculating",
     "write_results",

@@ -6,61 +6,87 @@ from typing import Final
 
 import numpy as np
 
+from run_iree import Session, target_of_device
+from tapeline.bundle import Bundle
 from tapeline.running._slots import BundleSlots, SizedCall
 from transformer_core.generation import Prediction
 
 _STEPS: Final = 3  # tokens that are decoded one by one
 _FEW: Final = 11  # tokens that go on in a row that is filled already
 _PIECE: Final = 5  # tokens of a call that takes more
+_BY_LENGTH: Final = ("dynamic", "longrope")  # scalings of RoPE that go by the length so far
 
 Arrays = list[np.ndarray]
 Decode = Callable[[Sequence[int], Sequence[int], Sequence[int]], Sequence[Prediction]]
 
 
-def is_invariant(slots: BundleSlots) -> bool:
+def open_slots(bundle: Bundle, session: Session) -> BundleSlots:
+    """Makes empty caches; measures invariance first where the bundle says nothing of the session's target.
+
+    Raises:
+        InputError: the bundle was exported without slots.
+    """
+    if target_of_device(session.device) in bundle.config.model.get("invariant", ()):
+        return BundleSlots(bundle, session)
+    return BundleSlots(bundle, session, invariant=is_invariant(bundle, session))
+
+
+def is_invariant(bundle: Bundle, session: Session) -> bool:
     """Returns whether all sizes of a bundle's entry points give the same bits: logits, entries of caches, states.
 
     The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
     of ``decode``, in several rows and places of the batch. They stand at the beginning of a row, or go on from random
-    entries: near the beginning, in the middle and at the end. Rows are other ones afterwards.
+    entries: near the beginning, in the middle and at the end. Where frequencies of RoPE go by the length so far, they
+    go by the chunk: never invariant then.
+
+    Raises:
+        InputError: the bundle was exported without slots.
     """
-    return all(_Stretch(slots, start, count).is_invariant() for start, count in _stretches(slots))
-
-
-def _stretches(slots: BundleSlots) -> Iterator[tuple[int, int]]:
-    """Yields first positions and numbers of tokens."""
-    yield 0, min(slots.chunks[-1] + _STEPS, slots.capacity)
-    few = min(_FEW, slots.capacity)
-    for start in sorted({min(_PIECE, slots.capacity - few), slots.capacity // 2, slots.capacity - few} - {0}):
-        yield start, min(few, slots.capacity - start)
+    slots = BundleSlots(bundle, session)
+    rope = bundle.config.model["rope"]
+    if rope is not None and rope["scaling"]["type"] in _BY_LENGTH:
+        return False
+    last = slots.capacity - min(_FEW, slots.capacity)
+    calls = [
+        (0, slots.chunks[-1] + _STEPS, _Stretch.pieces),
+        (0, _STEPS, _Stretch.steps),
+        *((start, _FEW, _Stretch.pieces) for start in sorted({min(_PIECE, last), last // 2, last})),
+        (last // 2, _FEW, _Stretch.padded),
+        (last, _FEW, _Stretch.steps),
+    ]
+    return all(_all_same(method(_Stretch(slots, start, count))) for start, count, method in calls)
 
 
 class _Stretch:
-    """Tokens that go on in rows with the same random entries."""
+    """Tokens that go on in rows with the same random entries.
+
+    Args:
+        slots: rows of caches.
+        start: position of the first token.
+        count: number of tokens, where so many fit.
+    """
 
     def __init__(self, slots: BundleSlots, start: int, count: int) -> None:
         random = np.random.default_rng(start)
         self._slots, self._start = slots, start
-        self._tokens: list[int] = random.integers(0, slots.vocabulary, count).tolist()
+        self._tokens: list[int] = random.integers(0, slots.vocabulary, min(count, slots.capacity - start)).tolist()
         before = slots.read_row(0, 0, start) if start else []
         self._history = [random.standard_normal(array.shape).astype(array.dtype) for array in before]
 
-    def is_invariant(self) -> bool:
-        """Returns whether all calls agree; ends with the first that does not."""
-        tokens, steps = self._tokens, self._tokens[:_STEPS]
-        return _all_same(self._whole(tokens)) and _all_same(self._stepwise(steps))
-
-    def _whole(self, tokens: Sequence[int]) -> Iterator[Arrays]:
-        """Yields what each size of ``prefill_row`` leaves."""
+    def pieces(self) -> Iterator[Arrays]:
+        """Yields what each size of ``prefill_row`` leaves, in calls as large as it takes."""
         for entry in reversed(self._slots.prefills):
-            yield self._filled(entry, entry.size, tokens)
-            if len(tokens) <= _FEW:
-                yield self._filled(entry, min(_PIECE, entry.size), tokens)
+            yield self._filled(entry, entry.size, self._tokens)
 
-    def _stepwise(self, tokens: Sequence[int]) -> Iterator[Arrays]:
+    def padded(self) -> Iterator[Arrays]:
+        """Yields what each size of ``prefill_row`` leaves, in calls of few tokens."""
+        for entry in self._slots.prefills:
+            yield self._filled(entry, min(_PIECE, entry.size), self._tokens)
+
+    def steps(self) -> Iterator[Arrays]:
         """Yields what one call of ``prefill_row`` leaves, and what each size of ``decode`` does in each row."""
-        slots = self._slots
-        yield self._filled(slots.prefills[-1], len(tokens), tokens)
+        slots, tokens = self._slots, self._tokens[:_STEPS]
+        yield self._filled(slots.prefills[0], len(tokens), tokens)
         rows = range(slots.slots)[::-1]
         for entry in slots.decodes:
             yield from self._decoded(partial(slots.run_decode, entry), rows[: entry.size], tokens)

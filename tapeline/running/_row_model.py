@@ -8,8 +8,8 @@ import numpy as np
 from lang_core import TensorSpec
 from run_iree import Session
 from tapeline.bundle import Bundle
+from tapeline.running._invariance import open_slots
 from tapeline.running._model import BundleModel
-from tapeline.running._slots import BundleSlots
 from transformer_core.generation import Prediction
 
 
@@ -22,7 +22,7 @@ class RowModel(BundleModel):
         Raises:
             InputError: the bundle was exported without slots.
         """
-        self._rows: Final = BundleSlots(bundle, session)
+        self._rows: Final = open_slots(bundle, session)
         self.batch, self.chunk, self.capacity = 1, self._rows.chunks[-1], self._rows.capacity
         self.vocabulary, self.token_bytes = self._rows.vocabulary, 0
         specs = self._rows.cache_specs

@@ -42,15 +42,20 @@ class BundleSlots:
         capacity: S, positions in each row.
         vocabulary: V.
         chunks: numbers of tokens that calls of ``prefill_row`` take, ascending.
-        invariant: whether every token's bits are the same in whatever chunk and batch it is computed.
+        invariant: whether every token's bits are known to be the same in whatever chunk and batch it is computed.
         recurrent: whether a layer has a state or a ring, so that a row can only go on where it ended.
         prefills: sizes of ``prefill_row``, ascending.
         decodes: sizes of ``decode``, ascending.
         cache_specs: specs of the caches and states of all rows, by name.
     """
 
-    def __init__(self, bundle: Bundle, session: Session) -> None:
+    def __init__(self, bundle: Bundle, session: Session, *, invariant: bool | None = None) -> None:
         """Makes empty caches.
+
+        Args:
+            bundle: exported with slots.
+            session: the bundle's session.
+            invariant: see above; what the bundle says of the session's target where None, and false if it says nothing.
 
         Raises:
             InputError: the bundle was exported without slots.
@@ -66,7 +71,8 @@ class BundleSlots:
         self.slots: Final[int] = model[SLOTS]
         self.capacity: Final[int] = model["max_sequence"]
         self.vocabulary: Final = largest.results[LOGITS].spec.shape[-1]
-        self.invariant: Final = target_of_device(session.device) in model["invariant"]
+        measured = model["invariant"].get(target_of_device(session.device), False)
+        self.invariant: Final[bool] = measured if invariant is None else invariant
         self._has_positions: Final = [
             name.endswith("_cache") and spec.shape[2] == self.capacity for name, spec in caches.items()
         ]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from lang_core import ConfigError, InputError
 from tapeline.audio import LogMel
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, load
+from tapeline.running import BundleSlots, load, open_slots
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
@@ -122,8 +122,9 @@ def _template(directory: Path, loading: Loading) -> tuple[ChatTemplate | None, s
 def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlots]:
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(bundle.session(loading.device))
-        slots = BundleSlots(bundle, session)
-        engine = Engine(slots, loading.engine, remake=lambda: BundleSlots(bundle, session))
+        slots = open_slots(bundle, session)
+        remake = lambda: BundleSlots(bundle, session, invariant=slots.invariant)  # noqa: E731 - the engine's word for it
+        engine = Engine(slots, loading.engine, remake=remake)
         return BundleEngine(engine, stack.pop_all()), slots
 
 

@@ -11,7 +11,7 @@ from lang_core import InputError
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots
+from tapeline.running import BundleSlots, is_invariant, open_slots
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.product._bundles import ON_FAST_DEVICES, export_case
@@ -32,7 +32,7 @@ def test_rows_say_what_transformers_says(name: str, device: str, tmp_path: Path)
     options: Any = {"max_sequence": len(case.prompt[0]) + 5, "target": (target_of_device(device),)}
     bundle = Bundle(export_case(case, tmp_path, slots=3, verify="auto", **options))
     described = bundle.config.model
-    assert described["invariant"] in ([], [target_of_device(device)])
+    assert list(described["invariant"]) == [target_of_device(device)]
     assert (described["slots"], described["chunks"]) == (3, sorted({8, described["max_sequence"]}))
     for shared_device in sharing(device):
         with bundle.session(shared_device) as session:
@@ -82,6 +82,15 @@ def _check_copies(slots: BundleSlots, count: int) -> None:
         slots.read_row(0, 3, 2)
     with pytest.raises(InputError, match="rows are 0 to 2; found -1"):
         slots.write_row(-1, 0, whole)
+
+
+def test_what_was_not_verified_is_measured(tmp_path: Path) -> None:
+    bundle = Bundle(export_case(CASES["llama_gqa"], tmp_path, slots=2, max_sequence=12))
+    assert bundle.config.model["invariant"] == {}
+    with bundle.session("local-task") as session:
+        assert not BundleSlots(bundle, session).invariant
+        assert open_slots(bundle, session).invariant == is_invariant(bundle, session)
+        assert BundleSlots(bundle, session, invariant=True).invariant
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
