@@ -7,12 +7,15 @@ from collections.abc import Iterator
 
 from tests.goldens._case_types import Config
 from tests.goldens._gpt_shapes import gpt2_shapes, gpt_neox_shapes
+from tests.goldens._wrapper_shapes import inside, text_of
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
 
 def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of a checkpoint, in the order of the model; no ``lm_head.weight`` where tied."""
+    if "text_config" in config:
+        return {inside(key, config): shape for key, shape in weight_shapes(text_of(config)).items()}
     own = {"gpt_neox": gpt_neox_shapes, "gpt2": gpt2_shapes}.get(config["model_type"])
     if own is not None:
         return dict(own(config))
@@ -38,6 +41,7 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 def sizes_of(config: Config) -> tuple[int, int, int, int]:
     """L, D, F and V."""
+    config = text_of(config)
     if config["model_type"] == "gpt2":
         d = config["n_embd"]
         return config["n_layer"], d, config.get("n_inner") or 4 * d, config["vocab_size"]
@@ -47,7 +51,7 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
 
 def is_zero_centred(config: Config, key: str) -> bool:
     """Returns whether the model adds 1 to a norm's weight."""
-    family = config["model_type"]
+    family = text_of(config)["model_type"]
     return family.startswith("gemma") or (family == "qwen3_next" and not key.endswith("linear_attn.norm.weight"))
 
 

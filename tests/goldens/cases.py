@@ -18,6 +18,7 @@ from tests.goldens._family_cases import (
     SMOLLM3_CASES,
     STABLELM_CASES,
 )
+from tests.goldens._gemma_cases import GEMMA_TEXT_CASES
 from tests.goldens._hybrid_cases import QWEN3_NEXT_CASES
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
 from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, GPT_OSS_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
@@ -44,6 +45,7 @@ CASES: dict[str, GoldenCase] = {
         *SMOLLM3_CASES,
         *OLMO2_CASES,
         *GEMMA_CASES,
+        *GEMMA_TEXT_CASES,
         *GLM_CASES,
         *STABLELM_CASES,
         *GPT_CASES,

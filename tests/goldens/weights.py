@@ -17,6 +17,7 @@ import safetensors.numpy
 
 from tests.goldens._case_types import Config, GoldenCase, StoredDType
 from tests.goldens._shapes import is_zero_centred, sizes_of, weight_shapes
+from tests.goldens._wrapper_shapes import other_shapes
 
 __all__ = [
     "checksum",
@@ -55,7 +56,7 @@ def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:
     """
     return {
         key: _random_tensor(key, shape, seed, sizes_of(config)[1], 0.0 if is_zero_centred(config, key) else 1.0)
-        for key, shape in weight_shapes(config).items()
+        for key, shape in (weight_shapes(config) | other_shapes(config)).items()
     }
 
 
@@ -77,7 +78,7 @@ def _random_tensor(key: str, shape: tuple[int, ...], seed: int, d: int, centre: 
     if key.endswith(_EMBEDDINGS):
         return unit * np.float32(np.sqrt(3.0 * 4.0 / d))
     picky = any(name in key for name in ("q_proj", "k_proj", "qkv_proj", "query_key_value", "c_attn"))
-    gain_squared = 3.0 if picky else 4.0 if key in ("lm_head.weight", "embed_out.weight") else 1.5
+    gain_squared = 3.0 if picky else 4.0 if key.endswith(("lm_head.weight", "embed_out.weight")) else 1.5
     inputs = shape[0] if ".c_" in key else shape[-1]
     return unit * np.float32(np.sqrt(3.0 * gain_squared / inputs))
 

@@ -20,8 +20,10 @@ from transformer_core import pack_weights
 from transformer_core.checkpoints import DequantizedWeights, PackedWeights
 from transformer_core.models import DecoderLM, load_config, weights_of
 
-# The first case of each family, in sizes of whole blocks.
-_FAMILIES: Final = {case.config["model_type"]: case for case in reversed(CASES.values())}
+# The first case of each family, in sizes of whole blocks; decoders inside of other checkpoints are packed as alone.
+_FAMILIES: Final = {
+    case.config["model_type"]: case for case in reversed(CASES.values()) if "text_config" not in case.config
+}
 _SIZES: Final = {
     "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
     "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "q_lora_rank": 32, "kv_lora_rank": 32,

@@ -32,6 +32,7 @@ from transformer_core.checkpoints._random_llama import (
     write_random_llama,
 )
 from transformer_core.checkpoints._recipes import Cut, EveryOther, Interleaved, Recipe, Stacked, Stored, Transposed
+from transformer_core.checkpoints._wrapped_keys import WrappedKeys
 from transformer_core.checkpoints._writer import (
     write_safetensors,
     write_sharded_safetensors,
@@ -64,6 +65,7 @@ __all__ = [
     "Stacked",
     "Stored",
     "Transposed",
+    "WrappedKeys",
     "adapt",
     "audit",
     "first_of",

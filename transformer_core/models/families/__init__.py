@@ -3,7 +3,7 @@
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
-from transformer_core.models.families._gemma3 import GEMMA3
+from transformer_core.models.families._gemma3 import GEMMA3, GEMMA3_WRAPPED
 from transformer_core.models.families._glm import GLM
 from transformer_core.models.families._glm4 import GLM4
 from transformer_core.models.families._gpt2 import GPT2
@@ -39,6 +39,7 @@ FAMILIES = (
     GEMMA,
     GEMMA2,
     GEMMA3,
+    GEMMA3_WRAPPED,
     GLM,
     GLM4,
     STABLELM,

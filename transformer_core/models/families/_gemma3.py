@@ -7,6 +7,7 @@ from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core.family._config import DecoderConfig, Family
 from transformer_core.family._fields import activation_of, heads_of, layer_types, optional_number, windows_by_type
 from transformer_core.family._other_layers import SandwichLayer
+from transformer_core.family._wrapped import text_of
 from transformer_core.models.families._gemma import gemma_kind
 
 _GLOBAL_BASE: Final = 1e6
@@ -46,3 +47,19 @@ def _rope_fields(fields: ConfigFields, kind: str) -> ConfigFields:
 
 
 GEMMA3: Final = Family("Gemma3ForCausalLM", "gemma3_text", _read, SandwichLayer)
+GEMMA3_WRAPPED: Final = text_of(
+    GEMMA3,
+    "Gemma3ForConditionalGeneration",
+    "gemma3",
+    defaults={  # transformers'
+        "head_dim": 256,
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "max_position_embeddings": 131072,
+        "num_attention_heads": 8,
+        "num_hidden_layers": 26,
+        "num_key_value_heads": 4,
+        "rms_norm_eps": 1e-6,
+        "vocab_size": 262208,
+    },
+)
