@@ -13,11 +13,9 @@ from transformer_core.models.encoders._bert import (
     BERT,
     BERT_FOR_MASKED_LM,
     BERT_FOR_SEQUENCE_CLASSIFICATION,
-    BertConfig,
-    BertForMaskedLM,
-    BertForSequenceClassification,
-    BertModel,
 )
+from transformer_core.models.encoders._text import TextConfig, TextModel
+from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
 
 MINIMAL = {
     "architectures": ["BertModel"],
@@ -30,7 +28,7 @@ MINIMAL = {
 }
 
 
-def read(**changes: Any) -> BertConfig:
+def read(**changes: Any) -> TextConfig:
     """A ``None`` takes a field away."""
     values = {name: value for name, value in {**MINIMAL, **changes}.items() if value is not None}
     return BERT.read(ConfigFields(values, "dir/config.json"))
@@ -63,9 +61,9 @@ def test_what_is_not_supported_is_refused(changes, message):
 
 
 def test_sizes():
-    model = BertModel(read())
+    model = TextModel(read())
     assert sizes_of(model, 2, None, None) == (2, 9, 9)
-    assert sizes_of(BertModel(read(max_position_embeddings=512)), 1, None, None) == (1, 64, 64)
+    assert sizes_of(TextModel(read(max_position_embeddings=512)), 1, None, None) == (1, 64, 64)
     with pytest.raises(ConfigError, match="sequence: expected at most 9, the positions that have embeddings"):
         entry_points(model, sequence=10)
     with pytest.raises(ConfigError, match="batch: expected 1 or more; found 0"):
@@ -75,15 +73,15 @@ def test_sizes():
 
 
 def test_arguments_and_results():
-    for model, results in ((BertModel(read()), ["last_hidden_state", "pooler_output"]), (lm(), ["logits"])):
+    for model, results in ((TextModel(read()), ["last_hidden_state", "pooler_output"]), (lm(), ["logits"])):
         (point,) = entry_points(model, batch=2, sequence=5)
         assert [argument.name for argument in point.arguments] == ["token_ids", "attention_mask", "token_type_ids"]
         ones = np.ones((2, 5), np.int32)
         assert list(point(context_of(model), *[ones] * 3)) == results  # pyright: ignore[reportArgumentType]
 
 
-def lm() -> BertForMaskedLM:
-    return BertForMaskedLM(BERT_FOR_MASKED_LM.read(ConfigFields(MINIMAL, "")), num_layers=1)
+def lm() -> TextForMaskedLM:
+    return TextForMaskedLM(BERT_FOR_MASKED_LM.read(ConfigFields(MINIMAL, "")), num_layers=1)
 
 
 def test_classes():
@@ -91,7 +89,7 @@ def test_classes():
     config = BERT_FOR_SEQUENCE_CLASSIFICATION.read(ConfigFields(fields, ""))
     assert (config.labels, config.facts()["labels"], config.pooler) == (3, 3, True)
     assert BERT_FOR_SEQUENCE_CLASSIFICATION.read(ConfigFields({**MINIMAL, "num_labels": 1}, "")).labels == 1
-    model = BertForSequenceClassification(config)
+    model = TextForSequenceClassification(config)
     (point,) = entry_points(model, batch=2, sequence=4)
     actual = point(context_of(model), *[np.ones((2, 4), np.int32)] * 3)  # pyright: ignore[reportArgumentType]
     assert {name: tensor.shape for name, tensor in actual.items()} == {"logits": (2, 3)}
@@ -107,7 +105,7 @@ def test_the_heads_matrix_is_the_embedding():
 
 
 def test_padding_changes_nothing_for_the_others():
-    model = BertModel(read())
+    model = TextModel(read())
     ctx, ids = context_of(model), np.arange(1, 9, dtype=np.int32).reshape(1, 8)
     types = np.zeros_like(ids)
     mask = (np.arange(8) < 5).astype(np.int32)[None]
@@ -120,4 +118,4 @@ def test_forms_of_caches_are_refused():
     for asked, plain in (({"positions": "per_row"}, "shared"), ({"score_tokens": 3}, "None")):
         (name,) = asked
         with pytest.raises(ConfigError, match=f"{name}: expected {plain}, for BertModel has no caches; found"):
-            entry_points(BertModel(read()), sequence=5, **asked)  # pyright: ignore[reportArgumentType]
+            entry_points(TextModel(read()), sequence=5, **asked)  # pyright: ignore[reportArgumentType]

@@ -3,47 +3,8 @@
 ``make_encoder_goldens.py`` computed the files in ``data/`` from these cases, ``files.py`` reads them.
 """
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-
-@dataclass(frozen=True)
-class EncoderCase:
-    """One tiny random encoder, and what makes it worth testing.
-
-    Attributes:
-        name: the case's name and the stem of its file in ``data/``.
-        twist: what this case covers that the others do not, in one line.
-        config: ``config.json``.
-        seed: of weights and inputs.
-        lengths: of the rows of text, the longest being T; empty of a model that takes none.
-        must_matter: config changes, each of which must move the results visibly.
-        pooling: sentence-transformers' mode, for a model with modules.json beside its config.json.
-        steps: of greedy decoding, for a model that generates.
-    """
-
-    name: str
-    twist: str
-    config: Mapping[str, Any]
-    seed: int
-    lengths: tuple[int, ...] = ()
-    must_matter: tuple[Mapping[str, Any], ...] = ()
-    pooling: str = ""
-    steps: int = 0
-
-    @property
-    def architecture(self) -> str:
-        """The first of ``architectures``."""
-        return self.config["architectures"][0]
-
-    def digest(self) -> str:
-        """SHA-256 of everything the golden file depends on."""
-        facts = [dict(self.config), self.seed, self.lengths, self.pooling, self.steps]
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
+from tests.goldens.encoders._case_types import EncoderCase
+from tests.goldens.encoders._text_cases import TEXT_CASES
 
 _BERT = {
     "architectures": ["BertModel"],
@@ -245,5 +206,5 @@ WHISPER_CASES = (
         must_matter=({"activation_function": "relu"}, {"encoder_attention_heads": 6}, {"decoder_attention_heads": 2}),
     ),
 )
-_ALL = (*BERT_CASES, *VIT_CASES, *SIGLIP_CASES, *WHISPER_CASES)
+_ALL = (*BERT_CASES, *TEXT_CASES, *VIT_CASES, *SIGLIP_CASES, *WHISPER_CASES)
 ENCODER_CASES: dict[str, EncoderCase] = {case.name: case for case in _ALL}

@@ -13,6 +13,7 @@ from tests.goldens.encoders.cases import EncoderCase
 from tests.goldens.weights import unit_values
 
 DATA = Path(__file__).parent / "data"
+_POOLING = {"cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens", "mean": "pooling_mode_mean_tokens"}
 _PICKY = ("query", "key", "q_proj", "k_proj", "in_proj")
 
 
@@ -83,5 +84,5 @@ def write_config(directory: Path, case: EncoderCase) -> None:
         modules = [{"idx": i, "type": f"sentence_transformers.models.{kind}"} for i, kind in enumerate(kinds)]
         (directory / "modules.json").write_text(json.dumps(modules))
         (directory / "1_Pooling").mkdir()
-        modes = {f"pooling_mode_{mode}_tokens": mode == case.pooling for mode in ("mean", "max")}
+        modes = {field: mode == case.pooling for mode, field in _POOLING.items()}
         (directory / "1_Pooling" / "config.json").write_text(json.dumps(modes))

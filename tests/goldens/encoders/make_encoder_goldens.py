@@ -106,15 +106,15 @@ def _inputs(case: EncoderCase) -> Arrays:
         return {"input_features": random.standard_normal(shape).astype(np.float32), "token_ids": ids.astype(np.int32)}
     batch, longest = len(case.lengths), max(case.lengths)
     mask = (np.arange(longest) < np.array(case.lengths)[:, None]).astype(np.int32)
-    return {
-        "token_ids": random.integers(1, case.config["vocab_size"], (batch, longest)).astype(np.int32),
-        "attention_mask": mask,
-        "token_type_ids": random.integers(0, case.config["type_vocab_size"], (batch, longest)).astype(np.int32),
-    }
+    ids, types = random.integers(1, case.config["vocab_size"], (batch, longest)), case.config.get("type_vocab_size", 0)
+    inputs = {"token_ids": ids.astype(np.int32), "attention_mask": mask}
+    if types < 2:
+        return inputs
+    return {**inputs, "token_type_ids": random.integers(0, types, (batch, longest)).astype(np.int32)}
 
 
 _NAMES = {"token_ids": "input_ids"}
-_LAYERS = ("BertLayer", "ViTLayer", "EncoderLayer")
+_LAYERS = ("BertLayer", "RobertaLayer", "MPNetLayer", "ViTLayer", "EncoderLayer")
 _CLEAR_MARGIN = 1e-3
 _DISTINCT_TOKENS = 5
 
@@ -129,7 +129,7 @@ def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndar
     names = ("last_hidden_state", "pooler_output", "logits", "image_embeds", "text_embeds", "logits_per_image")
     outputs = {name: result[name].numpy() for name in names if result.get(name) is not None}
     if case.pooling:
-        del outputs["pooler_output"]
+        outputs.pop("pooler_output", None)
         outputs["sentence_embedding"] = _embedded(case, result["last_hidden_state"], tensors["attention_mask"])
     return outputs, torch.stack(states).numpy()
 
@@ -163,8 +163,12 @@ def _states_of_layers(model: Any) -> list[torch.Tensor]:
     stacks = [module for module in model.modules() if type(module).__name__.endswith(_LAYERS)]
     states: list[torch.Tensor] = []
     for layer in stacks:
-        layer.register_forward_hook(lambda module, inputs, output: states.append(output.clone()))
+        layer.register_forward_hook(lambda module, inputs, output: states.append(_first(output).clone()))
     return states
+
+
+def _first(output: Any) -> torch.Tensor:
+    return output[0] if isinstance(output, tuple) else output
 
 
 def _embedded(case: EncoderCase, states: torch.Tensor, mask: torch.Tensor) -> np.ndarray:

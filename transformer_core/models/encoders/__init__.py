@@ -4,14 +4,14 @@ from transformer_core.models.encoders._bert import (
     BERT,
     BERT_FOR_MASKED_LM,
     BERT_FOR_SEQUENCE_CLASSIFICATION,
-    BertConfig,
-    BertForMaskedLM,
-    BertForSequenceClassification,
-    BertModel,
 )
+from transformer_core.models.encoders._mpnet import MPNET
+from transformer_core.models.encoders._roberta import ROBERTA, XLM_ROBERTA
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipConfig, SiglipModel
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderLayer, EncoderStack, StackConfig
+from transformer_core.models.encoders._text import TextConfig, TextModel
+from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
 from transformer_core.models.encoders._vision import VisionConfig, VisionModel
 from transformer_core.models.encoders._vit import (
     VIT,
@@ -26,6 +26,9 @@ ENCODERS = (
     BERT,
     BERT_FOR_MASKED_LM,
     BERT_FOR_SEQUENCE_CLASSIFICATION,
+    *ROBERTA,
+    *XLM_ROBERTA,
+    *MPNET,
     VIT,
     VIT_FOR_IMAGE_CLASSIFICATION,
     SIGLIP,
@@ -35,10 +38,6 @@ ENCODERS = (
 
 __all__ = [
     "ENCODERS",
-    "BertConfig",
-    "BertForMaskedLM",
-    "BertForSequenceClassification",
-    "BertModel",
     "EncoderConfig",
     "EncoderLayer",
     "EncoderStack",
@@ -46,6 +45,10 @@ __all__ = [
     "SiglipModel",
     "SiglipVisionModel",
     "StackConfig",
+    "TextConfig",
+    "TextForMaskedLM",
+    "TextForSequenceClassification",
+    "TextModel",
     "ViTForImageClassification",
     "ViTModel",
     "VisionConfig",

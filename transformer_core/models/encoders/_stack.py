@@ -5,9 +5,12 @@ from typing import Any, Self
 
 from lang_core import DType, ExecutionContext, Module, Repeated, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
-from transformer_core._feed_forward import Activation, FeedForward
-from transformer_core._multi_head_attention import MultiHeadAttention
+from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
+from transformer_core._masks import distance_bias
+from transformer_core._multi_head_attention import MultiHeadAttention, RopeTables
 from transformer_core._norm import LayerNorm
+from transformer_core._rope import rope_tables
+from transformer_core._rope_config import RopeConfig
 from transformer_core.flow import CompileProfile
 
 
@@ -24,8 +27,16 @@ class StackConfig:
         norm_eps: eps of every norm.
         activation: activation of the feed-forward.
         post_norm: whether norms follow the residual additions (BERT), or precede attention and feed-forward.
-        qkv_bias: whether the projections of queries, keys and values have biases; other projections have.
+        qkv_bias: whether the projections of queries, keys and values have biases.
         key_bias: whether the projection of keys has a bias, where that differs.
+        output_bias: whether attention's output projection has a bias.
+        mlp_bias: whether the feed-forward's projections have biases.
+        norm_bias: whether norms have biases.
+        gated_mlp: whether the feed-forward has a gate beside its two projections.
+        first_norm: whether the first layer norms what its attention reads (ModernBERT's does not).
+        head_size: H; D / N where None.
+        rope: RoPE of queries and keys; not rotated where None.
+        local: layers whose tokens see no others than near ones; None where there are none.
     """
 
     hidden: int
@@ -37,6 +48,14 @@ class StackConfig:
     post_norm: bool = False
     qkv_bias: bool = True
     key_bias: bool | None = None
+    output_bias: bool = True
+    mlp_bias: bool = True
+    norm_bias: bool = True
+    gated_mlp: bool = False
+    first_norm: bool = True
+    head_size: int | None = None
+    rope: RopeConfig | None = None
+    local: "LocalLayers | None" = None
 
     def facts(self) -> dict[str, Any]:
         """Returns its entries in the description of a bundle."""
@@ -45,8 +64,23 @@ class StackConfig:
             "intermediate": self.intermediate,
             "layers": self.layers,
             "heads": self.heads,
-            "head_size": self.hidden // self.heads,
+            "head_size": self.head_size or self.hidden // self.heads,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLayers:
+    """Layers whose tokens see no others than near ones.
+
+    Attributes:
+        layers: numbers of the layers.
+        distance: greatest distance of a token that is seen, on either side.
+        rope: RoPE of these layers.
+    """
+
+    layers: frozenset[int]
+    distance: int
+    rope: RopeConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +123,7 @@ def labels_of(fields: ConfigFields) -> int:
 
 def layer_norm(config: StackConfig, dtype: DType) -> LayerNorm:
     """Makes a norm over D."""
-    return LayerNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
+    return LayerNorm(config.hidden, eps=config.norm_eps, bias=config.norm_bias, dtype=dtype)
 
 
 def encoder_profile(batch: int, tokens: int, dtype: DType) -> CompileProfile:
@@ -97,41 +131,67 @@ def encoder_profile(batch: int, tokens: int, dtype: DType) -> CompileProfile:
     return CompileProfile(name="forward", batch=batch, sequence=tokens, max_sequence=tokens, dtype=dtype, causal=False)
 
 
+def _feed_forward(config: StackConfig, dtype: DType) -> Module:
+    kind = SwiGLU if config.gated_mlp else FeedForward
+    return kind(config.hidden, config.intermediate, activation=config.activation, bias=config.mlp_bias, dtype=dtype)
+
+
 class EncoderLayer(Module):
     """Layer of attention and a feed-forward, each with its norm and a residual addition."""
 
-    def __init__(self, config: StackConfig, dtype: DType) -> None:
+    def __init__(self, config: StackConfig, index: int, dtype: DType) -> None:
         self.self_attn = MultiHeadAttention(
-            config.hidden, config.heads, qkv_bias=config.qkv_bias, key_bias=config.key_bias, dtype=dtype
+            config.hidden,
+            config.heads,
+            head_size=config.head_size,
+            qkv_bias=config.qkv_bias,
+            key_bias=config.key_bias,
+            output_bias=config.output_bias,
+            dtype=dtype,
         )
-        self.attention_norm = layer_norm(config, dtype)
-        self.mlp = FeedForward(config.hidden, config.intermediate, activation=config.activation, dtype=dtype)
+        self.attention_norm = layer_norm(config, dtype) if index or config.first_norm else None
+        self.mlp = _feed_forward(config, dtype)
         self.mlp_norm = layer_norm(config, dtype)
         self.post_norm = config.post_norm
 
-    def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Maps x [B, T, D] to [B, T, D]; ``bias`` is broadcast to [B, N, 1, T, T]."""
+    def forward(
+        self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None, tables: RopeTables | None = None
+    ) -> Tensor:
+        """Maps x [B, T, D] to [B, T, D]; ``bias`` is broadcast to [B, N, 1, T, T], ``tables`` rotate."""
         x = ctx.tag(x, "input")
         if self.post_norm:
-            attended = ctx.tag(self.self_attn(ctx, x, bias), "self_attn.output")
-            x = self.attention_norm(ctx, ctx.ops.add(x, attended))
+            attended = ctx.tag(self.self_attn(ctx, x, bias, tables), "self_attn.output")
+            x = self._normed(ctx, ctx.ops.add(x, attended))
             forwarded = ctx.tag(self.mlp(ctx, x), "mlp.output")
             return ctx.tag(self.mlp_norm(ctx, ctx.ops.add(x, forwarded)), "output")
-        attended = ctx.tag(self.self_attn(ctx, self.attention_norm(ctx, x), bias), "self_attn.output")
+        attended = ctx.tag(self.self_attn(ctx, self._normed(ctx, x), bias, tables), "self_attn.output")
         x = ctx.ops.add(x, attended)
         forwarded = ctx.tag(self.mlp(ctx, self.mlp_norm(ctx, x)), "mlp.output")
         return ctx.tag(ctx.ops.add(x, forwarded), "output")
+
+    def _normed(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        return x if self.attention_norm is None else self.attention_norm(ctx, x)
 
 
 class EncoderStack(Module):
     """Layers of an encoder, each in a block of its own."""
 
     def __init__(self, config: StackConfig, dtype: DType) -> None:
-        self.layers = Repeated(config.layers, lambda index: EncoderLayer(config, dtype))
+        self._rope, self._local = config.rope, config.local
+        self.layers = Repeated(config.layers, lambda index: EncoderLayer(config, index, dtype))
 
     def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """Maps x [B, T, D] to [B, T, D]; ``bias`` is broadcast to [B, N, 1, T, T]."""
-        for layer in self.layers:
+        local, near = self._local, (bias, None)
+        far = bias, _tables(ctx, self._rope, x.shape[1])
+        if local is not None:
+            hidden = distance_bias(ctx, x.shape[1], local.distance)
+            near = hidden if bias is None else ctx.ops.add(bias, hidden), _tables(ctx, local.rope, x.shape[1])
+        for index, layer in enumerate(self.layers):
             with ctx.block(layer.path):
-                x = layer(ctx, x, bias)
+                x = layer(ctx, x, *(near if local is not None and index in local.layers else far))
         return x
+
+
+def _tables(ctx: ExecutionContext, rope: RopeConfig | None, tokens: int) -> RopeTables | None:
+    return None if rope is None else rope_tables(ctx, rope, ctx.ops.iota((tokens,)), tokens)

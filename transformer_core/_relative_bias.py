@@ -1,0 +1,69 @@
+"""Biases of attention scores by the distance of query and key (Raffel et al. 2020, arXiv:1910.10683, section 2.1)."""
+
+import math
+
+import numpy as np
+
+from lang_core import DType, ExecutionContext, Module, OpError, Parameter, Tensor, checked_choices, f32
+
+
+@checked_choices
+class RelativeBias(Module):
+    """A learned bias per head for each bucket of distances; buckets grow with the logarithm of the distance.
+
+    Args:
+        rows: rows of the table, at least as many as there are buckets.
+        heads: N.
+        buckets: number of buckets.
+        longest: distance from which on all share the last bucket.
+        causal: whether queries see no later keys, which then need no buckets of their own.
+        dtype: dtype of the parameters.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        heads: int,
+        *,
+        buckets: int,
+        longest: int,
+        causal: bool = False,
+        dtype: DType | str = "f32",
+    ) -> None:
+        self.weight = Parameter((rows, heads), dtype)
+        self.buckets, self.longest, self.causal = buckets, longest, causal
+
+    def forward(self, ctx: ExecutionContext, queries: int, keys: int, position: Tensor | None = None) -> Tensor:
+        """Returns the biases f32 [1, N, 1, T, S] of T queries, the first at ``position`` (0 where None), and S keys.
+
+        Raises:
+            OpError: there are more queries than keys.
+        """
+        if queries > keys:
+            raise OpError(f"RelativeBias: expected at most as many queries as keys ({keys}); found {queries}")
+        ops = ctx.ops
+        distances = np.arange(1 - keys, keys)  # of keys to queries, of all pairs of places
+        rows = distance_buckets(distances, self.buckets, self.longest, causal=self.causal)
+        biases = ops.take(ops.cast(ctx.parameter(self.weight), f32), ops.constant(rows))  # [2 S - 1, N]
+        places = ops.sub(ops.add(ops.iota((1, keys), 1), keys - 1), ops.iota((queries, 1), 0))
+        if position is not None:
+            places = ops.clamp(ops.sub(places, position), 0, 2 * keys - 2)
+        return ops.reshape(
+            ops.transpose(ops.take(biases, places), (2, 0, 1)), (1, self.weight.spec.shape[1], 1, queries, keys)
+        )
+
+
+def distance_buckets(distances: np.ndarray, buckets: int, longest: int, *, causal: bool = False) -> np.ndarray:
+    """Returns the buckets i32 of distances, of the key's place less the query's.
+
+    >>> distance_buckets(np.array([-9, -1, 0, 1, 9, 500]), 32, 128).tolist()
+    [8, 1, 0, 17, 24, 31]
+    """
+    later = np.zeros_like(distances) if causal else np.where(distances > 0, buckets // 2, 0)
+    count = buckets if causal else buckets // 2
+    length = np.maximum(-distances, 0) if causal else np.abs(distances)
+    exact = count // 2
+    with np.errstate(divide="ignore"):
+        ratio = np.log(length.astype(np.float32) / np.float32(exact)) / np.float32(math.log(longest / exact))
+        grown = np.where(length < exact, 0, ratio * np.float32(count - exact)).astype(np.int64)
+    return (later + np.where(length < exact, length, np.minimum(exact + grown, count - 1))).astype(np.int32)

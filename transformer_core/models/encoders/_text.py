@@ -1,0 +1,223 @@
+"""Encoders of texts: what BERT and its successors share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lang_core import (
+    Argument,
+    ConfigError,
+    DType,
+    EntryPoint,
+    ExecutionContext,
+    Module,
+    Tensor,
+    TensorSpec,
+    checked_choices,
+    f32,
+)
+from transformer_core._embedding import Embedding
+from transformer_core._feed_forward import Activation
+from transformer_core._linear import Linear
+from transformer_core._masks import padding_bias
+from transformer_core._relative_bias import RelativeBias
+from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
+from transformer_core.family._sentence import Pooling, PoolingMode
+from transformer_core.flow import CompileProfile
+from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, encoder_profile, layer_norm
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True)
+class HeadConfig:
+    """Configuration of the head of a masked language model, and of what classifies like one (ModernBERT).
+
+    Attributes:
+        activation: activation between its matrix and its norm.
+        bias: whether its matrix has a bias.
+        output_bias: whether the logits have a bias.
+        pooling: pooling of the states of a classified text.
+        aliases: keys under which checkpoints may store the embedding and the bias of the logits once more.
+    """
+
+    activation: Activation
+    bias: bool = True
+    output_bias: bool = True
+    pooling: PoolingMode = PoolingMode.CLS
+    aliases: tuple[str, str] = ("", "")
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextConfig(EncoderConfig):
+    """Configuration of an encoder of texts; further attributes as of ``EncoderConfig``.
+
+    Attributes:
+        vocabulary: V.
+        positions: the most tokens of a text.
+        types: number of token types (first sentence, second sentence); 0 without embeddings of types.
+        learned_positions: whether positions have embeddings.
+        padding: token id that has no position; positions are counted from the one after it (RoBERTa). None where they
+            are counted from 0.
+        relative_rows: rows of the table of biases by distance; 0 without biases.
+        final_norm: whether a norm follows the last layer.
+        pooler: whether a layer computes ``pooler_output`` from the first token's state.
+        pooling: pooling of a model of sentence-transformers; else None.
+        head: head of a masked language model; None without one.
+        labels: number of classes; 0 without a classifier.
+    """
+
+    vocabulary: int
+    positions: int
+    types: int
+    learned_positions: bool = True
+    padding: int | None = None
+    relative_rows: int = 0
+    final_norm: bool = False
+    pooler: bool = False
+    pooling: Pooling | None = None
+    head: HeadConfig | None = None
+    labels: int = 0
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the arguments of ``forward``."""
+        return ("token_ids", "attention_mask", *(("token_type_ids",) if self.types > 1 else ()))
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the model's entries in the description of a bundle."""
+        pooled = {} if self.pooling is None else {"pooling": self.pooling.facts()}
+        sizes = {"vocabulary": self.vocabulary, "positions": self.positions, "types": self.types}
+        labels = {"labels": self.labels} if self.labels else {}
+        return {**sizes, **self.stack.facts(), **pooled, **labels}
+
+
+def with_pooling(config: TextConfig, pooling: Pooling) -> TextConfig:
+    """Returns the configuration of a model of sentence-transformers.
+
+    Raises:
+        ConfigError: the pooling is of vectors of another size.
+    """
+    if pooling.size not in (None, config.stack.hidden):
+        raise ConfigError(
+            f"1_Pooling/config.json says vectors of {pooling.size} numbers, and config.json hidden_size "
+            f"{config.stack.hidden}: fetch both again, from one model"
+        )
+    return replace(config, pooler=False, pooling=pooling)
+
+
+class Embeddings(Module):
+    """Sum of the embeddings of token, position and type, as far as there are some, normed."""
+
+    def __init__(self, config: TextConfig, dtype: DType) -> None:
+        hidden, before = config.stack.hidden, 0 if config.padding is None else config.padding + 1
+        self.padding = config.padding
+        self.tokens = Embedding(config.vocabulary, hidden, dtype=dtype)
+        self.positions = Embedding(before + config.positions, hidden, dtype=dtype) if config.learned_positions else None
+        self.types = Embedding(config.types, hidden, dtype=dtype) if config.types else None
+        self.norm = layer_norm(config.stack, dtype)
+
+    def forward(self, ctx: ExecutionContext, token_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """Embeds token_ids and token_type_ids, i32 [B, T], as [B, T, D]; types are 0 where they are not given."""
+        ops = ctx.ops
+        x = self.tokens(ctx, token_ids)
+        if self.types is not None:
+            types = ops.mul(ops.iota((1,)), 0) if token_type_ids is None else token_type_ids
+            x = ops.add(x, self.types(ctx, types))
+        if self.positions is not None:
+            x = ops.add(x, self.positions(ctx, self._places(ctx, token_ids)))
+        return self.norm(ctx, x)
+
+    def _places(self, ctx: ExecutionContext, token_ids: Tensor) -> Tensor:
+        """Returns the positions of token_ids i32 [B, T]: i32 [T], or [B, T] where they depend on padding."""
+        ops = ctx.ops
+        if self.padding is None:
+            return ops.iota((token_ids.shape[1],))
+        counted = ops.cast(ops.not_equal(token_ids, self.padding), "i32")
+        return ops.add(ops.mul(ops.cumsum(counted, 1), counted), self.padding)
+
+
+# Buckets of biases by distance, and the distance from which on all share the last one: fixed in MPNet.
+_BUCKETS = 32
+_LONGEST = 128
+
+
+class TextModel(Model[TextConfig]):
+    """Encoder of texts without a head.
+
+    ``forward(token_ids [B,T], attention_mask [B,T], token_type_ids [B,T])``, all i32, gives ``last_hidden_state``
+    [B,T,D] and, where the model has a pooler, ``pooler_output`` [B,D]; a model of sentence-transformers gives
+    ``sentence_embedding`` [B,D] in the pooler's place. Results are f32. The mask is 1 for tokens and 0 for padding; a
+    row needs a token. Rows of padding are undefined. Models with fewer than two types of tokens have no
+    ``token_type_ids``.
+    """
+
+    def __init__(self, config: TextConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
+        super().__init__(config, dtype, num_layers)
+        config, hidden = self.config, self.config.stack.hidden
+        self.embeddings = Embeddings(config, self.dtype)
+        self.encoder = EncoderStack(config.stack, self.dtype)
+        self.relative = (
+            RelativeBias(config.relative_rows, config.stack.heads, buckets=_BUCKETS, longest=_LONGEST, dtype=self.dtype)
+            if config.relative_rows
+            else None
+        )
+        self.norm = layer_norm(config.stack, self.dtype) if config.final_norm else None
+        self.pooler = Linear(hidden, hidden, bias=True, dtype=self.dtype) if config.pooler else None
+
+    def forward(
+        self,
+        ctx: ExecutionContext,
+        token_ids: Tensor,
+        attention_mask: Tensor,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Computes the last layer's states [B, T, D]; all arguments are i32 [B, T]."""
+        x, tokens = self.embeddings(ctx, token_ids, token_type_ids), token_ids.shape[1]
+        bias = padding_bias(ctx, attention_mask)
+        if self.relative is not None:
+            bias = ctx.ops.add(self.relative(ctx, tokens, tokens), bias)
+        x = self.encoder(ctx, x, bias)
+        return x if self.norm is None else self.norm(ctx, x)
+
+    def results(
+        self,
+        ctx: ExecutionContext,
+        token_ids: Tensor,
+        attention_mask: Tensor,
+        token_type_ids: Tensor | None = None,
+    ) -> Mapping[str, Tensor]:
+        """Computes the results of the entry point ``forward``."""
+        ops, pooling = ctx.ops, self.config.pooling
+        x = self(ctx, token_ids, attention_mask, token_type_ids)
+        results = {"last_hidden_state": ops.cast(x, f32)}
+        if pooling is not None:
+            results["sentence_embedding"] = pooling(ctx, ops.cast(x, f32), attention_mask)
+        elif self.pooler is not None:
+            results["pooler_output"] = ops.cast(pooled(ctx, self.pooler, x), f32)
+        return results
+
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the sizes; T is 64 by default, and at most the positions that the model has."""
+        positions = self.config.positions
+        if sequence is None:
+            sequence = min(DEFAULT_SEQUENCE, positions)
+        check_size("batch", batch)
+        check_size("sequence", sequence, positions, self._limit())
+        return encoder_profile(batch, sequence, self.dtype)
+
+    def _limit(self) -> str:
+        if self.config.learned_positions:
+            return "the positions that have embeddings (max_position_embeddings)"
+        return "the positions of the model (max_position_embeddings)"
+
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds ``forward``."""
+        spec = TensorSpec((profile.batch, profile.sequence), "i32")
+        return EntryPoint(profile.name, self.results, tuple(Argument(name, spec) for name in self.config.inputs))
+
+
+def pooled(ctx: ExecutionContext, pooler: Linear, x: Tensor) -> Tensor:
+    """Applies a pooler to the first token's state of x [B, T, D]: [B, D]."""
+    first = ctx.ops.reshape(ctx.ops.slice_axis(x, 1, 0, 1), (x.shape[0], x.shape[2]))
+    return ctx.ops.tanh(pooler(ctx, first))
