@@ -48,6 +48,14 @@ ROBERTA_CASES = (
         must_matter=({"num_attention_heads": 8}, {"hidden_act": "gelu"}),
     ),
     EncoderCase(
+        "roberta_classifier",
+        "six classes, one layer",
+        {**_ROBERTA, **_classes(6), "architectures": ["RobertaForSequenceClassification"], "num_hidden_layers": 1},
+        seed=47,
+        lengths=(6, 3),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+    EncoderCase(
         "xlm_roberta_masked_lm",
         "the head of masked language models over one layer",
         {**_XLM_ROBERTA, "architectures": ["XLMRobertaForMaskedLM"], "num_hidden_layers": 1},
