@@ -57,6 +57,7 @@ from transformer_core._rope_scaling import (
     YarnScaling,
 )
 from transformer_core._routing import Router, Routing, Scoring
+from transformer_core._short_convolution import ConvState, ShortConv
 from transformer_core._step import StepInputs, for_heads, make_step
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "CausalConv",
     "ConfigFields",
     "Conv1d",
+    "ConvState",
     "DeltaState",
     "DynamicScaling",
     "Embedding",
@@ -107,6 +109,7 @@ __all__ = [
     "ScoreConfig",
     "Scoring",
     "SharedCache",
+    "ShortConv",
     "SparseFeedForward",
     "Starts",
     "State",

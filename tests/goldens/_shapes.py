@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tests.goldens._case_types import Config
 from tests.goldens._gpt_shapes import gpt2_shapes, gpt_neox_shapes
+from tests.goldens._state_shapes import STATE_SHAPES
 from tests.goldens._wrapper_shapes import inside, text_of
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
@@ -16,7 +17,7 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of a checkpoint, in the order of the model; no ``lm_head.weight`` where tied."""
     if "text_config" in config:
         return {inside(key, config): shape for key, shape in weight_shapes(text_of(config)).items()}
-    own = {"gpt_neox": gpt_neox_shapes, "gpt2": gpt2_shapes}.get(config["model_type"])
+    own = {"gpt_neox": gpt_neox_shapes, "gpt2": gpt2_shapes, **STATE_SHAPES}.get(config["model_type"])
     if own is not None:
         return dict(own(config))
     d, v, n = (config[k] for k in ("hidden_size", "vocab_size", "num_attention_heads"))
@@ -45,8 +46,8 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
     if config["model_type"] == "gpt2":
         d = config["n_embd"]
         return config["n_layer"], d, config.get("n_inner") or 4 * d, config["vocab_size"]
-    layers, d, f, v = (config[k] for k in ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size"))
-    return layers, d, f, v
+    layers, d, v = (config[k] for k in ("num_hidden_layers", "hidden_size", "vocab_size"))
+    return layers, d, config.get("intermediate_size", config.get("block_ff_dim", 0)), v
 
 
 def is_zero_centred(config: Config, key: str) -> bool:

@@ -24,6 +24,7 @@ from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
 from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, GPT_OSS_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
 from tests.goldens._other_cases import MISTRAL_CASES, QWEN2_CASES, QWEN3_CASES
 from tests.goldens._rope_cases import ROPE_CASES as _ROPE_CASES
+from tests.goldens._state_cases import STATE_CASES
 
 __all__ = ["CASES", "ROPE_CASES", "Config", "GoldenCase", "RopeCase", "StoredDType"]
 
@@ -49,6 +50,7 @@ CASES: dict[str, GoldenCase] = {
         *GLM_CASES,
         *STABLELM_CASES,
         *GPT_CASES,
+        *STATE_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

@@ -36,6 +36,7 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "mixtral": _ROUTERS,
     "qwen3_moe": _ROUTERS,
     "qwen3_next": _ROUTERS | {"model.layers.*.linear_attn.conv1d.weight"},
+    "lfm2": {"model.layers.*.conv.conv.weight"},
     "gpt_oss": _ROUTERS | {f"model.layers.*.mlp.experts.{name}_proj_bias" for name in ("gate", "up", "down")},
     "deepseek_v3": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
 }

@@ -40,6 +40,8 @@ if os.environ.get("TAPELINE_LONG"):
         ("mistral_window", 8, 1),
         ("deepseek_v3", 5, 2),
         ("qwen3_next_mixed_4x", 4, 1),
+        ("lfm2", 34, 1),
+        ("lfm2_4x", 4, 2),
     ]
 
 

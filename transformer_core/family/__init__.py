@@ -6,7 +6,14 @@
 from transformer_core.family._config import DecoderConfig, Family, load_config
 from transformer_core.family._decoder import DecoderLM, decoder_flow
 from transformer_core.family._layer import DecoderLayer
-from transformer_core.family._layer_configs import DeltaConfig, ExpertsConfig, LatentConfig, MixerConfig, NormKind
+from transformer_core.family._layer_configs import (
+    DeltaConfig,
+    ExpertsConfig,
+    LatentConfig,
+    MixerConfig,
+    NormKind,
+    ShortConvConfig,
+)
 from transformer_core.family._model import (
     POSITIONS,
     SLOT_TOKENS,
@@ -46,6 +53,7 @@ __all__ = [
     "NormKind",
     "Pooling",
     "PoolingMode",
+    "ShortConvConfig",
     "architectures",
     "config_values",
     "decoder_flow",

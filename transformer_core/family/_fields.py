@@ -150,6 +150,25 @@ def layer_types(fields: ConfigFields, default: Sequence[str]) -> list[str]:
     return kinds[:layers]
 
 
+def kinds_of_layers(
+    fields: ConfigFields, known: Sequence[str], default: Sequence[str], name: str = "layer_types"
+) -> list[str]:
+    """Reads the kind of each layer in a model of layers with states.
+
+    Args:
+        fields: fields of config.json.
+        known: kinds that the family has.
+        default: kinds of the layers where the field is absent.
+        name: name of the field.
+    """
+    layers, kinds = fields.integer("num_hidden_layers"), fields.values.get(name)
+    if kinds is None:
+        return list(default)
+    if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in known for kind in kinds):
+        fields.refuse(name, f"a list of {layers} (num_hidden_layers) of {' or '.join(known)}")
+    return kinds
+
+
 def token_ids_of(fields: ConfigFields) -> dict[str, Any]:
     """Reads ``bos_token_id`` and ``eos_token_ids`` of a ``DecoderConfig``."""
     first = fields.integer("bos_token_id", minimum=0) if fields.has("bos_token_id") else None

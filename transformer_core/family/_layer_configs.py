@@ -10,6 +10,7 @@ from transformer_core._cache import StateMixer
 from transformer_core._gated_delta_net import GatedDeltaNet
 from transformer_core._moe import ClampedGate
 from transformer_core._routing import Routing
+from transformer_core._short_convolution import ShortConv
 
 
 class NormKind(enum.Enum):
@@ -104,3 +105,22 @@ class DeltaConfig(MixerConfig):
         """Makes the Gated DeltaNet of a layer."""
         heads, sizes = (self.key_heads, self.value_heads), (self.key_size, self.value_size)
         return GatedDeltaNet(size, *heads, *sizes, taps=self.taps, norm_eps=norm_eps, dtype=dtype)
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortConvConfig(MixerConfig):
+    """Layers with a short convolution in place of attention (see ``ShortConv``).
+
+    Attributes:
+        taps: width of the convolution.
+        biased: whether it and its projections have biases.
+    """
+
+    NAME: ClassVar[str] = "conv"
+    taps: int
+    biased: bool
+
+    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
+        """Makes the short convolution of a layer."""
+        return ShortConv(size, self.taps, bias=self.biased, dtype=dtype)

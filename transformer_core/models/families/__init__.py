@@ -10,6 +10,7 @@ from transformer_core.models.families._gpt2 import GPT2
 from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._granite import GRANITE
+from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mixtral import MIXTRAL
@@ -30,6 +31,7 @@ FAMILIES = (
     MIXTRAL,
     QWEN3_MOE,
     QWEN3_NEXT,
+    LFM2,
     DEEPSEEK_V3,
     GPT_OSS,
     PHI3,

@@ -1,12 +1,12 @@
 """Qwen3-Next: three layers with a Gated DeltaNet per layer with gated attention, and mixtures of experts."""
 
-from typing import Any, Final
+from typing import Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import RopeConfig
 from transformer_core.checkpoints import ExpertKeys
 from transformer_core.family._config import DecoderConfig, Family
-from transformer_core.family._fields import heads_of, llama_kind
+from transformer_core.family._fields import heads_of, kinds_of_layers, llama_kind
 from transformer_core.family._layer import hybrid_layer
 from transformer_core.family._layer_configs import DeltaConfig
 from transformer_core.models.families._qwen3_moe import qwen_experts
@@ -43,17 +43,11 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     )
 
 
-def _kinds(fields: ConfigFields) -> list[Any]:
+def _kinds(fields: ConfigFields) -> list[str]:
     """Reads the kind of each layer: listed, or attention in every ``full_attention_interval``-th (4th)."""
-    layers = fields.integer("num_hidden_layers")
-    if not fields.has("layer_types"):
-        interval = fields.integer("full_attention_interval", 4)
-        return [_LINEAR if (index + 1) % interval else "full_attention" for index in range(layers)]
-    kinds = fields.values["layer_types"]
-    known = (_LINEAR, "full_attention")
-    if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in known for kind in kinds):
-        fields.refuse("layer_types", f"a list of {layers} (num_hidden_layers) of {' or '.join(known)}")
-    return kinds
+    interval, full = fields.integer("full_attention_interval", 4), "full_attention"
+    default = [_LINEAR if (i + 1) % interval else full for i in range(fields.integer("num_hidden_layers"))]
+    return kinds_of_layers(fields, (_LINEAR, full), default)
 
 
 QWEN3_NEXT: Final = Family("Qwen3NextForCausalLM", "qwen3_next", _read, hybrid_layer, lambda config: ExpertKeys())

@@ -1,0 +1,64 @@
+"""Keys and shapes of Hugging Face checkpoints of models with state-space layers and short convolutions."""
+
+from collections.abc import Iterator
+
+from tests.goldens._case_types import Config
+
+Shapes = Iterator[tuple[str, tuple[int, ...]]]
+
+
+def lfm2_shapes(config: Config) -> Shapes:
+    """Yields keys and shapes of an LFM2, dense or with experts, in the order of the model."""
+    d, v = config["hidden_size"], config["vocab_size"]
+    yield "model.embed_tokens.weight", (v, d)
+    for layer, kind in enumerate(config["layer_types"]):
+        prefix = f"model.layers.{layer}."
+        yield from _short_conv(config, prefix + "conv.") if kind == "conv" else _lfm2_attention(config, prefix)
+        yield from _lfm2_feed_forward(config, layer, prefix + "feed_forward.")
+        yield prefix + "operator_norm.weight", (d,)
+        yield prefix + "ffn_norm.weight", (d,)
+    yield "model.embedding_norm.weight", (d,)
+    if not config.get("tie_embedding", config.get("tie_word_embeddings", True)):
+        yield "lm_head.weight", (v, d)
+
+
+def _short_conv(config: Config, prefix: str) -> Shapes:
+    d, taps, biased = config["hidden_size"], config["conv_L_cache"], config["conv_bias"]
+    for name, shape in (("conv", (d, 1, taps)), ("in_proj", (3 * d, d)), ("out_proj", (d, d))):
+        yield f"{prefix}{name}.weight", shape
+        if biased:
+            yield f"{prefix}{name}.bias", shape[:1]
+
+
+def _lfm2_attention(config: Config, prefix: str) -> Shapes:
+    d, n, k = (config[name] for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    h = config.get("head_dim") or d // n
+    for name, shape in (("q", (n * h, d)), ("k", (k * h, d)), ("v", (k * h, d)), ("out", (d, n * h))):
+        yield f"{prefix}self_attn.{name}_proj.weight", shape
+    yield prefix + "self_attn.q_layernorm.weight", (h,)
+    yield prefix + "self_attn.k_layernorm.weight", (h,)
+
+
+def _lfm2_feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
+    d = config["hidden_size"]
+    if layer >= config.get("num_dense_layers", config["num_hidden_layers"]):
+        for expert in range(config["num_experts"]):
+            yield from _gated(f"{prefix}experts.{expert}.", d, config["moe_intermediate_size"])
+        yield prefix + "gate.weight", (config["num_experts"], d)
+        if config["use_expert_bias"]:
+            yield prefix + "expert_bias", (config["num_experts"],)
+        return
+    inner = config.get("block_ff_dim", config.get("intermediate_size"))
+    if config.get("block_auto_adjust_ff_dim", False):
+        multiple = config["block_multiple_of"]
+        inner = -(-int(config["block_ffn_dim_multiplier"] * int(2 * inner / 3)) // multiple) * multiple
+    yield from _gated(prefix, d, inner)
+
+
+def _gated(prefix: str, d: int, f: int) -> Shapes:
+    yield prefix + "w1.weight", (f, d)
+    yield prefix + "w3.weight", (f, d)
+    yield prefix + "w2.weight", (d, f)
+
+
+STATE_SHAPES = {"lfm2": lfm2_shapes, "lfm2_moe": lfm2_shapes}
