@@ -32,20 +32,24 @@ def open_slots(bundle: Bundle, session: Session) -> BundleSlots:
 
 
 def is_invariant(bundle: Bundle, session: Session) -> bool:
-    """Returns whether all sizes of a bundle's entry points give the same bits: logits, entries of caches, states.
+    """Returns whether a token's bits are the same in whatever chunk and batch of a bundle's entry points it is.
 
-    The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
-    of ``decode``, in several rows and places of the batch. They stand at the beginning of a row, or go on from random
-    entries: near the beginning, in the middle and at the end. Where frequencies of RoPE go by the length so far, they
-    go by the chunk: never invariant then.
+    Where frequencies of RoPE go by the length so far, they go by the chunk, and nothing is run.
 
     Raises:
         InputError: the bundle was exported without slots.
     """
-    slots = BundleSlots(bundle, session)
-    rope = bundle.config.model["rope"]
-    if rope is not None and rope["scaling"]["type"] in _BY_LENGTH:
-        return False
+    slots, rope = BundleSlots(bundle, session), bundle.config.model["rope"]
+    return (rope is None or rope["scaling"]["type"] not in _BY_LENGTH) and all_calls_agree(slots)
+
+
+def all_calls_agree(slots: BundleSlots) -> bool:
+    """Returns whether all sizes of the entry points give the same bits: logits, entries of caches, states.
+
+    The same tokens go through every size of ``prefill_row``, in whole calls and in padded ones, and through every size
+    of ``decode``, in several rows and places of the batch. They stand at the beginning of a row, or go on from random
+    entries: near the beginning, in the middle and at the end.
+    """
     last = slots.capacity - min(_FEW, slots.capacity)
     calls = [
         (0, slots.chunks[-1] + _STEPS, _Stretch.pieces),

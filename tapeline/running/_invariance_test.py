@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.running._invariance import is_invariant
+from tapeline.running._invariance import all_calls_agree
 from transformer_core.generation import KnownLogits
 
 
@@ -69,9 +69,9 @@ class _Rows:
 
 def test_bits_that_are_the_same_everywhere_are_called_so() -> None:
     rows: Any = _Rows()
-    assert is_invariant(rows)
+    assert all_calls_agree(rows)
     short: Any = _Rows(capacity=3, chunks=(3,), prefills=[_Size(3)])
-    assert is_invariant(short)
+    assert all_calls_agree(short)
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_bits_that_are_the_same_everywhere_are_called_so() -> None:
 )
 def test_one_call_that_differs_is_enough(odd: tuple[str, int, int | None]) -> None:
     rows: Any = _Rows(odd)
-    assert not is_invariant(rows)
+    assert not all_calls_agree(rows)

@@ -41,9 +41,9 @@ def test_prompts_are_cut_into_the_largest_chunks(bundle: tapeline.Bundle, monkey
         sizes.append((entry.size, len(token_ids)))
         return run(self, entry, token_ids, row, position)
 
-    monkeypatch.setattr(BundleSlots, "run_prefill", noted)
     with bundle.session("local-task") as session:
         model = RowModel(bundle, session)
+        monkeypatch.setattr(BundleSlots, "run_prefill", noted)
         model.prefill(np.ones((1, 40), np.int32), 0, 38)
         assert sizes == [(32, 32), (8, 7)]
         array = model.read_cache("layers.0.key_cache")

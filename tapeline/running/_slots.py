@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from lang_core import InputError
+from lang_core import InputError, checked_choices
 from run_iree import Session, target_of_device
 from tapeline.bundle import Bundle
 from tapeline.running._predictions import LOGITS, Row, Rows
@@ -34,6 +34,7 @@ class SizedCall:
         self.next_ids: Final = [result.name for result in point.results].index(NEXT_IDS)
 
 
+@checked_choices
 class BundleSlots:
     """Rows of caches on a device, filled by calls that work on some of them; caches are donated, nothing is copied.
 
