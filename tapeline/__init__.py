@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tapeline.compare import Comparison, compare_dumps
     from tapeline.exporting import ExportOptions, cached_export, export, predict_export
     from tapeline.hub import HubError
+    from tapeline.images import ImageLimits
     from tapeline.running import (
         Conversation,
         DumpOptions,
@@ -63,6 +64,7 @@ __all__ = [
     "GeneratedToken",
     "Generation",
     "HubError",
+    "ImageLimits",
     "InputError",
     "LoadedModel",
     "Progress",
@@ -92,6 +94,7 @@ _MODULES: Final = {
         "CompileError",
         "ConfigError",
         "DeviceError",
+        "ImageLimits",
         "InputError",
         "TapelineError",
         "VerificationError",
@@ -99,6 +102,7 @@ _MODULES: Final = {
     "tapeline._comparing": ("compare_bundles",),
     "tapeline._inspecting": ("draw_graph", "inspect_bundle", "inspect_model", "list_parameters", "list_tensors"),
     "tapeline.audio": ("AudioLimits",),
+    "tapeline.images": ("ImageLimits",),
     "tapeline.bundle": ("Bundle",),
     "tapeline.cli": ("VERSION", "Progress", "ProgressEvent", "TerminalProgress"),
     "tapeline.compare": ("Comparison", "compare_dumps"),

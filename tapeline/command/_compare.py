@@ -122,7 +122,7 @@ def _inputs(bundle: tapeline.Bundle) -> dict[str, np.ndarray | int]:
         raise InputError("--input is for one entry point: name it with --entry_point")
     call = bundle.entry_point(_ENTRY_POINT.value)
     names = [argument.name for argument in call.arguments]
-    return dict(zip(names, read_inputs(call, _INPUT.value), strict=True))
+    return dict(zip(names, read_inputs(call, _INPUT.value, bundle.path), strict=True))
 
 
 def _warn(event: tapeline.ProgressEvent) -> None:

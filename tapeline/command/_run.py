@@ -1,6 +1,7 @@
 """Runs one entry point of a bundle on arrays.
 
 run --bundle DIR --entry_point forward --input token_ids=FILE.npy --output_dir DIR
+run --bundle DIR --input pixel_values=cat.jpg --output_dir DIR
 """
 
 from typing import Final
@@ -17,7 +18,9 @@ FLAGS: Final = flags.FlagValues()
 
 _BUNDLE: Final = flags.DEFINE_string("bundle", None, "The bundle's directory.", required=True, flag_values=FLAGS)
 _ENTRY_POINT: Final = flags.DEFINE_string("entry_point", "forward", "The entry point.", flag_values=FLAGS)
-_INPUT: Final = flags.DEFINE_multi_string("input", [], "NAME=FILE.npy, once per argument.", flag_values=FLAGS)
+_INPUT: Final = flags.DEFINE_multi_string(
+    "input", [], "NAME=FILE.npy, once per argument; pixel_values=FILE takes an image.", flag_values=FLAGS
+)
 _OUTPUT_DIR: Final = flags.DEFINE_string(
     "output_dir", None, "Where <result name>.npy goes.", required=True, flag_values=FLAGS
 )
@@ -29,7 +32,7 @@ def main() -> None:
     """Runs the entry point and prints the files that it wrote."""
     bundle = tapeline.Bundle(user_path(_BUNDLE.value))
     entry_point = bundle.entry_point(_ENTRY_POINT.value)
-    values = read_inputs(entry_point, _INPUT.value)
+    values = read_inputs(entry_point, _INPUT.value, bundle.path)
     inputs = dict(zip([argument.name for argument in entry_point.arguments], values, strict=True))
     with (
         TerminalProgress() as progress,

@@ -16,6 +16,7 @@ from tapeline.running._invariance import is_invariant, open_slots
 from tapeline.running._load import load
 from tapeline.running._loaded import LoadedModel
 from tapeline.running._model import BundleBatch, BundleModel, ScoringBundle, encoder_inputs, has_row_positions
+from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
 from tapeline.running._scores import Scores
@@ -36,6 +37,8 @@ __all__ = [
     "GeneratedToken",
     "Generation",
     "GenerationStats",
+    "ImageEmbedder",
+    "ImageSource",
     "LoadedModel",
     "PromptCacheFile",
     "Scores",

@@ -8,10 +8,16 @@ import numpy as np
 from compile_hlo.directions import LoweredArgument, Signature
 from lang_core import InputError, bf16, near_names
 from tapeline import cli
+from tapeline.running._pictures import PIXELS, pixel_values
 
 
-def read_inputs(entry_point: Signature, pairs: Sequence[str]) -> list[np.ndarray | int]:
+def read_inputs(entry_point: Signature, pairs: Sequence[str], directory: Path | None = None) -> list[np.ndarray | int]:
     """Reads an entry point's arguments from ``NAME=FILE.npy`` pairs and returns them in its order.
+
+    Args:
+        entry_point: the entry point.
+        pairs: name and file of each argument. The file of one picture may be an image.
+        directory: the bundle, which says how an image becomes pixels; no images where None.
 
     Raises:
         InputError: a pair is malformed, names no argument or one twice, one is missing, or an array does not fit.
@@ -30,7 +36,7 @@ def read_inputs(entry_point: Signature, pairs: Sequence[str]) -> list[np.ndarray
     missing = [name for name in known if name not in files]
     if missing:
         raise InputError(f"entry point {entry_point.name!r}: `input` is missing for {', '.join(missing)}")
-    return [_argument(argument.name, argument, files[argument.name]) for argument in entry_point.arguments]
+    return [_argument(argument.name, argument, files[argument.name], directory) for argument in entry_point.arguments]
 
 
 def ordered_inputs(entry_point: Signature, inputs: Mapping[str, np.ndarray | int]) -> list[np.ndarray | int]:
@@ -49,9 +55,12 @@ def ordered_inputs(entry_point: Signature, inputs: Mapping[str, np.ndarray | int
     return [inputs[name] for name in known]
 
 
-def _argument(name: str, argument: LoweredArgument, path: Path) -> np.ndarray | int:
+def _argument(name: str, argument: LoweredArgument, path: Path, directory: Path | None) -> np.ndarray | int:
     spec, kind = argument.spec, argument.kind
-    array = _read(path)
+    if name == PIXELS and directory is not None and path.suffix != ".npy":
+        array = pixel_values(directory, spec.shape[1:], [path])
+    else:
+        array = _read(path)
     if array.dtype.kind == "V" and array.dtype.itemsize == 2 and spec.dtype is bf16:
         array = array.view(bf16.numpy)  # NumPy's files have no name for bfloat16
     if array.shape != spec.shape or array.dtype != spec.dtype.numpy:

@@ -9,13 +9,11 @@ from typing import Final, Self, Unpack
 import numpy as np
 
 import tapeline.text
-from lang_core import InputError, checked_choices
+from lang_core import InputError
 from run_iree import Counters, Session
-from tapeline.audio import DEFAULT_LIMITS, AudioLimits
 from tapeline.bundle import Bundle
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._conversation import Conversation
-from tapeline.running._embedder import SentenceEmbedder
 from tapeline.running._generation import (
     GeneratedToken,
     GenerateKeywords,
@@ -26,13 +24,12 @@ from tapeline.running._generation import (
 )
 from tapeline.running._generator import Generator
 from tapeline.running._scores import Scores, cached_logits, forward_logits, scores
-from tapeline.running._speech import Sound, SpeechBundle, samples_of
+from tapeline.running._senses import Senses
 from tapeline.text import Tokenizer, check_ids, find_tokenizer
-from tapeline.transcribing import Segment, Task, Transcriber, Transcription
 from transformer_core.generation import load_eos_ids
 
 
-class LoadedModel:
+class LoadedModel(Senses):
     """A bundle on a device; a context manager that closes the session at its end. ``load`` makes it.
 
     One stream of tokens runs at a time: a second one ends the first. Not for several threads at once.
@@ -59,9 +56,8 @@ class LoadedModel:
         generator: Generator,
     ) -> None:
         """Takes over what ``load`` has opened; ``stack`` closes it."""
-        self.bundle: Final = bundle
+        super().__init__(bundle, session)
         self.device: Final = device
-        self._session: Final = session
         self._stack: Final = stack
         self._generator: Final = generator
 
@@ -180,43 +176,6 @@ class LoadedModel:
 
         return Conversation(chat, stream)
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns one vector f32 [texts, D] for each text, with a bundle of a sentence embedder.
-
-        Raises:
-            InputError: the bundle embeds no sentences, or a text has more tokens than it takes.
-        """
-        return self._embedder(texts)
-
-    @checked_choices
-    def transcribe(
-        self,
-        audio: Sound,
-        *,
-        language: str | None = None,
-        task: Task = "transcribe",
-        timestamps: bool = False,
-        rate: int | None = None,
-        limits: AudioLimits = DEFAULT_LIMITS,
-        on_segment: Callable[[Segment], object] | None = None,
-    ) -> Transcription:
-        """Turns sound into text, with a bundle of a speech model (Whisper).
-
-        Args:
-            audio: path of a WAV or FLAC file, the bytes of one, or mono samples f32 [samples] from -1 to 1.
-            language: language that is spoken, such as ``en`` or ``english``; None to detect it.
-            task: ``transcribe``, or ``translate`` into English.
-            timestamps: whether the model gives times; of sound longer than its window (30 seconds) it always does.
-            rate: samples per second of an array; the model's where None.
-            limits: bounds of a file's size and duration.
-            on_segment: receives each segment as it comes; what it raises ends the transcription.
-
-        Raises:
-            InputError: the sound is damaged or beyond a bound, or the bundle does not have the language or the task.
-        """
-        samples = samples_of(audio, rate, self._transcriber.log_mel.rate, limits)
-        return self._transcriber(samples, language=language, task=task, timestamps=timestamps, on_segment=on_segment)
-
     def score(self, text: str | None = None, *, token_ids: Sequence[int] | None = None) -> Scores:
         """Returns the log-probability of each token of a text, given those before it.
 
@@ -272,14 +231,6 @@ class LoadedModel:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
-
-    @cached_property
-    def _embedder(self) -> SentenceEmbedder:
-        return SentenceEmbedder(self.bundle, self._session, Tokenizer.load(self.bundle.path))
-
-    @cached_property
-    def _transcriber(self) -> Transcriber:
-        return Transcriber(self.bundle.path, SpeechBundle(self.bundle, self._session))
 
     def _encode(self, text: str, vocabulary: int) -> list[int]:
         if self.tokenizer is None:

@@ -21,6 +21,7 @@ _ALL_OF_FOLDER: Mapping[str, Callable[[str], bool]] = {
 
 # The distribution that provides a module, where it has another name: longest prefix first.
 _DISTRIBUTIONS = {
+    "PIL": "pillow",
     "absl": "absl_py",
     "iree.compiler": "iree_base_compiler",
     "iree.runtime": "iree_base_runtime",

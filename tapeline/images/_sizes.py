@@ -1,0 +1,89 @@
+"""Sizes that pictures are resized to, as transformers computes them; sizes are (height, width)."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+Size = tuple[int, int]
+
+_LARGEST: Final = 4096  # side of a picture that is cut into tiles, whatever the settings say
+
+
+def _exact(size: Size, asked: Mapping[str, int]) -> Size:
+    del size
+    return asked["height"], asked["width"]
+
+
+def _shortest(size: Size, asked: Mapping[str, int]) -> Size:
+    """Makes the shorter side ``shortest_edge``; the longer one is cut to a whole number."""
+    (height, width), short = size, asked["shortest_edge"]
+    long = int(short * max(size) / min(size))
+    return (long, short) if width <= height else (short, long)
+
+
+def _shortest_bounded(size: Size, asked: Mapping[str, int]) -> Size:
+    """Makes the shorter side ``shortest_edge``, or less where the longer one would exceed ``longest_edge``."""
+    (height, width), short, longest = size, asked["shortest_edge"], asked["longest_edge"]
+    exact = float(short)
+    if max(size) / min(size) * short > longest:
+        exact = longest * float(min(size)) / float(max(size))
+        short = round(exact)
+    if min(size) == short:
+        return size
+    return (int(exact * height / width), short) if width < height else (short, int(exact * width / height))
+
+
+def _within(size: Size, asked: Mapping[str, int]) -> Size:
+    """Fits the picture into ``max_height`` and ``max_width``, larger or smaller."""
+    height, width = size
+    ratio = min(asked["max_height"] / height, asked["max_width"] / width)
+    return int(height * ratio), int(width * ratio)
+
+
+RESIZES: Final[Mapping[frozenset[str], Callable[[Size, Mapping[str, int]], Size]]] = {
+    frozenset(("height", "width")): _exact,
+    frozenset(("shortest_edge",)): _shortest,
+    frozenset(("shortest_edge", "longest_edge")): _shortest_bounded,
+    frozenset(("max_height", "max_width")): _within,
+}
+"""Functions of a picture's size and the setting ``size``, by the names in the setting."""
+
+
+def tiled_size(size: Size, tile: int) -> Size:
+    """Returns the size of a picture that is cut into tiles: sides are rounded up to multiples of ``tile``."""
+    height, width = size
+    ratio = width / height
+    if width >= height:
+        width = _multiple(width, tile)
+        return _multiple(int(width / ratio), tile), width
+    height = _multiple(height, tile)
+    return height, _multiple(int(height * ratio), tile)
+
+
+def _longest(size: Size, asked: Mapping[str, int]) -> Size:
+    """Makes the longer side ``longest_edge``, and the shorter one even, or one pixel."""
+    (height, width), ratio, longest = size, size[1] / size[0], asked["longest_edge"]
+    if width >= height:
+        height, width = int(longest / ratio), longest
+        height += height % 2
+    else:
+        height, width = longest, int(longest * ratio)
+        width += width % 2
+    height, width = max(height, 1), max(width, 1)
+    ratio = width / height
+    if width >= height and width > _LARGEST:
+        height, width = int(_LARGEST / ratio), _LARGEST
+    elif height > width and height > _LARGEST:
+        height, width = _LARGEST, int(_LARGEST * ratio)
+    return max(height, 1), max(width, 1)
+
+
+def _multiple(side: int, tile: int) -> int:
+    return math.ceil(side / tile) * tile
+
+
+TILED_RESIZES: Final[Mapping[frozenset[str], Callable[[Size, Mapping[str, int]], Size]]] = {
+    frozenset(("height", "width")): _exact,
+    frozenset(("longest_edge",)): _longest,
+}
+"""The same for pictures that are cut into tiles."""

@@ -1,0 +1,106 @@
+"""Pictures for bundles whose entry points take pixels."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from compile_hlo.directions import Signature
+from lang_core import InputError
+from run_iree import Session
+from tapeline.bundle import Bundle
+from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits, ImagePreprocessor, Picture, read_image
+
+ImageSource = str | os.PathLike[str] | bytes | np.ndarray | Picture
+"""Path of an image file, the bytes of one, pixels u8 [height, width, 3], or a picture that was read."""
+
+PIXELS: Final = "pixel_values"
+"""Name of the argument that takes pictures."""
+
+# Entry points and results that have one vector per picture, the best first.
+_VECTORS: Final = (("encode_image", "image_embeds"), ("forward", "pooler_output"))
+
+
+def picture_of(image: ImageSource, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> Picture:
+    """Returns a picture.
+
+    Raises:
+        InputError: a file cannot be read, is no image or is beyond a bound, or an array is no picture.
+    """
+    if isinstance(image, Picture):
+        return image
+    if isinstance(image, np.ndarray):
+        return Picture(image)
+    return read_image(image, limits)
+
+
+def pixel_values(
+    directory: Path, shape: Sequence[int], images: Sequence[ImageSource], limits: ImageLimits = DEFAULT_IMAGE_LIMITS
+) -> np.ndarray:
+    """Returns pixels f32 [images, 3, height, width] of pictures, as a bundle's image processor makes them.
+
+    Args:
+        directory: the bundle, with ``preprocessor_config.json``.
+        shape: channels, height and width that the bundle takes.
+        images: the pictures.
+        limits: bounds of each.
+
+    Raises:
+        InputError: a picture cannot be read.
+        ConfigError: the settings are missing, of another kind, or give pictures of another size.
+    """
+    process = ImagePreprocessor.load(directory, limits)
+    pixels = [process(picture_of(image, limits)) for image in images]
+    for array in pixels:
+        if array.shape != tuple(shape):
+            raise InputError(
+                f"{directory}: its preprocessor_config.json makes pixels {list(array.shape)}, the bundle takes "
+                f"{list(shape)}: the file is another model's"
+            )
+    return np.stack(pixels)
+
+
+class ImageEmbedder:
+    """Bundle of a vision model, in a session: one vector per picture."""
+
+    def __init__(self, bundle: Bundle, session: Session) -> None:
+        """Checks that the bundle embeds pictures.
+
+        Raises:
+            InputError: it does not.
+        """
+        point, self._result = _embedding_point(bundle)
+        self._batch, *self._shape = point.arguments[0].spec.shape
+        self._directory: Final = bundle.path
+        self._function: Final = session.function(point.name)
+
+    def __call__(self, images: Sequence[ImageSource], limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> np.ndarray:
+        """Returns one row f32 [D] for each picture; B of them are in memory at a time.
+
+        Raises:
+            InputError: there are none, or as for ``pixel_values``.
+        """
+        if not images:
+            raise InputError("give a picture")
+        starts = range(0, len(images), self._batch)
+        return np.concatenate([self._embedded(images[start : start + self._batch], limits) for start in starts])
+
+    def _embedded(self, images: Sequence[ImageSource], limits: ImageLimits) -> np.ndarray:
+        pixels = np.zeros((self._batch, *self._shape), np.float32)
+        pixels[: len(images)] = pixel_values(self._directory, self._shape, images, limits)
+        return self._function(pixels)[self._result].numpy()[: len(images)]
+
+
+def _embedding_point(bundle: Bundle) -> tuple[Signature, int]:
+    points = {point.name: point for point in bundle.config.entry_points}
+    for name, wanted in _VECTORS:
+        point = points.get(name)
+        results = [] if point is None else [result.name for result in point.results]
+        if point is not None and wanted in results and [argument.name for argument in point.arguments] == [PIXELS]:
+            return point, results.index(wanted)
+    raise InputError(
+        f"{bundle.path} embeds no pictures (its entry points are {', '.join(points)}): export a vision model with "
+        f"{' or '.join(f'{wanted} of {name}' for name, wanted in _VECTORS)}"
+    )

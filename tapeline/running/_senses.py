@@ -1,0 +1,92 @@
+"""Part of a loaded bundle that embeds texts and pictures and hears sound."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from lang_core import checked_choices
+from run_iree import Session
+from tapeline.audio import DEFAULT_LIMITS, AudioLimits
+from tapeline.bundle import Bundle
+from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits
+from tapeline.running._embedder import SentenceEmbedder
+from tapeline.running._pictures import ImageEmbedder, ImageSource
+from tapeline.running._speech import Sound, SpeechBundle, samples_of
+from tapeline.text import Tokenizer
+from tapeline.transcribing import Segment, Task, Transcriber, Transcription
+
+
+class Senses:
+    """Bundle in a session: embeddings and transcriptions.
+
+    Attributes:
+        bundle: the bundle.
+    """
+
+    def __init__(self, bundle: Bundle, session: Session) -> None:
+        """Takes the session, and runs nothing yet."""
+        self.bundle: Final = bundle
+        self._session: Final = session
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Returns one vector f32 [texts, D] for each text, with a bundle of a sentence embedder.
+
+        Raises:
+            InputError: the bundle embeds no sentences, or a text has more tokens than it takes.
+        """
+        return self._embedder(texts)
+
+    def embed_images(self, images: Sequence[ImageSource], *, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> np.ndarray:
+        """Returns one vector f32 [images, D] for each picture, with a bundle of a vision model (ViT, SigLIP, CLIP).
+
+        Args:
+            images: paths of image files, the bytes of such, or pixels u8 [height, width, 3].
+            limits: bounds of each.
+
+        Raises:
+            InputError: the bundle embeds no pictures, or one is damaged or beyond a bound.
+        """
+        return self._image_embedder(images, limits)
+
+    @checked_choices
+    def transcribe(
+        self,
+        audio: Sound,
+        *,
+        language: str | None = None,
+        task: Task = "transcribe",
+        timestamps: bool = False,
+        rate: int | None = None,
+        limits: AudioLimits = DEFAULT_LIMITS,
+        on_segment: Callable[[Segment], object] | None = None,
+    ) -> Transcription:
+        """Turns sound into text, with a bundle of a speech model (Whisper).
+
+        Args:
+            audio: path of a WAV or FLAC file, the bytes of one, or mono samples f32 [samples] from -1 to 1.
+            language: language that is spoken, such as ``en`` or ``english``; None to detect it.
+            task: ``transcribe``, or ``translate`` into English.
+            timestamps: whether the model gives times; of sound longer than its window (30 seconds) it always does.
+            rate: samples per second of an array; the model's where None.
+            limits: bounds of a file's size and duration.
+            on_segment: receives each segment as it comes; what it raises ends the transcription.
+
+        Raises:
+            InputError: the sound is damaged or beyond a bound, or the bundle does not have the language or the task.
+        """
+        samples = samples_of(audio, rate, self._transcriber.log_mel.rate, limits)
+        return self._transcriber(samples, language=language, task=task, timestamps=timestamps, on_segment=on_segment)
+
+    @cached_property
+    def _embedder(self) -> SentenceEmbedder:
+        return SentenceEmbedder(self.bundle, self._session, Tokenizer.load(self.bundle.path))
+
+    @cached_property
+    def _image_embedder(self) -> ImageEmbedder:
+        return ImageEmbedder(self.bundle, self._session)
+
+    @cached_property
+    def _transcriber(self) -> Transcriber:
+        return Transcriber(self.bundle.path, SpeechBundle(self.bundle, self._session))

@@ -1,0 +1,54 @@
+"""Pixels of pictures, held bit for bit to transformers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lang_core import InputError
+from tapeline.images import ImagePreprocessor, TilePreprocessor, read_image
+from tests.goldens.pictures.cases import PICTURES, PROCESSORS
+from tests.goldens.pictures.files import picture_bytes, picture_digest, read_picture_goldens
+
+_GOLDENS = read_picture_goldens()
+_TILED = ("smolvlm", "idefics3")
+
+
+def _processor(name: str, directory: Path, settings: object) -> ImagePreprocessor | TilePreprocessor:
+    (directory / "preprocessor_config.json").write_text(json.dumps(settings))
+    return (TilePreprocessor if name.startswith(_TILED) else ImagePreprocessor).load(directory)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pixels_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    expected = _GOLDENS["pictures"][name]
+    picture = read_image(picture_bytes(name, PICTURES[name]))
+    assert picture_digest(picture.pixels) == expected["picture"]
+    for processor, settings in PROCESSORS.items():
+        process = _processor(processor, tmp_path, settings)
+        if expected[processor] is None:
+            with pytest.raises(InputError, match="too narrow"):
+                process(picture)
+        else:
+            assert _digest(process(picture)) == expected[processor], processor
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_settings_that_transformers_saves_are_read(name: str, tmp_path: Path) -> None:
+    processor = _processor(name, tmp_path, _GOLDENS["settings"][name])
+    for picture in ("rgb", "turned_5", "rgba_wide"):
+        made = processor(read_image(picture_bytes(picture, PICTURES[picture])))
+        assert _digest(made) == _GOLDENS["pictures"][picture][name]
+
+
+def _digest(made: object) -> object:
+    if hasattr(made, "rows"):
+        return [picture_digest(made.pixels), made.rows, made.columns]
+    return picture_digest(made)
+
+
+def test_goldens_are_of_these_cases() -> None:
+    assert set(_GOLDENS["pictures"]) == set(PICTURES)
+    assert all(set(row) == {"picture", *PROCESSORS} for row in _GOLDENS["pictures"].values())
+    assert len(PICTURES) >= 50
+    assert _GOLDENS["script"] == "tests/goldens/pictures/make_picture_goldens.py"

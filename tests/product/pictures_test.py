@@ -1,0 +1,107 @@
+"""Image files in, vectors and results out: tools:embed, tools:run and ``LoadedModel.embed_images``."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapeline
+from lang_core import InputError
+from tapeline.images import ImagePreprocessor, read_image
+from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.encoders.files import write_encoder_checkpoint
+from tests.goldens.pictures.cases import PICTURES
+from tests.goldens.pictures.files import picture_bytes
+from tests.product._bundles import Finished, export, invoke, refused
+
+Run = Callable[..., Finished]
+_NAMES = ("rgb", "turned_6", "cmyk_jpeg")
+_FILES = tuple(f"--image={name}" for name in _NAMES)
+_SETTINGS = {
+    "siglip_vision": {"image_processor_type": "ViTImageProcessor", "size": {"height": 14, "width": 14}},
+    "siglip": {"image_processor_type": "SiglipImageProcessor", "size": {"height": 10, "width": 10}},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bundles of tiny models, one of them for two pictures at once, and image files."""
+    folder = tmp_path_factory.mktemp("pictures")
+    for name, batch, points in (("siglip_vision", 1, None), ("siglip", 2, ("encode_image",))):
+        (folder / f"{name}-model").mkdir()
+        write_encoder_checkpoint(folder / f"{name}-model", ENCODER_CASES[name])
+        (folder / f"{name}-model" / "preprocessor_config.json").write_text(json.dumps(_SETTINGS[name]))
+        export(folder / f"{name}-model", folder / name, batch=batch, entry_points=points)
+    for name in _NAMES:
+        (folder / name).write_bytes(picture_bytes(name, PICTURES[name]))
+    (folder / "damaged").write_bytes(picture_bytes("rgb", PICTURES["rgb"])[:200])
+    return folder
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(folder))
+    return lambda tool, *flags: invoke(tool, capsys, *flags)
+
+
+def _pixels(folder: Path, model: str, name: str) -> np.ndarray:
+    return ImagePreprocessor.load(folder / model)(read_image(folder / name))[None]
+
+
+@pytest.mark.parametrize(
+    ("model", "point", "result", "batch"),
+    [("siglip", "encode_image", "image_embeds", 2), ("siglip_vision", "forward", "pooler_output", 1)],
+)
+def test_vectors_of_pictures(folder: Path, run: Run, model: str, point: str, result: str, batch: int) -> None:
+    done = run("embed", f"--bundle={model}", *_FILES, "--output=vectors.npy")
+    assert done.code == 0, done.err
+    assert [line.split()[-1] for line in done.out.splitlines()] == [str(name) for name in _NAMES]
+    vectors = np.load(folder / "vectors.npy")
+    with tapeline.load(folder / model) as loaded:
+        again = loaded.embed_images(
+            [folder / _NAMES[0], (folder / _NAMES[1]).read_bytes(), read_image(folder / _NAMES[2])]
+        )
+        np.testing.assert_array_equal(again, vectors)
+        for row, name in zip(vectors, _NAMES, strict=True):
+            pixels = np.repeat(_pixels(folder, model, name), batch, axis=0)
+            np.testing.assert_allclose(loaded.run(point, {"pixel_values": pixels})[result][0], row, atol=1e-6)
+
+
+def test_an_image_file_is_an_argument(folder: Path, run: Run) -> None:
+    done = run("run", "--bundle=siglip_vision", "--input=pixel_values=turned_6", "--output_dir=out")
+    assert done.code == 0, done.err
+    with tapeline.load(folder / "siglip_vision") as loaded:
+        expected = loaded.run("forward", {"pixel_values": _pixels(folder, "siglip_vision", "turned_6")})
+    assert expected
+    for name, array in expected.items():
+        np.testing.assert_array_equal(np.load(folder / "out" / f"{name}.npy"), array)
+
+
+def test_bad_pictures_are_one_error(folder: Path, run: Run) -> None:
+    refused(run("embed", "--bundle=siglip", "--image=rgb", "--image=damaged"), "damaged: damaged or cut off")
+    refused(run("embed", "--bundle=siglip", "--image=none"), "none: cannot be read: No such file")
+    refused(run("embed", "--bundle=siglip", "--image=siglip/config.json"), "no image that is known")
+    refused(run("embed", "--bundle=siglip"), "give sentences with --text, or pictures with --image, once for each")
+    refused(run("embed", "--bundle=siglip", "--image=rgb", "--text=a"), "give sentences with --text, or pictures")
+    refused(
+        run("run", "--bundle=siglip_vision", "--input=pixel_values=damaged", "--output_dir=out"),
+        "damaged: damaged or cut off",
+    )
+    refused(
+        run("run", "--bundle=siglip", "--entry_point=encode_image", "--input=pixel_values=rgb", "--output_dir=out"),
+        "found float32[1, 3, 10, 10], 'pixel_values' is f32[2,3,10,10]",
+    )
+
+
+def test_settings_of_another_model_are_one_error(folder: Path) -> None:
+    with tapeline.load(folder / "siglip") as loaded:
+        (folder / "siglip" / "preprocessor_config.json").write_text(json.dumps(_SETTINGS["siglip_vision"]))
+        with pytest.raises(
+            InputError, match=r"makes pixels \[3, 14, 14\], the bundle takes \[3, 10, 10\]: the file is an"
+        ):
+            loaded.embed_images([folder / "rgb"])
+        (folder / "siglip" / "preprocessor_config.json").write_text(json.dumps(_SETTINGS["siglip"]))
+        with pytest.raises(InputError, match="give a picture"):
+            loaded.embed_images([])
