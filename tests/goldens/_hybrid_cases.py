@@ -8,7 +8,7 @@ from typing import Any
 from tests.goldens._case_types import Config, GoldenCase, prompt
 from tests.goldens._config_forms import common5, qwen2_4_40
 
-_LINEAR, _FULL = "linear_attention", "full_attention"
+LINEAR, _FULL = "linear_attention", "full_attention"
 _EXPERTS = {
     "decoder_sparse_step": 1,
     "mlp_only_layers": [],
@@ -18,7 +18,8 @@ _EXPERTS = {
 }
 
 
-def _linear(keys: int, values: int, key: int, value: int, taps: int) -> Config:
+def linear_sizes(keys: int, values: int, key: int, value: int, taps: int) -> Config:
+    """Returns the sizes of Gated DeltaNets: key heads, value heads, their sizes, and the taps."""
     return {
         "linear_num_key_heads": keys,
         "linear_num_value_heads": values,
@@ -35,12 +36,12 @@ def qwen3_next5(
     return {
         **common5("qwen3_next", "Qwen3NextForCausalLM", K, sizes),
         **_EXPERTS,
-        **_linear(*linear),
+        **linear_sizes(*linear),
         "attention_bias": False,
         "bos_token_id": None,
         "eos_token_id": None,
         "head_dim": H,
-        "layer_types": [_LINEAR if (layer + 1) % 4 else _FULL for layer in range(sizes["L"])],
+        "layer_types": [LINEAR if (layer + 1) % 4 else _FULL for layer in range(sizes["L"])],
         "num_experts": E,
         "num_experts_per_tok": C,
         "rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "rope_type": "default"},
@@ -57,7 +58,7 @@ def qwen3_next_4_57(
         sizes=sizes,
         **{
             **_EXPERTS,
-            **_linear(*linear),
+            **linear_sizes(*linear),
             "architectures": ["Qwen3NextForCausalLM"],
             "full_attention_interval": 4,
             "head_dim": H,

@@ -47,17 +47,21 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
         d = config["n_embd"]
         return config["n_layer"], d, config.get("n_inner") or 4 * d, config["vocab_size"]
     layers, d, v = (config[k] for k in ("num_hidden_layers", "hidden_size", "vocab_size"))
-    return layers, d, config.get("intermediate_size", config.get("block_ff_dim", 0)), v
+    inner = next(filter(None, map(config.get, ("intermediate_size", "block_ff_dim", "moe_intermediate_size"))), 0)
+    return layers, d, inner, v
 
 
 def is_zero_centred(config: Config, key: str) -> bool:
     """Returns whether the model adds 1 to a norm's weight."""
     family = text_of(config)["model_type"]
-    return family.startswith("gemma") or (family == "qwen3_next" and not key.endswith("linear_attn.norm.weight"))
+    return family.startswith("gemma") or (family in _HYBRID and not key.endswith("linear_attn.norm.weight"))
+
+
+_HYBRID = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 
 
 def _is_linear(config: Config, layer: int) -> bool:
-    if config["model_type"] != "qwen3_next":
+    if config["model_type"] not in _HYBRID:
         return False
     if "layer_types" in config:
         return config["layer_types"][layer] == "linear_attention"
@@ -71,8 +75,14 @@ def _gated_delta_net(config: Config, prefix: str, d: int) -> Shapes:
     yield prefix + "conv1d.weight", (2 * keys + values, 1, config["linear_conv_kernel_dim"])
     yield prefix + "dt_bias", (heads,)
     yield prefix + "A_log", (heads,)
-    yield prefix + "in_proj_qkvz.weight", (2 * keys + 2 * values, d)
-    yield prefix + "in_proj_ba.weight", (2 * heads, d)
+    if config["model_type"] == "qwen3_next":
+        yield prefix + "in_proj_qkvz.weight", (2 * keys + 2 * values, d)
+        yield prefix + "in_proj_ba.weight", (2 * heads, d)
+    else:
+        yield prefix + "in_proj_qkv.weight", (2 * keys + values, d)
+        yield prefix + "in_proj_z.weight", (values, d)
+        yield prefix + "in_proj_b.weight", (heads, d)
+        yield prefix + "in_proj_a.weight", (heads, d)
     yield prefix + "norm.weight", (config["linear_value_head_dim"],)
     yield prefix + "out_proj.weight", (d, values)
 
@@ -106,14 +116,14 @@ def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
     h = config.get("head_dim") or d // n
     biased = config.get("attention_bias", False) or config.get("use_qkv_bias", False) or family == "qwen2"
     biased = "" if not biased else "qkv" if family in ("qwen2", "glm", "glm4", "stablelm") else "qkvo"
-    gates = 2 if family == "qwen3_next" else 1
+    gates = 2 if family in _HYBRID else 1
     for letter, out, inner in (("q", gates * n * h, d), ("k", k * h, d), ("v", k * h, d), ("o", d, n * h)):
         yield f"{prefix}{letter}_proj.weight", (out, inner)
         if letter in biased:
             yield f"{prefix}{letter}_proj.bias", (out,)
     if family == "gpt_oss":
         yield prefix + "sinks", (n,)
-    if family in ("qwen3", "qwen3_moe", "qwen3_next", "gemma3_text", "olmo2"):
+    if family in ("qwen3", "qwen3_moe", *_HYBRID, "gemma3_text", "olmo2"):
         yield prefix + "q_norm.weight", (n * h if family == "olmo2" else h,)
         yield prefix + "k_norm.weight", (k * h if family == "olmo2" else h,)
 
@@ -146,15 +156,15 @@ def _latent_attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
 
 
 def _feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
-    family, d, f = config["model_type"], config["hidden_size"], config["intermediate_size"]
+    family, (_, d, f, _) = config["model_type"], sizes_of(config)
     if family == "gpt_oss":
         yield from _input_major_experts(prefix + "mlp.", config["num_local_experts"], d, f)
     elif family == "mixtral":
         yield from _experts(prefix + "block_sparse_moe.", config["num_local_experts"], d, f, ("w1", "w3", "w2"))
-    elif family in ("qwen3_moe", "qwen3_next") and _is_sparse_qwen(config, layer):
+    elif family in ("qwen3_moe", "qwen3_next", "qwen3_5_moe_text") and _is_sparse_qwen(config, layer):
         experts = config.get("num_local_experts") or config["num_experts"]  # transformers 5, and 4
         yield from _experts(prefix + "mlp.", experts, d, config["moe_intermediate_size"], _PROJECTIONS)
-        if family == "qwen3_next":
+        if family != "qwen3_moe":
             inner = config["shared_expert_intermediate_size"]
             yield from _projections(prefix + "mlp.shared_expert.", d, inner, _PROJECTIONS)
             yield prefix + "mlp.shared_expert_gate.weight", (1, d)
@@ -174,7 +184,7 @@ _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
 def _is_sparse_qwen(config: Config, layer: int) -> bool:
-    return layer not in config["mlp_only_layers"] and (layer + 1) % config["decoder_sparse_step"] == 0
+    return layer not in config.get("mlp_only_layers", ()) and (layer + 1) % config.get("decoder_sparse_step", 1) == 0
 
 
 def _input_major_experts(prefix: str, experts: int, d: int, f: int) -> Shapes:

@@ -23,6 +23,7 @@ from tests.goldens._hybrid_cases import QWEN3_NEXT_CASES
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
 from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, GPT_OSS_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
 from tests.goldens._other_cases import MISTRAL_CASES, QWEN2_CASES, QWEN3_CASES
+from tests.goldens._qwen3_5_cases import QWEN3_5_CASES
 from tests.goldens._rope_cases import ROPE_CASES as _ROPE_CASES
 from tests.goldens._state_cases import STATE_CASES
 
@@ -41,6 +42,7 @@ CASES: dict[str, GoldenCase] = {
         *DEEPSEEK_V3_CASES,
         *GPT_OSS_CASES,
         *QWEN3_NEXT_CASES,
+        *QWEN3_5_CASES,
         *PHI3_CASES,
         *GRANITE_CASES,
         *SMOLLM3_CASES,

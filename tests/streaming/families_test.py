@@ -1,6 +1,7 @@
 """Streamed text is buffered text for every family of models."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ from lang_core import EntryPoint
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import write_config
+from tests.goldens.wrapped_cases import WRAPPED, wrapped_config
 from tests.streaming._reference import lower_graphs
 from transformer_core.models import architectures, entry_points, load_model
 
+_WHOLE = (replace(CASES[name], config=wrapped_config(architecture)) for architecture, (_, name) in WRAPPED.items())
 _ONE_EACH: dict[str, GoldenCase | EncoderCase] = {
-    case.config["architectures"][0]: case for case in reversed((*CASES.values(), *ENCODER_CASES.values()))
+    case.config["architectures"][0]: case for case in reversed((*CASES.values(), *_WHOLE, *ENCODER_CASES.values()))
 }
 
 

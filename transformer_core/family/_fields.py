@@ -47,7 +47,7 @@ def llama_kind(fields: ConfigFields, architecture: str, **known: Any) -> Decoder
             "architecture": architecture,
             "vocabulary": fields.integer("vocab_size"),
             "hidden": fields.integer("hidden_size"),
-            "intermediate": fields.integer("intermediate_size"),
+            **({} if "intermediate" in known else {"intermediate": fields.integer("intermediate_size")}),
             "layers": layers,
             **({} if "norm_eps" in known else {"norm_eps": fields.number("rms_norm_eps")}),
             "windows": (None,) * layers,

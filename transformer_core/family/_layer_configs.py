@@ -3,11 +3,11 @@
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from lang_core import DType, checked_choices
 from transformer_core._cache import StateMixer
-from transformer_core._gated_delta_net import GatedDeltaNet
+from transformer_core._gated_delta_net import GatedDeltaNet, HeadOrder
 from transformer_core._moe import ClampedGate
 from transformer_core._routing import Routing
 from transformer_core._short_convolution import ShortConv
@@ -92,6 +92,8 @@ class DeltaConfig(MixerConfig):
         key_size: Hk.
         value_size: Hv.
         taps: width of the convolution.
+        grouped: whether one projection has q, k, v and z, and one b and a.
+        order: assignment of key heads to value heads.
     """
 
     NAME: ClassVar[str] = "linear_attn"
@@ -100,11 +102,14 @@ class DeltaConfig(MixerConfig):
     key_size: int
     value_size: int
     taps: int
+    grouped: bool = True
+    order: HeadOrder = HeadOrder.CONSECUTIVE
 
     def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
         """Makes the Gated DeltaNet of a layer."""
         heads, sizes = (self.key_heads, self.value_heads), (self.key_size, self.value_size)
-        return GatedDeltaNet(size, *heads, *sizes, taps=self.taps, norm_eps=norm_eps, dtype=dtype)
+        forms: dict[str, Any] = {"taps": self.taps, "grouped": self.grouped, "order": self.order}
+        return GatedDeltaNet(size, *heads, *sizes, norm_eps=norm_eps, dtype=dtype, **forms)
 
 
 @checked_choices

@@ -18,6 +18,7 @@ from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._phi3 import PHI3
 from transformer_core.models.families._qwen2 import QWEN2
 from transformer_core.models.families._qwen3 import QWEN3
+from transformer_core.models.families._qwen3_5 import QWEN3_5, QWEN3_5_MOE, QWEN3_5_MOE_WRAPPED, QWEN3_5_WRAPPED
 from transformer_core.models.families._qwen3_moe import QWEN3_MOE
 from transformer_core.models.families._qwen3_next import QWEN3_NEXT
 from transformer_core.models.families._smollm3 import SMOLLM3
@@ -32,6 +33,10 @@ FAMILIES = (
     QWEN3_MOE,
     QWEN3_NEXT,
     LFM2,
+    QWEN3_5,
+    QWEN3_5_MOE,
+    QWEN3_5_WRAPPED,
+    QWEN3_5_MOE_WRAPPED,
     DEEPSEEK_V3,
     GPT_OSS,
     PHI3,

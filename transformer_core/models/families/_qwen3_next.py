@@ -1,6 +1,6 @@
 """Qwen3-Next: three layers with a Gated DeltaNet per layer with gated attention, and mixtures of experts."""
 
-from typing import Final
+from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
 from transformer_core._rope_config import RopeConfig
@@ -16,12 +16,28 @@ _ROTATED_SHARE: Final = 0.25  # transformers' default
 
 
 def _read(fields: ConfigFields) -> DecoderConfig:
+    experts = qwen_experts(fields, normalized=True, shared="shared_expert_intermediate_size")
+    return hybrid_kind(fields, QWEN3_NEXT.architecture, grouped=True, experts=experts)
+
+
+def hybrid_kind(fields: ConfigFields, architecture: str, *, grouped: bool, **known: Any) -> DecoderConfig:
+    """Reads the configuration of a decoder that differs from a Qwen3-Next in the ``known`` attributes only.
+
+    Args:
+        fields: fields of config.json.
+        architecture: architecture of the family.
+        grouped: whether a Gated DeltaNet has one projection for q, k, v and z.
+        **known: attributes of ``DecoderConfig`` that the family reads itself.
+
+    Raises:
+        ConfigError: a field is missing, of the wrong type, out of range, or contradicts another.
+    """
     fields.choice("hidden_act", ("silu", "swish"), "silu")  # of the convolution too
     biased = fields.boolean("attention_bias", False)
     heads, kv_heads, head_size = heads_of(fields, head_dim_needed=True)
     return llama_kind(
         fields,
-        QWEN3_NEXT.architecture,
+        architecture,
         heads=heads,
         kv_heads=kv_heads,
         head_size=head_size,
@@ -31,7 +47,6 @@ def _read(fields: ConfigFields) -> DecoderConfig:
         qk_norm=True,
         gated=True,
         zero_centred=True,
-        experts=qwen_experts(fields, normalized=True, shared="shared_expert_intermediate_size"),
         mixer=DeltaConfig(
             layers=tuple(kind == _LINEAR for kind in _kinds(fields)),
             key_heads=fields.integer("linear_num_key_heads"),
@@ -39,7 +54,9 @@ def _read(fields: ConfigFields) -> DecoderConfig:
             key_size=fields.integer("linear_key_head_dim"),
             value_size=fields.integer("linear_value_head_dim"),
             taps=fields.integer("linear_conv_kernel_dim"),
+            grouped=grouped,
         ),
+        **known,
     )
 
 
