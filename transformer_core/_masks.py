@@ -86,8 +86,8 @@ def padding_bias(ctx: ExecutionContext, mask: Tensor) -> Tensor:
     return mask_bias(ctx, ctx.ops.reshape(is_real, (mask.shape[0], 1, 1, 1, mask.shape[1])))
 
 
-def distance_bias(ctx: ExecutionContext, tokens: int, distance: int) -> Tensor:
-    """Returns the bias f32 [T, T] that hides keys further away than ``distance``, before and after (ModernBERT)."""
+def near_bias(ctx: ExecutionContext, tokens: int, distance: int, bias: Tensor) -> Tensor:
+    """Returns a bias, broadcast to [.., T, T], that also hides keys further away than ``distance``, on either side."""
     ops = ctx.ops
     apart = ops.abs(ops.sub(ops.iota((tokens, 1), 0), ops.iota((1, tokens), 1)))
-    return mask_bias(ctx, ops.less_equal(apart, distance))
+    return ops.select(ops.less_equal(apart, distance), bias, ops.constant(_HIDDEN, "f32"))

@@ -22,7 +22,10 @@ _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 _TOLERANCE = 2e-4
 _MARKS = () if available(_DEVICE)[0] else pytest.mark.skip(reason=available(_DEVICE)[1])
 _HERE = [pytest.param(_DEVICE, marks=_MARKS)]
-_CASES = [ENCODER_CASES[name] for name in ("bert_sentence", "vit", "siglip_vision")]
+# TAPELINE_LONG=1 in the environment asks for every encoder with one entry point.
+_ALL = [name for name, case in ENCODER_CASES.items() if not case.steps and "text_config" not in case.config]
+_FEW = ("bert_sentence", "mpnet_classifier", "modernbert_sentence", "vit", "siglip_vision")
+_CASES = [ENCODER_CASES[name] for name in (_ALL if os.environ.get("TAPELINE_LONG") else _FEW)]
 Run = Callable[..., Finished]
 
 

@@ -4,14 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from lang_core import ConfigError
+from lang_core import ConfigError, MappingWeights
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core.family._registry import family_in
-from transformer_core.models import load_model
-from transformer_core.models.encoders import TextConfig
+from transformer_core.models import load_model, stored_specs
+from transformer_core.models.encoders import TextConfig, TextModel
 
 SIZES = {
     "hidden_size": 12,
@@ -53,6 +54,56 @@ def test_what_is_not_said_is_as_transformers_has_it():
 def test_what_is_not_supported_is_refused(architecture: str, changes: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):
         read(architecture, **changes)
+
+
+MODERNBERT = {"layer_types": ["full_attention", "sliding_attention"], "local_attention": 7}
+NOMIC = {"activation_function": "swiglu", "n_embd": 12, "n_head": 3, "n_inner": 20, "n_layer": 2, "n_positions": 9}
+
+
+def test_modernbert_in_both_forms():
+    new = read("ModernBertModel", global_attn_every_n_layers=2, rope_parameters={"full_attention": {"rope_theta": 5e4}})
+    old = read("ModernBertModel", **MODERNBERT, global_rope_theta=5e4)
+    assert new.stack.rope == old.stack.rope != read("ModernBertModel").stack.rope
+    for config, distance in ((new, 64), (old, 3)):
+        local = config.stack.local
+        assert local is not None
+        assert (local.layers, local.distance, local.rope.base) == ({1}, distance, 1e4)
+
+
+def test_nomic_bert_in_both_forms():
+    sizes = {name: None for name in SIZES if name != "vocab_size"}
+    old = read("NomicBertModel", **sizes, **NOMIC, layer_norm_epsilon=1e-3, rotary_emb_base=500, num_experts=0)
+    new = read("NomicBertModel", layer_norm_eps=1e-3, rope_theta=500.0)
+    assert old == new != read("NomicBertModel")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes", "message"),
+    [
+        ("ModernBertModel", {"layer_types": ["full_attention", "linear"]}, "'layer_types': expected a list of 2"),
+        ("ModernBertModel", {"num_attention_heads": 5}, r"'hidden_size': expected a multiple of num_attention_heads"),
+        (
+            "ModernBertModel",
+            {"rope_parameters": {"full_attention": 3}},
+            "'full_attention': expected an object; found 3",
+        ),
+        ("ModernBertForMaskedLM", {"tie_word_embeddings": False}, "'tie_word_embeddings': expected true, or no such"),
+        ("ModernBertForSequenceClassification", {"classifier_pooling": "max"}, "'classifier_pooling': expected one of"),
+        ("NomicBertModel", {**NOMIC, "num_experts": 8}, "'num_experts': expected 0, or no such field; found 8"),
+        ("NomicBertModel", {**NOMIC, "prenorm": True}, "'prenorm': expected False, or no such field; found True"),
+        ("NomicBertModel", {"num_attention_heads": 5}, "'hidden_size': expected a multiple of .* or a field head_dim"),
+    ],
+)
+def test_what_is_not_supported_of_these_is_refused(architecture: str, changes: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=message):
+        read(architecture, **changes)
+
+
+def test_keys_of_nomic_bert_as_transformers_holds_them():
+    model = TextModel(read("NomicBertModel"))
+    names = {"embeddings.word_embeddings.weight", "embeddings.LayerNorm.bias", "layers.1.self_attn.q_proj.weight"}
+    source = MappingWeights(dict.fromkeys((f"nomic_bert.{name}" for name in names), np.zeros((1,), np.float32)))
+    assert names <= {key.removeprefix("nomic_bert.") for key in stored_specs(model, source)}
 
 
 def test_a_file_without_architectures_is_of_the_model_without_a_head(tmp_path: Path):

@@ -119,4 +119,121 @@ MPNET_CASES = (
         must_matter=({"hidden_act": "relu"},),
     ),
 )
-TEXT_CASES = (*ROBERTA_CASES, *MPNET_CASES)
+_MODERNBERT = {
+    "architectures": ["ModernBertModel"],
+    "hidden_activation": "gelu",
+    "hidden_size": 24,
+    "intermediate_size": 35,
+    "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    "local_attention": 6,
+    "max_position_embeddings": 64,
+    "model_type": "modernbert",
+    "norm_eps": 1e-3,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 4,
+    "pad_token_id": 0,
+    "rope_parameters": {
+        "full_attention": {"rope_theta": 500.0, "rope_type": "default"},
+        "sliding_attention": {"rope_theta": 50.0, "rope_type": "default"},
+    },
+    "vocab_size": 71,
+}
+_NARROW = {"full_attention": {"rope_theta": 500.0, "rope_type": "default"}}
+MODERNBERT_CASES = (
+    EncoderCase(
+        "modernbert_sentence",
+        "sentences: layers with windows and another RoPE, a first layer without a norm, the mean of the states",
+        {**_MODERNBERT, "mlp_bias": True},
+        seed=61,
+        lengths=(19, 11),
+        pooling="mean",
+        must_matter=(
+            {"hidden_activation": "relu"},
+            {"local_attention": 4},
+            {"rope_parameters": {**_NARROW, "sliding_attention": {"rope_theta": 500.0, "rope_type": "default"}}},
+        ),
+    ),
+    EncoderCase(
+        "modernbert_masked_lm",
+        "transformers 4's fields, all biases, a linear scaling in layers of both kinds, a window of an odd number",
+        {
+            **{name: _MODERNBERT[name] for name in _MODERNBERT if name not in ("layer_types", "rope_parameters")},
+            "architectures": ["ModernBertForMaskedLM"],
+            "attention_bias": True,
+            "classifier_activation": "relu",
+            "classifier_bias": True,
+            "global_attn_every_n_layers": 2,
+            "global_rope_theta": 700.0,
+            "local_attention": 5,
+            "local_rope_theta": 70.0,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "rope_scaling": {"factor": 2.0, "rope_type": "linear"},
+        },
+        seed=62,
+        lengths=(9, 13, 5),
+        must_matter=({"classifier_activation": "gelu"}, {"global_attn_every_n_layers": 3}, {"local_rope_theta": 7.0}),
+    ),
+    EncoderCase(
+        "modernbert_classifier",
+        "a cross-encoder on the mean of the states",
+        {
+            **_MODERNBERT,
+            **_SCORE,
+            "architectures": ["ModernBertForSequenceClassification"],
+            "classifier_pooling": "mean",
+            "num_hidden_layers": 2,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+        seed=63,
+        lengths=(12, 7, 9, 4),
+        must_matter=({"classifier_pooling": "cls"},),
+    ),
+)
+_NOMIC = {
+    "architectures": ["NomicBertModel"],
+    "hidden_act": "silu",
+    "hidden_size": 24,
+    "intermediate_size": 35,
+    "layer_norm_eps": 1e-3,
+    "max_position_embeddings": 32,
+    "model_type": "nomic_bert",
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "rope_parameters": {"rope_theta": 100.0, "rope_type": "default"},
+    "type_vocab_size": 2,
+    "vocab_size": 61,
+}
+NOMIC_CASES = (
+    EncoderCase(
+        "nomic_bert_sentence",
+        "sentences: RoPE and gates in a BERT, the mean of the states",
+        _NOMIC,
+        seed=71,
+        lengths=(17, 9),
+        pooling="mean",
+        must_matter=({"hidden_act": "relu"}, {"rope_parameters": {"rope_theta": 1000.0, "rope_type": "default"}}),
+    ),
+    EncoderCase(
+        "nomic_bert_masked_lm",
+        "heads that are wider than their share, one type of tokens, the base of RoPE left out",
+        {
+            **{name: _NOMIC[name] for name in _NOMIC if name != "rope_parameters"},
+            "architectures": ["NomicBertForMaskedLM"],
+            "head_dim": 10,
+            "type_vocab_size": 1,
+        },
+        seed=72,
+        lengths=(6, 11, 8),
+        must_matter=({"layer_norm_eps": 1e-1},),
+    ),
+    EncoderCase(
+        "nomic_bert_classifier",
+        "three classes, with the pooler",
+        {**_NOMIC, **_classes(3), "architectures": ["NomicBertForSequenceClassification"]},
+        seed=73,
+        lengths=(7, 5),
+        must_matter=({"hidden_act": "relu"},),
+    ),
+)
+TEXT_CASES = (*ROBERTA_CASES, *MPNET_CASES, *MODERNBERT_CASES, *NOMIC_CASES)

@@ -5,7 +5,9 @@ from transformer_core.models.encoders._bert import (
     BERT_FOR_MASKED_LM,
     BERT_FOR_SEQUENCE_CLASSIFICATION,
 )
+from transformer_core.models.encoders._modernbert import MODERNBERT
 from transformer_core.models.encoders._mpnet import MPNET
+from transformer_core.models.encoders._nomic_bert import NOMIC_BERT
 from transformer_core.models.encoders._roberta import ROBERTA, XLM_ROBERTA
 from transformer_core.models.encoders._siglip import SIGLIP_VISION, SiglipVisionModel
 from transformer_core.models.encoders._siglip_pair import SIGLIP, SiglipConfig, SiglipModel
@@ -29,6 +31,8 @@ ENCODERS = (
     *ROBERTA,
     *XLM_ROBERTA,
     *MPNET,
+    *MODERNBERT,
+    *NOMIC_BERT,
     VIT,
     VIT_FOR_IMAGE_CLASSIFICATION,
     SIGLIP,

@@ -6,7 +6,7 @@ from typing import Any, Self
 from lang_core import DType, ExecutionContext, Module, Repeated, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
-from transformer_core._masks import distance_bias
+from transformer_core._masks import near_bias
 from transformer_core._multi_head_attention import MultiHeadAttention, RopeTables
 from transformer_core._norm import LayerNorm
 from transformer_core._rope import rope_tables
@@ -182,11 +182,11 @@ class EncoderStack(Module):
 
     def forward(self, ctx: ExecutionContext, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """Maps x [B, T, D] to [B, T, D]; ``bias`` is broadcast to [B, N, 1, T, T]."""
-        local, near = self._local, (bias, None)
-        far = bias, _tables(ctx, self._rope, x.shape[1])
+        local, tokens = self._local, x.shape[1]
+        far = near = bias, _tables(ctx, self._rope, tokens)
         if local is not None:
-            hidden = distance_bias(ctx, x.shape[1], local.distance)
-            near = hidden if bias is None else ctx.ops.add(bias, hidden), _tables(ctx, local.rope, x.shape[1])
+            seen = near_bias(ctx, tokens, local.distance, ctx.ops.constant(0.0, "f32") if bias is None else bias)
+            near = seen, _tables(ctx, local.rope, tokens)
         for index, layer in enumerate(self.layers):
             with ctx.block(layer.path):
                 x = layer(ctx, x, *(near if local is not None and index in local.layers else far))
