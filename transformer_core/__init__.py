@@ -39,6 +39,7 @@ from transformer_core._json_files import config_fields
 from transformer_core._kv_cache import KVCache, RingCache, cache_spec, kv_layout, ring_layout
 from transformer_core._latent_attention import LatentAttention
 from transformer_core._linear import Linear
+from transformer_core._mamba2 import GateOrder, GroupedGatedNorm, Mamba2, Mamba2Sizes, Mamba2State
 from transformer_core._masks import causal_mask, mask_bias, padding_bias
 from transformer_core._moe import Experts, SparseFeedForward
 from transformer_core._multi_head_attention import MultiHeadAttention
@@ -78,8 +79,10 @@ __all__ = [
     "Embedding",
     "Experts",
     "FeedForward",
+    "GateOrder",
     "GatedDeltaNet",
     "GatedRMSNorm",
+    "GroupedGatedNorm",
     "HeadOrder",
     "JointBlock",
     "KVCache",
@@ -91,6 +94,9 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "LongropeScaling",
+    "Mamba2",
+    "Mamba2Sizes",
+    "Mamba2State",
     "Modulation",
     "MultiHeadAttention",
     "NoScaling",

@@ -5,6 +5,7 @@ from typing import Any
 from tests.goldens._case_types import Config
 from tests.goldens._config_forms import common5
 
+_NO_LIMIT = [0.0, {"__float__": "Infinity"}]
 _UNLIKE_LLAMA = ("attention_dropout", "hidden_act", "rms_norm_eps")
 
 
@@ -59,3 +60,57 @@ def lfm2_4_54(*, K: int, kinds: list[str], sizes: Config, **changes: Any) -> Con
     }
     absent = ("dtype", "intermediate_size", "rope_parameters", "tie_word_embeddings")
     return {name: value for name, value in form.items() if name not in absent}
+
+
+def mamba2_5(*, D: int, V: int, L: int, heads: tuple[int, int, int, int], **changes: Any) -> Config:
+    """``Mamba2Config`` of transformers 5; ``heads`` is their number, size, groups and state size."""
+    n, h, groups, state = heads
+    return {
+        "architectures": ["Mamba2ForCausalLM"],
+        "bos_token_id": 0,
+        "chunk_size": 8,
+        "conv_kernel": 4,
+        "dtype": "float32",
+        "eos_token_id": 2,
+        "expand": n * h // D,
+        "head_dim": h,
+        "hidden_act": "silu",
+        "hidden_size": D,
+        "initializer_range": 0.1,
+        "layer_norm_epsilon": 1e-05,
+        "model_type": "mamba2",
+        "n_groups": groups,
+        "num_heads": n,
+        "num_hidden_layers": L,
+        "pad_token_id": 1,
+        "rescale_prenorm_residual": False,
+        "residual_in_fp32": True,
+        "state_size": state,
+        "tie_word_embeddings": False,
+        "time_step_floor": 0.0001,
+        "time_step_limit": _NO_LIMIT,
+        "time_step_max": 0.1,
+        "time_step_min": 0.001,
+        "time_step_rank": 3,
+        "transformers_version": "5.23.0",
+        "use_bias": False,
+        "use_cache": True,
+        "use_conv_bias": True,
+        "vocab_size": V,
+        **changes,
+    }
+
+
+def mamba2_4_44(*, D: int, V: int, L: int, heads: tuple[int, int, int, int], **changes: Any) -> Config:
+    """mistralai/Mamba-Codestral-7B-v0.1: an infinite limit as JSON has none, ``norm_before_gate``, ``rms_norm``."""
+    form = {
+        **mamba2_5(D=D, V=V, L=L, heads=heads),
+        "norm_before_gate": True,
+        "rms_norm": True,
+        "time_step_limit": [0.0, float("inf")],
+        "time_step_rank": 256,
+        "torch_dtype": "float32",
+        "transformers_version": "4.44.0.dev0",
+        **changes,
+    }
+    return {name: value for name, value in form.items() if name != "dtype"}

@@ -61,4 +61,39 @@ def _gated(prefix: str, d: int, f: int) -> Shapes:
     yield prefix + "w2.weight", (d, f)
 
 
-STATE_SHAPES = {"lfm2": lfm2_shapes, "lfm2_moe": lfm2_shapes}
+def mamba2_shapes(config: Config) -> Shapes:
+    """Yields keys and shapes of a Mamba-2."""
+    d, v, biased = config["hidden_size"], config["vocab_size"], config["use_bias"]
+    yield "backbone.embeddings.weight", (v, d)
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"backbone.layers.{layer}."
+        yield prefix + "norm.weight", (d,)
+        heads = config["num_heads"], config["head_dim"], config["n_groups"], config["state_size"]
+        biases = {"conv1d": config["use_conv_bias"], "in_proj": biased, "out_proj": biased}
+        yield from mamba_shapes(prefix + "mixer.", d, heads, config["conv_kernel"], biases)
+    yield "backbone.norm_f.weight", (d,)
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", (v, d)
+
+
+def mamba_shapes(
+    prefix: str, d: int, heads: tuple[int, int, int, int], taps: int, biases: dict[str, bool], normed: bool = True
+) -> Shapes:
+    """Yields keys and shapes of a Mamba-2 mixer; ``heads`` is their number, size, groups and state size."""
+    n, h, groups, state = heads
+    inner, channels = n * h, n * h + 2 * groups * state
+    for name in ("dt_bias", "A_log", "D"):
+        yield prefix + name, (n,)
+    for name, shape in (
+        ("conv1d", (channels, 1, taps)),
+        ("in_proj", (inner + channels + n, d)),
+        ("norm", (inner,)),
+        ("out_proj", (d, inner)),
+    ):
+        if name != "norm" or normed:
+            yield f"{prefix}{name}.weight", shape
+        if biases.get(name):
+            yield f"{prefix}{name}.bias", shape[:1]
+
+
+STATE_SHAPES = {"lfm2": lfm2_shapes, "lfm2_moe": lfm2_shapes, "mamba2": mamba2_shapes}

@@ -124,13 +124,17 @@ def _generate(model: Any, prompt: np.ndarray, steps: int) -> tuple[np.ndarray, n
 
 def _forced_logits(model: Any, prompt: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Logits ``[B, steps, V]`` of a cached decode that is fed ``tokens`` whatever it would choose."""
-    cache = DynamicCache(config=model.config)
+    cache = {_cache_name(model): DynamicCache(config=model.config)}
     steps = []
     ids = torch.from_numpy(prompt)
     for i in range(tokens.shape[1]):
-        steps.append(model(ids, past_key_values=cache, use_cache=True).logits[:, -1])
+        steps.append(model(ids, **cache, use_cache=True).logits[:, -1])
         ids = torch.from_numpy(tokens[:, i : i + 1])
     return torch.stack(steps, dim=1).numpy()
+
+
+def _cache_name(model: Any) -> str:
+    return "cache_params" if model.config.model_type == "mamba2" else "past_key_values"
 
 
 def _check_config(case: GoldenCase) -> None:

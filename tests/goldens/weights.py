@@ -39,8 +39,8 @@ _NUMPY_DTYPES: dict[StoredDType, np.dtype] = {
 _TORCH_NAMES: dict[StoredDType, str] = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
 
-_NORMS = ("norm.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight")
-_EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "wte.weight", "wpe.weight")
+_NORMS = ("norm.weight", "norm_f.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight")
+_EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "embeddings.weight", "wte.weight", "wpe.weight")
 
 
 def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:

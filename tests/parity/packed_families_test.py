@@ -29,6 +29,8 @@ _SIZES: Final = {
     "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "q_lora_rank": 32, "kv_lora_rank": 32,
     "v_head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "n_embd": 64, "n_inner": 96,
 }  # fmt: skip
+_CARRYING: Final = ("qwen3_next", "mamba2")
+_OWN_SIZES: Final = {"mamba2": {"num_heads": 8}}
 # Parameters with two axes or more that are no matrix of a linear layer or an embedding.
 _ROUTERS: Final = {"model.layers.*.mlp.gate.weight"}
 _UNPACKED: Final[dict[str, set[str]]] = {
@@ -37,6 +39,7 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "qwen3_moe": _ROUTERS,
     "qwen3_next": _ROUTERS | {"model.layers.*.linear_attn.conv1d.weight"},
     "lfm2": {"model.layers.*.conv.conv.weight"},
+    "mamba2": {"model.layers.*.mixer.conv1d.weight"},
     "gpt_oss": _ROUTERS | {f"model.layers.*.mlp.experts.{name}_proj_bias" for name in ("gate", "up", "down")},
     "deepseek_v3": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
 }
@@ -57,6 +60,7 @@ def _case(name: str) -> GoldenCase:
     }
     if name == "deepseek_v3":
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
+    sizes |= _OWN_SIZES.get(name, {})
     return dataclasses.replace(
         case, config={**case.config, **sizes, **_ALL_EXPERTS.get(name, {})}, prompt=case.prompt[:1]
     )
@@ -155,8 +159,9 @@ def test_packed_experts_are_the_unpacked_ones(name: str, tokens: int, tmp_path: 
 def test_logits_are_near_those_of_f32(name: str, tmp_path: Path) -> None:
     """The issue's bound.
 
-    Random gated delta nets carry errors along and make them larger: packed embeddings alone, whose own NMSE is 2e-5,
-    are 1e-3 in the logits. There a multiple of bf16's distance is the bound, as all other families keep to, too.
+    Random gated delta nets and state spaces carry errors along and make them larger: packed embeddings alone, whose own
+    NMSE is 2e-5, are 1e-3 in the logits. There a multiple of bf16's distance is the bound, as all other families keep
+    to, too.
     """
     case, source = _case(name), MappingWeights(_stored(_case(name)))
     ids: Any = np.array(case.prompt, np.int32)
@@ -166,5 +171,5 @@ def test_logits_are_near_those_of_f32(name: str, tmp_path: Path) -> None:
         for model in (whole, DecoderLM(whole.config, "bf16"), packed)
     )
     assert 0 < nmse(actual, exact) <= 6 * nmse(short, exact)
-    if name != "qwen3_next":
+    if name not in _CARRYING:
         assert nmse(actual, exact) <= 1e-3

@@ -42,6 +42,8 @@ if os.environ.get("TAPELINE_LONG"):
         ("qwen3_next_mixed_4x", 4, 1),
         ("lfm2", 34, 1),
         ("lfm2_4x", 4, 2),
+        ("mamba2", 34, 1),
+        ("mamba2_4x", 4, 2),
     ]
 
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import Any
 
-from lang_core import ConfigError, DType, checked_choices
-from transformer_core._cache import CachedLayer
+from lang_core import ConfigError, DType, Module, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._rope_config import RopeConfig, RopeKind
@@ -130,6 +129,11 @@ class DecoderConfig:
         """L plus the stored layers that are not run."""
         return self.layers + self.extra_layers
 
+    @property
+    def rotates(self) -> bool:
+        """True if a layer has RoPE."""
+        return not self.rope_kinds or any(kind is not RopeKind.NONE for kind in self.rope_kinds)
+
     def first_layers(self, count: int) -> "DecoderConfig":
         """Returns the configuration of a model of the first layers only."""
         return replace(self, layers=count, windows=self.windows[:count])
@@ -146,7 +150,7 @@ class DecoderConfig:
             "head_size": self.head_size,
             "windows": list(self.windows),
             "tied": self.tied,
-            "rope": None if self.learned_positions else _rope_facts(self.rope),
+            "rope": _rope_facts(self.rope) if self.rotates else None,
             "local_rope": None if self.local_rope is None else _rope_facts(self.local_rope),
         }
 
@@ -168,7 +172,7 @@ class Family:
     architecture: str
     model_type: str
     read: Callable[[ConfigFields], DecoderConfig]
-    layer: Callable[[DecoderConfig, int, DType], CachedLayer]
+    layer: Callable[[DecoderConfig, int, DType], Module]
     stored: Callable[[DecoderConfig], RecipeOf] | None = None
     layer_key: str = "model.layers.{}"
     ignorable: tuple[str, ...] = ()

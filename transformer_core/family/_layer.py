@@ -21,7 +21,7 @@ from transformer_core._norm import LayerNorm, RMSNorm
 from transformer_core._rope_config import RopeKind
 from transformer_core._step import StepInputs
 from transformer_core.family._config import DecoderConfig
-from transformer_core.family._layer_configs import MixerConfig, NormKind
+from transformer_core.family._layer_configs import NormKind
 
 
 class AttentionLayer(CachedLayer):
@@ -88,9 +88,9 @@ class DecoderLayer(_ResidualLayer):
 class StateLayer(_ResidualLayer):
     """Layer that mixes tokens by a state, in place of attention."""
 
-    def __init__(self, config: DecoderConfig, index: int, dtype: DType, mixer: MixerConfig) -> None:
-        self.mixer_name = mixer.NAME
-        setattr(self, self.mixer_name, mixer.made(config.hidden, config.norm_eps, dtype))
+    def __init__(self, config: DecoderConfig, index: int, dtype: DType, name: str) -> None:
+        self.mixer_name = name
+        setattr(self, name, state_mixer(config, dtype))
         super().__init__(config, index, dtype)
 
     @property
@@ -110,8 +110,19 @@ class StateLayer(_ResidualLayer):
 def hybrid_layer(config: DecoderConfig, index: int, dtype: DType) -> CachedLayer:
     """Makes layer ``index`` of a model in which some layers mix tokens by a state."""
     if config.mixer is not None and config.mixer.layers[index]:
-        return StateLayer(config, index, dtype, config.mixer)
+        return StateLayer(config, index, dtype, config.mixer.NAME)
     return DecoderLayer(config, index, dtype)
+
+
+def state_mixer(config: DecoderConfig, dtype: DType) -> StateMixer:
+    """Makes the mixer of a layer that mixes tokens by a state.
+
+    Raises:
+        ConfigError: no layer of the model does.
+    """
+    if config.mixer is None:
+        raise ConfigError(f"{config.architecture}: no layer mixes tokens by a state: expected a mixer; found none")
+    return config.mixer.made(config.hidden, config.norm_eps, dtype)
 
 
 def norm(config: DecoderConfig, dtype: DType) -> RMSNorm | LayerNorm:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from lang_core import DType, checked_choices
 from transformer_core._cache import StateMixer
 from transformer_core._gated_delta_net import GatedDeltaNet, HeadOrder
+from transformer_core._mamba2 import Mamba2, Mamba2Sizes
 from transformer_core._moe import ClampedGate
 from transformer_core._routing import Routing
 from transformer_core._short_convolution import ShortConv
@@ -129,3 +130,19 @@ class ShortConvConfig(MixerConfig):
     def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
         """Makes the short convolution of a layer."""
         return ShortConv(size, self.taps, bias=self.biased, dtype=dtype)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mamba2Config(MixerConfig):
+    """Layers with a Mamba-2, in place of attention or beside it (see ``Mamba2``).
+
+    Attributes:
+        sizes: sizes and variant.
+    """
+
+    NAME: ClassVar[str] = "mamba"
+    sizes: Mamba2Sizes
+
+    def made(self, size: int, norm_eps: float, dtype: DType) -> StateMixer:
+        """Makes the Mamba-2 of a layer."""
+        return Mamba2(size, self.sizes, norm_eps=norm_eps, dtype=dtype)

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from lang_core import ConfigError
-from transformer_core.models import DecoderConfig
+from transformer_core._feed_forward import Activation
+from transformer_core._mamba2 import Mamba2Sizes
+from transformer_core.models import DecoderConfig, Mamba2Config
 from transformer_core.models import ShortConvConfig as Short
 
 LFM2 = {
@@ -61,3 +63,47 @@ def test_lfm2_is_refused_by_name(field: str, value: Any):
     name = "num_key_value_heads" if field == "num_attention_heads" else field
     with pytest.raises(ConfigError, match=f"field '{name}': expected "):
         _read({**LFM2, **({"layer_types": None} if field == "full_attn_idxs" else {})}, **{field: value})
+
+
+MAMBA2 = {
+    "architectures": ["Mamba2ForCausalLM"],
+    "vocab_size": 31,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_heads": 16,
+    "head_dim": 3,
+}
+
+
+def test_mamba2_has_transformers_defaults_and_no_positions():
+    config = _read(MAMBA2)
+    sizes = Mamba2Sizes(heads=16, head_size=3, groups=8, state_size=128, taps=4)
+    assert config.mixer == Mamba2Config(layers=(True, True), sizes=sizes)
+    assert (config.tied, config.norm_eps, config.rotates, config.facts()["rope"]) == (False, 1e-5, False, None)
+    other = _read(MAMBA2, hidden_act="gelu", use_bias=True, use_conv_bias=False, n_groups=4).mixer
+    assert isinstance(other, Mamba2Config)
+    assert (other.sizes.activation, other.sizes.groups) == (Activation.GELU, 4)
+    assert (other.sizes.bias, other.sizes.output_bias, other.sizes.conv_bias) == (True, True, False)
+
+
+@pytest.mark.parametrize("limit", [[0.0, float("inf")], [0.0, {"__float__": "Infinity"}], None])
+def test_time_steps_without_a_limit(limit: Any):
+    assert _read(MAMBA2, time_step_limit=limit).mixer == _read(MAMBA2).mixer
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("time_step_limit", [0.0, 1.0]),
+        ("time_step_limit", [0.01, float("inf")]),
+        ("head_dim", 4),
+        ("n_groups", 3),
+        ("hidden_act", "mish"),
+        ("state_size", 0),
+        ("conv_kernel", "4"),
+        ("layer_norm_epsilon", -1.0),
+    ],
+)
+def test_mamba2_is_refused_by_name(field: str, value: Any):
+    with pytest.raises(ConfigError, match=f"field '{field}': expected "):
+        _read(MAMBA2, **{field: value})

@@ -12,6 +12,7 @@ from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._llama import LLAMA
+from transformer_core.models.families._mamba2 import MAMBA2
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mixtral import MIXTRAL
 from transformer_core.models.families._olmo2 import OLMO2
@@ -33,6 +34,7 @@ FAMILIES = (
     QWEN3_MOE,
     QWEN3_NEXT,
     LFM2,
+    MAMBA2,
     QWEN3_5,
     QWEN3_5_MOE,
     QWEN3_5_WRAPPED,
