@@ -175,6 +175,7 @@ class SparseFeedForward(Module):
         shared_gate: whether there is one shared expert, multiplied by a logistic gate of the token (Qwen3-Next).
         activation: activation of all experts.
         biased: whether the routed experts' projections have biases.
+        shared_biased: whether those of the shared experts have.
         clamped: clamped gate of the routed experts; the activation where None.
         dtype: dtype of the parameters.
     """
@@ -189,6 +190,7 @@ class SparseFeedForward(Module):
         shared_gate: bool = False,
         activation: Activation = Activation.SILU,
         biased: bool = False,
+        shared_biased: bool = False,
         clamped: ClampedGate | None = None,
         dtype: DType | str = "f32",
     ) -> None:
@@ -196,7 +198,7 @@ class SparseFeedForward(Module):
         self.experts = Experts(
             routing.experts, size, inner, activation=activation, biased=biased, clamped=clamped, dtype=dtype
         )
-        common = SwiGLU(size, shared, activation=activation, dtype=dtype) if shared else None
+        common = SwiGLU(size, shared, activation=activation, bias=shared_biased, dtype=dtype) if shared else None
         self.shared_experts, self.shared_expert = (None, common) if shared_gate else (common, None)
         self.shared_expert_gate = Linear(size, 1, dtype=dtype) if shared_gate else None
 

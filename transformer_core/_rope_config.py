@@ -169,8 +169,8 @@ def _yarn(rope: ConfigFields, original: int, trained: int, rotated: int) -> Rope
         scales = [rope.number(name, above=-1.0) if rope.has(name) else 0.0 for name in ("mscale", "mscale_all_dim")]
         attention = yarn_attention_factor(factor, scales[0], scales[1])
     fast, slow = rope.number("beta_fast", 32.0), rope.number("beta_slow", 1.0)
-    if fast <= slow:
-        rope.refuse("beta_fast", f"a number above beta_slow ({slow:g})")
+    if fast < slow:
+        rope.refuse("beta_fast", f"a number of at least beta_slow ({slow:g})")
     return YarnScaling(factor, original, fast, slow, attention, rope.boolean("truncate", True))
 
 

@@ -25,6 +25,7 @@ class Routing:
         chosen: C, experts per token.
         scoring: function from logits to scores.
         normalized: whether the chosen experts' scores are divided by their sum.
+        least_sum: what they are divided by where their sum is less; not used where None.
         scale: factor of the final weights.
         corrected: whether a bias is added to the scores that choose, but not to the weights.
         biased: whether the logits have a bias.
@@ -39,6 +40,7 @@ class Routing:
     chosen: int
     scoring: Scoring = Scoring.SOFTMAX
     normalized: bool = True
+    least_sum: float | None = None
     scale: float = 1.0
     corrected: bool = False
     biased: bool = False
@@ -80,8 +82,13 @@ class Router(Module):
         best, chosen = ops.top_k(choice, routing.chosen)
         weights = best if choice is scores else self._scores_of(ctx, scores, chosen)
         if routing.normalized:
-            weights = ops.div(weights, ops.add(ops.sum(weights, 1, keepdims=True), 1e-20))
+            weights = ops.div(weights, self._sum_of(ctx, weights))
         return chosen, weights if routing.scale == 1.0 else ops.mul(weights, routing.scale)
+
+    def _sum_of(self, ctx: ExecutionContext, weights: Tensor) -> Tensor:
+        """Returns what weights [M, C] are divided by: [M, 1]."""
+        total, least = ctx.ops.sum(weights, 1, keepdims=True), self.routing.least_sum
+        return ctx.ops.add(total, 1e-20) if least is None else ctx.ops.maximum(total, least)
 
     def _scores_of(self, ctx: ExecutionContext, scores: Tensor, chosen: Tensor) -> Tensor:
         """Takes scores [M, E] at chosen [M, C]; not by ``ops.gather``, whose batching StableHLO 1.0.0 lacks."""

@@ -101,11 +101,12 @@ def rope(config: Config, rng: random.Random) -> Any:
     )
 
 
-def partial_rope(share: float) -> Drawn:
-    """Returns a draw as ``rope``, with the share of a head that is rotated, ``share`` by default."""
+def partial_rope(*shares: float) -> Drawn:
+    """Returns a draw as ``rope``, with one of the shares of a head that is rotated, or without."""
 
     def parameters(config: Config, rng: random.Random) -> Any:
         whole = rope(config, rng)
-        return whole if whole is ABSENT else {**whole, "partial_rotary_factor": rng.choice([share, 0.5, 1.0])}
+        some = whole is not ABSENT and rng.random() < 0.8
+        return {**whole, "partial_rotary_factor": rng.choice(shares)} if some else whole
 
     return parameters

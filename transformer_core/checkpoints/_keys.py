@@ -7,7 +7,7 @@ from typing import Final
 
 from lang_core import WeightSource
 from transformer_core.checkpoints._composed import RecipeOf
-from transformer_core.checkpoints._recipes import Cut, Recipe, Stacked, Stored
+from transformer_core.checkpoints._recipes import Cut, OnlyRow, Recipe, Stacked, Stored
 
 
 class RenamedKeys:
@@ -123,12 +123,14 @@ class ExpertKeys:
         gate: name of the gate projection in that form.
         up: name of the up projection.
         down: name of the down projection.
+        correction: name of the router's correction in the layer.
     """
 
     layer: str = "mlp"
     gate: str = "gate_proj"
     up: str = "up_proj"
     down: str = "down_proj"
+    correction: str = "gate.e_score_correction_bias"
 
     def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
         """Returns the recipe of a parameter of the router or the experts; None for all others."""
@@ -137,12 +139,21 @@ class ExpertKeys:
             return None
         prefix, projection = match[1] or "", match["projection"]
         if projection is None:
-            return None if source.has(name) else Stored(f"{prefix}{self.layer}.{name[len(prefix) + 4 :]}", shape)
+            return None if source.has(name) else self._routing(prefix, name[len(prefix) + 4 :], shape, source)
         if source.has(f"{prefix}mlp.experts.down_proj"):
             return _fused(f"{prefix}mlp.experts.gate_up_proj", projection, shape)
         stored = {"gate_proj": self.gate, "up_proj": self.up, "down_proj": self.down}[projection]
         keys = [f"{prefix}{self.layer}.experts.{expert}.{stored}.weight" for expert in range(shape[0])]
         return Stacked(keys, shape[1:])
+
+    def _routing(self, prefix: str, path: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
+        """Returns the recipe of the router's ``path`` in the layer; a correction may be stored as one row."""
+        key = f"{prefix}{self.layer}.{self.correction if path == _CORRECTION else path}"
+        row = source.has(key) and len(source.spec(key).shape) > len(shape)
+        return OnlyRow(key, shape) if row else Stored(key, shape)
+
+
+_CORRECTION: Final = "gate.e_score_correction_bias"
 
 
 def _fused(key: str, projection: str, shape: tuple[int, ...]) -> Recipe | None:

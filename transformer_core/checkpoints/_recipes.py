@@ -47,6 +47,29 @@ class Stored:
         return source.read_rows(self._key, start, stop)
 
 
+class OnlyRow:
+    """Vector that is stored as a matrix of one row.
+
+    Args:
+        key: key of the matrix.
+        shape: shape of the vector.
+    """
+
+    keeps_rows: bool = False
+
+    def __init__(self, key: str, shape: Shape) -> None:
+        self._key: Final = key
+        self._shape: Final = shape
+
+    def stored(self) -> dict[str, Shape]:
+        """Returns the key and the shape of the matrix."""
+        return {self._key: (1, *self._shape)}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns a view of these numbers."""
+        return source.read_rows(self._key, 0, 1)[0, start:stop]
+
+
 class Stacked:
     """Tensors that are stored one by one and are stacked along a new first axis.
 

@@ -213,6 +213,7 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
             shared=experts.shared,
             shared_gate=experts.shared_gate,
             biased=experts.biased,
+            shared_biased=experts.shared_biased,
             clamped=experts.clamped,
             activation=config.activation,
             dtype=dtype,

@@ -33,7 +33,8 @@ class ExpertsConfig:
         layers: for each layer, whether it has experts in place of a dense feed-forward.
         shared: F of the experts that every token goes through, together; 0 without.
         shared_gate: whether these are one expert with a gate.
-        biased: whether the experts' projections have biases.
+        biased: whether the routed experts' projections have biases.
+        shared_biased: whether those of the shared experts have.
         clamped: clamped gate in place of the activation; none where None.
     """
 
@@ -43,6 +44,7 @@ class ExpertsConfig:
     shared: int = 0
     shared_gate: bool = False
     biased: bool = False
+    shared_biased: bool = False
     clamped: ClampedGate | None = None
 
 

@@ -1,11 +1,13 @@
 """Families of decoders, one per file: their differences from a Llama."""
 
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
+from transformer_core.models.families._ernie4_5_moe import ERNIE4_5_MOE
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3, GEMMA3_WRAPPED
 from transformer_core.models.families._glm import GLM
 from transformer_core.models.families._glm4 import GLM4
+from transformer_core.models.families._glm4_moe import GLM4_MOE
 from transformer_core.models.families._gpt2 import GPT2
 from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._gpt_oss import GPT_OSS
@@ -13,11 +15,13 @@ from transformer_core.models.families._granite import GRANITE
 from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mamba2 import MAMBA2
+from transformer_core.models.families._minimax_m2 import MINIMAX_M2
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mixtral import MIXTRAL
 from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._phi3 import PHI3
 from transformer_core.models.families._qwen2 import QWEN2
+from transformer_core.models.families._qwen2_moe import QWEN2_MOE
 from transformer_core.models.families._qwen3 import QWEN3
 from transformer_core.models.families._qwen3_5 import QWEN3_5, QWEN3_5_MOE, QWEN3_5_MOE_WRAPPED, QWEN3_5_WRAPPED
 from transformer_core.models.families._qwen3_moe import QWEN3_MOE
@@ -41,6 +45,10 @@ FAMILIES = (
     QWEN3_5_MOE_WRAPPED,
     DEEPSEEK_V3,
     GPT_OSS,
+    ERNIE4_5_MOE,
+    GLM4_MOE,
+    MINIMAX_M2,
+    QWEN2_MOE,
     PHI3,
     GRANITE,
     SMOLLM3,

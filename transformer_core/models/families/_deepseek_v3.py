@@ -38,7 +38,7 @@ def _read(fields: ConfigFields) -> DecoderConfig:
             value_size=fields.integer("v_head_dim"),
             scale=(plain + rotated) ** -0.5 * _temperature(fields, rope),
         ),
-        experts=_experts(fields),
+        experts=grouped_experts(fields, dense=3, scale=2.5, groups=8, chosen_groups=4),
         extra_layers=fields.integer("num_nextn_predict_layers", 0, minimum=0),
     )
 
@@ -53,10 +53,21 @@ def _temperature(fields: ConfigFields, rope: RopeConfig) -> float:
     return yarn_mscale(rope.scaling.factor, scaling.number("mscale_all_dim", above=-1.0)) ** 2
 
 
-def _experts(fields: ConfigFields) -> ExpertsConfig:
+def grouped_experts(
+    fields: ConfigFields, *, dense: int, scale: float, groups: int, chosen_groups: int
+) -> ExpertsConfig:
+    """Reads experts in groups, with corrected scores.
+
+    Args:
+        fields: fields of config.json.
+        dense: default of ``first_k_dense_replace``.
+        scale: default of ``routed_scaling_factor``.
+        groups: default of ``n_group``.
+        chosen_groups: default of ``topk_group``.
+    """
     fields.choice("scoring_func", ("sigmoid",), "sigmoid")
     fields.choice("topk_method", ("noaux_tc",), "noaux_tc")
-    layers, dense = fields.integer("num_hidden_layers"), fields.integer("first_k_dense_replace", 3, minimum=0)
+    layers, dense = fields.integer("num_hidden_layers"), fields.integer("first_k_dense_replace", dense, minimum=0)
     inner = fields.integer("moe_intermediate_size")
     return ExpertsConfig(
         routing=Routing(
@@ -64,14 +75,14 @@ def _experts(fields: ConfigFields) -> ExpertsConfig:
             chosen=fields.integer("num_experts_per_tok"),
             scoring=Scoring.SIGMOID,
             normalized=fields.boolean("norm_topk_prob", True),
-            scale=fields.number("routed_scaling_factor", 2.5),
+            scale=fields.number("routed_scaling_factor", scale),
             corrected=True,
-            groups=fields.integer("n_group", 8),
-            chosen_groups=fields.integer("topk_group", 4),
+            groups=fields.integer("n_group", groups),
+            chosen_groups=fields.integer("topk_group", chosen_groups),
         ),
         inner=inner,
         layers=tuple(index >= dense for index in range(layers)),
-        shared=inner * fields.integer("n_shared_experts", minimum=0),
+        shared=inner * fields.integer("n_shared_experts", 1, minimum=0),
     )
 
 
