@@ -11,6 +11,7 @@ ROUTINGS = {
     "mixtral": Routing(experts=5, chosen=2),
     "one": Routing(experts=3, chosen=1, normalized=False),
     "all": Routing(experts=3, chosen=3),
+    "ernie4_5": Routing(experts=6, chosen=3, least_sum=0.7, corrected=True),
     "qwen3": Routing(experts=9, chosen=4, normalized=False),
     "sigmoid": Routing(experts=6, chosen=3, scoring=Scoring.SIGMOID, scale=2.5, corrected=True),
     "groups": Routing(
@@ -35,7 +36,7 @@ def route(x: np.ndarray, weights: RandomWeights, prefix: str, routing: Routing) 
     groups = sorted(range(routing.groups), key=lambda g: -merit[g])[: routing.chosen_groups]
     allowed = [e for e in range(routing.experts) if e // size in groups]
     chosen = sorted(allowed, key=lambda e: -choice[e])[: routing.chosen]
-    total = sum(scores[e] for e in chosen) if routing.normalized else 1.0
+    total = max(sum(scores[e] for e in chosen), routing.least_sum or 0.0) if routing.normalized else 1.0
     return {e: float(scores[e] / total * routing.scale) for e in chosen}
 
 

@@ -95,7 +95,10 @@ def test_an_unknown_type_is_named_with_what_is_near():
         ({"rope_type": "linear"}, r"rope_parameters: field 'factor' is missing: expected a finite number above 0"),
         ({"rope_type": "linear", "factor": "2"}, "field 'factor': expected a finite number above 0; found '2'"),
         ({"rope_type": "llama3", **LLAMA3, "high_freq_factor": 1}, r"'high_freq_factor': expected a number above low_"),
-        ({"rope_type": "yarn", "factor": 2, "beta_fast": 0.5}, r"'beta_fast': expected a number above beta_slow \(1\)"),
+        (
+            {"rope_type": "yarn", "factor": 2, "beta_fast": 0.5},
+            r"'beta_fast': expected a number of at least beta_slow \(1\)",
+        ),
         ({"rope_type": "yarn", "factor": 2, "truncate": 1}, "'truncate': expected true or false; found 1"),
         ({"rope_type": "longrope", **LONGROPE, "long_factor": [1.0]}, "'long_factor': expected a list of 2 finite"),
         ({"rope_type": "default", "rope_theta": 1}, "'rope_theta': expected a finite number above 1; found 1"),

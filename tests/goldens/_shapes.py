@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tests.goldens._case_types import Config
 from tests.goldens._gpt_shapes import gpt2_shapes, gpt_neox_shapes
+from tests.goldens._sparse_shapes import SPARSE_SHAPES
 from tests.goldens._state_shapes import STATE_SHAPES
 from tests.goldens._wrapper_shapes import inside, text_of
 
@@ -17,7 +18,7 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of a checkpoint, in the order of the model; no ``lm_head.weight`` where tied."""
     if "text_config" in config:
         return {inside(key, config): shape for key, shape in weight_shapes(text_of(config)).items()}
-    own = {"gpt_neox": gpt_neox_shapes, "gpt2": gpt2_shapes, **STATE_SHAPES}.get(config["model_type"])
+    own = {"gpt_neox": gpt_neox_shapes, "gpt2": gpt2_shapes, **SPARSE_SHAPES, **STATE_SHAPES}.get(config["model_type"])
     if own is not None:
         return dict(own(config))
     d, v, n = (config[k] for k in ("hidden_size", "vocab_size", "num_attention_heads"))

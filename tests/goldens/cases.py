@@ -25,6 +25,7 @@ from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, GPT_OSS_CASES, MIXTRAL_C
 from tests.goldens._other_cases import MISTRAL_CASES, QWEN2_CASES, QWEN3_CASES
 from tests.goldens._qwen3_5_cases import QWEN3_5_CASES
 from tests.goldens._rope_cases import ROPE_CASES as _ROPE_CASES
+from tests.goldens._sparse_cases import SPARSE_CASES
 from tests.goldens._state_cases import STATE_CASES
 
 __all__ = ["CASES", "ROPE_CASES", "Config", "GoldenCase", "RopeCase", "StoredDType"]
@@ -53,6 +54,7 @@ CASES: dict[str, GoldenCase] = {
         *STABLELM_CASES,
         *GPT_CASES,
         *STATE_CASES,
+        *SPARSE_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

@@ -42,6 +42,7 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "mamba2": {"model.layers.*.mixer.conv1d.weight"},
     "gpt_oss": _ROUTERS | {f"model.layers.*.mlp.experts.{name}_proj_bias" for name in ("gate", "up", "down")},
     "deepseek_v3": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
+    **dict.fromkeys(("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe"), _ROUTERS),
 }
 # Which experts are chosen is no smooth function of anything: here all are, each with its weight.
 _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
@@ -50,6 +51,10 @@ _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "qwen3_next": {"num_experts_per_tok": 5},
     "gpt_oss": {"num_experts_per_tok": 6},
     "deepseek_v3": {"num_experts_per_tok": 12, "topk_group": 4},
+    "glm4_moe": {"num_experts_per_tok": 6, "topk_group": 2},
+    "qwen2_moe": {"num_experts_per_tok": 7},
+    "minimax_m2": {"num_experts_per_tok": 6},
+    "ernie4_5_moe": {"moe_k": 6},
 }
 
 

@@ -5,7 +5,14 @@ import pytest
 
 from lang_core import MappingWeights, Module, Parameter, TensorSpec, WeightSource
 from transformer_core._weights_testing import RandomWeights
-from transformer_core.checkpoints import ComposedWeights, FusedKeys, RenamedKeys, RenamedModules, first_of
+from transformer_core.checkpoints import (
+    ComposedWeights,
+    ExpertKeys,
+    FusedKeys,
+    RenamedKeys,
+    RenamedModules,
+    first_of,
+)
 
 NOTHING = RandomWeights(Module())
 RENAMED = RenamedKeys({"after": "post", "before": "after"})
@@ -110,3 +117,17 @@ def test_as_weights() -> None:
     weights = ComposedWeights(source, {"layers.1.norm.weight": TensorSpec((3,), "f32")}, KEYS)
     assert weights.read("layers.1.norm.weight").tolist() == [1, 2, 3]
     assert list(weights.keys()) == ["layers.1.norm.weight"]
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4)])
+def test_a_correction_may_stand_elsewhere_and_be_one_row(shape: tuple[int, ...]):
+    stored = np.arange(4, dtype=np.float32).reshape(shape)
+    source = MappingWeights({"layers.1.moe.statics.bias": stored})
+    keys = ExpertKeys(layer="moe", correction="statics.bias")
+    recipe = keys("layers.1.mlp.gate.e_score_correction_bias", (4,), source)
+    assert recipe is not None
+    assert recipe.stored() == {"layers.1.moe.statics.bias": shape}
+    np.testing.assert_array_equal(recipe.rows(source, 1, 3), [1.0, 2.0])
+    router = keys("layers.1.mlp.gate.weight", (4, 5), source)
+    assert router is not None
+    assert router.stored() == {"layers.1.moe.gate.weight": (4, 5)}

@@ -1,6 +1,14 @@
 """Configurations of families with mixtures of experts."""
 
+from typing import Any
+
+import pytest
+
+from lang_core import ConfigError
+from transformer_core._rope_config import RopeMode
 from transformer_core._rope_scaling import YarnScaling
+from transformer_core._routing import Routing, Scoring
+from transformer_core.family import ExpertsConfig
 from transformer_core.models._config_testing import read
 
 
@@ -12,3 +20,125 @@ def test_gpt_oss_without_rope_has_that_of_transformers():
     assert (config.rope.base, scaling.factor, scaling.original_length) == (150000.0, 32.0, 4096)
     assert config.windows == (128, None, 128)
     assert read("GptOss", **values, rope_theta=500.0).rope.base == 500.0
+
+
+GLM4_MOE: dict[str, Any] = {
+    "num_key_value_heads": 2,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 16,
+}
+
+
+def test_glm4_moe():
+    config = read("Glm4Moe", **GLM4_MOE)
+    assert (config.rope.rotated, config.rope.mode, config.qk_norm, config.qkv_bias) == (
+        2,
+        RopeMode.SPLIT_HALF,
+        False,
+        False,
+    )
+    routing = Routing(experts=8, chosen=3, scoring=Scoring.SIGMOID, corrected=True)
+    assert config.experts == ExpertsConfig(routing=routing, inner=16, layers=(False, True, True), shared=16)
+    assert (config.extra_layers, config.output_bias) == (1, False)
+    assert read("Glm4Moe", **GLM4_MOE, num_nextn_predict_layers=0).extra_layers == 0
+
+
+QWEN2_MOE: dict[str, Any] = {
+    "num_key_value_heads": 2,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 12,
+    "num_hidden_layers": 5,
+}
+
+
+def test_qwen2_moe():
+    config = read("Qwen2Moe", **QWEN2_MOE)
+    assert (config.qkv_bias, config.output_bias, config.windows) == (True, False, (None,) * 5)
+    routing = Routing(experts=8, chosen=3, normalized=False)
+    experts = ExpertsConfig(routing=routing, inner=16, layers=(True,) * 5, shared=12, shared_gate=True)
+    assert config.experts == experts
+    slides = {**QWEN2_MOE, "use_sliding_window": True, "sliding_window": 9}
+    assert read("Qwen2Moe", **slides, max_window_layers=4).windows == (9, None, 9, None, None)
+    listed = ["full_attention", *["sliding_attention"] * 4]
+    assert read("Qwen2Moe", **slides, layer_types=listed).windows == (None, 9, 9, 9, 9)
+    with pytest.raises(
+        ConfigError, match="'layer_types': expected no sliding_attention, for use_sliding_window is false"
+    ):
+        read("Qwen2Moe", **QWEN2_MOE, layer_types=listed)
+
+
+MINIMAX_M2: dict[str, Any] = {
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 3,
+}
+
+
+def test_minimax_m2():
+    config = read("MiniMaxM2", **MINIMAX_M2, rotary_dim=8)
+    assert (config.rope.rotated, config.rope.base, config.qk_norm_whole) == (8, 5e6, True)
+    routing = Routing(experts=8, chosen=3, scoring=Scoring.SIGMOID, corrected=True)
+    assert config.experts == ExpertsConfig(routing=routing, inner=40, layers=(True,) * 3)
+    assert read("MiniMaxM2", **MINIMAX_M2).rope.rotated == 16
+    with pytest.raises(ConfigError, match="'scoring_func': expected one of sigmoid; found 'softmax'"):
+        read("MiniMaxM2", **MINIMAX_M2, scoring_func="softmax")
+
+
+ERNIE: dict[str, Any] = {"num_key_value_heads": 2, "moe_num_experts": 8, "moe_k": 3, "moe_intermediate_size": 16}
+
+
+def test_ernie4_5_moe():
+    config = read("Ernie4_5_Moe", **ERNIE)
+    assert (config.rope.mode, config.rope.base, config.tied) == (RopeMode.INTERLEAVED, 500000.0, True)
+    routing = Routing(experts=8, chosen=3, least_sum=1e-12, corrected=True)
+    assert config.experts == ExpertsConfig(routing=routing, inner=16, layers=(False, True, True), shared=32)
+    biased = read("Ernie4_5_Moe", **ERNIE, use_bias=True, tie_word_embeddings=False, moe_layer_end_index=1)
+    assert (biased.qkv_bias, biased.output_bias, biased.mlp_bias, biased.head_bias) == (True,) * 4
+    assert biased.experts is not None
+    assert (biased.experts.layers, biased.experts.shared_biased) == ((False, True, False), True)
+    with pytest.raises(ConfigError, match="'use_bias': expected false where tie_word_embeddings is true"):
+        read("Ernie4_5_Moe", **ERNIE, use_bias=True)
+
+
+def test_kimi_k2_is_a_deepseek_v3_with_one_frequency_between_its_bands():
+    scaling = {"type": "yarn", "factor": 32.0, "beta_fast": 1.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}
+    config = read(
+        "DeepseekV3",
+        model_type="kimi_k2",
+        q_lora_rank=10,
+        kv_lora_rank=8,
+        qk_nope_head_dim=6,
+        qk_rope_head_dim=4,
+        v_head_dim=5,
+        n_routed_experts=8,
+        n_shared_experts=1,
+        num_experts_per_tok=3,
+        moe_intermediate_size=16,
+        n_group=1,
+        topk_group=1,
+        rope_scaling={**scaling, "original_max_position_embeddings": 16},
+    )
+    assert isinstance(config.rope.scaling, YarnScaling)
+    assert config.experts is not None
+    assert config.experts.routing.scale == 2.5
+
+
+REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("Glm4Moe", GLM4_MOE, {"num_experts_per_tok": 9}, "routing: expected 1 to 8 experts per token; found 9"),
+    ("Glm4Moe", GLM4_MOE, {"n_group": 3}, "routing: 8 experts do not make 3 equal groups"),
+    ("Glm4Moe", GLM4_MOE, {"n_routed_experts": None}, "field 'n_routed_experts' is missing"),
+    ("Qwen2Moe", QWEN2_MOE, {"num_experts_per_tok": 0}, "'num_experts_per_tok': expected an integer of at least 1"),
+    ("Qwen2Moe", QWEN2_MOE, {"mlp_only_layers": ["0"]}, "'mlp_only_layers': expected a list of the numbers of layers"),
+    ("MiniMaxM2", MINIMAX_M2, {"rotary_dim": 24}, "expected a number above 0, not above 1|rotated dims"),
+    ("Ernie4_5_Moe", ERNIE, {"moe_k": 9}, "routing: expected 1 to 8 experts per token; found 9"),
+]
+
+
+@pytest.mark.parametrize(("family", "values", "changes", "message"), REFUSED)
+def test_numbers_that_contradict_each_other_are_refused(family: str, values: Any, changes: Any, message: str):
+    with pytest.raises(ConfigError, match=message):
+        read(family, **{**values, **changes})

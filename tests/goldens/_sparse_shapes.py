@@ -1,0 +1,123 @@
+"""Keys and shapes of checkpoints of families with mixtures of experts."""
+
+from collections.abc import Callable, Iterator
+
+from tests.goldens._case_types import Config
+
+Shapes = Iterator[tuple[str, tuple[int, ...]]]
+_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+_NUMBERED = ("w1", "w3", "w2")
+
+
+def _sparse_model(
+    config: Config, attention: Callable[[Config, str], Shapes], feed_forward: Callable[[Config, int, str], Shapes]
+) -> Shapes:
+    """Yields a model whose layers have two norms around what the families have each of their own."""
+    d, v = config["hidden_size"], config["vocab_size"]
+    yield "model.embed_tokens.weight", (v, d)
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", (d,)
+        yield from attention(config, prefix + "self_attn.")
+        yield prefix + "post_attention_layernorm.weight", (d,)
+        yield from feed_forward(config, layer, prefix)
+    yield "model.norm.weight", (d,)
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", (v, d)
+
+
+def _attention(config: Config, prefix: str, biased: str = "", norms: str = "") -> Shapes:
+    """Yields attention's tensors; ``biased`` has the letters of projections with biases, ``norms`` is head or whole."""
+    d, n = config["hidden_size"], config["num_attention_heads"]
+    k, h = config["num_key_value_heads"], config.get("head_dim") or d // n
+    for letter, out, inner in (("q", n * h, d), ("k", k * h, d), ("v", k * h, d), ("o", d, n * h)):
+        yield f"{prefix}{letter}_proj.weight", (out, inner)
+        if letter in biased:
+            yield f"{prefix}{letter}_proj.bias", (out,)
+    if norms:
+        yield prefix + "q_norm.weight", (h if norms == "head" else n * h,)
+        yield prefix + "k_norm.weight", (h if norms == "head" else k * h,)
+
+
+def _projections(prefix: str, d: int, f: int, names: tuple[str, ...] = _PROJECTIONS, *, biased: bool = False) -> Shapes:
+    for name, out, inner in zip(names, (f, f, d), (d, d, f), strict=True):
+        yield f"{prefix}{name}.weight", (out, inner)
+        if biased:
+            yield f"{prefix}{name}.bias", (out,)
+
+
+def _experts(prefix: str, count: int, d: int, f: int, names: tuple[str, ...] = _PROJECTIONS) -> Shapes:
+    yield prefix + "gate.weight", (count, d)
+    for expert in range(count):
+        yield from _projections(f"{prefix}experts.{expert}.", d, f, names)
+
+
+def _glm4_moe(config: Config, layer: int, prefix: str) -> Shapes:
+    d, inner, count = (config[name] for name in ("hidden_size", "moe_intermediate_size", "n_routed_experts"))
+    if layer < config["first_k_dense_replace"]:
+        yield from _projections(prefix + "mlp.", d, config["intermediate_size"])
+        return
+    yield from _experts(prefix + "mlp.", count, d, inner)
+    yield prefix + "mlp.gate.e_score_correction_bias", (count,)
+    yield from _projections(prefix + "mlp.shared_experts.", d, inner * config["n_shared_experts"])
+
+
+def _qwen2_moe(config: Config, layer: int, prefix: str) -> Shapes:
+    d = config["hidden_size"]
+    if layer in config["mlp_only_layers"] or (layer + 1) % config["decoder_sparse_step"]:
+        yield from _projections(prefix + "mlp.", d, config["intermediate_size"])
+        return
+    yield from _experts(prefix + "mlp.", config["num_experts"], d, config["moe_intermediate_size"])
+    yield from _projections(prefix + "mlp.shared_expert.", d, config["shared_expert_intermediate_size"])
+    yield prefix + "mlp.shared_expert_gate.weight", (1, d)
+
+
+def _minimax_m2(config: Config, layer: int, prefix: str) -> Shapes:
+    del layer
+    d, inner, count = (config[name] for name in ("hidden_size", "intermediate_size", "num_local_experts"))
+    yield from _experts(prefix + "block_sparse_moe.", count, d, inner, _NUMBERED)
+    yield prefix + "block_sparse_moe.e_score_correction_bias", (count,)
+
+
+def _ernie4_5_moe(config: Config, layer: int, prefix: str) -> Shapes:
+    d, inner, count = (config[name] for name in ("hidden_size", "moe_intermediate_size", "moe_num_experts"))
+    last, biased = config["moe_layer_end_index"], config["use_bias"]
+    last = config["num_hidden_layers"] - 1 if last == -1 else last
+    if not config["moe_layer_start_index"] <= layer <= last or (layer + 1) % config["moe_layer_interval"]:
+        yield from _projections(prefix + "mlp.", d, config["intermediate_size"], biased=biased)
+        return
+    yield from _experts(prefix + "mlp.", count, d, inner)
+    yield prefix + "mlp.moe_statics.e_score_correction_bias", (1, count)
+    if config["moe_num_shared_experts"]:
+        shared = inner * config["moe_num_shared_experts"]
+        yield from _projections(prefix + "mlp.shared_experts.", d, shared, biased=biased)
+
+
+def _glm4_moe_shapes(config: Config) -> Shapes:
+    biased = "qkv" if config["attention_bias"] else ""
+    norms = "head" if config["use_qk_norm"] else ""
+    return _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased, norms), _glm4_moe)
+
+
+def _qwen2_moe_shapes(config: Config) -> Shapes:
+    biased = "qkv" if config.get("qkv_bias", True) else ""
+    return _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased), _qwen2_moe)
+
+
+def _minimax_m2_shapes(config: Config) -> Shapes:
+    return _sparse_model(config, lambda c, prefix: _attention(c, prefix, norms="whole"), _minimax_m2)
+
+
+def _ernie4_5_moe_shapes(config: Config) -> Shapes:
+    biased = "qkvo" if config["use_bias"] else ""
+    yield from _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased), _ernie4_5_moe)
+    if biased:
+        yield "lm_head.bias", (config["vocab_size"],)
+
+
+SPARSE_SHAPES: dict[str, Callable[[Config], Shapes]] = {
+    "glm4_moe": _glm4_moe_shapes,
+    "qwen2_moe": _qwen2_moe_shapes,
+    "minimax_m2": _minimax_m2_shapes,
+    "ernie4_5_moe": _ernie4_5_moe_shapes,
+}

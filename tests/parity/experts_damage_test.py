@@ -1,0 +1,64 @@
+"""Checkpoints of mixtures of experts that lack experts, have too many, or contradict their configuration."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from lang_core import CheckpointError
+from tests.goldens.cases import CASES
+from tests.goldens.weights import stored_weights
+from transformer_core.checkpoints import SafetensorsCheckpoint, audit
+from transformer_core.models import DecoderLM, load_config, stored_specs
+
+Weights = dict[str, np.ndarray]
+# Module of the experts in the keys of a layer, and the field that counts them.
+_FAMILIES = {
+    "glm4_moe": ("mlp", "n_routed_experts"),
+    "qwen2_moe": ("mlp", "num_experts"),
+    "minimax_m2": ("block_sparse_moe", "num_local_experts"),
+    "ernie4_5_moe": ("mlp", "moe_num_experts"),
+}
+_ALL = pytest.mark.parametrize("name", _FAMILIES)
+
+
+@pytest.fixture
+def audited(tmp_path: Path) -> Callable[..., None]:
+    def check(name: str, change: Callable[[Weights], object], **fields: Any) -> None:
+        """Audits a case's checkpoint with changed tensors and fields."""
+        weights = stored_weights(CASES[name])
+        change(weights)
+        safetensors.numpy.save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        (tmp_path / "config.json").write_text(json.dumps({**CASES[name].config, **fields}))
+        with SafetensorsCheckpoint(tmp_path) as checkpoint:
+            audit(checkpoint, stored_specs(DecoderLM(load_config(tmp_path)), checkpoint))
+
+    return check
+
+
+@_ALL
+def test_a_missing_expert_is_named(name: str, audited: Callable[..., None]) -> None:
+    part = "w1" if name == "minimax_m2" else "gate_proj"
+    key = f"model.layers.1.{_FAMILIES[name][0]}.experts.3.{part}.weight"
+    with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
+        audited(name, lambda weights: weights.pop(key))
+
+
+@_ALL
+def test_experts_beyond_the_configured_number_are_named(name: str, audited: Callable[..., None]) -> None:
+    module, field = _FAMILIES[name]
+    count = CASES[name].config[field]
+    more = {"n_group": 1} if name == "glm4_moe" else {}
+    with pytest.raises(CheckpointError, match=rf"{module}.*(has shape \[{count}|is not the model's)"):
+        audited(name, lambda weights: None, **{field: count - 1}, **more)
+
+
+@_ALL
+def test_a_missing_router_is_named(name: str, audited: Callable[..., None]) -> None:
+    key = f"model.layers.1.{_FAMILIES[name][0]}.gate.weight"
+    with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
+        audited(name, lambda weights: weights.pop(key))
