@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from lang_core import DeviceError, TensorSpec
-from run_iree.devices import address, peek, upload
+from run_iree.devices import address, duplicate, peek, upload
 from run_iree.sessions._device_tensor import DeviceTensor
 from run_iree.sessions._program import Program
 
@@ -71,6 +71,22 @@ class HeldTensors:
                 return tensors[index].numpy()
             finally:
                 self.take(tensors)
+
+    def copies(self, indices: Sequence[int]) -> list[DeviceTensor]:
+        """Copies some on the device.
+
+        Raises:
+            DeviceError: the session is closed, or a call that had them failed.
+        """
+        with self.program.lock:
+            self.check("copy")
+            return [self._copy(index) for index in indices]
+
+    def _copy(self, index: int) -> DeviceTensor:
+        program, spec, key = self.program, self.specs[index], next(self.program.keys)
+        assert program.device is not None
+        program.views[key] = duplicate(program.device.hal, program.views[self._keys[index]], spec)
+        return DeviceTensor(program, key, spec)
 
     def read(self, index: int, part: Part) -> np.ndarray:
         """Copies a part of one to the host; all of it passes where the host cannot reach the device's memory.

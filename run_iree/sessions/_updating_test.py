@@ -169,6 +169,25 @@ def test_others_take_the_place_of_held_tensors(session: Session) -> None:
             held.replace({1: other})
 
 
+def test_copies_stay_as_they_were_and_can_be_put_back(session: Session) -> None:
+    step, held = session.updating("step"), session.hold([session.zeros(_CACHE), session.zeros(_CACHE)])
+    for pos in range(2):  # before calls are prepared, and after
+        step(held, 7, pos, _BY)
+        kept = [array.copy() for array in (held.numpy(0), held.numpy(1))]
+        moved = session.counters.bytes_copied
+        copies = held.copies([1, 0])
+        assert session.counters.bytes_copied == moved
+        step(held, 3, 4, _BY)
+        for copy, array in zip(copies, reversed(kept), strict=True):
+            np.testing.assert_array_equal(copy.numpy(), array)
+        held.replace(dict(zip([1, 0], copies, strict=True)))
+        for index, array in enumerate(kept):
+            np.testing.assert_array_equal(held.numpy(index), array)
+    held.drop()
+    with pytest.raises(DeviceError, match=r"cannot copy held tensors of .*: a call that had them failed"):
+        held.copies([0])
+
+
 def test_parts_are_read_and_written_where_they_lie(session: Session) -> None:
     step, held = session.updating("step"), session.hold([session.zeros(_CACHE), session.zeros(_CACHE)])
     for pos in range(2):  # before calls are prepared, and after

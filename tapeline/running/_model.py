@@ -127,6 +127,8 @@ class _Cached:
         self._prefill = _Called(bundle, session, "prefill")
         self._decode = _Called(bundle, session, "decode")
         self._caches: Final = session.hold([session.zeros(spec) for spec in caches.values()])
+        self._states: Final = [index for index, name in enumerate(caches) if name.endswith("_state")]
+        self._kept: list[DeviceTensor] = []
         self._seen = () if given is None else encoded(bundle, session, given)
 
     def read_cache(self, name: str) -> np.ndarray:
@@ -137,6 +139,15 @@ class _Cached:
         """Replaces caches or states."""
         given = ((i, name) for i, name in enumerate(self.cache_specs) if name in arrays)
         self._caches.replace({i: self._session.upload(arrays[name]) for i, name in given})
+
+    def keep_states(self) -> None:
+        """Keeps a copy of the states on the device, in place of an earlier copy."""
+        self._kept = self._caches.copies(self._states)
+
+    def restore_states(self) -> None:
+        """Makes the kept copy the states; there is none afterwards."""
+        self._caches.replace(dict(zip(self._states, self._kept, strict=True)))
+        self._kept = []
 
     def _run(self, called: "_Called", *given: np.ndarray | int) -> Rows:
         """Calls an entry point with token ids and positions and returns the predictions of B sequences."""

@@ -105,7 +105,8 @@ def _tokenizer_hash(bundle: Bundle) -> str | None:
 
 def _check_rings(bundle: Bundle, model: BundleModel, most: int | None) -> None:
     """A ring cache has the entries for going back by as many tokens as prefill takes, and no further."""
-    rings = [name for name, spec in model.cache_specs.items() if not is_whole(name, spec, model.capacity)]
+    caches = {name: spec for name, spec in model.cache_specs.items() if name.endswith("_cache")}
+    rings = [name for name, spec in caches.items() if not is_whole(name, spec, model.capacity)]
     if rings and most is not None and most > model.chunk:
         raise InputError(
             f"draft_tokens={most}: {bundle.path} has ring caches, and takes back {model.chunk} tokens at most: ask "

@@ -9,7 +9,7 @@ import pytest
 from run_iree import available, target_of_device
 from run_iree._device_testing import sharing
 from tapeline.bundle import Bundle
-from tapeline.running import ScoringBundle
+from tapeline.running import BundlePromptMemory, ScoringBundle
 from tests.goldens.cases import CASES
 from tests.goldens.golden_files import read_golden
 from tests.product._bundles import ON_FAST_DEVICES, export_case
@@ -27,10 +27,10 @@ from transformer_core.generation import (
 _DEVICE = os.environ.get("TAPELINE_DEVICE", "local-task")
 pytestmark = ON_FAST_DEVICES
 _TAKES = 4
-# Whole caches; rings that wrap around within a draft; rings beside whole ones; cut-off positions of a latent.
+# Whole caches; rings that wrap around within a draft; states beside a cache; cut-off positions of a latent.
 _CASES = ["tinyllama_4x"]
 if _DEVICE == "local-task":
-    _CASES += ["mistral_window", "deepseek_v3_plain_4x"]
+    _CASES += ["mistral_window", "deepseek_v3_plain_4x", "qwen3_next_mixed_4x"]
     # Rings beside whole caches, which ragged_test has too; a latent beside experts.
     if os.environ.get("TAPELINE_LONG"):
         _CASES += ["gemma3", "deepseek_v3"]
@@ -76,10 +76,12 @@ def _assert_tokens(bundle: Bundle, device: str, prompt: list[int], expected: lis
         for drafter in drafters:
             speculation = Speculation(model, drafter)
             sampler, stop = Sampler(SamplingConfig(), model.vocabulary), StopRule(frozenset(), len(expected))
-            steps = generate(model, prompt, sampler, stop, speculation=speculation)
+            memory = BundlePromptMemory(model)  # which empties states
+            steps = generate(model, prompt, sampler, stop, memory=memory, speculation=speculation)
             assert [step.token_id for step in steps] == expected
             accepted.append((speculation.accepted, speculation.drafted))
     assert accepted[0][0] == 0 < accepted[0][1]
     assert accepted[3][0] == accepted[3][1] > 5
     assert accepted[5][0] == accepted[5][1] > 5
-    assert accepted[1][0] < accepted[2][0]
+    # With states, accepted tokens that are fed again leave less room for a draft.
+    assert accepted[1][0] < accepted[2][0] + model.recurrent

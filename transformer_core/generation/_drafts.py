@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from lang_core import ConfigError
 from transformer_core.generation._prediction import Prediction
-from transformer_core.generation._prompt import CachedModel, PromptMemory, common_length, run_prompt
+from transformer_core.generation._prompt import PromptMemory, RevertibleModel, common_length, run_prompt
 
 
 class Drafter(Protocol):
@@ -64,22 +64,18 @@ def _read_on(history: Sequence[int], place: int, count: int) -> list[int]:
 class DraftModel:
     """Proposes the likeliest tokens of a smaller model with the same vocabulary. For one answer."""
 
-    def __init__(self, model: CachedModel, memory: PromptMemory | None = None) -> None:
+    def __init__(self, model: RevertibleModel, memory: PromptMemory | None = None) -> None:
         """Drafts with a model.
 
         Args:
             model: smaller model, whose caches are filled. Rejected tokens are undone by going on from an earlier
-                position.
+                position, or from a copy of its states.
             memory: record of what its caches hold of earlier prompts; None where they are empty.
-
-        Raises:
-            ConfigError: the model has a recurrent state, in which tokens cannot be undone.
         """
-        if model.recurrent:
-            raise ConfigError("a draft model with a state cannot take tokens back that were turned down: take another")
         self._model: Final = model
         self._memory: Final = memory
         self._seen: list[int] = []
+        self._kept_at = 0  # tokens in the kept copy of the states
 
     def propose(self, history: Sequence[int], count: int) -> list[int]:
         """Returns the likeliest tokens, as many as the caches have room for."""
@@ -88,6 +84,9 @@ class DraftModel:
             return []
         tokens: list[int] = []
         prediction = self._read(history)
+        if self._model.recurrent and count > 1:
+            self._model.keep_states()
+            self._kept_at = len(history)
         while (likeliest := prediction.likeliest()) >= 0:  # -1 if its logits are not finite: there is no guess
             tokens.append(likeliest)
             if len(tokens) == count:
@@ -102,5 +101,8 @@ class DraftModel:
             self._seen = list(history)
             return run_prompt(self._model, history, self._memory)
         known = min(common_length(self._seen, history), len(history) - 1)
+        if self._model.recurrent and known < len(self._seen):
+            self._model.restore_states()
+            known = self._kept_at
         self._seen = list(history)
         return [self._model.decode(history[position], position) for position in range(known, len(history))][-1]

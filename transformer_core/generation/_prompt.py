@@ -31,6 +31,18 @@ class CachedModel(Protocol):
         ...
 
 
+class RevertibleModel(CachedModel, Protocol):
+    """Model whose last tokens can be taken back: by going on from an earlier position, and a copy of its states."""
+
+    def keep_states(self) -> None:
+        """Keeps a copy of the states, in place of an earlier copy; asked of recurrent models only."""
+        ...
+
+    def restore_states(self) -> None:
+        """Makes the kept copy the states; there is none afterwards."""
+        ...
+
+
 class PromptMemory(Protocol):
     """Record of what a model's caches hold of earlier prompts, in pieces of ``chunk`` tokens that were run whole."""
 

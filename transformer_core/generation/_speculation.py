@@ -8,10 +8,10 @@ import numpy as np
 from lang_core import ConfigError
 from transformer_core.generation._drafts import Drafter
 from transformer_core.generation._prediction import Prediction
-from transformer_core.generation._prompt import CachedModel
+from transformer_core.generation._prompt import RevertibleModel
 
 
-class ScoringModel(CachedModel, Protocol):
+class ScoringModel(RevertibleModel, Protocol):
     """Model that can verify drafts.
 
     Attributes:
@@ -35,7 +35,11 @@ class Speculation:
     A draft is fed together with the token before it, and the model's logits tell for each of its tokens whether it is
     the one that would have been chosen. With any sampler the tokens are those without drafts: each is chosen from the
     model's own logits after the tokens before it, with its own number of the random stream. (``score`` may round
-    differently from ``decode``: docs/speculation.md.) Rejected tokens are undone by going on from an earlier position.
+    differently from ``decode``: docs/speculation.md.)
+
+    Rejected tokens are undone by going on from an earlier position. States cannot go back: a copy of them is kept
+    before a draft is fed and put back where a token of it was rejected. The accepted ones are then fed again, at the
+    head of the next call: they cost rows of it and no call of their own.
 
     Attributes:
         drafted: number of proposed tokens.
@@ -51,13 +55,8 @@ class Speculation:
             most: largest number of tokens of a draft; as many as a call takes if None.
 
         Raises:
-            ConfigError: the model has a recurrent state, in which tokens cannot be undone; or ``most`` is out of range.
+            ConfigError: ``most`` is out of range.
         """
-        if model.recurrent:
-            raise ConfigError(
-                "a model with a state (Gated DeltaNet) cannot take tokens back that were turned down: generate without "
-                "speculation"
-            )
         takes = model.score_tokens - 1
         if most is not None and not 1 <= most <= takes:
             raise ConfigError(
@@ -69,6 +68,8 @@ class Speculation:
         self._model: Final = model
         self._drafter: Final = drafter
         self._most: Final = takes if most is None else most
+        self._kept_at = 0  # tokens in the kept copy of the states
+        self._fed = 0  # tokens in the states
         self.drafted = 0
         self.accepted = 0
 
@@ -82,14 +83,32 @@ class Speculation:
         Returns:
             Predictions after the last token and after each token of the draft, and the draft.
         """
-        model, position = self._model, len(history) - 1
-        wanted = min(self._most, remaining - 1)
-        fits = position + model.score_tokens <= model.capacity
-        draft = list(self._drafter.propose(history, wanted))[:wanted] if wanted and fits else []
-        if not draft:
-            return [model.decode(history[-1], position)], []
+        model, begin = self._model, self._begin(len(history) - 1)
+        known = list(history[begin:])
+        wanted = min(self._most, remaining - 1, model.score_tokens - len(known))
+        fits = begin + model.score_tokens <= model.capacity
+        draft = list(self._drafter.propose(history, wanted))[:wanted] if wanted > 0 and fits else []
+        if fits and len(known) + len(draft) > 1:
+            return self._scored(begin, known, draft), draft
+        self._fed = len(history)
+        return [[model.decode(token, begin + index) for index, token in enumerate(known)][-1]], []
+
+    def _begin(self, position: int) -> int:
+        """Returns the position to go on from: ``position``, or an earlier one of states that were put back."""
+        if not self._model.recurrent or self._fed <= position:
+            return position
+        self._model.restore_states()
+        return self._kept_at
+
+    def _scored(self, begin: int, known: list[int], draft: list[int]) -> list[Prediction]:
+        """Feeds known tokens and a draft, and returns the predictions after the last known one and all of the draft."""
+        model, fed = self._model, [*known, *draft]
+        if model.recurrent and draft:
+            model.keep_states()
+            self._kept_at = begin
         tokens = np.zeros((1, model.score_tokens), np.int32)
-        tokens[0, : 1 + len(draft)] = [history[-1], *draft]
-        rows = model.score(tokens, position, len(draft))
+        tokens[0, : len(fed)] = fed
+        rows = model.score(tokens, begin, len(fed) - 1)
+        self._fed = begin + len(fed)
         self.drafted += len(draft)
-        return list(rows[: 1 + len(draft)]), draft
+        return list(rows[len(known) - 1 : len(fed)])

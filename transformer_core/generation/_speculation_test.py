@@ -24,7 +24,37 @@ from transformer_core.generation import (
 from transformer_core.generation._loop_test import _VOCABULARY, _expected, _logits, _Model
 
 
-class _Scoring(_Model):
+class _Drafting(_Model):
+    """A recurrent one has a state of all tokens that were fed, and takes none twice and none out of turn."""
+
+    def __init__(self, chunk: int, capacity: int, recurrent: bool = False) -> None:
+        super().__init__(chunk, capacity, recurrent)
+        self.state: list[int] = []
+        self.kept: list[int] | None = None
+
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> KnownLogits:
+        self._feed(token_ids[0, : last + 1].tolist(), position)
+        return super().prefill(token_ids, position, last)
+
+    def decode(self, token_id: int, position: int) -> KnownLogits:
+        self._feed([token_id], position)
+        return super().decode(token_id, position)
+
+    def keep_states(self) -> None:
+        assert self.recurrent
+        self.kept = list(self.state)
+
+    def restore_states(self) -> None:
+        assert self.kept is not None
+        self.state, self.kept = self.kept, None
+
+    def _feed(self, tokens: list[int], position: int) -> None:
+        if self.recurrent:
+            assert len(self.state) == position
+            self.state += tokens
+
+
+class _Scoring(_Drafting):
     """Rows beyond ``last`` hold nonsense, and so do their places in the cache."""
 
     def __init__(self, chunk: int, capacity: int, score_tokens: int, recurrent: bool = False) -> None:
@@ -37,6 +67,7 @@ class _Scoring(_Model):
         assert 0 <= position <= self.capacity - self.score_tokens
         assert 0 < last < self.score_tokens
         assert -1 not in self.cache[:position]
+        self._feed(token_ids[0, : last + 1].tolist(), position)
         self.calls.append(("score", position))
         self.cache[position : position + self.score_tokens] = token_ids[0].tolist()
         rows = np.full((self.score_tokens, _VOCABULARY), np.nan, np.float32)
@@ -91,6 +122,7 @@ _CONFIGS = st.sampled_from(
     room=st.integers(0, 7),
     most=st.integers(1, 5) | st.none(),
     eos=st.integers(0, 12),
+    recurrent=st.booleans(),
 )
 def test_whatever_is_proposed_the_same_is_said(
     prompt: list[int],
@@ -101,18 +133,38 @@ def test_whatever_is_proposed_the_same_is_said(
     room: int,
     most: int | None,
     eos: int,
+    recurrent: bool,
 ) -> None:
     """Drafts wrong at every place, at the end of the caches, with an end token in the midst of a right one."""
     capacity = max(len(prompt) + new - 1, 3, score_tokens) + room
     free = [token for token, *_ in _said(_Model(3, capacity), prompt, StopRule(frozenset(), new), config, None)]
     stop = StopRule(frozenset(free[eos : eos + 1]), new)
     expected = _said(_Model(3, capacity), prompt, stop, config, None)
-    model = _Scoring(3, capacity, score_tokens)
+    model = _Scoring(3, capacity, score_tokens, recurrent)
     speculation = Speculation(model, _Scripted([*prompt, *free], errs_at), min(most or 99, score_tokens - 1))
     assert _said(model, prompt, stop, config, speculation) == expected
     assert 0 <= speculation.accepted <= speculation.drafted
-    most_said = 1 + speculation.accepted + sum(name != "prefill" for name, _ in model.calls)
+    calls = [(name, position) for name, position in model.calls if name != "prefill" and position >= len(prompt)]
+    if recurrent:  # near the end of the caches, accepted tokens are fed again one by one
+        assert len({position for name, position in calls if name == "decode"}) <= len(expected)
+        return
+    most_said = 1 + speculation.accepted + len(calls)
     assert most_said - 1 <= len(expected) <= most_said  # the last call's own token is not wanted after an end
+
+
+@pytest.mark.parametrize("errs_at", range(4))
+def test_states_cost_no_calls_of_their_own(errs_at: int) -> None:
+    """Rejected at every place: accepted tokens are fed again in the call that verifies the next draft."""
+    prompt = [3, 1, 2]
+    expected = _expected(prompt, 21)
+    model = _Scoring(4, 60, 6, recurrent=True)
+    speculation = Speculation(model, _Scripted([*prompt, *expected], [errs_at]), 3)
+    steps = list(generate(model, prompt, Sampler(SamplingConfig(), _VOCABULARY), StopRule(frozenset(), 21),
+                          speculation=speculation))  # fmt: skip
+    assert [step.token_id for step in steps] == expected
+    calls = [name for name, _ in model.calls if name != "prefill"]
+    assert len(calls) == 20 - speculation.accepted
+    assert calls.count("decode") <= 1
 
 
 @pytest.mark.parametrize("errs_at", range(5))
@@ -139,19 +191,20 @@ def test_proposals_are_cut_to_what_was_asked_for() -> None:
 
 
 @settings(deadline=None)
-@given(prompt=_PROMPTS, new=st.integers(1, 12), short=st.integers(0, 9), same=st.booleans())
-def test_a_draft_model_of_any_capacity(prompt: list[int], new: int, short: int, same: bool) -> None:
+@given(prompt=_PROMPTS, new=st.integers(1, 12), short=st.integers(0, 9), same=st.booleans(), recurrent=st.booleans())
+def test_a_draft_model_of_any_capacity(prompt: list[int], new: int, short: int, same: bool, recurrent: bool) -> None:
     """One that says the same is always right; one that says something else, or has no room, does no harm."""
     needed = len(prompt) + new - 1
     capacity = max(needed, 4) + 4
 
-    class Other(_Model):
+    class Other(_Drafting):
         def _logits(self, length: int) -> KnownLogits:
+            assert not self.recurrent or self.state == self.cache[:length]
             assert -1 not in self.cache[:length]
             return KnownLogits(_logits(self.cache[:length] if same else [1, *self.cache[:length]]))
 
     model = _Scoring(3, capacity, 4)
-    speculation = Speculation(model, DraftModel(Other(3, max(3, capacity - short))))
+    speculation = Speculation(model, DraftModel(Other(3, max(3, capacity - short), recurrent)))
     said = _said(model, prompt, StopRule(frozenset(), new), SamplingConfig(), speculation)
     assert [token for token, *_ in said] == _expected(prompt, new)
     if same:
@@ -208,7 +261,6 @@ _NEVER: Drafter = _Fixed([])
 @pytest.mark.parametrize(
     ("model", "most", "message"),
     [
-        (_Scoring(4, 9, 4, recurrent=True), None, r"a model with a state .* cannot take tokens back .*: generate with"),
         (_Scoring(4, 9, 4), 4, r"drafts of up to 4 tokens: expected 1 to 3, .*: ask for fewer, or .*score_tokens=5"),
         (_Scoring(4, 9, 4), 0, r"drafts of up to 0 tokens: expected 1 to 3"),
         (_Scoring(4, 9, 1), None, r"score takes 1 token a call, .*: export with score_tokens=8"),
@@ -220,7 +272,7 @@ def test_what_cannot_speculate(model: _Scoring, most: int | None, message: str) 
 
 
 def test_a_draft_model_whose_logits_are_not_finite_has_no_guess() -> None:
-    class Broken(_Model):
+    class Broken(_Drafting):
         def _logits(self, length: int) -> KnownLogits:
             return KnownLogits(np.full(_VOCABULARY, np.nan if length == 5 else 1.0, np.float32))
 
@@ -229,7 +281,5 @@ def test_a_draft_model_whose_logits_are_not_finite_has_no_guess() -> None:
 
 
 def test_drafters_that_cannot_be() -> None:
-    with pytest.raises(ConfigError, match=r"a draft model with a state cannot take tokens back that were turned down"):
-        DraftModel(_Model(4, 9, recurrent=True))
     with pytest.raises(ConfigError, match=r"the tokens to look for: expected at least 1; found 0"):
         PromptLookup(0)

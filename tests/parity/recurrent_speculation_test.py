@@ -1,0 +1,131 @@
+"""Drafts on models with states: whatever is accepted and rejected, the tokens are those of plain decoding."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lang_core import EagerExecutionContext
+from tests.goldens.cases import CASES
+from tests.goldens.golden_files import read_golden
+from tests.parity._golden_models import empty_caches, opened
+from transformer_core.generation import (
+    DraftModel,
+    Prediction,
+    Sampler,
+    SamplingConfig,
+    Speculation,
+    StopRule,
+    generate,
+    rows_of,
+)
+from transformer_core.models import DecoderLM, entry_points
+
+_EXAMPLES = 60 if os.environ.get("TAPELINE_LONG") else 6
+
+
+class _Eager:
+    """Model of one sequence in the eager context."""
+
+    recurrent = True
+
+    def __init__(self, model: DecoderLM, ctx: EagerExecutionContext, chunk: int, capacity: int, takes: int) -> None:
+        self.ctx, self.chunk, self.capacity, self.score_tokens = ctx, chunk, capacity, takes
+        sizes: Any = {"sequence": chunk, "max_sequence": capacity, "score_tokens": takes}
+        points = entry_points(model, names=("prefill", "decode", "score"), **sizes)
+        self._prefill, self._decode, self._score = points
+        self._caches: list[Any] = empty_caches(self._prefill)
+        self._states = [a.name.endswith("_state") for a in self._prefill.arguments if a.alias_result]
+        self._kept: list[Any] | None = None
+
+    def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Prediction:
+        return self._run(self._prefill, token_ids, position, last)[0]
+
+    def decode(self, token_id: int, position: int) -> Prediction:
+        return self._run(self._decode, np.array([[token_id]], np.int32), position)[0]
+
+    def score(self, token_ids: np.ndarray, position: int, last: int) -> Sequence[Prediction]:
+        return self._run(self._score, token_ids, position, last)
+
+    def keep_states(self) -> None:
+        self._kept = list(self._caches)
+
+    def restore_states(self) -> None:
+        assert self._kept is not None
+        kept, self._kept = self._kept, None
+        both = zip(self._states, kept, self._caches, strict=True)
+        self._caches = [old if is_state else new for is_state, old, new in both]
+
+    def _run(self, point: Any, *given: Any) -> Sequence[Prediction]:
+        logits, *self._caches, _ = point(self.ctx, *[np.asarray(g, np.int32) for g in given], *self._caches).values()
+        return rows_of(logits.numpy().reshape(-1, logits.shape[-1]))
+
+
+class _Drawn:
+    """Drafts of the tokens to come, of drawn lengths and with drawn errors."""
+
+    def __init__(self, tokens: Sequence[int], lengths: Sequence[int], errs_at: Sequence[int]) -> None:
+        self._tokens, self._lengths, self._errs_at, self._calls = tokens, lengths, errs_at, 0
+
+    def propose(self, history: Sequence[int], count: int) -> list[int]:
+        length = min(count, self._lengths[self._calls % len(self._lengths)])
+        draft = list(self._tokens[len(history) : len(history) + length])
+        at = self._errs_at[self._calls % len(self._errs_at)]
+        self._calls += 1
+        if at < len(draft):
+            draft[at] += 1 if draft[at] < 50 else -1
+        return draft
+
+
+@contextmanager
+def _model(name: str, directory: Path, chunk: int, room: int, takes: int) -> Iterator[_Eager]:
+    case = CASES[name]
+    with opened(case, directory) as (model, ctx):
+        yield _Eager(model, ctx, chunk, len(case.prompt[0]) + case.steps - 1 + room, takes)
+
+
+def _said(model: _Eager, name: str, config: SamplingConfig, drafter: Any, takes: int) -> list[int]:
+    case = CASES[name]
+    model._caches = empty_caches(model._prefill)
+    speculation = None if drafter is None else Speculation(model, drafter, takes - 1)
+    sampler, stop = Sampler(config, case.config["vocab_size"]), StopRule(frozenset(), case.steps)
+    return [step.token_id for step in generate(model, case.prompt[0], sampler, stop, speculation=speculation)]
+
+
+@pytest.mark.parametrize("name", ["qwen3_next_mixed_4x", "qwen3_5"])
+def test_any_pattern_of_accepted_and_rejected_tokens_says_the_same(name: str, tmp_path: Path) -> None:
+    expected = read_golden(name).tokens[0].tolist()
+    prompt = list(CASES[name].prompt[0])
+    sampled = SamplingConfig(temperature=1.2, seed=4)
+    with _model(name, tmp_path, 4, 6, 5) as model:
+        by_config = [(SamplingConfig(), expected), (sampled, _said(model, name, sampled, None, 5))]
+
+        @settings(deadline=None, max_examples=_EXAMPLES)
+        @given(
+            lengths=st.lists(st.integers(0, 4), min_size=1, max_size=5),
+            errs_at=st.lists(st.integers(0, 4), min_size=1, max_size=5),
+            which=st.integers(0, 1),
+        )
+        def check(lengths: list[int], errs_at: list[int], which: int) -> None:
+            config, tokens = by_config[which]
+            assert _said(model, name, config, _Drawn([*prompt, *tokens], lengths, errs_at), 5) == tokens
+
+        check()
+
+
+def test_a_model_with_states_drafts(tmp_path: Path) -> None:
+    name = "qwen3_next_mixed_4x"
+    for folder in ("target", "draft"):
+        (tmp_path / folder).mkdir()
+    with (
+        _model(name, tmp_path / "target", 4, 6, 4) as model,
+        _model(name, tmp_path / "draft", 3, 2, 4) as draft,
+    ):
+        said = _said(model, name, SamplingConfig(), DraftModel(draft), 4)
+    assert said == read_golden(name).tokens[0].tolist()
