@@ -25,6 +25,7 @@ from transformer_core._attention_config import (
     CacheSharing,
     LatentAttentionConfig,
     LayerRope,
+    QueryGrowth,
     QueryKeyNorm,
     ScoreConfig,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "NoScaling",
     "PatchEmbedding",
     "Places",
+    "QueryGrowth",
     "QueryKeyNorm",
     "RMSNorm",
     "RingCache",

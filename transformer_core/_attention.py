@@ -132,10 +132,11 @@ class Attention(Module):
             q, gate = ops.split(q, (config.head_size, config.head_size), 4)
         k = ops.reshape(k, (batch, queries, config.kv_heads, config.head_size))
         v = ops.reshape(self.v_proj(ctx, x), (batch, queries, config.kv_heads, config.head_size))
-        if not self._norms_whole:
+        if self._norms_heads_first:
             q, k = self._normed(ctx, q, k)
-        q = self._rotated(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), step)  # [B, K, G, T, H]
-        k = self._rotated(ctx, ops.transpose(k, (0, 2, 1, 3)), step)  # [B, K, T, H]
+        q = self._placed(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), self.q_norm, step)  # [B, K, G, T, H]
+        k = self._placed(ctx, ops.transpose(k, (0, 2, 1, 3)), self.k_norm, step)  # [B, K, T, H]
+        q = self._grown(ctx, q, step)
         v = ops.transpose(v, (0, 2, 1, 3))
         q, k, v = ctx.tag(q, "q"), ctx.tag(k, "k"), ctx.tag(v, "v")
         lies: Places | None = None
@@ -151,6 +152,11 @@ class Attention(Module):
     def _norms_whole(self) -> bool:
         return self.config.norm is not None and self.config.norm.whole
 
+    @property
+    def _norms_heads_first(self) -> bool:
+        norm = self.config.norm
+        return norm is not None and not norm.whole and not norm.after_rope
+
     def _reading(self, ctx: ExecutionContext, x: Tensor, step: StepInputs, lent: KVCache | None) -> Tensor:
         """Attends from x [B, T, D] over the owner's keys and values: [B, T, D]."""
         config = self.config
@@ -165,9 +171,10 @@ class Attention(Module):
         q = ops.reshape(q, (*x.shape[:2], config.kv_heads, config.group, -1))
         if config.gated:
             q, gate = ops.split(q, (config.head_size, config.head_size), 4)
-        if self.q_norm is not None and not self._norms_whole:
+        if self.q_norm is not None and self._norms_heads_first:
             q = self.q_norm(ctx, q)
-        q = ctx.tag(self._rotated(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), step), "q")
+        q = self._placed(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), self.q_norm, step)
+        q = ctx.tag(self._grown(ctx, q, step), "q")
         return self._attended(ctx, q, lent.key, lent.value, gate, step, step.places.get(config.window))
 
     def _attended(
@@ -223,6 +230,22 @@ class Attention(Module):
         if self.q_norm is None or self.k_norm is None:
             return q, k
         return self.q_norm(ctx, q), self.k_norm(ctx, k)
+
+    def _placed(self, ctx: ExecutionContext, x: Tensor, norm: RMSNorm | None, step: StepInputs) -> Tensor:
+        """Rotates x [.., T, H], and norms it where norms come after RoPE."""
+        x = self._rotated(ctx, x, step)
+        return norm(ctx, x) if norm is not None and self.config.norm is not None and self.config.norm.after_rope else x
+
+    def _grown(self, ctx: ExecutionContext, q: Tensor, step: StepInputs) -> Tensor:
+        """Multiplies q [.., T, H] by the factor of its position, where queries grow."""
+        ops, growth = ctx.ops, self.config.scores.growth
+        if growth is None:
+            return q
+        # A quotient of integers that f32 has is rounded up to an integer only where it is one.
+        steps = ops.floor(ops.div(ops.cast(step.positions, "f32"), float(growth.length)))
+        factor = ops.add(ops.mul(ops.log(ops.add(steps, 1.0)), growth.weight), 1.0)
+        factor = for_heads(ctx, ops.reshape(factor, (*factor.shape, 1)), q.ndim)
+        return ops.mul(q, ops.cast(factor, q.dtype))
 
     def _rotated(self, ctx: ExecutionContext, x: Tensor, step: StepInputs) -> Tensor:
         """Rotates x [.., T, H] by the layer's RoPE.

@@ -9,17 +9,23 @@ from transformer_core._rope_config import RopeKind, RopeMode
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class QueryKeyNorm:
-    """RMSNorms of queries and keys before RoPE (Qwen3).
+    """RMSNorms of queries and keys (Qwen3).
 
     Attributes:
         eps: added to the mean square.
         zero_centred: whether 1 is added to the norms' weights.
         whole: whether a norm goes over all heads at once (OLMo-2), and not over each head.
+        after_rope: whether each head is normed after RoPE (Hunyuan), and not before.
     """
 
     eps: float
     zero_centred: bool = False
     whole: bool = False
+    after_rope: bool = False
+
+    def __post_init__(self) -> None:
+        if self.whole and self.after_rope:
+            raise ConfigError("norms of queries and keys: expected whole or after_rope; found both")
 
 
 @checked_choices
@@ -36,6 +42,21 @@ class LayerRope:
     kind: RopeKind = RopeKind.MODEL
 
 
+@checked_choices
+@dataclass(frozen=True, slots=True)
+class QueryGrowth:
+    """Growth of queries with their position: factor ``1 + weight * log(1 + floor(position / length))`` (Ministral 3).
+
+    Attributes:
+        weight: factor of the logarithm.
+        length: positions after which the factor grows by one step.
+    """
+
+    weight: float
+    length: int
+
+
+@checked_choices
 @dataclass(frozen=True, slots=True)
 class ScoreConfig:
     """Scaling of attention scores.
@@ -43,10 +64,12 @@ class ScoreConfig:
     Attributes:
         scale: factor of ``q k^T``; 1 / sqrt(H) where None.
         softcap: cap of the scores; see ``grouped_attention``.
+        growth: growth of queries with their position; none where None.
     """
 
     scale: float | None = None
     softcap: float | None = None
+    growth: QueryGrowth | None = None
 
 
 @checked_choices

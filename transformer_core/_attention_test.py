@@ -120,6 +120,11 @@ def test_norms_may_go_over_all_heads():
     assert (shapes["q_norm.weight"], shapes["k_norm.weight"]) == ((24,), (12,))
 
 
+def test_norms_over_all_heads_come_before_rope():
+    with pytest.raises(ConfigError, match="norms of queries and keys: expected whole or after_rope; found both"):
+        QueryKeyNorm(1e-6, whole=True, after_rope=True)
+
+
 def test_parameters_have_hugging_faces_names():
     plain = Attention(AttentionConfig(8, 4, 2, 4))
     assert [path for path, _ in plain.named_parameters()] == [f"{name}_proj.weight" for name in "qkvo"]

@@ -90,8 +90,13 @@ def _gated_delta_net(config: Config, prefix: str, d: int) -> Shapes:
 
 # The norms of a layer that stand before its attention in the order of the weights, and after it.
 _GEMMA2_NORMS = ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+_AFTER = ((), ("post_attention_layernorm", "post_feedforward_layernorm"))
 _NORMS = {
-    "olmo2": ((), ("post_attention_layernorm", "post_feedforward_layernorm")),
+    "olmo2": _AFTER,
+    "olmo3": _AFTER,
+    "exaone4": _AFTER,
+    "cohere": (("input_layernorm",), ()),
+    "cohere2": (("input_layernorm",), ()),
     "gemma2": (("input_layernorm",), _GEMMA2_NORMS),
     "gemma3_text": (("input_layernorm",), _GEMMA2_NORMS),
     "glm4": (("input_layernorm",), ("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")),
@@ -115,8 +120,8 @@ def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
     family = config["model_type"]
     k = config.get("num_key_value_heads") or n
     h = config.get("head_dim") or d // n
-    biased = config.get("attention_bias", False) or config.get("use_qkv_bias", False) or family == "qwen2"
-    biased = "" if not biased else "qkv" if family in ("qwen2", "glm", "glm4", "stablelm") else "qkvo"
+    biased = any(config.get(name) for name in ("attention_bias", "use_qkv_bias", "use_bias")) or family == "qwen2"
+    biased = "" if not biased else "qkv" if family in ("qwen2", "glm", "glm4", "stablelm", "seed_oss") else "qkvo"
     gates = 2 if family in _HYBRID else 1
     for letter, out, inner in (("q", gates * n * h, d), ("k", k * h, d), ("v", k * h, d), ("o", d, n * h)):
         yield f"{prefix}{letter}_proj.weight", (out, inner)
@@ -124,9 +129,12 @@ def _attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
             yield f"{prefix}{letter}_proj.bias", (out,)
     if family == "gpt_oss":
         yield prefix + "sinks", (n,)
-    if family in ("qwen3", "qwen3_moe", *_HYBRID, "gemma3_text", "olmo2"):
-        yield prefix + "q_norm.weight", (n * h if family == "olmo2" else h,)
-        yield prefix + "k_norm.weight", (k * h if family == "olmo2" else h,)
+    if family in ("qwen3", "qwen3_moe", *_HYBRID, "gemma3_text", "exaone4", "olmo2", "olmo3"):
+        yield prefix + "q_norm.weight", (n * h if family in ("olmo2", "olmo3") else h,)
+        yield prefix + "k_norm.weight", (k * h if family in ("olmo2", "olmo3") else h,)
+    if family == "hunyuan_v1_dense":
+        yield prefix + "query_layernorm.weight", (h,)
+        yield prefix + "key_layernorm.weight", (h,)
 
 
 def _fused_attention(config: Config, prefix: str, d: int, n: int) -> Shapes:
@@ -178,7 +186,9 @@ def _feed_forward(config: Config, layer: int, prefix: str) -> Shapes:
         yield prefix + "mlp.gate_up_proj.weight", (2 * f, d)
         yield prefix + "mlp.down_proj.weight", (d, f)
     else:
-        yield from _projections(prefix + "mlp.", d, f, _PROJECTIONS, config.get("mlp_bias", False))
+        yield from _projections(
+            prefix + "mlp.", d, f, _PROJECTIONS, config.get("mlp_bias") or config.get("use_bias", False)
+        )
 
 
 _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")

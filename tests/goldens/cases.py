@@ -21,6 +21,7 @@ from tests.goldens._family_cases import (
 from tests.goldens._gemma_cases import GEMMA_TEXT_CASES
 from tests.goldens._hybrid_cases import QWEN3_NEXT_CASES
 from tests.goldens._llama_cases import ROPE_SCALING_CASES, STRUCTURE_CASES
+from tests.goldens._llama_kind_cases import LLAMA_KIND_CASES
 from tests.goldens._moe_cases import DEEPSEEK_V3_CASES, GPT_OSS_CASES, MIXTRAL_CASES, QWEN3_MOE_CASES
 from tests.goldens._other_cases import MISTRAL_CASES, QWEN2_CASES, QWEN3_CASES
 from tests.goldens._qwen3_5_cases import QWEN3_5_CASES
@@ -55,6 +56,7 @@ CASES: dict[str, GoldenCase] = {
         *GPT_CASES,
         *STATE_CASES,
         *SPARSE_CASES,
+        *LLAMA_KIND_CASES,
     )
 }
 ROPE_CASES: dict[str, RopeCase] = {case.name: case for case in _ROPE_CASES}

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import Any
 
 from lang_core import ConfigError, DType, Module, checked_choices
+from transformer_core._attention_config import QueryGrowth
 from transformer_core._config_fields import ConfigFields
 from transformer_core._feed_forward import Activation
 from transformer_core._rope_config import RopeConfig, RopeKind
@@ -36,17 +37,19 @@ class DecoderConfig:
         qkv_bias: whether the projections of queries, keys and values have biases.
         output_bias: whether attention's output projection has one.
         mlp_bias: whether the feed-forward projections have biases.
-        qk_norm: whether each head of q and k is normed before RoPE.
+        qk_norm: whether each head of q and k is normed, before RoPE where nothing else is said.
         gated: whether each head's result is multiplied by a gate.
         sinks: whether each head has a learned score beside those of its keys.
         zero_centred: whether norms add 1 to their weights.
         qk_norm_whole: whether the norms of q and k go over all heads at once.
+        qk_norm_after_rope: whether they come after RoPE.
         norm: kind of the norms of the residual stream.
         activation: activation of the feed-forward.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
         parallel: whether attention and feed-forward read the same residual stream, side by side.
         scale: factor of attention's scores; 1 / sqrt(H) where None.
         softcap: cap of attention's scores; none where None.
+        query_growth: growth of queries with their position; none where None.
         embedding_scale: factor of embeddings.
         residual_scale: factor of everything that is added to the residual stream.
         logits_scale: factor of logits.
@@ -85,12 +88,14 @@ class DecoderConfig:
     sinks: bool = False
     zero_centred: bool = False
     qk_norm_whole: bool = False
+    qk_norm_after_rope: bool = False
     norm: NormKind = NormKind.RMS
     activation: Activation = Activation.SILU
     gated_mlp: bool = True
     parallel: bool = False
     scale: float | None = None
     softcap: float | None = None
+    query_growth: QueryGrowth | None = None
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logits_scale: float = 1.0

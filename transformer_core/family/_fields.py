@@ -136,8 +136,11 @@ def windows_by_type(
     fields: ConfigFields, default: Sequence[str], *, default_window: int = _DEFAULT_WINDOW
 ) -> tuple[int | None, ...]:
     """Reads ``sliding_window`` for the layers in ``layer_types``, or in ``default`` where that is absent."""
+    types = layer_types(fields, default)
+    if _SLIDING in types and _WINDOW in fields.values and not fields.has(_WINDOW):
+        fields.refuse(_WINDOW, f"an integer of at least 1, for some layers are of type {_SLIDING}")
     window = fields.integer(_WINDOW, default_window)
-    return tuple(window if kind == _SLIDING else None for kind in layer_types(fields, default))
+    return tuple(window if kind == _SLIDING else None for kind in types)
 
 
 def layer_types(fields: ConfigFields, default: Sequence[str]) -> list[str]:

@@ -158,7 +158,7 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
 
 
 def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
-    norm = QueryKeyNorm(config.norm_eps, config.zero_centred, config.qk_norm_whole)
+    norm = QueryKeyNorm(config.norm_eps, config.zero_centred, config.qk_norm_whole, config.qk_norm_after_rope)
     return AttentionConfig(
         size=config.hidden,
         heads=config.heads,
@@ -171,7 +171,7 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
         window=config.windows[index],
         norm=norm if config.qk_norm else None,
         rope=LayerRope(config.rope.mode, config.rope_kinds[index] if config.rope_kinds else RopeKind.MODEL),
-        scores=ScoreConfig(config.scale, config.softcap),
+        scores=ScoreConfig(config.scale, config.softcap, config.query_growth),
         sharing=CacheSharing(cache_owner(config, index), index in config.cache_owners),
     )
 

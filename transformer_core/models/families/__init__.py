@@ -1,7 +1,11 @@
 """Families of decoders, one per file: their differences from a Llama."""
 
+from transformer_core.models.families._cohere import COHERE
+from transformer_core.models.families._cohere2 import COHERE2
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
+from transformer_core.models.families._ernie4_5 import ERNIE4_5
 from transformer_core.models.families._ernie4_5_moe import ERNIE4_5_MOE
+from transformer_core.models.families._exaone4 import EXAONE4
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3, GEMMA3_WRAPPED
@@ -12,13 +16,16 @@ from transformer_core.models.families._gpt2 import GPT2
 from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._granite import GRANITE
+from transformer_core.models.families._hunyuan_v1_dense import HUNYUAN_V1_DENSE
 from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mamba2 import MAMBA2
 from transformer_core.models.families._minimax_m2 import MINIMAX_M2
+from transformer_core.models.families._ministral3 import MINISTRAL3
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mixtral import MIXTRAL
 from transformer_core.models.families._olmo2 import OLMO2
+from transformer_core.models.families._olmo3 import OLMO3
 from transformer_core.models.families._phi3 import PHI3
 from transformer_core.models.families._qwen2 import QWEN2
 from transformer_core.models.families._qwen2_moe import QWEN2_MOE
@@ -26,6 +33,7 @@ from transformer_core.models.families._qwen3 import QWEN3
 from transformer_core.models.families._qwen3_5 import QWEN3_5, QWEN3_5_MOE, QWEN3_5_MOE_WRAPPED, QWEN3_5_WRAPPED
 from transformer_core.models.families._qwen3_moe import QWEN3_MOE
 from transformer_core.models.families._qwen3_next import QWEN3_NEXT
+from transformer_core.models.families._seed_oss import SEED_OSS
 from transformer_core.models.families._smollm3 import SMOLLM3
 from transformer_core.models.families._stablelm import STABLELM
 
@@ -53,6 +61,7 @@ FAMILIES = (
     GRANITE,
     SMOLLM3,
     OLMO2,
+    OLMO3,
     GEMMA,
     GEMMA2,
     GEMMA3,
@@ -60,6 +69,13 @@ FAMILIES = (
     GLM,
     GLM4,
     STABLELM,
+    MINISTRAL3,
+    COHERE,
+    COHERE2,
+    EXAONE4,
+    HUNYUAN_V1_DENSE,
+    SEED_OSS,
+    ERNIE4_5,
     GPT_NEOX,
     GPT2,
 )

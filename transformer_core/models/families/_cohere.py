@@ -1,0 +1,59 @@
+"""Command R: attention and feed-forward side by side behind one layer norm without a bias; scaled logits."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from lang_core import DType
+from transformer_core._config_fields import ConfigFields
+from transformer_core._rope_config import DEFAULT_BASE, RopeMode
+from transformer_core.family._config import DecoderConfig, Family
+from transformer_core.family._fields import heads_of, llama_kind, whole_rope
+from transformer_core.family._layer_configs import NormKind
+from transformer_core.family._other_layers import ParallelLayer
+
+_ROPE_BASE: Final = 5e5  # transformers' default
+
+
+def cohere_kind(
+    fields: ConfigFields, architecture: str, *, default_base: float = DEFAULT_BASE, **known: Any
+) -> DecoderConfig:
+    """Reads the fields that both Coheres share.
+
+    Args:
+        fields: fields of config.json.
+        architecture: architecture of the family.
+        default_base: base of RoPE where the file has none.
+        **known: attributes of ``DecoderConfig`` that the family reads itself.
+    """
+    heads, kv_heads, head_size = heads_of(fields, kv_heads_default=True)
+    biased = fields.boolean("attention_bias", False)
+    return llama_kind(
+        fields,
+        architecture,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        rope=replace(whole_rope(fields, architecture, head_size, default_base=default_base), mode=RopeMode.INTERLEAVED),
+        qkv_bias=biased,
+        output_bias=biased,
+        norm=NormKind.LAYER_WITHOUT_BIAS,
+        norm_eps=fields.number("layer_norm_eps", 1e-5),
+        parallel=True,
+        logits_scale=fields.number("logit_scale", 0.0625),
+        tied=fields.boolean("tie_word_embeddings", True),
+        **known,
+    )
+
+
+def cohere_layer(config: DecoderConfig, index: int, dtype: DType) -> ParallelLayer:
+    """Makes layer ``index``."""
+    return ParallelLayer(config, index, dtype, one_norm=True)
+
+
+def _read(fields: ConfigFields) -> DecoderConfig:
+    if fields.boolean("use_qk_norm", False):
+        fields.refuse("use_qk_norm", "false: layer norms with weights of their own for each head are not supported")
+    return cohere_kind(fields, COHERE.architecture, default_base=_ROPE_BASE)
+
+
+COHERE: Final = Family("CohereForCausalLM", "cohere", _read, cohere_layer)
