@@ -146,6 +146,10 @@ def test_refusals(server: RunningServer, path: str, body: Any, status: int, mess
     assert answered.headers["x-request-id"]
 
 
+def test_a_method_that_a_route_does_not_take(server: RunningServer) -> None:
+    assert set(server.request("/v1/models", {}).headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
 def test_requests_have_names_and_lines_in_the_log(server: RunningServer) -> None:
     answered = server.request("/v1/models", headers={"x-request-id": "my-1"})
     assert answered.headers["x-request-id"] == "my-1"

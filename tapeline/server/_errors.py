@@ -24,6 +24,7 @@ class RequestError(InputError):
         param: field of the request that is wrong; None where it is none in particular.
         code: short name of the error, such as ``model_not_found``; None where the status says it all.
         retry_after: seconds after which to try again; None where that would not help.
+        allow: methods that the route takes, where the request's is not one of them.
     """
 
     def __init__(
@@ -34,17 +35,21 @@ class RequestError(InputError):
         param: str | None = None,
         code: str | None = None,
         retry_after: float | None = None,
+        allow: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status: Final = status
         self.param: Final = param
         self.code: Final = code
         self.retry_after: Final = retry_after
+        self.allow: Final = allow
 
     @property
     def headers(self) -> dict[str, str]:
         """Headers of the answer, over and above those of every answer."""
-        return {} if self.retry_after is None else {"retry-after": str(max(1, round(self.retry_after)))}
+        seconds = None if self.retry_after is None else str(max(1, round(self.retry_after)))
+        known = {"retry-after": seconds, "allow": self.allow}
+        return {name: value for name, value in known.items() if value is not None}
 
     def as_json(self) -> dict[str, Any]:
         """Returns the answer's body.

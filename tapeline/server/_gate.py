@@ -150,7 +150,8 @@ def as_request_error(error: Exception) -> RequestError:
     if isinstance(error, RequestError):
         return error
     if isinstance(error, HTTPException):
-        return RequestError(_ROUTING.get(error.status_code, error.detail), status=error.status_code)
+        allow = (error.headers or {}).get("Allow")
+        return RequestError(_ROUTING.get(error.status_code, error.detail), status=error.status_code, allow=allow)
     if isinstance(error, BusyError):
         return RequestError(str(error), status=429, code="queue_full", retry_after=error.retry_after)
     if isinstance(error, EngineClosedError):

@@ -116,7 +116,7 @@ def _template(directory: Path, loading: Loading) -> tuple[ChatTemplate | None, s
     try:
         return ChatTemplate.find(directory), ""
     except InputError as error:
-        return None, str(error)
+        return None, str(error).replace(str(directory), "its bundle")  # clients are not told where that is
 
 
 def _engine(bundle: Bundle, loading: Loading) -> tuple["BundleEngine", BundleSlots]:

@@ -57,10 +57,11 @@ class Whole:
         return f"a whole number {_range(self.least, self.most)}"
 
     def read(self, value: Any, path: str) -> int:
-        """Returns the number."""
-        if not isinstance(value, int) or isinstance(value, bool) or not _within(value, self.least, self.most):
+        """Returns the number; JSON has one kind of numbers, so 2.0 is one as well."""
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        if not whole or isinstance(value, bool) or not _within(value, self.least, self.most):
             refuse(path, self.expected, value)
-        return value
+        return int(value)
 
     def schema(self) -> dict[str, Any]:
         """Returns the JSON schema."""

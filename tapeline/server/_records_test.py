@@ -109,6 +109,11 @@ def test_refusals(kind: type[RecordType], given: Any, message: str) -> None:
     assert message in str(refused(kind, given))
 
 
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    chat = read_record(ChatRequest, {**HELLO, "n": 2.0})
+    assert (chat.n, type(chat.n)) == (2, int)
+
+
 def test_null_is_as_if_left_out() -> None:
     fields = read_record(ChatRequest, {**HELLO, "temperature": None, "stop": None, "n": None, "stream": None})
     assert fields == read_record(ChatRequest, HELLO)
