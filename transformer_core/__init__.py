@@ -55,10 +55,11 @@ from transformer_core._rope_scaling import (
     Llama3Scaling,
     LongropeScaling,
     NoScaling,
+    ProportionalScaling,
     RopeScaling,
     YarnScaling,
 )
-from transformer_core._routing import Router, Routing, Scoring
+from transformer_core._routing import Router, Routing, ScaledRouter, Scoring
 from transformer_core._short_convolution import ConvState, ShortConv
 from transformer_core._step import StepInputs, for_heads, make_step
 
@@ -103,6 +104,7 @@ __all__ = [
     "NoScaling",
     "PatchEmbedding",
     "Places",
+    "ProportionalScaling",
     "QueryGrowth",
     "QueryKeyNorm",
     "RMSNorm",
@@ -115,6 +117,7 @@ __all__ = [
     "Routing",
     "RowPlaces",
     "ScoreConfig",
+    "ScaledRouter",
     "Scoring",
     "SharedCache",
     "ShortConv",

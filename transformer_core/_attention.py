@@ -90,7 +90,8 @@ class Attention(Module):
         own = config.sharing.owner is None
         self.q_proj = Linear(size, heads * (2 if config.gated else 1), bias=config.qkv_bias, dtype=dtype)
         self.k_proj = Linear(size, kv_heads, bias=config.qkv_bias, dtype=dtype) if own else None
-        self.v_proj = Linear(size, kv_heads, bias=config.qkv_bias, dtype=dtype) if own else None
+        own_values = own and not config.values_are_keys
+        self.v_proj = Linear(size, kv_heads, bias=config.qkv_bias, dtype=dtype) if own_values else None
         self.o_proj = Linear(heads, size, bias=config.output_bias, dtype=dtype)
         self.q_norm = self._norm(heads, dtype)
         self.k_norm = self._norm(kv_heads, dtype) if own else None
@@ -122,22 +123,23 @@ class Attention(Module):
         """
         ops, config = ctx.ops, self.config
         batch, queries, _ = x.shape
-        if self.k_proj is None or self.v_proj is None:
+        if self.k_proj is None:
             return self._reading(ctx, x, step, cache), cache
         q, k, gate = self.q_proj(ctx, x), self.k_proj(ctx, x), None
+        v = k if self.v_proj is None else self.v_proj(ctx, x)
         if self._norms_whole:
             q, k = self._normed(ctx, q, k)
         q = ops.reshape(q, (batch, queries, config.kv_heads, config.group, -1))
         if config.gated:
             q, gate = ops.split(q, (config.head_size, config.head_size), 4)
         k = ops.reshape(k, (batch, queries, config.kv_heads, config.head_size))
-        v = ops.reshape(self.v_proj(ctx, x), (batch, queries, config.kv_heads, config.head_size))
+        v = ops.reshape(v, (batch, queries, config.kv_heads, config.head_size))
         if self._norms_heads_first:
             q, k = self._normed(ctx, q, k)
         q = self._placed(ctx, ops.transpose(q, (0, 2, 3, 1, 4)), self.q_norm, step)  # [B, K, G, T, H]
         k = self._placed(ctx, ops.transpose(k, (0, 2, 1, 3)), self.k_norm, step)  # [B, K, T, H]
         q = self._grown(ctx, q, step)
-        v = ops.transpose(v, (0, 2, 1, 3))
+        v = ops.transpose(self._normed_values(ctx, v), (0, 2, 1, 3))
         q, k, v = ctx.tag(q, "q"), ctx.tag(k, "k"), ctx.tag(v, "v")
         lies: Places | None = None
         if cache is not None and step.places:
@@ -246,6 +248,10 @@ class Attention(Module):
         factor = ops.add(ops.mul(ops.log(ops.add(steps, 1.0)), growth.weight), 1.0)
         factor = for_heads(ctx, ops.reshape(factor, (*factor.shape, 1)), q.ndim)
         return ops.mul(q, ops.cast(factor, q.dtype))
+
+    def _normed_values(self, ctx: ExecutionContext, v: Tensor) -> Tensor:
+        norm = self.config.norm
+        return ctx.ops.rms_norm(v, None, norm.eps) if norm is not None and norm.values else v
 
     def _rotated(self, ctx: ExecutionContext, x: Tensor, step: StepInputs) -> Tensor:
         """Rotates x [.., T, H] by the layer's RoPE.

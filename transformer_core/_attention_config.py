@@ -16,12 +16,14 @@ class QueryKeyNorm:
         zero_centred: whether 1 is added to the norms' weights.
         whole: whether a norm goes over all heads at once (OLMo-2), and not over each head.
         after_rope: whether each head is normed after RoPE (Hunyuan), and not before.
+        values: whether each head of values is normed too, without a weight (Gemma 3n).
     """
 
     eps: float
     zero_centred: bool = False
     whole: bool = False
     after_rope: bool = False
+    values: bool = False
 
     def __post_init__(self) -> None:
         if self.whole and self.after_rope:
@@ -107,6 +109,7 @@ class AttentionConfig:
         rope: rotation of queries and keys.
         scores: scaling of the scores.
         sharing: keys and values that other layers share.
+        values_are_keys: whether the projection of keys gives the values too, before norm and RoPE (Gemma 4).
 
     Raises:
         ConfigError: K does not divide N.
@@ -125,6 +128,7 @@ class AttentionConfig:
     rope: LayerRope = LayerRope()
     scores: ScoreConfig = ScoreConfig()
     sharing: CacheSharing = CacheSharing()
+    values_are_keys: bool = False
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:

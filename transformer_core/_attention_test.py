@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lang_core import ConfigError, EagerExecutionContext, OpError, Tensor
+from lang_core import ConfigError, EagerExecutionContext, MappingWeights, OpError, Tensor
 from transformer_core._attention import Attention, grouped_attention
 from transformer_core._attention_config import AttentionConfig, LayerRope, QueryKeyNorm, ScoreConfig
 from transformer_core._kv_cache import KVCache, cache_spec
 from transformer_core._masks import causal_mask, mask_bias
 from transformer_core._rope_config import RopeConfig, RopeKind, RopeMode
 from transformer_core._step import make_step
-from transformer_core._weights_testing import context_of
+from transformer_core._weights_testing import RandomWeights, context_of
 
 CTX = EagerExecutionContext()
 tensor = CTX.ops.constant
@@ -123,6 +123,32 @@ def test_norms_may_go_over_all_heads():
 def test_norms_over_all_heads_come_before_rope():
     with pytest.raises(ConfigError, match="norms of queries and keys: expected whole or after_rope; found both"):
         QueryKeyNorm(1e-6, whole=True, after_rope=True)
+
+
+def test_values_may_be_what_keys_are_before_norm_and_rope():
+    """The same as with a projection of values that equals the keys', and values of length sqrt(H) where normed."""
+    norm, x = QueryKeyNorm(1e-5), np.random.default_rng(3).standard_normal((1, 5, 10), np.float32)
+    alike = Attention(AttentionConfig(10, 4, 2, 6, norm=norm, values_are_keys=True))
+    both = Attention(AttentionConfig(10, 4, 2, 6, norm=norm))
+    assert "v_proj.weight" not in dict(alike.named_parameters())
+    weights = RandomWeights(alike)
+    arrays = {path: weights.read(path) for path, _ in alike.named_parameters()}
+    step = make_step(CTX, RopeConfig(rotated=6), [None], 5)
+    same = {**arrays, "v_proj.weight": arrays["k_proj.weight"]}
+    expected = both(EagerExecutionContext(MappingWeights(same)), x, step)[0].numpy()
+    np.testing.assert_array_equal(alike(EagerExecutionContext(MappingWeights(arrays)), x, step)[0].numpy(), expected)
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_values_may_be_normed_without_a_weight(alike: bool):
+    norm = QueryKeyNorm(1e-5, values=True)
+    attention = Attention(AttentionConfig(10, 2, 1, 6, norm=norm, values_are_keys=alike))
+    weights, x = RandomWeights(attention), np.random.default_rng(4).standard_normal((1, 1, 10), np.float32)
+    values = weights.read("k_proj.weight" if alike else "v_proj.weight") @ x[0, 0]
+    normed = values / np.sqrt((values**2).mean() + 1e-5)
+    step = make_step(CTX, RopeConfig(rotated=6), [None], 1)
+    actual = attention(EagerExecutionContext(weights), x, step)[0].numpy()[0, 0]
+    np.testing.assert_allclose(actual, weights.read("o_proj.weight") @ np.tile(normed, 2), rtol=1e-4, atol=1e-5)
 
 
 def test_parameters_have_hugging_faces_names():

@@ -3,7 +3,7 @@ import pytest
 
 from lang_core import ConfigError, EagerExecutionContext
 from transformer_core._moe import Experts, SparseFeedForward
-from transformer_core._routing import Router, Routing, Scoring
+from transformer_core._routing import Router, Routing, ScaledRouter, Scoring
 from transformer_core._weights_testing import RandomWeights, context_of
 
 X = np.random.default_rng(3).standard_normal((2, 3, 10)).astype(np.float32)
@@ -78,6 +78,20 @@ def test_a_router_gives_the_best_first(routing: Routing):
         wanted = route(row, weights, "", routing)
         assert experts.tolist() == list(wanted)
         np.testing.assert_allclose(parts, list(wanted.values()), rtol=1e-5)
+
+
+def test_a_scaled_router_norms_its_inputs_and_scales_what_it_gives():
+    routing = ROUTINGS["mixtral"]
+    router = ScaledRouter(10, routing, eps=1e-2)
+    weights = RandomWeights(router)
+    x = X.reshape(-1, 10)
+    chosen, shares = (tensor.numpy() for tensor in router(EagerExecutionContext(weights), x))
+    normed = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-2) * weights.read("scale") * 10**-0.5
+    for row, experts, parts in zip(normed, chosen, shares, strict=True):
+        wanted = route(row, weights, "proj.", routing)
+        assert experts.tolist() == list(wanted)
+        scales = weights.read("per_expert_scale")[experts]
+        np.testing.assert_allclose(parts, np.array(list(wanted.values())) * scales, rtol=1e-5)
 
 
 def test_a_nan_stays_in_its_row():

@@ -13,6 +13,7 @@ from transformer_core._rope_scaling import (
     Llama3Scaling,
     LongropeScaling,
     NoScaling,
+    ProportionalScaling,
     RopeScaling,
     YarnScaling,
     longrope_attention_factor,
@@ -108,15 +109,15 @@ class RopeConfig:
         share = _either(rope, config, "partial_rotary_factor").number("partial_rotary_factor", default_share)
         if share > 1:
             rope.refuse("partial_rotary_factor", "a number above 0, not above 1")
-        rotated = int(head_size * share)
+        kind_field = "rope_type" if rope.has("rope_type") else "type"
+        kind = rope.choice(kind_field, _READERS, "default")
+        rotated = head_size if kind == _PROPORTIONAL else int(head_size * share)
         trained = config.integer("max_position_embeddings")
         if rotated <= 0 or rotated % 2:
             raise ConfigError(
                 f"{config.where}: RoPE turns pairs of dims: expected an even number of rotated dims; found {rotated} "
                 f"(head_dim {head_size}, partial_rotary_factor {share:g})"
             )
-        kind_field = "rope_type" if rope.has("rope_type") else "type"
-        kind = rope.choice(kind_field, _READERS, "default")
         sections = rope.values.get("mrope_section") or []
         if not isinstance(sections, list) or not all(isinstance(size, int) for size in sections):
             rope.refuse("mrope_section", "a list of three integers")
@@ -185,6 +186,11 @@ def _longrope(rope: ConfigFields, original: int, trained: int, rotated: int) -> 
     )
 
 
+def _proportional(rope: ConfigFields, original: int, trained: int, rotated: int) -> RopeScaling:
+    return ProportionalScaling(rope.number("partial_rotary_factor", 1.0), rope.number("factor", 1.0))
+
+
+_PROPORTIONAL: Final = "proportional"
 _READERS: Final[dict[str, Callable[[ConfigFields, int, int, int], RopeScaling]]] = {
     "default": lambda rope, original, trained, rotated: NoScaling(),
     "linear": lambda rope, original, trained, rotated: LinearScaling(rope.number("factor")),
@@ -192,6 +198,7 @@ _READERS: Final[dict[str, Callable[[ConfigFields, int, int, int], RopeScaling]]]
     "llama3": _llama3,
     "yarn": _yarn,
     "longrope": _longrope,
+    _PROPORTIONAL: _proportional,
     "su": _longrope,  # its first name, in early Phi-3 files
     "mrope": lambda rope, original, trained, rotated: NoScaling(),  # transformers 4's name for sections
 }

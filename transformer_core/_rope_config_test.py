@@ -11,6 +11,7 @@ from transformer_core._rope_scaling import (
     Llama3Scaling,
     LongropeScaling,
     NoScaling,
+    ProportionalScaling,
     YarnScaling,
 )
 
@@ -42,6 +43,7 @@ def test_without_any_field_it_is_the_plain_one():
         ("dynamic", {"factor": 2.5}, DynamicScaling(2.5, 128)),
         ("llama3", LLAMA3, Llama3Scaling(8.0, 1.0, 4.0, 64)),
         ("yarn", {"factor": 1}, YarnScaling(1.0, 128, 32.0, 1.0, 1.0, True)),
+        ("proportional", {"factor": 2}, ProportionalScaling(1.0, 2.0)),
         ("longrope", {**LONGROPE, "factor": 1.0}, LongropeScaling((1.0, 1.5), (2.0, 3.0), 16, 1.0)),
     ],
 )
@@ -83,7 +85,7 @@ def test_both_fields_may_stand_side_by_side_if_they_agree():
 def test_an_unknown_type_is_named_with_what_is_near():
     message = (
         r"config.json: rope_scaling: field 'type': expected one of default, linear, dynamic, llama3, yarn, longrope, "
-        r"su, mrope; did you mean 'yarn'\?; found 'yarm'"
+        r"proportional, su, mrope; did you mean 'yarn'\?; found 'yarm'"
     )
     with pytest.raises(ConfigError, match=message):
         read({"type": "yarm"}, form=4)
@@ -131,6 +133,7 @@ def test_a_config_made_by_hand_is_checked(rotated, base):
     [
         (NoScaling(), 100),
         (LinearScaling(2.5), 250),
+        (ProportionalScaling(0.5, 2.5), 250),
         (DynamicScaling(2.0, 100), None),
         (Llama3Scaling(8.0, 1.0, 4.0, 64), 512),
         (YarnScaling(2.0, 40, 32.0, 1.0, 1.0, True), 100),
@@ -167,3 +170,10 @@ def test_a_mode_may_be_its_name_and_no_other():
         config(mode="neox")
     with pytest.raises(ConfigError, match="RopeConfig: sections_interleaved: expected true or false; found 'no'"):
         config(sections_interleaved="no")
+
+
+def test_proportional_ropes_go_over_whole_heads():
+    config = read({"rope_type": "proportional", "partial_rotary_factor": 0.25}, head_size=16)
+    assert (config.rotated, config.scaling) == (16, ProportionalScaling(0.25))
+    with pytest.raises(ConfigError, match="'partial_rotary_factor': expected a number above 0, not above 1; found 2"):
+        read({"rope_type": "proportional", "partial_rotary_factor": 2})

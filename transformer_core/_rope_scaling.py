@@ -71,6 +71,28 @@ class LinearScaling(RopeScaling):
 
 
 @dataclass(frozen=True, slots=True)
+class ProportionalScaling(RopeScaling):
+    """Type ``proportional`` (Gemma 4): the slow pairs of a head are not turned, the others as if all were.
+
+    Attributes:
+        share: share of the pairs that are turned.
+        factor: divisor of the frequencies.
+    """
+
+    share: float
+    factor: float = 1.0
+
+    def frequencies(self, base: float, rotated: int, length: int) -> Array:
+        """Returns the unscaled frequencies divided by the factor, and 0 for the pairs that are not turned."""
+        turned = np.arange(rotated // 2) < int(self.share * rotated // 2)
+        return np.where(turned, plain_frequencies(base, rotated) / self.factor, 0.0)
+
+    def reach(self, trained: int) -> int | None:
+        """Returns the trained positions times the factor."""
+        return math.floor(trained * self.factor)
+
+
+@dataclass(frozen=True, slots=True)
 class DynamicScaling(RopeScaling):
     """Type ``dynamic`` (NTK): beyond the trained length the base grows with the length.
 

@@ -9,6 +9,7 @@ from transformer_core._rope_scaling import (
     Llama3Scaling,
     LongropeScaling,
     NoScaling,
+    ProportionalScaling,
     YarnScaling,
     longrope_attention_factor,
     plain_frequencies,
@@ -36,6 +37,7 @@ def test_factor_one_changes_nothing(base, rotated, length):
     for scaling in (
         NoScaling(),
         LinearScaling(1.0),
+        ProportionalScaling(1.0),
         Llama3Scaling(1.0, 1.0, 4.0, 64),
         YarnScaling(1.0, 64, 32.0, 1.0, 1.0, True),
         LongropeScaling(ones, ones, 64, 1.0),
@@ -105,3 +107,11 @@ def test_yarn_attention_factor(factor, mscale, mscale_all_dim, expected):
 def test_longrope_attention_factor():
     assert longrope_attention_factor(0.5, 4096) == 1.0
     assert longrope_attention_factor(32.0, 4096) == pytest.approx((1 + 5 / 12) ** 0.5)
+
+
+@given(BASES, SIZES, FACTORS, st.floats(0.01, 1))
+def test_a_share_of_the_pairs_turns_as_if_all_did(base, rotated, factor, share):
+    actual = ProportionalScaling(share, factor).frequencies(base, rotated, 1)
+    turned = int(share * rotated // 2)
+    np.testing.assert_allclose(actual[:turned], plain_frequencies(base, rotated)[:turned] / factor, rtol=1e-12)
+    assert not actual[turned:].any()

@@ -106,3 +106,28 @@ class Router(Module):
         mask = ops.any(ops.equal(kept, ops.iota((1, 1, groups), 2)), 1)  # [M, groups]
         masked = ops.select(ops.reshape(mask, (tokens, groups, 1)), grouped, float("-inf"))
         return ops.reshape(masked, choice.shape)
+
+
+class ScaledRouter(Module):
+    """Router behind a norm, with learned scales of its inputs and of the experts' weights (Gemma 4).
+
+    Args:
+        size: D.
+        routing: choice of experts.
+        eps: eps of the norm, which has no weight.
+        dtype: dtype of the parameters.
+    """
+
+    def __init__(self, size: int, routing: Routing, *, eps: float = 1e-6, dtype: DType | str = "f32") -> None:
+        self.eps = eps
+        self.proj = Router(size, routing, dtype=dtype)
+        self.scale = Parameter((size,), dtype)
+        self.per_expert_scale = Parameter((routing.experts,), dtype)
+
+    def forward(self, ctx: ExecutionContext, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Chooses experts for x [M, D], as ``Router``; the chosen ones' weights are multiplied by their scales."""
+        ops = ctx.ops
+        scaled = ops.mul(ops.rms_norm(x, ctx.parameter(self.scale), self.eps), x.shape[-1] ** -0.5)
+        chosen, weights = self.proj(ctx, scaled)
+        scales = ops.take(ctx.parameter(self.per_expert_scale), chosen)
+        return chosen, ops.mul(weights, ops.cast(scales, weights.dtype))

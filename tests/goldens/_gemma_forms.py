@@ -3,6 +3,41 @@
 from typing import Any
 
 from tests.goldens._case_types import Config
+from tests.goldens._config_forms import common5
+
+_ROPES = {
+    "full_attention": {"partial_rotary_factor": 0.5, "rope_theta": 400.0, "rope_type": "proportional"},
+    "sliding_attention": {"rope_theta": 50.0, "rope_type": "default"},
+}
+
+
+def gemma4_5(*, K: int, H: int, window: int, types: list[str], sizes: Config, **changes: Any) -> Config:
+    """``Gemma4TextConfig`` of transformers 5."""
+    common = {
+        key: value
+        for key, value in common5("gemma4_text", "Gemma4ForCausalLM", K, sizes).items()
+        if key != "hidden_act"
+    }
+    own = {
+        "attention_bias": False,
+        "attention_k_eq_v": False,
+        "enable_moe_block": False,
+        "final_logit_softcapping": None,
+        "head_dim": H,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size_per_layer_input": 0,
+        "layer_types": types,
+        "moe_intermediate_size": None,
+        "num_experts": None,
+        "num_kv_shared_layers": 0,
+        "rope_parameters": _ROPES,
+        "sliding_window": window,
+        "top_k_experts": None,
+        "use_bidirectional_attention": None,
+        "use_double_wide_mlp": False,
+        "vocab_size_per_layer_input": sizes["V"],
+    }
+    return common | own | changes
 
 
 def gemma3_wrapped_4_50(*, K: int, H: int, sizes: Config, **changes: Any) -> Config:
@@ -43,4 +78,19 @@ def gemma3_wrapped_4_50(*, K: int, H: int, sizes: Config, **changes: Any) -> Con
             "patch_size": 2,
             "vision_use_head": False,
         },
+    }
+
+
+def gemma4_wrapped_5(text: Config) -> Config:
+    """``Gemma4Config`` of transformers 5, without the other models."""
+    return {
+        "architectures": ["Gemma4ForConditionalGeneration"],
+        "audio_config": None,
+        "dtype": "float32",
+        "eos_token_id": [1, 2],
+        "model_type": "gemma4",
+        "text_config": text,
+        "tie_word_embeddings": False,
+        "transformers_version": "5.23.0",
+        "vision_config": None,
     }

@@ -6,6 +6,7 @@ Matrices are ``[out, in]``, as torch's Linear has them.
 from collections.abc import Iterator
 
 from tests.goldens._case_types import Config
+from tests.goldens._gemma_shapes import gemma3n_shapes, gemma4_shapes
 from tests.goldens._gpt_shapes import gpt2_shapes, gpt_neox_shapes
 from tests.goldens._sparse_shapes import SPARSE_SHAPES
 from tests.goldens._state_shapes import STATE_SHAPES
@@ -18,7 +19,7 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of a checkpoint, in the order of the model; no ``lm_head.weight`` where tied."""
     if "text_config" in config:
         return {inside(key, config): shape for key, shape in weight_shapes(text_of(config)).items()}
-    own = {"gpt_neox": gpt_neox_shapes, "gpt2": gpt2_shapes, **SPARSE_SHAPES, **STATE_SHAPES}.get(config["model_type"])
+    own = _OWN.get(config["model_type"])
     if own is not None:
         return dict(own(config))
     d, v, n = (config[k] for k in ("hidden_size", "vocab_size", "num_attention_heads"))
@@ -41,6 +42,16 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+_OWN = {
+    "gpt_neox": gpt_neox_shapes,
+    "gpt2": gpt2_shapes,
+    "gemma3n_text": gemma3n_shapes,
+    "gemma4_text": gemma4_shapes,
+    **SPARSE_SHAPES,
+    **STATE_SHAPES,
+}
+
+
 def sizes_of(config: Config) -> tuple[int, int, int, int]:
     """L, D, F and V."""
     config = text_of(config)
@@ -49,13 +60,14 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
         return config["n_layer"], d, config.get("n_inner") or 4 * d, config["vocab_size"]
     layers, d, v = (config[k] for k in ("num_hidden_layers", "hidden_size", "vocab_size"))
     inner = next(filter(None, map(config.get, ("intermediate_size", "block_ff_dim", "moe_intermediate_size"))), 0)
-    return layers, d, inner, v
+    return layers, d, inner[0] if isinstance(inner, list) else inner, v
 
 
 def is_zero_centred(config: Config, key: str) -> bool:
     """Returns whether the model adds 1 to a norm's weight."""
     family = text_of(config)["model_type"]
-    return family.startswith("gemma") or (family in _HYBRID and not key.endswith("linear_attn.norm.weight"))
+    ones = family in ("gemma", "gemma2", "gemma3_text")
+    return ones or (family in _HYBRID and not key.endswith("linear_attn.norm.weight"))
 
 
 _HYBRID = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")

@@ -39,8 +39,11 @@ _NUMPY_DTYPES: dict[StoredDType, np.dtype] = {
 _TORCH_NAMES: dict[StoredDType, str] = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
 
-_NORMS = ("norm.weight", "norm_f.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight")
-_EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "embeddings.weight", "wte.weight", "wpe.weight")
+_SCALES = ("layer_scalar", "_scale", "router.scale", "layernorm_1.weight", "layernorm_2.weight")
+_NORMS = ("norm.weight", "norm_f.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight", *_SCALES)
+_EMBEDDINGS = tuple(
+    f"{name}.weight" for name in ("embed_tokens", "embed_tokens_per_layer", "embed_in", "embeddings", "wte", "wpe")
+)
 
 
 def random_weights(config: Config, seed: int) -> dict[str, np.ndarray]:

@@ -22,7 +22,14 @@ from transformer_core.checkpoints._checkpoint import (
 )
 from transformer_core.checkpoints._composed import ComposedWeights, RecipeOf
 from transformer_core.checkpoints._file import SafetensorsFile
-from transformer_core.checkpoints._keys import ExpertKeys, FusedKeys, RenamedKeys, RenamedModules, first_of
+from transformer_core.checkpoints._keys import (
+    ExpertKeys,
+    FusedKeys,
+    RenamedKeys,
+    RenamedModules,
+    first_of,
+    fused_experts,
+)
 from transformer_core.checkpoints._packed import DequantizedWeights, PackedWeights
 from transformer_core.checkpoints._random_llama import (
     LLAMA_PRESETS,
@@ -69,6 +76,7 @@ __all__ = [
     "adapt",
     "audit",
     "first_of",
+    "fused_experts",
     "llama_config",
     "llama_specs",
     "read_shard_names",

@@ -162,3 +162,12 @@ def _fused(key: str, projection: str, shape: tuple[int, ...]) -> Recipe | None:
     experts, inner, size = shape
     begin = 0 if projection == "gate_proj" else inner
     return Cut(key, (experts, 2 * inner, size), 1, begin, begin + inner)
+
+
+_EXPERTS: Final = re.compile(r"(?P<experts>.*\.experts)\.(?P<projection>gate_proj|up_proj)")
+
+
+def fused_experts(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+    """Returns the recipe of experts' gates or up projections, stored as one ``gate_up_proj``; None for all others."""
+    match = _EXPERTS.fullmatch(name)
+    return None if match is None else _fused(f"{match['experts']}.gate_up_proj", match["projection"], shape)

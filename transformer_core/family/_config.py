@@ -12,7 +12,14 @@ from transformer_core._feed_forward import Activation
 from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core._rope_scaling import RopeScaling
 from transformer_core.checkpoints import RecipeOf
-from transformer_core.family._layer_configs import ExpertsConfig, LatentConfig, MixerConfig, NormKind
+from transformer_core.family._layer_configs import (
+    ExpertsConfig,
+    LatentConfig,
+    LayerSizes,
+    MixerConfig,
+    NormKind,
+    PerLayerConfig,
+)
 from transformer_core.family._registry import CONFIG_FILE, AnyFamily, config_values, family_in, family_named
 
 
@@ -38,6 +45,7 @@ class DecoderConfig:
         output_bias: whether attention's output projection has one.
         mlp_bias: whether the feed-forward projections have biases.
         qk_norm: whether each head of q and k is normed, before RoPE where nothing else is said.
+        v_norm: whether each head of v is normed with them, without a weight.
         gated: whether each head's result is multiplied by a gate.
         sinks: whether each head has a learned score beside those of its keys.
         zero_centred: whether norms add 1 to their weights.
@@ -64,6 +72,8 @@ class DecoderConfig:
         latent: attention over compressed keys and values; None where they are not compressed.
         cache_owners: for each layer, number of the earlier layer whose keys and values it reads, None for its own;
             empty where every layer has its own.
+        layer_sizes: for each layer, its own K, H and F; the model's in every layer where empty.
+        per_layer: embeddings of tokens for every layer; None without.
         bos_token_id: token that begins a sequence, if there is one.
         eos_token_ids: tokens that end a sequence.
     """
@@ -84,6 +94,7 @@ class DecoderConfig:
     output_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
+    v_norm: bool = False
     gated: bool = False
     sinks: bool = False
     zero_centred: bool = False
@@ -109,6 +120,8 @@ class DecoderConfig:
     latent: LatentConfig | None = None
     extra_layers: int = 0
     cache_owners: tuple[int | None, ...] = ()
+    layer_sizes: tuple[LayerSizes, ...] = ()
+    per_layer: PerLayerConfig | None = None
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 
@@ -139,6 +152,12 @@ class DecoderConfig:
         """True if a layer has RoPE."""
         return not self.rope_kinds or any(kind is not RopeKind.NONE for kind in self.rope_kinds)
 
+    def sizes_of(self, index: int) -> LayerSizes:
+        """Returns the sizes of layer ``index``."""
+        if self.layer_sizes:
+            return self.layer_sizes[index]
+        return LayerSizes(kv_heads=self.kv_heads, head_size=self.head_size, intermediate=self.intermediate)
+
     def first_layers(self, count: int) -> "DecoderConfig":
         """Returns the configuration of a model of the first layers only."""
         return replace(self, layers=count, windows=self.windows[:count])
@@ -153,6 +172,11 @@ class DecoderConfig:
             "heads": self.heads,
             "kv_heads": self.kv_heads,
             "head_size": self.head_size,
+            **(
+                {"layer_sizes": [asdict(self.sizes_of(index)) for index in range(self.layers)]}
+                if self.layer_sizes
+                else {}
+            ),
             "windows": list(self.windows),
             "tied": self.tied,
             "rope": _rope_facts(self.rope) if self.rotates else None,

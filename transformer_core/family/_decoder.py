@@ -7,6 +7,7 @@ from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Module, 
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import cache_owner, norm
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
+from transformer_core.family._per_layer import PER_LAYER, per_layer_inputs
 from transformer_core.flow import CompileProfile, ModelFlow
 
 DEFAULT_CAPACITY: Final = 2048
@@ -48,7 +49,12 @@ def decoder_flow(config: DecoderConfig) -> ModelFlow:
         ModelFlow("decoder")
         .token_embed(config.vocabulary, config.hidden, scale=config.embedding_scale)
         .then(ModelFlow("positions").position_embed(learned) if learned else ModelFlow("none"))
-        .repeat_layers(config.layers, lambda build: layer(config, build.index, build.dtype))
+        .then(ModelFlow("none") if config.per_layer is None else per_layer_inputs(config, config.per_layer))
+        .repeat_layers(
+            config.layers,
+            lambda build: layer(config, build.index, build.dtype),
+            rows=() if config.per_layer is None else (PER_LAYER,),
+        )
     )
     return (
         ModelFlow(config.architecture)

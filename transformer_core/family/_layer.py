@@ -158,12 +158,15 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
 
 
 def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
-    norm = QueryKeyNorm(config.norm_eps, config.zero_centred, config.qk_norm_whole, config.qk_norm_after_rope)
+    norm = QueryKeyNorm(
+        config.norm_eps, config.zero_centred, config.qk_norm_whole, config.qk_norm_after_rope, config.v_norm
+    )
+    sizes = config.sizes_of(index)
     return AttentionConfig(
         size=config.hidden,
         heads=config.heads,
-        kv_heads=config.kv_heads,
-        head_size=config.head_size,
+        kv_heads=sizes.kv_heads,
+        head_size=sizes.head_size,
         qkv_bias=config.qkv_bias,
         output_bias=config.output_bias,
         gated=config.gated,
@@ -173,6 +176,7 @@ def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
         rope=LayerRope(config.rope.mode, config.rope_kinds[index] if config.rope_kinds else RopeKind.MODEL),
         scores=ScoreConfig(config.scale, config.softcap, config.query_growth),
         sharing=CacheSharing(cache_owner(config, index), index in config.cache_owners),
+        values_are_keys=sizes.values_are_keys,
     )
 
 
@@ -180,14 +184,12 @@ def cache_owner(config: DecoderConfig, index: int) -> int | None:
     """Returns the number of the layer whose keys and values layer ``index`` reads; None for its own.
 
     Raises:
-        ConfigError: that layer comes later, has none of its own, or has another window or RoPE.
+        ConfigError: that layer comes later, has none of its own, or has another window, RoPE, K or H.
     """
     owner = config.cache_owners[index] if config.cache_owners else None
     if owner is None:
         return None
-    kinds = [
-        (config.windows[layer], config.rope_kinds[layer] if config.rope_kinds else None) for layer in (index, owner)
-    ]
+    kinds = [_cache_kind(config, layer) for layer in (index, owner)]
     stateful = config.mixer is not None and config.mixer.layers[owner]
     if not 0 <= owner < index or config.cache_owners[owner] is not None or stateful or config.latent is not None:
         raise ConfigError(
@@ -196,16 +198,23 @@ def cache_owner(config: DecoderConfig, index: int) -> int | None:
         )
     if kinds[0] != kinds[1]:
         raise ConfigError(
-            f"cache_owners: layer {index} reads the keys and values of layer {owner}: expected one of the same window "
-            f"and RoPE ({kinds[0]}); found {kinds[1]}"
+            f"cache_owners: layer {index} reads the keys and values of layer {owner}: expected one of the same window, "
+            f"RoPE, K and H ({kinds[0]}); found {kinds[1]}"
         )
     return owner
+
+
+def _cache_kind(config: DecoderConfig, index: int) -> tuple[int | None, RopeKind | None, int, int]:
+    """Returns the window, RoPE, K and H of a layer."""
+    sizes = config.sizes_of(index)
+    rope = config.rope_kinds[index] if config.rope_kinds else None
+    return config.windows[index], rope, sizes.kv_heads, sizes.head_size
 
 
 def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
     """Makes the feed-forward of layer ``index``: dense, or a mixture of experts."""
     experts = config.experts
-    if experts is not None and experts.layers[index]:
+    if experts is not None and experts.layers[index] and not experts.beside:
         return SparseFeedForward(
             config.hidden,
             experts.inner,
@@ -219,4 +228,5 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
             dtype=dtype,
         )
     kind = SwiGLU if config.gated_mlp else FeedForward
-    return kind(config.hidden, config.intermediate, activation=config.activation, bias=config.mlp_bias, dtype=dtype)
+    inner = config.sizes_of(index).intermediate
+    return kind(config.hidden, inner, activation=config.activation, bias=config.mlp_bias, dtype=dtype)

@@ -24,6 +24,39 @@ class NormKind(enum.Enum):
 
 @checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSizes:
+    """Sizes of one layer of a decoder whose layers differ in them.
+
+    Attributes:
+        kv_heads: K.
+        head_size: H.
+        intermediate: F.
+        values_are_keys: whether the projection of keys gives the values too.
+    """
+
+    kv_heads: int
+    head_size: int
+    intermediate: int
+    values_are_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerLayerConfig:
+    """Embeddings of tokens for every layer, beside those of the model (Gemma 3n).
+
+    Attributes:
+        vocabulary: number of tokens that have them; others have those of token 0.
+        layers: number of layers in the table, also where fewer are run.
+        size: P, size of the embedding for one layer.
+    """
+
+    vocabulary: int
+    layers: int
+    size: int
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertsConfig:
     """Mixtures of experts of a decoder.
 
@@ -36,6 +69,7 @@ class ExpertsConfig:
         biased: whether the routed experts' projections have biases.
         shared_biased: whether those of the shared experts have.
         clamped: clamped gate in place of the activation; none where None.
+        beside: whether layers have them beside a dense feed-forward, not in its place (Gemma 4).
     """
 
     routing: Routing
@@ -46,6 +80,7 @@ class ExpertsConfig:
     biased: bool = False
     shared_biased: bool = False
     clamped: ClampedGate | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

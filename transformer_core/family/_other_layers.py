@@ -40,12 +40,21 @@ class SandwichLayer(AttentionLayer):
         self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None = None
     ) -> tuple[Tensor, KVCache | None]:
         """Runs the layer on x [B, T, D]: the same shape, and the updated cache."""
-        x = ctx.tag(x, "input")
+        x, cache = self.summed(ctx, ctx.tag(x, "input"), step, cache)
+        return ctx.tag(x, "output"), cache
+
+    def summed(
+        self, ctx: ExecutionContext, x: Tensor, step: StepInputs, cache: KVCache | None
+    ) -> tuple[Tensor, KVCache | None]:
+        """Adds attention and feed-forward to x [B, T, D]."""
         attended, cache = self.self_attn(ctx, self.input_layernorm(ctx, x), step, cache)
         x = ctx.ops.add(x, ctx.tag(self.post_attention_layernorm(ctx, attended), "self_attn.output"))
-        forwarded = self.mlp(ctx, self.pre_feedforward_layernorm(ctx, x))
-        forwarded = ctx.tag(self.post_feedforward_layernorm(ctx, forwarded), "mlp.output")
-        return ctx.tag(ctx.ops.add(x, forwarded), "output"), cache
+        forwarded = self.post_feedforward_layernorm(ctx, self.forwarded(ctx, x))
+        return ctx.ops.add(x, ctx.tag(forwarded, "mlp.output")), cache
+
+    def forwarded(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Computes the feed-forward of x [B, T, D], before its last norm."""
+        return self.mlp(ctx, self.pre_feedforward_layernorm(ctx, x))
 
 
 class ParallelLayer(AttentionLayer):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
@@ -9,11 +10,12 @@ from transformer_core.checkpoints import WrappedKeys
 from transformer_core.family._config import DecoderConfig, Family
 
 _OTHER_MODELS: Final = ("vision_tower", "visual", "audio_tower", "multi_modal_projector", "embed_vision", "embed_audio")
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _HEAD: Final = "language_model.lm_head.weight"
 _SHARED_FIELDS: Final = ("tie_word_embeddings", "bos_token_id", "eos_token_id")
 
 
-def text_of(family: Family, architecture: str, model_type: str, defaults: Mapping[str, Any]) -> Family:
+def text_of(family: Family, architecture: str, model_type: str, defaults: Mapping[str, Any] = _NOTHING) -> Family:
     """Returns the family of checkpoints with a decoder and further models, such as a vision tower: the decoder alone.
 
     ``text_config`` of their config.json has the decoder's fields; tensors of the other models are ignored.

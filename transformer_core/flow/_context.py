@@ -18,7 +18,7 @@ from transformer_core.flow._run_values import RunValues
 from transformer_core.flow._value import FlowValue, checked
 
 _CACHED: Final = (CachedLayer, Attention, LatentAttention)
-"""Modules that are called with x, the step and a cache, and return x and the cache."""
+"""Modules that are called with x, the step, a cache and what else they take, and return x and the cache."""
 
 
 class FlowContext(RunValues):
@@ -53,7 +53,8 @@ class FlowContext(RunValues):
         tensors = [value.tensor for value in values]
         if isinstance(module, _CACHED):
             owner = module.cache_owner if isinstance(module, CachedLayer) else None
-            result, cache = module(self.ctx, *tensors, self.step, self.slot(module, owner))
+            x, *further = tensors
+            result, cache = module(self.ctx, x, self.step, self.slot(module, owner), *further)
             self.fill(module, cache if owner is None else self.slot(module))
             return (FlowValue.of(result),)
         if isinstance(module, StateMixer):

@@ -175,6 +175,7 @@ class ModelFlow:
         name: str = "layers",
         streams: Sequence[str] = (),
         reads: Sequence[str] = (),
+        rows: Sequence[str] = (),
     ) -> "ModelFlow":
         """Appends layers, each in a block of its own, a unit of lowering; they are made when they run, and not kept.
 
@@ -184,8 +185,9 @@ class ModelFlow:
             name: name of the list of layers.
             streams: as for ``stage``.
             reads: as for ``stage``.
+            rows: names of values [L, ..] of which layer i takes row i, behind its other operands.
         """
-        operands = Operands(tuple(streams), tuple(reads))
+        operands = Operands(tuple(streams), tuple(reads), tuple(rows))
         if isinstance(layer, ModelFlow):
             if operands != Operands():
                 raise ConfigError(f"stage {name!r}: a recipe takes no streams=: it loads and stores them itself")

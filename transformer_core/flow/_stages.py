@@ -1,6 +1,6 @@
 """Stages that hold modules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,18 +32,32 @@ class Operands:
     Attributes:
         streams: names of the streams that the module takes and gives; the present value where empty.
         reads: names of further values.
+        rows: names of values of which layer i of repeated ones takes row i, behind all others.
     """
 
     streams: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
 
-    def run(self, flow: FlowContext, module: Module, x: FlowValue | None, stage: str) -> tuple[FlowValue, ...]:
+    def run(
+        self, flow: FlowContext, module: Module, x: FlowValue | None, stage: str, rows: Sequence[FlowValue] = ()
+    ) -> tuple[FlowValue, ...]:
         """Runs the module, stores its results in the streams that it took, and returns them."""
         values = [flow.stream(name) for name in self.streams] or [needed(x, stage)]
-        results = flow.run_several(module, [*values, *map(flow.read, self.reads)], len(values))
+        results = flow.run_several(module, [*values, *map(flow.read, self.reads), *rows], len(values))
         for name, result in zip(self.streams, results, strict=bool(self.streams)):
             flow.store_stream(name, result)
         return results
+
+    def rows_of(self, flow: FlowContext, index: int) -> list[FlowValue]:
+        """Returns the rows that layer ``index`` takes."""
+        return [_row(flow, flow.read(name), index) for name in self.rows]
+
+
+def _row(flow: FlowContext, x: FlowValue, index: int) -> FlowValue:
+    """Returns row ``index`` of x [L, ..]: [..]."""
+    ops = flow.ctx.ops
+    return FlowValue.of(ops.reshape(ops.slice_axis(x.tensor, 0, index, index + 1), x.shape[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +143,8 @@ class RepeatStage:
         layers = build.attach(self.name, Repeated(self.count, lambda index: self._layer(replace(build, index=index))))
 
         def run(flow: FlowContext, x: FlowValue | None) -> FlowValue | None:
-            for layer in layers:
-                x = self._run_layer(flow, layer, x)
+            for index, layer in enumerate(layers):
+                x = self._run_layer(flow, layer, index, x)
             return x
 
         return run
@@ -142,10 +156,11 @@ class RepeatStage:
         group.build_stages(self.layer, replace(build, group=group))
         return group
 
-    def _run_layer(self, flow: FlowContext, layer: Module, x: FlowValue | None) -> FlowValue:
+    def _run_layer(self, flow: FlowContext, layer: Module, index: int, x: FlowValue | None) -> FlowValue:
+        rows = self.operands.rows_of(flow, index)  # outside of its block, which is then that of the other layers
         with flow.ctx.block(layer.path), flow.layer(layer.path):
             before = [flow.stream(name).spec for name in self.operands.streams] or [needed(x, self.name).spec]
-            results = self.operands.run(flow, layer, x, self.name)
+            results = self.operands.run(flow, layer, x, self.name, rows)
         for wanted, result in zip(before, results, strict=True):
             if result.spec != wanted:
                 raise OpError(

@@ -5,6 +5,7 @@ from typing import Any
 from transformer_core._rope_config import RopeConfig, RopeMode
 from transformer_core._rope_scaling import LinearScaling
 from transformer_core._routing import Routing
+from transformer_core.family._layer_configs import LayerSizes
 from transformer_core.models import DecoderConfig, DeltaConfig, ExpertsConfig, LatentConfig, Model
 
 LLAMA = DecoderConfig(
@@ -27,6 +28,13 @@ VARIANTS = {
     "mixed": {"windows": (None, 3), "qkv_bias": True},
     "qwen3": {"qk_norm": True, "output_bias": True, "mlp_bias": True, "kv_heads": 1},
     "linear": {"rope": RopeConfig(rotated=6, scaling=LinearScaling(3.0))},
+    "sizes": {
+        "layer_sizes": (
+            LayerSizes(kv_heads=2, head_size=6, intermediate=28),
+            LayerSizes(kv_heads=1, head_size=8, intermediate=22, values_are_keys=True),
+        ),
+        "windows": (3, None),
+    },
     "experts": {
         "experts": ExpertsConfig(routing=Routing(experts=5, chosen=2), inner=9, layers=(False, True), shared=7)
     },

@@ -9,6 +9,7 @@ from transformer_core.models.families._exaone4 import EXAONE4
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3, GEMMA3_WRAPPED
+from transformer_core.models.families._gemma4 import GEMMA4, GEMMA4_WRAPPED
 from transformer_core.models.families._glm import GLM
 from transformer_core.models.families._glm4 import GLM4
 from transformer_core.models.families._glm4_moe import GLM4_MOE
@@ -66,6 +67,8 @@ FAMILIES = (
     GEMMA2,
     GEMMA3,
     GEMMA3_WRAPPED,
+    GEMMA4,
+    GEMMA4_WRAPPED,
     GLM,
     GLM4,
     STABLELM,
