@@ -189,7 +189,9 @@ def cache_owner(config: DecoderConfig, index: int) -> int | None:
     owner = config.cache_owners[index] if config.cache_owners else None
     if owner is None:
         return None
-    kinds = [_cache_kind(config, layer) for layer in (index, owner)]
+    kinds = [
+        (config.windows[layer], config.rope_kinds[layer] if config.rope_kinds else None) for layer in (index, owner)
+    ]
     stateful = config.mixer is not None and config.mixer.layers[owner]
     if not 0 <= owner < index or config.cache_owners[owner] is not None or stateful or config.latent is not None:
         raise ConfigError(
@@ -198,17 +200,16 @@ def cache_owner(config: DecoderConfig, index: int) -> int | None:
         )
     if kinds[0] != kinds[1]:
         raise ConfigError(
-            f"cache_owners: layer {index} reads the keys and values of layer {owner}: expected one of the same window, "
-            f"RoPE, K and H ({kinds[0]}); found {kinds[1]}"
+            f"cache_owners: layer {index} reads the keys and values of layer {owner}: expected one of the same window "
+            f"and RoPE ({kinds[0]}); found {kinds[1]}"
+        )
+    heads = [(sizes.kv_heads, sizes.head_size) for sizes in map(config.sizes_of, (index, owner))]
+    if heads[0] != heads[1]:
+        raise ConfigError(
+            f"cache_owners: layer {index} reads the keys and values of layer {owner}: expected one of the same K and H "
+            f"{heads[0]}; found {heads[1]}"
         )
     return owner
-
-
-def _cache_kind(config: DecoderConfig, index: int) -> tuple[int | None, RopeKind | None, int, int]:
-    """Returns the window, RoPE, K and H of a layer."""
-    sizes = config.sizes_of(index)
-    rope = config.rope_kinds[index] if config.rope_kinds else None
-    return config.windows[index], rope, sizes.kv_heads, sizes.head_size
 
 
 def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:

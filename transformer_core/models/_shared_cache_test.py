@@ -153,6 +153,10 @@ def test_there_is_one_cache_and_one_pair_of_projections_per_owner(model: Decoder
             {"rope_kinds": (RopeKind.NONE, RopeKind.MODEL), "cache_owners": (None, 0)},
             "layer 1 reads .* of layer 0: expected one of the same window and RoPE",
         ),
+        (
+            {"layer_sizes": VARIANTS["sizes"]["layer_sizes"], "cache_owners": (None, 0)},
+            r"one of the same K and H \(1, 8\); found \(2, 6\)",
+        ),
         ({**VARIANTS["latent"], "cache_owners": (None, 0)}, "expected an earlier layer .* uncompressed"),
     ],
 )
