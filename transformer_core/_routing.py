@@ -26,6 +26,7 @@ class Routing:
         scoring: function from logits to scores.
         normalized: whether the chosen experts' scores are divided by their sum.
         least_sum: what they are divided by where their sum is less; not used where None.
+        eps: added to that sum otherwise.
         scale: factor of the final weights.
         corrected: whether a bias is added to the scores that choose, but not to the weights.
         biased: whether the logits have a bias.
@@ -41,6 +42,7 @@ class Routing:
     scoring: Scoring = Scoring.SOFTMAX
     normalized: bool = True
     least_sum: float | None = None
+    eps: float = 1e-20
     scale: float = 1.0
     corrected: bool = False
     biased: bool = False
@@ -88,7 +90,7 @@ class Router(Module):
     def _sum_of(self, ctx: ExecutionContext, weights: Tensor) -> Tensor:
         """Returns what weights [M, C] are divided by: [M, 1]."""
         total, least = ctx.ops.sum(weights, 1, keepdims=True), self.routing.least_sum
-        return ctx.ops.add(total, 1e-20) if least is None else ctx.ops.maximum(total, least)
+        return ctx.ops.add(total, self.routing.eps) if least is None else ctx.ops.maximum(total, least)
 
     def _scores_of(self, ctx: ExecutionContext, scores: Tensor, chosen: Tensor) -> Tensor:
         """Takes scores [M, E] at chosen [M, C]; not by ``ops.gather``, whose batching StableHLO 1.0.0 lacks."""

@@ -1,7 +1,17 @@
 """Cases with state-space layers and short convolutions; ``_state_forms`` has their ``config.json`` dictionaries."""
 
 from tests.goldens._case_types import GoldenCase, prompt
-from tests.goldens._state_forms import lfm2_4_54, lfm2_5, mamba2_4_44, mamba2_5
+from tests.goldens._state_forms import (
+    falcon_h1_4_52,
+    falcon_h1_5,
+    granite_hybrid_4_56,
+    granite_hybrid_5,
+    lfm2_4_54,
+    lfm2_5,
+    lfm2_moe_5,
+    mamba2_4_44,
+    mamba2_5,
+)
 
 _CONV, _FULL = "conv", "full_attention"
 
@@ -42,6 +52,49 @@ LFM2_CASES = (
     ),
 )
 
+LFM2_MOE_CASES = (
+    GoldenCase(
+        name="lfm2_moe",
+        twist="one dense layer, then experts by corrected logistic scores; short convolutions in both; hidden states",
+        config=lfm2_moe_5(
+            K=2,
+            E=6,
+            C=2,
+            kinds=[_CONV, _FULL, _CONV],
+            sizes=dict(D=24, F=44, V=93, L=3, N=4),
+            moe_intermediate_size=20,
+        ),
+        form="5.x",
+        seed=305,
+        prompt=prompt(21, vocab=93),
+        hidden=True,
+        must_matter=({"norm_topk_prob": False}, {"num_experts_per_tok": 3}),
+    ),
+    GoldenCase(
+        name="lfm2_moe_scaled",
+        twist="experts everywhere, without correction and norm, scaled; 2 taps with biases, untied; batch of 2",
+        config=lfm2_moe_5(
+            K=1,
+            E=5,
+            C=3,
+            kinds=[_FULL, _CONV],
+            sizes=dict(D=20, F=30, V=85, L=2, N=2),
+            conv_L_cache=2,
+            conv_bias=True,
+            moe_intermediate_size=26,
+            norm_topk_prob=False,
+            num_dense_layers=0,
+            routed_scaling_factor=1.7,
+            tie_word_embeddings=False,
+            use_expert_bias=False,
+        ),
+        form="5.x",
+        seed=306,
+        prompt=prompt(9, 9, vocab=85),
+        must_matter=({"norm_topk_prob": True}, {"routed_scaling_factor": 1.0}),
+    ),
+)
+
 MAMBA2_CASES = (
     GoldenCase(
         name="mamba2",
@@ -67,4 +120,110 @@ MAMBA2_CASES = (
     ),
 )
 
-STATE_CASES = (*LFM2_CASES, *MAMBA2_CASES)
+GRANITE_HYBRID_CASES = (
+    GoldenCase(
+        name="granite_hybrid",
+        twist="Mamba-2 and attention without RoPE, routed and shared experts, scales everywhere; hidden states",
+        config=granite_hybrid_5(
+            K=1,
+            E=5,
+            C=2,
+            F_shared=36,
+            kinds=["linear_attention", "full_attention", "linear_attention"],
+            heads=(6, 8, 2, 10),
+            sizes=dict(D=24, F=20, V=93, L=3, N=4),
+        ),
+        form="5.x",
+        seed=320,
+        prompt=prompt(37, vocab=93),
+        hidden=True,
+        must_matter=({"num_experts_per_tok": 3}, {"attention_multiplier": 1.0}, {"residual_multiplier": 1.0}),
+    ),
+    GoldenCase(
+        name="granite_hybrid_dense_4x",
+        twist="as published without routed experts: mamba and attention for kinds, biases; tied, batch of 2, bf16 file",
+        config=granite_hybrid_4_56(
+            K=2,
+            F_shared=44,
+            kinds=["mamba", "mamba", "attention"],
+            heads=(5, 8, 1, 7),
+            sizes=dict(D=20, F=30, V=85, L=3, N=2),
+            attention_bias=True,
+            mamba_conv_bias=False,
+            mamba_d_conv=3,
+            mamba_proj_bias=True,
+            tie_word_embeddings=True,
+        ),
+        form="4.x",
+        seed=331,
+        prompt=prompt(9, 9, vocab=85),
+        stored="bf16",
+        must_matter=({"position_embedding_type": "rope"}, {"logits_scaling": 1.0}),
+    ),
+    GoldenCase(
+        name="granite_hybrid_rope",
+        twist="attention with RoPE in every layer and no state, which published small ones have",
+        config=granite_hybrid_5(
+            K=3,
+            E=0,
+            C=1,
+            F_shared=44,
+            kinds=["full_attention"] * 2,
+            heads=(4, 9, 1, 8),
+            sizes=dict(D=36, F=30, V=87, L=2, N=6),
+            position_embedding_type="rope",
+            rope_parameters={"rope_theta": 300.0, "rope_type": "default"},
+        ),
+        form="5.x",
+        seed=322,
+        prompt=prompt(11, vocab=87),
+        must_matter=({"position_embedding_type": None},),
+    ),
+)
+
+FALCON_H1_CASES = (
+    GoldenCase(
+        name="falcon_h1",
+        twist="attention and Mamba-2 side by side, scales everywhere, no norm after the gate; hidden states",
+        config=falcon_h1_5(K=1, heads=(6, 8, 2, 10), sizes=dict(D=24, F=52, V=93, L=2, N=4)),
+        form="5.x",
+        seed=330,
+        prompt=prompt(37, vocab=93),
+        hidden=True,
+        must_matter=(
+            {"key_multiplier": 1.0},
+            {"attention_in_multiplier": 1.0},
+            {"attention_out_multiplier": 1.0},
+            {"ssm_in_multiplier": 1.0},
+            {"ssm_out_multiplier": 1.0},
+            {"ssm_multipliers": [1.0, 1.2, 0.9, 1.3, 0.8]},
+            {"ssm_multipliers": [0.7, 1.2, 0.9, 1.3, 1.0]},
+            {"mlp_multipliers": [1.0, 0.7]},
+            {"mlp_multipliers": [1.4, 1.0]},
+            {"embedding_multiplier": 1.0},
+        ),
+    ),
+    GoldenCase(
+        name="falcon_h1_normed_4x",
+        twist="norm before the gate, biases everywhere, a head size of its own; tied, batch of 2, bf16 file",
+        config=falcon_h1_4_52(
+            K=2,
+            heads=(4, 7, 1, 6),
+            sizes=dict(D=20, F=30, V=85, L=2, N=2),
+            attention_bias=True,
+            head_dim=12,
+            mamba_proj_bias=True,
+            mamba_rms_norm=True,
+            mlp_bias=True,
+            projectors_bias=True,
+            tie_word_embeddings=True,
+        ),
+        form="4.x",
+        seed=401,
+        prompt=prompt(9, 9, vocab=85),
+        stored="bf16",
+        must_matter=({"mamba_norm_before_gate": False}, {"rope_theta": 50.0}),
+    ),
+)
+
+STATE_CASES = (*LFM2_CASES, *LFM2_MOE_CASES, *MAMBA2_CASES, *GRANITE_HYBRID_CASES, *FALCON_H1_CASES)

@@ -96,4 +96,69 @@ def mamba_shapes(
             yield f"{prefix}{name}.bias", shape[:1]
 
 
-STATE_SHAPES = {"lfm2": lfm2_shapes, "lfm2_moe": lfm2_shapes, "mamba2": mamba2_shapes}
+def granite_hybrid_shapes(config: Config) -> Shapes:
+    """Yields keys and shapes of a Granite 4."""
+    d, v, f = config["hidden_size"], config["vocab_size"], config["shared_intermediate_size"]
+    yield "model.embed_tokens.weight", (v, d)
+    for layer, kind in enumerate(config["layer_types"]):
+        prefix, experts = f"model.layers.{layer}.", config["num_local_experts"]
+        yield prefix + "input_layernorm.weight", (d,)
+        if kind.removeprefix("full_") == "attention":
+            yield from _attention(config, prefix, d)
+        else:
+            yield from _mamba_of(config, prefix, d, config["mamba_proj_bias"])
+        yield prefix + "post_attention_layernorm.weight", (d,)
+        if experts:
+            inner = config["intermediate_size"]
+            yield prefix + "block_sparse_moe.input_linear.weight", (experts, 2 * inner, d)
+            yield prefix + "block_sparse_moe.output_linear.weight", (experts, d, inner)
+            yield prefix + "block_sparse_moe.router.layer.weight", (experts, d)
+        yield prefix + "shared_mlp.input_linear.weight", (2 * f, d)
+        yield prefix + "shared_mlp.output_linear.weight", (d, f)
+    yield "model.norm.weight", (d,)
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", (v, d)
+
+
+def falcon_h1_shapes(config: Config) -> Shapes:
+    """Yields keys and shapes of a Falcon-H1."""
+    d, v, f = config["hidden_size"], config["vocab_size"], config["intermediate_size"]
+    yield "model.embed_tokens.weight", (v, d)
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        for name, shape in (("gate", (f, d)), ("up", (f, d)), ("down", (d, f))):
+            yield f"{prefix}feed_forward.{name}_proj.weight", shape
+            if config["mlp_bias"]:
+                yield f"{prefix}feed_forward.{name}_proj.bias", shape[:1]
+        yield from _mamba_of(config, prefix, d, config["projectors_bias"], config["mamba_rms_norm"])
+        yield from _attention(config, prefix, d)
+        yield prefix + "input_layernorm.weight", (d,)
+        yield prefix + "pre_ff_layernorm.weight", (d,)
+    yield "model.final_layernorm.weight", (d,)
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", (v, d)
+
+
+def _mamba_of(config: Config, prefix: str, d: int, output_bias: bool, normed: bool = True) -> Shapes:
+    names = ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state")
+    n, h, groups, state = (config[name] for name in names)
+    biases = {"conv1d": config["mamba_conv_bias"], "in_proj": config["mamba_proj_bias"], "out_proj": output_bias}
+    yield from mamba_shapes(prefix + "mamba.", d, (n, h, groups, state), config["mamba_d_conv"], biases, normed)
+
+
+def _attention(config: Config, prefix: str, d: int) -> Shapes:
+    n, k = config["num_attention_heads"], config["num_key_value_heads"]
+    h = config.get("head_dim") or d // n
+    for name, shape in (("q", (n * h, d)), ("k", (k * h, d)), ("v", (k * h, d)), ("o", (d, n * h))):
+        yield f"{prefix}self_attn.{name}_proj.weight", shape
+        if config.get("attention_bias"):
+            yield f"{prefix}self_attn.{name}_proj.bias", shape[:1]
+
+
+STATE_SHAPES = {
+    "lfm2": lfm2_shapes,
+    "lfm2_moe": lfm2_shapes,
+    "mamba2": mamba2_shapes,
+    "granitemoehybrid": granite_hybrid_shapes,
+    "falcon_h1": falcon_h1_shapes,
+}

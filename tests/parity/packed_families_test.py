@@ -30,8 +30,13 @@ _SIZES: Final[dict[str, Any]] = {
     "v_head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "n_embd": 64, "n_inner": 96,
     "hidden_size_per_layer_input": 32, "per_layer_config": {"2": {"head_dim": 24}, "4": {"head_dim": 24}},
 }  # fmt: skip
-_CARRYING: Final = ("qwen3_next", "mamba2")
-_OWN_SIZES: Final = {"mamba2": {"num_heads": 8}}
+_CARRYING: Final = ("qwen3_next", "mamba2", "granitemoehybrid")
+_MAMBA: Final = {"mamba_n_heads": 8, "mamba_d_head": 16}
+_OWN_SIZES: Final[dict[str, dict[str, int]]] = {
+    "mamba2": {"num_heads": 8},
+    "granitemoehybrid": {**_MAMBA, "shared_intermediate_size": 96},
+    "falcon_h1": {**_MAMBA, "mamba_d_ssm": 128},
+}
 # Parameters with two axes or more that are no matrix of a linear layer or an embedding.
 _ROUTERS: Final = {"model.layers.*.mlp.gate.weight"}
 _UNPACKED: Final[dict[str, set[str]]] = {
@@ -40,7 +45,10 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "qwen3_moe": _ROUTERS,
     "qwen3_next": _ROUTERS | {"model.layers.*.linear_attn.conv1d.weight"},
     "lfm2": {"model.layers.*.conv.conv.weight"},
+    "lfm2_moe": _ROUTERS | {"model.layers.*.conv.conv.weight"},
     "mamba2": {"model.layers.*.mixer.conv1d.weight"},
+    "granitemoehybrid": _ROUTERS | {"model.layers.*.mamba.conv1d.weight"},
+    "falcon_h1": {"model.layers.*.mamba.conv1d.weight"},
     "gpt_oss": _ROUTERS | {f"model.layers.*.mlp.experts.{name}_proj_bias" for name in ("gate", "up", "down")},
     "deepseek_v3": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
     **dict.fromkeys(("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe"), _ROUTERS),
@@ -51,6 +59,8 @@ _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "qwen3_moe": {"num_experts_per_tok": 9},
     "qwen3_next": {"num_experts_per_tok": 5},
     "gpt_oss": {"num_experts_per_tok": 6},
+    "lfm2_moe": {"num_experts_per_tok": 6},
+    "granitemoehybrid": {"num_experts_per_tok": 5},
     "deepseek_v3": {"num_experts_per_tok": 12, "topk_group": 4},
     "glm4_moe": {"num_experts_per_tok": 6, "topk_group": 2},
     "qwen2_moe": {"num_experts_per_tok": 7},

@@ -44,6 +44,9 @@ if os.environ.get("TAPELINE_LONG"):
         ("lfm2_4x", 4, 2),
         ("mamba2", 34, 1),
         ("mamba2_4x", 4, 2),
+        ("lfm2_moe", 8, 1),
+        ("granite_hybrid", 16, 1),
+        ("falcon_h1", 16, 2),
     ]
 
 

@@ -154,18 +154,18 @@ def layer_types(fields: ConfigFields, default: Sequence[str]) -> list[str]:
 
 
 def kinds_of_layers(
-    fields: ConfigFields, known: Sequence[str], default: Sequence[str], name: str = "layer_types"
+    fields: ConfigFields, known: Sequence[str], default: Sequence[str] | None, name: str = "layer_types"
 ) -> list[str]:
     """Reads the kind of each layer in a model of layers with states.
 
     Args:
         fields: fields of config.json.
         known: kinds that the family has.
-        default: kinds of the layers where the field is absent.
+        default: kinds of the layers where the field is absent; None where it must not be.
         name: name of the field.
     """
     layers, kinds = fields.integer("num_hidden_layers"), fields.values.get(name)
-    if kinds is None:
+    if kinds is None and default is not None:
         return list(default)
     if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in known for kind in kinds):
         fields.refuse(name, f"a list of {layers} (num_hidden_layers) of {' or '.join(known)}")

@@ -6,8 +6,9 @@ import pytest
 
 from lang_core import ConfigError
 from transformer_core._feed_forward import Activation
-from transformer_core._mamba2 import Mamba2Sizes
-from transformer_core.models import DecoderConfig, Mamba2Config
+from transformer_core._mamba2 import GateOrder, Mamba2Sizes
+from transformer_core._routing import Routing, Scoring
+from transformer_core.models import DecoderConfig, ExpertsConfig, Mamba2Config
 from transformer_core.models import ShortConvConfig as Short
 
 LFM2 = {
@@ -107,3 +108,96 @@ def test_time_steps_without_a_limit(limit: Any):
 def test_mamba2_is_refused_by_name(field: str, value: Any):
     with pytest.raises(ConfigError, match=f"field '{field}': expected "):
         _read(MAMBA2, **{field: value})
+
+
+LFM2_MOE = {**LFM2, "architectures": ["Lfm2MoeForCausalLM"], "moe_intermediate_size": 10}
+
+
+def test_lfm2_moe_has_transformers_defaults():
+    routing = Routing(experts=32, chosen=4, scoring=Scoring.SIGMOID, eps=1e-6, corrected=True)
+    config = _read(LFM2_MOE)
+    assert config.experts == ExpertsConfig(routing=routing, inner=10, layers=(False, False, True))
+    assert (config.intermediate, config.mixer) == (90, Short(layers=(True, False, True), taps=3, biased=False))
+
+
+@pytest.mark.parametrize("kinds", [None, ["conv"] * 2, ["conv", "mamba", "conv"]])
+def test_lfm2_moe_needs_the_kinds_of_its_layers(kinds: Any):
+    with pytest.raises(ConfigError, match="field 'layer_types': expected a list of 3"):
+        _read(LFM2_MOE, layer_types=kinds)
+
+
+GRANITE = {
+    "architectures": ["GraniteMoeHybridForCausalLM"],
+    "vocab_size": 31,
+    "hidden_size": 24,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5,
+    "mamba_n_heads": 6,
+}
+
+
+def test_granite_4_has_transformers_defaults():
+    config, sizes = _read(GRANITE), Mamba2Sizes(heads=6, head_size=8, groups=1, state_size=256, taps=4)
+    assert config.mixer == Mamba2Config(layers=(True, True), sizes=sizes)
+    routing = Routing(experts=8, chosen=2)
+    assert config.experts == ExpertsConfig(routing=routing, inner=20, layers=(True, True), shared=1024)
+    assert (config.rotates, config.kv_heads, config.scale) == (False, 4, 1.0)
+
+
+def test_granite_4_without_states_or_routed_experts():
+    kinds = {"layers_block_type": ["attention", "full_attention"]}
+    config = _read(GRANITE, num_local_experts=0, position_embedding_type="rope", mamba_n_heads=7, **kinds)
+    assert (config.mixer, config.experts, config.intermediate, config.rotates) == (None, None, 1024, True)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("layer_types", ["mamba"]),
+        ("layer_types", ["mamba", "conv"]),
+        ("layers_block_type", ["mamba"] * 3),
+        ("mamba_n_heads", 5),
+        ("mamba_d_head", 4),
+        ("mamba_n_groups", 4),
+        ("time_step_limit", [0.0, 0.5]),
+        ("num_local_experts", -1),
+        ("hidden_act", "mish"),
+    ],
+)
+def test_granite_4_is_refused_by_name(field: str, value: Any):
+    with pytest.raises(ConfigError, match=f"field '{field}': expected "):
+        _read(GRANITE, **{field: value})
+
+
+FALCON = {**GRANITE, "architectures": ["FalconH1ForCausalLM"], "num_key_value_heads": 2, "mamba_d_ssm": 48}
+
+
+def test_falcon_h1_has_transformers_defaults():
+    config = _read(FALCON)
+    assert isinstance(config.mixer, Mamba2Config)
+    assert (config.mixer.sizes.gate, config.mixer.sizes.head_size) == (GateOrder.NO_NORM, 8)
+    assert (config.scale, config.rotates, config.tied) == (6**-0.5, True, False)
+    normed = _read(FALCON, mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_d_ssm=None, mamba_expand=3).mixer
+    assert isinstance(normed, Mamba2Config)
+    assert (normed.sizes.gate, normed.sizes.inner) == (GateOrder.GATE_FIRST, 72)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("mlp_multipliers", [1.0]),
+        ("ssm_multipliers", [1.0] * 4),
+        ("ssm_multipliers", [1.0, 1.0, 1.0, 1.0, "1"]),
+        ("key_multiplier", 0.0),
+        ("mamba_d_ssm", 50),
+        ("mamba_d_ssm", "auto"),
+        ("time_step_limit", "none"),
+    ],
+)
+def test_falcon_h1_is_refused_by_name(field: str, value: Any):
+    name = "mamba_n_heads" if value == 50 else field
+    with pytest.raises(ConfigError, match=f"field '{name}': expected "):
+        _read(FALCON, **{field: value})

@@ -6,6 +6,7 @@ from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
 from transformer_core.models.families._ernie4_5 import ERNIE4_5
 from transformer_core.models.families._ernie4_5_moe import ERNIE4_5_MOE
 from transformer_core.models.families._exaone4 import EXAONE4
+from transformer_core.models.families._falcon_h1 import FALCON_H1
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3, GEMMA3_WRAPPED
@@ -17,8 +18,10 @@ from transformer_core.models.families._gpt2 import GPT2
 from transformer_core.models.families._gpt_neox import GPT_NEOX
 from transformer_core.models.families._gpt_oss import GPT_OSS
 from transformer_core.models.families._granite import GRANITE
+from transformer_core.models.families._granitemoehybrid import GRANITE_HYBRID
 from transformer_core.models.families._hunyuan_v1_dense import HUNYUAN_V1_DENSE
 from transformer_core.models.families._lfm2 import LFM2
+from transformer_core.models.families._lfm2_moe import LFM2_MOE
 from transformer_core.models.families._llama import LLAMA
 from transformer_core.models.families._mamba2 import MAMBA2
 from transformer_core.models.families._minimax_m2 import MINIMAX_M2
@@ -47,7 +50,10 @@ FAMILIES = (
     QWEN3_MOE,
     QWEN3_NEXT,
     LFM2,
+    LFM2_MOE,
     MAMBA2,
+    GRANITE_HYBRID,
+    FALCON_H1,
     QWEN3_5,
     QWEN3_5_MOE,
     QWEN3_5_WRAPPED,

@@ -31,8 +31,8 @@ LFM2_KEYS: Final = RenamedModules(
 )
 
 
-def lfm2_kind(fields: ConfigFields, architecture: str, default: list[str], **known: Any) -> DecoderConfig:
-    """Reads what LFM2 and LFM2-MoE have in common; ``default`` is the kinds of layers where none are listed."""
+def lfm2_kind(fields: ConfigFields, architecture: str, default: list[str] | None, **known: Any) -> DecoderConfig:
+    """Reads what LFM2 and LFM2-MoE have in common; arguments as of ``llama_kind`` and ``kinds_of_layers``."""
     heads, kv_heads, head_size = heads_of(fields)
     kinds = kinds_of_layers(fields, (_CONV, _FULL), default)
     tied = "tie_embedding" if fields.has("tie_embedding") else "tie_word_embeddings"
