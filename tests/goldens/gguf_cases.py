@@ -12,7 +12,8 @@ AS_THEY_ARE: Final = (
     "llama_linear", "llama_linear_4x", "llama_yarn", "llama_llama3", "llama_llama3_4x", "mistral_window", "mixtral",
     "qwen2_full_4x", "qwen2_yarn_4x", "qwen3", "qwen3_moe", "phi3_longrope_partial", "phi3_window_4x", "gpt2",
     "gpt2_4x", "granite", "olmo2", "gpt_neox", "gpt_neox_4x", "stablelm", "stablelm_parallel",
-    "deepseek_v3_plain_4x",
+    "deepseek_v3_plain_4x", "olmo3", "olmo3_4x", "ministral3", "exaone4", "exaone4_4x", "seed_oss",
+    "ernie4_5", "ernie4_5_biases",
 )  # fmt: skip
 
 # Of others, what llama.cpp has fixed for all models of the architecture.
@@ -22,6 +23,16 @@ FIXED: Final[dict[str, dict[str, Any]]] = {
     "gemma3": {"query_pre_attn_scalar": 10},
     "deepseek_v3": {"rope_parameters": {**CASES["deepseek_v3"].config["rope_parameters"], "mscale": 0.7}},
     "gpt_oss": {"swiglu_limit": 7.0},
+    "cohere": {"attention_bias": False},
+    "cohere2": {
+        "num_hidden_layers": 4,
+        "layer_types": [*["sliding_attention"] * 3, "full_attention"],
+        "tie_word_embeddings": True,
+    },
+    "hunyuan_v1_dense": {
+        "attention_bias": False,
+        "rope_parameters": {"rope_theta": 700000.0, "rope_type": "default"},
+    },
     "smollm3_4x": {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1]},
 }
 
@@ -30,12 +41,16 @@ GGUF_CASES: Final[dict[str, GoldenCase]] = {
     for name in (*AS_THEY_ARE, *FIXED)
 }
 
-# What llama.cpp computes otherwise than the file says: it has no windows for these architectures, and takes YaRN's
-# betas from its command line alone. Of DeepSeek's and OpenAI's models there are no logits of it.
+# What llama.cpp computes otherwise than the file says: it has no windows for these architectures (for EXAONE 4, where
+# there are 64 layers), refuses biases in ERNIE, and takes YaRN's betas from its command line. Of DeepSeek's and
+# OpenAI's models there are no logits of it.
 NOT_LLAMA_CPPS: Final = (
     "mistral_window",
     "phi3_window_4x",
     "llama_yarn",
+    "exaone4_4x",
+    "ernie4_5_biases",
+    "olmo3",
     "deepseek_v3_plain_4x",
     "deepseek_v3",
     "gpt_oss",

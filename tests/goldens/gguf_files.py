@@ -26,6 +26,7 @@ from gguf import (
 from tests.goldens._case_types import Config, GoldenCase
 from tests.goldens._shapes import sizes_of
 from tests.goldens.gguf_deepseek import add_deepseek_fields, deepseek_tensors, gpt_oss_tensors
+from tests.goldens.gguf_llama_kinds import LAYER_NORMS, WINDOWS, add_llama_kind_fields
 from tests.goldens.k_quants import quantize
 from tests.goldens.weights import stored_weights
 
@@ -33,10 +34,12 @@ ARCHITECTURES = {
     "llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3",
     "gpt2": "gpt2", "granite": "granite", "smollm3": "smollm3", "olmo2": "olmo2",
-    "gpt_neox": "gptneox", "stablelm": "stablelm", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss",
+    "gpt_neox": "gptneox", "stablelm": "stablelm", "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
+    "cohere2": "cohere2", "exaone4": "exaone4", "hunyuan_v1_dense": "hunyuan-dense", "seed_oss": "seed_oss",
+    "ernie4_5": "ernie4_5", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss",
 }  # fmt: skip
 _RENAMED = {"deepseek2": deepseek_tensors, "gpt-oss": gpt_oss_tensors}
-_PERMUTED = ("llama", "granite", "smollm3")
+_PERMUTED = ("llama", "granite", "smollm3", "mistral3")
 _EXPERT = re.compile(r"(model\.layers\.\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight")
 _EXPERT_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
@@ -222,9 +225,10 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         add_deepseek_fields(writer, config, rope_of(config))
         return
     writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
-    if name in ("gptneox", "stablelm"):
+    if name in ("gptneox", "stablelm", *LAYER_NORMS):
         writer.add_layer_norm_eps(config["layer_norm_eps"])
-        writer.add_parallel_residual(config["use_parallel_residual"])
+        if "use_parallel_residual" in config:
+            writer.add_parallel_residual(config["use_parallel_residual"])
     else:
         writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     if config.get("head_dim"):
@@ -232,8 +236,11 @@ def _add_fields(writer: GGUFWriter, config: Config, name: str) -> None:
         writer.add_value_length(config["head_dim"])
     _add_rope(writer, config, name)
     _add_experts(writer, config)
+    add_llama_kind_fields(writer, config, name, rope_of(config))
     window = config.get("sliding_window")
-    if window and (name in ("gemma2", "gemma3", "phi3", "gpt-oss") or config["model_type"] in ("mistral", "mixtral")):
+    if window and (
+        name in ("gemma2", "gemma3", "phi3", "gpt-oss", *WINDOWS) or config["model_type"] in ("mistral", "mixtral")
+    ):
         writer.add_sliding_window(window)
     if name == "gemma3" and "layer_types" in config:
         writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
@@ -265,7 +272,7 @@ def _add_rope(writer: GGUFWriter, config: Config, name: str) -> None:
     share = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_rope_dimension_count(int(size * share))
-    if rope["local"]:
+    if rope["local"] and name == "gemma3":
         writer.add_rope_freq_base_swa(rope["local"])
     if rope["rope_type"] == "linear":
         writer.add_rope_scaling_type(RopeScalingType.LINEAR)

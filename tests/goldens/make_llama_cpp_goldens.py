@@ -2,7 +2,9 @@
 
 Run outside of Bazel, with xllamacpp (llama.cpp with a Python door), gguf, ml_dtypes, numpy and safetensors installed:
 
-    PYTHONPATH=. python tests/goldens/make_llama_cpp_goldens.py
+    PYTHONPATH=. python tests/goldens/make_llama_cpp_goldens.py [--only NAME ...]
+
+With ``--only``, logits of these models are made, and all else stays as the file has it.
 """
 
 import dataclasses
@@ -129,8 +131,16 @@ def _ids(directory: Path, model: str, pre: str | None, fields: dict[str, Any], t
     return _asked(path, {"texts": texts})
 
 
-def main() -> None:
-    """Writes the file."""
+def main(only: list[str]) -> None:
+    """Writes the file; of models that are not among ``only``, where there are some, as it was."""
+    if only:
+        golden = json.loads((_DATA / "llama_cpp.json").read_text())
+        with tempfile.TemporaryDirectory() as name:
+            made = {case: _steps(Path(name), case, GGUF_CASES[case]) for case in only}
+        models = {**golden["models"], **made}
+        known = [case for case in GGUF_CASES if case in models]
+        _write({**golden, "models": {case: models[case] for case in known}})
+        return
     known = json.loads((_DATA / "gguf_tokenizers.json").read_text())
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -152,12 +162,16 @@ def main() -> None:
         "models": models,
         "tokenizers": tokenizers,
     }
+    _write(golden)
+
+
+def _write(golden: dict[str, Any]) -> None:
     text = json.dumps(golden, separators=(",", ":")).replace("},{", "},\n{").replace("],[", "],\n[")
     (_DATA / "llama_cpp.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 1 and sys.argv[1] != "--only":
         _answer(sys.argv[1], json.loads(sys.argv[2]))
     else:
-        main()
+        main(sys.argv[2:])

@@ -9,7 +9,7 @@ import pytest
 from gguf import GGUFWriter
 
 from lang_core import ConfigError
-from transformer_core import RopeMode
+from transformer_core import QueryGrowth, RopeMode
 from transformer_core.models.gguf import ARCHITECTURES, GgufModel
 
 LLAMA: dict[str, Any] = {
@@ -77,19 +77,20 @@ def test_a_llama(made: Callable[..., GgufModel]) -> None:
 
 def test_every_architecture_says_how_it_is_stored(made: Callable[..., GgufModel]) -> None:
     rest = {"attention.scale": 0.25, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
-    rest["attention.sliding_window"] = 8
+    rest |= {"attention.sliding_window": 8, "logit_scale": 0.5}
     for name in ARCHITECTURES:
         experts = [key for key in rest if key.startswith("expert")]
         wanted = {
             "granite": ["attention.scale"],
             "qwen3moe": experts,
             "gpt-oss": [*experts, "attention.sliding_window"],
+            "cohere2": ["attention.sliding_window", "logit_scale"],
         }
         fields = {**(GEMMA if name in ("gemma2", "gemma3") else LLAMA), "attention.layer_norm_epsilon": 1e-5}
         fields |= {key: rest[key] for key in wanted.get(name, [])}
         fields |= {"attention.key_length": 16, "attention.value_length": 16}
         file = made(name, DEEPSEEK if name == "deepseek2" else fields)
-        if file.permuted or name == "deepseek2":
+        if file.permuted or file.config().rope.mode is RopeMode.INTERLEAVED:
             assert file.config(RopeMode.INTERLEAVED).rope.mode is RopeMode.INTERLEAVED
         else:
             with pytest.raises(ConfigError, match="rows of queries and keys are stored for split_half RoPE only"):
@@ -116,6 +117,33 @@ def test_windows_of_gemma3(made: Callable[..., GgufModel]) -> None:
         ConfigError, match=r"'attention.sliding_window_pattern': expected a number, or 7 \(block_count\)"
     ):
         made("gemma3", {**fields, "attention.sliding_window_pattern": flags[:3]})
+
+
+def test_olmos_with_windows(made: Callable[..., GgufModel]) -> None:
+    """Layers with windows have an unscaled RoPE; YaRN's factor is the file's."""
+    scaled = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 16}
+    fields = {**LLAMA, **scaled, "rope.scaling.yarn_attn_factor": 1.25, "rope.freq_base": 500.0}
+    assert made("olmo2", fields).config().architecture == "Olmo2ForCausalLM"
+    config = made("olmo2", {**fields, "block_count": 5, "attention.sliding_window": 6}).config()
+    assert (config.architecture, config.windows) == ("Olmo3ForCausalLM", (6, 6, 6, None, 6))
+    assert config.local_rope is not None
+    assert (config.rope.base, config.local_rope.base) == (500.0, 500.0)
+    assert (config.rope.attention_factor, config.local_rope.attention_factor) == (1.25, 1.0)
+
+
+def test_mistrals_with_and_without_growing_queries(made: Callable[..., GgufModel]) -> None:
+    """One of YaRN's two weights is in the file; the other is 1."""
+    assert made("mistral3", LLAMA).config().architecture == "MistralForCausalLM"
+    scaled = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 16}
+    fields = {**LLAMA, **scaled, "attention.temperature_scale": 0.1, "rope.scaling.yarn_log_multiplier": 0.5}
+    config = made("mistral3", fields).config()
+    assert config.query_growth == QueryGrowth(0.1, 16)
+    assert config.rope.attention_factor == pytest.approx((1 + 0.1 * np.log(8)) / (1 + 0.05 * np.log(8)))
+
+
+def test_exaones_of_64_layers_have_windows(made: Callable[..., GgufModel]) -> None:
+    assert made("exaone4", LLAMA).config().windows == (None, None)
+    assert made("exaone4", {**LLAMA, "block_count": 64}).config().windows[:4] == (4096,) * 3 + (None,)
 
 
 def test_a_deepseek(made: Callable[..., GgufModel]) -> None:
@@ -181,6 +209,13 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {**LLAMA, "attention.sliding_window": 8},
         "'attention.sliding_window': expected no such field, or 0: qwen2",
     ),
+    (
+        "llama",
+        {**LLAMA, "attention.temperature_scale": 0.1},
+        "'attention.temperature_scale': expected no such field, or 0: llama files are read without",
+    ),
+    ("mistral3", {**LLAMA, "attention.temperature_scale": 0.1}, "'rope.scaling.original_context_length' is missing"),
+    ("cohere2", {**LLAMA, "attention.layer_norm_epsilon": 1e-5}, "'logit_scale' is missing"),
     (
         "llama",
         {**LLAMA, "rope.scaling.type": "ntk"},

@@ -7,11 +7,13 @@ from transformer_core.models.gguf.readers._experts import EXPERTS
 from transformer_core.models.gguf.readers._gemma import GEMMAS
 from transformer_core.models.gguf.readers._layer_norms import LAYER_NORM_KINDS
 from transformer_core.models.gguf.readers._llama import LLAMA_KINDS
+from transformer_core.models.gguf.readers._llama_kinds import OTHER_LLAMA_KINDS
 from transformer_core.models.gguf.readers._metadata_fields import architecture_of, model_fields, tokenizer_fields
 from transformer_core.models.gguf.readers._rope import FREQUENCIES
 
 READERS = {
-    architecture.name: architecture for architecture in (*LLAMA_KINDS, *EXPERTS, DEEPSEEK, *GEMMAS, *LAYER_NORM_KINDS)
+    architecture.name: architecture
+    for architecture in (*LLAMA_KINDS, *OTHER_LLAMA_KINDS, *EXPERTS, DEEPSEEK, *GEMMAS, *LAYER_NORM_KINDS)
 }
 
 __all__ = [

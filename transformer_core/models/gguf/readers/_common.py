@@ -12,7 +12,8 @@ _PATTERN: Final = "attention.sliding_window_pattern"
 WINDOW: Final = "attention.sliding_window"
 CHANGING: Final = (
     "attention.clamp_kqv", "attention.max_alibi_bias", "attention.output_scale", "attention.scale",
-    "attention.shared_kv_layers", "attn_logit_softcapping", "embedding_scale", "expert_count", "expert_group_count",
+    "attention.shared_kv_layers", "attention.temperature_scale", "attn_logit_softcapping", "embedding_scale",
+    "expert_count", "expert_group_count",
     "expert_shared_count", "expert_weights_scale", "final_logit_softcapping", "leading_dense_block_count",
     "logit_scale", "nextn_predict_layers", "residual_scale", "use_parallel_residual", WINDOW,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from transformer_core.models.gguf.readers._architecture import AFTER_PARTS, GgufArchitecture
+from transformer_core.models.gguf.readers._architecture import GgufArchitecture
 from transformer_core.models.gguf.readers._common import WINDOW, Source, Values, biased, biases, common, window
 
 
@@ -48,10 +48,6 @@ def _smollm3(source: Source) -> Values:
     return common(source, "SmolLM3ForCausalLM", "smollm3", no_rope_layer_interval=4, **biases(source))
 
 
-def _olmo2(source: Source) -> Values:
-    return common(source, "Olmo2ForCausalLM", "olmo2", attention_bias=biased(source, "attn_q"))
-
-
 _SCALES: Final = frozenset({"embedding_scale", "residual_scale", "attention.scale", "logit_scale"})
 
 LLAMA_KINDS: Final = (
@@ -61,5 +57,4 @@ LLAMA_KINDS: Final = (
     GgufArchitecture("phi3", _phi3, frozenset({WINDOW})),
     GgufArchitecture("granite", _granite, _SCALES, permuted=True),
     GgufArchitecture("smollm3", _smollm3, permuted=True),
-    GgufArchitecture("olmo2", _olmo2, names=AFTER_PARTS),
 )

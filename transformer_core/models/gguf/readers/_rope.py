@@ -14,8 +14,9 @@ FREQUENCIES: Final = (_DIVISORS, _SHORT, _LONG)
 
 _TYPE: Final = "rope.scaling.type"
 _FACTOR: Final = "rope.scaling.factor"
-_ORIGINAL: Final = "rope.scaling.original_context_length"
+ORIGINAL: Final = "rope.scaling.original_context_length"
 _ATTENTION: Final = "rope.scaling.attn_factor"
+_YARN_ATTENTION: Final = "rope.scaling.yarn_attn_factor"
 
 Values = dict[str, Any]
 
@@ -52,7 +53,7 @@ def _longrope(file: GgufCheckpoint, fields: ConfigFields, trained: int) -> Value
         "long_factor": vector(file, _LONG),
         "attention_factor": fields.number(_ATTENTION, 1.0),
     }
-    original = fields.integer(_ORIGINAL, trained)
+    original = fields.integer(ORIGINAL, trained)
     return {"rope_scaling": scaling, "original_max_position_embeddings": original}
 
 
@@ -70,12 +71,14 @@ def _yarn(fields: ConfigFields, trained: int) -> Values:
         fields.refuse(_ATTENTION, "1, or no such field: with yarn, versions of llama.cpp disagree about what it means")
     if fields.values.get("rope.scaling.yarn_log_multiplier"):
         fields.refuse("rope.scaling.yarn_log_multiplier", "0, or no such field")
+    attention = {"attention_factor": fields.number(_YARN_ATTENTION)} if fields.has(_YARN_ATTENTION) else {}
     return _scaled(
         "yarn",
         fields.number(_FACTOR),
-        original_max_position_embeddings=fields.integer(_ORIGINAL),
+        original_max_position_embeddings=fields.integer(ORIGINAL),
         beta_fast=fields.number("rope.scaling.yarn_beta_fast", 32.0),
         beta_slow=fields.number("rope.scaling.yarn_beta_slow", 1.0),
+        **attention,
     )
 
 

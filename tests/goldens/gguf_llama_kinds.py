@@ -1,0 +1,29 @@
+"""Metadata of dense models that are nearly a Llama, as llama.cpp's converter writes them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gguf import GGUFWriter
+
+from tests.goldens._case_types import Config
+
+LAYER_NORMS = ("command-r", "cohere2")
+WINDOWS = ("olmo2", "exaone4", "cohere2")
+_BY_TYPES = ("olmo2", "exaone4")
+
+
+def add_llama_kind_fields(writer: GGUFWriter, config: Config, name: str, rope: Mapping[str, Any]) -> None:
+    """Adds what these architectures have beside a Llama's fields."""
+    if config.get("logit_scale"):
+        writer.add_logit_scale(config["logit_scale"])
+    if name in _BY_TYPES and config.get("sliding_window"):
+        layers = config["num_hidden_layers"]
+        types = config.get("layer_types") or [
+            "full_attention" if (i + 1) % 4 == 0 else "sliding_attention" for i in range(layers)
+        ]
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in types])
+    if rope["rope_type"] == "yarn" and rope.get("attention_factor"):
+        writer.add_rope_scaling_yarn_attn_factor(rope["attention_factor"])
+    if name == "mistral3":
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
