@@ -18,6 +18,7 @@ from run_iree.kernels._lanes_matmul import ROWS as LANES_ROWS
 from run_iree.kernels._norm import Norm, norm_kernel
 from run_iree.kernels._packed_experts import expert_kernel, product_of_one_expert
 from run_iree.kernels._quantize import Blocks, quantize_kernel, silu_quantize_kernel
+from run_iree.kernels._row_lanes import MOST_TOKENS, fits_row_lanes, row_lanes_kernel
 from run_iree.kernels._text import CpuKernel
 from run_iree.kernels._vector import vector_kernel
 from run_iree.kernels._wide_matvec import STEP, wide_matvec_kernel
@@ -130,14 +131,30 @@ def _wide(kernels: CpuKernels, function: KernelSignature) -> CpuKernel | None:
     return linear_matmul_kernel((rows, outputs, columns), dtypes, lanes=16 if kernels.avx512 else 8, pairs=pairs)
 
 
-def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
+def _packed_linear(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
     """Returns the kernel of a product with packed weights."""
+    sizes, encoding, dtype, planes = _packed_sizes(function)
+    (rows, outputs, columns), invariant = sizes, function.attributes.get("batch_invariant")
+    if not (invariant and kernels.vnni and fits_row_lanes(outputs, columns, encoding)):
+        return _packed(kernels, function)
+    if rows <= MOST_TOKENS:
+        return row_lanes_kernel(sizes, encoding, dtype, planes=planes)
+    return integers_matmul_kernel(sizes, encoding, dtype, planes=planes, vnni=True)
+
+
+def _packed_sizes(function: KernelSignature) -> tuple[tuple[int, int, int], Encoding, str, int]:
+    """Returns of a product with packed weights T, N and K, the encoding, the result's dtype and planes of x."""
     (rows, planes, columns), *_, (outputs, _) = _shapes(function)
     encoding, result = encoding_named(str(function.attributes["encoding"])), function.results[0].spec.dtype
-    dtype = result.name if result in (bf16, f16) else "f32"
+    return (rows, outputs, columns), encoding, result.name if result in (bf16, f16) else "f32", planes
+
+
+def _packed(kernels: CpuKernels, function: KernelSignature) -> CpuKernel:
+    """Returns the kernel of a product with packed weights that has the sums of the one for one token, or any."""
+    sizes, encoding, dtype, planes = _packed_sizes(function)
+    rows, outputs, columns = sizes
     if rows == 1:
         return _packed_matvec(kernels, outputs, columns, encoding, dtype, planes)
-    sizes = rows, outputs, columns
     tokens = _packed_tokens(kernels, sizes, encoding, dtype, planes)
     few = FEW_TOKENS if kernels.avx512 or kernels.vnni else _FEW_PACKED_AVX2
     if tokens is not None and (rows <= few or function.attributes.get("batch_invariant")):
@@ -191,6 +208,6 @@ _FAMILIES: Final[Mapping[str, Callable[[CpuKernels, KernelSignature], CpuKernel 
         "cached_attention_quantize": _attention,
         "expert_block_product": _packed_experts,
         "linear": _wide,
-        "packed_linear": _packed,
+        "packed_linear": _packed_linear,
     }
 )

@@ -118,11 +118,11 @@ def _bytes_of(encoding: str, outputs: int, columns: int) -> _Array:
     return w.reshape(outputs, -1)
 
 
-def _packed(encoding: str, columns: int, activations: Activations, tokens: int) -> _Case:
+def _packed(encoding: str, columns: int, activations: Activations, tokens: int, outputs: int = 37) -> _Case:
     def fn(ctx: ExecutionContext, x: Tensor, w: Tensor) -> Tensor:
         return ctx.ops.packed_linear(x, w, ENCODINGS[encoding], activations=activations)
 
-    return _Case(fn, [_drawn(tokens, columns)], [_bytes_of(encoding, 37, columns)])
+    return _Case(fn, [_drawn(tokens, columns)], [_bytes_of(encoding, outputs, columns)])
 
 
 def _sampled() -> list[Any]:
@@ -144,6 +144,20 @@ def test_products_with_packed_weights(kernels: CpuKernels, encoding: str, tmp_pa
     used = _check(cases, kernels, tmp_path, counts)
     products = {name for function, name in used.items() if function.startswith("packed_linear.")}
     assert {name.partition("-")[2] for name in products} == {"matvec", "few-tokens"}
+
+
+@_NO_AVX2
+@pytest.mark.parametrize("encoding", ["q4_0", "q8_0", "q4_1"])
+def test_products_of_whole_groups_of_rows_have_the_sums_of_prompts(encoding: str, tmp_path: Path):
+    # Of 704 columns a part of the prompts' kernel is 64, of 512 it is 256.
+    counts = (1, 2, 4, 8, 9, 16, 32, 128)
+    cases = {
+        f"{how}_{columns}": _packed(encoding, columns, how, max(counts), 48)
+        for how, columns in (("exact", 704), ("q8", 512))
+    }
+    used = _check(cases, _SETS["vnni"], tmp_path, counts)
+    products = {name for function, name in used.items() if function.startswith("packed_linear.")}
+    assert products == {"avx512-vnni-row-lanes", "avx512-vnni-matmul"}
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])

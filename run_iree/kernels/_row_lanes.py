@@ -1,0 +1,179 @@
+"""Y = X W^T of few tokens, W packed in blocks of 32: a lane is a row of W, a number of x is on all lanes.
+
+A token's results are the bits of ``_integers_matmul.py``, where a lane is a token: block after block, the exact sum of
+a block's products of integers, times its scales, is added to one f32. So prompts may have that kernel where a token's
+bits must not depend on how many there are. Sums stay in registers for all columns; blocks of sixteen rows are turned
+(``_turned_rows.py``) once for all tokens. ``vpdpbusd`` takes x from memory, the high plane first: its sums, times 256,
+are what those of the low one begin with.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from lang_core import BLOCK, Encoding
+from run_iree.kernels._instruction_sets import vnni_dot
+from run_iree.kernels._packed_row import packed_buffers
+from run_iree.kernels._row_x import RowX
+from run_iree.kernels._text import (
+    LINE,
+    Buffer,
+    CpuKernel,
+    constants,
+    indented,
+    own_rows,
+    prefetches,
+    results,
+    share,
+    wanted_workgroups,
+    within,
+)
+from run_iree.kernels._turned_rows import ROWS, STEP, TurnedRows, fits_turned_rows
+
+MOST_TOKENS: Final = 12  # beyond, registers do not hold all sums, and lanes of tokens are as fast
+_TOGETHER: Final = 4  # tokens whose instructions stand side by side
+_NEAR: Final = 24 << 10  # bytes of sixteen rows, up to which the next ones go to the first cache
+_FLOATS: Final = f"vector<{ROWS}xf32>"
+_INTEGERS: Final = f"vector<{ROWS}xi32>"
+_BYTES: Final = f"vector<{4 * ROWS}xi8>"
+
+
+def fits_row_lanes(outputs: int, columns: int, encoding: Encoding) -> bool:
+    """Returns whether a weight has whole groups of rows, whose blocks can be turned."""
+    return outputs % ROWS == 0 and fits_turned_rows(columns, encoding)
+
+
+def row_lanes_kernel(sizes: tuple[int, int, int], encoding: Encoding, dtype: str, *, planes: int) -> CpuKernel:
+    """Builds q i8 [T, planes, K], scale f32, total i32 [T, K / 32], w [N, bytes]: y [T, N], with AVX-512 VNNI.
+
+    Args:
+        sizes: T, N, K; see ``MOST_TOKENS`` and ``fits_row_lanes``.
+        encoding: encoding of w.
+        dtype: dtype of y.
+        planes: planes of 8 bits of x's integers.
+    """
+    tokens, outputs, columns = sizes
+    *given, w, y = packed_buffers(tokens, outputs, columns, encoding, dtype, planes)
+    rows = TurnedRows(encoding, w, w.elements // outputs)
+    x = RowX(tokens, columns, planes, rows)
+    loop = _Loop(rows, x, y)
+    own, workgroups = share(outputs, ROWS, wanted_workgroups(w.elements))
+    numbers = [1, ROWS, own, outputs, *rows.numbers, *x.numbers, *loop.lines]
+    body = f"""\
+{constants(numbers)}
+{indented(rows.before, 0)}
+%none = arith.constant dense<0.0> : {_FLOATS}
+%zero = arith.constant dense<0> : {_INTEGERS}
+%by_base = arith.constant dense<8> : {_INTEGERS}
+{own_rows(own, outputs)}
+scf.for %row = %first to %end step %c{ROWS} {{
+{indented(loop.of_rows(), 2)}
+}}
+"""
+    return CpuKernel("avx512-vnni-row-lanes", (x.made, w, y), workgroups, body, x.arrangement(tuple(given)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """Loop over the blocks of sixteen rows.
+
+    Attributes:
+        rows: rows of W.
+        x: x of all tokens.
+        y: result.
+    """
+
+    rows: TurnedRows
+    x: RowX
+    y: Buffer
+
+    @property
+    def lines(self) -> range:
+        """Bytes of a step at which cache lines of the next rows are asked for."""
+        return range(0, ROWS * self.rows.step_bytes, LINE)
+
+    @property
+    def _locality(self) -> int:
+        return 3 if ROWS * self.rows.row_bytes <= _NEAR else 2
+
+    def of_rows(self) -> list[str]:
+        """Makes and stores the results of the sixteen rows from ``%row`` on."""
+        tokens = range(self.x.tokens)
+        made = results("%made", len(tokens))
+        carried = ", ".join(f"%sum{t} = %none" for t in tokens)
+        kinds = ", ".join([_FLOATS] * len(tokens))
+        return [
+            f"%begin = arith.muli %row, %c{self.rows.row_bytes} : index",
+            f"%soon = arith.addi %begin, %c{ROWS * self.rows.row_bytes} : index",
+            f"%made{'' if len(tokens) == 1 else f':{len(tokens)}'} = scf.for %step = %c0 to %c{self.x.steps} step %c1 "
+            f"iter_args({carried}) -> ({kinds}) {{",
+            f"  %in_row = arith.muli %step, %c{self.rows.step_bytes} : index",
+            "  %at = arith.addi %begin, %in_row : index",
+            f"  %in_rows = arith.muli %step, %c{ROWS * self.rows.step_bytes} : index",
+            "  %soon_at = arith.addi %soon, %in_rows : index",
+            *within(prefetches("soon", "%soon_at", self.rows.w, self.lines, locality=self._locality)),
+            *within(self.rows.of_step()),
+            f"  %x_at = arith.muli %step, %c{self.x.step_words} : index",
+            *(line for block in range(STEP) for line in within(self._of_block(block))),
+            f"  scf.yield {', '.join(f'%next{STEP - 1}_{t}' for t in tokens)} : {kinds}",
+            "}",
+            *(line for t in tokens for line in self._put(t, made[t])),
+        ]
+
+    def _of_block(self, block: int) -> list[str]:
+        """Makes ``%next<block>_<token>`` of all tokens; what does not wait for one another stands side by side."""
+        tokens = range(self.x.tokens)
+        lines = self.rows.of_block(block)
+        for first in range(0, len(tokens), _TOGETHER):
+            of_tokens = [self._of_token(block, t) for t in tokens[first : first + _TOGETHER]]
+            lines += [line for side_by_side in zip(*of_tokens, strict=True) for line in side_by_side]
+        return lines
+
+    def _of_token(self, block: int, t: int) -> list[str]:
+        """Makes ``%next<block>_<t>`` of the sum before it and a block of all rows."""
+        x, n = self.x, f"{block}_{t}"
+        lines, total = list[str](), "%zero"
+        if x.offset:
+            lines += x.broadcast(f"start{n}", block, t, x.start, "i32")
+            total = total if x.planes > 1 else f"%start{n}"
+        for plane in range(x.planes):
+            if plane:
+                lines.append(f"%based{n} = arith.shli {total}, %by_base : {_INTEGERS}")
+                total = f"%based{n}"
+                if x.offset:
+                    lines.append(f"%started{n} = arith.addi {total}, %start{n} : {_INTEGERS}")
+                    total = f"%started{n}"
+            for word in range(BLOCK // 4):
+                name = f"{n}_{plane}_{word}"
+                lines += x.broadcast(f"x{name}", block, t, plane * (BLOCK // 4) + word, "i32")
+                lines.append(f"%x_bytes{name} = vector.bitcast %x{name} : {_INTEGERS} to {_BYTES}")
+                lines.append(f"%dot{name} = {vnni_dot(total, f'%w{block}_{word}', f'%x_bytes{name}')}")
+                total = f"%dot{name}"
+        return [*lines, *self._scaled(block, t, total)]
+
+    def _scaled(self, block: int, t: int, total: str) -> list[str]:
+        """Adds a block's products, times scales, and minima times x's sums, to a token's sum."""
+        x, n = self.x, f"{block}_{t}"
+        before = f"%next{block - 1}_{t}" if block else f"%sum{t}"
+        lines = x.broadcast(f"x_scale{n}", block, t, x.scale, "f32")
+        if x.has_minima:
+            lines += x.broadcast(f"x_sum{n}", block, t, x.scale + 1, "f32")
+            lines.append(f"%less{n} = math.fma %minima{block}, %x_sum{n}, {before} : {_FLOATS}")
+            before = f"%less{n}"
+        return [
+            *lines,
+            f"%float{n} = arith.sitofp {total} : {_INTEGERS} to {_FLOATS}",
+            f"%both{n} = arith.mulf %scales{block}, %x_scale{n} : {_FLOATS}",
+            f"%next{n} = math.fma %float{n}, %both{n}, {before} : {_FLOATS}",
+        ]
+
+    def _put(self, t: int, value: str) -> list[str]:
+        """Stores a token's results of the sixteen rows."""
+        kind = f"vector<{ROWS}x{self.y.kind}>"
+        lines = [
+            f"%line{t} = arith.constant {t * (self.y.elements // self.x.tokens)} : index",
+            f"%y_at{t} = arith.addi %row, %line{t} : index",
+        ]
+        if self.y.kind != "f32":
+            lines.append(f"%rounded{t} = arith.truncf {value} : {_FLOATS} to {kind}")
+            value = f"%rounded{t}"
+        return [*lines, f"vector.store {value}, %y[%y_at{t}] : {self.y.memref}, {kind}"]
