@@ -11,7 +11,7 @@ from tapeline.hub._listing import HubFile, Listing
 from tapeline.hub._names import HubError
 from tapeline.text import TOKENIZER_FILES
 from transformer_core.checkpoints import INDEX_FILE, SINGLE_FILE
-from transformer_core.models import CONFIG_FILE, SENTENCE_FILES
+from transformer_core.models import CONFIG_FILE, SENTENCE_FILES, SENTENCE_WEIGHTS
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
@@ -23,6 +23,7 @@ _SMALL: Final = (
     "processor_config.json",
     "chat_template.json",
     *SENTENCE_FILES,
+    *SENTENCE_WEIGHTS,
     *TOKENIZER_FILES,
 )
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")

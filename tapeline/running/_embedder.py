@@ -33,6 +33,7 @@ class SentenceEmbedder:
                 "modules.json of sentence-transformers beside its config.json"
             )
         self._batch, self.sequence = forward.arguments[0].spec.shape
+        self._arguments = [argument.name for argument in forward.arguments]
         self._vocabulary = bundle.config.model["vocabulary"]
         self._result = results.index(_RESULT)
         self._forward = session.function("forward")
@@ -65,5 +66,6 @@ class SentenceEmbedder:
             sentence = sentences[row] if row < len(sentences) else sentences[0]
             ids[row, : len(sentence)] = sentence
             mask[row, : len(sentence)] = 1
-        results = self._forward(ids, mask, np.zeros_like(ids))
+        given = {"token_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        results = self._forward(*(given[name] for name in self._arguments))
         return results[self._result].numpy()[: len(sentences)]

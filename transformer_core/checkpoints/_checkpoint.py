@@ -1,6 +1,7 @@
 """Directories of safetensors files: one file, or shards and their index."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,11 +14,14 @@ from transformer_core.checkpoints._parts import CheckpointInParts
 
 SINGLE_FILE: Final = "model.safetensors"
 INDEX_FILE: Final = "model.safetensors.index.json"
+_DENSE: Final = re.compile(r"[0-9]+_Dense")
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
     """Weights of a Hugging Face directory: ``model.safetensors``, or the shards that the index names.
+
+    Keys of the files in ``2_Dense`` and so on, of sentence-transformers, begin with the directory's name.
 
     All headers are checked on opening; tensors are read on demand.
 
@@ -27,7 +31,7 @@ class SafetensorsCheckpoint(CheckpointInParts[SafetensorsFile]):
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         path = os.fspath(directory)
-        super().__init__(path, _files(path))
+        super().__init__(path, [*_files(path), *_dense_files(path)])
 
     def stored_form(self, key: str) -> tuple[str, tuple[int, ...]]:
         """Returns the format's name of a tensor's dtype, and its shape. Raises CheckpointError for an unknown key."""
@@ -55,6 +59,13 @@ def _files(directory: str) -> list[SafetensorsFile]:
     if INDEX_FILE in names:
         return _shards(directory)
     raise CheckpointError(_nothing_found(directory, names))
+
+
+def _dense_files(directory: str) -> list[SafetensorsFile]:
+    """Returns the files of matrices that sentence-transformers has in directories of their own."""
+    names = sorted(name for name in _listing(directory) if _DENSE.fullmatch(name))
+    paths = {name: os.path.join(directory, name, SINGLE_FILE) for name in names}
+    return [SafetensorsFile(path, f"{name}.") for name, path in paths.items() if os.path.exists(path)]
 
 
 def _shards(directory: str) -> list[SafetensorsFile]:

@@ -17,15 +17,19 @@ class SafetensorsFile(TensorFile[HeaderEntry]):
 
     Arrays are read-only views onto the map: nothing is copied, and they stay valid after ``close()``.
 
+    Args:
+        path: path of the file.
+        prefix: begins every key, before the file's own.
+
     Raises:
         CheckpointError: the file is absent, unreadable, or not a consistent safetensors file.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], prefix: str = "") -> None:
         file = MappedFile(path, "safetensors file")
         with file.opened() as descriptor:
             header = read_header(descriptor, file.path)
-        super().__init__(file, header.entries)
+        super().__init__(file, {f"{prefix}{key}": entry for key, entry in header.entries.items()})
         self._metadata: Final = header.metadata
 
     @property

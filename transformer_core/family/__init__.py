@@ -32,12 +32,20 @@ from transformer_core.family._registry import (
     family_named,
     register,
 )
-from transformer_core.family._sentence import SENTENCE_FILES, Pooling, PoolingMode, read_pooling
+from transformer_core.family._sentence import (
+    SENTENCE_FILES,
+    SENTENCE_WEIGHTS,
+    Pooling,
+    PoolingMode,
+    read_pooling,
+    read_score_tokens,
+)
 
 __all__ = [
     "CONFIG_FILE",
     "POSITIONS",
     "SENTENCE_FILES",
+    "SENTENCE_WEIGHTS",
     "SLOT_TOKENS",
     "WINDOW_CACHES",
     "DecoderConfig",
@@ -64,5 +72,6 @@ __all__ = [
     "family_named",
     "load_config",
     "read_pooling",
+    "read_score_tokens",
     "register",
 ]

@@ -17,6 +17,7 @@ from transformer_core.family import (
     CONFIG_FILE,
     POSITIONS,
     SENTENCE_FILES,
+    SENTENCE_WEIGHTS,
     SLOT_TOKENS,
     WINDOW_CACHES,
     DecoderConfig,
@@ -51,10 +52,10 @@ from transformer_core.models._weights import (
     unused_keys,
     weights_of,
 )
-from transformer_core.models.encoders import ENCODERS
+from transformer_core.models.encoders import DECODER_ENCODERS, ENCODERS
 from transformer_core.models.families import FAMILIES
 
-for _family in (*ENCODERS, *FAMILIES):
+for _family in (*ENCODERS, *FAMILIES, *DECODER_ENCODERS):
     register(_family)
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "FAMILIES",
     "POSITIONS",
     "SENTENCE_FILES",
+    "SENTENCE_WEIGHTS",
     "SLOT_TOKENS",
     "WINDOW_CACHES",
     "DecoderConfig",

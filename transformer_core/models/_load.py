@@ -10,7 +10,9 @@ from transformer_core.family._config import Family
 from transformer_core.family._decoder import DecoderLM
 from transformer_core.family._model import Model, ModelFamily
 from transformer_core.family._registry import config_values, family_in
-from transformer_core.family._sentence import Pooling, read_pooling
+from transformer_core.family._sentence import Pooling, read_pooling, read_score_tokens
+from transformer_core.models.encoders import DecoderEncoder, DecoderEncoderConfig
+from transformer_core.models.encoders._decoder_families import backbone_of, with_score_tokens
 
 
 @checked_choices
@@ -49,13 +51,31 @@ def _model(directory: str | os.PathLike[str], dtype: DType | str, num_layers: in
     family = family_in(fields, weights=weights)
     config = family.read(fields)
     if isinstance(family, Family):
-        return DecoderLM(config, dtype, num_layers)
+        encoder = _encoding(directory, fields, family)
+        return DecoderLM(config, dtype, num_layers) if encoder is None else DecoderEncoder(encoder, dtype, num_layers)
     if isinstance(family, ModelFamily):
         pooling = read_pooling(directory)
         if pooling is not None:
             config = _embedding(family, fields, config, pooling)
         return family.make(config, dtype, num_layers)
     raise ConfigError(f"{fields.where}: {family.architecture} is registered as a {type(family).__name__}, not a family")
+
+
+def _encoding(directory: str | os.PathLike[str], fields: ConfigFields, family: Family) -> DecoderEncoderConfig | None:
+    """Returns the configuration of a decoder that modules.json makes a reranker or an embedder; None without one."""
+    tokens = read_score_tokens(directory)
+    pooling = None if tokens is not None else read_pooling(directory)
+    if tokens is None and pooling is None:
+        return None
+    backbone = backbone_of(family.architecture)
+    if backbone is None:
+        raise ConfigError(
+            f"{fields.where}: {family.architecture} embeds and ranks no texts, and modules.json beside it says that it "
+            "does: remove that file to export the model without"
+        )
+    if tokens is not None:
+        return with_score_tokens(backbone.read(fields), tokens)
+    return _embedding(backbone, fields, backbone.read(fields), pooling) if pooling is not None else None
 
 
 def _embedding(family: ModelFamily[Any], fields: ConfigFields, config: Any, pooling: Pooling) -> Any:

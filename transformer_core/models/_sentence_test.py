@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lang_core import ConfigError, EagerExecutionContext
+from transformer_core.family._sentence import DenseConfig, ScoreTokens
 from transformer_core.models import Pooling, PoolingMode, load_model, read_pooling
 
 CTX = EagerExecutionContext()
@@ -77,12 +78,14 @@ def test_files(tmp_path):
         ((*KINDS, "Dense"), None, r"expected the modules Transformer, Pooling .*; found Transformer, .*, Dense"),
         ([{"type": "a.Pooling", "path": "2_Pooling"}], None, "Pooling: expected path '1_Pooling'; found '2_Pooling'"),
         ((), None, r"found none: others are not supported"),
+        (("Transformer", "LogitScore", "Pooling"), None, r"found Transformer, LogitScore, Pooling: others are not"),
+        (KINDS, {"include_prompt": False}, r"'include_prompt': expected true, or no such field; found False"),
         (KINDS, None, r"1_Pooling/config\.json: no such file: modules\.json names a module Pooling"),
         (KINDS, [], r"1_Pooling/config\.json: expected a JSON object; found list"),
         (
             KINDS,
-            {"pooling_mode_lasttoken": True},
-            r"'pooling_mode_lasttoken': expected false: supported are .*; found T",
+            {"pooling_mode_mean_sqrt_len_tokens": True},
+            r"'pooling_mode_mean_sqrt_len_tokens': expected false: supported are .*; found T",
         ),
         (
             KINDS,
@@ -119,4 +122,103 @@ def test_a_model_that_cannot(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**BERT, "architectures": ["BertForMaskedLM"]}))
     write(tmp_path, pooling={"pooling_mode_cls_token": True})
     with pytest.raises(ConfigError, match=r"BertForMaskedLM embeds no sentences, and modules\.json .* remove that"):
+        load_model(tmp_path)
+
+
+QWEN3 = {
+    **{name: BERT[name] for name in BERT if name != "max_position_embeddings"},
+    "architectures": ["Qwen3ForCausalLM"],
+    "head_dim": 4,
+    "max_position_embeddings": 32,
+    "num_key_value_heads": 1,
+    "rms_norm_eps": 1e-6,
+}
+
+
+def dense(directory: Path, place: int, **fields: Any) -> None:
+    (directory / f"{place}_Dense").mkdir()
+    (directory / f"{place}_Dense" / "config.json").write_text(json.dumps(fields))
+
+
+def test_matrices_after_the_pooling(tmp_path):
+    write(tmp_path, (*KINDS[:2], "Dense", "Dense", "Normalize"), {"word_embedding_dimension": 12})
+    dense(tmp_path, 2, in_features=12, out_features=5)
+    dense(
+        tmp_path, 3, in_features=5, out_features=7, bias=False, activation_function="torch.nn.modules.linear.Identity"
+    )
+    pooling = read_pooling(tmp_path)
+    assert pooling is not None
+    assert pooling.normalize
+    assert pooling.dense == (DenseConfig(2, 12, 5, True, True), DenseConfig(3, 5, 7, False, False))
+    (tmp_path / "config.json").write_text(json.dumps(BERT))
+    parameters = dict(load_model(tmp_path).named_parameters())
+    assert parameters["sentence.dense.3.weight"].spec.shape == (7, 5)
+    assert "sentence.dense.3.bias" not in parameters
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"in_features": 13, "out_features": 5}, "2_Dense takes vectors of 13 numbers, and those before it have 12"),
+        ({"out_features": 5}, r"2_Dense/config\.json: field 'in_features' is missing"),
+        ({"in_features": 12, "out_features": 5, "use_residual": True}, "'use_residual': expected false, or no such"),
+        ({"in_features": 12, "out_features": 5, "module_input_name": "x"}, "'module_input_name': expected one of sent"),
+        ({"in_features": 12, "out_features": 5, "activation_function": "a.Gelu"}, "'activation_function': expected on"),
+    ],
+)
+def test_matrices_that_are_not_supported(tmp_path, fields, message):
+    write(tmp_path, (*KINDS[:2], "Dense"), {"word_embedding_dimension": 12})
+    dense(tmp_path, 2, **fields)
+    with pytest.raises(ConfigError, match=message):
+        read_pooling(tmp_path)
+
+
+def test_a_matrix_without_its_file(tmp_path):
+    write(tmp_path, (*KINDS[:2], "Dense"), {})
+    with pytest.raises(ConfigError, match=r"2_Dense/config\.json: no such file: modules\.json names a module Dense"):
+        read_pooling(tmp_path)
+
+
+def test_the_last_token():
+    x = np.random.default_rng(2).standard_normal((3, 4, 5)).astype(np.float32)
+    rows = [x[row, MASK[row].sum() - 1] for row in range(3)]
+    np.testing.assert_array_equal(embedded(PoolingMode.LAST, False, x), rows)
+
+
+def test_a_language_model_that_embeds_sentences(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3))
+    assert load_model(tmp_path).config.architecture == "Qwen3ForCausalLM"
+    write(tmp_path, pooling={"pooling_mode_lasttoken": True})
+    model = load_model(tmp_path)
+    assert model.config.architecture == "Qwen3Model"
+    assert model.config.facts()["pooling"] == {"mode": "lasttoken", "normalize": True}
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"embedding_dimension": 16}')
+    with pytest.raises(ConfigError, match=r"says vectors of 16 numbers, and config\.json hidden_size 12: fetch both"):
+        load_model(tmp_path)
+
+
+def test_a_language_model_that_ranks(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3))
+    write(tmp_path, ("Transformer", "LogitScore"))
+    with pytest.raises(ConfigError, match=r"1_LogitScore/config\.json: no such file: modules\.json names a module Log"):
+        load_model(tmp_path)
+    (tmp_path / "1_LogitScore").mkdir()
+    for fields, message in (
+        ({"true_token_id": 31}, r"names token 31, and config\.json a vocabulary of 31: fetch both again"),
+        ({"false_token_id": 3}, "field 'true_token_id' is missing"),
+        ({"true_token_id": 3, "module_input_name": "x"}, "'module_input_name': expected one of causal_logits"),
+    ):
+        (tmp_path / "1_LogitScore" / "config.json").write_text(json.dumps(fields))
+        with pytest.raises(ConfigError, match=message):
+            load_model(tmp_path)
+    (tmp_path / "1_LogitScore" / "config.json").write_text('{"true_token_id": 3}')
+    model = load_model(tmp_path)
+    assert (model.config.facts()["labels"], model.config.score) == (1, ScoreTokens(3))
+
+
+def test_a_language_model_that_cannot(tmp_path):
+    sizes = {"n_embd": 12, "n_layer": 2, "n_head": 2, "n_positions": 32, "vocab_size": 31}
+    (tmp_path / "config.json").write_text(json.dumps({**sizes, "architectures": ["GPT2LMHeadModel"]}))
+    write(tmp_path, pooling={})
+    with pytest.raises(ConfigError, match=r"GPT2LMHeadModel embeds and ranks no texts, and modules\.json beside it"):
         load_model(tmp_path)

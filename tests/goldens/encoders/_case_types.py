@@ -20,6 +20,8 @@ class EncoderCase:
         must_matter: config changes, each of which must move the results visibly.
         pooling: sentence-transformers' mode, for a model with modules.json beside its config.json.
         steps: of greedy decoding, for a model that generates.
+        dense: sizes of matrices after the pooling; the first has a bias and a tanh, others have neither.
+        score: tokens of a reranker's score, for a model with a LogitScore in modules.json.
     """
 
     name: str
@@ -30,6 +32,8 @@ class EncoderCase:
     must_matter: tuple[Mapping[str, Any], ...] = ()
     pooling: str = ""
     steps: int = 0
+    dense: tuple[int, ...] = ()
+    score: tuple[int, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -39,4 +43,5 @@ class EncoderCase:
     def digest(self) -> str:
         """SHA-256 of everything the golden file depends on."""
         facts = [dict(self.config), self.seed, self.lengths, self.pooling, self.steps]
+        facts += [part for part in (self.dense, self.score) if part]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -13,7 +13,12 @@ from tests.goldens.encoders.cases import EncoderCase
 from tests.goldens.weights import unit_values
 
 DATA = Path(__file__).parent / "data"
-_POOLING = {"cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens", "mean": "pooling_mode_mean_tokens"}
+_POOLING = {
+    "cls": "pooling_mode_cls_token",
+    "lasttoken": "pooling_mode_lasttoken",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+}
 _PICKY = ("query", "key", "q_proj", "k_proj", "in_proj")
 
 
@@ -73,16 +78,52 @@ def encoder_weights(case: EncoderCase) -> dict[str, np.ndarray]:
 def write_encoder_checkpoint(directory: Path, case: EncoderCase) -> None:
     """Writes the case's files into an empty directory, as transformers and sentence-transformers do."""
     write_config(directory, case)
-    safetensors.numpy.save_file(encoder_weights(case), directory / "model.safetensors", metadata={"format": "pt"})
+    write_weights(directory, encoder_weights(case))
+
+
+def write_weights(directory: Path, weights: Mapping[str, np.ndarray]) -> None:
+    """Writes ``model.safetensors``, and those of matrices after the pooling into directories of their own."""
+    own = {key: array for key, array in weights.items() if "_Dense." not in key}
+    safetensors.numpy.save_file(own, directory / "model.safetensors", metadata={"format": "pt"})
+    for folder in {key.partition(".")[0] for key in weights} - {key.partition(".")[0] for key in own}:
+        matrix = {key.partition(".")[2]: array for key, array in weights.items() if key.startswith(f"{folder}.")}
+        safetensors.numpy.save_file(matrix, directory / folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def write_config(directory: Path, case: EncoderCase) -> None:
     """Writes ``config.json``, and what makes a model one of sentence-transformers."""
     (directory / "config.json").write_text(json.dumps(dict(case.config), indent=2))
     if case.pooling:
-        kinds = ["Transformer", "Pooling", "Normalize"]
-        modules = [{"idx": i, "type": f"sentence_transformers.models.{kind}"} for i, kind in enumerate(kinds)]
-        (directory / "modules.json").write_text(json.dumps(modules))
-        (directory / "1_Pooling").mkdir()
-        modes = {field: mode == case.pooling for mode, field in _POOLING.items()}
-        (directory / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+        _write_modules(directory, ["Transformer", "Pooling", *["Dense"] * len(case.dense), "Normalize"])
+        _write_module(directory / "1_Pooling", {field: mode == case.pooling for mode, field in _POOLING.items()})
+        for place, config in enumerate(dense_configs(case), 2):
+            _write_module(directory / f"{place}_Dense", config)
+    if case.score:
+        _write_modules(directory, ["Transformer", "LogitScore"])
+        tokens = dict(zip(("true_token_id", "false_token_id"), case.score, strict=False))
+        _write_module(directory / "1_LogitScore", tokens)
+
+
+def dense_configs(case: EncoderCase) -> list[dict[str, Any]]:
+    """Returns config.json of each matrix after the pooling."""
+    sizes = (case.config["hidden_size"], *case.dense)
+    kinds = {True: "torch.nn.modules.activation.Tanh", False: "torch.nn.modules.linear.Identity"}
+    return [
+        {
+            "in_features": size,
+            "out_features": sizes[place + 1],
+            "bias": not place,
+            "activation_function": kinds[not place],
+        }
+        for place, size in enumerate(sizes[:-1])
+    ]
+
+
+def _write_modules(directory: Path, kinds: list[str]) -> None:
+    modules = [{"idx": i, "type": f"sentence_transformers.models.{kind}"} for i, kind in enumerate(kinds)]
+    (directory / "modules.json").write_text(json.dumps(modules))
+
+
+def _write_module(directory: Path, config: Mapping[str, Any]) -> None:
+    directory.mkdir()
+    (directory / "config.json").write_text(json.dumps(config))

@@ -21,10 +21,19 @@ import safetensors.numpy
 import sentence_transformers
 import torch
 import transformers
+from sentence_transformers.base.modules import Dense
+from sentence_transformers.cross_encoder.modules import LogitScore
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
-from tests.goldens.encoders.files import DATA, random_encoder_weights, read_encoder_manifest, write_config
+from tests.goldens.encoders.files import (
+    DATA,
+    dense_configs,
+    random_encoder_weights,
+    read_encoder_manifest,
+    write_config,
+    write_weights,
+)
 
 _VISIBLE = 1e-2
 Arrays = dict[str, np.ndarray]
@@ -69,7 +78,12 @@ def _shapes(case: EncoderCase, change: Mapping[str, Any] | None = None) -> Shape
         config = transformers.AutoConfig.from_pretrained(name, **(change or {}))
         _class(case)(config).save_pretrained(name)
         with safetensors.safe_open(Path(name) / "model.safetensors", "np") as file:
-            return {key: list(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+            shapes = {key: list(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+        for place, matrix in enumerate(dense_configs(case), 2):
+            shapes[f"{place}_Dense.linear.weight"] = [matrix["out_features"], matrix["in_features"]]
+            if matrix["bias"]:
+                shapes[f"{place}_Dense.linear.bias"] = [matrix["out_features"]]
+        return shapes
 
 
 def _load(case: EncoderCase, shapes: Shapes, change: Mapping[str, Any] | None = None) -> Any:
@@ -78,8 +92,7 @@ def _load(case: EncoderCase, shapes: Shapes, change: Mapping[str, Any] | None = 
         write_config(directory, case)
         config = {**case.config, **(change or {})}
         (directory / "config.json").write_text(json.dumps(config))
-        weights = random_encoder_weights({key: tuple(shape) for key, shape in shapes.items()}, case.seed)
-        safetensors.numpy.save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+        write_weights(directory, _weights(case, shapes))
         model, info = _class(case).from_pretrained(
             directory, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
         )
@@ -87,6 +100,10 @@ def _load(case: EncoderCase, shapes: Shapes, change: Mapping[str, Any] | None = 
     if problems:
         raise RuntimeError(f"{case.name}: transformers does not take the checkpoint as it is: {problems}")
     return model.eval()
+
+
+def _weights(case: EncoderCase, shapes: Shapes) -> Arrays:
+    return random_encoder_weights({key: tuple(shape) for key, shape in shapes.items()}, case.seed)
 
 
 def _inputs(case: EncoderCase) -> Arrays:
@@ -107,6 +124,8 @@ def _inputs(case: EncoderCase) -> Arrays:
     batch, longest = len(case.lengths), max(case.lengths)
     mask = (np.arange(longest) < np.array(case.lengths)[:, None]).astype(np.int32)
     ids, types = random.integers(1, case.config["vocab_size"], (batch, longest)), case.config.get("type_vocab_size", 0)
+    if "ForSequenceClassification" in case.architecture and "head_dim" in case.config:  # finds the last token by its id
+        ids = np.where(mask, ids, case.config["pad_token_id"])
     inputs = {"token_ids": ids.astype(np.int32), "attention_mask": mask}
     if types < 2:
         return inputs
@@ -114,7 +133,7 @@ def _inputs(case: EncoderCase) -> Arrays:
 
 
 _NAMES = {"token_ids": "input_ids"}
-_LAYERS = ("BertLayer", "RobertaLayer", "MPNetLayer", "ViTLayer", "EncoderLayer")
+_LAYERS = ("BertLayer", "RobertaLayer", "MPNetLayer", "ViTLayer", "EncoderLayer", "DecoderLayer")
 _CLEAR_MARGIN = 1e-3
 _DISTINCT_TOKENS = 5
 
@@ -131,6 +150,11 @@ def _run(case: EncoderCase, model: Any, inputs: Arrays) -> tuple[Arrays, np.ndar
     if case.pooling:
         outputs.pop("pooler_output", None)
         outputs["sentence_embedding"] = _embedded(case, result["last_hidden_state"], tensors["attention_mask"])
+    if case.score:
+        rows = torch.arange(len(case.lengths)), torch.tensor(case.lengths) - 1
+        outputs["logits"] = LogitScore(*case.score)({"causal_logits": result["logits"][rows][:, None]})[
+            "scores"
+        ].numpy()
     return outputs, torch.stack(states).numpy()
 
 
@@ -174,6 +198,14 @@ def _first(output: Any) -> torch.Tensor:
 def _embedded(case: EncoderCase, states: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
     features = {"token_embeddings": states, "attention_mask": mask}
     pooled = Pooling(states.shape[-1], case.pooling)(features)
+    weights = _weights(case, _shapes(case))
+    for place, config in enumerate(dense_configs(case), 2):
+        activation = torch.nn.Identity() if place > 2 else torch.nn.Tanh()
+        matrix = Dense(config["in_features"], config["out_features"], config["bias"], activation)
+        prefix = f"{place}_Dense."
+        own = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
+        matrix.load_state_dict({key: torch.from_numpy(value) for key, value in own.items()})
+        pooled = matrix(pooled)
     return Normalize()(pooled)["sentence_embedding"].numpy()
 
 
@@ -182,7 +214,8 @@ def _check(case: EncoderCase, shapes: Shapes, inputs: Arrays, outputs: Arrays) -
     if not 0.05 < outputs[last].std() < 10:
         raise RuntimeError(f"{case.name}: {last} has a standard deviation of {outputs[last].std():.3g}")
     moves = {str(change): _run(case, _load(case, shapes, change), inputs)[0] for change in case.must_matter}
-    if "attention_mask" in inputs:
+    causal = "num_key_value_heads" in case.config and not case.pooling  # tokens see no padding, masked or not
+    if "attention_mask" in inputs and not causal:
         seen = {**inputs, "attention_mask": np.ones_like(inputs["attention_mask"])}
         moves["no mask"] = _run(case, _load(case, shapes), seen)[0]
     for change, result in moves.items():

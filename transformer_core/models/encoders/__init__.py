@@ -5,6 +5,8 @@ from transformer_core.models.encoders._bert import (
     BERT_FOR_MASKED_LM,
     BERT_FOR_SEQUENCE_CLASSIFICATION,
 )
+from transformer_core.models.encoders._decoder_encoder import DecoderEncoder, DecoderEncoderConfig
+from transformer_core.models.encoders._decoder_families import DECODER_ENCODERS
 from transformer_core.models.encoders._modernbert import MODERNBERT
 from transformer_core.models.encoders._mpnet import MPNET
 from transformer_core.models.encoders._nomic_bert import NOMIC_BERT
@@ -41,7 +43,10 @@ ENCODERS = (
 )
 
 __all__ = [
+    "DECODER_ENCODERS",
     "ENCODERS",
+    "DecoderEncoder",
+    "DecoderEncoderConfig",
     "EncoderConfig",
     "EncoderLayer",
     "EncoderStack",

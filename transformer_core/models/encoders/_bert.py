@@ -6,6 +6,7 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import RenamedModules
 from transformer_core.family._fields import activation_of
 from transformer_core.family._model import ModelFamily
+from transformer_core.models.encoders._sentence_head import DENSE_NAMES
 from transformer_core.models.encoders._stack import StackConfig, labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
@@ -71,6 +72,7 @@ BERT_NAMES: Final = {
     f"{_LAYER}mlp.up_proj": "encoder.layer.{}.intermediate.dense",
     f"{_LAYER}mlp.down_proj": "encoder.layer.{}.output.dense",
     f"{_LAYER}mlp_norm": "encoder.layer.{}.output.LayerNorm",
+    **DENSE_NAMES,
     "pooler": "pooler.dense",
 }
 """Stored names of BERT's modules without a head, which other encoders have, too."""

@@ -9,6 +9,7 @@ from transformer_core.family._fields import activation_of, layer_types, whole_ro
 from transformer_core.family._model import ModelFamily
 from transformer_core.family._sentence import PoolingMode
 from transformer_core.models.encoders._fused import FUSED_QKV, with_fused
+from transformer_core.models.encoders._sentence_head import DENSE_NAMES
 from transformer_core.models.encoders._stack import LocalLayers, StackConfig, labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
@@ -83,6 +84,7 @@ _KEYS: Final = with_fused(
             f"{_LAYER}mlp.gate_up_proj": "layers.{}.mlp.Wi",
             f"{_LAYER}mlp.down_proj": "layers.{}.mlp.Wo",
             f"{_LAYER}mlp_norm": "layers.{}.mlp_norm",
+            **DENSE_NAMES,
             "norm": "final_norm",
             "head.bias": "decoder.bias",
         },

@@ -9,6 +9,7 @@ from transformer_core.family._fields import activation_of, whole_rope
 from transformer_core.family._model import ModelFamily
 from transformer_core.models.encoders._bert import read_bert, read_post_norm_stack
 from transformer_core.models.encoders._fused import FUSED_QKV, with_fused
+from transformer_core.models.encoders._sentence_head import DENSE_NAMES
 from transformer_core.models.encoders._stack import labels_of
 from transformer_core.models.encoders._text import HeadConfig, TextConfig, TextModel, with_pooling
 from transformer_core.models.encoders._text_heads import TextForMaskedLM, TextForSequenceClassification
@@ -84,6 +85,7 @@ _STORED: Final = "layers.{}."
 _PLAIN: Final = {
     "embeddings.tokens": "embeddings.word_embeddings",
     "embeddings.types": "embeddings.token_type_embeddings",
+    **DENSE_NAMES,
     "pooler": "pooler.dense",
     "head.dense": "cls.predictions.transform.dense",
     "head.norm": "cls.predictions.transform.layer_norm",

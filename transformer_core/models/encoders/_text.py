@@ -24,6 +24,7 @@ from transformer_core._relative_bias import RelativeBias
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
 from transformer_core.family._sentence import Pooling, PoolingMode
 from transformer_core.flow import CompileProfile
+from transformer_core.models.encoders._sentence_head import SentenceHead
 from transformer_core.models.encoders._stack import EncoderConfig, EncoderStack, encoder_profile, layer_norm
 
 
@@ -164,6 +165,7 @@ class TextModel(Model[TextConfig]):
         )
         self.norm = layer_norm(config.stack, self.dtype) if config.final_norm else None
         self.pooler = Linear(hidden, hidden, bias=True, dtype=self.dtype) if config.pooler else None
+        self.sentence = None if config.pooling is None else SentenceHead(config.pooling, self.dtype)
 
     def forward(
         self,
@@ -188,13 +190,12 @@ class TextModel(Model[TextConfig]):
         token_type_ids: Tensor | None = None,
     ) -> Mapping[str, Tensor]:
         """Computes the results of the entry point ``forward``."""
-        ops, pooling = ctx.ops, self.config.pooling
         x = self(ctx, token_ids, attention_mask, token_type_ids)
-        results = {"last_hidden_state": ops.cast(x, f32)}
-        if pooling is not None:
-            results["sentence_embedding"] = pooling(ctx, ops.cast(x, f32), attention_mask)
+        results = {"last_hidden_state": ctx.ops.cast(x, f32)}
+        if self.sentence is not None:
+            results["sentence_embedding"] = self.sentence(ctx, x, attention_mask)
         elif self.pooler is not None:
-            results["pooler_output"] = ops.cast(pooled(ctx, self.pooler, x), f32)
+            results["pooler_output"] = ctx.ops.cast(pooled(ctx, self.pooler, x), f32)
         return results
 
     def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:

@@ -1,0 +1,170 @@
+"""Decoders whose layers encode texts: sentence embedders, classifiers and rerankers (Qwen3, EmbeddingGemma)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from lang_core import (
+    Argument,
+    DType,
+    EntryPoint,
+    ExecutionContext,
+    Repeated,
+    Tensor,
+    TensorSpec,
+    checked_choices,
+    f32,
+)
+from transformer_core._embedding import Embedding
+from transformer_core._linear import Linear
+from transformer_core._logits import row_of
+from transformer_core._masks import causal_mask, mask_bias, near_mask
+from transformer_core._rope import rope_tables
+from transformer_core._step import StepInputs
+from transformer_core.family._config import DecoderConfig, family_of
+from transformer_core.family._layer import norm
+from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
+from transformer_core.family._sentence import Pooling, ScoreTokens, last_places
+from transformer_core.flow import CompileProfile
+from transformer_core.models.encoders._sentence_head import SentenceHead
+from transformer_core.models.encoders._stack import encoder_profile
+
+
+@checked_choices
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderEncoderConfig:
+    """Configuration of a decoder that encodes texts.
+
+    Attributes:
+        architecture: architecture of a registered family.
+        decoder: configuration of the layers.
+        bidirectional: whether tokens see later ones, too.
+        pooling: pooling of a model of sentence-transformers; else None.
+        labels: number of classes; 0 without a classifier.
+        score: tokens whose logits are the score of a reranker; else None.
+    """
+
+    architecture: str
+    decoder: DecoderConfig
+    bidirectional: bool = False
+    pooling: Pooling | None = None
+    labels: int = 0
+    score: ScoreTokens | None = None
+
+    @property
+    def layers(self) -> int:
+        """L."""
+        return self.decoder.layers
+
+    @property
+    def stored_layers(self) -> int:
+        """L, as every stored layer is run."""
+        return self.decoder.layers
+
+    def first_layers(self, count: int) -> Self:
+        """Returns the configuration of a model of the first layers only."""
+        return replace(self, decoder=self.decoder.first_layers(count))
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the model's entries in the description of a bundle."""
+        pooled = {} if self.pooling is None else {"pooling": self.pooling.facts()}
+        labels = self.labels or (1 if self.score is not None else 0)
+        return {**self.decoder.facts(), **pooled, **({"labels": labels} if labels else {})}
+
+
+class DecoderEncoder(Model[DecoderEncoderConfig]):
+    """Layers of a decoder that see whole texts at once, without caches.
+
+    ``forward(token_ids [B,T], attention_mask [B,T])``, both i32, gives ``last_hidden_state`` [B,T,D], and a model of
+    sentence-transformers ``sentence_embedding`` [B,D]; a classifier gives ``logits`` [B,labels] of the last token
+    alone, and so does a reranker whose score is that of tokens, with one label. Results are f32. The mask is 1 for
+    tokens and 0 for padding; a row needs a token. Rows of padding are undefined.
+    """
+
+    def __init__(self, config: DecoderEncoderConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
+        super().__init__(config, dtype, num_layers)
+        config, decoder = self.config, self.config.decoder
+        layer = family_of(decoder).layer
+        self.embed_tokens = Embedding(decoder.vocabulary, decoder.hidden, dtype=self.dtype)
+        self.layers = Repeated(decoder.layers, lambda index: layer(decoder, index, self.dtype))
+        self.norm = norm(decoder, self.dtype)
+        self.sentence = None if config.pooling is None else SentenceHead(config.pooling, self.dtype)
+        self.score = Linear(decoder.hidden, config.labels, dtype=self.dtype) if config.labels else None
+        heads = config.score is not None and not decoder.tied
+        self.lm_head = Embedding(decoder.vocabulary, decoder.hidden, dtype=self.dtype) if heads else None
+
+    def forward(self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Computes the normed states [B, T, D]; all arguments are i32 [B, T]."""
+        scale, x = self.config.decoder.embedding_scale, self.embed_tokens(ctx, token_ids)
+        x = x if scale == 1.0 else ctx.ops.mul(x, scale)
+        step = self._step(ctx, attention_mask)
+        for layer in self.layers:
+            with ctx.block(layer.path):
+                x, _ = layer(ctx, x, step)
+        return self.norm(ctx, x)
+
+    def _step(self, ctx: ExecutionContext, attention_mask: Tensor) -> StepInputs:
+        """Returns what the layers share: RoPE's tables, and a mask per window, of attention_mask [B, T]."""
+        ops, (batch, tokens), decoder = ctx.ops, attention_mask.shape, self.config.decoder
+        real = ops.reshape(ops.not_equal(attention_mask, 0), (batch, 1, tokens))
+        biases = {
+            window: mask_bias(ctx, ops.logical_and(self._seen(ctx, tokens, window), real))
+            for window in dict.fromkeys(decoder.windows)
+        }
+        positions = ops.iota((tokens,))
+        tables = rope_tables(ctx, decoder.rope, positions, tokens)
+        local = (None, None) if decoder.local_rope is None else rope_tables(ctx, decoder.local_rope, positions, tokens)
+        return StepInputs(*tables, positions, biases, {}, None, *local)
+
+    def _seen(self, ctx: ExecutionContext, tokens: int, window: int | None) -> Tensor:
+        """Returns bool [T, T], true where a token sees another."""
+        if self.config.bidirectional:
+            return near_mask(ctx, tokens, tokens if window is None else window - 1)
+        return causal_mask(ctx, tokens, tokens, window=window)
+
+    def results(self, ctx: ExecutionContext, token_ids: Tensor, attention_mask: Tensor) -> Mapping[str, Tensor]:
+        """Computes the results of the entry point ``forward``."""
+        x, score = self(ctx, token_ids, attention_mask), self.config.score
+        if self.score is None and score is None:
+            states = {"last_hidden_state": ctx.ops.cast(x, f32)}
+            if self.sentence is None:
+                return states
+            return {**states, "sentence_embedding": self.sentence(ctx, x, attention_mask)}
+        last = row_of(ctx, x, last_places(ctx, attention_mask))
+        logits = self._token_score(ctx, last, score) if score is not None else self._classes(ctx, last)
+        return {"logits": ctx.ops.cast(logits, f32)}
+
+    def _classes(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        assert self.score is not None  # there is a classifier, or there are tokens of a score
+        return self.score(ctx, x)
+
+    def _token_score(self, ctx: ExecutionContext, x: Tensor, score: ScoreTokens) -> Tensor:
+        """Computes the logit of ``yes``, less that of ``no``, of states x [B, D]: f32 [B, 1]."""
+        ops, table = ctx.ops, self.embed_tokens if self.lm_head is None else self.lm_head
+        ids = [score.yes] if score.no is None else [score.yes, score.no]
+        rows = ops.cast(table(ctx, ops.constant(np.array(ids, np.int32))), f32)
+        logits = ops.dot_general(ops.cast(x, f32), rows, ((1,), (1,)))
+        if score.no is None:
+            return logits
+        yes, no = ops.split(logits, (1, 1), 1)
+        return ops.sub(yes, no)
+
+    def default_profile(self, batch: int, sequence: int | None, max_sequence: int | None) -> CompileProfile:
+        """Returns a profile of the sizes; T is 64 by default, and at most what RoPE reaches."""
+        rope = self.config.decoder.rope
+        tokens = min(DEFAULT_SEQUENCE, rope.trained_length) if sequence is None else sequence
+        check_size("batch", batch)
+        why = "the positions that the model's RoPE reaches (max_position_embeddings and its scaling)"
+        check_size("sequence", tokens, rope.reach, why)
+        return encoder_profile(batch, tokens, self.dtype)
+
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds ``forward``."""
+        spec = TensorSpec((profile.batch, profile.sequence), "i32")
+        return EntryPoint(profile.name, self.results, (Argument("token_ids", spec), Argument("attention_mask", spec)))
+
+    def tied(self) -> dict[str, str]:
+        """Returns the head's name, where it is the embedding."""
+        return {"lm_head.weight": self.embed_tokens.weight.path} if self.config.decoder.tied else {}
