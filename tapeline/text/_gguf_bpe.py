@@ -10,6 +10,13 @@ from tapeline.text._gguf_vocabulary import PREFIX, Vocabulary
 _ENGLISH: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _LLAMA3: Final = _ENGLISH + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _QWEN2: Final = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+_SEED: Final = _QWEN2.replace(r"[^\s\p{L}\p{N}]+[\r\n]*", r"[^\s\p{L}\p{N}\r\n]+")
+_DEEPSEEK3: Final = (
+    r"\p{N}{1,3}",
+    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
 _UPPER: Final = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}"
 _LOWER: Final = r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
 _REST: Final = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -52,17 +59,22 @@ _SPLITS: Final = {
             r"[0-9][0-9][0-9]",
         )
     ),
-    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe", "mellum", "modern-bert"), _GPT2),
+    **dict.fromkeys(
+        ("gpt-2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe", "mellum", "modern-bert", "exaone4"), _GPT2
+    ),
     **dict.fromkeys(("starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"), _DIGITS),
     **dict.fromkeys(
         ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
         _Split((_LLAMA3,), whole=True, bos=True),
     ),
-    **dict.fromkeys(("dbrx", "smaug-bpe"), _Split((_LLAMA3,))),
+    **dict.fromkeys(("dbrx", "smaug-bpe", "chatglm-bpe"), _Split((_LLAMA3,))),
+    "glm4": _Split((_LLAMA3,), whole=True),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "megrez"), _Split((_QWEN2,), composed=True)),
-    "stablelm2": _Split((_QWEN2,)),
+    **dict.fromkeys(("stablelm2", "hunyuan"), _Split((_QWEN2,))),
+    "seed-coder": _Split((_SEED,)),
+    **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), _Split(_DEEPSEEK3)),
     "tekken": _Split((_TEKKEN,), whole=True, bos=True),
-    **dict.fromkeys(("gpt-4o", "llama4"), _Split((_GPT4O,))),
+    **dict.fromkeys(("gpt-4o", "llama4", "minimax-m2"), _Split((_GPT4O,))),
 }
 
 

@@ -4,7 +4,7 @@ Run outside of Bazel, with xllamacpp (llama.cpp with a Python door), gguf, ml_dt
 
     PYTHONPATH=. python tests/goldens/make_llama_cpp_goldens.py [--only NAME ...]
 
-With ``--only``, logits of these models are made, and all else stays as the file has it.
+With ``--only``, logits of these models and ids of these ``pre`` types are made, and all else stays as it is.
 """
 
 import dataclasses
@@ -41,6 +41,11 @@ _PRES: Final = (
     "smollm",
     "refact",
     "stablelm2",
+    "exaone4",
+    "hunyuan-dense",
+    "seed-coder",
+    "glm4",
+    "minimax-m2",
 )
 
 
@@ -132,37 +137,28 @@ def _ids(directory: Path, model: str, pre: str | None, fields: dict[str, Any], t
 
 
 def main(only: list[str]) -> None:
-    """Writes the file; of models that are not among ``only``, where there are some, as it was."""
-    if only:
-        golden = json.loads((_DATA / "llama_cpp.json").read_text())
-        with tempfile.TemporaryDirectory() as name:
-            made = {case: _steps(Path(name), case, GGUF_CASES[case]) for case in only}
-        models = {**golden["models"], **made}
-        known = [case for case in GGUF_CASES if case in models]
-        _write({**golden, "models": {case: models[case] for case in known}})
-        return
-    known = json.loads((_DATA / "gguf_tokenizers.json").read_text())
+    """Writes the file; of what is not among ``only``, where there is some, as it was."""
+    models = [name for name in GGUF_CASES if name not in NOT_LLAMA_CPPS]
+    kinds = [*(("gpt2", pre) for pre in _PRES), ("llama", None)]
+    golden: dict[str, Any] = (
+        json.loads((_DATA / "llama_cpp.json").read_text()) if only else {"models": {}, "tokenizers": []}
+    )
+    ids = {(entry["model"], entry["pre"]): entry["ids"] for entry in golden["tokenizers"]}
+    logits, known = golden["models"], json.loads((_DATA / "gguf_tokenizers.json").read_text())
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        models = {
-            name: _steps(directory, name, case) for name, case in GGUF_CASES.items() if name not in NOT_LLAMA_CPPS
+        for case in [case for case in models if not only or case in only]:
+            logits[case] = _steps(directory, case, GGUF_CASES[case])
+        for model, pre in [kind for kind in kinds if not only or kind[1] in only]:
+            ids[model, pre] = _ids(directory, model, pre, known["vocabularies"][model], known["texts"])
+    _write(
+        {
+            "made_by": "tests/goldens/make_llama_cpp_goldens.py",
+            "xllamacpp": importlib.metadata.version("xllamacpp"),
+            "models": {case: logits[case] for case in models if case in logits},
+            "tokenizers": [{"model": m, "pre": pre, "ids": ids[m, pre]} for m, pre in kinds if (m, pre) in ids],
         }
-        kinds = [("gpt2", pre) for pre in _PRES] + [("llama", None)]
-        tokenizers = [
-            {
-                "model": model,
-                "pre": pre,
-                "ids": _ids(directory, model, pre, known["vocabularies"][model], known["texts"]),
-            }
-            for model, pre in kinds
-        ]
-    golden = {
-        "made_by": "tests/goldens/make_llama_cpp_goldens.py",
-        "xllamacpp": importlib.metadata.version("xllamacpp"),
-        "models": models,
-        "tokenizers": tokenizers,
-    }
-    _write(golden)
+    )
 
 
 def _write(golden: dict[str, Any]) -> None:
