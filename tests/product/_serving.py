@@ -15,7 +15,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
 
-_START_SECONDS: Final = 60
+_START_SECONDS: Final = 300
 
 
 @dataclass(slots=True)
