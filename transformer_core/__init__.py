@@ -39,6 +39,7 @@ from transformer_core._joint_block import JointBlock, Modulation
 from transformer_core._json_files import config_fields
 from transformer_core._kv_cache import KVCache, RingCache, cache_spec, kv_layout, ring_layout
 from transformer_core._latent_attention import LatentAttention
+from transformer_core._latent_experts import LatentExperts
 from transformer_core._linear import Linear
 from transformer_core._mamba2 import GateOrder, GroupedGatedNorm, Mamba2, Mamba2Sizes, Mamba2State
 from transformer_core._masks import causal_mask, mask_bias, padding_bias
@@ -90,6 +91,7 @@ __all__ = [
     "KVCache",
     "LatentAttention",
     "LatentAttentionConfig",
+    "LatentExperts",
     "LayerNorm",
     "LayerRope",
     "Linear",

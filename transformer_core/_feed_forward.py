@@ -7,15 +7,19 @@ from transformer_core._linear import Linear
 
 
 class Activation(enum.Enum):
-    """Activation inside of a feed-forward layer; the values are names of ops."""
+    """Activation inside of a feed-forward layer; the values are names of ops, but for the last."""
 
     SILU = "silu"
     GELU = "gelu"
     GELU_TANH = "gelu_tanh"
     RELU = "relu"
+    RELU_SQUARED = "relu_squared"
 
     def __call__(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [..] to [..]."""
+        if self is Activation.RELU_SQUARED:
+            positive = ctx.ops.relu(x)
+            return ctx.ops.mul(positive, positive)
         return getattr(ctx.ops, self.value)(x)
 
 

@@ -42,7 +42,7 @@ class ClampedGate:
 
 @checked_choices
 class Experts(Module):
-    """E feed-forward layers as ``SwiGLU``, each projection of all of them in one parameter.
+    """E feed-forward layers as ``SwiGLU``, or ``FeedForward``, each projection of all of them in one parameter.
 
     Pairs of token and expert are sorted by expert; a loop then takes up to some rows of one expert in each round, so
     that work is proportional to the pairs, each chosen expert's weights are read once per round and the others' never,
@@ -60,13 +60,14 @@ class Experts(Module):
         activation: Activation = Activation.SILU,
         biased: bool = False,
         clamped: ClampedGate | None = None,
+        gated: bool = True,
         dtype: DType | str = "f32",
     ) -> None:
         self.activation, self.clamped = activation, clamped
-        self.gate_proj = Parameter((experts, inner, size), dtype)
+        self.gate_proj = Parameter((experts, inner, size), dtype) if gated else None
         self.up_proj = Parameter((experts, inner, size), dtype)
         self.down_proj = Parameter((experts, size, inner), dtype)
-        self.gate_proj_bias = Parameter((experts, inner), dtype) if biased else None
+        self.gate_proj_bias = Parameter((experts, inner), dtype) if biased and gated else None
         self.up_proj_bias = Parameter((experts, inner), dtype) if biased else None
         self.down_proj_bias = Parameter((experts, size), dtype) if biased else None
 
@@ -83,8 +84,8 @@ class Experts(Module):
             [M, D] in x's dtype, summed in that of the weights.
         """
         tokens, count = chosen.shape
-        experts = self.gate_proj.spec.shape[0]
-        packed = all(weight.encoding is not None for weight in (self.gate_proj, self.up_proj, self.down_proj))
+        experts = self.up_proj.spec.shape[0]
+        packed = all(weight is None or weight.encoding for weight in (self.gate_proj, self.up_proj, self.down_proj))
         if packed and (tokens == 1 or (tokens <= _FEW_TOKENS and tokens * count <= experts)):
             return self._of_pairs(ctx, x, chosen, weights)
         return self._by_expert(ctx, x, chosen, weights)
@@ -101,7 +102,7 @@ class Experts(Module):
         ops = ctx.ops
         tokens, size = x.shape
         count = chosen.shape[1]
-        pairs, rows = tokens * count, _rows_per_round(tokens, count, self.gate_proj.spec.shape[0])
+        pairs, rows = tokens * count, _rows_per_round(tokens, count, self.up_proj.spec.shape[0])
         ordered, order = ops.sort(ops.reshape(chosen, (pairs,)))
         of_pair = ops.pad(ordered, (0,), (rows,), -1)  # a round may begin near the end, and -1 is no expert
         of_place = ops.reshape(ops.iota((tokens, count), 0), (pairs,))
@@ -117,20 +118,20 @@ class Experts(Module):
             return ops.add(first, taken), ops.dynamic_update_slice(results, down, (first, 0))
 
         start = ops.constant(0, "i32"), ops.zeros((pairs + rows, size), x.dtype)
-        most = pairs // rows + min(pairs, self.gate_proj.spec.shape[0])  # each expert's last round may have few rows
+        most = pairs // rows + min(pairs, self.up_proj.spec.shape[0])  # each expert's last round may have few rows
         results = ops.while_loop(lambda first, results: ops.less(first, pairs), one_round, start, most)[1]
         # The place of each pair among the sorted ones.
         places = ops.scatter(ops.zeros((pairs,), "i32"), order, ops.iota((pairs,)), 0)
         return _weighted(ctx, weights, ops.take(results, ops.reshape(places, (tokens, count))), x.dtype)
 
     def _weights(self, ctx: ExecutionContext) -> list[tuple[Parameter, Tensor, Tensor | None]]:
-        """Returns the three projections: parameter, weights and biases."""
+        """Returns the projections, two without gates: parameter, weights and biases."""
         projections = (
             (self.gate_proj, self.gate_proj_bias),
             (self.up_proj, self.up_proj_bias),
             (self.down_proj, self.down_proj_bias),
         )
-        return [(w, ctx.parameter(w), None if b is None else ctx.parameter(b)) for w, b in projections]
+        return [(w, ctx.parameter(w), None if b is None else ctx.parameter(b)) for w, b in projections if w is not None]
 
     def _computed(
         self,
@@ -140,12 +141,14 @@ class Experts(Module):
         stacked: Sequence[tuple[Parameter, Tensor, Tensor | None]],
     ) -> Tensor:
         """Computes the experts i32 [G] on groups of rows x [X, R, D]: [G, R, D]."""
-        gate, up = (_product(ctx, x, expert, *projection) for projection in stacked[:2])
-        if self.clamped is None:
-            hidden = ctx.ops.mul(self.activation(ctx, gate), up)  # [G, R, F]
+        *before, last = stacked
+        gate, *up = (_product(ctx, x, expert, *projection) for projection in before)
+        if self.clamped is not None:
+            hidden = self.clamped(ctx, gate, *up)
         else:
-            hidden = self.clamped(ctx, gate, up)
-        return _product(ctx, hidden, expert, *stacked[2])
+            hidden = self.activation(ctx, gate)  # [G, R, F]
+            hidden = ctx.ops.mul(hidden, *up) if up else hidden
+        return _product(ctx, hidden, expert, *last)
 
 
 def _product(

@@ -83,7 +83,8 @@ def keep_packed(
 def _matrices(module: Module) -> Sequence[Parameter]:
     """Returns the module's own weights that may be packed."""
     if isinstance(module, Experts):
-        return module.gate_proj, module.up_proj, module.down_proj
+        projections = module.gate_proj, module.up_proj, module.down_proj
+        return [weight for weight in projections if weight is not None]
     return [module.weight] if isinstance(module, Linear | Embedding) and module.packable else []
 
 

@@ -58,7 +58,8 @@ def sizes_of(config: Config) -> tuple[int, int, int, int]:
     if config["model_type"] == "gpt2":
         d = config["n_embd"]
         return config["n_layer"], d, config.get("n_inner") or 4 * d, config["vocab_size"]
-    layers, d, v = (config[k] for k in ("num_hidden_layers", "hidden_size", "vocab_size"))
+    d, v = config["hidden_size"], config["vocab_size"]
+    layers = config["num_hidden_layers"] if "num_hidden_layers" in config else len(config["layers_block_type"])
     inner = next(filter(None, map(config.get, ("intermediate_size", "block_ff_dim", "moe_intermediate_size"))), 0)
     return layers, d, inner[0] if isinstance(inner, list) else inner, v
 

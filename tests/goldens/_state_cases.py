@@ -1,17 +1,15 @@
 """Cases with state-space layers and short convolutions; ``_state_forms`` has their ``config.json`` dictionaries."""
 
 from tests.goldens._case_types import GoldenCase, prompt
-from tests.goldens._state_forms import (
+from tests.goldens._hybrid_state_forms import (
     falcon_h1_4_52,
     falcon_h1_5,
     granite_hybrid_4_56,
     granite_hybrid_5,
-    lfm2_4_54,
-    lfm2_5,
-    lfm2_moe_5,
-    mamba2_4_44,
-    mamba2_5,
-)
+    nemotron_h_4_48,
+    nemotron_h_5,
+)  # fmt: skip
+from tests.goldens._state_forms import lfm2_4_54, lfm2_5, lfm2_moe_5, mamba2_4_44, mamba2_5
 
 _CONV, _FULL = "conv", "full_attention"
 
@@ -226,4 +224,55 @@ FALCON_H1_CASES = (
     ),
 )
 
-STATE_CASES = (*LFM2_CASES, *LFM2_MOE_CASES, *MAMBA2_CASES, *GRANITE_HYBRID_CASES, *FALCON_H1_CASES)
+NEMOTRON_H_CASES = (
+    GoldenCase(
+        name="nemotron_h",
+        twist="layers of one mixer each: Mamba-2, ungated experts over compressed activations, attention, squared relu",
+        config=nemotron_h_5(
+            K=1,
+            H=8,
+            E=6,
+            C=2,
+            kinds=["linear_attention", "moe", "full_attention", "mlp"],
+            heads=(6, 7, 2, 10),
+            sizes=dict(D=24, F=52, V=93, L=4, N=4),
+            moe_latent_size=14,
+            n_group=3,
+            routed_scaling_factor=1.5,
+            topk_group=2,
+        ),
+        form="5.x",
+        seed=340,
+        prompt=prompt(37, vocab=93),
+        hidden=True,
+        must_matter=({"topk_group": 1}, {"routed_scaling_factor": 1.0}, {"norm_topk_prob": False}),
+    ),
+    GoldenCase(
+        name="nemotron_h_4x",
+        twist="a pattern of letters as published, biases in feed-forward and Mamba-2; batch of 2, bf16 file",
+        config=nemotron_h_4_48(
+            K=2,
+            H=6,
+            pattern="M-*M",
+            heads=(4, 5, 1, 7),
+            sizes=dict(D=20, F=30, V=85, L=4, N=2),
+            mlp_bias=True,
+            use_bias=True,
+            use_conv_bias=False,
+        ),
+        form="4.x",
+        seed=341,
+        prompt=prompt(9, 9, vocab=85),
+        stored="bf16",
+        must_matter=({"layer_norm_epsilon": 0.1}, {"mlp_hidden_act": "relu"}),
+    ),
+)
+
+STATE_CASES = (
+    *LFM2_CASES,
+    *LFM2_MOE_CASES,
+    *MAMBA2_CASES,
+    *GRANITE_HYBRID_CASES,
+    *FALCON_H1_CASES,
+    *NEMOTRON_H_CASES,
+)

@@ -6,7 +6,7 @@ from tests.goldens._case_types import Config
 from tests.goldens._config_forms import common5
 
 Heads = tuple[int, int, int, int]
-_NO_LIMIT = [0.0, {"__float__": "Infinity"}]
+NO_LIMIT = [0.0, {"__float__": "Infinity"}]
 _UNLIKE_LLAMA = ("attention_dropout", "hidden_act", "rms_norm_eps")
 
 
@@ -105,7 +105,7 @@ def mamba2_5(*, D: int, V: int, L: int, heads: Heads, **changes: Any) -> Config:
         "state_size": state,
         "tie_word_embeddings": False,
         "time_step_floor": 0.0001,
-        "time_step_limit": _NO_LIMIT,
+        "time_step_limit": NO_LIMIT,
         "time_step_max": 0.1,
         "time_step_min": 0.001,
         "time_step_rank": 3,
@@ -131,110 +131,3 @@ def mamba2_4_44(*, D: int, V: int, L: int, heads: Heads, **changes: Any) -> Conf
         **changes,
     }
     return {name: value for name, value in form.items() if name != "dtype"}
-
-
-def _mamba_fields(heads: Heads, D: int) -> Config:
-    n, h, groups, state = heads
-    return {
-        "mamba_chunk_size": 8,
-        "mamba_conv_bias": True,
-        "mamba_d_conv": 4,
-        "mamba_d_head": h,
-        "mamba_d_state": state,
-        "mamba_expand": n * h // D,
-        "mamba_n_groups": groups,
-        "mamba_n_heads": n,
-        "mamba_proj_bias": False,
-    }
-
-
-def granite_hybrid_5(
-    *,
-    K: int,
-    E: int,
-    C: int,
-    F_shared: int,
-    kinds: list[str],
-    heads: Heads,
-    sizes: Config,
-    **changes: Any,
-) -> Config:
-    """``GraniteMoeHybridConfig`` of transformers 5; ``heads`` is of the Mamba-2."""
-    return {
-        **common5("granitemoehybrid", "GraniteMoeHybridForCausalLM", K, sizes),
-        **_mamba_fields(heads, sizes["D"]),
-        "attention_bias": False,
-        "attention_multiplier": 0.25,
-        "embedding_multiplier": 1.5,
-        "layer_types": kinds,
-        "logits_scaling": 0.7,
-        "num_experts_per_tok": C,
-        "num_local_experts": E,
-        "output_router_logits": False,
-        "position_embedding_type": None,
-        "residual_multiplier": 0.8,
-        "router_aux_loss_coef": 0.001,
-        "shared_intermediate_size": F_shared,
-        "time_step_limit": _NO_LIMIT,
-        **changes,
-    }
-
-
-def granite_hybrid_4_56(
-    *, K: int, F_shared: int, kinds: list[str], heads: Heads, sizes: Config, **changes: Any
-) -> Config:
-    """ibm-granite/granite-4.0-h-micro: no routed experts, ``mamba`` and ``attention`` for kinds, nope for positions."""
-    form = {
-        **granite_hybrid_5(K=K, E=0, C=0, F_shared=F_shared, kinds=kinds, heads=heads, sizes=sizes),
-        "init_method": "mup",
-        "normalization_function": "rmsnorm",
-        "position_embedding_type": "nope",
-        "rope_scaling": None,
-        "rope_theta": 10000,
-        "torch_dtype": "float32",
-        "transformers_version": "4.56.0",
-        **changes,
-    }
-    return {name: value for name, value in form.items() if name not in ("dtype", "rope_parameters", "time_step_limit")}
-
-
-def falcon_h1_5(*, K: int, heads: Heads, sizes: Config, **changes: Any) -> Config:
-    """``FalconH1Config`` of transformers 5; ``heads`` is of the Mamba-2."""
-    return {
-        **common5("falcon_h1", "FalconH1ForCausalLM", K, sizes),
-        **_mamba_fields(heads, sizes["D"]),
-        "attention_bias": False,
-        "attention_in_multiplier": 0.8,
-        "attention_out_multiplier": 1.3,
-        "embedding_multiplier": 1.2,
-        "key_multiplier": 0.6,
-        "lm_head_multiplier": 0.9,
-        "mamba_d_ssm": heads[0] * heads[1],
-        "mamba_norm_before_gate": True,
-        "mamba_rms_norm": False,
-        "mlp_bias": False,
-        "mlp_multipliers": [1.4, 0.7],
-        "num_logits_to_keep": 1,
-        "pad_token_id": 0,
-        "projectors_bias": False,
-        "ssm_in_multiplier": 1.1,
-        "ssm_multipliers": [0.7, 1.2, 0.9, 1.3, 0.8],
-        "ssm_out_multiplier": 0.9,
-        "time_step_limit": _NO_LIMIT,
-        **changes,
-    }
-
-
-def falcon_h1_4_52(*, K: int, heads: Heads, sizes: Config, **changes: Any) -> Config:
-    """tiiuae/Falcon-H1-0.5B-Instruct: a head size, ``attn_layer_indices``, ``mamba_use_mlp``, a great theta."""
-    form = {
-        **falcon_h1_5(K=K, heads=heads, sizes=sizes),
-        "attn_layer_indices": None,
-        "mamba_use_mlp": True,
-        "rope_scaling": None,
-        "rope_theta": 100000000000.0,
-        "torch_dtype": "float32",
-        "transformers_version": "4.52.0",
-        **changes,
-    }
-    return {name: value for name, value in form.items() if name not in ("dtype", "rope_parameters", "time_step_limit")}

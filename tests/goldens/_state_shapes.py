@@ -146,13 +146,62 @@ def _mamba_of(config: Config, prefix: str, d: int, output_bias: bool, normed: bo
     yield from mamba_shapes(prefix + "mamba.", d, (n, h, groups, state), config["mamba_d_conv"], biases, normed)
 
 
-def _attention(config: Config, prefix: str, d: int) -> Shapes:
+def _attention(config: Config, prefix: str, d: int, module: str = "self_attn") -> Shapes:
     n, k = config["num_attention_heads"], config["num_key_value_heads"]
     h = config.get("head_dim") or d // n
     for name, shape in (("q", (n * h, d)), ("k", (k * h, d)), ("v", (k * h, d)), ("o", (d, n * h))):
-        yield f"{prefix}self_attn.{name}_proj.weight", shape
+        yield f"{prefix}{module}.{name}_proj.weight", shape
         if config.get("attention_bias"):
-            yield f"{prefix}self_attn.{name}_proj.bias", shape[:1]
+            yield f"{prefix}{module}.{name}_proj.bias", shape[:1]
+
+
+def nemotron_h_shapes(config: Config) -> Shapes:
+    """Yields keys and shapes of a Nemotron-H or Nemotron 3."""
+    d, v, f = config["hidden_size"], config["vocab_size"], config["intermediate_size"]
+    yield "backbone.embeddings.weight", (v, d)
+    for layer, kind in enumerate(_nemotron_kinds(config)):
+        prefix = f"backbone.layers.{layer}."
+        yield prefix + "norm.weight", (d,)
+        if kind == "M":
+            names = ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size")
+            n, h, groups, state = (config[name] for name in names)
+            biases = {"conv1d": config["use_conv_bias"], "in_proj": config["use_bias"], "out_proj": config["use_bias"]}
+            yield from mamba_shapes(prefix + "mixer.", d, (n, h, groups, state), config["conv_kernel"], biases)
+        elif kind == "*":
+            yield from _attention(config, prefix, d, "mixer")
+        elif kind == "-":
+            yield from _ungated(prefix + "mixer.", d, f, config["mlp_bias"])
+        else:
+            yield from _nemotron_experts(config, prefix + "mixer.", d)
+    yield "backbone.norm_f.weight", (d,)
+    yield "lm_head.weight", (v, d)
+
+
+def _nemotron_kinds(config: Config) -> str:
+    letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+    if "hybrid_override_pattern" in config:
+        return config["hybrid_override_pattern"]
+    return "".join(letters[kind] for kind in config["layers_block_type"])
+
+
+def _nemotron_experts(config: Config, prefix: str, d: int) -> Shapes:
+    experts, latent, biased = config["n_routed_experts"], config["moe_latent_size"], config["mlp_bias"]
+    for expert in range(experts):
+        yield from _ungated(f"{prefix}experts.{expert}.", latent or d, config["moe_intermediate_size"], False)
+    yield prefix + "gate.weight", (experts, d)
+    yield prefix + "gate.e_score_correction_bias", (experts,)
+    yield from _ungated(prefix + "shared_experts.", d, config["moe_shared_expert_intermediate_size"], biased)
+    for name, shape in (("fc1", (latent, d)), ("fc2", (d, latent))) if latent else ():
+        yield f"{prefix}{name}_latent_proj.weight", shape
+        if biased:
+            yield f"{prefix}{name}_latent_proj.bias", shape[:1]
+
+
+def _ungated(prefix: str, d: int, f: int, biased: bool) -> Shapes:
+    for name, shape in (("up", (f, d)), ("down", (d, f))):
+        yield f"{prefix}{name}_proj.weight", shape
+        if biased:
+            yield f"{prefix}{name}_proj.bias", shape[:1]
 
 
 STATE_SHAPES = {
@@ -161,4 +210,5 @@ STATE_SHAPES = {
     "mamba2": mamba2_shapes,
     "granitemoehybrid": granite_hybrid_shapes,
     "falcon_h1": falcon_h1_shapes,
+    "nemotron_h": nemotron_h_shapes,
 }

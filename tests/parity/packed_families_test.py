@@ -36,6 +36,12 @@ _OWN_SIZES: Final[dict[str, dict[str, int]]] = {
     "mamba2": {"num_heads": 8},
     "granitemoehybrid": {**_MAMBA, "shared_intermediate_size": 96},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 128},
+    "nemotron_h": {
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "moe_latent_size": 32,
+        "moe_shared_expert_intermediate_size": 64,
+    },
 }
 # Parameters with two axes or more that are no matrix of a linear layer or an embedding.
 _ROUTERS: Final = {"model.layers.*.mlp.gate.weight"}
@@ -49,6 +55,7 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "mamba2": {"model.layers.*.mixer.conv1d.weight"},
     "granitemoehybrid": _ROUTERS | {"model.layers.*.mamba.conv1d.weight"},
     "falcon_h1": {"model.layers.*.mamba.conv1d.weight"},
+    "nemotron_h": {"model.layers.*.mixer.conv1d.weight", "model.layers.*.mixer.gate.weight"},
     "gpt_oss": _ROUTERS | {f"model.layers.*.mlp.experts.{name}_proj_bias" for name in ("gate", "up", "down")},
     "deepseek_v3": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
     **dict.fromkeys(("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe"), _ROUTERS),
@@ -61,6 +68,7 @@ _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "gpt_oss": {"num_experts_per_tok": 6},
     "lfm2_moe": {"num_experts_per_tok": 6},
     "granitemoehybrid": {"num_experts_per_tok": 5},
+    "nemotron_h": {"num_experts_per_tok": 6, "topk_group": 3},
     "deepseek_v3": {"num_experts_per_tok": 12, "topk_group": 4},
     "glm4_moe": {"num_experts_per_tok": 6, "topk_group": 2},
     "qwen2_moe": {"num_experts_per_tok": 7},

@@ -47,6 +47,7 @@ if os.environ.get("TAPELINE_LONG"):
         ("lfm2_moe", 8, 1),
         ("granite_hybrid", 16, 1),
         ("falcon_h1", 16, 2),
+        ("nemotron_h", 16, 1),
     ]
 
 

@@ -20,6 +20,7 @@ _ACTIVATIONS: Final = {
     "gelu_new": Activation.GELU_TANH,
     "gelu_pytorch_tanh": Activation.GELU_TANH,
     "relu": Activation.RELU,
+    "relu2": Activation.RELU_SQUARED,
 }
 _DEFAULT_WINDOW: Final = 4096  # transformers' default
 

@@ -169,6 +169,7 @@ class ShortConvConfig(MixerConfig):
         return ShortConv(size, self.taps, bias=self.biased, dtype=dtype)
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mamba2Config(MixerConfig):
     """Layers with a Mamba-2, in place of attention or beside it (see ``Mamba2``).

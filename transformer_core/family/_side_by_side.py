@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lang_core import ConfigError, DType, ExecutionContext, Tensor
+from lang_core import ConfigError, DType, ExecutionContext, Tensor, checked_choices
 from transformer_core._feed_forward import SwiGLU
 from transformer_core.family._config import DecoderConfig
 from transformer_core.family._layer import attention, norm, state_mixer
@@ -11,6 +11,7 @@ from transformer_core.family._mixer_layer import tagged
 from transformer_core.flow import Block, FlowContext, FlowValue
 
 
+@checked_choices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySideConfig(Mamba2Config):
     """Layers with attention and a Mamba-2 side by side.

@@ -8,6 +8,7 @@ from lang_core import ConfigError
 from transformer_core._feed_forward import Activation
 from transformer_core._mamba2 import GateOrder, Mamba2Sizes
 from transformer_core._routing import Routing, Scoring
+from transformer_core.family._pattern_layers import PatternConfig
 from transformer_core.models import DecoderConfig, ExpertsConfig, Mamba2Config
 from transformer_core.models import ShortConvConfig as Short
 
@@ -201,3 +202,58 @@ def test_falcon_h1_is_refused_by_name(field: str, value: Any):
     name = "mamba_n_heads" if value == 50 else field
     with pytest.raises(ConfigError, match=f"field '{name}': expected "):
         _read(FALCON, **{field: value})
+
+
+NEMOTRON = {
+    "architectures": ["NemotronHForCausalLM"],
+    "vocab_size": 31,
+    "hidden_size": 24,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 64,
+    "hybrid_override_pattern": "M-*E",
+}
+
+
+def test_nemotron_h_has_transformers_defaults():
+    config = _read(NEMOTRON)
+    assert isinstance(config.mixer, PatternConfig)
+    assert config.mixer.kinds == ("linear_attention", "mlp", "full_attention", "moe")
+    assert config.mixer.sizes == Mamba2Sizes(heads=128, head_size=64, groups=8, state_size=128, taps=4)
+    assert config.mixer.routing == Routing(experts=8, chosen=2, scoring=Scoring.SIGMOID, corrected=True)
+    assert (config.layers, config.head_size, config.activation) == (4, 128, Activation.RELU_SQUARED)
+    default = _read({name: value for name, value in NEMOTRON.items() if name != "hybrid_override_pattern"}).mixer
+    assert isinstance(default, PatternConfig)
+    assert default.kinds == ("linear_attention", "moe", "full_attention", "mlp")
+
+
+def test_nemotron_h_reads_first_names_and_lists():
+    config = _read(NEMOTRON, layers_block_type=["mamba", "attention"], mamba_d_conv=3, mamba_n_groups=4)
+    assert isinstance(config.mixer, PatternConfig)
+    assert config.mixer.kinds == ("linear_attention", "full_attention")
+    assert (config.mixer.sizes.taps, config.mixer.sizes.groups) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("hybrid_override_pattern", "M-*X"),
+        ("hybrid_override_pattern", 4),
+        ("hybrid_override_pattern", ""),
+        ("layers_block_type", ["mamba", "conv"]),
+        ("layers_block_type", [["mamba"]]),
+        ("tie_word_embeddings", True),
+        ("n_groups", 3),
+        ("mlp_hidden_act", "mish"),
+        ("time_step_limit", [0.0, 1.0]),
+        ("moe_latent_size", 0),
+        ("intermediate_size", [1, 2]),
+    ],
+)
+def test_nemotron_h_is_refused_by_name(field: str, value: Any):
+    with pytest.raises(ConfigError, match=f"field '{field}': expected "):
+        _read(NEMOTRON, **{field: value})
+
+
+def test_a_pattern_must_be_as_long_as_the_model():
+    with pytest.raises(ConfigError, match="field 'hybrid_override_pattern': expected 5"):
+        _read(NEMOTRON, num_hidden_layers=5)

@@ -28,6 +28,7 @@ from transformer_core.models.families._minimax_m2 import MINIMAX_M2
 from transformer_core.models.families._ministral3 import MINISTRAL3
 from transformer_core.models.families._mistral import MISTRAL
 from transformer_core.models.families._mixtral import MIXTRAL
+from transformer_core.models.families._nemotron_h import NEMOTRON_H
 from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._olmo3 import OLMO3
 from transformer_core.models.families._phi3 import PHI3
@@ -54,6 +55,7 @@ FAMILIES = (
     MAMBA2,
     GRANITE_HYBRID,
     FALCON_H1,
+    NEMOTRON_H,
     QWEN3_5,
     QWEN3_5_MOE,
     QWEN3_5_WRAPPED,

@@ -60,7 +60,7 @@ def backbone_key(name: str, source: WeightSource) -> str:
     """Returns the stored key of a parameter, below ``backbone.`` or, as transformers 5 may call it, ``model.``."""
     for part, stored in _PARTS.items():
         name = name.replace(part, stored)
-    return name if source.has(name) else name.replace("model.", "backbone.", 1)
+    return name if source.has("model.embeddings.weight") else name.replace("model.", "backbone.", 1)
 
 
 def _stored(name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe:
