@@ -3,6 +3,7 @@
 generate --bundle DIR (--prompt TEXT | --token_ids 1,2,3) --max_new_tokens N
 generate --bundle DIR --chat --prompt TEXT            the model's answer to one turn of a user's
 generate --bundle DIR --chat                          a conversation: each line of stdin is a turn
+generate --bundle DIR --chat --prompt TEXT --image FILE    the same about a picture, with a bundle that sees
 generate --model MODEL ...                            the same with a model, which is exported into the cache first
 
 A bundle that was exported with --positions=per_row takes several prompts, each with a flag of its own.
@@ -54,6 +55,12 @@ _SYSTEM: Final = flags.DEFINE_string(
 )
 _INPUT: Final = flags.DEFINE_multi_string(
     "input", [], "NAME=FILE.npy, once per argument of encode, of a model that has an encoder.", flag_values=FLAGS
+)
+_IMAGE: Final = flags.DEFINE_multi_string(
+    "image",
+    [],
+    "An image file, once for each <image> in the prompt; with --chat, before the first turn.",
+    flag_values=FLAGS,
 )
 _MAX_NEW_TOKENS: Final = flags.DEFINE_integer("max_new_tokens", 64, "Largest number of new tokens.", flag_values=FLAGS)
 _TEMPERATURE: Final = flags.DEFINE_float("temperature", 0.0, "0 takes the likeliest token.", flag_values=FLAGS)
@@ -128,12 +135,25 @@ def _streams(model: LoadedModel) -> Iterator[TokenStream]:
     """Yields the answers, one after the other; several prompts have one answer together."""
     options = _options()
     if _CHAT.value:
-        yield from Turns(model, _SYSTEM.value, _PROMPT.value, options)
+        yield from Turns(model, _SYSTEM.value, _PROMPT.value, options, [*map(user_path, _IMAGE.value)])
+    elif _IMAGE.value:
+        yield _seeing(model, options)
     elif _TOKEN_IDS.value is not None:
         ids = [parse_token_ids(text, model.vocabulary) for text in _TOKEN_IDS.value]
         yield model.stream_batch(token_ids=ids, **options)
     else:
         yield model.stream_batch(_PROMPT.value or (), **options)
+
+
+def _seeing(model: LoadedModel, options: GenerateKeywords) -> TokenStream:
+    """Returns the answer to one prompt with pictures."""
+    given = _PROMPT.value or _TOKEN_IDS.value or ()
+    if len(given) != 1:
+        raise InputError("`image` goes with one prompt")
+    images = [*map(user_path, _IMAGE.value)]
+    if _TOKEN_IDS.value is not None:
+        return model.stream(token_ids=parse_token_ids(given[0], model.vocabulary), images=images, **options)
+    return model.stream(given[0], images=images, **options)
 
 
 def _given_bundle() -> tapeline.Bundle | None:

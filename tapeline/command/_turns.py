@@ -4,13 +4,18 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from tapeline.cli import say
+from tapeline.cli import say, user_path
 from tapeline.running import Conversation, GeneratedToken, GenerateKeywords, LoadedModel, TokenStream
 
-_HELP: Final = "one turn per line; /reset forgets what was said, /quit or Ctrl-D ends, Ctrl-C stops an answer"
+_IMAGE: Final = "/image "
+_HELP: Final = (
+    "one turn per line; /image FILE puts a picture before the next one, /reset forgets what was said, /quit or Ctrl-D "
+    "ends, Ctrl-C stops an answer"
+)
 
 
 class Turns:
@@ -21,22 +26,29 @@ class Turns:
         system: message that the model is given before everything else.
         prompts: turns of the user; None takes lines of stdin.
         options: options of the generation.
+        images: files of pictures of the first turn.
     """
 
     def __init__(
-        self, model: LoadedModel, system: str | None, prompts: Sequence[str] | None, options: GenerateKeywords
+        self,
+        model: LoadedModel,
+        system: str | None,
+        prompts: Sequence[str] | None,
+        options: GenerateKeywords,
+        images: Sequence[Path] = (),
     ) -> None:
         self._model: Final = model
         self._system: Final = system
         self._prompts: Final = prompts
         self._options: Final = options
+        self._images: list[Path] = list(images)
         self._conversation: Conversation = model.chat(system)
 
     def __iter__(self) -> Iterator[TokenStream]:
         """Yields the answer to each turn, and carries out commands between them."""
         if self._prompts is not None:
             for prompt in self._prompts:
-                yield self._conversation.stream(prompt, **self._options)
+                yield self._answer(prompt)
             return
         if sys.stdin.isatty():
             say(_HELP)
@@ -46,10 +58,16 @@ class Turns:
             if line == "/reset":
                 self._conversation = self._model.chat(self._system)
                 say("(forgotten)")
+            elif line.startswith(_IMAGE):
+                self._images.append(user_path(line.removeprefix(_IMAGE).strip()))
             elif line == "/help":
                 say(_HELP)
             else:
-                yield self._conversation.stream(line, **self._options)
+                yield self._answer(line)
+
+    def _answer(self, text: str) -> TokenStream:
+        images, self._images = self._images, []
+        return self._conversation.stream(text, images=images, **self._options)
 
 
 def _lines() -> Iterator[str]:

@@ -21,7 +21,6 @@ _SMALL: Final = (
     "generation_config.json",
     "preprocessor_config.json",
     "processor_config.json",
-    "chat_template.json",
     *SENTENCE_FILES,
     *SENTENCE_WEIGHTS,
     *TOKENIZER_FILES,

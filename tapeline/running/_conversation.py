@@ -1,6 +1,6 @@
 """A conversation with a model on a device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Unpack
 
 from tapeline.running._generation import (
@@ -11,6 +11,7 @@ from tapeline.running._generation import (
     TokenStream,
     generate_options,
 )
+from tapeline.running._pictures import ImageSource
 
 if TYPE_CHECKING:
     from tapeline.text import Chat
@@ -22,12 +23,14 @@ class Conversation:
     Only what is new in a turn runs through the model, where the bundle's caches allow it.
     """
 
-    def __init__(self, chat: "Chat", stream: Callable[[str, GenerateOptions], TokenStream]) -> None:
+    def __init__(
+        self, chat: "Chat", stream: Callable[[str, Sequence[ImageSource], GenerateOptions], TokenStream]
+    ) -> None:
         """Begins without turns.
 
         Args:
             chat: messages so far, rendered by the model's template.
-            stream: answers a user's turn.
+            stream: answers a user's turn, of text and pictures.
         """
         self._chat: Final = chat
         self._stream: Final = stream
@@ -37,6 +40,7 @@ class Conversation:
         self,
         text: str,
         *,
+        images: Sequence[ImageSource] = (),
         on_token: Callable[[GeneratedToken], object] | None = None,
         **options: Unpack[GenerateKeywords],
     ) -> Generation:
@@ -44,23 +48,26 @@ class Conversation:
 
         Args:
             text: the turn.
+            images: pictures before the text: paths of image files, the bytes of such, or pixels u8 [height, width, 3].
             on_token: receives each new token as it comes.
             **options: fields of ``GenerateOptions``.
 
         Raises:
             InputError: the template refuses the messages, or the conversation does not fit into the caches.
         """
-        stream = self.stream(text, **options)
+        stream = self.stream(text, images=images, **options)
         for token in stream:
             if on_token is not None:
                 on_token(token)
         return stream.answers[0]
 
-    def stream(self, text: str, **options: Unpack[GenerateKeywords]) -> TokenStream:
+    def stream(
+        self, text: str, *, images: Sequence[ImageSource] = (), **options: Unpack[GenerateKeywords]
+    ) -> TokenStream:
         """Answers a user's turn and returns an iterator of tokens; arguments and errors as for ``ask``."""
         chosen = generate_options(options)
         if self._last is not None:
             self._chat.answered(self._last.answers[0].text)
             self._last = None
-        self._last = self._stream(text, chosen)
+        self._last = self._stream(text, images, chosen)
         return self._last

@@ -16,6 +16,7 @@ from tapeline.running._generation import GenerateOptions, TokenStream
 from tapeline.running._model import ENCODE, BundleBatch, BundleModel, ScoringBundle, has_row_positions
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
+from tapeline.running._prompt_pictures import PictureMemory, PromptPictures
 from tapeline.running._row_model import RowModel
 from tapeline.running._slots import SLOTS
 from tapeline.running._speculating import Speculating
@@ -99,6 +100,7 @@ class Generator:
         options: GenerateOptions,
         ends: frozenset[int],
         tokenizer: Tokenizer | None,
+        pictures: PromptPictures | None = None,
     ) -> TokenStream:
         """Continues prompts.
 
@@ -107,22 +109,36 @@ class Generator:
             options: of the generation.
             ends: tokens that end an answer.
             tokenizer: turns tokens into text.
+            pictures: pictures of the one prompt, or None.
 
         Raises:
             InputError: options are out of range, or the bundle does not take these prompts.
         """
         stop = StopRule(ends, options.max_new_tokens, options.ignore_eos)
         model = self.model(several=len(prompts) > 1)
+        self._check_pictures(model, pictures)
         speculation = self._speculate(model) if self._speculate and isinstance(model, ScoringBundle) else None
         self._streams += 1
         return TokenStream(
-            self._alone(self._steps(model, prompts, options, stop, speculation), self._streams),
+            self._alone(self._steps(model, prompts, options, stop, speculation, pictures), self._streams),
             prompts,
             tokenizer,
             memory=self._memory,
             speculation=speculation,
             on_end=self._save_prompt_cache,
         )
+
+    def _check_pictures(self, model: BundleModel | BundleBatch, pictures: PromptPictures | None) -> None:
+        """Refuses pictures in bundles and with options that have no place for them."""
+        if pictures is None:
+            return
+        if isinstance(model, BundleBatch | RowModel):
+            raise InputError(
+                f"pictures go with a bundle exported without positions=per_row and slots, and {self._bundle.path} has "
+                "one of these"
+            )
+        if self._prompt_cache_path is not None:
+            raise InputError("`prompt_cache` keeps tokens, and no pictures: leave it out")
 
     def _batch(self) -> BundleBatch:
         if self._speculate is not None:
@@ -175,13 +191,18 @@ class Generator:
         options: GenerateOptions,
         stop: StopRule,
         speculation: Speculation | None,
+        pictures: PromptPictures | None,
     ) -> Iterator[tuple[int, TokenStep]]:
         """Returns the next tokens, each with the number of its prompt."""
         samplers = [Sampler(options, model.vocabulary) for _ in prompts]
         if isinstance(model, BundleBatch):
             self._used_up = True
             return generate_batch(model, prompts, samplers, stop)
-        steps = generate(model, prompts[0], samplers[0], stop, memory=self._memory, speculation=speculation)
+        memory = self._memory
+        if pictures is not None and memory is not None:
+            memory = PictureMemory(memory, pictures)
+        model.see(pictures)
+        steps = generate(model, prompts[0], samplers[0], stop, memory=memory, speculation=speculation)
         return ((0, step) for step in steps)
 
     def _alone(self, steps: Iterator[tuple[int, TokenStep]], number: int) -> Iterator[tuple[int, TokenStep]]:

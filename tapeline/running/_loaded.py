@@ -14,6 +14,7 @@ from run_iree import Counters, Session
 from tapeline.bundle import Bundle
 from tapeline.running._arrays import ordered_inputs
 from tapeline.running._conversation import Conversation
+from tapeline.running._eyes import Eyes
 from tapeline.running._generation import (
     GeneratedToken,
     GenerateKeywords,
@@ -23,6 +24,8 @@ from tapeline.running._generation import (
     generate_options,
 )
 from tapeline.running._generator import Generator
+from tapeline.running._pictures import ImageSource
+from tapeline.running._prompt_pictures import SeenPicture
 from tapeline.running._scores import Scores, cached_logits, forward_logits, scores
 from tapeline.running._senses import Senses
 from tapeline.text import Tokenizer, check_ids, find_tokenizer
@@ -86,21 +89,23 @@ class LoadedModel(Senses):
         prompt: str | None = None,
         *,
         token_ids: Sequence[int] | None = None,
+        images: Sequence[ImageSource] = (),
         on_token: Callable[[GeneratedToken], object] | None = None,
         **options: Unpack[GenerateKeywords],
     ) -> Generation:
         """Continues a prompt and returns the whole answer.
 
         Args:
-            prompt: text; or else ``token_ids``.
-            token_ids: the prompt as tokens.
+            prompt: text; or else ``token_ids``. It has ``<image>`` where a picture belongs.
+            token_ids: the prompt as tokens, with as many image tokens as the pictures have.
+            images: pictures: paths of image files, the bytes of such, or pixels u8 [height, width, 3].
             on_token: receives each new token as it comes.
             **options: fields of ``GenerateOptions``, such as ``max_new_tokens`` and ``temperature``.
 
         Raises:
             InputError: prompt or options are wrong, or do not fit into the bundle's caches.
         """
-        return _finished(self.stream(prompt, token_ids=token_ids, **options), on_token)[0]
+        return _finished(self.stream(prompt, token_ids=token_ids, images=images, **options), on_token)[0]
 
     def generate_batch(
         self,
@@ -128,12 +133,30 @@ class LoadedModel(Senses):
         prompt: str | None = None,
         *,
         token_ids: Sequence[int] | None = None,
+        images: Sequence[ImageSource] = (),
         **options: Unpack[GenerateKeywords],
     ) -> TokenStream:
         """Continues a prompt and returns an iterator of tokens; arguments and errors as for ``generate``."""
+        if images:
+            return self._stream_seeing(prompt, token_ids, images, generate_options(options))
         return self.stream_batch(
             None if prompt is None else [prompt], token_ids=None if token_ids is None else [token_ids], **options
         )
+
+    def _stream_seeing(
+        self,
+        prompt: str | None,
+        token_ids: Sequence[int] | None,
+        images: Sequence[ImageSource],
+        options: GenerateOptions,
+    ) -> TokenStream:
+        if (prompt is None) == (token_ids is None):
+            raise InputError("give either `prompt` or `token_ids`")
+        pictures = self._eyes.see(images)
+        text = None if prompt is None else self._eyes.written(prompt, pictures)
+        ids = self._checked(text, token_ids, self.vocabulary)
+        placed = self._eyes.placed(ids, pictures)
+        return self._generator.stream([ids], options, load_eos_ids(self.bundle.path), self.tokenizer, placed)
 
     def stream_batch(
         self,
@@ -171,8 +194,18 @@ class LoadedModel(Senses):
         chat = tapeline.text.Chat.of(self.bundle.path, self.tokenizer, system)
         ends = load_eos_ids(self.bundle.path) | chat.end_ids()
 
-        def stream(text: str, options: GenerateOptions) -> TokenStream:
-            return self._generator.stream([chat.ask(text, self.vocabulary)], options, ends, self.tokenizer)
+        seen: list[SeenPicture] = []
+
+        def stream(text: str, images: Sequence[ImageSource], options: GenerateOptions) -> TokenStream:
+            if not images and not seen:
+                return self._generator.stream([chat.ask(text, self.vocabulary)], options, ends, self.tokenizer)
+            eyes = self._eyes
+            eyes.check_text(text)
+            seen.extend(eyes.see(images))
+            ids = chat.ask(
+                text, self.vocabulary, pictures=len(images), written=lambda rendered: eyes.written(rendered, seen)
+            )
+            return self._generator.stream([ids], options, ends, self.tokenizer, eyes.placed(ids, seen))
 
         return Conversation(chat, stream)
 
@@ -231,6 +264,10 @@ class LoadedModel(Senses):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+
+    @cached_property
+    def _eyes(self) -> Eyes:
+        return Eyes(self.bundle, self._session, self.tokenizer)
 
     def _encode(self, text: str, vocabulary: int) -> list[int]:
         if self.tokenizer is None:

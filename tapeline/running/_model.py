@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,9 @@ from run_iree import DeviceTensor, Session
 from tapeline.bundle import Bundle
 from tapeline.running._arrays import read_inputs
 from tapeline.running._predictions import LOGITS, Rows, Single
+from tapeline.running._prompt_pictures import PromptPictures
 from transformer_core.generation import NEXT_IDS, Prediction
+from transformer_core.models import PREFILL_EMBEDDINGS
 
 # The entry point of a model whose decoder attends to an encoder's states (Whisper).
 ENCODE: Final = "encode"
@@ -181,6 +184,8 @@ class BundleModel(_Cached):
             InputError: the bundle lacks prefill or decode, or is for several sequences at once.
         """
         super().__init__(bundle, session, given)
+        self._bundle: Final = bundle
+        self._pictures: PromptPictures | None = None
         if has_row_positions(bundle):
             raise InputError(
                 f"{bundle.path} was exported with positions=per_row, and a bundle with one position is needed: "
@@ -192,9 +197,20 @@ class BundleModel(_Cached):
                 f"a bundle with positions=per_row: export with one of these"
             )
 
+    def see(self, pictures: PromptPictures | None) -> None:
+        """Takes the pictures of the prompt that follows; none where None."""
+        self._pictures = pictures
+
     def prefill(self, token_ids: np.ndarray, position: int, last: int) -> Prediction:
         """Appends tokens i32 [1, chunk] and returns the prediction after row ``last``."""
-        return self._run(self._prefill, token_ids, position, last)[0]
+        rows = None if self._pictures is None else self._pictures.rows(position, last + 1, self.chunk)
+        if rows is None:
+            return self._run(self._prefill, token_ids, position, last)[0]
+        return self._run(self._prefill_embeddings, token_ids, rows, position, last)[0]
+
+    @cached_property
+    def _prefill_embeddings(self) -> "_Called":
+        return _Called(self._bundle, self._session, PREFILL_EMBEDDINGS)
 
     def decode(self, token_id: int, position: int) -> Prediction:
         """Appends a token and returns the prediction after it."""

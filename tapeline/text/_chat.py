@@ -1,5 +1,6 @@
 """A conversation with a model: what was said, as the ids that the model continues."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -33,18 +34,30 @@ class Chat:
             raise InputError(f"`chat`: {directory} has no tokenizer: text cannot become ids; export it with one")
         return cls(ChatTemplate.find(directory), tokenizer, system)
 
-    def ask(self, text: str, model_size: int) -> list[int]:
+    def ask(
+        self,
+        text: str,
+        model_size: int,
+        *,
+        pictures: int = 0,
+        written: Callable[[str], str] | None = None,
+    ) -> list[int]:
         """Returns the ids of all that was said, with the user's next turn and the beginning of the answer.
 
         Args:
             text: the user's turn.
             model_size: the model's vocabulary V.
+            pictures: number of pictures before the text.
+            written: function that gives pictures their tokens in the whole rendered text; None leaves it.
 
         Raises:
             InputError: the template refuses the messages, or the text gives ids that the model does not have.
         """
-        self._messages.append({"role": "user", "content": text})
+        content = [*({"type": "image"} for _ in range(pictures)), {"type": "text", "text": text}]
+        self._messages.append({"role": "user", "content": content if pictures else text})
         rendered = self._template.render(self._messages)
+        if written is not None:
+            rendered = written(rendered)
         return self._tokenizer.encode(rendered, model_size, special_tokens=False)  # the template writes them
 
     def answered(self, text: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ Message = Mapping[str, Any]
 """``role`` (system, user, assistant, ...) and ``content``, and what else templates read, such as ``tool_calls``."""
 
 _FILE: Final = "chat_template.jinja"
+_OLD_FILE: Final = "chat_template.json"  # of processors, for pictures and text
 _CONFIG: Final = "tokenizer_config.json"
 _SPECIAL: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _MARK: Final = "\ue000tapeline\ue000"  # of the private use area: in no template
@@ -61,7 +63,7 @@ class ChatTemplate:
 
     @classmethod
     def find(cls, directory: Path, text: str | None = None) -> "ChatTemplate":
-        """Reads the template of a model or bundle: chat_template.jinja, else that of tokenizer_config.json.
+        """Reads the template: chat_template.jinja, else that of chat_template.json, else of tokenizer_config.json.
 
         Args:
             directory: of the model or bundle.
@@ -80,7 +82,8 @@ class ChatTemplate:
                 return cls(file.read_text(encoding="utf-8"), str(file), tokens)
             except (OSError, UnicodeDecodeError) as error:
                 raise InputError(f"cannot read {file}: {error}; copy it again from where the model came") from error
-        text, tool_text = _configured(config.get("chat_template"), directory)
+        older = _config(directory / _OLD_FILE).get("chat_template")
+        text, tool_text = _configured(older or config.get("chat_template"), directory)
         return cls(text, str(directory / _CONFIG), tokens, tool_text)
 
     @checked_choices
@@ -96,15 +99,14 @@ class ChatTemplate:
             InputError: the template refuses the messages, fails, takes too long, makes too much, or does what the
                 sandbox does not allow.
         """
+        return self._rendered(self._in_form(messages), {"add_generation_prompt": add_generation_prompt, **more})
+
+    def _rendered(self, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:
         variables = {"tools": None, "documents": None, **self.tokens, **more}
         try:
             template = self._tool_template if variables["tools"] else self._template
             with limited(self._limits) as meter:
-                pieces = template.generate(
-                    messages=[dict(message) for message in messages],
-                    add_generation_prompt=add_generation_prompt,
-                    **variables,
-                )
+                pieces = template.generate(messages=messages, **variables)
                 return "".join(map(meter.write, pieces))
         except InputError as error:
             raise InputError(f"{self.origin}: {error}") from error
@@ -116,6 +118,28 @@ class ChatTemplate:
             raise InputError(f"{self.origin}: the chat template refuses these messages: {error}") from error
         except Exception as error:  # a template can do anything wrong that an expression of Python can
             raise InputError(f"{self.origin}: the chat template fails: {type(error).__name__}: {error}") from error
+
+    @cached_property
+    def takes_parts(self) -> bool:
+        """True of a template that reads a message's content as a list of parts, and text alone not at all."""
+        whole, parts = _MARK, [{"type": "text", "text": _MARK}]
+        return not self._shows(whole) and self._shows(parts)
+
+    def _shows(self, content: object) -> bool:
+        """Returns whether a user's turn with this content is rendered with the mark in it."""
+        try:
+            return _MARK in self._rendered([{"role": "user", "content": content}], {})
+        except InputError:
+            return False
+
+    def _in_form(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """Returns the messages, with text as a part where the template wants parts."""
+        copies = [dict(message) for message in messages]
+        for copy in copies:
+            content = copy.get("content")
+            if isinstance(content, str) and self.takes_parts:
+                copy["content"] = [{"type": "text", "text": content}]
+        return copies
 
     def mentions(self, word: str) -> bool:
         """Returns whether a word stands anywhere in the template, such as the name of a role or a variable."""

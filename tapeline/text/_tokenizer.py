@@ -24,6 +24,7 @@ TOKENIZER_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
     "chat_template.jinja",
+    "chat_template.json",
     *_FOREIGN,
     "merges.txt",
 )

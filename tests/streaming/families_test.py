@@ -12,13 +12,16 @@ from lang_core import EntryPoint
 from tests.goldens.cases import CASES, GoldenCase
 from tests.goldens.encoders.cases import ENCODER_CASES, EncoderCase
 from tests.goldens.encoders.files import write_config
+from tests.goldens.vision_language.cases import CASES as SEEING
+from tests.goldens.vision_language.cases import VisionLanguageCase
 from tests.goldens.wrapped_cases import WRAPPED, wrapped_config
 from tests.streaming._reference import lower_graphs
 from transformer_core.models import architectures, entry_points, load_model
 
 _WHOLE = (replace(CASES[name], config=wrapped_config(architecture)) for architecture, (_, name) in WRAPPED.items())
-_ONE_EACH: dict[str, GoldenCase | EncoderCase] = {
-    case.config["architectures"][0]: case for case in reversed((*CASES.values(), *_WHOLE, *ENCODER_CASES.values()))
+_ALL = (*CASES.values(), *_WHOLE, *ENCODER_CASES.values(), *SEEING.values())
+_ONE_EACH: dict[str, GoldenCase | EncoderCase | VisionLanguageCase] = {
+    case.config["architectures"][0]: case for case in reversed(_ALL)
 }
 
 
@@ -30,7 +33,9 @@ def _lowered(points: tuple[EntryPoint, ...], streaming: bool, block_functions: b
 
 @pytest.mark.parametrize("block_functions", [False, True])
 @pytest.mark.parametrize("case", _ONE_EACH.values(), ids=_ONE_EACH)
-def test_a_familys_entry_points(case: GoldenCase | EncoderCase, block_functions: bool, tmp_path: Path) -> None:
+def test_a_familys_entry_points(
+    case: GoldenCase | EncoderCase | VisionLanguageCase, block_functions: bool, tmp_path: Path
+) -> None:
     if isinstance(case, EncoderCase):
         write_config(tmp_path, case)
         model = load_model(tmp_path)

@@ -196,6 +196,8 @@ class Family:
         stored: recipes of parameters that checkpoints do not store as the model has them.
         layer_key: prefix of the keys of a layer's stored tensors, as a glob pattern with ``{}`` for its number.
         ignorable: glob patterns of stored keys that the model does not use.
+        make: function that makes the model of a configuration, in a dtype, with a number of first layers, where it is
+            more than a decoder.
     """
 
     architecture: str
@@ -205,6 +207,7 @@ class Family:
     stored: Callable[[DecoderConfig], RecipeOf] | None = None
     layer_key: str = "model.layers.{}"
     ignorable: tuple[str, ...] = ()
+    make: Callable[[Any, DType | str, int | None], Module] | None = None
 
 
 def family_of(config: DecoderConfig) -> Family:

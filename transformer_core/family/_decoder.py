@@ -34,8 +34,12 @@ def sized_names(name: str, largest: int, sizes: Sequence[int]) -> dict[str, int]
     return {name: largest, **{f"{name}_{size}": size for size in sizes if size < largest}}
 
 
-def decoder_flow(config: DecoderConfig) -> ModelFlow:
+def decoder_flow(config: DecoderConfig, embedded: ModelFlow | None = None) -> ModelFlow:
     """Returns the recipe of a decoder of any family; its stages are named as Hugging Face's checkpoints name tensors.
+
+    Args:
+        config: sizes and kinds of the layers.
+        embedded: stages after the embedding of tokens, such as those that put pictures into their places.
 
     >>> from transformer_core.models import DecoderConfig, decoder_flow
     >>> config = DecoderConfig.from_hf({
@@ -48,6 +52,7 @@ def decoder_flow(config: DecoderConfig) -> ModelFlow:
     below = (
         ModelFlow("decoder")
         .token_embed(config.vocabulary, config.hidden, scale=config.embedding_scale)
+        .then(embedded or ModelFlow("none"))
         .then(ModelFlow("positions").position_embed(learned) if learned else ModelFlow("none"))
         .then(ModelFlow("none") if config.per_layer is None else per_layer_inputs(config, config.per_layer))
         .repeat_layers(
@@ -203,7 +208,11 @@ class DecoderLM(Model[DecoderConfig]):
 
     def entry_point(self, profile: CompileProfile) -> EntryPoint:
         """Builds the recipe for a profile; what changed this model's modules, such as packing, changes its own."""
-        built = self._recipe.build(profile)
+        return self.built(self._recipe, profile)
+
+    def built(self, recipe: ModelFlow, profile: CompileProfile) -> EntryPoint:
+        """Builds a recipe for a profile, with what changed this model's modules."""
+        built = recipe.build(profile)
         for change in self._changes:
             built.visit(change)
         return built.entry_point()

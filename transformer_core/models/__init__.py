@@ -54,18 +54,28 @@ from transformer_core.models._weights import (
 )
 from transformer_core.models.encoders import DECODER_ENCODERS, ENCODERS
 from transformer_core.models.families import FAMILIES
+from transformer_core.models.vision_language import (
+    ENCODE_IMAGE,
+    PREFILL_EMBEDDINGS,
+    VISION_LANGUAGE,
+    VisionLanguageConfig,
+    VisionLanguageLM,
+)
 
-for _family in (*ENCODERS, *FAMILIES, *DECODER_ENCODERS):
+for _family in (*ENCODERS, *FAMILIES, *DECODER_ENCODERS, *VISION_LANGUAGE):
     register(_family)
 
 __all__ = [
     "CONFIG_FILE",
     "ENCODERS",
+    "ENCODE_IMAGE",
     "FAMILIES",
     "POSITIONS",
+    "PREFILL_EMBEDDINGS",
     "SENTENCE_FILES",
     "SENTENCE_WEIGHTS",
     "SLOT_TOKENS",
+    "VISION_LANGUAGE",
     "WINDOW_CACHES",
     "DecoderConfig",
     "DecoderLM",
@@ -84,6 +94,8 @@ __all__ = [
     "PoolingMode",
     "QuantizedWeights",
     "ShortConvConfig",
+    "VisionLanguageConfig",
+    "VisionLanguageLM",
     "architectures",
     "decoder_flow",
     "entry_points",

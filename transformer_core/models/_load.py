@@ -52,7 +52,9 @@ def _model(directory: str | os.PathLike[str], dtype: DType | str, num_layers: in
     config = family.read(fields)
     if isinstance(family, Family):
         encoder = _encoding(directory, fields, family)
-        return DecoderLM(config, dtype, num_layers) if encoder is None else DecoderEncoder(encoder, dtype, num_layers)
+        if encoder is not None:
+            return DecoderEncoder(encoder, dtype, num_layers)
+        return (family.make or DecoderLM)(config, dtype, num_layers)
     if isinstance(family, ModelFamily):
         pooling = read_pooling(directory)
         if pooling is not None:

@@ -35,6 +35,12 @@ class VisionConfig(EncoderConfig):
     labels: int = 0
 
     @property
+    def grid(self) -> Size:
+        """Patches of the height and of the width."""
+        (height, width), (down, across) = self.image, self.patch
+        return height // down, width // across
+
+    @property
     def tokens(self) -> int:
         """T."""
         return self.first_tokens + patch_count(self.image, self.patch)

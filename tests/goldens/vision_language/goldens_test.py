@@ -1,0 +1,90 @@
+"""Decoders that see pictures, in the eager context: held to transformers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lang_core import EagerExecutionContext, EntryPoint, MappingWeights
+from tapeline.images import TilePreprocessor, read_image
+from tests.goldens.vision_language.cases import CASES, IMAGE_TOKEN, Turn
+from tests.goldens.vision_language.files import (
+    read_vision_language_golden,
+    read_vision_language_manifest,
+    turn_picture,
+    vision_language_weights,
+    write_vision_language_checkpoint,
+)
+from transformer_core.models import entry_points, load_model, weights_of
+
+_TOLERANCE = 2e-4
+_CHUNK = 32
+_TURNS = [(name, place) for name, case in CASES.items() for place in range(len(case.turns))]
+
+
+class _Seeing:
+    """A case's model in the eager context."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        case, shapes = CASES[name], read_vision_language_manifest()["cases"][name]["shapes"]
+        write_vision_language_checkpoint(directory, case, shapes)
+        model = load_model(directory)
+        self.hidden = model.config.hidden
+        self._ctx = EagerExecutionContext(weights_of(model, MappingWeights(vision_language_weights(shapes, case.seed))))
+        self._points = {point.name: point for point in entry_points(model, sequence=_CHUNK, max_sequence=256)}
+        self._preprocess = TilePreprocessor.load(directory)
+        caches = [argument for argument in self._points["decode"].arguments if argument.alias_result]
+        self._caches: Any = {cache.name: np.zeros(cache.spec.shape, np.float32) for cache in caches}
+
+    def embeddings(self, turn: Turn, prompt: np.ndarray) -> np.ndarray:
+        """Returns f32 [T, D]: those of pictures where image tokens are, and NaN elsewhere."""
+        tiles = [tile for name in turn.pictures for tile in self._preprocess(read_image(turn_picture(name))).pixels]
+        rows = np.full((len(prompt), self.hidden), np.nan, np.float32)
+        seen = [self._call("encode_image", {"pixel_values": tile[None]})["image_embeds"][0] for tile in tiles]
+        rows[prompt == IMAGE_TOKEN] = np.concatenate(seen) if seen else np.zeros((0, self.hidden), np.float32)
+        return rows
+
+    def prefill(self, prompt: np.ndarray, embeddings: np.ndarray) -> np.ndarray:
+        """Runs a prompt in chunks and returns the logits after it."""
+        logits = np.zeros(0)
+        for start in range(0, len(prompt), _CHUNK):
+            count = len(prompt[start : start + _CHUNK])
+            ids, rows = np.zeros((1, _CHUNK), np.int32), np.zeros((1, _CHUNK, self.hidden), np.float32)
+            ids[0, :count], rows[0, :count] = prompt[start : start + count], embeddings[start : start + count]
+            places = {"position": np.int32(start), "last": np.int32(count - 1)}
+            logits = self._step("prefill_embeddings", {"token_ids": ids, "embeddings": rows, **places})
+        return logits
+
+    def decode(self, token: int, position: int) -> np.ndarray:
+        """Appends a token and returns the logits after it."""
+        return self._step("decode", {"token_ids": np.array([[token]], np.int32), "position": np.int32(position)})
+
+    def _step(self, name: str, given: Mapping[str, Any]) -> np.ndarray:
+        results = self._call(name, {**given, **self._caches})
+        self._caches = {cache: results[cache] for cache in self._caches}
+        return results["logits"][0]
+
+    def _call(self, name: str, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        point: EntryPoint = self._points[name]
+        results = point(self._ctx, *(self._ctx.constant(given[argument.name]) for argument in point.arguments))
+        return {result: tensor.numpy() for result, tensor in results.items()}
+
+
+@pytest.mark.parametrize(("name", "place"), _TURNS)
+def test_logits_are_those_of_transformers(name: str, place: int, tmp_path: Path) -> None:
+    turn, golden = CASES[name].turns[place], read_vision_language_golden(name)[place]
+    model, prompt = _Seeing(name, tmp_path), golden["prompt"]
+    logits = [model.prefill(prompt, model.embeddings(turn, prompt))]
+    for step, token in enumerate(golden["tokens"][:-1]):
+        logits.append(model.decode(int(token), len(prompt) + step))
+    np.testing.assert_allclose(np.stack(logits), golden["logits"], atol=_TOLERANCE)
+
+
+def test_goldens_are_of_these_cases() -> None:
+    manifest = read_vision_language_manifest()
+    assert {name: case.digest() for name, case in CASES.items()} == {
+        name: made["case"] for name, made in manifest["cases"].items()
+    }
+    assert manifest["script"] == "tests/goldens/vision_language/make_vision_language_goldens.py"

@@ -1,0 +1,145 @@
+"""Compute the golden files of decoders that see pictures with transformers: run by hand (see ../README.md).
+
+    python -m tests.goldens.vision_language.make_vision_language_goldens
+
+Pixels come from the processors for Pillow, prompts from Idefics 3's processor, whose text is SmolVLM's, too (that needs
+a package for videos). Each case is checked while it is made: choices are clear, pictures matter, and so does each
+change in ``must_matter``.
+"""
+
+import json
+import platform
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import torch
+import transformers
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+
+from tests.goldens.vision_language.cases import CASES, CHAT_TEMPLATE, Turn, VisionLanguageCase
+from tests.goldens.vision_language.files import DATA, STEPS, turn_picture, write_vision_language_checkpoint
+
+_VISIBLE = 1e-2
+_CLEAR_MARGIN = 1e-3
+_DISTINCT_TOKENS = 5
+Arrays = dict[str, np.ndarray]
+Shapes = dict[str, list[int]]
+
+
+def main() -> int:
+    """Make the files; a case that fails a check raises."""
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    DATA.mkdir(exist_ok=True)
+    versions = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    made = {name: _made(case) for name, case in CASES.items()}
+    script = "tests/goldens/vision_language/make_vision_language_goldens.py"
+    manifest = {"script": script, "versions": versions, "cases": made}
+    (DATA / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    return 0
+
+
+def _made(case: VisionLanguageCase) -> dict[str, Any]:
+    shapes = _shapes(case)
+    model, processor = _load(case, shapes, case.config)
+    turns = [_answered(model, processor, turn) for turn in case.turns]
+    arrays = {f"{place}.{key}": value for place, turn in enumerate(turns) for key, value in turn.items()}
+    for place, turn in enumerate(turns):
+        ordered = np.sort(turn["logits"], axis=-1)
+        margin, distinct = (ordered[:, -1] - ordered[:, -2]).min(), len(set(turn["tokens"].tolist()))
+        print(f"{case.name} {place}: {len(turn['prompt'])} tokens, margin {margin:.2g}, {turn['tokens'].tolist()}")
+        if margin < _CLEAR_MARGIN or distinct < _DISTINCT_TOKENS:
+            raise RuntimeError(f"{case.name}: take another seed")
+    _check_pictures(model, processor, case.turns[0], turns[0])
+    for change in case.must_matter:
+        other, _ = _load(case, shapes, {**case.config, **change}, strict=False)
+        moved = np.abs(_answered(other, processor, case.turns[0])["logits"][0] - turns[0]["logits"][0]).max()
+        if moved < _VISIBLE:
+            raise RuntimeError(f"{case.name}: {change} moves the logits by {moved} only")
+    np.savez_compressed(DATA / f"{case.name}.npz", **arrays)
+    return {"case": case.digest(), "shapes": shapes}
+
+
+def _class(case: VisionLanguageCase) -> Any:
+    return getattr(transformers, case.config["architectures"][0])
+
+
+def _shapes(case: VisionLanguageCase) -> Shapes:
+    """Keys and shapes that transformers stores of such a model."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "config.json").write_text(json.dumps(case.config))
+        _class(case)(transformers.AutoConfig.from_pretrained(name)).save_pretrained(name)
+        with safetensors.safe_open(Path(name) / "model.safetensors", "np") as file:
+            return {key: list(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+
+
+def _load(case: VisionLanguageCase, shapes: Shapes, config: Mapping[str, Any], *, strict: bool = True) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        write_vision_language_checkpoint(Path(folder), case, shapes, config)
+        model, info = _class(case).from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+        )
+        tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    problems = {kind: keys for kind, keys in info.items() if keys}
+    if problems and strict:
+        raise RuntimeError(f"{case.name}: transformers does not take the checkpoint as it is: {problems}")
+    settings = {key: value for key, value in case.preprocessor.items() if key != "image_processor_type"}
+    kind = SmolVLMImageProcessorPil if "smolvlm" in case.name else Idefics3ImageProcessorPil
+    processor = transformers.Idefics3Processor(
+        kind(**settings), tokenizer, image_seq_len=case.image_tokens, chat_template=CHAT_TEMPLATE
+    )
+    return model.eval(), processor
+
+
+def _answered(model: Any, processor: Any, turn: Turn) -> Arrays:
+    with tempfile.TemporaryDirectory() as folder:
+        content: list[dict[str, str]] = []
+        for place, name in enumerate(turn.pictures):
+            (Path(folder) / str(place)).write_bytes(turn_picture(name))
+            content.append({"type": "image", "path": str(Path(folder) / str(place))})
+        content.append({"type": "text", "text": turn.text})
+        inputs = processor.apply_chat_template(
+            [{"role": "user", "content": content}],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+        )
+    made = model.generate(
+        **inputs,
+        max_new_tokens=STEPS,
+        min_new_tokens=STEPS,
+        do_sample=False,
+        eos_token_id=None,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+    prompt = inputs["input_ids"][0]
+    return {
+        "prompt": prompt.numpy().astype(np.int32),
+        "tokens": made.sequences[0, len(prompt) :].numpy().astype(np.int32),
+        "logits": torch.stack(made.logits, 1)[0].numpy().astype(np.float32),
+    }
+
+
+def _check_pictures(model: Any, processor: Any, turn: Turn, made: Arrays) -> None:
+    """Checks that another picture of the same size, the last one turned around, gives other logits."""
+    other = _answered(model, processor, Turn((*turn.pictures[:-1], "rgb_large"), turn.text))
+    if np.abs(other["logits"][0] - made["logits"][0]).max() < _VISIBLE:
+        raise RuntimeError("pictures do not matter")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Pictures and text in, text out: a tiny SmolVLM and Idefics 3 on a device, as transformers has them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapeline
+from lang_core import InputError
+from tapeline.bundle import Bundle
+from tests.goldens.vision_language.cases import CASES, IMAGE_TOKEN, Turn
+from tests.goldens.vision_language.files import (
+    STEPS,
+    read_vision_language_golden,
+    read_vision_language_manifest,
+    turn_picture,
+    write_vision_language_checkpoint,
+)
+from tests.product._bundles import Finished, export, invoke, refused
+
+Generate = Callable[..., Finished]
+_TOLERANCE = 2e-4
+_TURNS = [(name, place) for name, case in CASES.items() for place in range(len(case.turns))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bundles of both models, and image files."""
+    folder = tmp_path_factory.mktemp("seeing")
+    for name, case in CASES.items():
+        (folder / f"{name}-model").mkdir()
+        shapes = read_vision_language_manifest()["cases"][name]["shapes"]
+        write_vision_language_checkpoint(folder / f"{name}-model", case, shapes)
+        export(folder / f"{name}-model", folder / name, sequence=32, max_sequence=256)
+    for picture in {picture for case in CASES.values() for turn in case.turns for picture in turn.pictures}:
+        (folder / picture).write_bytes(turn_picture(picture))
+    (folder / "damaged").write_bytes(turn_picture("rgb")[:200])
+    return folder
+
+
+@pytest.fixture
+def generate(capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generate:
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(folder))
+    return lambda *flags: invoke("generate", capsys, f"--max_new_tokens={STEPS}", "--ignore_eos", *flags)
+
+
+def _images(folder: Path, turn: Turn) -> list[Path]:
+    return [folder / name for name in turn.pictures]
+
+
+@pytest.mark.parametrize(("name", "place"), _TURNS)
+def test_tokens_are_those_of_transformers(folder: Path, name: str, place: int) -> None:
+    turn, golden = CASES[name].turns[place], read_vision_language_golden(name)[place]
+    logits: list[np.ndarray] = []
+    with tapeline.load(folder / name) as model:
+        stream = model.chat().stream(turn.text, images=_images(folder, turn), max_new_tokens=STEPS, ignore_eos=True)
+        logits.extend(token.logits for token in stream)
+        assert stream.prompt_tokens == len(golden["prompt"])
+        assert stream.answers[0].token_ids == golden["tokens"].tolist()
+        again = model.generate(
+            token_ids=golden["prompt"].tolist(), images=_images(folder, turn), max_new_tokens=STEPS, ignore_eos=True
+        )
+    np.testing.assert_allclose(np.stack(logits), golden["logits"], atol=_TOLERANCE)
+    assert again.token_ids == golden["tokens"].tolist()
+
+
+def test_the_command_sees_pictures(folder: Path, generate: Generate) -> None:
+    turn, golden = CASES["smolvlm"].turns[1], read_vision_language_golden("smolvlm")[1]
+    files = [f"--image={name}" for name in turn.pictures]
+    done = generate("--bundle=smolvlm", "--chat", f"--prompt={turn.text}", *files, "--logits=logits.npy")
+    assert done.code == 0, done.err
+    np.testing.assert_allclose(np.load(folder / "logits.npy"), golden["logits"], atol=_TOLERANCE)
+    prompt = f"<|im_start|>User:<image><image>{turn.text}<end_of_utterance>\nAssistant:"
+    plain = generate("--bundle=smolvlm", f"--prompt={prompt}", *files)
+    assert (plain.code, plain.out) == (0, done.out)
+    ids = generate("--bundle=smolvlm", f"--token_ids={','.join(map(str, golden['prompt']))}", *files)
+    assert (ids.code, ids.out) == (0, done.out)
+
+
+def test_a_picture_of_an_earlier_turn_is_seen_and_not_run_again(folder: Path) -> None:
+    with tapeline.load(folder / "smolvlm") as model:
+        chat = model.chat()
+        first = chat.ask("What is this?", images=[folder / "rgb"], max_new_tokens=3)
+        stream = chat.stream("And?", max_new_tokens=4, ignore_eos=True)
+        tokens = [token.token_id for token in stream]
+        assert stream.reused > 100
+        other = model.chat()
+        other.ask("What is this?", images=[folder / "rgba"], max_new_tokens=1)
+        fresh = model.chat()
+        assert fresh.ask("What is this?", images=[folder / "rgb"], max_new_tokens=3) == first
+        assert [token.token_id for token in fresh.stream("And?", max_new_tokens=4, ignore_eos=True)] == tokens
+
+
+def test_other_pictures_are_not_taken_for_those_in_the_caches(folder: Path) -> None:
+    with tapeline.load(folder / "idefics3") as model:
+        prompt = "<image>" * 1 + "What is this, and that, and all of it together?" * 2
+        answers = {}
+        for name in ("rgb_wide", "palette", "rgb_wide"):
+            stream = model.stream(prompt, images=[folder / name], max_new_tokens=2, ignore_eos=True)
+            logits = next(stream).logits.copy()
+            np.testing.assert_array_equal(answers.setdefault(name, logits), logits)
+        assert np.abs(answers["rgb_wide"] - answers["palette"]).max() > 1e-2
+        same = model.stream(prompt, images=[folder / "rgb_wide"], max_new_tokens=1)
+        np.testing.assert_array_equal(next(same).logits, answers["rgb_wide"])
+        assert same.reused == 96
+
+
+def test_bad_input_is_one_error(folder: Path, generate: Generate) -> None:
+    chat = ("--bundle=smolvlm", "--chat", "--prompt=What?")
+    refused(generate(*chat, "--image=damaged"), "damaged: damaged or cut off")
+    refused(generate(*chat, "--image=none"), "none: cannot be read: No such file")
+    refused(
+        generate("--bundle=smolvlm", "--chat", "--prompt=<image>", "--image=rgb"), "the turn has <image> in its text"
+    )
+    for prompt, places in (("Hello", 0), ("<image><image>", 2)):
+        refused(
+            generate("--bundle=smolvlm", f"--prompt={prompt}", "--image=rgb"),
+            f"the prompt has {places} places for pictures, 1 given: put <image> where each",
+        )
+    refused(
+        generate("--bundle=smolvlm", f"--token_ids={IMAGE_TOKEN},5", "--image=rgb"),
+        f"the prompt has 1 image tokens (id {IMAGE_TOKEN}), the pictures have 90",
+    )
+    refused(generate(*chat, "--image=rgb", "--prompt_cache=cache"), "keeps tokens, and no pictures: leave it out")
+
+
+def test_bundles_without_eyes_refuse_pictures(folder: Path, tmp_path: Path) -> None:
+    blind = export(
+        folder / "smolvlm-model", tmp_path / "blind", entry_points=("prefill", "decode"), sequence=4, num_layers=1
+    )
+    with (
+        tapeline.load(Bundle(blind)) as model,
+        pytest.raises(InputError, match="has the entry points prefill, decode, and takes no pictures"),
+    ):
+        model.generate("<image>", images=[folder / "rgb"])

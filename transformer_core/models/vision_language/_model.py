@@ -1,0 +1,93 @@
+"""Decoders that see pictures: a vision tower, a projection into the decoder's embeddings, the decoder."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from lang_core import Argument, DType, EntryPoint, ExecutionContext, Module, Tensor, TensorSpec, f32
+from transformer_core._linear import Linear
+from transformer_core.family._decoder import DecoderLM, decoder_flow
+from transformer_core.flow import CompileProfile, FlowContext, FlowValue, ModelFlow
+from transformer_core.models.encoders._siglip import VisionTower
+from transformer_core.models.vision_language._config import VisionLanguageConfig
+
+ENCODE_IMAGE: Final = "encode_image"
+PREFILL_EMBEDDINGS: Final = "prefill_embeddings"
+_EMBEDDINGS: Final = "embeddings"
+
+
+class PixelShuffle(Module):
+    """Projection of squares of patches into the decoder's embeddings (Shi et al. 2016, arXiv:1609.05158)."""
+
+    def __init__(self, config: VisionLanguageConfig, dtype: DType) -> None:
+        height, width = (image // patch for image, patch in zip(config.vision.image, config.vision.patch, strict=True))
+        self.grid = height, width
+        self.side = config.shuffle
+        self.proj = Linear(config.vision.stack.hidden * self.side**2, config.hidden, dtype=dtype)
+
+    def forward(self, ctx: ExecutionContext, patches: Tensor) -> Tensor:
+        """Maps patches [B, height * width, E] to [B, T, D]; a token has the patches of a square, row by row."""
+        ops, side, (height, width), (batch, _, size) = ctx.ops, self.side, self.grid, patches.shape
+        apart = ops.reshape(patches, (batch, height // side, side, width // side, side, size))
+        squares = ops.transpose(apart, (0, 1, 3, 2, 4, 5))
+        tokens = height * width // side**2
+        return self.proj(ctx, ops.reshape(squares, (batch, tokens, side**2 * size)))
+
+
+class VisionLanguageLM(DecoderLM):
+    """Decoder that sees pictures; as ``DecoderLM``, with two further entry points.
+
+    ``encode_image(pixel_values f32 [B,C,height,width])`` gives ``image_embeds`` f32 [B,T',D], what the decoder sees of
+    each picture or tile.
+
+    ``prefill_embeddings(token_ids [B,T], embeddings f32 [B,T,D], position, last, caches)`` is as prefill, but the image
+    tokens among ``token_ids`` have these embeddings; other rows of ``embeddings`` are not read.
+    """
+
+    ENTRY_POINTS = (*DecoderLM.ENTRY_POINTS, ENCODE_IMAGE, PREFILL_EMBEDDINGS)
+    DEFAULT_ENTRY_POINTS = (ENCODE_IMAGE, PREFILL_EMBEDDINGS, "prefill", "decode")
+
+    config: VisionLanguageConfig
+
+    def __init__(self, config: VisionLanguageConfig, dtype: DType | str = "f32", num_layers: int | None = None) -> None:
+        super().__init__(config, dtype, num_layers)
+        self.vision_model = VisionTower(self.config.vision, self.dtype)
+        self.connector = PixelShuffle(self.config, self.dtype)
+        self._seeing = decoder_flow(self.config, _pictures(self.config))
+
+    def profile(
+        self, name: str, sizes: CompileProfile, *, positions: str, window_caches: str, score_tokens: int | None
+    ) -> CompileProfile:
+        """Returns the profile of an entry point; that of ``prefill_embeddings`` is prefill's."""
+        if name == ENCODE_IMAGE:
+            return replace(sizes, name=name)
+        known = "prefill" if name == PREFILL_EMBEDDINGS else name
+        profile = super().profile(
+            known, sizes, positions=positions, window_caches=window_caches, score_tokens=score_tokens
+        )
+        return replace(profile, name=name)
+
+    def entry_point(self, profile: CompileProfile) -> EntryPoint:
+        """Builds one of ``ENTRY_POINTS``."""
+        if profile.name == ENCODE_IMAGE:
+            spec = TensorSpec((profile.batch, self.config.vision.channels, *self.config.vision.image), "f32")
+            return EntryPoint(ENCODE_IMAGE, self._encode, (Argument("pixel_values", spec),))
+        if profile.name == PREFILL_EMBEDDINGS:
+            return self.built(self._seeing, profile)
+        return super().entry_point(profile)
+
+    def _encode(self, ctx: ExecutionContext, pixel_values: Tensor) -> Mapping[str, Tensor]:
+        tokens = self.connector(ctx, self.vision_model(ctx, pixel_values))
+        return {"image_embeds": ctx.ops.cast(tokens, f32)}
+
+
+def _pictures(config: VisionLanguageConfig) -> ModelFlow:
+    """Returns the stage after the embedding of tokens that puts pictures into their places."""
+
+    def placed(flow: FlowContext, x: FlowValue) -> FlowValue:
+        given = flow.input(_EMBEDDINGS, ("B", "T", config.hidden), "f32")
+        ops, ids = flow.ctx.ops, flow.input("token_ids").tensor
+        is_image = ops.reshape(ops.equal(ids, config.image_token), (*ids.shape, 1))
+        return flow.value(ops.select(is_image, ops.cast(given.tensor, x.dtype), x.tensor), x.spec)
+
+    return ModelFlow("pictures").custom("pictures", placed)
