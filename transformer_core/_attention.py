@@ -99,7 +99,7 @@ class Attention(Module):
 
     def _norm(self, whole_size: int, dtype: DType | str) -> RMSNorm | None:
         norm = self.config.norm
-        if norm is None:
+        if norm is None or not norm.weighted:
             return None
         size = whole_size if norm.whole else self.config.head_size
         return RMSNorm(size, eps=norm.eps, zero_centred=norm.zero_centred, dtype=dtype)
@@ -235,8 +235,10 @@ class Attention(Module):
 
     def _placed(self, ctx: ExecutionContext, x: Tensor, norm: RMSNorm | None, step: StepInputs) -> Tensor:
         """Rotates x [.., T, H], and norms it where norms come after RoPE."""
-        x = self._rotated(ctx, x, step)
-        return norm(ctx, x) if norm is not None and self.config.norm is not None and self.config.norm.after_rope else x
+        x, kind = self._rotated(ctx, x, step), self.config.norm
+        if kind is None or not kind.after_rope:
+            return x
+        return ctx.ops.rms_norm(x, None, kind.eps) if norm is None else norm(ctx, x)
 
     def _grown(self, ctx: ExecutionContext, q: Tensor, step: StepInputs) -> Tensor:
         """Multiplies q [.., T, H] by the factor of its position, where queries grow."""
@@ -244,7 +246,8 @@ class Attention(Module):
         if growth is None:
             return q
         # A quotient of integers that f32 has is rounded up to an integer only where it is one.
-        steps = ops.floor(ops.div(ops.cast(step.positions, "f32"), float(growth.length)))
+        positions = ops.add(step.positions, growth.first) if growth.first else step.positions
+        steps = ops.floor(ops.div(ops.cast(positions, "f32"), float(growth.length)))
         factor = ops.add(ops.mul(ops.log(ops.add(steps, 1.0)), growth.weight), 1.0)
         factor = for_heads(ctx, ops.reshape(factor, (*factor.shape, 1)), q.ndim)
         return ops.mul(q, ops.cast(factor, q.dtype))

@@ -17,6 +17,7 @@ class QueryKeyNorm:
         whole: whether a norm goes over all heads at once (OLMo-2), and not over each head.
         after_rope: whether each head is normed after RoPE (Hunyuan), and not before.
         values: whether each head of values is normed too, without a weight (Gemma 3n).
+        weighted: whether they have weights; those after RoPE need none (Llama 4).
     """
 
     eps: float
@@ -24,10 +25,13 @@ class QueryKeyNorm:
     whole: bool = False
     after_rope: bool = False
     values: bool = False
+    weighted: bool = True
 
     def __post_init__(self) -> None:
         if self.whole and self.after_rope:
             raise ConfigError("norms of queries and keys: expected whole or after_rope; found both")
+        if not self.weighted and not self.after_rope:
+            raise ConfigError("norms of queries and keys: expected weights, or after_rope; found neither")
 
 
 @checked_choices
@@ -47,15 +51,17 @@ class LayerRope:
 @checked_choices
 @dataclass(frozen=True, slots=True)
 class QueryGrowth:
-    """Growth of queries with their position: factor ``1 + weight * log(1 + floor(position / length))`` (Ministral 3).
+    """Factor of queries by their position: ``1 + weight * log(1 + floor((first + position) / length))`` (Ministral 3).
 
     Attributes:
         weight: factor of the logarithm.
         length: positions after which the factor grows by one step.
+        first: number of the first position, 1 in Llama 4.
     """
 
     weight: float
     length: int
+    first: int = 0
 
 
 @checked_choices

@@ -123,6 +123,8 @@ def test_norms_may_go_over_all_heads():
 def test_norms_over_all_heads_come_before_rope():
     with pytest.raises(ConfigError, match="norms of queries and keys: expected whole or after_rope; found both"):
         QueryKeyNorm(1e-6, whole=True, after_rope=True)
+    with pytest.raises(ConfigError, match="norms of queries and keys: expected weights, or after_rope; found neither"):
+        QueryKeyNorm(1e-6, weighted=False)
 
 
 def test_values_may_be_what_keys_are_before_norm_and_rope():

@@ -16,6 +16,7 @@ def causal_mask(
     *,
     position: Tensor | int | None = None,
     window: int | None = None,
+    chunked: bool = False,
     ring: bool = False,
 ) -> Tensor:
     """Returns a mask, true where a query may see a key: itself and those before it, within the window.
@@ -27,6 +28,7 @@ def causal_mask(
         position: place of the first query among the keys, an int, a rank-0 i32 tensor, or i32 [B] for different
             lengths; ``S - T`` where None, so that the last query stands at the last key.
         window: number of keys that a query sees, itself included; all before it where None.
+        chunked: whether windows do not slide: positions 0 to ``window - 1`` see one another, then the next as many, ..
         ring: whether a key lies at its position mod S, and S keys up to the last query's are there.
 
     Returns:
@@ -54,6 +56,8 @@ def causal_mask(
         visible = ops.logical_and(visible, ops.greater_equal(columns, 0))
     if window is None or (window >= keys and not ring):
         return visible
+    if chunked:
+        return ops.logical_and(visible, ops.greater_equal(columns, ops.sub(rows, ops.rem(rows, window))))
     return ops.logical_and(visible, ops.greater(columns, ops.sub(rows, window)))
 
 

@@ -22,6 +22,16 @@ def test_a_query_sees_itself_and_what_came_before_within_the_window(queries, bef
         assert list(np.flatnonzero(actual[t])) == list(range(first, here + 1))
 
 
+@given(SIZES, st.integers(0, 9), st.integers(0, 9), WINDOWS)
+def test_a_chunk_begins_anew_after_its_number_of_positions(queries, before, after, window):
+    keys = before + queries + after
+    actual = causal_mask(CTX, queries, keys, position=before, window=window, chunked=True).numpy()
+    for t in range(queries):
+        here = before + t
+        first = 0 if window is None else here - here % window
+        assert list(np.flatnonzero(actual[t])) == list(range(first, here + 1))
+
+
 @given(SIZES, st.integers(0, 9), WINDOWS)
 def test_without_a_position_the_last_query_stands_at_the_last_key(queries, before, window):
     actual = causal_mask(CTX, queries, before + queries, window=window).numpy()

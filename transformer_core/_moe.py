@@ -179,6 +179,7 @@ class SparseFeedForward(Module):
         activation: activation of all experts.
         biased: whether the routed experts' projections have biases.
         shared_biased: whether those of the shared experts have.
+        scales_inputs: whether an expert's weight is a factor of its input, and not of its result (Llama 4).
         clamped: clamped gate of the routed experts; the activation where None.
         dtype: dtype of the parameters.
     """
@@ -194,9 +195,11 @@ class SparseFeedForward(Module):
         activation: Activation = Activation.SILU,
         biased: bool = False,
         shared_biased: bool = False,
+        scales_inputs: bool = False,
         clamped: ClampedGate | None = None,
         dtype: DType | str = "f32",
     ) -> None:
+        self.scales_inputs = scales_inputs
         self.gate = Router(size, routing, dtype=dtype)
         self.experts = Experts(
             routing.experts, size, inner, activation=activation, biased=biased, clamped=clamped, dtype=dtype
@@ -208,11 +211,22 @@ class SparseFeedForward(Module):
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [.., D] to [.., D]."""
         tokens = ctx.ops.reshape(x, (-1, x.shape[-1]))
-        routed = ctx.ops.reshape(self.experts(ctx, tokens, *self.gate(ctx, tokens)), x.shape)
+        routed = ctx.ops.reshape(self._routed(ctx, tokens, *self.gate(ctx, tokens)), x.shape)
         if self.shared_expert is not None and self.shared_expert_gate is not None:
             gate = ctx.ops.logistic(self.shared_expert_gate(ctx, x))
             return ctx.ops.add(routed, ctx.ops.mul(gate, self.shared_expert(ctx, x)))
         return routed if self.shared_experts is None else ctx.ops.add(routed, self.shared_experts(ctx, x))
+
+    def _routed(self, ctx: ExecutionContext, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """Computes the experts of x [M, D]: [M, D]."""
+        if not self.scales_inputs:
+            return self.experts(ctx, x, chosen, weights)
+        ops, (tokens, count), size = ctx.ops, chosen.shape, x.shape[1]
+        pairs, factors = tokens * count, ops.cast(ops.reshape(weights, (tokens, count, 1)), x.dtype)
+        scaled = ops.reshape(ops.mul(ops.reshape(x, (tokens, 1, size)), factors), (pairs, size))
+        ones = ops.broadcast(ops.constant(1.0, weights.dtype), (pairs, 1))
+        made = self.experts(ctx, scaled, ops.reshape(chosen, (pairs, 1)), ones)
+        return ops.sum(ops.reshape(made, (tokens, count, size)), 1)
 
 
 def _rows_per_round(tokens: int, chosen: int, experts: int) -> int:

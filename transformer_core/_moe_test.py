@@ -11,6 +11,7 @@ ROUTINGS = {
     "mixtral": Routing(experts=5, chosen=2),
     "one": Routing(experts=3, chosen=1, normalized=False),
     "all": Routing(experts=3, chosen=3),
+    "mixer": Routing(experts=6, chosen=3, scoring=Scoring.MIXER, nearness=0.4),
     "ernie4_5": Routing(experts=6, chosen=3, least_sum=0.7, corrected=True),
     "qwen3": Routing(experts=9, chosen=4, normalized=False),
     "sigmoid": Routing(experts=6, chosen=3, scoring=Scoring.SIGMOID, scale=2.5, corrected=True),
@@ -29,7 +30,10 @@ def scores_of(logits: np.ndarray, routing: Routing) -> np.ndarray:
 
 def route(x: np.ndarray, weights: RandomWeights, prefix: str, routing: Routing) -> dict[int, float]:
     """The experts of one token and their weights, written down the slow way."""
-    scores = scores_of(weights.read(f"{prefix}weight").astype(np.float64) @ x, routing)
+    logits = weights.read(f"{prefix}weight").astype(np.float64) @ x
+    if routing.scoring is Scoring.MIXER:
+        return mix(logits, routing)
+    scores = scores_of(logits, routing)
     choice = scores + weights.read(f"{prefix}e_score_correction_bias") if routing.corrected else scores
     size = routing.experts // routing.groups
     merit = [sum(sorted(choice[g * size : (g + 1) * size])[-2:]) for g in range(routing.groups)]
@@ -38,6 +42,17 @@ def route(x: np.ndarray, weights: RandomWeights, prefix: str, routing: Routing) 
     chosen = sorted(allowed, key=lambda e: -choice[e])[: routing.chosen]
     total = max(sum(scores[e] for e in chosen), routing.least_sum or 0.0) if routing.normalized else 1.0
     return {e: float(scores[e] / total * routing.scale) for e in chosen}
+
+
+def mix(logits: np.ndarray, routing: Routing) -> dict[int, float]:
+    """Experts one by one, each with its share among those whose logits are near it."""
+    made: dict[int, float] = {}
+    for _ in range(routing.chosen):
+        left = [e for e in range(routing.experts) if e not in made]
+        best = max(left, key=lambda e: logits[e])
+        near = [e for e in left if (logits[best] - logits[e]) / max(abs(logits[e]), logits[best]) <= routing.nearness]
+        made[best] = float(1 / sum(np.exp(logits[e] - logits[best]) for e in near))
+    return made
 
 
 def feed_forward(x: np.ndarray, gate: np.ndarray, up: np.ndarray, down: np.ndarray) -> np.ndarray:
@@ -155,3 +170,17 @@ def test_short_dtypes_are_near_f32_and_the_correction_stays_f32(dtype: str):
 def test_numbers_that_contradict_each_other_are_refused(numbers, message):
     with pytest.raises(ConfigError, match=message):
         Routing(**numbers)
+
+
+def test_weights_may_be_factors_of_inputs():
+    routing = Routing(experts=5, chosen=3, scoring=Scoring.SIGMOID, normalized=False)
+    layer = SparseFeedForward(10, 7, routing, shared=8, scales_inputs=True)
+    weights = RandomWeights(layer)
+    stacked = [weights.read(f"experts.{name}_proj") for name in ("gate", "up", "down")]
+    shared = [weights.read(f"shared_experts.{name}_proj.weight") for name in ("gate", "up", "down")]
+    actual = layer(EagerExecutionContext(weights), X).numpy().reshape(-1, 10)
+    for row, made in zip(X.reshape(-1, 10), actual, strict=True):
+        parts = [
+            feed_forward(w * row, *(s[e] for s in stacked)) for e, w in route(row, weights, "gate.", routing).items()
+        ]
+        np.testing.assert_allclose(made, sum(parts) + feed_forward(row, *shared), rtol=2e-5, atol=2e-6)

@@ -13,6 +13,9 @@ class Scoring(enum.Enum):
     """Softmax over all experts (Mixtral, arXiv:2401.04088; Qwen3-MoE)."""
     SIGMOID = "sigmoid"
     """Logistic function of each logit (DeepSeek-V3, arXiv:2412.19437, section 2.1.2)."""
+    MIXER = "mixer"
+    """Softmax over the experts left whose logits are near the best one's, for one chosen expert after the other
+    (SparseMixer-v2, Phi-3.5-MoE, arXiv:2409.12136)."""
 
 
 @checked_choices
@@ -28,6 +31,8 @@ class Routing:
         least_sum: what they are divided by where their sum is less; not used where None.
         eps: added to that sum otherwise.
         scale: factor of the final weights.
+        nearness: distance from the best logit, relative to the greater of that and the own size, up to which experts
+            are near it.
         corrected: whether a bias is added to the scores that choose, but not to the weights.
         biased: whether the logits have a bias.
         groups: number of groups of equal size into which the experts are divided.
@@ -44,6 +49,7 @@ class Routing:
     least_sum: float | None = None
     eps: float = 1e-20
     scale: float = 1.0
+    nearness: float = 0.0
     corrected: bool = False
     biased: bool = False
     groups: int = 1
@@ -75,6 +81,8 @@ class Router(Module):
         logits = ops.dot_general(x, ctx.parameter(self.weight), ((1,), (1,)), dtype=wide)  # [M, E]
         if self.bias is not None:
             logits = ops.add(logits, ops.cast(ctx.parameter(self.bias), wide))
+        if routing.scoring is Scoring.MIXER:
+            return self._mixed(ctx, logits)
         scores = ops.softmax(logits) if routing.scoring is Scoring.SOFTMAX else ops.logistic(logits)
         choice = scores
         if self.e_score_correction_bias is not None:
@@ -86,6 +94,20 @@ class Router(Module):
         if routing.normalized:
             weights = ops.div(weights, self._sum_of(ctx, weights))
         return chosen, weights if routing.scale == 1.0 else ops.mul(weights, routing.scale)
+
+    def _mixed(self, ctx: ExecutionContext, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Chooses experts for logits [M, E] one after the other, each with its share among those near it."""
+        ops, left = ctx.ops, logits
+        chosen: list[Tensor] = []
+        weights: list[Tensor] = []
+        for _ in range(self.routing.chosen):
+            best, expert = ops.top_k(left, 1)
+            distance = ops.div(ops.sub(best, logits), ops.maximum(ops.abs(logits), best))
+            near = ops.select(ops.greater(distance, self.routing.nearness), float("-inf"), left)
+            chosen.append(expert)
+            weights.append(ops.max(ops.softmax(near), 1, keepdims=True))
+            left = ops.select(ops.equal(expert, ops.iota((1, self.routing.experts), 1)), float("-inf"), left)
+        return ops.concat(chosen, 1), ops.concat(weights, 1)
 
     def _sum_of(self, ctx: ExecutionContext, weights: Tensor) -> Tensor:
         """Returns what weights [M, C] are divided by: [M, 1]."""

@@ -57,6 +57,7 @@ def make_step(
     windows: Iterable[int | None],
     queries: int,
     *,
+    chunked: bool = False,
     keys: int | None = None,
     rings: Mapping[int, int] | None = None,
     batch: int = 1,
@@ -73,6 +74,7 @@ def make_step(
         rope: RoPE of the model.
         windows: windows of the layers.
         queries: T, the number of new tokens.
+        chunked: whether windows are chunks; see ``causal_mask``.
         keys: S, the capacity of the caches; T where None.
         rings: capacities of ring caches, by the window of their layers.
         batch: B; used for places in rings only.
@@ -99,7 +101,9 @@ def make_step(
         else:
             effective, size = None if window is None or window >= capacity else window, capacity
         if effective not in biases:
-            mask = causal_mask(ctx, queries, size, position=first, window=effective, ring=window in rings)
+            mask = causal_mask(
+                ctx, queries, size, position=first, window=effective, chunked=chunked, ring=window in rings
+            )
             biases[effective] = mask_bias(ctx, mask)
         biases[window] = biases[effective]
     places: dict[int | None, Places] = {}
@@ -117,6 +121,7 @@ def extending_step(
     windows: Sequence[int | None],
     queries: int,
     *,
+    chunked: bool = False,
     batch: int,
     position: Tensor,
     last: Tensor | None,
@@ -131,6 +136,7 @@ def extending_step(
         rope: RoPE of the model.
         windows: windows of the layers.
         queries: T.
+        chunked: whether windows are chunks; see ``causal_mask``.
         batch: B.
         position: as for ``make_step``.
         last: row of the last real token, as ``position``; T - 1 where None.
@@ -147,6 +153,7 @@ def extending_step(
         rope,
         windows,
         queries,
+        chunked=chunked,
         keys=next(
             (cache.capacity for cache in caches if isinstance(cache, KVCache) and not isinstance(cache, RingCache)),
             None,

@@ -24,6 +24,21 @@ def _window_types(config: Config, rng: random.Random) -> Any:
     return per_layer(*kinds)(config, rng)
 
 
+def _rotating(config: Config, rng: random.Random) -> Any:
+    """Draws which layers rotate; in some cases none are listed."""
+    return rng.choice([ABSENT, [], [rng.randint(0, 1) for _ in range(config["num_hidden_layers"])]])
+
+
+def _phimoe_rope(config: Config, rng: random.Random) -> Any:
+    """Draws a RoPE that is plain, or long with a factor per frequency."""
+    theta, scale = rng.choice([50.0, 10000.0]), rng.choice([1.0, 1.24])
+    half = (config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]) // 2
+    factors = {f"{name}_factor": [rng.uniform(1, 4) for _ in range(half)] for name in ("short", "long")}
+    long = {"rope_type": "longrope", "rope_theta": theta, "original_max_position_embeddings": rng.choice([8, 16])}
+    scaled = {**long, **factors, "short_mscale": scale, "long_mscale": rng.choice([scale, scale, 1.5])}
+    return rng.choice([ABSENT, {"rope_type": "default", "rope_theta": theta}, scaled, scaled])
+
+
 SPACES: Final[dict[str, Space]] = {
     "Glm4MoeForCausalLM": decoder_space(
         "glm4_moe",
@@ -81,5 +96,35 @@ SPACES: Final[dict[str, Space]] = {
         moe_layer_end_index=[-1, 1, 2, ABSENT],
         moe_layer_interval=[1, 2, ABSENT],
         moe_norm_min=[0.3, 0.9, ABSENT],
+    ),
+    "Llama4ForCausalLM": decoder_space(
+        "llama4_text",
+        "Llama4ForCausalLM",
+        intermediate_size_mlp=[30, 46],
+        attention_bias=[True, False, ABSENT],
+        use_qk_norm=[True, False, ABSENT],
+        num_local_experts=[3, 5, 8],
+        num_experts_per_tok=up_to("num_local_experts"),
+        moe_layers=[[], [0], [0, 2], None, ABSENT],
+        interleave_moe_layer_step=[1, 2, ABSENT],
+        no_rope_layers=_rotating,
+        no_rope_layer_interval=[2, 3, ABSENT],
+        attention_chunk_size=[3, 5, 64],
+        layer_types=per_layer("full_attention", "chunked_attention"),
+        attn_temperature_tuning=[True, False, ABSENT],
+        floor_scale=[1, 3, 7, ABSENT],
+        attn_scale=[0.4, ABSENT],
+    ),
+    "PhimoeForCausalLM": decoder_space(
+        "phimoe",
+        "PhimoeForCausalLM",
+        head_dim=[8, 12, ABSENT],
+        rope_parameters=_phimoe_rope,
+        attention_bias=[True, False, ABSENT],
+        lm_head_bias=[True, False, ABSENT],
+        num_local_experts=[3, 5, 8],
+        num_experts_per_tok=[2, ABSENT],
+        router_jitter_noise=[0.01, 0.3, 0.0, ABSENT],
+        sliding_window=[3, None, ABSENT],
     ),
 }

@@ -159,3 +159,69 @@ def ernie4_5_moe5(*, K: int, E: int, C: int, inner: int, sizes: Config, **change
         "use_bias": False,
         **changes,
     }
+
+
+def llama4_text5(*, K: int, H: int, E: int, C: int, dense: int, sizes: Config, **changes: Any) -> Config:
+    """``Llama4TextConfig`` of transformers 5; ``dense`` is F of layers without experts."""
+    return {
+        **common5("llama4_text", "Llama4ForCausalLM", K, sizes),
+        "attention_bias": False,
+        "attention_chunk_size": 8192,
+        "attn_scale": 0.1,
+        "attn_temperature_tuning": True,
+        "floor_scale": 8192,
+        "head_dim": H,
+        "interleave_moe_layer_step": 1,
+        "intermediate_size_mlp": dense,
+        "layer_types": ["chunked_attention"] * sizes["L"],
+        "moe_layers": list(range(sizes["L"])),
+        "no_rope_layer_interval": 4,
+        "no_rope_layers": [1] * sizes["L"],
+        "num_experts_per_tok": C,
+        "num_local_experts": E,
+        "output_router_logits": False,
+        "rms_norm_eps": 1e-05,
+        "rope_parameters": {**DEFAULT_ROPE, "rope_theta": 500000.0},
+        "router_aux_loss_coef": 0.001,
+        "router_jitter_noise": 0.0,
+        "use_qk_norm": True,
+        **changes,
+    }
+
+
+def phimoe5(*, K: int, E: int, sizes: Config, **changes: Any) -> Config:
+    """``PhimoeConfig`` of transformers 5."""
+    return {
+        **common5("phimoe", "PhimoeForCausalLM", K, sizes),
+        "attention_bias": True,
+        "input_jitter_noise": 0.0,
+        "lm_head_bias": True,
+        "num_experts_per_tok": 2,
+        "num_local_experts": E,
+        "output_router_logits": False,
+        "rms_norm_eps": 1e-05,
+        "router_aux_loss_coef": 0.001,
+        "router_jitter_noise": 0.01,
+        "sliding_window": None,
+        **changes,
+    }
+
+
+def phimoe_4_43(*, K: int, E: int, sizes: Config, **changes: Any) -> Config:
+    """microsoft/Phi-3.5-MoE-instruct: the length before scaling beside ``rope_scaling``, and a window of 131072."""
+    five = phimoe5(K=K, E=E, sizes=sizes)
+    return {
+        **{name: value for name, value in five.items() if name not in ("rope_parameters", "dtype")},
+        "attention_dropout": 0.0,
+        "auto_map": {"AutoModelForCausalLM": "modeling_phimoe.PhiMoEForCausalLM"},
+        "eos_token_id": 2,
+        "hidden_dropout": 0.0,
+        "max_position_embeddings": 131072,
+        "original_max_position_embeddings": 64,
+        "rope_scaling": None,
+        "rope_theta": 10000.0,
+        "sliding_window": 131072,
+        "torch_dtype": "bfloat16",
+        "transformers_version": "4.43.3",
+        **changes,
+    }

@@ -115,9 +115,44 @@ def _ernie4_5_moe_shapes(config: Config) -> Shapes:
         yield "lm_head.bias", (config["vocab_size"],)
 
 
+def _llama4(config: Config, layer: int, prefix: str) -> Shapes:
+    d, inner, count = (config[name] for name in ("hidden_size", "intermediate_size", "num_local_experts"))
+    prefix += "feed_forward."
+    if layer not in config["moe_layers"]:
+        yield from _projections(prefix, d, config["intermediate_size_mlp"])
+        return
+    yield prefix + "experts.gate_up_proj", (count, d, 2 * inner)
+    yield prefix + "experts.down_proj", (count, inner, d)
+    yield prefix + "router.weight", (count, d)
+    yield from _projections(prefix + "shared_expert.", d, inner)
+
+
+def _llama4_shapes(config: Config) -> Shapes:
+    biased = "qkvo" if config["attention_bias"] else ""
+    return _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased), _llama4)
+
+
+def _phimoe(config: Config, layer: int, prefix: str) -> Shapes:
+    del layer
+    d, inner, count = (config[name] for name in ("hidden_size", "intermediate_size", "num_local_experts"))
+    yield from _experts(prefix + "block_sparse_moe.", count, d, inner, _NUMBERED)
+
+
+def _phimoe_shapes(config: Config) -> Shapes:
+    d, biased = config["hidden_size"], "qkvo" if config["attention_bias"] else ""
+    for key, shape in _sparse_model(config, lambda c, prefix: _attention(c, prefix, biased), _phimoe):
+        yield key, shape
+        if key.endswith("norm.weight"):
+            yield key.replace(".weight", ".bias"), (d,)
+    if config["lm_head_bias"]:
+        yield "lm_head.bias", (config["vocab_size"],)
+
+
 SPARSE_SHAPES: dict[str, Callable[[Config], Shapes]] = {
     "glm4_moe": _glm4_moe_shapes,
     "qwen2_moe": _qwen2_moe_shapes,
     "minimax_m2": _minimax_m2_shapes,
     "ernie4_5_moe": _ernie4_5_moe_shapes,
+    "llama4_text": _llama4_shapes,
+    "phimoe": _phimoe_shapes,
 }

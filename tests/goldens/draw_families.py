@@ -23,7 +23,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from lang_core import EagerExecutionContext, TapelineError
+from lang_core import EagerExecutionContext, InputError
 from tests.goldens import _drawn_spaces_core, _drawn_spaces_llama_kinds, _drawn_spaces_moe
 from tests.goldens._case_types import Config
 from tests.goldens._drawn_space_types import Space, draw
@@ -44,7 +44,7 @@ class Outcome:
     """Comparison of one variant.
 
     Attributes:
-        kind: ``equal``, ``refused`` by a typed error of ours, ``differs``, ``failed`` with an untyped error, or
+        kind: ``equal``, ``refused`` for what the input is, ``differs``, ``failed`` with any other error, or
             ``not made``, for transformers takes the config not or computes no finite logits.
         reason: error, or where the results part.
         error: greatest difference, relative to the greatest logit.
@@ -111,7 +111,7 @@ def _outcome(space: Space, seed: str) -> Outcome:
             return Outcome("not made", f"{type(error).__name__}: {str(error).splitlines()[-1:]}")
         try:
             outcome = _compared(Path(name), expected)
-        except TapelineError as error:
+        except InputError as error:
             return Outcome("refused", str(error).replace(name, "."))
         except Exception:  # noqa: BLE001 - reported, with the config, as the fault that it is
             outcome = Outcome("failed", traceback.format_exc())

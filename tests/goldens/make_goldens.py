@@ -91,7 +91,8 @@ def _load(case: GoldenCase, change: Mapping[str, Any] | None = None) -> Any:
 def _prompt_forward(model: Any, prompt: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Logits ``[B, T, V]`` and the residual stream after each block ``[L, B, T, D]``."""
     hidden: list[np.ndarray] = []
-    base = getattr(model.base_model, "language_model", model.base_model)
+    base = model.base_model if model.base_model is not model else model.model  # Llama 4 names it otherwise
+    base = getattr(base, "language_model", base)
     for layer in base.h if hasattr(base, "h") else base.layers:
         layer.register_forward_hook(lambda module, inputs, output: hidden.append(_tensor(output).numpy().copy()))
     logits = model(torch.from_numpy(prompt), use_cache=False).logits.numpy()

@@ -22,6 +22,7 @@ _FAMILIES = {
     "qwen2_moe": ("mlp", "num_experts"),
     "minimax_m2": ("block_sparse_moe", "num_local_experts"),
     "ernie4_5_moe": ("mlp", "moe_num_experts"),
+    "phimoe": ("block_sparse_moe", "num_local_experts"),
 }
 _ALL = pytest.mark.parametrize("name", _FAMILIES)
 
@@ -42,7 +43,7 @@ def audited(tmp_path: Path) -> Callable[..., None]:
 
 @_ALL
 def test_a_missing_expert_is_named(name: str, audited: Callable[..., None]) -> None:
-    part = "w1" if name == "minimax_m2" else "gate_proj"
+    part = "w1" if _FAMILIES[name][0] == "block_sparse_moe" else "gate_proj"
     key = f"model.layers.1.{_FAMILIES[name][0]}.experts.3.{part}.weight"
     with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
         audited(name, lambda weights: weights.pop(key))
@@ -62,3 +63,15 @@ def test_a_missing_router_is_named(name: str, audited: Callable[..., None]) -> N
     key = f"model.layers.1.{_FAMILIES[name][0]}.gate.weight"
     with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
         audited(name, lambda weights: weights.pop(key))
+
+
+@pytest.mark.parametrize(("count", "message"), [(4, r"has shape \[5"), (6, r"the model needs \[6")])
+def test_stacked_experts_have_the_configured_number(count: int, message: str, audited: Callable[..., None]) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        audited("llama4", lambda weights: None, num_local_experts=count)
+
+
+def test_missing_stacked_experts_are_named(audited: Callable[..., None]) -> None:
+    key = "model.layers.1.feed_forward.experts.gate_up_proj"
+    with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
+        audited("llama4", lambda weights: weights.pop(key))

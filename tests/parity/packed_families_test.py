@@ -32,7 +32,7 @@ _SIZES: Final[dict[str, Any]] = {
 }  # fmt: skip
 _CARRYING: Final = ("qwen3_next", "mamba2", "granitemoehybrid")
 _MAMBA: Final = {"mamba_n_heads": 8, "mamba_d_head": 16}
-_OWN_SIZES: Final[dict[str, dict[str, int]]] = {
+_OWN_SIZES: Final[dict[str, dict[str, Any]]] = {
     "mamba2": {"num_heads": 8},
     "granitemoehybrid": {**_MAMBA, "shared_intermediate_size": 96},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 128},
@@ -42,6 +42,9 @@ _OWN_SIZES: Final[dict[str, dict[str, int]]] = {
         "moe_latent_size": 32,
         "moe_shared_expert_intermediate_size": 64,
     },
+    "llama4_text": {"intermediate_size_mlp": 96},
+    # Here not all experts can be chosen: few of them, and each near the best.
+    "phimoe": {"num_local_experts": 2, "router_jitter_noise": 1000.0},
 }
 # Parameters with two axes or more that are no matrix of a linear layer or an embedding.
 _ROUTERS: Final = {"model.layers.*.mlp.gate.weight"}
@@ -58,7 +61,7 @@ _UNPACKED: Final[dict[str, set[str]]] = {
     "nemotron_h": {"model.layers.*.mixer.conv1d.weight", "model.layers.*.mixer.gate.weight"},
     "gpt_oss": _ROUTERS | {f"model.layers.*.mlp.experts.{name}_proj_bias" for name in ("gate", "up", "down")},
     "deepseek_v3": _ROUTERS | {"model.layers.*.self_attn.kv_b_proj.weight"},
-    **dict.fromkeys(("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe"), _ROUTERS),
+    **dict.fromkeys(("glm4_moe", "qwen2_moe", "minimax_m2", "ernie4_5_moe", "llama4_text", "phimoe"), _ROUTERS),
 }
 # Which experts are chosen is no smooth function of anything: here all are, each with its weight.
 _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
@@ -74,6 +77,7 @@ _ALL_EXPERTS: Final[dict[str, dict[str, int]]] = {
     "qwen2_moe": {"num_experts_per_tok": 7},
     "minimax_m2": {"num_experts_per_tok": 6},
     "ernie4_5_moe": {"moe_k": 6},
+    "llama4_text": {"num_experts_per_tok": 5},
 }
 
 
@@ -86,7 +90,9 @@ def _case(name: str) -> GoldenCase:
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     sizes |= _OWN_SIZES.get(name, {})
     return dataclasses.replace(
-        case, config={**case.config, **sizes, **_ALL_EXPERTS.get(name, {})}, prompt=case.prompt[:1]
+        case,
+        config={**case.config, **sizes, **_ALL_EXPERTS.get(name, {})},
+        prompt=case.prompt[:1],
     )
 
 

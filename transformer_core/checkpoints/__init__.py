@@ -25,6 +25,7 @@ from transformer_core.checkpoints._file import SafetensorsFile
 from transformer_core.checkpoints._keys import (
     ExpertKeys,
     FusedKeys,
+    InputMajorKeys,
     RenamedKeys,
     RenamedModules,
     first_of,
@@ -38,7 +39,16 @@ from transformer_core.checkpoints._random_llama import (
     llama_specs,
     write_random_llama,
 )
-from transformer_core.checkpoints._recipes import Cut, EveryOther, Interleaved, Recipe, Stacked, Stored, Transposed
+from transformer_core.checkpoints._recipes import (
+    Cut,
+    EveryOther,
+    InputMajor,
+    Interleaved,
+    Recipe,
+    Stacked,
+    Stored,
+    Transposed,
+)
 from transformer_core.checkpoints._wrapped_keys import WrappedKeys
 from transformer_core.checkpoints._writer import (
     write_safetensors,
@@ -60,6 +70,8 @@ __all__ = [
     "EveryOther",
     "ExpertKeys",
     "FusedKeys",
+    "InputMajor",
+    "InputMajorKeys",
     "Interleaved",
     "LlamaSizes",
     "PackedWeights",

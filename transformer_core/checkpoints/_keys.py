@@ -7,7 +7,7 @@ from typing import Final
 
 from lang_core import WeightSource
 from transformer_core.checkpoints._composed import RecipeOf
-from transformer_core.checkpoints._recipes import Cut, OnlyRow, Recipe, Stacked, Stored
+from transformer_core.checkpoints._recipes import Cut, InputMajor, OnlyRow, Recipe, Stacked, Stored
 
 
 class RenamedKeys:
@@ -171,3 +171,25 @@ def fused_experts(name: str, shape: tuple[int, ...], source: WeightSource) -> Re
     """Returns the recipe of experts' gates or up projections, stored as one ``gate_up_proj``; None for all others."""
     match = _EXPERTS.fullmatch(name)
     return None if match is None else _fused(f"{match['experts']}.gate_up_proj", match["projection"], shape)
+
+
+_PART: Final = re.compile(r"(?P<layer>.*\.)mlp\.(experts\.(?P<name>gate|up|down)_proj|(?P<path>.*))")
+_INPUT_MAJOR: Final = {"gate.": "router.", "shared_experts.": "shared_expert."}
+
+
+class InputMajorKeys:
+    """Recipes of feed-forwards whose experts are stored input-major: gates, then ups in one tensor (Llama 4)."""
+
+    def __call__(self, name: str, shape: tuple[int, ...], source: WeightSource) -> Recipe | None:
+        """Returns the recipe of a parameter of a feed-forward; None for all others."""
+        match = _PART.fullmatch(name)
+        if match is None:
+            return None
+        above, projection = f"{match['layer']}feed_forward.", match["name"]
+        if projection is None:
+            first, dot, rest = match["path"].partition(".")
+            return Stored(f"{above}{_INPUT_MAJOR.get(first + dot, first + dot)}{rest}", shape)
+        inner = shape[1]
+        if projection == "down":
+            return InputMajor(f"{above}experts.down_proj", shape, 0, inner)
+        return InputMajor(f"{above}experts.gate_up_proj", shape, inner if projection == "up" else 0, 2 * inner)

@@ -229,6 +229,32 @@ class EveryOther:
         return read.swapaxes(1, 2) if read.ndim > 2 else read
 
 
+class InputMajor:
+    """Experts' weights [E, O, I] of a stored [E, I, outputs]: consecutive outputs.
+
+    Args:
+        key: key of the stored tensor.
+        shape: shape of the parameter.
+        start: first output.
+        outputs: number of outputs that are stored.
+    """
+
+    keeps_rows: bool = False
+
+    def __init__(self, key: str, shape: Shape, start: int, outputs: int) -> None:
+        self._key: Final = key
+        self._shape: Final = (shape[0], shape[2], outputs)
+        self._outputs: Final = slice(start, start + shape[1])
+
+    def stored(self) -> dict[str, Shape]:
+        """Returns the key and the shape of the stored tensor."""
+        return {self._key: self._shape}
+
+    def rows(self, source: WeightSource, start: int, stop: int) -> np.ndarray:
+        """Returns a view of these experts."""
+        return source.read_rows(self._key, start, stop)[..., self._outputs].swapaxes(1, 2)
+
+
 def common_dtype(source: WeightSource, recipe: Recipe) -> DType:
     """Returns the dtype that all tensors of a recipe have.
 

@@ -31,6 +31,7 @@ from transformer_core.family._registry import (
     family_in,
     family_named,
     register,
+    register_refusal,
 )
 from transformer_core.family._sentence import (
     SENTENCE_FILES,
@@ -74,4 +75,5 @@ __all__ = [
     "read_pooling",
     "read_score_tokens",
     "register",
+    "register_refusal",
 ]

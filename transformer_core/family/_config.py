@@ -40,6 +40,7 @@ class DecoderConfig:
         norm_eps: eps of every norm.
         rope: RoPE of the model.
         windows: for each layer, number of keys that a query sees, itself included; all where None.
+        chunked: whether these windows do not slide: positions 0 to ``window - 1`` see one another, then the next ones.
         tied: whether the embedding is also the output projection.
         qkv_bias: whether the projections of queries, keys and values have biases.
         output_bias: whether attention's output projection has one.
@@ -51,6 +52,7 @@ class DecoderConfig:
         zero_centred: whether norms add 1 to their weights.
         qk_norm_whole: whether the norms of q and k go over all heads at once.
         qk_norm_after_rope: whether they come after RoPE.
+        qk_norm_weighted: whether the norms of q and k have weights.
         norm: kind of the norms of the residual stream.
         activation: activation of the feed-forward.
         gated_mlp: whether the feed-forward has a gate beside its two projections.
@@ -89,6 +91,7 @@ class DecoderConfig:
     norm_eps: float
     rope: RopeConfig
     windows: tuple[int | None, ...]
+    chunked: bool = False
     tied: bool = False
     qkv_bias: bool = False
     output_bias: bool = False
@@ -100,6 +103,7 @@ class DecoderConfig:
     zero_centred: bool = False
     qk_norm_whole: bool = False
     qk_norm_after_rope: bool = False
+    qk_norm_weighted: bool = True
     norm: NormKind = NormKind.RMS
     activation: Activation = Activation.SILU
     gated_mlp: bool = True
@@ -178,6 +182,7 @@ class DecoderConfig:
                 else {}
             ),
             "windows": list(self.windows),
+            **({"chunked": True} if self.chunked else {}),
             "tied": self.tied,
             "rope": _rope_facts(self.rope) if self.rotates else None,
             "local_rope": None if self.local_rope is None else _rope_facts(self.local_rope),

@@ -64,7 +64,7 @@ def decoder_flow(config: DecoderConfig, embedded: ModelFlow | None = None) -> Mo
     return (
         ModelFlow(config.architecture)
         .input("token_ids", ("B", "T"), "i32")
-        .rope_tables(config.rope, config.windows, config.local_rope)
+        .rope_tables(config.rope, config.windows, config.local_rope, chunked=config.chunked)
         .include("model", below)
         .last_token()
         .final_norm(lambda build: norm(config, build.dtype), name="model.norm")

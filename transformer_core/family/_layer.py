@@ -158,9 +158,8 @@ def attention(config: DecoderConfig, index: int, dtype: DType) -> Attention | La
 
 
 def _attention_config(config: DecoderConfig, index: int) -> AttentionConfig:
-    norm = QueryKeyNorm(
-        config.norm_eps, config.zero_centred, config.qk_norm_whole, config.qk_norm_after_rope, config.v_norm
-    )
+    kinds = config.qk_norm_whole, config.qk_norm_after_rope, config.v_norm, config.qk_norm_weighted
+    norm = QueryKeyNorm(config.norm_eps, config.zero_centred, *kinds)
     sizes = config.sizes_of(index)
     return AttentionConfig(
         size=config.hidden,
@@ -224,6 +223,7 @@ def feed_forward(config: DecoderConfig, index: int, dtype: DType) -> Module:
             shared_gate=experts.shared_gate,
             biased=experts.biased,
             shared_biased=experts.shared_biased,
+            scales_inputs=experts.scales_inputs,
             clamped=experts.clamped,
             activation=config.activation,
             dtype=dtype,

@@ -68,6 +68,7 @@ class ExpertsConfig:
         shared_gate: whether these are one expert with a gate.
         biased: whether the routed experts' projections have biases.
         shared_biased: whether those of the shared experts have.
+        scales_inputs: whether an expert's weight is a factor of its input, and not of its result.
         clamped: clamped gate in place of the activation; none where None.
         beside: whether layers have them beside a dense feed-forward, not in its place (Gemma 4).
     """
@@ -79,6 +80,7 @@ class ExpertsConfig:
     shared_gate: bool = False
     biased: bool = False
     shared_biased: bool = False
+    scales_inputs: bool = False
     clamped: ClampedGate | None = None
     beside: bool = False
 

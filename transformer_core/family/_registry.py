@@ -45,6 +45,7 @@ class AnyFamily(Protocol):
 
 
 _FAMILIES: Final[dict[str, AnyFamily]] = {}
+_REASONS: Final[dict[str, str]] = {}
 
 
 def register(family: AnyFamily) -> None:
@@ -62,6 +63,11 @@ def register(family: AnyFamily) -> None:
             "registered already: a name stands for one family"
         )
     _FAMILIES[family.architecture] = family
+
+
+def register_refusal(architecture: str, reason: str) -> None:
+    """Registers why an architecture that looks like a supported one is not supported; messages say it."""
+    _REASONS[architecture] = reason
 
 
 def architectures() -> tuple[str, ...]:
@@ -129,4 +135,6 @@ def _named(config: ConfigFields) -> AnyFamily:
 
 
 def _unsupported(name: str) -> str:
+    if name in _REASONS:
+        return f"{name} is not supported: {_REASONS[name]}"
     return f"expected one of {', '.join(_FAMILIES)}; found {name!r}{near_names(name, _FAMILIES)}"

@@ -9,8 +9,16 @@ from transformer_core._config_fields import ConfigFields
 from transformer_core.checkpoints import WrappedKeys
 from transformer_core.family._config import DecoderConfig, Family
 
-_OTHER_MODELS: Final = ("vision_tower", "visual", "audio_tower", "multi_modal_projector", "embed_vision", "embed_audio")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_OTHER_MODELS: Final = (
+    "vision_tower",
+    "vision_model",
+    "visual",
+    "audio_tower",
+    "multi_modal_projector",
+    "embed_vision",
+    "embed_audio",
+)
 _HEAD: Final = "language_model.lm_head.weight"
 _SHARED_FIELDS: Final = ("tie_word_embeddings", "bos_token_id", "eos_token_id")
 

@@ -73,11 +73,15 @@ class Group(Block):
 
 @dataclass(frozen=True, slots=True)
 class RopeSettings:
-    """RoPE of a model, and the windows of its layers, each once; ``local_rope`` is that of layers with a second one."""
+    """RoPE of a model, and the windows of its layers, each once; ``local_rope`` is that of layers with a second one.
+
+    ``chunked`` says that windows do not slide; see ``causal_mask``.
+    """
 
     rope: RopeConfig
     windows: tuple[int | None, ...]
     local_rope: RopeConfig | None
+    chunked: bool = False
 
 
 @dataclass(slots=True)

@@ -204,10 +204,15 @@ class ModelFlow:
         return self.then(PositionEmbed(name, count))
 
     def rope_tables(
-        self, rope: RopeConfig, windows: Sequence[int | None] = (None,), local_rope: RopeConfig | None = None
+        self,
+        rope: RopeConfig,
+        windows: Sequence[int | None] = (None,),
+        local_rope: RopeConfig | None = None,
+        *,
+        chunked: bool = False,
     ) -> "ModelFlow":
-        """Computes the inputs that all layers share: RoPE's tables, a mask per window, places in caches."""
-        return self.then(RopeTables(RopeSettings(rope, tuple(dict.fromkeys(windows)), local_rope)))
+        """Computes the inputs that all layers share: RoPE's tables, a mask per window or chunk, places in caches."""
+        return self.then(RopeTables(RopeSettings(rope, tuple(dict.fromkeys(windows)), local_rope, chunked)))
 
     def final_norm(self, make: Maker | None = None, *, eps: float = 1e-6, name: str = "norm") -> "ModelFlow":
         """Appends a norm over D, an RMSNorm where ``make`` is None; its result is tagged ``<name>.output``."""

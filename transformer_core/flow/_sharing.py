@@ -62,6 +62,7 @@ class RopeTables:
         if state.bindings is not None:
             return self._bound(flow, state.bindings, queries)
         rope, windows, local = self.settings.rope, self.settings.windows, self.settings.local_rope
+        chunked = self.settings.chunked
         if state.position is not None:
             caches = tuple(state.slots.values())
             position, last = state.position, state.last
@@ -70,6 +71,7 @@ class RopeTables:
                 rope,
                 windows,
                 queries,
+                chunked=chunked,
                 batch=batch,
                 position=position,
                 last=last,
@@ -80,7 +82,9 @@ class RopeTables:
         length = None
         if rope.scaling.depends_on_length and state.last is not None:
             length = ops.add(state.last, 1)
-        step = make_step(ctx, rope, windows, queries, length=length, count=self._count(flow), local_rope=local)
+        step = make_step(
+            ctx, rope, windows, queries, chunked=chunked, length=length, count=self._count(flow), local_rope=local
+        )
         if not flow.profile.causal:
             step = replace(step, biases=dict.fromkeys(windows, ops.constant(0.0, "f32")))
         if flow.profile.memory is Memory.TAPS:

@@ -42,6 +42,7 @@ from transformer_core.family import (
     load_config,
     read_pooling,
     register,
+    register_refusal,
 )
 from transformer_core.models._load import load_model
 from transformer_core.models._weights import (
@@ -53,7 +54,7 @@ from transformer_core.models._weights import (
     weights_of,
 )
 from transformer_core.models.encoders import DECODER_ENCODERS, ENCODERS
-from transformer_core.models.families import FAMILIES
+from transformer_core.models.families import FAMILIES, REFUSED
 from transformer_core.models.vision_language import (
     ENCODE_IMAGE,
     PREFILL_EMBEDDINGS,
@@ -64,6 +65,8 @@ from transformer_core.models.vision_language import (
 
 for _family in (*ENCODERS, *FAMILIES, *DECODER_ENCODERS, *VISION_LANGUAGE):
     register(_family)
+for _architecture, _reason in REFUSED.items():
+    register_refusal(_architecture, _reason)
 
 __all__ = [
     "CONFIG_FILE",

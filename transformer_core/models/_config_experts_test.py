@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from lang_core import ConfigError
-from transformer_core._rope_config import RopeMode
+from lang_core import ConfigError, as_dtype
+from transformer_core._attention_config import QueryGrowth
+from transformer_core._rope_config import RopeKind, RopeMode
 from transformer_core._rope_scaling import YarnScaling
 from transformer_core._routing import Routing, Scoring
-from transformer_core.family import ExpertsConfig
-from transformer_core.models._config_testing import read
+from transformer_core.family import DecoderConfig, ExpertsConfig, NormKind
+from transformer_core.family._config import family_of
+from transformer_core.models._config_testing import MINIMAL, read
 
 
 def test_gpt_oss_without_rope_has_that_of_transformers():
@@ -127,6 +129,57 @@ def test_kimi_k2_is_a_deepseek_v3_with_one_frequency_between_its_bands():
     assert config.experts.routing.scale == 2.5
 
 
+LLAMA4: dict[str, Any] = {"num_key_value_heads": 2, "head_dim": 16, "num_local_experts": 8, "num_hidden_layers": 5}
+
+
+def test_llama4():
+    config = read("Llama4", **LLAMA4, no_rope_layers=[], intermediate_size_mlp=70)
+    assert (config.windows, config.chunked) == ((8192, 8192, 8192, None, 8192), True)
+    assert [kind is RopeKind.NONE for kind in config.rope_kinds] == [False, False, False, True, False]
+    assert (config.rope.mode, config.rope.base, config.intermediate) == (RopeMode.INTERLEAVED, 500000.0, 70)
+    assert config.query_growth == QueryGrowth(0.1, 8192, first=1)
+    routing = Routing(experts=8, chosen=1, scoring=Scoring.SIGMOID, normalized=False)
+    experts = ExpertsConfig(routing=routing, inner=40, layers=(True,) * 5, shared=40, scales_inputs=True)
+    assert config.experts == experts
+    by_turns = read("Llama4", **LLAMA4, interleave_moe_layer_step=2, no_rope_layer_interval=2)
+    assert by_turns.experts is not None
+    assert by_turns.experts.layers == (False, True, False, True, False)
+    assert by_turns.windows == (8192, None, 8192, None, 8192)
+    text = {**MINIMAL, **LLAMA4, "attention_chunk_size": 9, "architectures": None}
+    values = {"architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", "text_config": text}
+    assert DecoderConfig.from_hf(values).windows == (9, 9, 9, None, 9)
+
+
+def test_layers_of_llama4_have_a_growth_or_norms():
+    config = read("Llama4", **LLAMA4)
+    layers = [family_of(config).layer(config, index, as_dtype("f32")) for index in (2, 3)]
+    facts = [(layer.self_attn.config.norm is None, layer.self_attn.config.scores.growth is None) for layer in layers]
+    assert facts == [(False, True), (True, False)]
+
+
+PHIMOE: dict[str, Any] = {"num_key_value_heads": 2, "num_local_experts": 8}
+
+
+def test_phimoe():
+    config = read("Phimoe", **PHIMOE, attention_bias=True, lm_head_bias=True)
+    assert (config.norm, config.qkv_bias, config.output_bias, config.head_bias) == (NormKind.LAYER, True, True, True)
+    routing = Routing(experts=8, chosen=2, scoring=Scoring.MIXER, nearness=0.02)
+    assert config.experts == ExpertsConfig(routing=routing, inner=40, layers=(True,) * 3)
+    factors = {"short_factor": [1.0, 2.0], "long_factor": [3.0, 4.0], "short_mscale": 1.2, "long_mscale": 1.2}
+    rope = {"type": "longrope", "original_max_position_embeddings": 16, **factors}
+    long = read("Phimoe", **PHIMOE, rope_scaling=rope).rope
+    assert (long.attention_factor, long.scaling.depends_on_length) == (1.2, False)
+    with pytest.raises(ConfigError, match=r"'long_mscale': expected short_mscale \(1.2\): .* found 1.5"):
+        read("Phimoe", **PHIMOE, rope_scaling={**rope, "long_mscale": 1.5})
+
+
+@pytest.mark.parametrize("architecture", ["DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"])
+def test_sparse_attention_is_refused_with_the_reason(architecture: str):
+    message = rf"'architectures': {architecture} is not supported: its attention reads only the keys that an indexer"
+    with pytest.raises(ConfigError, match=message):
+        DecoderConfig.from_hf({**MINIMAL, "architectures": [architecture], "index_topk": 2048})
+
+
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("Glm4Moe", GLM4_MOE, {"num_experts_per_tok": 9}, "routing: expected 1 to 8 experts per token; found 9"),
     ("Glm4Moe", GLM4_MOE, {"n_group": 3}, "routing: 8 experts do not make 3 equal groups"),
@@ -134,6 +187,21 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("Qwen2Moe", QWEN2_MOE, {"num_experts_per_tok": 0}, "'num_experts_per_tok': expected an integer of at least 1"),
     ("Qwen2Moe", QWEN2_MOE, {"mlp_only_layers": ["0"]}, "'mlp_only_layers': expected a list of the numbers of layers"),
     ("MiniMaxM2", MINIMAX_M2, {"rotary_dim": 24}, "expected a number above 0, not above 1|rotated dims"),
+    (
+        "Llama4",
+        LLAMA4,
+        {"layer_types": ["sliding_attention"] * 5},
+        "'layer_types': expected a list of 5 .* of chunked_",
+    ),
+    ("Llama4", LLAMA4, {"moe_layers": "all"}, "'moe_layers': expected a list of the numbers of layers"),
+    ("Phimoe", PHIMOE, {"num_experts_per_tok": 3}, "'num_experts_per_tok': expected 2, which the router always"),
+    ("Phimoe", PHIMOE, {"lm_head_bias": True, "tie_word_embeddings": True}, "'lm_head_bias': expected false where"),
+    (
+        "Phimoe",
+        PHIMOE,
+        {"rope_scaling": {"type": "yarn"}},
+        "'type': expected one of default, longrope, su; found 'yarn'",
+    ),
     ("Ernie4_5_Moe", ERNIE, {"moe_k": 9}, "routing: expected 1 to 8 experts per token; found 9"),
 ]
 

@@ -1,5 +1,7 @@
 """Families of decoders, one per file: their differences from a Llama."""
 
+from typing import Final
+
 from transformer_core.models.families._cohere import COHERE
 from transformer_core.models.families._cohere2 import COHERE2
 from transformer_core.models.families._deepseek_v3 import DEEPSEEK_V3
@@ -23,6 +25,7 @@ from transformer_core.models.families._hunyuan_v1_dense import HUNYUAN_V1_DENSE
 from transformer_core.models.families._lfm2 import LFM2
 from transformer_core.models.families._lfm2_moe import LFM2_MOE
 from transformer_core.models.families._llama import LLAMA
+from transformer_core.models.families._llama4 import LLAMA4, LLAMA4_WRAPPED
 from transformer_core.models.families._mamba2 import MAMBA2
 from transformer_core.models.families._minimax_m2 import MINIMAX_M2
 from transformer_core.models.families._ministral3 import MINISTRAL3
@@ -32,6 +35,7 @@ from transformer_core.models.families._nemotron_h import NEMOTRON_H
 from transformer_core.models.families._olmo2 import OLMO2
 from transformer_core.models.families._olmo3 import OLMO3
 from transformer_core.models.families._phi3 import PHI3
+from transformer_core.models.families._phimoe import PHIMOE
 from transformer_core.models.families._qwen2 import QWEN2
 from transformer_core.models.families._qwen2_moe import QWEN2_MOE
 from transformer_core.models.families._qwen3 import QWEN3
@@ -66,6 +70,9 @@ FAMILIES = (
     GLM4_MOE,
     MINIMAX_M2,
     QWEN2_MOE,
+    LLAMA4,
+    LLAMA4_WRAPPED,
+    PHIMOE,
     PHI3,
     GRANITE,
     SMOLLM3,
@@ -91,4 +98,11 @@ FAMILIES = (
     GPT2,
 )
 
-__all__ = ["FAMILIES"]
+_SPARSE: Final = (
+    "its attention reads only the keys that an indexer chooses (index_topk), which is not built; DeepSeek-V3 and V3.1, "
+    "whose attention reads all of them, are supported"
+)
+REFUSED: Final = {"DeepseekV32ForCausalLM": _SPARSE, "GlmMoeDsaForCausalLM": _SPARSE}
+"""Architectures that differ from a supported one in one thing, and what that is."""
+
+__all__ = ["FAMILIES", "REFUSED"]

@@ -14,7 +14,7 @@ _ROPE_BASE: Final = 2e6  # transformers' default
 def _read(fields: ConfigFields) -> DecoderConfig:
     heads, kv_heads, head_size = heads_of(fields)
     biased = fields.boolean("attention_bias", False)
-    kinds = _rope_kinds(fields)
+    kinds = rope_kinds(fields)
     slides = fields.boolean("use_sliding_window", False) and fields.has("sliding_window")
     # Where layer_types is given, transformers ignores use_sliding_window.
     types = ["sliding_attention" if slides and kind is RopeKind.NONE else "full_attention" for kind in kinds]
@@ -34,10 +34,11 @@ def _read(fields: ConfigFields) -> DecoderConfig:
     )
 
 
-def _rope_kinds(fields: ConfigFields) -> tuple[RopeKind, ...]:
+def rope_kinds(fields: ConfigFields) -> tuple[RopeKind, ...]:
+    """Reads which layers rotate: as ``no_rope_layers`` says, or all but every ``no_rope_layer_interval``-th (4th)."""
     layers, every = fields.integer("num_hidden_layers"), fields.integer("no_rope_layer_interval", 4)
     rotates = fields.values.get("no_rope_layers")
-    if rotates is None:
+    if rotates is None or rotates == []:
         rotates = [int((index + 1) % every != 0) for index in range(layers)]
     if not isinstance(rotates, list) or len(rotates) < layers or any(flag not in (0, 1) for flag in rotates):
         fields.refuse("no_rope_layers", f"a list of {layers} (num_hidden_layers) of 1 (rotates) or 0")
