@@ -19,6 +19,7 @@ Besides these, R is the number of rotated dims of a head and G = N / K the query
 [-0.30000001192092896, 0.9900000095367432, 1.3799999952316284, 1.0099999904632568]
 """
 
+from transformer_core._altup import AltUp, AltUpProjections, AltUpSizes, AltUpUnembedding, Laurel
 from transformer_core._attention import Attention, grouped_attention
 from transformer_core._attention_config import (
     AttentionConfig,
@@ -67,6 +68,10 @@ from transformer_core._step import StepInputs, for_heads, make_step
 __all__ = [
     "STORED",
     "Activation",
+    "AltUp",
+    "AltUpProjections",
+    "AltUpSizes",
+    "AltUpUnembedding",
     "Attention",
     "AttentionConfig",
     "Cache",
@@ -90,6 +95,7 @@ __all__ = [
     "JointBlock",
     "KVCache",
     "LatentAttention",
+    "Laurel",
     "LatentAttentionConfig",
     "LatentExperts",
     "LayerNorm",

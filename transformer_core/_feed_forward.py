@@ -1,8 +1,9 @@
 """Feed-forward layers."""
 
 import enum
+from statistics import NormalDist
 
-from lang_core import DType, ExecutionContext, Module, Tensor, checked_choices
+from lang_core import ConfigError, DType, ExecutionContext, Module, Tensor, as_dtype, checked_choices
 from transformer_core._linear import Linear
 
 
@@ -33,6 +34,11 @@ class SwiGLU(Module):
         activation: activation of the gate; silu by default.
         bias: whether the projections have biases.
         dtype: dtype of the parameters.
+        sparsity: share of the gates that are 0, if their inputs are normally distributed (Gemma 3n): of each token's
+            inputs the quantile of this share is taken away, and what is below 0 then. None are where it is 0.
+
+    Raises:
+        ConfigError: ``sparsity`` is negative, or 1 or more.
     """
 
     def __init__(
@@ -43,16 +49,30 @@ class SwiGLU(Module):
         activation: Activation = Activation.SILU,
         bias: bool = False,
         dtype: DType | str = "f32",
+        sparsity: float = 0.0,
     ) -> None:
-        self.activation = activation
+        if not 0 <= sparsity < 1:
+            raise ConfigError(f"sparsity of a feed-forward: expected a share of 0 or more, below 1; found {sparsity}")
+        self.activation, self.sparsity = activation, sparsity
         self.gate_proj = Linear(size, inner, bias=bias, dtype=dtype)
         self.up_proj = Linear(size, inner, bias=bias, dtype=dtype)
         self.down_proj = Linear(inner, size, bias=bias, dtype=dtype)
 
     def forward(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
         """Maps x [.., D] to [.., D]; inside, [.., F]."""
-        gate = self.activation(ctx, self.gate_proj(ctx, x))
-        return self.down_proj(ctx, ctx.ops.mul(gate, self.up_proj(ctx, x)))
+        gate = self.gate_proj(ctx, x)
+        if self.sparsity > 0:
+            gate = self._thinned(ctx, gate)
+        return self.down_proj(ctx, ctx.ops.mul(self.activation(ctx, gate), self.up_proj(ctx, x)))
+
+    def _thinned(self, ctx: ExecutionContext, x: Tensor) -> Tensor:
+        """Takes the quantile of each row of x [.., F] away, and what is below 0 then."""
+        ops, wide = ctx.ops, ctx.ops.cast(x, as_dtype(x.dtype).accumulation)
+        mean = ops.mean(wide, -1, keepdims=True)
+        apart = ops.sub(wide, mean)
+        deviation = ops.sqrt(ops.mean(ops.mul(apart, apart), -1, keepdims=True))
+        quantile = ops.mul(deviation, NormalDist().inv_cdf(self.sparsity))
+        return ops.cast(ops.relu(ops.sub(apart, quantile)), x.dtype)
 
 
 @checked_choices

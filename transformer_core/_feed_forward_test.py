@@ -3,11 +3,13 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+from jax.scipy.stats import norm
 
+from lang_core import ConfigError, EagerExecutionContext
 from transformer_core._embedding import Embedding
 from transformer_core._feed_forward import Activation, FeedForward, SwiGLU
 from transformer_core._linear import Linear
-from transformer_core._weights_testing import context_of
+from transformer_core._weights_testing import RandomWeights, context_of
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -58,3 +60,20 @@ def test_feed_forward_agrees_with_jax(activation):
     x = np.random.default_rng(2).standard_normal((2, 3, 6), np.float32)
     expected = layer.down_proj(ctx, np.asarray(JAX[activation](layer.up_proj(ctx, x).numpy())))
     np.testing.assert_allclose(layer(ctx, x).numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sparsity", [0.1, 0.5, 0.95])
+def test_gates_below_a_quantile_are_zero(sparsity: float):
+    layer = SwiGLU(5, 400, activation=Activation.RELU, sparsity=sparsity)
+    weights, x = RandomWeights(layer), np.random.default_rng(5).standard_normal((2, 3, 5)).astype(np.float32)
+    gate, up = (x @ weights.read(f"{name}_proj.weight").T for name in ("gate", "up"))
+    gate = np.maximum(gate - gate.mean(-1, keepdims=True) - norm.ppf(sparsity) * gate.std(-1, keepdims=True), 0)
+    actual = layer(EagerExecutionContext(weights), EagerExecutionContext().ops.constant(x)).numpy()
+    np.testing.assert_allclose(actual, (gate * up) @ weights.read("down_proj.weight").T, rtol=1e-3, atol=1e-4)
+    assert abs((gate == 0).mean() - sparsity) < 0.1
+
+
+@pytest.mark.parametrize("sparsity", [-0.1, 1.0])
+def test_a_share_of_gates_that_cannot_be(sparsity: float):
+    with pytest.raises(ConfigError, match="sparsity of a feed-forward: expected a share of 0 or more, below 1; found"):
+        SwiGLU(5, 7, sparsity=sparsity)

@@ -1,7 +1,7 @@
 """Later Gemmas, and files that wrap a Gemma: golden cases."""
 
 from tests.goldens._case_types import GoldenCase, prompt
-from tests.goldens._gemma_forms import gemma3_wrapped_4_50, gemma4_5, gemma4_wrapped_5
+from tests.goldens._gemma_forms import gemma3_wrapped_4_50, gemma3n_4_53, gemma3n_5, gemma4_5, gemma4_wrapped_5
 
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 
@@ -94,5 +94,55 @@ GEMMA_TEXT_CASES = (
         form="4.x",
         seed=96,
         prompt=prompt(7, vocab=73),
+    ),
+    GoldenCase(
+        name="gemma3n",
+        twist="alternating updates, LAuReL, embeddings for every layer, sparse gates, caches shared by two types",
+        config=gemma3n_5(
+            K=2,
+            H=8,
+            window=5,
+            types=[_SLIDING, _FULL, _SLIDING, _SLIDING, _FULL],
+            sizes=dict(D=36, F=44, V=89, L=5, N=4),
+            activation_sparsity_pattern=[0.9, 0.6, 0.0, 0.0, 0.0],
+            intermediate_size=[44, 44, 44, 56, 44],
+            num_kv_shared_layers=2,
+            vocab_size_per_layer_input=80,
+        ),
+        form="5.x",
+        seed=97,
+        prompt=prompt(11, vocab=89),
+        must_matter=(
+            {"sliding_window": 6},
+            {"final_logit_softcapping": 5.0},
+            {"activation_sparsity_pattern": [0.0] * 5},
+            {"altup_correct_scale": False},
+            {"altup_active_idx": 1},
+            {"hidden_activation": "relu"},
+            {"rms_norm_eps": 1e-1},
+        ),
+    ),
+    GoldenCase(
+        name="gemma3n_wrapped_4x",
+        twist="the decoder inside a checkpoint with other models; another active copy, biases; batch of 2; 4.x form",
+        config=gemma3n_4_53(
+            gemma3n_5(
+                K=1,
+                H=6,
+                window=4,
+                types=[_SLIDING, _FULL, _SLIDING],
+                sizes=dict(D=40, F=34, V=77, L=3, N=2),
+                altup_active_idx=1,
+                altup_correct_scale=False,
+                altup_num_inputs=3,
+                attention_bias=True,
+                num_kv_shared_layers=1,
+                tie_word_embeddings=False,
+            )
+        )
+        | {"tie_word_embeddings": False},
+        form="4.x",
+        seed=97,
+        prompt=prompt(8, 8, vocab=77),
     ),
 )

@@ -11,13 +11,56 @@ _ROPES = {
 }
 
 
+def gemma3n_5(*, K: int, H: int, window: int, types: list[str], sizes: Config, **changes: Any) -> Config:
+    """``Gemma3nTextConfig`` of transformers 5."""
+    common = _common("gemma3n_text", "Gemma3nForCausalLM", K, sizes)
+    own = {
+        "activation_sparsity_pattern": [0.0] * sizes["L"],
+        "altup_active_idx": 0,
+        "altup_coef_clip": 120.0,
+        "altup_correct_scale": True,
+        "altup_num_inputs": 4,
+        "attention_bias": False,
+        "final_logit_softcapping": 30.0,
+        "head_dim": H,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size_per_layer_input": 6,
+        "laurel_rank": 5,
+        "layer_types": types,
+        "num_kv_shared_layers": 0,
+        "rope_parameters": {
+            "full_attention": {"rope_theta": 400.0, "rope_type": "default"},
+            "sliding_attention": {"rope_theta": 50.0, "rope_type": "default"},
+        },
+        "sliding_window": window,
+        "vocab_size_per_layer_input": sizes["V"],
+    }
+    return common | own | changes
+
+
+def gemma3n_4_53(text: Config) -> Config:
+    """google/gemma-3n-E4B-it: ``text_config`` beside a vision and an audio tower, RoPE in transformers 4's fields."""
+    old = {key: value for key, value in text.items() if key != "rope_parameters"}
+    return {
+        "architectures": ["Gemma3nForConditionalGeneration"],
+        "audio_config": {"model_type": "gemma3n_audio"},
+        "eos_token_id": [1, 2],
+        "model_type": "gemma3n",
+        "text_config": old | {"rope_local_base_freq": 60.0, "rope_scaling": None, "rope_theta": 300.0},
+        "torch_dtype": "bfloat16",
+        "transformers_version": "4.53.0.dev0",
+        "vision_config": {"architecture": "mobilenetv5_300m_enc", "model_type": "gemma3n_vision"},
+    }
+
+
+def _common(family: str, architecture: str, K: int, sizes: Config) -> Config:
+    form = common5(family, architecture, K, sizes)
+    return {key: value for key, value in form.items() if key != "hidden_act"}
+
+
 def gemma4_5(*, K: int, H: int, window: int, types: list[str], sizes: Config, **changes: Any) -> Config:
     """``Gemma4TextConfig`` of transformers 5."""
-    common = {
-        key: value
-        for key, value in common5("gemma4_text", "Gemma4ForCausalLM", K, sizes).items()
-        if key != "hidden_act"
-    }
+    common = _common("gemma4_text", "Gemma4ForCausalLM", K, sizes)
     own = {
         "attention_bias": False,
         "attention_k_eq_v": False,

@@ -29,7 +29,23 @@ def other_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Keys and shapes of the other models' tensors."""
     if config.get("vision_config") is None:
         return {}
-    return dict(_siglip(config)) if config["model_type"] == "gemma3" else {}
+    own = {"gemma3": _siglip, "gemma3n": _beside_gemma3n}.get(config["model_type"])
+    return {} if own is None else dict(own(config))
+
+
+def _beside_gemma3n(config: Config) -> Shapes:
+    """A few tensors of the other models, and those of keys and values that layers with another's cache do not use."""
+    text = config["text_config"]
+    d, h, layers = text["hidden_size"], text["head_dim"], text["num_hidden_layers"]
+    yield "model.vision_tower.timm_model.conv_stem.conv.weight", (4, 3, 3, 3)
+    yield "model.audio_tower.conformer.0.norm.weight", (6,)
+    yield "model.embed_vision.embedding.weight", (4, 6)
+    yield "model.embed_audio.embedding_projection.weight", (d, 6)
+    for layer in range(layers - text["num_kv_shared_layers"], layers):
+        prefix = f"model.language_model.layers.{layer}.self_attn."
+        for letter in "kv":
+            yield f"{prefix}{letter}_proj.weight", (text["num_key_value_heads"] * h, d)
+        yield prefix + "k_norm.weight", (h,)
 
 
 def _siglip(config: Config) -> Shapes:

@@ -13,6 +13,7 @@ from transformer_core._rope_config import RopeConfig, RopeKind
 from transformer_core._rope_scaling import RopeScaling
 from transformer_core.checkpoints import RecipeOf
 from transformer_core.family._layer_configs import (
+    AltUpConfig,
     ExpertsConfig,
     LatentConfig,
     LayerSizes,
@@ -76,6 +77,7 @@ class DecoderConfig:
             empty where every layer has its own.
         layer_sizes: for each layer, its own K, H and F; the model's in every layer where empty.
         per_layer: embeddings of tokens for every layer; None without.
+        altup: alternating updates of copies of the residual stream; None where there is one.
         bos_token_id: token that begins a sequence, if there is one.
         eos_token_ids: tokens that end a sequence.
     """
@@ -126,6 +128,7 @@ class DecoderConfig:
     cache_owners: tuple[int | None, ...] = ()
     layer_sizes: tuple[LayerSizes, ...] = ()
     per_layer: PerLayerConfig | None = None
+    altup: AltUpConfig | None = None
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 

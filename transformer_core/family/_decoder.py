@@ -1,9 +1,10 @@
 """Decoders: embedding, layers of the family's kind, final norm and head."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from lang_core import ConfigError, DType, EntryPoint, ExecutionContext, Module, Tensor
+from transformer_core.family._altup_layer import copies_made, copies_merged
 from transformer_core.family._config import DecoderConfig, family_of
 from transformer_core.family._layer import cache_owner, norm
 from transformer_core.family._model import DEFAULT_SEQUENCE, Model, check_size
@@ -48,18 +49,17 @@ def decoder_flow(config: DecoderConfig, embedded: ModelFlow | None = None) -> Mo
     >>> decoder_flow(config).names()[1:]
     ('model', 'model.embed_tokens', 'model.embed_positions', 'model.layers', 'model.norm', 'lm_head')
     """
-    layer, learned = family_of(config).layer, config.learned_positions
+    layer = family_of(config).layer
     below = (
         ModelFlow("decoder")
         .token_embed(config.vocabulary, config.hidden, scale=config.embedding_scale)
-        .then(embedded or ModelFlow("none"))
-        .then(ModelFlow("positions").position_embed(learned) if learned else ModelFlow("none"))
-        .then(ModelFlow("none") if config.per_layer is None else per_layer_inputs(config, config.per_layer))
+        .then(embedded or ModelFlow("none"), *_between(config))
         .repeat_layers(
             config.layers,
             lambda build: layer(config, build.index, build.dtype),
             rows=() if config.per_layer is None else (PER_LAYER,),
         )
+        .then(ModelFlow("none") if config.altup is None else copies_merged(config, config.altup))
     )
     return (
         ModelFlow(config.architecture)
@@ -70,6 +70,16 @@ def decoder_flow(config: DecoderConfig, embedded: ModelFlow | None = None) -> Mo
         .final_norm(lambda build: norm(config, build.dtype), name="model.norm")
         .lm_head(tied=config.tied, bias=config.head_bias, scale=config.logits_scale, softcap=config.logits_softcap)
     )
+
+
+def _between(config: DecoderConfig) -> Iterator[ModelFlow]:
+    """Yields the recipes between the embedding and the layers."""
+    if config.learned_positions:
+        yield ModelFlow("positions").position_embed(config.learned_positions)
+    if config.per_layer is not None:
+        yield per_layer_inputs(config, config.per_layer)
+    if config.altup is not None:
+        yield copies_made(config, config.altup)
 
 
 class DecoderLM(Model[DecoderConfig]):

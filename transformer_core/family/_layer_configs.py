@@ -41,6 +41,25 @@ class LayerSizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AltUpConfig:
+    """Alternating updates of a decoder (see ``AltUp``), and what comes with them (Gemma 3n).
+
+    Attributes:
+        copies: A, copies of the residual stream.
+        active: index of the copy that layers compute with.
+        scaled: whether a layer's result is scaled before embeddings are mixed in.
+        laurel_rank: size between the projections of the residual of low rank.
+        sparsities: for each layer, share of the feed-forward's gates that are 0.
+    """
+
+    copies: int
+    active: int
+    scaled: bool
+    laurel_rank: int
+    sparsities: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PerLayerConfig:
     """Embeddings of tokens for every layer, beside those of the model (Gemma 3n).
 

@@ -1,6 +1,6 @@
 """Fields of config.json by type of layer: with a window and without."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from transformer_core._config_fields import ConfigFields
@@ -63,6 +63,22 @@ def owners_of(fields: ConfigFields, types: Sequence[str], default: int) -> tuple
             name, f"a number of last layers with a layer of each of their types before, out of {layers} layers"
         )
     return tuple(None if index < first else last[kind] for index, kind in enumerate(types))
+
+
+def listed(
+    fields: ConfigFields, name: str, default: list[Any] | None, expected: str, accepts: Callable[[Any], bool]
+) -> list[Any]:
+    """Reads a field with a value for each layer; ``default`` where it is absent.
+
+    Raises:
+        ConfigError: it is no list of so many accepted values, which are as ``expected`` says.
+    """
+    layers, values = fields.integer("num_hidden_layers"), fields.values.get(name)
+    if values is None and default is not None:
+        return default
+    if not isinstance(values, list) or len(values) != layers or not all(map(accepts, values)):
+        fields.refuse(name, f"a list of {layers} (num_hidden_layers) {expected}")
+    return values
 
 
 def heads_of_types(fields: ConfigFields, types: Sequence[str], *, own_kv_heads: bool) -> dict[str, tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lang_core import DType, ExecutionContext, Module, Tensor, checked_choices
+from lang_core import DType, ExecutionContext, Module, OpError, Tensor, checked_choices
 from transformer_core._config_fields import ConfigFields
 from transformer_core._embedding import Embedding
 from transformer_core._linear import Linear
@@ -93,8 +93,14 @@ class PerLayerMixing(Module):
         self.per_layer_projection = Linear(sizes.size, config.hidden, dtype=dtype)
         self.post_per_layer_input_norm = RMSNorm(config.hidden, eps=config.norm_eps, dtype=dtype)
 
-    def per_layer_mixed(self, ctx: ExecutionContext, x: Tensor, embedded: Tensor) -> Tensor:
-        """Maps x [B, T, D] and the layer's embeddings [B, T, P] to what is added: [B, T, D]."""
+    def per_layer_mixed(self, ctx: ExecutionContext, x: Tensor, embedded: Tensor | None) -> Tensor:
+        """Maps x [B, T, D] and the layer's embeddings [B, T, P] to what is added: [B, T, D].
+
+        Raises:
+            OpError: there are no embeddings.
+        """
+        if embedded is None:
+            raise OpError(f"layer {self.path!r}: expected embeddings [B, T, P] besides x; found none")
         gate = self.per_layer_activation(ctx, self.per_layer_input_gate(ctx, x))
         mixed = self.per_layer_projection(ctx, ctx.ops.mul(gate, embedded))
         return ctx.tag(self.post_per_layer_input_norm(ctx, mixed), "per_layer.output")

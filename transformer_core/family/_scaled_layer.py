@@ -1,6 +1,6 @@
 """Layer with four norms, experts beside the feed-forward, embeddings of its own, and a scale (Gemma 4)."""
 
-from lang_core import DType, ExecutionContext, OpError, Parameter, Tensor
+from lang_core import DType, ExecutionContext, Parameter, Tensor
 from transformer_core._kv_cache import KVCache
 from transformer_core._moe import Experts
 from transformer_core._routing import ScaledRouter
@@ -42,15 +42,9 @@ class ScaledLayer(SandwichLayer, PerLayerMixing):
         cache: KVCache | None = None,
         embedded: Tensor | None = None,
     ) -> tuple[Tensor, KVCache | None]:
-        """Runs the layer on x [B, T, D] and its embeddings [B, T, P]: x's shape, and the updated cache.
-
-        Raises:
-            OpError: the layer mixes embeddings in, and got none.
-        """
+        """Runs the layer on x [B, T, D] and its embeddings [B, T, P]: x's shape, and the updated cache."""
         x, cache = self.summed(ctx, ctx.tag(x, "input"), step, cache)
         if self.mixes_embeddings:
-            if embedded is None:
-                raise OpError(f"layer {self.path!r}: expected embeddings [B, T, P] besides x; found none")
             x = ctx.ops.add(x, self.per_layer_mixed(ctx, x, embedded))
         return ctx.tag(ctx.ops.mul(x, ctx.parameter(self.layer_scalar)), "output"), cache
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from lang_core import ENCODINGS, CheckpointError, Encoding, Module, PackedRows, TensorSpec, WeightSource
 from transformer_core.checkpoints import (
@@ -19,6 +19,14 @@ from transformer_core.checkpoints import (
 from transformer_core.checkpoints.quantized import QuantizedWeights, quantization_fields
 from transformer_core.family._model import Model
 from transformer_core.family._registry import config_values, family_named
+
+# Modules that checkpoints may have in layers that read another layer's keys and values, here and in GGUF files.
+_KEYS_AND_VALUES: Final = (
+    *(f"self_attn.{name}" for name in ("k_proj", "v_proj", "k_norm")),
+    "attn_k",
+    "attn_v",
+    "attn_k_norm",
+)
 
 
 @runtime_checkable
@@ -99,7 +107,10 @@ def unused_keys(model: Model[Any], source: WeightSource) -> list[str]:
     family = source if isinstance(source, OwnLayout) else family_named(model.config.architecture)
     beyond = range(model.config.layers, model.stored_layers)
     own = source.ignorable if isinstance(source, QuantizedWeights) else ()
-    return [*IGNORABLE, *own, *family.ignorable, *(f"{family.layer_key.format(index)}.*" for index in beyond)]
+    owners = getattr(model.config, "cache_owners", ())
+    readers = [family.layer_key.format(index) for index, owner in enumerate(owners) if owner is not None]
+    unread = [f"{layer}.{name}.*" for layer in readers for name in _KEYS_AND_VALUES]
+    return [*IGNORABLE, *own, *family.ignorable, *unread, *(f"{family.layer_key.format(index)}.*" for index in beyond)]
 
 
 def _named(model: Model[Any], source: WeightSource, adapters: Sequence[Adapter]) -> WeightSource:

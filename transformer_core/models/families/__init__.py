@@ -12,6 +12,7 @@ from transformer_core.models.families._falcon_h1 import FALCON_H1
 from transformer_core.models.families._gemma import GEMMA
 from transformer_core.models.families._gemma2 import GEMMA2
 from transformer_core.models.families._gemma3 import GEMMA3, GEMMA3_WRAPPED
+from transformer_core.models.families._gemma3n import GEMMA3N, GEMMA3N_WRAPPED
 from transformer_core.models.families._gemma4 import GEMMA4, GEMMA4_WRAPPED
 from transformer_core.models.families._glm import GLM
 from transformer_core.models.families._glm4 import GLM4
@@ -82,6 +83,8 @@ FAMILIES = (
     GEMMA2,
     GEMMA3,
     GEMMA3_WRAPPED,
+    GEMMA3N,
+    GEMMA3N_WRAPPED,
     GEMMA4,
     GEMMA4_WRAPPED,
     GLM,
