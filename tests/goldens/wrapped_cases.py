@@ -8,6 +8,7 @@ from tests.goldens.cases import CASES
 WRAPPED: Final = {
     "Qwen3_5ForConditionalGeneration": ("qwen3_5", "qwen3_5_published"),
     "Qwen3_5MoeForConditionalGeneration": ("qwen3_5_moe", "qwen3_5_moe"),
+    "Mistral3ForConditionalGeneration": ("mistral3", "ministral3"),
 }
 """Model type and case, by architecture."""
 

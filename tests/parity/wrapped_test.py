@@ -15,21 +15,26 @@ from tests.goldens.weights import stored_weights
 from tests.goldens.wrapped_cases import WRAPPED, wrapped_config
 from tests.parity._golden_models import relative_error
 from transformer_core.checkpoints import Audit, SafetensorsCheckpoint, audit
-from transformer_core.models import load_model, stored_specs, tied_keys, unused_keys, weights_of
+from transformer_core.models import load_config, load_model, stored_specs, tied_keys, unused_keys, weights_of
 
-_DENSE, _SPARSE = WRAPPED
-_OTHERS = {
+_DENSE, _SPARSE, _MISTRAL = WRAPPED
+_QWENS = {
     "model.visual.patch_embed.proj.weight": np.zeros((4, 3, 2, 2), np.float32),
     "model.visual.blocks.0.norm1.weight": np.zeros(4, np.float32),
     "mtp.fc.weight": np.zeros((4, 8), np.float32),
 }
+_MISTRALS = {
+    "vision_tower.patch_conv.weight": np.zeros((4, 3, 2, 2), np.float32),
+    "multi_modal_projector.norm.weight": np.zeros(4, np.float32),
+}
+_OTHERS = {_DENSE: _QWENS, _SPARSE: _QWENS, _MISTRAL: _MISTRALS}
 
 
 def _write(directory: Path, architecture: str, inner: str = "model.language_model.", **changes: Any) -> None:
     case = CASES[WRAPPED[architecture][1]]
     weights = {key.replace("model.", inner, 1): array for key, array in stored_weights(case).items()}
     (directory / "config.json").write_text(json.dumps(wrapped_config(architecture, **changes)))
-    safetensors.numpy.save_file(weights | _OTHERS, directory / "model.safetensors")
+    safetensors.numpy.save_file(weights | _OTHERS[architecture], directory / "model.safetensors")
 
 
 def _logits(directory: Path, prompt: np.ndarray, layers: int | None = None) -> tuple[np.ndarray, Audit]:
@@ -49,7 +54,37 @@ def test_the_text_model_of_a_whole_one(architecture: str, tmp_path: Path) -> Non
     golden = read_golden(WRAPPED[architecture][1])
     logits, report = _logits(tmp_path, golden.prompt)
     assert relative_error(logits, golden.prompt_logits) < 2e-4
-    assert set(report.ignored) == set(_OTHERS)
+    assert set(report.ignored) == set(_OTHERS[architecture])
+
+
+def test_mistrals_of_both_kinds_as_published(tmp_path: Path) -> None:
+    """The head lies below ``language_model.``; a text_config without a model type is a Mistral with its defaults."""
+    case, golden = CASES["ministral3"], read_golden("ministral3")
+    _write(tmp_path, _MISTRAL)
+    weights = {f"language_model.{key}": array for key, array in stored_weights(case).items()}
+    safetensors.numpy.save_file(weights | _MISTRALS, tmp_path / "model.safetensors")
+    logits, report = _logits(tmp_path, golden.prompt)
+    assert relative_error(logits, golden.prompt_logits) < 2e-4
+    assert set(report.ignored) == set(_MISTRALS)
+    config = wrapped_config(_MISTRAL, text_config={"num_hidden_layers": 2})
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    small = load_config(tmp_path)
+    assert (small.layers, small.hidden, small.rope.base, small.windows) == (2, 5120, 1e9, (None, None))
+    assert small.query_growth is None
+
+
+def test_wholes_that_are_not_read_name_their_text_model(tmp_path: Path) -> None:
+    config = wrapped_config(_MISTRAL, architectures=["LlavaForConditionalGeneration"])
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    remedy = "its text_config is a 'ministral3', which is supported: load the checkpoint with transformers, save its"
+    with pytest.raises(ConfigError, match=f"found 'LlavaForConditionalGeneration'.*; {remedy}"):
+        load_config(tmp_path)
+    config["text_config"]["model_type"] = "mistral4"
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": [_MISTRAL]}))
+    with pytest.raises(
+        ConfigError, match=r"text_config: field 'model_type': expected one of mistral, ministral3;.* found"
+    ):
+        load_config(tmp_path)
 
 
 def test_the_first_layers_of_a_whole_model(tmp_path: Path) -> None:

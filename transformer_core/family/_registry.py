@@ -1,7 +1,7 @@
 """Registry of families by the architecture in config.json."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from lang_core import ConfigError, checked_choices, near_names
@@ -130,8 +130,20 @@ def _named(config: ConfigFields) -> AnyFamily:
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         config.refuse("architectures", f"a list of one of {', '.join(_FAMILIES)}")
     if names[0] not in _FAMILIES:
-        raise ConfigError(f"{config.where}: field 'architectures': {_unsupported(names[0])}")
+        raise ConfigError(f"{config.where}: field 'architectures': {_unsupported(names[0])}{_inner_model(config)}")
     return _FAMILIES[names[0]]
+
+
+def _inner_model(config: ConfigFields) -> str:
+    """Returns a remedy for the text model of a whole that is not supported; empty where there is none."""
+    text = config.values.get("text_config")
+    kind = text.get("model_type") if isinstance(text, Mapping) else None
+    if kind not in {family.model_type for family in _FAMILIES.values()}:
+        return ""
+    return (
+        f"; its text_config is a {kind!r}, which is supported: load the checkpoint with transformers, save its "
+        "language model by save_pretrained, and give that directory"
+    )
 
 
 def _unsupported(name: str) -> str:

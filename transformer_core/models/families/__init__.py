@@ -31,6 +31,7 @@ from transformer_core.models.families._mamba2 import MAMBA2
 from transformer_core.models.families._minimax_m2 import MINIMAX_M2
 from transformer_core.models.families._ministral3 import MINISTRAL3
 from transformer_core.models.families._mistral import MISTRAL
+from transformer_core.models.families._mistral3 import MISTRAL3
 from transformer_core.models.families._mixtral import MIXTRAL
 from transformer_core.models.families._nemotron_h import NEMOTRON_H
 from transformer_core.models.families._olmo2 import OLMO2
@@ -91,6 +92,7 @@ FAMILIES = (
     GLM4,
     STABLELM,
     MINISTRAL3,
+    MISTRAL3,
     COHERE,
     COHERE2,
     EXAONE4,
