@@ -19,6 +19,7 @@ from tapeline.running._model import BundleBatch, BundleModel, ScoringBundle, enc
 from tapeline.running._pictures import ImageEmbedder, ImageSource
 from tapeline.running._prompt_cache import PromptCacheFile
 from tapeline.running._prompt_memory import BundlePromptMemory
+from tapeline.running._ranker import TextRanker, ranks
 from tapeline.running._scores import Scores
 from tapeline.running._slots import BundleSlots
 from tapeline.running._speculating import Speculating, speculating
@@ -45,6 +46,7 @@ __all__ = [
     "ScoringBundle",
     "SentenceEmbedder",
     "Speculating",
+    "TextRanker",
     "TokenStream",
     "dispatches",
     "encoder_inputs",
@@ -53,6 +55,7 @@ __all__ = [
     "let_workers_run",
     "load",
     "open_slots",
+    "ranks",
     "read_inputs",
     "speculating",
     "write_results",

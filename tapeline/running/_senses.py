@@ -13,6 +13,7 @@ from tapeline.bundle import Bundle
 from tapeline.images import DEFAULT_IMAGE_LIMITS, ImageLimits
 from tapeline.running._embedder import SentenceEmbedder
 from tapeline.running._pictures import ImageEmbedder, ImageSource
+from tapeline.running._ranker import TextRanker
 from tapeline.running._speech import Sound, SpeechBundle, samples_of
 from tapeline.text import Tokenizer
 from tapeline.transcribing import Segment, Task, Transcriber, Transcription
@@ -30,13 +31,35 @@ class Senses:
         self.bundle: Final = bundle
         self._session: Final = session
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
+    def embed(self, texts: Sequence[str], *, prompt_name: str | None = None) -> np.ndarray:
         """Returns one vector f32 [texts, D] for each text, with a bundle of a sentence embedder.
 
+        Args:
+            texts: the texts.
+            prompt_name: prompt of config_sentence_transformers.json that is put before each; its default where None.
+
         Raises:
-            InputError: the bundle embeds no sentences, or a text has more tokens than it takes.
+            InputError: the bundle embeds no sentences or has no such prompt, or a text has more tokens than it takes.
         """
-        return self._embedder(texts)
+        return self._embedder(texts, prompt_name)
+
+    def rerank(self, query: str, documents: Sequence[str]) -> np.ndarray:
+        """Returns a score f32 [documents] for each document: how well it answers the query.
+
+        With a bundle of a cross-encoder, or of a reranker that is a language model (Qwen3-Reranker).
+
+        Raises:
+            InputError: the bundle ranks no texts, or a pair has more tokens than it takes.
+        """
+        return self._ranker(query, documents)
+
+    def pair_tokens(self, query: str, document: str) -> int:
+        """Returns the number of tokens that a bundle which ranks makes of a query and a document.
+
+        Raises:
+            InputError: the bundle ranks no texts.
+        """
+        return self._ranker.pair_tokens(query, document)
 
     def embed_images(self, images: Sequence[ImageSource], *, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> np.ndarray:
         """Returns one vector f32 [images, D] for each picture, with a bundle of a vision model (ViT, SigLIP, CLIP).
@@ -82,6 +105,10 @@ class Senses:
     @cached_property
     def _embedder(self) -> SentenceEmbedder:
         return SentenceEmbedder(self.bundle, self._session, Tokenizer.load(self.bundle.path))
+
+    @cached_property
+    def _ranker(self) -> TextRanker:
+        return TextRanker(self.bundle, self._session, Tokenizer.load(self.bundle.path))
 
     @cached_property
     def _image_embedder(self) -> ImageEmbedder:

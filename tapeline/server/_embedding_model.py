@@ -1,16 +1,14 @@
 """Models that embed texts."""
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from tapeline.serving import BusyError
+from tapeline.server._ranking_model import Ranking
+from tapeline.server._turns import Turns
 from tapeline.text import Tokenizer
-
-_MOST_WAITING = 64
 
 
 class TextEmbedder(Protocol):
@@ -26,24 +24,17 @@ class TextEmbedder(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingModel:
-    """Model that embeds texts, for several threads: one call runs at a time.
+class EmbeddingModel(Ranking):
+    """Model that embeds texts, for several threads: one call runs at a time. It ranks them by cosines.
 
     Attributes:
-        name: name of the model.
-        created: when its bundle was written, in seconds since 1970.
-        context: largest number of tokens of a text.
         embedder: makes the vectors.
         tokenizer: text to tokens.
     """
 
-    name: str
-    created: int
-    context: int
     embedder: TextEmbedder
     tokenizer: Tokenizer
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_WAITING), repr=False)
+    _turns: Turns = field(default_factory=Turns, repr=False)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Returns one vector f32 [texts, D] for each text.
@@ -52,23 +43,25 @@ class EmbeddingModel:
             InputError: a text has more tokens than the model takes.
             BusyError: too many calls wait.
         """
-        return self._in_turn(lambda: self.embedder.embed(texts))
+        return self._turns.take(lambda: self.embedder.embed(texts))
+
+    def rank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """Returns the cosine of each document's vector with the query's; errors as of ``embed``."""
+        first, *others = self.embed([query, *documents])
+        return [_cosine(first, other) for other in others]
+
+    def ranked_tokens(self, query: str, documents: Sequence[str]) -> int:
+        """Returns the number of tokens of all texts."""
+        return sum(len(self.tokenizer.encode(text)) for text in (query, *documents))
 
     def drain(self, seconds: float) -> None:
         """Waits for the call that runs."""
-        if self._turn.acquire(timeout=seconds):
-            self._turn.release()
+        self._turns.drain(seconds)
 
     def close(self) -> None:
         """Frees the model."""
-        with self._turn:
-            self.embedder.close()
+        self._turns.last(self.embedder.close)
 
-    def _in_turn(self, call: Callable[[], np.ndarray]) -> np.ndarray:
-        if not self._waiting.acquire(blocking=False):
-            raise BusyError(_MOST_WAITING, 1.0)
-        try:
-            with self._turn:
-                return call()
-        finally:
-            self._waiting.release()
+
+def _cosine(left: np.ndarray, right: np.ndarray) -> float:
+    return float(left @ right / (np.linalg.norm(left) * np.linalg.norm(right)))

@@ -37,20 +37,20 @@ async def embeddings(request: Request) -> Response:
 
 
 async def rerank(request: Request) -> Response:
-    """Orders documents by the cosine of their embedding with the query's."""
+    """Orders documents by a reranker's scores, or by the cosine of their embedding with the query's."""
     service = service_of(request)
     fields = await service.read(request, RerankRequest)
-    model = service.models.embedding_model(fields.model)
-    query, *documents = await in_thread(model.embed, [fields.query, *fields.texts])
-    scores = [_cosine(query, document) for document in documents]
+    model = service.models.ranking_model(fields.model)
+    scores = await in_thread(model.rank, fields.query, fields.texts)
     best = sorted(range(len(scores)), key=lambda index: -scores[index])[: fields.top_n]
     results = [
         {"index": index, "relevance_score": scores[index]}
         | ({"document": {"text": fields.texts[index]}} if fields.return_documents else {})
         for index in best
     ]
-    used = await in_thread(_usage, model, fields.query, *fields.texts)
-    note(request, model=model.name, prompt_tokens=used["prompt_tokens"])
+    tokens = await in_thread(model.ranked_tokens, fields.query, fields.texts)
+    note(request, model=model.name, prompt_tokens=tokens)
+    used = {"prompt_tokens": tokens, "total_tokens": tokens}
     head = {"id": f"rerank-{request.scope['state']['request_id']}", "model": model.name, "usage": used}
     return Response(to_json({**head, "results": results}), media_type=JSON)
 
@@ -59,10 +59,6 @@ def _vector(vector: np.ndarray, encoding: str) -> Any:
     if encoding == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
     return [float(value) for value in vector]
-
-
-def _cosine(left: np.ndarray, right: np.ndarray) -> float:
-    return float(left @ right / (np.linalg.norm(left) * np.linalg.norm(right)))
 
 
 def _usage(model: EmbeddingModel, *texts: str) -> dict[str, int]:

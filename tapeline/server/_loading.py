@@ -10,10 +10,11 @@ from typing import Any, Final
 from lang_core import ConfigError, InputError
 from tapeline.audio import LogMel
 from tapeline.bundle import Bundle
-from tapeline.running import BundleSlots, load, open_slots
+from tapeline.running import BundleSlots, load, open_slots, ranks
 from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._model import ServedModel, TextModel
 from tapeline.server._models import ModelSource
+from tapeline.server._ranking_model import RankingModel
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.serving import Engine, EngineFigures, EngineSettings, Event, Ticket, TokenRequest
 from tapeline.text import Chat, ChatTemplate, Tokenizer
@@ -72,9 +73,21 @@ def load_bundle(name: str, bundle: Bundle, loading: Loading) -> ServedModel:
             embedder=load(bundle, device=loading.device),
             tokenizer=Tokenizer.load(bundle.path),
         )
+    if forward is not None and ranks(bundle):
+        return _ranking_model(name, bundle, forward.arguments[0].spec.shape[-1], loading)
     if any(point.name == _ENCODE for point in bundle.config.entry_points):
         return _transcription_model(name, bundle, loading)
     return _text_model(name, bundle, loading)
+
+
+def _ranking_model(name: str, bundle: Bundle, context: int, loading: Loading) -> RankingModel:
+    ranker = load(bundle, device=loading.device)
+    try:
+        ranker.pair_tokens("a", "b")  # a bundle without a prompt is refused now, and not at the first request
+    except BaseException:
+        ranker.close()
+        raise
+    return RankingModel(name=name, created=_created(bundle), context=context, ranker=ranker)
 
 
 def _transcription_model(name: str, bundle: Bundle, loading: Loading) -> TranscriptionModel:

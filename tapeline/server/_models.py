@@ -10,10 +10,11 @@ from tapeline.server._embedding_model import EmbeddingModel
 from tapeline.server._errors import RequestError
 from tapeline.server._log import Log
 from tapeline.server._model import ServedModel, TextModel
+from tapeline.server._ranking_model import Ranking
 from tapeline.server._transcription_model import TranscriptionModel
 from tapeline.serving import EngineFigures
 
-M = TypeVar("M", bound=ServedModel)
+M = TypeVar("M", bound=ServedModel | Ranking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,14 @@ class Models:
             RequestError: there is none.
         """
         return self._model(name, EmbeddingModel, "embeds no sentences", "embeds sentences")
+
+    def ranking_model(self, name: str | None) -> Ranking:
+        """Returns the model that ranks documents under a name, or the only one where no name is given.
+
+        Raises:
+            RequestError: there is none.
+        """
+        return self._model(name, Ranking, "ranks no documents", "ranks documents")
 
     def transcription_model(self, name: str | None) -> TranscriptionModel:
         """Returns the model that turns sound into text under a name, or the only one where no name is given.

@@ -18,7 +18,7 @@ POSTS: Final[dict[str, tuple[type[RecordType], str]]] = {
     "/v1/chat/completions": (ChatRequest, "Answers a conversation."),
     "/v1/completions": (CompletionRequest, "Goes on from texts."),
     "/v1/embeddings": (EmbeddingRequest, "Embeds texts."),
-    "/v1/rerank": (RerankRequest, "Orders documents by the cosine of their embedding with the query's."),
+    "/v1/rerank": (RerankRequest, "Orders documents by a reranker's scores, or by the cosine of embeddings."),
     "/tokenize": (TokenizeRequest, "Cuts a text, or messages, into tokens."),
     "/detokenize": (DetokenizeRequest, "Writes tokens as text."),
 }

@@ -80,19 +80,34 @@ class Tokenizer:
             InputError: the text holds what is no Unicode, gives no token, or gives an id that the model does not have.
             CheckpointError: tokenizer.json is damaged, so that the library fails.
         """
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"`prompt` is not valid UTF-8 (character {error.start} is {text[error.start]!a}): "
-                "check the terminal's encoding"
-            ) from error
+        _check_unicode(text)
         ids = self._encoded(text, special_tokens)
         if not ids:
             raise InputError(f"prompt={text!r} gives no token with {self.path}: give a longer text")
         if model_size is not None:
             check_ids(ids, model_size, f"`prompt`, encoded with {self.path} ({self.vocabulary_size} entries),")
         return ids
+
+    def encode_pair(self, first: str, second: str, model_size: int) -> tuple[list[int], list[int]]:
+        """Returns the ids of a pair of texts, and their types: 0 of the first text, 1 of the second where they differ.
+
+        Args:
+            first: a text.
+            second: another one.
+            model_size: the model's vocabulary V; every id must be below it.
+
+        Raises:
+            InputError: as for ``encode``.
+            CheckpointError: as for ``encode``.
+        """
+        for text in (first, second):
+            _check_unicode(text)
+        with library_errors(f"{self.path} cannot encode a pair of texts", _COPY):
+            pair = self._inner.encode(first, second)
+        if not pair.ids:
+            raise InputError(f"a pair of texts gives no token with {self.path}: give longer texts")
+        check_ids(pair.ids, model_size, f"a pair of texts, encoded with {self.path} ({self.vocabulary_size} entries),")
+        return list(pair.ids), list(pair.type_ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids, without special tokens. An id outside the vocabulary has no text."""
@@ -137,6 +152,16 @@ class Tokenizer:
     def _encoded(self, text: str, special_tokens: bool) -> list[int]:
         with library_errors(f"{self.path} cannot encode a text", _COPY):
             return self._inner.encode(text, add_special_tokens=special_tokens).ids
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"`prompt` is not valid UTF-8 (character {error.start} is {text[error.start]!a}): "
+            "check the terminal's encoding"
+        ) from error
 
 
 def find_tokenizer(directory: Path) -> Tokenizer | None:

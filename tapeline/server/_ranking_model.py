@@ -1,0 +1,82 @@
+"""Models that rank documents."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from tapeline.server._turns import Turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking(ABC):
+    """Model that says how well documents answer a query.
+
+    Attributes:
+        name: name of the model.
+        created: when its bundle was written, in seconds since 1970.
+        context: largest number of tokens of what it reads at once.
+    """
+
+    name: str
+    created: int
+    context: int
+
+    @abstractmethod
+    def rank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """Returns the score of each document.
+
+        Raises:
+            InputError: a text has more tokens than the model takes.
+            BusyError: too many calls wait.
+        """
+
+    @abstractmethod
+    def ranked_tokens(self, query: str, documents: Sequence[str]) -> int:
+        """Returns the number of tokens that the model makes of a query and its documents."""
+
+
+class TextRanking(Protocol):
+    """``LoadedModel`` of a reranker, as far as the server needs it."""
+
+    def rerank(self, query: str, documents: Sequence[str]) -> np.ndarray:
+        """Returns a score f32 [documents] for each document."""
+        ...
+
+    def pair_tokens(self, query: str, document: str) -> int:
+        """Returns the number of tokens of a pair."""
+        ...
+
+    def close(self) -> None:
+        """Closes the session."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingModel(Ranking):
+    """Model that reads query and document together, for several threads: one call runs at a time.
+
+    Attributes:
+        ranker: makes the scores.
+    """
+
+    ranker: TextRanking
+    _turns: Turns = field(default_factory=Turns, repr=False)
+
+    def rank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """Returns the score of each document."""
+        return [float(score) for score in self._turns.take(lambda: self.ranker.rerank(query, documents))]
+
+    def ranked_tokens(self, query: str, documents: Sequence[str]) -> int:
+        """Returns the number of tokens of all pairs."""
+        return sum(self.ranker.pair_tokens(query, document) for document in documents)
+
+    def drain(self, seconds: float) -> None:
+        """Waits for the call that runs."""
+        self._turns.drain(seconds)
+
+    def close(self) -> None:
+        """Frees the model."""
+        self._turns.last(self.ranker.close)

@@ -1,0 +1,43 @@
+"""Calls of a model that takes one at a time."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from tapeline.serving import BusyError
+
+_MOST_WAITING: Final = 64
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Turns of the calls of several threads: one runs, and a bounded number waits."""
+
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_WAITING), repr=False)
+
+    def take(self, call: Callable[[], Result]) -> Result:
+        """Makes a call when it is its turn.
+
+        Raises:
+            BusyError: too many calls wait.
+        """
+        if not self._waiting.acquire(blocking=False):
+            raise BusyError(_MOST_WAITING, 1.0)
+        try:
+            with self._turn:
+                return call()
+        finally:
+            self._waiting.release()
+
+    def drain(self, seconds: float) -> None:
+        """Waits for the call that runs."""
+        if self._turn.acquire(timeout=seconds):
+            self._turn.release()
+
+    def last(self, call: Callable[[], object]) -> None:
+        """Makes a call when no other runs, however many wait."""
+        with self._turn:
+            call()
