@@ -41,6 +41,7 @@ from transformer_core.family._sentence import (
     read_pooling,
     read_score_tokens,
 )
+from transformer_core.family._wrapped import text_of
 
 __all__ = [
     "CONFIG_FILE",
@@ -76,4 +77,5 @@ __all__ = [
     "read_score_tokens",
     "register",
     "register_refusal",
+    "text_of",
 ]

@@ -1,0 +1,145 @@
+"""Writes docs/models.md, the supported families, from registries and goldens: ``bazel run //tools/docs:models_doc``."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from gguf import MODEL_ARCH_NAMES
+
+from tests.goldens.cases import CASES
+from tests.goldens.encoders.cases import ENCODER_CASES
+from tests.goldens.gguf_cases import GGUF_CASES
+from tests.goldens.gguf_files import ARCHITECTURES as GGUF_NAMES
+from transformer_core.family import family_named, text_of
+from transformer_core.models import DecoderConfig, Family, architectures
+from transformer_core.models.gguf import ARCHITECTURES as GGUF_READ
+
+_FAMILIES: Final = {name: family_named(name) for name in architectures()}
+_DECODERS: Final = Path(__file__).parent / "data" / "transformers_decoders.txt"
+
+_HEADER: Final = """\
+# Models
+
+This page is generated, and a test keeps it up to date: run `bazel run //tools/docs:models_doc`. Formats, devices and
+options are in [supported.md](supported.md).
+
+- **architecture**: the name in `architectures` of config.json; others are refused, with a list of these.
+- **layers**: the kinds that the family's tested models have. *state* is a state-space, convolution or delta-rule layer.
+- **verified**: tiny random models, each with twists that its configuration allows, whose logits and greedy tokens are
+  transformers' to 2e-4 (eager, in pieces, recorded, on devices). How: [tests/goldens](../tests/goldens/README.md).
+- **GGUF**: `general.architecture` of files that are read, in brackets where no test file of ours has it
+  ([gguf.md](gguf.md)).
+
+Every decoder runs with the entry points of [bundle.md](bundle.md), on every device, by streaming and buffered lowering,
+with packed weights where rows are long enough, in batches, with slots for [serving](serving.md), and with speculation
+by lookup or a draft ([speculation.md](speculation.md)).
+
+"""
+
+
+def render() -> str:
+    """The page."""
+    decoders = [name for name, family in _FAMILIES.items() if isinstance(family, Family)]
+    others = [name for name in _FAMILIES if name not in decoders]
+    parts = [
+        "## Decoders\n",
+        *_table(("architecture", "family", "layers", "verified", "GGUF"), map(_decoder_row, decoders)),
+        "\n## Encoders, and models of sound and pictures\n",
+        *_table(("architectures", "family", "verified"), map(_other_row, _by_file(others))),
+        "\n## Others' lists\n",
+        *_missing(),
+    ]
+    return _HEADER + "\n".join(parts) + "\n"
+
+
+def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    yield from ("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _decoder_row(architecture: str) -> tuple[str, ...]:
+    gguf = _gguf(architecture)
+    if _is_wrapped(architecture):
+        return (
+            f"`{architecture}`",
+            "its decoder; other models in it are left out",
+            "",
+            "as its decoder",
+            gguf,
+        )
+    configs = _configs(architecture)
+    return (f"`{architecture}`", _about(architecture), _kinds(configs), str(len(configs)), gguf)
+
+
+def _is_wrapped(architecture: str) -> bool:
+    return _FAMILIES[architecture].read.__module__ == text_of.__module__
+
+
+def _other_row(names: Sequence[str]) -> tuple[str, ...]:
+    count = sum(case.architecture in names for case in ENCODER_CASES.values())
+    return (", ".join(f"`{name}`" for name in names), _about(names[0]), str(count))
+
+
+def _by_file(names: Sequence[str]) -> Iterator[list[str]]:
+    """Architectures, those of one file together."""
+    files = dict.fromkeys(_FAMILIES[name].read.__module__ for name in names)
+    return ([name for name in names if _FAMILIES[name].read.__module__ == file] for file in files)
+
+
+def _configs(architecture: str) -> list[DecoderConfig]:
+    """Configurations of the golden cases."""
+    read = (DecoderConfig.from_hf(case.config) for case in CASES.values())
+    return [config for config in read if config.architecture == architecture]
+
+
+def _about(architecture: str) -> str:
+    """The first line of the documentation of the family's file."""
+    line = (sys.modules[_FAMILIES[architecture].read.__module__].__doc__ or "").split("\n")[0]
+    return line.rstrip(".").replace("|", "\\|")
+
+
+def _kinds(configs: Sequence[DecoderConfig]) -> str:
+    kinds = {
+        "attention": any(config.mixer is None or not all(config.mixer.layers) for config in configs),
+        "windows": any(width for config in configs for width in config.windows),
+        "latent": any(config.latent for config in configs),
+        "state": any(config.mixer for config in configs),
+        "experts": any(config.experts for config in configs),
+    }
+    return ", ".join(kind for kind, has in kinds.items() if has)
+
+
+def _gguf(architecture: str) -> str:
+    model_type = _FAMILIES[architecture].model_type
+    name = GGUF_NAMES.get(model_type)
+    if name is None:
+        return ""
+    tested = any(case.config["model_type"] == model_type for case in GGUF_CASES.values())
+    return f"`{name}`" if tested else f"(`{name}`)"
+
+
+def _missing() -> Iterator[str]:
+    """What transformers and llama.cpp have, and this project has not."""
+    lines = _DECODERS.read_text(encoding="utf-8").splitlines()
+    ours = {family.model_type for family in _FAMILIES.values()}
+    theirs = [line for line in lines if not line.startswith("#")]
+    absent = [name for name in theirs if name not in ours]
+    yield f"M{lines[0][3:]}: {len(theirs)}; here {len(theirs) - len(absent)}. Not here:\n"
+    yield ", ".join(f"`{name}`" for name in absent) + ".\n"
+    known = sorted(MODEL_ARCH_NAMES.values())
+    unread = [name for name in known if name not in GGUF_READ]
+    yield f"Architectures of the gguf package: {len(known)}; read here {len(known) - len(unread)}. Not read:\n"
+    yield ", ".join(f"`{name}`" for name in unread) + "."
+
+
+def main() -> None:
+    """Writes the page into the source tree, where ``bazel run`` says that it is."""
+    page = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", ".")) / "docs" / "models.md"
+    page.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
