@@ -52,7 +52,7 @@ class _Load:
             for _ in range(int(self._random.integers(1, 5))):
                 self._submit(self._next())
             self._ends.get(timeout=60)
-        assert self._engine.drain(600)
+        assert self._engine.drain(3600)
 
     def _submit(self, make: Callable[[], TokenRequest]) -> None:
         received = Received()

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -12,11 +13,13 @@ from tests.goldens.cases import CASES
 from tests.goldens.encoders.cases import ENCODER_CASES
 from tests.goldens.gguf_cases import GGUF_CASES
 from tests.goldens.gguf_files import ARCHITECTURES as GGUF_NAMES
+from tests.goldens.vision_language.cases import CASES as SEEING_CASES
 from transformer_core.family import family_named, text_of
 from transformer_core.models import DecoderConfig, Family, architectures
 from transformer_core.models.gguf import ARCHITECTURES as GGUF_READ
 
 _FAMILIES: Final = {name: family_named(name) for name in architectures()}
+_PICTURES: Final = Counter(case.config["architectures"][0] for case in SEEING_CASES.values())
 _DECODERS: Final = Path(__file__).parent / "data" / "transformers_decoders.txt"
 
 _HEADER: Final = """\
@@ -70,6 +73,8 @@ def _decoder_row(architecture: str) -> tuple[str, ...]:
             "as its decoder",
             gguf,
         )
+    if architecture in _PICTURES:
+        return (f"`{architecture}`", _about(architecture), "attention", str(_PICTURES[architecture]), gguf)
     configs = _configs(architecture)
     return (f"`{architecture}`", _about(architecture), _kinds(configs), str(len(configs)), gguf)
 
